@@ -1,0 +1,174 @@
+"""Settings: every file of configs/ is complete and valid, what is written is read back, and what is wrong is named with its place."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
+
+import pytest
+import yaml
+
+from zerogo import config
+from zerogo.config import Config, GameConfig, NetworkConfig, load, load_with_overrides
+from zerogo.config.options import Section, default_of
+from zerogo.config.sections import SECTIONS
+from zerogo.errors import InputError
+
+CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
+
+
+def complaint(*overrides: str) -> str:
+    """Returns the sentence that these overrides earn."""
+    with pytest.raises(InputError) as caught:
+        load_with_overrides(None, overrides)
+    return str(caught.value)
+
+
+def file_complaint(tmp_path: Path, text: str) -> str:
+    """Returns the sentence that a config file earns, without the folder's name."""
+    path = tmp_path / "bad.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        load(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value).replace(f"{tmp_path}/", "")
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_shipped_configs_are_complete(path: Path) -> None:
+    settings = load(path)
+    written = yaml.safe_load(path.read_text())
+    assert {name: list(entries) for name, entries in written.items()} == {name: list(entries) for name, entries in settings.to_dict().items()}
+    assert settings.run.name == path.stem
+    assert path.read_text().count("\n# ") >= len(SECTIONS)  # a comment at each section
+    assert all(GameConfig.rules(settings.game, komi).komi == komi for komi in settings.game.drawn_komi())
+
+
+def test_four_configs_are_shipped() -> None:
+    assert {path.stem for path in CONFIGS} == {"quickstart", "7x7", "9x9", "19x19"}
+
+
+def test_dump_reads_back(tmp_path: Path) -> None:
+    changed = load_with_overrides(None, ["training.learning_rate=1e-5", "network.heads.score=0.02", 'run.name=näme', "game.komi=-0.5"])
+    changed.dump(tmp_path / "config.yaml")
+    assert load(tmp_path / "config.yaml") == changed
+    assert config.from_dict(changed.to_dict()) == changed
+    assert [path.name for path in tmp_path.iterdir()] == ["config.yaml"]
+
+
+def test_defaults_are_valid_and_frozen() -> None:
+    settings = Config()
+    for section in SECTIONS:
+        for entry in fields(section):
+            assert getattr(getattr(settings, section.NAME), entry.name) == default_of(entry)
+            assert entry.metadata["meaning"]
+    with pytest.raises(FrozenInstanceError):
+        settings.game.size = 5  # type: ignore[misc]
+
+
+def test_every_key_is_described() -> None:
+    text = config.describe()
+    assert all(f"{key} = " in text for key in config.KEYS)
+    assert all(isinstance(section.__doc__, str) and issubclass(section, Section) for section in SECTIONS)
+
+
+def test_exponents_without_a_dot_are_numbers(tmp_path: Path) -> None:
+    """YAML 1.1 reads 1e-3 as text; a config that says so must not fail, nor change its value."""
+    path = tmp_path / "a.yaml"
+    path.write_text("training: {learning_rate: 1e-3, weight_decay: 5E-5}\nreplay: {capacity: 1e6}\n")
+    settings = load(path)
+    assert (settings.training.learning_rate, settings.training.weight_decay, settings.replay.capacity) == (1e-3, 5e-5, 1_000_000)
+    assert load_with_overrides(None, ["training.learning_rate=1e-3"]).training.learning_rate == 1e-3
+
+
+def test_overrides(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text("search: {c_puct: 2}\n")
+    settings = load_with_overrides(path, ["game.size=5", "run.name=12", "search.algorithm=puct", "game.size=7"])
+    assert (settings.search.c_puct, settings.game.size, settings.run.name, settings.search.algorithm) == (2.0, 7, "12", "puct")
+    # Together valid, alone not: the order of overrides doesn't matter.
+    both = load_with_overrides(None, ["replay.min_window=3000000", "replay.capacity=4000000"])
+    assert both.replay.min_window == 3_000_000
+    assert load_with_overrides(None, ["network.heads.ownership=0"]).network.heads == {"policy": 1.0, "value": 1.0, "ownership": 0.0}
+    assert load_with_overrides(None, ["evaluation.opponents=[random, 'mcts:400']"]).evaluation.opponents == ("random", "mcts:400")
+    assert load_with_overrides(None, ["training.schedule=[[0, 1], [0.9, 0.1]]"]).training.schedule == ((0.0, 1.0), (0.9, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("search.cpuct=1", ["search.cpuct", "did you mean search.c_puct?"]),
+        ("serach.c_puct=1", ["did you mean search.c_puct?"]),
+        ("selfplay.c_puct=1", ["did you mean search.c_puct?"]),
+        ("nothing.of_the_sort=1", ["unknown section nothing", "run, game, features"]),
+        ("search.c_puct=fast", ["'fast'", "a number from 0 to 100"]),
+        ("search.c_puct=.nan", ["nan", "a number from 0 to 100"]),
+        ("search.c_puct=[1", ["a number from 0 to 100"]),
+        ("selfplay.full_simulations=0", ["selfplay.full_simulations is 0", "a whole number from 1 to"]),
+        ("selfplay.full_simulations=1.5", ["1.5", "a whole number"]),
+        ("selfplay.full_simulations=true", ["True", "a whole number"]),
+        ("game.size=26", ["26", "from 1 to 25"]),
+        ("game.suicide=1", ["true or false"]),
+        ("game.superko=ing", ["simple, positional, situational"]),
+        ("game.komi_low=20", ["game.komi_low is 20", "at most game.komi_high, which is 14"]),
+        ("network.heads={policy: 1}", ["lacks value"]),
+        ("network.heads={policy: 1, value: high}", ["a mapping of names to numbers"]),
+        ("network.blocks.depth=2", ["network.blocks.depth"]),
+        ("training.schedule=[[0.5, 1.0]]", ["[progress, factor] pairs"]),
+        ("training.schedule=[[0, 1], [0, 2]]", ["[progress, factor] pairs"]),
+        ("training.learning_rate=0", ["a number above 0"]),
+        ("evaluation.opponents=random", ["a list of texts"]),
+        ("run.name=../elsewhere", ["a plain folder name"]),
+        ("game.size", ["section.key=value"]),
+        ("size=5", ["section.key=value"]),
+    ],
+)
+def test_bad_overrides(override: str, words: list[str]) -> None:
+    sentence = complaint(override)
+    assert "\n" not in sentence and all(word in sentence for word in words), sentence
+    assert override.partition("=")[0] in sentence
+
+
+def test_bad_values_together() -> None:
+    assert "at most selfplay.full_simulations" in complaint("selfplay.full_share=0.25", "selfplay.cheap_simulations=65")
+    assert "features.komi_input is false" in complaint("game.random_komi_share=0.5", "features.komi_input=false")
+    assert "whole number of points" in complaint("game.random_komi_share=0.5", "game.komi=7.5", "game.komi_low=7", "game.komi_high=7.2")
+    assert "replay.capacity" in complaint("replay.min_window=3000000")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("game:\n  size: 9\n  komy: 7\n", "bad.yaml, line 3: unknown key game.komy; did you mean game.komi?"),
+        ("game:\n  size: 9\n\ngmae: {}\n", "bad.yaml, line 4: unknown section gmae; did you mean game?"),
+        ("game:\n  size: nine\n", "bad.yaml, line 2: game.size is 'nine'; it must be a whole number from 1 to 25"),
+        ("game:\n  size: 9\n  size: 7\n", "bad.yaml, line 3: game.size is given a second time"),
+        ("game:\n", "bad.yaml, line 1: section game is None; it must hold settings such as size: …"),
+        ("", "bad.yaml: expected sections such as game and search, found None"),
+        ("- 1\n", "bad.yaml: expected sections such as game and search, found [1]"),
+        ("game: {komi_low: 30}\n", "bad.yaml, line 1: game.komi_low is 30; it must be at most game.komi_high, which is 14"),
+        ("game: {1: 2}\n", "bad.yaml, line 1: unknown key game.1"),
+    ],
+)
+def test_bad_files(tmp_path: Path, text: str, expected: str) -> None:
+    assert file_complaint(tmp_path, text).startswith(expected)
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    assert "line 2" in file_complaint(tmp_path, "game: {size: 9\nrun: ]")
+    assert "not valid YAML" in file_complaint(tmp_path, "game: {size: 2024-99-99}")
+    assert "not valid YAML" in file_complaint(tmp_path, "game: !!python/object:os.system {}")
+    with pytest.raises(InputError, match="cannot read the config .*No such file"):
+        load(tmp_path / "missing.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not UTF-8"):
+        load(tmp_path / "binary.yaml")
+
+
+def test_sections_check_themselves() -> None:
+    with pytest.raises(InputError, match="network.blocks is 0"):
+        NetworkConfig(blocks=0)
+    assert NetworkConfig(heads={"policy": 1, "value": 1}).heads == {"policy": 1.0, "value": 1.0}
+    game = GameConfig(size=5, komi=24.5, random_komi_share=0.5, komi_low=20, komi_high=24)
+    assert game.drawn_komi() == (20.5, 21.5, 22.5, 23.5)
+    assert (game.plies(), GameConfig(move_cap=7).plies(), game.rules(20.5).komi) == (50, 7, 20.5)

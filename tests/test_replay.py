@@ -1,0 +1,325 @@
+"""The replay: what goes in comes out, the window and the ratio, and files that survive a kill."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import pytest
+import torch
+
+from zerogo import board, replay
+from zerogo.config import ReplayConfig
+from zerogo.errors import InputError
+from zerogo.replay import Replay, Samples, load_shard, save_shard, window
+from zerogo.rules import Rules
+
+SETTINGS = ReplayConfig(min_window=64, capacity=256, shard_samples=32, reuse=2.0)
+
+
+def make_samples(first: int, count: int, size: int = 5, network_step: int = 1, per_game: int = 4) -> Samples:
+    """Samples whose root_value is their number in the run and whose other targets are random."""
+    draw = torch.Generator().manual_seed(first)
+    number = torch.arange(first, first + count)
+    rules = [Rules(size=size if i % 3 else max(1, size - 1), komi=i % 5 + 0.5, suicide=i % 2 == 0) for i in range(count)]
+    state = board.new_games(count, rules)
+    for _ in range(9):
+        legal = board.legal_actions(state).to(torch.float32)
+        legal[:, :-1] += legal[:, :-1] * 20
+        state = board.step(state, torch.multinomial(legal, 1, generator=draw).squeeze(1))
+    policy = torch.rand(count, size * size + 1, generator=draw) + 0.01
+    return Samples(
+        **replay.position_fields(state),
+        policy=(policy / policy.sum(1, keepdim=True)).to(torch.float16),
+        policy_weight=(number % 4 != 0).to(torch.float32),
+        value=torch.where(number % 2 == 0, 1.0, -1.0),
+        root_value=number.to(torch.float32),
+        score=torch.randn(count, generator=draw),
+        ownership=torch.randint(-1, 2, (count, size, size), generator=draw, dtype=torch.int8),
+        game=number // per_game,
+        network_step=torch.full((count,), network_step),
+    )
+
+
+def numbers(buffer: Replay) -> list[int]:
+    """The numbers of the samples in memory, oldest first."""
+    return buffer._read(buffer._newest(len(buffer))).root_value.to(torch.int64).tolist()
+
+
+def filled(directory=None, total=100, settings=SETTINGS, **options) -> Replay:
+    buffer = Replay(settings, 5, directory, **options)
+    for first in range(0, total, 20):
+        buffer.add(make_samples(first, min(20, total - first)))
+    return buffer
+
+
+@pytest.mark.parametrize(
+    ("exponent", "total", "expected"),
+    [(0.65, 250e3, 250e3), (0.65, 1e6, 475e3), (0.65, 4e6, 1.03e6), (0.65, 10e6, 1.79e6), (0.65, 50e6, 4.91e6), (0.65, 100e6, 7.65e6)]
+    + [(0.75, 1e6, 494e3), (0.75, 4e6, 1.18e6), (0.75, 10e6, 2.24e6), (0.75, 50e6, 7.21e6), (0.75, 100e6, 12.0e6)],
+)
+def test_window_follows_the_published_law(exponent, total, expected):
+    settings = ReplayConfig(min_window=250_000, exponent=exponent, scale=0.4, capacity=10**9)
+    assert window(int(total), settings) == pytest.approx(expected, rel=0.01)
+
+
+def test_window_is_everything_at_first_and_never_more_than_the_capacity():
+    settings = ReplayConfig(min_window=1000, capacity=2000)
+    assert [window(n, settings) for n in (0, 1, 999, 1000)] == [0, 1, 999, 1000]
+    assert window(10**8, settings) == 2000
+    sizes = [window(n, settings) for n in range(0, 20_000, 7)]
+    assert all(0 <= b - a <= 7 for a, b in zip(sizes, sizes[1:], strict=False))
+
+
+def test_samples_of_players_that_have_not_learned_count_at_most_min_window_times():
+    settings = dataclasses.replace(SETTINGS, capacity=10_000)
+    untaught, taught = Replay(settings, 5), Replay(settings, 5)
+    for first in range(0, 400, 20):
+        untaught.add(make_samples(first, 20, network_step=0))
+        taught.add(make_samples(first, 20))
+    assert untaught.window == 64 < taught.window == window(400, settings)
+
+
+def test_a_sample_comes_back_as_it_was_added():
+    samples = make_samples(0, 200, size=5)
+    buffer = Replay(SETTINGS, 5)
+    buffer.add(samples)
+    held = buffer._read(buffer._newest(200))
+    for name, tensor in samples.tensors().items():
+        assert torch.equal(getattr(held, name).to(tensor.dtype), tensor), name
+
+
+@pytest.mark.parametrize("size", [5, 19])
+def test_a_batch_holds_the_state_that_was_played(size):
+    samples = make_samples(0, 12, size=size)
+    batch = replay.Batch.of(samples.packed(), torch.zeros(12, dtype=torch.int64))
+    state = batch.state
+    assert torch.equal(state.black, samples.rows[:, 0, 0]) and torch.equal(state.recent, samples.rows[:, 1:])
+    for name in ("to_play", "passes", "ply", "ko", "moves"):
+        assert torch.equal(getattr(state, name), getattr(samples, name)), name
+    assert torch.equal(state.rules.komi, samples.komi) and torch.equal(state.rules.size, samples.size.to(torch.int32))
+    assert state.rules.any_suicide and state.rules.any_superko and not state.rules.any_territory and not state.rules.same_size
+    assert torch.equal(state.captures, samples.captures.to(torch.int32))
+    torch.testing.assert_close(batch.policy.sum(1), torch.ones(12))
+    assert batch.ownership.dtype == torch.float32 and len(batch) == 12
+
+
+def test_rows_of_25_columns_survive_packing():
+    rows = torch.full((1, 8, 2, 25), 2**25 - 1, dtype=torch.int32)
+    sample = make_samples(0, 1, size=25)
+    sample = dataclasses.replace(sample, rows=rows)
+    assert torch.equal(sample.packed().rows.to(torch.int32), rows)
+    assert make_samples(0, 1, size=15).packed().rows.dtype == torch.int16
+
+
+def test_draws_are_uniform_over_the_window_and_its_symmetries():
+    buffer = filled(total=200, validation_share=0.0)
+    seen, symmetries = torch.zeros(200), torch.zeros(8)
+    buffer.credit = 1e9
+    for _ in range(40):
+        batch = buffer.take(500)
+        seen += torch.bincount(batch.root_value.to(torch.int64), minlength=200)
+        symmetries += torch.bincount(batch.symmetry, minlength=8)
+    edge = 200 - buffer.window
+    assert 0 < buffer.window < 200 and not seen[:edge].any()
+    expected = 20_000 / buffer.window
+    assert (seen[edge:] - expected).abs().max() < 6 * expected**0.5, "a 6 sigma bound: false alarms below 1e-6"
+    assert (symmetries - 2500).abs().max() < 6 * 2500**0.5
+
+
+def test_turned_samples_and_turned_positions_agree():
+    """Equivariance: the stones and targets of a sample, turned by its symmetry, are those of the position played in the turned world."""
+    symmetry = pytest.importorskip("zerogo.symmetry")
+    batch = replay.Batch.of(make_samples(1, 7, size=5).at(torch.tensor([1, 3, 4, 6])).packed(), torch.zeros(4, dtype=torch.int64))
+    table = symmetry.action_table(5)
+    for s in range(8):
+        turned = dataclasses.replace(batch, symmetry=torch.full((4,), s))
+        stones = symmetry.transform_planes(turned.state.stones, turned.symmetry)
+        restored = board.from_stones(stones, turned.state.to_play, turned.state.rules)
+        assert torch.equal(restored.atari.ne(0).sum(-1) > 0, batch.state.atari.ne(0).sum(-1) > 0)
+        policy = symmetry.transform_actions(turned.policy, turned.symmetry)
+        ownership = symmetry.transform_planes(turned.ownership, turned.symmetry)
+        assert torch.equal(policy, batch.policy[:, table[s]])
+        assert torch.equal(policy[:, :-1].view(4, 5, 5)[stones != 0].sort()[0], batch.policy[:, :-1].view(4, 5, 5)[batch.state.stones != 0].sort()[0])
+        assert torch.equal((ownership * stones).sum((1, 2)), (batch.ownership * batch.state.stones).sum((1, 2)))
+
+
+def test_credit_is_earned_spent_and_capped():
+    buffer = Replay(SETTINGS, 5)
+    assert not buffer.can_take(1)
+    buffer.add(make_samples(0, 20))
+    assert buffer.credit == 40 and buffer.can_take(40) and not buffer.can_take(41)
+    buffer.take(30)
+    assert buffer.credit == 10 and buffer.statistics(1)["reuse"] == 1.5
+    with pytest.raises(AssertionError, match="can_take"):
+        buffer.take(11)
+    for first in range(20, 400, 20):
+        buffer.add(make_samples(first, 20))
+    assert buffer.credit == 2 * buffer.window < 2 * 400
+
+
+def test_held_out_games_are_only_drawn_for_validation():
+    buffer = filled(total=240, validation_share=0.3)
+    buffer.credit = 1e9
+    trained = set((buffer.take(2000).root_value.to(torch.int64) // 4).tolist())
+    validated = set((buffer.validation_batch(2000).root_value.to(torch.int64) // 4).tolist())
+    assert trained and validated and not trained & validated
+    assert Replay(SETTINGS, 5).validation_batch(3) is None
+    share = replay.is_held_out(torch.arange(100_000), 0.05).to(torch.float32).mean()
+    assert abs(float(share) - 0.05) < 0.01
+
+
+def test_the_ring_keeps_the_newest_and_grows_only_as_needed():
+    buffer = filled(total=1000)
+    assert numbers(buffer) == list(range(744, 1000))
+    assert Replay(SETTINGS, 5).statistics(0)["memory_bytes"] == 0
+    big = Replay(dataclasses.replace(SETTINGS, capacity=10**9), 5)
+    big.add(make_samples(0, 20))
+    assert big.statistics(0)["memory_bytes"] < 2_000_000
+
+
+def test_more_samples_at_once_than_the_ring_holds(tmp_path):
+    buffer = Replay(SETTINGS, 5, tmp_path)
+    buffer.add(make_samples(0, 600))
+    assert numbers(buffer) == list(range(344, 600)) and buffer.total == 600
+    buffer.flush()
+    assert numbers(Replay.open(SETTINGS, 5, tmp_path)) == numbers(buffer)
+
+
+def test_statistics_tell_age_and_size():
+    buffer = Replay(SETTINGS, 5)
+    buffer.add(make_samples(0, 20, network_step=10))
+    buffer.add(make_samples(20, 20, network_step=30))
+    figures = buffer.statistics(network_step=50)
+    assert figures["age_steps"] == 30 and figures["window"] == 40 and figures["learned_share"] == 0.75
+
+
+def test_resume_goes_on_as_if_nothing_had_happened(tmp_path):
+    whole, first = filled(None, 100), filled(tmp_path, 100)
+    whole.take(50), first.take(50)
+    first.flush()
+    state = first.state_dict()
+    second = Replay.open(SETTINGS, 5, tmp_path, seed=99)
+    second.load_state_dict(state)
+    assert second.credit == whole.credit and second.total == 100 and second.last_game == 24
+    for buffer in (whole, second):
+        buffer.add(make_samples(100, 30))
+    for one, other in ((whole.take(64), second.take(64)), (whole.validation_batch(8), second.validation_batch(8))):
+        assert torch.equal(one.root_value, other.root_value) and torch.equal(one.symmetry, other.symmetry)
+    assert second.statistics(5) == {**whole.statistics(5), "memory_bytes": second.statistics(5)["memory_bytes"]}
+
+
+def test_samples_newer_than_the_checkpoint_are_kept_and_count_once(tmp_path):
+    buffer = filled(tmp_path, 40)
+    buffer.flush()
+    state = buffer.state_dict()
+    for first in range(40, 140, 20):
+        buffer.add(make_samples(first, 20))
+    # Killed here: 32..127 are in finished shards, the open one of the checkpoint was removed, 128..139 are lost.
+    resumed = Replay.open(SETTINGS, 5, tmp_path)
+    resumed.load_state_dict(state)
+    assert numbers(resumed) == list(range(128)) and resumed.total == 128 and resumed.last_game == 31
+    assert resumed.credit == min(2.0 * 128, 2.0 * resumed.window)
+    resumed.add(make_samples(128, 40))
+    resumed.flush()
+    assert numbers(Replay.open(SETTINGS, 5, tmp_path)) == list(range(168))
+
+
+def test_every_place_for_a_kill_leaves_whole_files(tmp_path):
+    """A temporary file, an open shard that a finished one has overtaken, and two open shards are what kills can leave."""
+    buffer = filled(tmp_path, 40)
+    buffer.flush()
+    overtaken = next(tmp_path.glob("open-*"))
+    copy = overtaken.read_bytes()
+    buffer.add(make_samples(40, 10))
+    buffer.flush()
+    overtaken.write_bytes(copy)
+    (tmp_path / ".shard-000000000064-32.npz.77.tmp").write_bytes(copy[:100])
+    assert numbers(Replay.open(SETTINGS, 5, tmp_path)) == list(range(50))
+    assert not list(tmp_path.glob(".*"))
+    buffer.add(make_samples(50, 14))
+    overtaken.write_bytes(copy)
+    resumed = Replay.open(SETTINGS, 5, tmp_path)
+    assert numbers(resumed) == list(range(64))
+    resumed.add(make_samples(64, 1))
+    resumed.flush()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "open-000000000064-1.npz",
+        "shard-000000000000-32.npz",
+        "shard-000000000032-32.npz",
+    ]
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text"])
+def test_a_damaged_shard_is_named_and_all_others_are_kept(tmp_path, caplog, damage):
+    buffer = filled(tmp_path, 100)
+    buffer.flush()
+    state = buffer.state_dict()
+    path = tmp_path / "shard-000000000032-32.npz"
+    content = path.read_bytes()
+    middle = len(content) // 2
+    path.write_bytes(
+        {
+            "cut": content[:middle],
+            "flipped": content[:middle] + bytes(255 - b for b in content[middle : middle + 64]) + content[middle + 64 :],
+            "empty": b"",
+            "text": b"not a shard",
+        }[damage]
+    )
+    with pytest.raises(InputError, match="shard-000000000032-32.npz is cut short or damaged") as caught:
+        load_shard(path)
+    assert "\n" not in str(caught.value)
+    with caplog.at_level(logging.WARNING):
+        resumed = Replay.open(SETTINGS, 5, tmp_path)
+    assert "shard-000000000032-32.npz" in caplog.text
+    resumed.load_state_dict(state)
+    assert numbers(resumed) == [*range(32), *range(64, 100)] and resumed.total == 100
+    resumed.add(make_samples(100, 40))
+    assert numbers(resumed) == [*range(32), *range(64, 140)]
+
+
+def test_a_damaged_open_shard_costs_only_itself(tmp_path, caplog):
+    buffer = filled(tmp_path, 40)
+    buffer.flush()
+    path = next(tmp_path.glob("open-*"))
+    path.write_bytes(path.read_bytes()[:50])
+    resumed = Replay.open(SETTINGS, 5, tmp_path)
+    resumed.load_state_dict(buffer.state_dict())
+    assert numbers(resumed) == list(range(32)) and resumed.total == 40 and path.name in caplog.text
+    resumed.add(make_samples(40, 40))
+    resumed.flush()
+    assert numbers(Replay.open(SETTINGS, 5, tmp_path)) == [*range(32), *range(40, 80)]
+
+
+def test_missing_files_are_told(tmp_path, caplog):
+    buffer = filled(tmp_path, 40)
+    state = buffer.state_dict()  # without flush: 8 samples are in no file
+    resumed = Replay.open(SETTINGS, 5, tmp_path)
+    resumed.load_state_dict(state)
+    assert "8 samples" in caplog.text and resumed.total == 40 and len(resumed) == 32
+
+
+def test_shards_that_left_the_window_for_good_are_removed(tmp_path):
+    buffer = filled(tmp_path / "a", 1000)
+    firsts = [shard for shard in sorted((tmp_path / "a").iterdir())]
+    assert len(firsts) < 12 and numbers(Replay.open(SETTINGS, 5, tmp_path / "a"))[-buffer.window :][0] <= 992 - buffer.window
+    filled(tmp_path / "b", 1000, dataclasses.replace(SETTINGS, keep_shards=True))
+    assert len(list((tmp_path / "b").glob("shard-*"))) == 1000 // 32
+
+
+def test_a_directory_in_use_and_another_size_are_refused(tmp_path):
+    filled(tmp_path, 64)
+    with pytest.raises(InputError, match="already holds replay shards"):
+        Replay(SETTINGS, 5, tmp_path)
+    with pytest.raises(InputError, match="side 5; this run's are of side 7"):
+        Replay.open(SETTINGS, 7, tmp_path)
+    with pytest.raises(InputError, match="does not exist"):
+        load_shard(tmp_path / "shard-000000000999-1.npz")
+
+
+def test_saved_samples_are_the_same(tmp_path):
+    samples = make_samples(0, 50, size=7)
+    save_shard(tmp_path / "x.npz", samples)
+    loaded = load_shard(tmp_path / "x.npz", board_size=7)
+    for name, tensor in samples.packed().tensors().items():
+        assert torch.equal(getattr(loaded, name), tensor), name

@@ -1,0 +1,182 @@
+"""Devices, locks and atomic files: what is refused is refused in one sentence, and a killed process leaves nothing behind that blocks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from zerogo import runtime
+from zerogo.errors import InputError
+from zerogo.runtime import RunLock, write_atomically
+
+ROOT = Path(__file__).parent.parent
+HOLD = "import sys, time; from zerogo.runtime import RunLock; lock = RunLock(sys.argv[1]); print('held', flush=True); time.sleep(60)"
+
+
+def test_pick_device() -> None:
+    assert runtime.pick_device("cpu") == torch.device("cpu")
+    assert runtime.pick_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+    for name in ("gpu", "mps", "cuda:99", ""):
+        with pytest.raises(InputError, match=f"device is '{name}'"):
+            runtime.pick_device(name)
+
+
+def test_pick_dtype() -> None:
+    assert runtime.pick_dtype("float32", "cpu") == torch.float32
+    assert runtime.pick_dtype("bfloat16", "cpu") == torch.bfloat16
+    assert (runtime.pick_dtype("auto", "cpu") == torch.bfloat16) == runtime.has_cpu_bfloat16()
+    with pytest.raises(InputError, match="'half'; allowed are auto, float32, bfloat16"):
+        runtime.pick_dtype("half", "cpu")
+
+
+def test_set_threads() -> None:
+    before = torch.get_num_threads()
+    try:
+        assert runtime.set_threads(2) == 2
+        assert runtime.set_threads(0) == min(2, runtime.usable_cores())
+    finally:
+        torch.set_num_threads(before)
+    with pytest.raises(InputError, match="threads is -1"):
+        runtime.set_threads(-1)
+
+
+def test_generators_leave_the_global_one_alone() -> None:
+    state = torch.get_rng_state()
+    first, second = (torch.rand(3, generator=runtime.generator(5)) for _ in range(2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, torch.rand(3, generator=runtime.generator(6)))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
+    subprocess.run(("git", "-C", str(folder), *identity, *arguments), check=True, capture_output=True)
+
+
+def test_code_revision(tmp_path: Path) -> None:
+    package = tmp_path / "package"
+    package.mkdir()
+    assert runtime.code_revision(package) == "unknown"
+    git(tmp_path, "init", "-q")
+    assert runtime.code_revision(package) == "unknown"  # no commit yet
+    (package / "a.py").write_text("1\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-qm", "a")
+    revision = runtime.code_revision(package)
+    assert len(revision) == 40
+    (package / "a.py").write_text("2\n")
+    assert runtime.code_revision(package) == revision + "+dirty"
+    (tmp_path / ".venv" / "package").mkdir(parents=True)
+    assert runtime.code_revision(tmp_path / ".venv" / "package") == "unknown"  # installed inside somebody else's checkout
+
+
+def test_describe_is_plain() -> None:
+    facts = runtime.describe("cpu")
+    assert facts["torch"] == torch.__version__ and facts["cores"] >= 1
+    assert all(type(value) in (str, int) for value in facts.values())
+
+
+def test_lock_excludes_and_frees(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "a"
+    with RunLock(run):
+        with pytest.raises(InputError, match=f"{run} is already in use by process {os.getpid()}"):
+            RunLock(run)
+        RunLock(tmp_path / "runs" / "b").release()
+    lock = RunLock(run)
+    lock.release()
+    lock.release()
+
+
+def test_lock_ends_with_a_killed_process(tmp_path: Path) -> None:
+    process = subprocess.Popen((sys.executable, "-c", HOLD, str(tmp_path)), stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    try:
+        assert process.stdout.readline() == "held\n"
+        with pytest.raises(InputError, match=f"in use by process {process.pid}"):
+            RunLock(tmp_path)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    RunLock(tmp_path).release()
+
+
+def test_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot make the directory"):
+        RunLock(tmp_path / "file" / "run")
+
+
+def test_write_atomically(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    write_atomically(path, lambda file: file.write(b"first"))
+    with pytest.raises(ZeroDivisionError):
+        write_atomically(path, lambda file: (file.write(b"second"), 1 / 0))
+    assert path.read_bytes() == b"first"
+    write_atomically(path, lambda file: file.write(b"third"))
+    assert [(entry.name, entry.read_bytes()) for entry in tmp_path.iterdir()] == [("a.bin", b"third")]
+
+
+WRITE = """
+import sys, time
+from zerogo.runtime import write_atomically
+def writer(file):
+    file.write(b"half")
+    file.flush()
+    print("writing", flush=True)
+    time.sleep(60)
+write_atomically(sys.argv[1], writer)
+"""
+
+
+def test_write_atomically_survives_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"whole")
+    process = subprocess.Popen((sys.executable, "-c", WRITE, str(path)), stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stdout.readline() == "writing\n"
+    process.kill()
+    process.wait()
+    assert path.read_bytes() == b"whole"
+    assert len(list(tmp_path.iterdir())) == 2
+    assert runtime.remove_leftovers(tmp_path) == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a.bin"]
+
+
+def script(body: str) -> subprocess.CompletedProcess:
+    """Runs a script whose main function has the given body."""
+    text = f"from zerogo.errors import InputError\nfrom zerogo.runtime import script_main\ndef main():\n    {body}\nscript_main(main)"
+    return subprocess.run((sys.executable, "-c", text), capture_output=True, text=True, cwd=ROOT)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ("pass", 0, ""),
+        ("return 3", 3, ""),
+        ("raise InputError('size is 26; allowed are 1 to 25')", 2, "error: size is 26; allowed are 1 to 25\n"),
+        ("raise KeyboardInterrupt", 130, "interrupted\n"),
+    ],
+)
+def test_script_main(body: str, status: int, message: str) -> None:
+    done = script(body)
+    assert (done.returncode, done.stderr) == (status, message)
+
+
+def test_script_main_shows_bugs() -> None:
+    done = script("return 1 / 0")
+    assert done.returncode == 1 and "ZeroDivisionError" in done.stderr
+
+
+def test_script_main_ignores_a_closed_pipe() -> None:
+    text = "from zerogo.runtime import script_main\ndef main():\n    for _ in range(100000): print('x' * 80)\nscript_main(main)"
+    process = subprocess.Popen((sys.executable, "-c", text), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    process.stdout.readline()
+    process.stdout.close()
+    start = time.monotonic()
+    assert process.stderr.read() == ""
+    assert process.wait() == 1 and time.monotonic() - start < 30

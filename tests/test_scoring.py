@@ -1,0 +1,299 @@
+"""Scoring against slow plain-Python counterparts, sgfmill, and a search in which one side plays alone."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from types import SimpleNamespace
+
+import pytest
+import torch
+from sgfmill import boards
+
+from zerogo import flood, scoring
+from zerogo.rules import Rules, RulesBatch
+
+
+def stones_of(*diagrams: str) -> torch.Tensor:
+    """int8 [B, N, N] from diagrams of `.XO`, rows separated by blanks."""
+    return torch.tensor([[[".XO".index(c) for c in row] for row in d.split()] for d in diagrams], dtype=torch.int8)
+
+
+def random_legal(size: int, rng: random.Random, fill: float) -> list[list[int]]:
+    """A random colouring in which strings without liberties are taken off."""
+    grid = [[rng.choice((1, 2)) if rng.random() < fill else 0 for _ in range(size)] for _ in range(size)]
+    for colour in (1, 2):
+        for points, around in parts(grid, lambda c, colour=colour: c == colour):
+            if not any(grid[r][c] == 0 for r, c in around):
+                for r, c in points:
+                    grid[r][c] = 0
+    return grid
+
+
+def around_of(point, size):
+    r, c = point
+    return [(r + i, c + j) for i, j in ((0, 1), (1, 0), (0, -1), (-1, 0)) if 0 <= r + i < size and 0 <= c + j < size]
+
+
+def parts(grid, wanted):
+    """Connected parts of the points whose colour is wanted: list of (points, neighbouring points not wanted)."""
+    size, seen, found = len(grid), set(), []
+    for start in itertools.product(range(size), repeat=2):
+        if start in seen or not wanted(grid[start[0]][start[1]]):
+            continue
+        points, around, todo = {start}, set(), [start]
+        while todo:
+            for near in around_of(todo.pop(), size):
+                if not wanted(grid[near[0]][near[1]]):
+                    around.add(near)
+                elif near not in points:
+                    points.add(near)
+                    todo.append(near)
+        seen |= points
+        found.append((points, around))
+    return found
+
+
+def slow_benson(grid, colour, suicide):
+    """Benson's algorithm as it is told, one game of plain lists; returns the set of pass-alive points."""
+    size = len(grid)
+    strings = [(p, a) for p, a in parts(grid, lambda c: c == colour)]
+    regions = [(p, a) for p, a in parts(grid, lambda c: c != colour)]
+
+    def is_vital(region, string):
+        empty = {q for q in region[0] if grid[q[0]][q[1]] == 0}
+        return bool(empty) and (region[0] if suicide else empty) <= string[1]
+
+    live, healthy = list(strings), list(regions)
+    while True:
+        kept = [s for s in live if sum(is_vital(r, s) for r in healthy) >= 2]
+        stones = {q for s in kept for q in s[0]}
+        good = [r for r in healthy if r[1] <= stones]
+        if len(kept) == len(live) and len(good) == len(healthy):
+            break
+        live, healthy = kept, good
+    area = set(stones)
+    for points, around in regions:
+        if not live or not around <= stones:
+            continue
+        hidden = [q for q in points if not any(n in stones for n in around_of(q, size))]
+        if len(hidden) <= 1 or any(is_vital((points, around), s) for s in live):
+            area |= points
+    return area
+
+
+def slow_area(grid):
+    """Tromp-Taylor area by colour as two sets."""
+    owned = {1: set(), 2: set()}
+    for points, around in parts(grid, lambda c: c == 0):
+        colours = {grid[r][c] for r, c in around}
+        if len(colours) == 1:
+            owned[colours.pop()] |= points
+    for r, c in itertools.product(range(len(grid)), repeat=2):
+        if grid[r][c]:
+            owned[grid[r][c]].add((r, c))
+    return owned
+
+
+def as_set(mask: torch.Tensor) -> set:
+    return {tuple(p) for p in mask.nonzero().tolist()}
+
+
+def as_state(stones: torch.Tensor, rules, captures=None):
+    batch = RulesBatch.of(rules, len(stones)) if isinstance(rules, Rules) else RulesBatch.of(rules)
+    exists = torch.arange(stones.shape[1]) < batch.size.unsqueeze(1)
+    return SimpleNamespace(
+        black=flood.pack_rows(stones == 1),
+        white=flood.pack_rows(stones == 2),
+        on_board=flood.pack_rows(exists.unsqueeze(1) & exists.unsqueeze(2)),
+        captures=torch.zeros((len(stones), 2), dtype=torch.int32) if captures is None else captures,
+        rules=batch,
+    )
+
+
+POSITIONS = [(2, 200), (3, 400), (4, 400), (5, 400), (7, 200), (9, 150), (13, 30), (19, 12)]
+
+
+@pytest.mark.parametrize(("size", "number"), POSITIONS)
+def test_area_agrees_with_plain_python_and_sgfmill(size, number):
+    rng = random.Random(size)
+    grids = [random_legal(size, rng, rng.uniform(0.05, 0.95)) for _ in range(number)]
+    stones = torch.tensor(grids, dtype=torch.int8)
+    scores, ownership = scoring.area_score_black(stones), scoring.area_ownership_black(stones)
+    assert scores.dtype == torch.float32 and ownership.dtype == torch.int8
+    for i, grid in enumerate(grids):
+        owned = slow_area(grid)
+        assert as_set(ownership[i] == 1) == owned[1] and as_set(ownership[i] == -1) == owned[2]
+        board = boards.Board(size)
+        black, white = [[(r, c) for r in range(size) for c in range(size) if grid[r][c] == k] for k in (1, 2)]
+        board.apply_setup(black, white, [])
+        assert scores[i] == board.area_score()
+
+
+@pytest.mark.parametrize("suicide", [False, True])
+@pytest.mark.parametrize(("size", "number"), POSITIONS)
+def test_pass_alive_agrees_with_plain_python(size, number, suicide):
+    rng = random.Random(100 + size)
+    grids = [random_legal(size, rng, rng.uniform(0.4, 0.95)) for _ in range(number)]
+    grids += [[[c and rng.choice((c, 1)) for c in row] for row in random_legal(size, rng, 0.85)] for _ in range(number)]
+    stones = torch.tensor(grids, dtype=torch.int8)
+    black, white = scoring.pass_alive(stones, suicide=torch.full((len(grids),), suicide))
+    found = 0
+    for i, grid in enumerate(grids):
+        assert as_set(black[i]) == slow_benson(grid, 1, suicide), grid
+        assert as_set(white[i]) == slow_benson(grid, 2, suicide), grid
+        found += bool(black[i].any() | white[i].any())
+    assert found > 0 or size < 3
+    assert not (black & white).any()
+
+
+def lone_play_is_safe(grid, colour, suicide, stones, area) -> bool:
+    """Whether the other side, moving alone as long as it likes, can neither capture `stones` nor get a living stone into `area`."""
+    size, foe = len(grid), 3 - colour
+    start = tuple(tuple(row) for row in grid)
+    seen, todo = {start}, [start]
+    while todo:
+        now = todo.pop()
+        if any(now[r][c] != colour for r, c in stones) or slow_benson(now, foe, suicide) & area:
+            return False
+        for r, c in itertools.product(range(size), repeat=2):
+            after = alone(now, (r, c), foe, suicide)
+            if after is not None and after not in seen:
+                seen.add(after)
+                todo.append(after)
+    return True
+
+
+def alone(grid, point, colour, suicide):
+    """The position after a stone is put there, or None where that is illegal (ko can't matter: the other side passes)."""
+    if grid[point[0]][point[1]]:
+        return None
+    after = [list(row) for row in grid]
+    after[point[0]][point[1]] = colour
+    for taken in (3 - colour, colour):
+        for points, around in parts(after, lambda c, taken=taken: c == taken):
+            if not any(after[r][c] == 0 for r, c in around):
+                if taken == colour and not suicide:
+                    return None
+                for r, c in points:
+                    after[r][c] = 0
+    return tuple(tuple(row) for row in after)
+
+
+@pytest.mark.parametrize("suicide", [False, True])
+def test_pass_alive_is_safe_when_the_other_side_plays_alone(suicide):
+    rng, checked, grids = random.Random(7), 0, []
+    for size, number in ((3, 400), (4, 4000)):
+        for _ in range(number):
+            grids.append([[c and (1 if rng.random() < 0.8 else c) for c in row] for row in random_legal(size, rng, rng.uniform(0.5, 0.8))])
+    for grid in grids:
+        if any(not any(grid[r][c] == 0 for r, c in a) for k in (1, 2) for _, a in parts(grid, lambda c, k=k: c == k)):
+            continue
+        black, _ = scoring.pass_alive(torch.tensor([grid], dtype=torch.int8), suicide=suicide)
+        if not black.any():
+            continue
+        area = as_set(black[0])
+        stones = {p for p in area if grid[p[0]][p[1]] == 1}
+        assert lone_play_is_safe(grid, 1, suicide, stones, area), grid
+        checked += 1
+        if checked == 150:
+            break
+    assert checked == 150
+
+
+def test_stones_off_the_living_strings_are_not_alive():
+    """Two eyes, one false: not alive; the same with the false eye made real: alive."""
+    stones = stones_of(
+        ".X.XO XX.XO OOXXO OOOOO .O.O.",
+        ".X.X. XXXXX OOOOO .O.O. OOOOO",
+    )
+    black, white = scoring.pass_alive(stones)
+    assert not black[0].any()
+    assert as_set(black[1]) == {(r, c) for r in (0, 1) for c in range(5)}
+    assert as_set(white[1]) == {(r, c) for r in (2, 3, 4) for c in range(5)}
+    assert scoring.settled(as_state(stones, Rules(size=5))).tolist() == [False, True]
+
+
+def test_suicide_opens_an_eye_space_that_is_vital_without_it():
+    """White may take its own nine stones off the board, and then make an eye where its middle stone stood."""
+    stones = stones_of("XXXXXXX X...XXX X.O.XXX X...XXX XXXXX.X XXXXX.X XXXXXXX")
+    without, _ = scoring.pass_alive(stones, suicide=False)
+    under_suicide, _ = scoring.pass_alive(stones, suicide=True)
+    assert without.all()
+    assert not under_suicide.any()
+
+
+def test_strings_live_together_and_fall_together():
+    """Two strings share the eyes a1 and c1 and live; without the stone that closes the second eye the first falls with it."""
+    together = stones_of(".X.XO XXXXO XXOOO OO.O. OOOO.", ".X..O XX.XO XXOOO OO.O. OOOO.")
+    black, white = scoring.pass_alive(together)
+    assert as_set(black[0]) == {(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1)}
+    assert not black[1].any()
+    assert as_set(white[0]) | as_set(black[0]) == set(itertools.product(range(5), repeat=2))
+
+
+def test_dead_stones_inside_living_territory_go_to_its_owner():
+    stones = stones_of(".XO.X XXXXX OOOOO .O..O OOOO.", "...X. XXXXX OOOOO .OX.O OOO..")
+    state = as_state(stones, Rules(size=5, komi=0.5))
+    ownership = scoring.final_ownership_black(state)
+    assert (ownership[0, :2] == 1).all() and (ownership[0, 2:] == -1).all()
+    assert scoring.final_score_black(state)[0] == 10 - 15 - 0.5
+    assert scoring.area_ownership_black(stones)[0, 0].tolist() == [1, 1, -1, 0, 1]
+    assert scoring.winner_black(scoring.final_score_black(state)).tolist() == [-1, -1]
+
+
+def test_territory_counts_prisoners_and_dead_stones():
+    stones = stones_of("..XO. .OXO. XXXO. OOOO. .....")
+    dead = torch.zeros((1, 5, 5), dtype=torch.bool)
+    dead[0, 1, 1] = True
+    captures = torch.tensor([[3, 1]], dtype=torch.int32)
+    # Black: 4 points, 1 dead stone, 3 prisoners; White: 9 points, 1 prisoner.
+    assert scoring.territory_score_black(stones, captures, dead).tolist() == [4 + 1 + 3 - 9 - 1]
+    assert scoring.territory_score_black(stones, captures, torch.zeros_like(dead)).tolist() == [3 - 9 - 1]
+
+
+def test_final_score_follows_each_games_rules():
+    one = stones_of("X.X. XXXX OOOO .O.O")
+    stones = one.repeat(3, 1, 1)
+    rules = [Rules(size=4, komi=1.5), Rules(size=4, komi=0, scoring="territory"), Rules(size=4, komi=-2, scoring="territory", suicide=True)]
+    captures = torch.tensor([[9, 9], [2, 0], [0, 1]], dtype=torch.int32)
+    assert scoring.final_score_black(as_state(stones, rules, captures)).tolist() == [-1.5, 2.0, 1.0]
+
+
+def test_games_of_mixed_sizes_are_scored_as_if_alone():
+    rng = random.Random(3)
+    sizes = [1, 2, 3, 4, 5, 7, 9] * 12
+    grids = [random_legal(n, rng, rng.uniform(0.3, 0.95)) for n in sizes]
+    stones = torch.zeros((len(sizes), 9, 9), dtype=torch.int8)
+    for i, grid in enumerate(grids):
+        stones[i, : sizes[i], : sizes[i]] = torch.tensor(grid, dtype=torch.int8)
+    rules = [Rules(size=n, komi=0.5, suicide=bool(i % 2)) for i, n in enumerate(sizes)]
+    state = as_state(stones, rules)
+    together = scoring.final_score_black(state), scoring.final_ownership_black(state), scoring.settled(state)
+    for i, grid in enumerate(grids):
+        alone_state = as_state(torch.tensor([grid], dtype=torch.int8), rules[i])
+        assert scoring.final_score_black(alone_state)[0] == together[0][i]
+        assert torch.equal(scoring.final_ownership_black(alone_state)[0], together[1][i, : sizes[i], : sizes[i]])
+        assert scoring.settled(alone_state)[0] == together[2][i]
+        assert not together[1][i, sizes[i] :].any() and not together[1][i, :, sizes[i] :].any()
+
+
+def test_settled_is_all_points_pass_alive():
+    rng, seen = random.Random(11), set()
+    for size in (3, 4, 5, 7):
+        grids = [random_legal(size, rng, rng.uniform(0.7, 0.95)) for _ in range(600)]
+        grids += [[[c and 1 for c in row] for row in grid] for grid in grids[:200]]
+        stones = torch.tensor(grids, dtype=torch.int8)
+        black, white = scoring.pass_alive(stones)
+        expected = (black | white).flatten(1).all(1)
+        assert torch.equal(scoring.settled(as_state(stones, Rules(size=size))), expected)
+        seen |= set(expected.tolist())
+    assert seen == {True, False}
+
+
+def test_empty_boards_belong_to_nobody():
+    stones = torch.zeros((2, 5, 5), dtype=torch.int8)
+    assert scoring.area_score_black(stones).tolist() == [0, 0]
+    assert not scoring.pass_alive(stones)[0].any()
+    assert not scoring.settled(as_state(stones, Rules(size=5))).any()
+    assert not scoring.settled(as_state(stones[:, :1, :1], Rules(size=1))).any()

@@ -1,0 +1,160 @@
+"""What a run tells: readable by TensorBoard and by JSON readers, without gaps or repeats after an interruption."""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+
+from zerogo.telemetry import METRICS_FILE, Progress, Rate, Telemetry, read_metrics
+
+ROOT = Path(__file__).parent.parent
+
+
+def events(directory: Path) -> object:
+    """Returns TensorBoard's view of a directory."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    return EventAccumulator(str(directory), size_guidance={"scalars": 0}).Reload()
+
+
+def test_scalars_reach_both(tmp_path: Path) -> None:
+    with Telemetry(tmp_path) as telemetry:
+        telemetry.scalars(1, {"train/loss": torch.tensor(1.5), "selfplay/games": 7})
+        telemetry.scalars(2, {"train/loss": math.nan})
+    records = read_metrics(tmp_path / METRICS_FILE)
+    assert [(record["step"], record["train/loss"]) for record in records] == [(1, 1.5), (2, None)]
+    assert records[0]["selfplay/games"] == 7.0 and records[0]["time"] > 1.7e9
+    for line in (tmp_path / METRICS_FILE).read_text().splitlines():
+        json.loads(line, parse_constant=pytest.fail)  # NaN is not JSON
+    assert [(event.step, event.value) for event in events(tmp_path).Scalars("train/loss")][0] == (1, 1.5)
+
+
+def test_pictures_histograms_and_text(tmp_path: Path) -> None:
+    with Telemetry(tmp_path) as telemetry:
+        telemetry.image("board/final", numpy.zeros((6, 8, 3), dtype=numpy.uint8), 1)
+        telemetry.image("board/policy", numpy.zeros((6, 8), dtype=numpy.uint8), 1)
+        telemetry.histogram("game/length_plies", torch.arange(10), 1)
+        telemetry.histogram("game/empty", torch.zeros(0), 1)
+        telemetry.text("run/config", "a: 1")
+        telemetry.flush()
+        tags = events(tmp_path).Tags()
+    assert set(tags["images"]) == {"board/final", "board/policy"} and tags["histograms"] == ["game/length_plies"]
+    telemetry.close()
+
+
+def test_resume_drops_what_comes_again(tmp_path: Path) -> None:
+    with Telemetry(tmp_path) as telemetry:
+        for step in range(1, 6):
+            telemetry.scalars(step, {"a": step})
+    with Telemetry(tmp_path, resume_step=3) as telemetry:
+        telemetry.scalars(4, {"a": 40.0})
+    assert [(record["step"], record["a"]) for record in read_metrics(tmp_path / METRICS_FILE)] == [(1, 1), (2, 2), (3, 3), (4, 40)]
+    assert [(event.step, event.value) for event in events(tmp_path).Scalars("a")] == [(1, 1), (2, 2), (3, 3), (4, 40)]
+
+
+def test_a_start_without_resume_keeps_all(tmp_path: Path) -> None:
+    for step in (1, 2):
+        with Telemetry(tmp_path) as telemetry:
+            telemetry.scalars(step, {"a": 0.0})
+    assert [record["step"] for record in read_metrics(tmp_path / METRICS_FILE)] == [1, 2]
+
+
+def test_a_line_cut_short_is_dropped(tmp_path: Path) -> None:
+    path = tmp_path / METRICS_FILE
+    path.write_bytes(b'{"step": 1, "a": 1.0}\n{"step": 2, "a": 2.0}\n{"step": 3, "a"')
+    assert [record["step"] for record in read_metrics(path)] == [1, 2]
+    with Telemetry(tmp_path) as telemetry:
+        telemetry.scalars(3, {"a": 3.0})
+    assert [record["step"] for record in read_metrics(path)] == [1, 2, 3]
+    assert all(json.loads(line) for line in path.read_text().splitlines())
+    path.write_bytes(path.read_bytes() + b"\x00\x00\n[]\n")
+    assert len(read_metrics(path)) == 3
+
+
+WRITE = """
+import sys
+from zerogo.telemetry import Telemetry
+telemetry = Telemetry(sys.argv[1])
+telemetry.scalars(1, {"a": 1.0})
+print("written", flush=True)
+while True:
+    telemetry.scalars(2, {"a": 1.0, "b" * 5000: 2.0})
+"""
+
+
+def test_a_killed_process_loses_no_line(tmp_path: Path) -> None:
+    process = subprocess.Popen((sys.executable, "-c", WRITE, str(tmp_path)), stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert process.stdout.readline() == "written\n"
+    process.kill()
+    process.wait()
+    with Telemetry(tmp_path, resume_step=1) as telemetry:
+        telemetry.scalars(2, {"a": 2.0})
+    assert [record["a"] for record in read_metrics(tmp_path / METRICS_FILE)] == [1.0, 2.0]
+
+
+def test_tensorboard_is_not_imported_before_it_is_needed() -> None:
+    text = "import sys, zerogo.telemetry as t; t.Progress('a', 1, 'b'); print('tensorboard' in sys.modules, 'tqdm' in sys.modules)"
+    done = subprocess.run((sys.executable, "-c", text), capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout == "False False\n"
+
+
+class Clock:
+    """A clock that is set by hand, in seconds."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_rate() -> None:
+    clock = Clock()
+    rate = Rate(clock)
+    rate.add(10)
+    clock.now = 2.0
+    assert rate.take() == 5.0
+    clock.now = 4.0
+    assert (rate.take(), rate.total) == (0.0, 10)
+
+
+def test_progress_in_a_log_file() -> None:
+    clock, stream = Clock(), io.StringIO()
+    with Progress("train", 1000, "games", done=100, stream=stream, every=10, clock=clock) as progress:
+        for second in range(0, 21):
+            clock.now = float(second)
+            progress.update(100 + 10 * second, loss=1.25)
+        progress.note("checkpoint written")
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 5  # at 0, 10 and 20 seconds, the note, and the end
+    assert lines[2] == "train: 300/1000 games, 30 %, 10 games/s, 1:10 left, loss 1.25"
+    assert lines[3] == "checkpoint written"
+
+
+def test_progress_without_an_end() -> None:
+    clock = Clock()
+    progress = Progress("play", None, "moves", stream=io.StringIO(), clock=clock)
+    clock.now = 2.0
+    progress.update(4000)
+    assert progress.line() == "play: 4000 moves, 2e+03 moves/s"
+
+
+def test_progress_on_a_terminal() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    with Progress("train", 10, "games", stream=stream) as progress:
+        progress.update(5, loss=0.5)
+        progress.note("hello")
+        progress.update(10)
+    assert "hello\n" in stream.getvalue() and "100%" in stream.getvalue()

@@ -1,0 +1,232 @@
+"""A run at one moment in one file: enough to play, to match and to go on training. Written atomically, safe to load from a stranger.
+
+The file is a dictionary of tensors and plain values in torch's zip format. It is only ever read with `weights_only=True`, so it can't
+run code.
+"""
+
+from __future__ import annotations
+
+import datetime
+import pickle
+import re
+import warnings
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zerogo.config import Config, from_dict
+from zerogo.errors import InputError
+from zerogo.features import Encoder, make_encoder
+from zerogo.network import Network
+from zerogo.runtime import code_revision, make_directory, write_atomically
+
+FORMAT = "zerogo checkpoint"
+VERSION = 1
+FOLDER = "checkpoints"
+NAME = re.compile(r"step-(\d{8,})\.pt")
+ZIP_MAGIC = b"PK\x03\x04"
+PARTS: dict[str, type | tuple[type, ...]] = {
+    "config": dict,
+    "encoder": str,
+    "size": int,
+    "step": int,
+    "weights": dict,
+    "averaged_weights": dict,
+    "trainer": dict,
+    "generators": dict,
+    "counters": dict,
+    "revision": str,
+    "time": str,
+}
+
+
+@dataclass
+class Checkpoint:
+    """Everything that a run is.
+
+    config: all settings. step: training steps so far. weights, averaged_weights: the network's state by parameter name (the averaged
+    ones play, with batch-norm statistics of their own). trainer: optimiser, schedule position, whatever the trainer asks to get back.
+    generators: state of each torch.Generator, uint8. counters: games, samples, seconds and other running totals.
+    revision: of the code that wrote it. time: when, in UTC. source: the file it was read from, for messages; not saved.
+    The trainer's, generators' and counters' values are tensors, numbers, texts, or lists and dictionaries of these.
+    """
+
+    config: Config
+    step: int
+    weights: dict[str, Tensor]
+    averaged_weights: dict[str, Tensor]
+    trainer: dict[str, Any] = field(default_factory=dict)
+    generators: dict[str, Tensor] = field(default_factory=dict)
+    counters: dict[str, Any] = field(default_factory=dict)
+    revision: str = field(default_factory=code_revision)
+    time: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
+    source: str = "checkpoint"
+
+    @property
+    def size(self) -> int:
+        """Board side N that the network learned on."""
+        return self.config.game.size
+
+    def encoder(self) -> Encoder:
+        """Returns the encoder that the network was trained with."""
+        return make_encoder(self.config.features.encoder, self.config.features.komi_input)
+
+    def network(self, averaged: bool = True) -> Network:
+        """Returns the network in evaluation mode on the CPU, float32, with the averaged or the trained weights.
+
+        Raises InputError when the weights don't fit the config that came with them.
+        """
+        network = _empty_network(self.config)
+        weights = self.averaged_weights if averaged else self.weights
+        _require_fitting(weights, network, self.source)
+        network.load_state_dict(weights)
+        return network.eval()
+
+
+def save(path: str | Path, checkpoint: Checkpoint) -> None:
+    """Writes the checkpoint: after a crash at any moment the file is either whole or as it was before. Makes the directory."""
+    parts = {
+        "format": FORMAT,
+        "version": VERSION,
+        "config": checkpoint.config.to_dict(),
+        "encoder": checkpoint.config.features.encoder,
+        "size": checkpoint.config.game.size,
+    }
+    parts |= {name: _portable(getattr(checkpoint, name)) for name in PARTS if name not in parts}
+    make_directory(Path(path).parent)
+    write_atomically(path, lambda file: torch.save(parts, file))
+
+
+def load(path: str | Path) -> Checkpoint:
+    """Returns the checkpoint of a file, its tensors on the CPU.
+
+    Raises InputError, with one sentence, for a file that is missing, cut short, damaged, no checkpoint, of a newer format, that holds
+    anything but tensors and plain values, or whose weights don't fit its own config.
+    """
+    parts = _read(Path(path))
+    if not isinstance(parts, dict) or parts.get("format") != FORMAT:
+        raise InputError(f"{path} is not a zerogo checkpoint: it was written by another program")
+    version = parts.get("version")
+    if not isinstance(version, int) or version > VERSION:
+        raise InputError(f"checkpoint {path} has format version {version!r}; this zerogo reads versions up to {VERSION}, so update it")
+    missing = [name for name, kind in PARTS.items() if not isinstance(parts.get(name), kind)]
+    if missing:
+        raise InputError(f"checkpoint {path} lacks {', '.join(missing)}; it is damaged or was not written by zerogo")
+    config = from_dict(parts["config"], f"checkpoint {path}")
+    others = {name: parts[name] for name in PARTS if name not in ("config", "encoder", "size")}
+    checkpoint = Checkpoint(config=config, source=str(path), **others)
+    with torch.device("meta"):  # shapes only
+        network = _empty_network(config)
+    for weights in (checkpoint.weights, checkpoint.averaged_weights):
+        _require_fitting(weights, network, str(path))
+    return checkpoint
+
+
+def _read(path: Path) -> Any:
+    """Returns what torch reads from the file. Raises InputError with the reason when it can't."""
+    try:
+        with open(path, "rb") as file:
+            magic = file.read(len(ZIP_MAGIC))
+    except OSError as error:
+        raise InputError(f"cannot read the checkpoint {path}: {error.strerror or error}") from None
+    if magic != ZIP_MAGIC:
+        raise InputError(f"{path} is not a zerogo checkpoint")
+    damage = f"checkpoint {path} is cut short or damaged; use an older one"
+    try:
+        with zipfile.ZipFile(path) as archive:
+            broken = archive.testzip()  # torch itself doesn't look at the checksums of tensors
+    except Exception:  # a damaged archive makes zipfile raise almost anything: BadZipFile, EOFError, NotImplementedError, zlib.error, …
+        raise InputError(damage) from None
+    if broken is not None:
+        raise InputError(damage)
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:
+        raise InputError(f"{path} is refused: it holds more than tensors and plain values, which could run code") from None
+    except Exception as error:  # an intact archive of another program; torch raises RuntimeError, KeyError, AttributeError, …
+        raise InputError(f"{path} is not a zerogo checkpoint ({type(error).__name__} while reading it)") from None
+
+
+def _portable(value: Any) -> Any:
+    """Returns the value with tensors on the CPU, each with a storage of its own (a view would save all that it is a view of)."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True).contiguous()
+    if isinstance(value, Mapping):
+        return {key: _portable(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_portable(part) for part in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(f"a checkpoint holds tensors, numbers, texts, lists and dictionaries, not {type(value).__name__}")
+
+
+def _empty_network(config: Config) -> Network:
+    """Returns a network of the config's shape with fresh weights."""
+    encoder = make_encoder(config.features.encoder, config.features.komi_input)
+    return Network(config.network, encoder.num_planes, encoder.num_globals, config.game.size)
+
+
+def _require_fitting(weights: Mapping[str, Any], network: Network, where: str) -> None:
+    """Raises InputError unless the weights have the network's names and shapes."""
+    expected = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
+    given = {name: tuple(tensor.shape) if isinstance(tensor, Tensor) else None for name, tensor in weights.items()}
+    for name in sorted(expected.keys() | given.keys(), key=str):
+        if name not in given:
+            raise InputError(f"checkpoint {where} lacks the weights {name} that its own config asks for")
+        if name not in expected:
+            raise InputError(f"checkpoint {where} holds weights {name} that its own config has no place for")
+        if expected[name] != given[name]:
+            raise InputError(f"checkpoint {where}: weights {name} have the shape {given[name]}; its own config asks for {expected[name]}")
+
+
+def require_compatible(checkpoint: Checkpoint, config: Config) -> None:
+    """Raises InputError when a run with this config can't go on from the checkpoint: another board size, encoder or network.
+
+    Loss weights, rules apart from the size, and all that says how to play and train may change.
+    """
+    old, new = checkpoint.config.to_dict(), config.to_dict()
+    for settings in (old, new):
+        settings["network"]["heads"] = sorted(settings["network"]["heads"])
+    keys = [("game", "size"), *(("features", key) for key in new["features"]), *(("network", key) for key in new["network"])]
+    for section, key in keys:
+        if old[section][key] != new[section][key]:
+            raise InputError(
+                f"{checkpoint.source} was made with {section}.{key} {old[section][key]}, the config says {new[section][key]}; "
+                "use the same, or start a new run under another run.name"
+            )
+
+
+def path_of(run_directory: str | Path, step: int) -> Path:
+    """Returns where the checkpoint of a training step lies: names sort like steps."""
+    return Path(run_directory) / FOLDER / f"step-{step:08d}.pt"
+
+
+def paths(run_directory: str | Path) -> list[Path]:
+    """Returns the checkpoint files of a run, oldest first, whole or not."""
+    found = [(int(match[1]), path) for path in (Path(run_directory) / FOLDER).glob("step-*.pt") if (match := NAME.fullmatch(path.name))]
+    return [path for _, path in sorted(found)]
+
+
+def newest(run_directory: str | Path) -> Path | None:
+    """Returns the newest checkpoint of a run that loads, or None; warns of each newer one that doesn't."""
+    for path in reversed(paths(run_directory)):
+        try:
+            load(path)
+        except InputError as error:
+            warnings.warn(f"skipped: {error}", stacklevel=2)
+            continue
+        return path
+    return None
+
+
+def prune(run_directory: str | Path, keep: int) -> list[Path]:
+    """Removes all but the `keep` newest checkpoints of a run (0 keeps all) and returns those removed."""
+    removed = paths(run_directory)[:-keep] if keep else []
+    for path in removed:
+        path.unlink(missing_ok=True)
+    return removed

@@ -1,0 +1,257 @@
+"""The settings of a run: frozen dataclasses, YAML files, `section.key=value` overrides. What is wrong is said in one sentence.
+
+`load(path)` and `load_with_overrides(path, overrides)` read; `Config.dump(path)` writes YAML with each key's meaning beside it;
+`describe()` lists every key. A function of the package receives only the section that it needs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from zerogo.config.options import Section, allowed, default_of
+from zerogo.config.sections import (
+    SECTIONS,
+    EvaluationConfig,
+    FeaturesConfig,
+    GameConfig,
+    NetworkConfig,
+    PipelineConfig,
+    ReplayConfig,
+    RunConfig,
+    SearchConfig,
+    SelfplayConfig,
+    TrainingConfig,
+)
+from zerogo.errors import InputError
+from zerogo.runtime import write_atomically
+
+__all__ = [
+    "Config",
+    "EvaluationConfig",
+    "FeaturesConfig",
+    "GameConfig",
+    "NetworkConfig",
+    "PipelineConfig",
+    "ReplayConfig",
+    "RunConfig",
+    "SearchConfig",
+    "SelfplayConfig",
+    "TrainingConfig",
+    "describe",
+    "from_dict",
+    "load",
+    "load_with_overrides",
+    "to_dict",
+]
+
+BY_NAME: dict[str, type[Section]] = {section.NAME: section for section in SECTIONS}
+KEYS: dict[str, Any] = {f"{section.NAME}.{entry.name}": entry for section in SECTIONS for entry in fields(section)}
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of a run. `Config()` is valid: the defaults of every section."""
+
+    run: RunConfig = field(default_factory=RunConfig)
+    game: GameConfig = field(default_factory=GameConfig)
+    features: FeaturesConfig = field(default_factory=FeaturesConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+    selfplay: SelfplayConfig = field(default_factory=SelfplayConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    pipeline: PipelineConfig = field(default_factory=PipelineConfig)
+
+    def __post_init__(self) -> None:
+        if self.game.random_komi_share > 0 and not self.features.komi_input:
+            raise InputError(
+                f"game.random_komi_share is {self.game.random_komi_share:g} while features.komi_input is false; "
+                "a network that plays at several komi must be told"
+            )
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """Returns sections of plain values (numbers, texts, lists, mappings): what YAML, JSON and a checkpoint hold."""
+        return to_dict(self)
+
+    def dump(self, path: str | Path) -> None:
+        """Writes every setting as YAML, atomically, with its meaning beside it; `load` reads the same settings back."""
+        write_atomically(path, lambda file: file.write(to_yaml(self).encode()))
+
+
+def to_dict(config: Config) -> dict[str, dict[str, Any]]:
+    """Returns sections of plain values (numbers, texts, lists, mappings): what YAML, JSON and a checkpoint hold."""
+    plain = {}
+    for name in BY_NAME:
+        section = getattr(config, name)
+        plain[name] = {entry.name: _plain(getattr(section, entry.name)) for entry in fields(section)}
+    return plain
+
+
+def _plain(value: Any) -> Any:
+    """Returns the value with tuples as lists and mappings copied."""
+    if isinstance(value, (tuple, list)):
+        return [_plain(part) for part in value]
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def from_dict(values: Mapping[str, Any], where: str = "config", places: Mapping[str, str] | None = None) -> Config:
+    """Returns the config of plain sections; keys that are absent keep their defaults.
+
+    where: the file or checkpoint that a complaint names; places: a more exact name for "search.c_puct" or "search", such as a line.
+    Raises InputError for an unknown section or key (with the nearest valid name) and for a value that is not allowed.
+    """
+    places = places or {}
+    if not isinstance(values, Mapping):
+        raise InputError(f"{where}: expected sections such as game and search, found {values!r}")
+    sections = {}
+    for name, entries in values.items():
+        place = places.get(name, where)
+        if name not in BY_NAME:
+            raise InputError(f"{place}: unknown section {name}; {_nearest(str(name), list(BY_NAME))}")
+        if not isinstance(entries, Mapping):
+            raise InputError(f"{place}: section {name} is {entries!r}; it must hold settings such as {fields(BY_NAME[name])[0].name}: …")
+        for key in entries:
+            if f"{name}.{key}" not in KEYS:
+                raise InputError(f"{places.get(f'{name}.{key}', where)}: {_unknown(f'{name}.{key}')}")
+        sections[name] = _placed(partial(BY_NAME[name], **entries), where, places)
+    return _placed(partial(Config, **sections), where, places)
+
+
+def _placed(make: Callable[[], Any], where: str, places: Mapping[str, str]) -> Any:
+    """Returns what `make` makes; its complaint, which starts with a key, is prefixed with the place of that key."""
+    try:
+        return make()
+    except InputError as error:
+        key = str(error).split(" ", 1)[0]
+        raise InputError(f"{places.get(key, where)}: {error}") from None
+
+
+def _unknown(key: str) -> str:
+    """Returns what is wrong with an unknown "section.key" and which valid name is nearest."""
+    section, _, name = key.partition(".")
+    close = difflib.get_close_matches(key, list(KEYS), n=1, cutoff=0.5)
+    if section not in BY_NAME and not close:
+        return f"unknown section {section}; valid names are {', '.join(BY_NAME)}"
+    if section not in BY_NAME:
+        return f"unknown key {key}; did you mean {close[0]}?"
+    elsewhere = [other for other in KEYS if other.partition(".")[2] == name]
+    if elsewhere:
+        return f"unknown key {key}; did you mean {elsewhere[0]}?"
+    return f"unknown key {key}; {_nearest(key, [other for other in KEYS if other.startswith(section + '.')])}"
+
+
+def _nearest(name: str, valid: list[str]) -> str:
+    """Returns "did you mean X?" for the most similar valid name, or the list of valid names when none is similar."""
+    close = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+    return f"did you mean {close[0]}?" if close else f"valid names are {', '.join(valid)}"
+
+
+def load(path: str | Path) -> Config:
+    """Returns the config of a YAML file. Raises InputError with the file and line of what is wrong."""
+    return load_with_overrides(path, [])
+
+
+def load_with_overrides(path: str | Path | None, overrides: Sequence[str]) -> Config:
+    """Returns the config of a YAML file (with None: the defaults) after "section.key=value" overrides; of equal ones the last wins."""
+    values, places = ({}, {}) if path is None else _read_yaml(Path(path))
+    config = from_dict(values, str(path), places)
+    values = to_dict(config)
+    for text in overrides:
+        _override(values, places, text)
+    return from_dict(values, "overrides" if path is None else str(path), places)
+
+
+def _read_yaml(path: Path) -> tuple[Any, dict[str, str]]:
+    """Returns the file's values, and the place ("file, line 12") of every section and key."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot read the config {path}: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"cannot read the config {path}: it is not UTF-8 text") from None
+    try:
+        places = _places(yaml.compose(text, Loader=yaml.SafeLoader), "", str(path))
+        return yaml.safe_load(text), places
+    except InputError:
+        raise
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: YAML reads 2024-99-99 as a date that does not exist
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}, line {mark.line + 1}" if mark else str(path)
+        raise InputError(f"{place}: this is not valid YAML ({getattr(error, 'problem', None) or error})") from None
+
+
+def _places(node: yaml.Node | None, prefix: str, where: str) -> dict[str, str]:
+    """Returns the place of every key to two levels. Raises InputError for a key given twice, which YAML would settle silently."""
+    found: dict[str, str] = {}
+    if not isinstance(node, yaml.MappingNode):
+        return found
+    for key_node, value_node in node.value:
+        key = f"{prefix}{key_node.value}"
+        place = f"{where}, line {key_node.start_mark.line + 1}"
+        if key in found:
+            raise InputError(f"{place}: {key} is given a second time")
+        found[key] = place
+        if not prefix:
+            found.update(_places(value_node, f"{key}.", where))
+    return found
+
+
+def _override(values: dict[str, dict[str, Any]], places: dict[str, str], text: str) -> None:
+    """Puts one "section.key=value" into `values` and its place into `places`; "network.heads.ownership=0" reaches into a mapping."""
+    key, sign, raw = text.partition("=")
+    section, _, name = (key := key.strip()).partition(".")
+    if not sign or not name:
+        raise InputError(f"override {text!r}: it must look like section.key=value, for example search.c_puct=1.3")
+    name, _, part = name.partition(".")
+    entry = KEYS.get(f"{section}.{name}")
+    if entry is None or (part and not str(entry.type).startswith("dict")):
+        raise InputError(f"override {text!r}: {_unknown(key)}")
+    try:
+        value = raw.strip() if entry.type == "str" else yaml.safe_load(raw)
+    except (yaml.YAMLError, ValueError):
+        raise InputError(f"override {text!r}: {section}.{name} must be {allowed(entry)}") from None
+    values[section][name] = values[section][name] | {part: value} if part else value
+    places[f"{section}.{name}"] = f"override {text!r}"
+
+
+def describe() -> str:
+    """Returns every key with its default, meaning, allowed values and source: one block for each section."""
+    blocks = []
+    for section in SECTIONS:
+        rows = [f"{section.NAME}: {section.__doc__}"]
+        for entry in fields(section):
+            rows.append(f"  {section.NAME}.{entry.name} = {_written(default_of(entry))}")
+            rows.append(f"      {entry.metadata['meaning']}; {allowed(entry)}{_source(entry)}")
+        blocks.append("\n".join(rows))
+    return "\n\n".join(blocks)
+
+
+def to_yaml(config: Config) -> str:
+    """Returns every setting as YAML text with comments."""
+    blocks = []
+    for section in SECTIONS:
+        rows = [f"# {section.__doc__}", f"{section.NAME}:"]
+        for entry in fields(section):
+            value = _written(getattr(getattr(config, section.NAME), entry.name))
+            rows.append(f"  {entry.name}: {value}  # {entry.metadata['meaning']}; {allowed(entry)}{_source(entry)}")
+        blocks.append("\n".join(rows) + "\n")
+    return "\n".join(blocks)
+
+
+def _written(value: Any) -> str:
+    """Returns a value as YAML: JSON is YAML, save for numbers such as 1e-05, which YAML 1.1 reads as text and `load` as a number."""
+    return json.dumps(_plain(value), ensure_ascii=False)
+
+
+def _source(entry: Any) -> str:
+    """Returns the source of a field's default in brackets, or nothing."""
+    return f" [{entry.metadata['source']}]" if entry.metadata["source"] else ""

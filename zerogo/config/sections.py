@@ -1,0 +1,246 @@
+"""The settings of a run, one frozen dataclass for each concern. Beside every field stand its meaning with unit, its range and its source.
+
+A source "KataGo" is its published self-play configuration, "Gumbel" is Danihelka et al., "Policy improvement by planning with Gumbel"
+(2022), "measured" is a run on 5x5 with a small network.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from zerogo.config.options import Section, option
+from zerogo.errors import InputError
+from zerogo.rules import MAX_SIZE, SCORING, SUPERKO, Rules
+
+SYMMETRIES = ("none", "random", "all")
+
+
+@dataclass(frozen=True)
+class RunConfig(Section):
+    """Where a run lives and what it runs on."""
+
+    NAME = "run"
+    seed: int = option(1, "every random draw of the run follows from it", low=0, high=2**62)
+    device: str = option("auto", "auto (CUDA when there is one), cpu, cuda or cuda:1")
+    threads: int = option(0, "CPU threads of torch; 0 leaves torch's choice, at most the cores that this process may use", low=0, high=1024)
+    precision: str = option(
+        "auto", "network arithmetic; auto is bfloat16 where the hardware has it", choices=("auto", "float32", "bfloat16")
+    )
+    directory: str = option("checkpoints", "folder of all runs")
+    name: str = option("", "folder of this run inside `directory`; empty takes the config file's name")
+
+    def _check(self) -> None:
+        if "/" in self.name or "\\" in self.name or self.name.startswith("."):
+            raise InputError(f"run.name is {self.name!r}; it must be a plain folder name without / and without a leading dot")
+
+
+@dataclass(frozen=True)
+class GameConfig(Section):
+    """The rules of the games, and how komi varies between them."""
+
+    NAME = "game"
+    size: int = option(9, "board side in points", low=1, high=MAX_SIZE)
+    komi: float = option(7.0, "points that White gets", low=-1000, high=1000, source="best play draws at 7 on 9x9, 9 on 7x7")
+    superko: str = option("positional", "which repetition is illegal", choices=SUPERKO)
+    suicide: bool = option(False, "whether a move may remove its own string")
+    scoring: str = option("area", "what counts at the end", choices=SCORING)
+    move_cap: int = option(0, "plies after which a game is scored as it stands; 0 is 2 x size x size", low=0, high=20000)
+    random_komi_share: float = option(0.0, "share of games with a drawn komi; needs features.komi_input", low=0, high=1, source="measured")
+    komi_low: float = option(0.0, "lowest drawn komi in points; drawn values are komi plus or minus whole points", low=-1000, high=1000)
+    komi_high: float = option(14.0, "highest drawn komi in points", low=-1000, high=1000)
+
+    def rules(self, komi: float | None = None) -> Rules:
+        """Returns the rules of one game, at the given komi or else at the section's."""
+        return Rules(self.size, self.komi if komi is None else komi, self.superko, self.suicide, self.scoring)
+
+    def drawn_komi(self) -> tuple[float, ...]:
+        """Returns the komi values, rising, among which a game with a drawn komi chooses evenly."""
+        first, last = math.ceil(self.komi_low - self.komi), math.floor(self.komi_high - self.komi)
+        return tuple(self.komi + step for step in range(first, last + 1))
+
+    def plies(self) -> int:
+        """Returns the move cap in plies, with 0 resolved."""
+        return self.move_cap or 2 * self.size * self.size
+
+    def _check(self) -> None:
+        if self.komi_low > self.komi_high:
+            raise InputError(f"game.komi_low is {self.komi_low:g}; it must be at most game.komi_high, which is {self.komi_high:g}")
+        if self.random_komi_share > 0 and not self.drawn_komi():
+            raise InputError(
+                f"game.komi_low {self.komi_low:g} to game.komi_high {self.komi_high:g} holds no komi that differs from {self.komi:g} by "
+                "a whole number of points"
+            )
+
+
+@dataclass(frozen=True)
+class FeaturesConfig(Section):
+    """What the network sees."""
+
+    NAME = "features"
+    encoder: str = option("zero17", "name of the input encoder", source="AlphaGo Zero")
+    komi_input: bool = option(True, "tell the network the komi from the side to move's view")
+
+
+@dataclass(frozen=True)
+class NetworkConfig(Section):
+    """The residual tower and its heads."""
+
+    NAME = "network"
+    blocks: int = option(6, "residual blocks of two 3x3 convolutions", low=1, high=200)
+    channels: int = option(96, "channels of the trunk", low=1, high=4096, source="KataGo b6c96")
+    pooling_every: int = option(2, "every k-th block pools over the whole board; 0 is none", low=0, high=200, source="KataGo")
+    pooling_channels: int = option(32, "channels of the pooled branch of such a block", low=1, high=4096, source="KataGo")
+    head_channels: int = option(32, "channels of each head", low=1, high=4096, source="KataGo")
+    value_hidden: int = option(64, "width of the value head's hidden layer", low=1, high=8192)
+    heads: dict[str, float] = option(
+        {"policy": 1.0, "value": 1.0, "ownership": 0.5}, "head name to loss weight; policy and value are needed", low=0, source="KataGo"
+    )
+
+    def _check(self) -> None:
+        missing = [name for name in ("policy", "value") if name not in self.heads]
+        if missing:
+            raise InputError(f"network.heads lacks {' and '.join(missing)}; a search needs both policy and value")
+
+
+@dataclass(frozen=True)
+class SearchConfig(Section):
+    """The tree search: Gumbel with sequential halving, or PUCT."""
+
+    NAME = "search"
+    algorithm: str = option("gumbel", "gumbel learns with few simulations, puct is for many", choices=("gumbel", "puct"), source="Gumbel")
+    c_puct: float = option(1.1, "puct: weight of the prior against the value", low=0, high=100, source="KataGo")
+    c_puct_log: float = option(0.0, "puct: growth of that weight with ln((visits + base) / base)", low=0, high=100, source="KataGo")
+    c_puct_base: float = option(500.0, "puct: visits at which the growth sets in", above=0, high=10**9, source="KataGo")
+    fpu_reduction: float = option(
+        0.2, "puct: value that an unvisited child lacks, times sqrt(visited prior)", low=0, high=2, source="KataGo"
+    )
+    fpu_reduction_root: float = option(0.0, "puct: the same at the root", low=0, high=2, source="KataGo")
+    dirichlet_concentration: float = option(
+        10.83, "puct: total over the legal moves of the root noise's alpha", above=0, high=10_000, source="KataGo, 0.03 x 361"
+    )
+    dirichlet_share: float = option(0.25, "puct: share of noise in the root prior; 0 is none", low=0, high=1, source="KataGo")
+    root_temperature: float = option(
+        1.1, "puct: temperature of the root prior in self-play, before the noise", above=0, high=10, source="KataGo"
+    )
+    max_considered: int = option(16, "gumbel: moves that the root starts with", low=1, high=626, source="Gumbel, m = 16")
+    c_visit: float = option(50.0, "gumbel: visits added to the largest visit count in sigma(q)", low=0, high=10**6, source="Gumbel")
+    c_scale: float = option(1.0, "gumbel: sharpness of sigma(q)", above=0, high=100, source="Gumbel; measured, 1.0 learned best")
+    keep_tree: bool = option(True, "keep the played move's subtree for the next search")
+    symmetry_root: str = option(
+        "random", "board symmetries at the root: none, one random, all 8 averaged", choices=SYMMETRIES, source="KataGo"
+    )
+    symmetry_leaf: str = option("random", "board symmetries at the leaves", choices=SYMMETRIES, source="KataGo")
+    forced_playouts: float = option(
+        0.0, "puct: k of forced playouts at the root of full searches; 0 is off", low=0, high=100, source="KataGo"
+    )
+
+
+@dataclass(frozen=True)
+class SelfplayConfig(Section):
+    """How the games to learn from are played."""
+
+    NAME = "selfplay"
+    games: int = option(256, "games in lock-step: the batch of the network", low=1, high=1_000_000)
+    full_simulations: int = option(64, "simulations of a full search, whose policy is learned", low=1, high=100_000, source="measured")
+    cheap_simulations: int = option(16, "simulations of a cheap search, which only moves the game on", low=1, high=100_000, source="KataGo")
+    full_share: float = option(1.0, "probability that a move gets a full search", above=0, high=1, source="0.25 in KataGo")
+    temperature_start: float = option(0.75, "puct: temperature of the played move at ply 0", low=0, high=10, source="KataGo")
+    temperature_end: float = option(0.15, "puct: temperature late in the game", low=0, high=10, source="KataGo")
+    temperature_half_life: float = option(
+        0.0, "plies in which the temperature falls half of the way; 0 is the board side", low=0, high=10_000, source="KataGo"
+    )
+    random_opening_games: int = option(
+        1500, "games by the random player before the network plays", low=0, high=10_000_000, source="measured"
+    )
+    settled_end_share: float = option(0.9, "share of games that end once every point is pass-alive", low=0, high=1)
+    resign_share: float = option(
+        0.0, "share of games in which resignation is allowed; the rest measures false resignations; 0 is off", low=0, high=1
+    )
+    resign_false_positive: float = option(0.05, "share of resignations that may have been won", above=0, high=0.5, source="AlphaGo Zero")
+    resign_min_ply: int = option(20, "plies before which nobody resigns", low=0, high=20000)
+    sgf_share: float = option(0.01, "share of games that are written as SGF", low=0, high=1)
+    check_every: int = option(4, "simulations between looks for games whose budget is spent", low=1, high=100_000)
+
+    def _check(self) -> None:
+        if self.full_share < 1 and self.cheap_simulations > self.full_simulations:
+            limit = f"at most selfplay.full_simulations, which is {self.full_simulations}"
+            raise InputError(f"selfplay.cheap_simulations is {self.cheap_simulations}; it must be {limit}")
+
+
+@dataclass(frozen=True)
+class ReplayConfig(Section):
+    """How long samples are kept, and how often they are learned from."""
+
+    NAME = "replay"
+    min_window: int = option(250_000, "samples of the window before it grows (c of the power law)", low=1, high=10**10, source="KataGo")
+    exponent: float = option(0.65, "exponent of the window's growth with all samples so far", above=0, high=1, source="KataGo")
+    scale: float = option(0.4, "slope of the window where it starts to grow (beta)", low=0, high=1, source="KataGo")
+    capacity: int = option(2_000_000, "most samples that memory holds; caps the window", low=1, high=10**10)
+    reuse: float = option(4.0, "training samples per new sample", above=0, high=1000, source="KataGo; 2 measured on small boards")
+    shard_samples: int = option(4096, "samples in one file on disk", low=1, high=10**8)
+    keep_shards: bool = option(False, "keep the files of samples that have left the window")
+
+    def _check(self) -> None:
+        if self.min_window > self.capacity:
+            raise InputError(f"replay.min_window is {self.min_window}; it must be at most replay.capacity, which is {self.capacity}")
+
+
+@dataclass(frozen=True)
+class TrainingConfig(Section):
+    """The optimiser and its schedule."""
+
+    NAME = "training"
+    batch: int = option(512, "samples of a step", low=1, high=1_000_000, source="measured")
+    optimizer: str = option("adamw", "what turns gradients into steps", choices=("adamw", "sgd"))
+    learning_rate: float = option(1e-3, "step size before warm-up and schedule, for the mean loss of a batch", above=0, high=10)
+    momentum: float = option(0.9, "sgd: momentum; adamw: beta 1", low=0, high=0.9999, source="KataGo")
+    warmup_samples: int = option(100_000, "samples over which the learning rate rises to its value", low=0, high=10**10, source="KataGo")
+    schedule: tuple[tuple[float, float], ...] = option(
+        ((0.0, 1.0), (0.8, 0.1)),
+        "[progress of the run, factor] pairs: from each progress on, the learning rate is multiplied by its factor",
+        source="KataGo",
+    )
+    weight_decay: float = option(1e-4, "weight decay of matrices and kernels (decoupled in adamw)", low=0, high=1)
+    gradient_clip: float = option(1.0, "largest norm of the gradient; 0 is no limit", low=0, high=10**6)
+    ema_samples: int = option(200_000, "averaging horizon of the weights that play, in samples", low=1, high=10**10, source="KataGo")
+
+
+@dataclass(frozen=True)
+class EvaluationConfig(Section):
+    """The matches that measure the run."""
+
+    NAME = "evaluation"
+    every_minutes: float = option(60.0, "minutes between evaluations; 0 is never", low=0, high=10**6)
+    every_iterations: int = option(0, "iterations between evaluations; 0 is never", low=0, high=10**9)
+    games: int = option(100, "games against each opponent, half of them as each colour", low=2, high=1_000_000)
+    simulations: int = option(64, "simulations a move of the network's player", low=1, high=100_000)
+    opponents: tuple[str, ...] = option(("random", "mcts:200"), "random, mcts:N (N playouts a move), self, or the path of a checkpoint")
+    symmetry: str = option("random", "board symmetries of every evaluation: none, one random, all 8 averaged", choices=SYMMETRIES)
+
+
+@dataclass(frozen=True)
+class PipelineConfig(Section):
+    """The loop: how long it runs and what it leaves behind."""
+
+    NAME = "pipeline"
+    iterations: int = option(0, "rounds of self-play and training; 0 is unlimited", low=0, high=10**9)
+    games_per_iteration: int = option(256, "finished games of one round", low=1, high=10**7)
+    minutes: float = option(0.0, "minutes after which the run ends, all resumed parts together; 0 is unlimited", low=0, high=10**7)
+    checkpoint_minutes: float = option(10.0, "minutes between checkpoints; 0 is after every round", low=0, high=10**6)
+    keep_checkpoints: int = option(5, "newest checkpoints that are kept; 0 keeps all", low=0, high=10**6)
+    final_matches: bool = option(True, "end the run with matches that show what was learned")
+
+
+SECTIONS: tuple[type[Section], ...] = (
+    RunConfig,
+    GameConfig,
+    FeaturesConfig,
+    NetworkConfig,
+    SearchConfig,
+    SelfplayConfig,
+    ReplayConfig,
+    TrainingConfig,
+    EvaluationConfig,
+    PipelineConfig,
+)

@@ -1,0 +1,78 @@
+"""The one home of point, row and column, GTP vertex and SGF letters, for boards of side 1 to 25.
+
+Points are row-major from the top left: point = row * size + column, and pass is size * size. Row 0 is the top of the board. GTP counts
+rows from the bottom and leaves out the letter I, so on 19x19 `A1` is (row 18, column 0) and `T19` is (row 0, column 18). SGF writes
+column then row, both from the top left, so `aa` is (row 0, column 0).
+"""
+
+from __future__ import annotations
+
+import re
+
+from zerogo.errors import InputError
+
+GTP_COLUMNS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # no I, which is too like J and 1
+SGF_LETTERS = "abcdefghijklmnopqrstuvwxy"
+GTP_PASS = "pass"
+SGF_PASS = ""
+SGF_OLD_PASS = "tt"  # FF[3]; still written by many programs. On boards larger than 19 it is a point (SGF FF[4], "Move", Go)
+_VERTEX = re.compile(r"([A-HJ-Z])([0-9]{1,2})", re.IGNORECASE | re.ASCII)
+
+
+def point(row: int, column: int, size: int) -> int:
+    """Returns the index of a point, 0 to size * size - 1; raises `InputError` where it is off the board."""
+    if not (0 <= row < size and 0 <= column < size):
+        raise InputError(f"point: row {row}, column {column} is off the board; both go from 0 to {size - 1} on {size}x{size}")
+    return row * size + column
+
+
+def row_col(point: int, size: int) -> tuple[int, int]:
+    """Returns (row, column) of a point, both from 0 at the top left; raises `InputError` where it is off the board (a pass has neither)."""
+    if not 0 <= point < size * size:
+        raise InputError(f"point: {point} is off the board; points go from 0 to {size * size - 1} on {size}x{size}")
+    return divmod(point, size)
+
+
+def to_gtp(action: int, size: int) -> str:
+    """Returns the GTP vertex of a point index, as `D4`, or `pass` for size * size."""
+    if action == size * size:
+        return GTP_PASS
+    row, column = row_col(action, size)
+    return f"{GTP_COLUMNS[column]}{size - row}"
+
+
+def from_gtp(text: str, size: int) -> int:
+    """Returns the action of a GTP vertex in either case: a point index, or size * size for `pass`.
+
+    Raises `InputError` for anything else; `resign` is a move of the player, not a place, so it is no vertex.
+    """
+    if text.lower() == GTP_PASS:
+        return size * size
+    match = _VERTEX.fullmatch(text)
+    if match:
+        row, column = size - int(match[2]), GTP_COLUMNS.index(match[1].upper())
+        if 0 <= row < size and column < size:
+            return row * size + column
+    raise InputError(f"GTP vertex: {text!r} is none; allowed on {size}x{size} are A1 to {GTP_COLUMNS[size - 1]}{size} (no column I) and pass")
+
+
+def to_sgf(action: int, size: int) -> str:
+    """Returns the two SGF letters of a point index, as `dp`, or the empty text for a pass (size * size)."""
+    if action == size * size:
+        return SGF_PASS
+    row, column = row_col(action, size)
+    return SGF_LETTERS[column] + SGF_LETTERS[row]
+
+
+def from_sgf(text: str, size: int) -> int:
+    """Returns the action of an SGF move: a point index, or size * size for a pass, which is empty, and up to 19x19 also `tt`.
+
+    Raises `InputError` for anything else; capitals are the points beyond 26 of larger boards, so they are not folded.
+    """
+    if text == SGF_PASS or (text == SGF_OLD_PASS and size <= 19):
+        return size * size
+    if len(text) == 2 and all(letter in SGF_LETTERS[:size] for letter in text):
+        return SGF_LETTERS.index(text[1]) * size + SGF_LETTERS.index(text[0])
+    last = SGF_LETTERS[size - 1]
+    passes = "the empty text or tt" if size <= 19 else "the empty text"
+    raise InputError(f"SGF point: {text!r} is none; allowed on {size}x{size} are aa to {last}{last}, and {passes} for a pass")

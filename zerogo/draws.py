@@ -1,0 +1,112 @@
+"""Random draws as pure functions of (seed, game, ply, purpose, …): the same game comes out alone or among thousands, on any device.
+
+A key is an int64 tensor; mixing is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014),
+a bijection on 64 bits that passes BigCrush when fed with a counter. Nothing here has a state, so nothing has to be saved.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
+MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
+MIX_2 = 0x94D049BB133111EB - (1 << 64)
+GAMMA_TRIES = 8  # Marsaglia-Tsang accepts at least 95 % of tries, so 8 leave 4e-11
+
+
+class Purpose(IntEnum):
+    """What a draw is for; two draws of one game and ply never share a key. Append only: numbers are part of a run's identity."""
+
+    OPENING = 1
+    SYMMETRY = 2
+    NOISE = 3
+    MOVE = 4
+    BUDGET = 5
+    KOMI = 6
+    RESIGN = 7
+    PLAYOUT = 8
+    SETTLED = 9
+    SGF = 10
+    ROOT_SYMMETRY = 11
+    HOLDOUT = 12
+
+
+def _mix(z: Tensor) -> Tensor:
+    """Returns SplitMix64's output function of int64 words; shifts are masked because torch shifts in the sign."""
+    z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * MIX_1
+    z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * MIX_2
+    return z ^ ((z >> 31) & 0x1FFFFFFFF)
+
+
+def key(seed: int | Tensor, *parts: Tensor | int) -> Tensor:
+    """Returns int64 keys that mix the seed with every part in order; tensor parts (integers) broadcast. Order matters, so key(1, 2) != key(2, 1)."""
+    tensors = [part for part in (seed, *parts) if isinstance(part, Tensor)]
+    device = tensors[0].device if tensors else torch.device("cpu")
+    mixed = torch.zeros((), dtype=torch.int64, device=device)
+    for part in (seed, *parts):
+        word = part.to(torch.int64) if isinstance(part, Tensor) else ((int(part) + 2**63) % 2**64) - 2**63
+        mixed = _mix(mixed * 5 + GOLDEN + word)
+    return mixed
+
+
+def split(keys: Tensor, n: int) -> Tensor:
+    """Returns n different keys of each key: int64 [...] -> int64 [..., n]."""
+    counter = torch.arange(1, n + 1, dtype=torch.int64, device=keys.device) * GOLDEN
+    return _mix(keys.unsqueeze(-1) + counter)
+
+
+def uniform(keys: Tensor, n: int) -> Tensor:
+    """Returns n uniform numbers in (0, 1) of each key: int64 [...] -> float32 [..., n]; 0 and 1 never come, so a logarithm is safe."""
+    bits = (split(keys, n) >> 40) & 0xFFFFFF  # 24 bits are what a float32 holds exactly
+    return ((bits.to(torch.float32) + 0.5) * (1.0 / 16777216.0)).clamp(max=1.0 - 2.0**-24)
+
+
+def gumbel(keys: Tensor, n: int) -> Tensor:
+    """Returns n standard Gumbel numbers of each key: int64 [...] -> float32 [..., n]."""
+    return -torch.log(-torch.log(uniform(keys, n)))
+
+
+def normal(keys: Tensor, n: int) -> Tensor:
+    """Returns n standard normal numbers of each key (Box-Muller): int64 [...] -> float32 [..., n]."""
+    pairs = uniform(keys, 2 * n)
+    radius = torch.sqrt(-2.0 * torch.log(pairs[..., :n]))
+    return radius * torch.cos(2.0 * torch.pi * pairs[..., n:])
+
+
+def log_gamma(keys: Tensor, alpha: Tensor) -> Tensor:
+    """Returns the logarithm of Gamma(alpha, 1) numbers: keys int64 [...], alpha float32 [..., n] > 0 -> float32 [..., n].
+
+    Marsaglia and Tsang (2000) for alpha + 1, brought down by U^(1/alpha) in logarithms, where a small alpha can't underflow.
+    """
+    n = alpha.shape[-1]
+    d = alpha + (1.0 - 1.0 / 3.0)
+    c = 1.0 / torch.sqrt(9.0 * d)
+    tries = split(keys, GAMMA_TRIES + 1)
+    x = normal(tries[..., :-1], n)
+    u = uniform(tries[..., :-1] ^ GOLDEN, n)
+    v = (1.0 + c.unsqueeze(-2) * x) ** 3
+    safe = v.clamp(min=1e-30)
+    accepted = (v > 0) & (torch.log(u) < 0.5 * x * x + d.unsqueeze(-2) * (1.0 - v + torch.log(safe)))
+    first = accepted.to(torch.int8).argmax(dim=-2, keepdim=True)
+    chosen = safe.gather(-2, first).squeeze(-2)
+    boost = torch.log(uniform(tries[..., -1], n)) / alpha
+    return torch.log(d * chosen) + boost
+
+
+def dirichlet(keys: Tensor, alpha: Tensor) -> Tensor:
+    """Returns Dirichlet(alpha) vectors: keys int64 [B], alpha float32 [B, n], 0 where an entry does not take part -> float32 [B, n], rows sum to 1."""
+    takes_part = alpha > 0
+    logs = log_gamma(keys, torch.where(takes_part, alpha, torch.ones_like(alpha)))
+    return torch.softmax(torch.where(takes_part, logs, torch.full_like(logs, -torch.inf)), dim=-1)
+
+
+def choose(keys: Tensor, weights: Tensor) -> Tensor:
+    """Returns one index per row in proportion to the weights: keys int64 [B], weights [B, n] (bool or >= 0, not all 0) -> int64 [B].
+
+    By the Gumbel trick, so that no cumulative sum rounds a weight of 0 into a choice.
+    """
+    logits = torch.log(weights.to(torch.float32))
+    return (logits + gumbel(keys, weights.shape[-1])).argmax(dim=-1)

@@ -1,0 +1,208 @@
+"""Boards as bit rows, their neighbours, and flood fills over a whole batch.
+
+A plane of a board is int32 [..., N]: bit c of row r is the point in row r and column c (N <= 25, so a row always fits). Most operations on
+a plane are then a handful of bitwise operations on N words instead of on N*N numbers: on 2 cores this is what makes a step of a
+thousand games cost what a step of one costs elsewhere.
+
+A flood must reach its fixpoint. On the CPU the host looks at what still grows and goes on with those boards alone. On CUDA it must not wait
+for the host, so strings are found in a number of rounds that is proven enough (`string_labels`). Both ways give the same result;
+`may_look` is the one place that decides.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def may_look(tensor: Tensor) -> bool:
+    """Returns whether the host may read this tensor without waiting for a device: the choice between data-dependent and bounded loops."""
+    return tensor.device.type == "cpu"
+
+
+def pack_rows(points: Tensor) -> Tensor:
+    """Returns bit rows of a mask: bool [..., N, N] -> int32 [..., N]."""
+    weights = 1 << torch.arange(points.shape[-1], dtype=torch.int32, device=points.device)
+    return (points.to(torch.int32) * weights).sum(-1, dtype=torch.int32)
+
+
+def unpack_rows(rows: Tensor, board_size: int | None = None) -> Tensor:
+    """Returns the mask of bit rows: int32 [..., N] -> bool [..., N, N]."""
+    columns = rows.shape[-1] if board_size is None else board_size
+    bits = 1 << torch.arange(columns, dtype=torch.int32, device=rows.device)
+    return (rows.unsqueeze(-1) & bits) != 0
+
+
+@lru_cache(maxsize=None)
+def _point_table(board_size: int, device: torch.device) -> Tensor:
+    """Returns the plane of each single point, and an empty one: int32 [P + 1, N]."""
+    points = torch.arange(board_size * board_size + 1, device=device).unsqueeze(-1)
+    row = torch.div(points, board_size, rounding_mode="floor")
+    bit = (1 << (points - row * board_size)).to(torch.int32)
+    return torch.where(row == torch.arange(board_size, device=device), bit, 0)
+
+
+def points_to_rows(points: Tensor, board_size: int) -> Tensor:
+    """Returns planes with at most one point each: int64 [K] point indices, P or negative for none -> int32 [K, N]."""
+    none = board_size * board_size
+    return _point_table(board_size, points.device).index_select(0, torch.where(points < 0, none, points))
+
+
+def neighbours(rows: Tensor) -> Tensor:
+    """Returns the points next to a point of the plane, itself included only where it has a neighbour in it: int32 [..., N] -> the same shape.
+
+    Bits may run over the last column: mask the result with a plane of the board.
+    """
+    near = rows << 1
+    near |= rows >> 1
+    near[..., 1:] |= rows[..., :-1]
+    near[..., :-1] |= rows[..., 1:]
+    return near
+
+
+def count(rows: Tensor) -> Tensor:
+    """Returns how many points a plane holds: int32 [..., N] -> int32 [...]."""
+    x = rows - ((rows >> 1) & 0x55555555)
+    x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
+    x = (x + (x >> 4)) & 0x0F0F0F0F
+    return ((x * 0x01010101) >> 24).sum(-1, dtype=torch.int32)
+
+
+def has_one_point(rows: Tensor) -> Tensor:
+    """Returns whether a plane holds exactly one point: int32 [..., N] -> bool [...].
+
+    A sum of rows is a power of two for one point, and for several only if they share rows or carry; the second sum counts the rows.
+    """
+    tagged = torch.where(rows != 0, rows.to(torch.int64) + (1 << 32), 0).sum(-1)
+    low = tagged & 0xFFFFFFFF
+    return ((tagged >> 32) == 1) & ((low & (low - 1)) == 0)
+
+
+def occupied(rows: Tensor) -> Tensor:
+    """Returns the planes that hold a point, as indices: int32 [X, N] -> int64 [K]; all X where the host may not look.
+
+    What follows on these planes alone is then correct in both cases, and cheap where few boards are concerned.
+    """
+    if may_look(rows):
+        return (rows != 0).any(-1).nonzero().squeeze(1)
+    return torch.arange(rows.shape[0], device=rows.device)
+
+
+def first_point(rows: Tensor) -> Tensor:
+    """Returns the index of the only point of a plane: int32 [..., N] with exactly one point -> int64 [...]."""
+    row = (rows != 0).to(torch.int8).argmax(-1)
+    bit = rows.sum(-1, dtype=torch.int32).to(torch.float32)  # a power of two up to 2^24 is exact
+    return row * rows.shape[-1] + torch.frexp(bit).exponent.to(torch.int64) - 1
+
+
+def flood(seeds: Tensor, within: Tensor) -> Tensor:
+    """Returns all points of `within` that are connected to a seed through it, to the fixpoint: seeds, within int32 [..., N] -> int32 [..., N].
+
+    Seeds outside `within` do not count.
+    """
+    shape = seeds.shape
+    seeds, within = (seeds & within).reshape(-1, shape[-1]), within.expand(shape).reshape(-1, shape[-1])
+    grown = _flood_looking(seeds, within) if may_look(seeds) else _flood_bounded(seeds, within)
+    return grown.reshape(shape)
+
+
+def _flood_looking(seeds: Tensor, within: Tensor) -> Tensor:
+    """Grows by two steps at a time and goes on with the planes that changed: most strings are small, a few snake.
+
+    In NumPy over the same memory, because the tail of such a flood is many operations on few boards, and a NumPy call costs a third of
+    torch's. An empty row after each plane lets one shift of the flat array serve all rows without running from board to board.
+    """
+    planes, mask = seeds.numpy(), within.numpy()
+    board_size = planes.shape[1]
+    result = np.zeros_like(planes)
+    lanes = np.flatnonzero(planes.any(1))
+    rows = np.zeros((len(lanes), board_size + 1), np.int32)
+    inside = np.zeros_like(rows)
+    rows[:, :-1], inside[:, :-1] = planes[lanes], mask[lanes]
+    while len(lanes):
+        before, sideways = np.empty_like(rows), np.empty_like(rows)
+        _grow(rows.reshape(-1), inside.reshape(-1), before.reshape(-1), sideways.reshape(-1))
+        _grow(before.reshape(-1), inside.reshape(-1), rows.reshape(-1), sideways.reshape(-1))
+        growing = np.flatnonzero((rows != before).any(1))
+        if len(growing) < len(lanes):
+            result[lanes] = rows[:, :-1]
+            lanes, rows, inside = lanes[growing], rows[growing], inside[growing]
+    return torch.from_numpy(result)
+
+
+def _grow(rows: np.ndarray, inside: np.ndarray, grown: np.ndarray, sideways: np.ndarray) -> None:
+    """Writes into `grown` the rows and their neighbours inside; all flat arrays, `sideways` is scratch."""
+    np.left_shift(rows, 1, out=grown)
+    np.right_shift(rows, 1, out=sideways)
+    grown |= sideways
+    grown |= rows
+    grown[1:] |= rows[:-1]
+    grown[:-1] |= rows[1:]
+    grown &= inside
+
+
+def _flood_bounded(rows: Tensor, within: Tensor) -> Tensor:
+    """The same result without a look by the host: a point is reached if the string that it belongs to holds a seed."""
+    board_size = rows.shape[-1]
+    inside = unpack_rows(within).flatten(-2)
+    labels = string_labels(inside, board_size)
+    is_seed = unpack_rows(rows).flatten(-2).to(torch.int32)
+    seeded = torch.zeros_like(is_seed).scatter_reduce_(1, labels, is_seed, "amax")
+    reached = inside & (seeded.gather(1, labels) != 0)
+    return pack_rows(reached.unflatten(-1, (board_size, board_size)))
+
+
+def string_labels(inside: Tensor, board_size: int, colour: Tensor | None = None) -> Tensor:
+    """Returns for every point the label of its string, the same for all its points: bool [X, P] -> int64 [X, P], a point's own index where outside.
+
+    colour: int8 [X, P], where given only points of equal colour are connected. Borůvka's algorithm: in a round every string joins a
+    neighbouring part along its smallest edge, so the parts of a string at least halve, and ceil(log2 P) rounds are enough; in a round
+    chains of joins are shortened by pointer doubling, ceil(log2 P) times. No step depends on the data, so nothing waits for the host.
+    """
+    num_points = inside.shape[-1]
+    rounds = max(1, math.ceil(math.log2(max(2, num_points))))
+    points = torch.arange(num_points, device=inside.device)
+    edges = _edges(inside, board_size, colour)
+    labels = points.expand_as(inside).contiguous()
+    for _ in range(rounds):
+        best = torch.full_like(labels, 2 * num_points)
+        for step, (joined, first) in enumerate(edges):
+            second = torch.roll(labels, -(1, board_size)[step], dims=-1)
+            edge = torch.where(joined & (labels != second), 2 * first + step, 2 * num_points)
+            best.scatter_reduce_(1, labels, edge, "amin")
+            best.scatter_reduce_(1, second, edge, "amin")
+        parent = _join(best, labels, board_size)
+        for _ in range(rounds):
+            parent = parent.gather(1, parent)
+        labels = parent.gather(1, labels)
+    return labels
+
+
+def _edges(inside: Tensor, board_size: int, colour: Tensor | None) -> list[tuple[Tensor, Tensor]]:
+    """Returns for steps to the right and down: whether a point is connected with the next one bool [X, P], and the points int64 [P]."""
+    points = torch.arange(inside.shape[-1], device=inside.device)
+    found = []
+    for distance, has_next in ((1, points % board_size < board_size - 1), (board_size, points < board_size * (board_size - 1))):
+        joined = inside & torch.roll(inside, -distance, dims=-1) & has_next
+        if colour is not None:
+            joined = joined & (colour == torch.roll(colour, -distance, dims=-1))
+        found.append((joined, points))
+    return found
+
+
+def _join(best: Tensor, labels: Tensor, board_size: int) -> Tensor:
+    """Returns each part's new parent along its smallest edge; two parts that chose the same edge keep the smaller label as the root."""
+    num_points = labels.shape[-1]
+    points = torch.arange(num_points, device=labels.device)
+    has_edge = best < 2 * num_points
+    first = torch.where(has_edge, best >> 1, 0)
+    second = torch.where(has_edge, first + torch.where((best & 1) == 0, 1, board_size), 0).clamp(max=num_points - 1)
+    ends = labels.gather(1, first), labels.gather(1, second)
+    other = torch.where(ends[0] == points, ends[1], ends[0])
+    parent = torch.where(has_edge, other, points)
+    is_mutual = (parent.gather(1, parent) == points) & (points < parent)
+    return torch.where(is_mutual, points, parent)

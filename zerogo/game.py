@@ -1,0 +1,452 @@
+"""One game of Go in plain Python: the rules as one would explain them, and the oracle that the tensor board is tested against.
+
+A `Board` knows stones and strings (stones of one colour connected along lines) with their liberties (empty points next to them), and nothing
+of turns. A `GameState` adds whose turn it is, ko, the history that superko asks for, passes and the score. Neither ever changes: a move
+returns a new one, so that every state of a game can be kept, compared and played on from.
+
+    game = GameState.new(Rules(size=9))
+    game = game.play(Move.play(Point(4, 4)))        # row and column from 0 at the top left
+    game.why_illegal(Move.play(Point(4, 4)))        # "occupied: a stone stands on E5"
+
+How the rules are read, where rule books differ:
+* A move is: place a stone, remove the opponent's strings without liberties, then the own string if it has none (suicide, if allowed).
+* Simple ko bans the immediate retake of one stone that was just captured by a stone that now stands alone with that one liberty.
+* Positional superko bans any earlier position of this game, situational superko any earlier position with the same side to move. The
+  position at the start counts. A pass is always legal; it adds its situation to the history.
+* Where suicide is allowed, that of one stone recreates the position: banned by positional superko, by situational superko only if that
+  situation has occurred, and not by simple ko.
+* Two passes in a row or a resignation end the game. White's komi is the only compensation; handicap stones change nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import lru_cache
+from typing import NamedTuple
+
+from zerogo import coords
+from zerogo.errors import InputError
+from zerogo.rules import Rules
+
+
+class Player(Enum):
+    """Who plays; the value is the colour of the stones wherever boards are written as numbers (0 is empty)."""
+
+    BLACK = 1
+    WHITE = 2
+
+    @property
+    def other(self) -> Player:
+        return Player.WHITE if self is Player.BLACK else Player.BLACK
+
+    def __str__(self) -> str:
+        return self.name.capitalize()
+
+
+class Point(NamedTuple):
+    """A place on the board: row and column from 0 at the top left."""
+
+    row: int
+    column: int
+
+
+@dataclass(frozen=True)
+class Move:
+    """What a player does at a turn; made by `Move.play(point)`, `Move.pass_turn()` or `Move.resign()`."""
+
+    point: Point | None = None
+    is_resign: bool = False
+
+    @staticmethod
+    def play(point: Point) -> Move:
+        return Move(point=Point(*point))
+
+    @staticmethod
+    def pass_turn() -> Move:
+        return Move()
+
+    @staticmethod
+    def resign() -> Move:
+        return Move(is_resign=True)
+
+    @property
+    def is_pass(self) -> bool:
+        return self.point is None and not self.is_resign
+
+    @staticmethod
+    def from_action(action: int, size: int) -> Move:
+        """Returns the move of an action: row * size + column, or size * size for a pass."""
+        return Move.pass_turn() if action == size * size else Move.play(Point(*coords.row_col(action, size)))
+
+    def action(self, size: int) -> int:
+        """Returns the action of a play or a pass, 0 to size * size; a resignation has none and raises `InputError`."""
+        if self.is_resign:
+            raise InputError("move: a resignation has no action; plays and passes have")
+        return size * size if self.point is None else coords.point(*self.point, size)
+
+
+class String(NamedTuple):
+    """Stones of one colour that live and die together, and the empty points next to them."""
+
+    player: Player
+    stones: frozenset[Point]
+    liberties: frozenset[Point]
+
+
+@lru_cache(maxsize=None)
+def neighbours(point: Point, size: int) -> tuple[Point, ...]:
+    """Returns the two to four points next to a point (none on 1x1)."""
+    row, column = point
+    around = (Point(row - 1, column), Point(row + 1, column), Point(row, column - 1), Point(row, column + 1))
+    return tuple(near for near in around if is_on_board(near, size))
+
+
+def is_on_board(point: Point, size: int) -> bool:
+    return 0 <= point.row < size and 0 <= point.column < size
+
+
+@lru_cache(maxsize=None)
+def all_points(size: int) -> tuple[Point, ...]:
+    """Returns all points of a board, row by row from the top left: the order of actions."""
+    return tuple(Point(row, column) for row in range(size) for column in range(size))
+
+
+@lru_cache(maxsize=None)
+def _digit(point: Point, player: Player, size: int) -> int:
+    """Returns the share of one stone in `Board.position`."""
+    return player.value << 2 * (point.row * size + point.column)
+
+
+class Board:
+    """Stones, and their strings kept by union-find. Never changes once made; `after` returns another board.
+
+    position: the stones as one whole number, two bits a point (0 empty, 1 black, 2 white). Two boards of a size are equal if and only
+    if their positions are: superko compares these and needs no hash.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.position = 0
+        # Union-find: each stone points to another of its string, and the one that points to itself names the string. Strings are joined
+        # smaller into larger, so a path is no longer than log2 of the stones. Paths are not compressed: looking must not write.
+        self._parent: dict[Point, Point] = {}
+        self._strings: dict[Point, String] = {}
+
+    def string_at(self, point: Point) -> String | None:
+        """Returns the string that a point belongs to, None where it is empty."""
+        return self._strings[self._name(point)] if point in self._parent else None
+
+    def player_at(self, point: Point) -> Player | None:
+        """Returns whose stone stands on a point, None where it is empty."""
+        string = self.string_at(point)
+        return None if string is None else string.player
+
+    def strings(self) -> list[String]:
+        """Returns all strings on the board."""
+        return list(self._strings.values())
+
+    def removed_by(self, player: Player, point: Point) -> frozenset[Point]:
+        """Returns the stones that leave the board when a player plays on an empty point: captures, else the own string at suicide."""
+        near = [self.string_at(next_to) for next_to in neighbours(point, self.size)]
+        dying = [string for string in near if string and string.player is not player and len(string.liberties) == 1]
+        if dying:
+            return frozenset().union(*(string.stones for string in dying))
+        if any(string is None or (string.player is player and len(string.liberties) > 1) for string in near):
+            return frozenset()
+        return frozenset([point]).union(*(string.stones for string in near if string and string.player is player))
+
+    def position_after(self, player: Player, point: Point) -> int:
+        """Returns the position that a play on an empty point leads to."""
+        position = self.position + _digit(point, player, self.size)
+        for stone in self.removed_by(player, point):
+            owner = player if stone == point else self.player_at(stone)
+            position -= _digit(stone, owner, self.size)
+        return position
+
+    def after(self, player: Player, point: Point) -> Board:
+        """Returns the board after a player's stone on an empty point, with whatever it removes taken off."""
+        assert self.string_at(point) is None, f"{point} is occupied"
+        removed = self.removed_by(player, point)
+        board = Board(self.size)
+        board.position, board._parent, board._strings = self.position, dict(self._parent), dict(self._strings)
+        board._add(player, point)
+        for stone in removed:
+            if stone in board._parent:
+                board._remove_string(board._name(stone))
+        return board
+
+    def without(self, stones: Iterable[Point]) -> Board:
+        """Returns the board with the given stones taken off, as dead stones are at the end; points that are empty do not matter."""
+        taken = set(stones)
+        return Board.of_stones(self.size, [(self.player_at(p), p) for p in self._parent if p not in taken])
+
+    @staticmethod
+    def of_stones(size: int, stones: Iterable[tuple[Player, Point]]) -> Board:
+        """Returns the board with these stones as they stand: nothing is captured, and a string may be without liberties."""
+        board = Board(size)
+        for player, point in stones:
+            board._add(player, point)
+        return board
+
+    def _name(self, stone: Point) -> Point:
+        """Returns the stone that names the string of a stone (the root in union-find)."""
+        while (above := self._parent[stone]) != stone:
+            stone = above
+        return stone
+
+    def _add(self, player: Player, point: Point) -> None:
+        """Sets a stone, takes the liberty from its neighbours and joins it with those of its colour."""
+        around = neighbours(point, self.size)
+        self.position += _digit(point, player, self.size)
+        self._parent[point] = point
+        empty = frozenset(near for near in around if near not in self._parent)
+        self._strings[point] = String(player, frozenset([point]), empty)
+        for name in {self._name(near) for near in around if near in self._parent}:
+            string = self._strings[name]
+            self._strings[name] = string._replace(liberties=string.liberties - {point})
+            if string.player is player:
+                self._union(name, self._name(point))
+
+    def _union(self, one: Point, other: Point) -> None:
+        """Joins two strings; the name of the larger one stays."""
+        larger, smaller = sorted((one, other), key=lambda name: len(self._strings[name].stones), reverse=True)
+        kept, joined = self._strings[larger], self._strings.pop(smaller)
+        self._parent[smaller] = larger
+        self._strings[larger] = String(kept.player, kept.stones | joined.stones, kept.liberties | joined.liberties)
+
+    def _remove_string(self, name: Point) -> None:
+        """Takes a string off; the strings around it gain its points as liberties."""
+        string = self._strings.pop(name)
+        for stone in string.stones:
+            del self._parent[stone]
+            self.position -= _digit(stone, string.player, self.size)
+        for stone in string.stones:
+            for neighbour in {self._name(near) for near in neighbours(stone, self.size) if near in self._parent}:
+                freed = self._strings[neighbour]
+                self._strings[neighbour] = freed._replace(liberties=freed.liberties | {stone})
+
+    def territory(self) -> dict[Player, frozenset[Point]]:
+        """Returns the empty points from which only stones of one colour are reached, by that colour; nobody's on an empty board."""
+        found: dict[Player, set[Point]] = {player: set() for player in Player}
+        unseen = {point for point in all_points(self.size) if point not in self._parent}
+        while unseen:
+            start = unseen.pop()
+            region, borders, frontier = {start}, set(), [start]
+            while frontier:
+                for near in neighbours(frontier.pop(), self.size):
+                    if near in self._parent:
+                        borders.add(self.player_at(near))
+                    elif near not in region:
+                        region.add(near)
+                        frontier.append(near)
+            unseen -= region
+            if len(borders) == 1:
+                found[borders.pop()] |= region
+        return {player: frozenset(points) for player, points in found.items()}
+
+    def count(self, player: Player) -> int:
+        """Returns how many stones a player has on the board."""
+        return sum(len(string.stones) for string in self._strings.values() if string.player is player)
+
+
+@dataclass(frozen=True)
+class GameState:
+    """One moment of a game. Never changes; `play` returns the next one.
+
+    to_play: who moves. ply: moves and passes so far. passes: passes in a row just now. ko: the point that simple ko bans at this turn.
+    captures: stones that each player has taken (stones lost by suicide were taken by the opponent). history: the situations that superko
+    compares with, the present one among them; empty under simple ko. previous: the state before `last_move`, None at the start.
+    """
+
+    rules: Rules
+    board: Board
+    to_play: Player = Player.BLACK
+    ply: int = 0
+    passes: int = 0
+    ko: Point | None = None
+    captures: dict[Player, int] = field(default_factory=lambda: dict.fromkeys(Player, 0))
+    history: frozenset = frozenset()
+    resigned: Player | None = None
+    last_move: Move | None = None
+    previous: GameState | None = field(default=None, repr=False)
+
+    @staticmethod
+    def new(rules: Rules, handicap: int | Iterable[Point] = 0) -> GameState:
+        """Returns the start of a game; with handicap stones White moves first.
+
+        handicap: 0, or how many of GTP's fixed points Black starts on, or the points themselves (free placement, two or more).
+        """
+        if isinstance(handicap, int):
+            points = fixed_handicap(rules.size, handicap) if handicap else ()
+        else:
+            points = _checked_free_handicap(rules.size, handicap)
+        board = Board.of_stones(rules.size, [(Player.BLACK, point) for point in points])
+        return GameState(rules, board, Player.WHITE if points else Player.BLACK)._with_history()
+
+    @staticmethod
+    def from_stones(stones: Sequence[Sequence[int]], to_play: Player | int, rules: Rules) -> GameState:
+        """Returns a game that starts from a position, without any history before it.
+
+        stones: `size` rows from the top of `size` colours: 0 empty, 1 black, 2 white. Raises `InputError` for another shape or
+        colour, and where a string has no liberty.
+        """
+        size = rules.size
+        if len(stones) != size or any(len(row) != size for row in stones):
+            raise InputError(f"stones: {len(stones)} rows of {sorted({len(row) for row in stones})} points; {size} rows of {size} are needed")
+        colours = [(int(stones[point.row][point.column]), point) for point in all_points(size)]
+        for colour, point in colours:
+            if colour not in (0, 1, 2):
+                raise InputError(f"stones: {colour} on {_name(point, size)}; allowed are 0 (empty), 1 (black) and 2 (white)")
+        board = Board.of_stones(size, [(Player(colour), point) for colour, point in colours if colour])
+        for string in board.strings():
+            if not string.liberties:
+                raise InputError(f"stones: the string on {_name(min(string.stones), size)} has no liberty; every string needs one")
+        return GameState(rules, board, Player(to_play))._with_history()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether two passes in a row or a resignation have ended the game."""
+        return self.passes >= 2 or self.resigned is not None
+
+    def why_illegal(self, move: Move) -> str | None:
+        """Returns why a move is not legal, the kind of reason first, then what it is about; None for a legal move."""
+        if self.is_over:
+            return "game over: " + (f"{self.resigned} has resigned" if self.resigned else "both players have passed")
+        if move.point is None:
+            return None
+        point, size = move.point, self.rules.size
+        if not is_on_board(point, size):
+            return f"off the board: row {point.row}, column {point.column}; both go from 0 to {size - 1} on {size}x{size}"
+        if self.board.string_at(point) is not None:
+            return f"occupied: a stone stands on {_name(point, size)}"
+        if not self.rules.suicide and point in self.board.removed_by(self.to_play, point):
+            return f"suicide: a {self.to_play.name.lower()} stone on {_name(point, size)} would have no liberty"
+        if point == self.ko:
+            return f"ko: {_name(point, size)} may not be retaken at once"
+        if self.rules.superko != "simple" and self._situation_after(point) in self.history:
+            same = "position" if self.rules.superko == "positional" else "position with the same side to move"
+            return f"superko: {_name(point, size)} would repeat an earlier {same}"
+        return None
+
+    def is_legal(self, move: Move) -> bool:
+        return self.why_illegal(move) is None
+
+    def legal_moves(self) -> list[Move]:
+        """Returns all legal plays from the top left, then the pass; a resignation is as legal but not listed. Empty once it is over."""
+        moves = [*(Move.play(point) for point in all_points(self.rules.size)), Move.pass_turn()]
+        return [move for move in moves if self.is_legal(move)]
+
+    def legal_mask(self) -> list[bool]:
+        """Returns for each of the size * size + 1 actions whether it is legal; the last is the pass. All False once the game is over."""
+        return [*(self.is_legal(Move.play(point)) for point in all_points(self.rules.size)), self.is_legal(Move.pass_turn())]
+
+    def play(self, move: Move) -> GameState:
+        """Returns the state after a move; raises `InputError` with the reason of `why_illegal` if it is not legal."""
+        reason = self.why_illegal(move)
+        if reason:
+            raise InputError(f"illegal move of {self.to_play}: {reason}")
+        if move.is_resign:
+            return replace(self, resigned=self.to_play, last_move=move, previous=self)
+        turned = replace(self, to_play=self.to_play.other, ply=self.ply + 1, ko=None, last_move=move, previous=self)
+        if move.point is None:
+            return replace(turned, passes=self.passes + 1)._with_history()
+        removed = self.board.removed_by(self.to_play, move.point)
+        taker = self.to_play.other if move.point in removed else self.to_play
+        captures = self.captures | {taker: self.captures[taker] + len(removed)}
+        board = self.board.after(self.to_play, move.point)
+        return replace(turned, board=board, passes=0, ko=_ko_point(board, move.point, removed), captures=captures)._with_history()
+
+    def stones(self) -> list[list[int]]:
+        """Returns the rows of the board from the top: 0 empty, 1 black, 2 white."""
+        owners = [self.board.player_at(point) for point in all_points(self.rules.size)]
+        colours = [owner.value if owner else 0 for owner in owners]
+        return [colours[start : start + self.rules.size] for start in range(0, len(colours), self.rules.size)]
+
+    def area_score_black(self, dead: Iterable[Point] = ()) -> float:
+        """Returns Black's area less White's in points, komi left out: stones and the empty points that only one colour reaches.
+
+        dead: stones that the players agree to take off first.
+        """
+        board = self.board.without(dead)
+        territory = board.territory()
+        black, white = (board.count(player) + len(territory[player]) for player in (Player.BLACK, Player.WHITE))
+        return float(black - white)
+
+    def territory_score_black(self, dead: Iterable[Point] = ()) -> float:
+        """Returns Black's territory and prisoners less White's in points, komi left out; dead stones become prisoners.
+
+        No eye is taken away for seki, and passes cost no stone.
+        """
+        board = self.board.without(dead)
+        territory = board.territory()
+        dead_of = {player: self.board.count(player) - board.count(player) for player in Player}
+        black, white = (len(territory[p]) + self.captures[p] + dead_of[p.other] for p in (Player.BLACK, Player.WHITE))
+        return float(black - white)
+
+    def score_black(self, dead: Iterable[Point] = ()) -> float:
+        """Returns Black's score less White's and less komi in points, by the scoring that the rules name, as the board stands."""
+        counted = self.area_score_black(dead) if self.rules.scoring == "area" else self.territory_score_black(dead)
+        return counted - self.rules.komi
+
+    def winner(self, dead: Iterable[Point] = ()) -> Player | None:
+        """Returns who has won; None for a draw, and as long as the game goes on."""
+        if self.resigned:
+            return self.resigned.other
+        score = self.score_black(dead) if self.is_over else 0.0
+        return None if score == 0 else Player.BLACK if score > 0 else Player.WHITE
+
+    def _situation_after(self, point: Point) -> int | tuple[int, Player]:
+        return self._situation(self.board.position_after(self.to_play, point), self.to_play.other)
+
+    def _situation(self, position: int, to_play: Player) -> int | tuple[int, Player]:
+        """Returns what superko compares: the position, under situational superko with the side to move."""
+        return (position, to_play) if self.rules.superko == "situational" else position
+
+    def _with_history(self) -> GameState:
+        """Returns this state with its own situation in the history (simple ko keeps none)."""
+        if self.rules.superko == "simple":
+            return self
+        return replace(self, history=self.history | {self._situation(self.board.position, self.to_play)})
+
+
+def _ko_point(board: Board, point: Point, removed: frozenset[Point]) -> Point | None:
+    """Returns the point that simple ko bans next: one stone was taken by a stone that stands alone with that one liberty."""
+    string = board.string_at(point)
+    if string and len(removed) == 1 and len(string.stones) == 1 and string.liberties == removed:
+        return next(iter(removed))
+    return None
+
+
+def _name(point: Point, size: int) -> str:
+    return coords.to_gtp(coords.point(*point, size), size)
+
+
+def fixed_handicap(size: int, stones: int) -> list[Point]:
+    """Returns the points of GTP's fixed handicap (GTP 2 specification, 4.1.1), e.g. D4 and Q16 for two stones on 19x19.
+
+    2 to 9 stones on odd boards from 9x9, 2 to 4 on 7x7 and on even boards from 8x8; anything else raises `InputError`.
+    """
+    most = 0 if size < 7 else 4 if size == 7 or size % 2 == 0 else 9
+    if not 2 <= stones <= most:
+        allowed = f"allowed on {size}x{size} are 0 and 2 to {most}" if most else f"{size}x{size} has no fixed points, only 0 is allowed"
+        raise InputError(f"handicap: {stones} stones; {allowed}")
+    near = 3 if size >= 13 else 2
+    far, middle = size - 1 - near, size // 2
+    corners = [Point(far, near), Point(near, far), Point(near, near), Point(far, far)]
+    sides = [Point(middle, near), Point(middle, far), Point(far, middle), Point(near, middle)]
+    if stones <= 4:
+        return corners[:stones]
+    return corners + sides[: (stones - 4) // 2 * 2] + [Point(middle, middle)] * (stones % 2)
+
+
+def _checked_free_handicap(size: int, points: Iterable[Point]) -> list[Point]:
+    """Returns the points of a free handicap; raises `InputError` unless they are two or more, different, and leave a point empty."""
+    chosen = [Point(*point) for point in points]
+    for point in chosen:
+        if not is_on_board(point, size):
+            raise InputError(f"handicap: row {point.row}, column {point.column} is off the board; both go from 0 to {size - 1}")
+    if len(set(chosen)) != len(chosen) or not 2 <= len(chosen) < size * size:
+        raise InputError(f"handicap: {len(chosen)} points, {len(set(chosen))} of them different; allowed are 2 to {size * size - 1}, all different")
+    return chosen

@@ -1,0 +1,308 @@
+"""The ring buffer: the newest samples in memory, the window that grows by a power law, the governed ratio, and resuming.
+
+**How samples are numbered and survive.** Samples are numbered through the run in the order in which they are added. Whenever
+`shard_samples` of them are together they become a finished shard, whose name says the first number and the count. `flush()`, called
+before a checkpoint is saved, writes the rest to an open shard (the one before it is removed only after that). After a kill at any moment
+everything in these files is loaded again by `Replay.open`, also what is newer than the checkpoint: those games were played and count once.
+`load_state_dict` then gives the checkpoint's counters what these newer samples earn. Self-play must number its next games after
+`last_game`, so that a game that was lost half way or saved after the checkpoint never comes a second time under the same number.
+A file that is damaged is left out with a warning that names it; all others are kept, and numbers go on after it.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zerogo.config import ReplayConfig
+from zerogo.errors import InputError
+from zerogo.replay.samples import Batch, Samples, layout
+from zerogo.replay.shards import Shard, find_shards, load_shard, save_shard, shard_path
+from zerogo.runtime import remove_leftovers
+
+VALIDATION_SHARE = 0.05  # share of games that are never learned from, only measured on
+_FIRST_ALLOCATION = 1024
+_log = logging.getLogger(__name__)
+
+
+def window(total: int, settings: ReplayConfig) -> int:
+    """Returns how many of the newest samples training draws from after `total` samples: c + b (N^a - c^a) / (a c^(a - 1)), at most the capacity.
+
+    c is min_window, a exponent, b scale (KataGo's law, METHODS 2.7); up to c samples all of them.
+    """
+    c, a = settings.min_window, settings.exponent
+    if total <= c:
+        return total
+    grown = c + settings.scale * (total**a - c**a) / (a * c ** (a - 1))
+    return min(total, settings.capacity, int(grown))
+
+
+def is_held_out(game: Tensor, share: float = VALIDATION_SHARE) -> Tensor:
+    """Returns whether a game is held out for validation, by its number alone: int64 [K] -> bool [K]."""
+    mixed = (game * 0x9E3779B1) & 0xFFFFFFFF  # Fibonacci hashing spreads neighbouring numbers evenly
+    mixed = ((mixed ^ (mixed >> 16)) * 0x85EBCA6B) & 0xFFFFFFFF
+    return (mixed ^ (mixed >> 13)) < int(share * 2**32)
+
+
+class Replay:
+    """Samples in a ring buffer of at most `capacity`, with their files where a directory is given.
+
+    total: samples added in the run. taken: samples that training drew. credit: samples that training may still draw: each new sample
+    earns `reuse`, and what is not used is kept up to `reuse` times the window. last_game: largest number of a game seen, -1 for none.
+    All draws come from one generator of the given seed (validation from another), whose states are saved.
+    """
+
+    def __init__(
+        self, settings: ReplayConfig, board_size: int, directory: str | Path | None = None, seed: int = 0, validation_share: float = VALIDATION_SHARE
+    ) -> None:
+        self.settings = settings
+        self.board_size = board_size
+        self.directory = None if directory is None else Path(directory)
+        self.validation_share = validation_share
+        self.total = self.taken = self.num_random = 0
+        self.credit = 0.0
+        self.last_game = -1
+        self._shard_samples = min(settings.shard_samples, settings.capacity)
+        self._written = 0  # number of the first sample that is in no finished shard
+        self._stored = 0  # samples ever put into the ring; sample i of them lies in slot i % capacity
+        self._ring = {name: torch.empty((0, *shape), dtype=dtype) for name, (dtype, shape) in layout(board_size).items()}
+        self._held = torch.empty(0, dtype=torch.bool)
+        self._slots: dict[bool, Tensor] | None = None
+        self._generator = torch.Generator().manual_seed(seed)
+        self._validation_generator = torch.Generator().manual_seed(seed + 1)
+        if self.directory is not None:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            if find_shards(self.directory):
+                raise InputError(f"{self.directory} already holds replay shards; resume that run or choose an empty directory")
+
+    @classmethod
+    def open(cls, settings: ReplayConfig, board_size: int, directory: str | Path, seed: int = 0, **options: Any) -> Replay:
+        """Returns a buffer with what the files of a directory hold, as far back as the window and the capacity reach.
+
+        Raises InputError where they are of another board size. The caller holds the run's lock.
+        """
+        replay = cls(settings, board_size, None, seed, **options)
+        replay.directory = Path(directory)
+        replay.directory.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(replay.directory)
+        replay._load(find_shards(replay.directory))
+        replay.credit = replay._most_credit(settings.reuse * replay.total)
+        return replay
+
+    def __len__(self) -> int:
+        """Samples in memory."""
+        return min(self._stored, self.settings.capacity)
+
+    # Adding
+
+    def add(self, samples: Samples) -> None:
+        """Adds K samples as the newest, oldest first; writes the shards that are full then, and removes those that left the window for good."""
+        assert samples.board_size == self.board_size, f"samples of side {samples.board_size} into a replay of side {self.board_size}"
+        samples = samples.packed()
+        start = 0
+        while start < len(samples):
+            end = min(len(samples), start + max(1, self._shard_samples - (self.total - self._written)))
+            self._count(samples.at(slice(start, end)))
+            if self.total - self._written >= self._shard_samples:
+                self._finish_shard()
+            start = end
+        self.credit = self._most_credit(self.credit + self.settings.reuse * len(samples))
+
+    def _count(self, samples: Samples) -> None:
+        self._put(samples)
+        self.total += len(samples)
+        self.num_random += int((samples.network_step <= 0).sum())
+
+    def _put(self, samples: Samples) -> None:
+        """Writes samples, at most `capacity`, into the ring, which first grows as long as it may."""
+        capacity = self.settings.capacity
+        needed = min(capacity, self._stored + len(samples))
+        allocated = self._held.shape[0]
+        if needed > allocated:
+            self._grow(min(capacity, max(needed, 2 * allocated, _FIRST_ALLOCATION)))
+        slots = torch.arange(self._stored, self._stored + len(samples)) % capacity
+        for name, tensor in samples.tensors().items():
+            self._ring[name].index_copy_(0, slots, tensor)
+        self._held.index_copy_(0, slots, is_held_out(samples.game, self.validation_share))
+        self._stored += len(samples)
+        if len(samples):
+            self.last_game = max(self.last_game, int(samples.game.max()))
+        self._slots = None
+
+    def _grow(self, allocation: int) -> None:
+        """The ring is never full while it grows, so samples keep their slots."""
+        for name, tensor in self._ring.items():
+            grown = torch.empty((allocation, *tensor.shape[1:]), dtype=tensor.dtype)
+            grown[: tensor.shape[0]] = tensor
+            self._ring[name] = grown
+        self._held = torch.cat((self._held, torch.zeros(allocation - self._held.shape[0], dtype=torch.bool)))
+
+    # Drawing
+
+    @property
+    def window(self) -> int:
+        """Samples, counted from the newest, that are drawn from. Samples of players that have not learned count at most min_window times."""
+        counted = self.total - max(0, self.num_random - self.settings.min_window)
+        return min(len(self), window(counted, self.settings))
+
+    def can_take(self, batch: int) -> bool:
+        """Returns whether there's credit for a batch, and anything to draw."""
+        return self.credit >= batch and self._slots_of(held=False).numel() > 0
+
+    def take(self, batch: int) -> Batch:
+        """Returns a batch drawn uniformly, with replacement, from the window's games that are not held out, and spends its credit.
+
+        Only where `can_take(batch)`. Uses the generator twice: the samples, then their symmetries.
+        """
+        assert self.can_take(batch), f"replay: a batch of {batch} with a credit of {self.credit:.0f}; ask can_take first"
+        self.credit -= batch
+        self.taken += batch
+        return self._draw(batch, held=False, generator=self._generator)
+
+    def validation_batch(self, batch: int) -> Batch | None:
+        """Returns a batch drawn from the window's held-out games, or None where there are none yet. Costs no credit."""
+        if self._slots_of(held=True).numel() == 0:
+            return None
+        return self._draw(batch, held=True, generator=self._validation_generator)
+
+    def _draw(self, batch: int, held: bool, generator: torch.Generator) -> Batch:
+        slots = self._slots_of(held)
+        index = slots[torch.randint(slots.numel(), (batch,), generator=generator)]
+        symmetry = torch.randint(8, (batch,), generator=generator)
+        return Batch.of(self._read(index), symmetry)
+
+    def _read(self, slots: Tensor) -> Samples:
+        return Samples(**{name: tensor[slots] for name, tensor in self._ring.items()})
+
+    def _newest(self, number: int) -> Tensor:
+        """Returns the slots of the newest samples, oldest first: int64 [number]."""
+        return torch.arange(self._stored - number, self._stored) % self.settings.capacity
+
+    def _slots_of(self, held: bool) -> Tensor:
+        """Returns the window's slots of held-out or of other samples; found once after samples were added."""
+        if self._slots is None:
+            newest = self._newest(self.window)
+            is_held = self._held[newest]
+            self._slots = {True: newest[is_held], False: newest[~is_held]}
+        return self._slots[held]
+
+    def statistics(self, network_step: int) -> dict[str, float]:
+        """Returns figures of the buffer: mean age in training steps behind `network_step`, sizes in samples, reuse, share held out."""
+        newest = self._newest(self.window)
+        size = max(1, newest.numel())
+        made_at = self._ring["network_step"][newest].clamp(min=0)
+        return {
+            "samples": float(self.total),
+            "held": float(len(self)),
+            "window": float(self.window),
+            "credit": self.credit,
+            "reuse": self.taken / max(1, self.total),
+            "age_steps": float((network_step - made_at).sum()) / size,
+            "validation_share": self._slots_of(held=True).numel() / size,
+            "learned_share": float((self._ring["policy_weight"][newest] > 0).sum()) / size,
+            "memory_bytes": float(sum(tensor.numel() * tensor.element_size() for tensor in self._ring.values())),
+        }
+
+    def _most_credit(self, credit: float) -> float:
+        return min(credit, self.settings.reuse * self.window)
+
+    # Files
+
+    def flush(self) -> None:
+        """Saves the samples that are in no finished shard as the open shard; called before a checkpoint is saved. Nothing without a directory."""
+        if self.directory is None:
+            return
+        pending = self.total - self._written
+        path = shard_path(self.directory, self._written, pending, is_open=True)
+        if pending and not path.exists():
+            save_shard(path, self._read(self._newest(pending)))
+        self._remove_open(but=path)
+
+    def _finish_shard(self) -> None:
+        pending = self.total - self._written
+        if self.directory is not None:
+            save_shard(shard_path(self.directory, self._written, pending), self._read(self._newest(pending)))
+        self._written = self.total
+        if self.directory is not None:
+            self._remove_open()
+            self._prune()
+
+    def _remove_open(self, but: Path | None = None) -> None:
+        for shard in find_shards(self.directory):
+            if shard.is_open and shard.path != but:
+                shard.path.unlink(missing_ok=True)
+
+    def _prune(self) -> None:
+        """Removes shards before the window. Its lower edge never moves back: the window grows by at most one for each new sample."""
+        if self.settings.keep_shards:
+            return
+        for shard in find_shards(self.directory):
+            if not shard.is_open and shard.end <= self.total - self.window:
+                shard.path.unlink(missing_ok=True)
+
+    def _load(self, shards: list[Shard]) -> None:
+        finished = [shard for shard in shards if not shard.is_open]
+        end = max((shard.end for shard in finished), default=0)
+        # An open shard that a finished one has overtaken was left by a kill between the two steps; of several the longest holds all.
+        unfinished = [shard for shard in shards if shard.is_open and shard.first >= end][-1:]
+        total = max([end] + [shard.end for shard in unfinished])
+        needed = [shard for shard in finished if shard.end > total - self.settings.capacity]
+        for shard in needed:
+            self._load_one(shard)
+        loaded = [self._load_one(shard) for shard in unfinished]
+        # Unwritten samples must be in memory: not so after damage, or where the capacity was lowered.
+        self._written = max(end, total - len(self)) if all(loaded) else total
+        self.total = total
+
+    def _load_one(self, shard: Shard) -> bool:
+        """Puts one file's samples into the ring; returns False, with a warning, where it can't be read."""
+        try:
+            samples = load_shard(shard.path)
+            if len(samples) != shard.count:
+                raise InputError(f"replay shard {shard.path} holds {len(samples)} samples; its name says {shard.count}")
+        except InputError as error:
+            _log.warning("left out, the rest is kept: %s", error)
+            return False
+        if samples.board_size != self.board_size:
+            raise InputError(f"replay shard {shard.path} holds samples of side {samples.board_size}; this run's are of side {self.board_size}")
+        for start in range(0, len(samples), self.settings.capacity):
+            self._count(samples.at(slice(start, start + self.settings.capacity)))
+        return True
+
+    # Resuming
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what a checkpoint saves: counters, credit, generators (uint8 tensors), and the names of the files that belong to it."""
+        names = [] if self.directory is None else [shard.path.name for shard in find_shards(self.directory)]
+        return {
+            "total": self.total,
+            "taken": self.taken,
+            "num_random": self.num_random,
+            "credit": float(self.credit),
+            "last_game": self.last_game,
+            "generator": self._generator.get_state(),
+            "validation_generator": self._validation_generator.get_state(),
+            "shards": names,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over a checkpoint's counters after `open`; samples that are newer than the checkpoint count and earn as if just added.
+
+        Where files of the checkpoint are gone, a warning names how many samples are missing, and numbers go on from the checkpoint's.
+        """
+        newer = self.total - state["total"]
+        if newer < 0:
+            _log.warning("%d samples that the checkpoint knows are missing in %s", -newer, self.directory)
+            self.total = self._written = state["total"]
+        recent = self._newest(min(max(0, newer), len(self)))
+        self.num_random = state["num_random"] + int((self._ring["network_step"][recent] <= 0).sum())
+        self.taken = state["taken"]
+        self.last_game = max(self.last_game, state["last_game"])
+        self._generator.set_state(state["generator"].cpu())
+        self._validation_generator.set_state(state["validation_generator"].cpu())
+        self._slots = None
+        self.credit = self._most_credit(state["credit"] + self.settings.reuse * max(0, newer))

@@ -1,0 +1,102 @@
+"""The files of samples: zipped numpy arrays with a checksum each, written to a temporary name and renamed.
+
+A shard is `shard-<number of its first sample>-<samples>.npz` and never changes. The samples of a shard that is not full yet are saved
+with each checkpoint as `open-<first>-<samples>.npz`.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from zerogo.errors import InputError
+from zerogo.replay.samples import Samples, layout
+from zerogo.runtime import write_atomically
+
+FORMAT = 1
+_NAME = re.compile(r"(shard|open)-(\d{12})-(\d+)\.npz")
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A file of samples by its name: number of its first sample, and how many."""
+
+    path: Path
+    first: int
+    count: int
+    is_open: bool
+
+    @property
+    def end(self) -> int:
+        return self.first + self.count
+
+
+def shard_path(directory: Path, first: int, count: int, is_open: bool = False) -> Path:
+    """Returns the path of the file that holds samples first to first + count - 1."""
+    return directory / f"{'open' if is_open else 'shard'}-{first:012d}-{count}.npz"
+
+
+def find_shards(directory: Path) -> list[Shard]:
+    """Returns the files of a directory in the order of their samples, finished ones before an open one."""
+    found = []
+    for path in directory.iterdir():
+        match = _NAME.fullmatch(path.name)
+        if match:
+            found.append(Shard(path, int(match[2]), int(match[3]), match[1] == "open"))
+    return sorted(found, key=lambda shard: (shard.is_open, shard.first, shard.count))
+
+
+def save_shard(path: str | Path, samples: Samples) -> None:
+    """Writes samples to a file, all of them or none."""
+    arrays = {name: tensor.numpy() for name, tensor in samples.packed().tensors().items()}
+    arrays["format"] = np.int64([FORMAT, len(samples), samples.board_size])
+
+    def write(file) -> None:
+        # Level 1: histories repeat themselves, so it comes within a third of the best level's size in a fifth of the time.
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            for name, array in arrays.items():
+                with archive.open(f"{name}.npy", "w") as member:
+                    np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
+
+    write_atomically(path, write)
+
+
+def load_shard(path: str | Path, board_size: int | None = None) -> Samples:
+    """Returns the samples of a file.
+
+    Raises InputError where the file is missing, cut short, damaged, of another format, or not of the given board size.
+    """
+    path = Path(path)
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except FileNotFoundError:
+        raise InputError(f"replay shard {path} does not exist") from None
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise InputError(f"replay shard {path} is cut short or damaged ({type(error).__name__}); it must be a whole file of samples") from error
+    return _checked(path, arrays, board_size)
+
+
+def _checked(path: Path, arrays: dict[str, np.ndarray], board_size: int | None) -> Samples:
+    """Returns the samples of arrays that have the types and shapes of a shard; raises InputError."""
+    header = arrays.pop("format", None)
+    if header is None or header.shape != (3,) or header[0] != FORMAT:
+        raise InputError(f"replay shard {path} is of an unknown format; allowed is format {FORMAT}")
+    count, size = int(header[1]), int(header[2])
+    if board_size is not None and size != board_size:
+        raise InputError(f"replay shard {path} holds samples of side {size}; this run's are of side {board_size}")
+    wanted = layout(size)
+    if set(arrays) != set(wanted):
+        raise InputError(f"replay shard {path} has other fields than samples have: {', '.join(sorted(set(arrays) ^ set(wanted)))}")
+    tensors = {}
+    for name, (dtype, shape) in wanted.items():
+        tensors[name] = torch.from_numpy(arrays[name])
+        if tensors[name].dtype != dtype or tensors[name].shape != (count, *shape):
+            raise InputError(f"replay shard {path}: {name} is {arrays[name].dtype} {list(arrays[name].shape)}; it must be [{count}, {shape}]")
+    return Samples(**tensors)

@@ -1,0 +1,100 @@
+"""What a game's rules are: board size, komi, superko, suicide, scoring. For one game, and for a batch whose games may differ."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from zerogo.errors import InputError
+
+MAX_SIZE = 25  # GTP's letters A to Z without I
+SUPERKO = ("simple", "positional", "situational")
+SCORING = ("area", "territory")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of one game; anything that is not allowed raises `InputError`.
+
+    size: side of the board, 1 to 25. komi: points that White gets. superko: "simple" bans only the immediate retake of one stone,
+    "positional" any earlier whole-board position, "situational" any earlier position with the same side to move.
+    suicide: whether a move may remove its own string (Tromp-Taylor allows it). scoring: "area" or "territory".
+    """
+
+    size: int = 9
+    komi: float = 7.0
+    superko: str = "positional"
+    suicide: bool = False
+    scoring: str = "area"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.size, bool) or not isinstance(self.size, int) or not 1 <= self.size <= MAX_SIZE:
+            raise InputError(f"rules: size is {self.size!r}; allowed are whole numbers from 1 to {MAX_SIZE}")
+        if isinstance(self.komi, bool) or not isinstance(self.komi, (int, float)) or not math.isfinite(self.komi):
+            raise InputError(f"rules: komi is {self.komi!r}; it must be a finite number of points")
+        if self.superko not in SUPERKO:
+            raise InputError(f"rules: superko is {self.superko!r}; allowed are {', '.join(SUPERKO)}")
+        if not isinstance(self.suicide, bool):
+            raise InputError(f"rules: suicide is {self.suicide!r}; allowed are true and false")
+        if self.scoring not in SCORING:
+            raise InputError(f"rules: scoring is {self.scoring!r}; allowed are {', '.join(SCORING)}")
+
+
+@dataclass(frozen=True)
+class RulesBatch:
+    """The rules of B games as tensors, with the host-side facts that let a whole batch skip what none of its games needs.
+
+    size: int32 [B]. komi: float32 [B]. superko: int8 [B], index into `SUPERKO`. suicide: bool [B]. scoring: int8 [B], index into `SCORING`.
+    board_size: N, the side of the tensors (at least the largest size). The `any_…` flags and `same_size` are host-side and may
+    err only on the side of caution: a flag that is False promises that no game of the batch needs it.
+    """
+
+    size: Tensor
+    komi: Tensor
+    superko: Tensor
+    suicide: Tensor
+    scoring: Tensor
+    board_size: int
+    same_size: bool
+    any_suicide: bool
+    any_superko: bool
+    any_territory: bool
+
+    @staticmethod
+    def of(rules: Rules | Sequence[Rules], num_games: int | None = None, device: torch.device | str = "cpu") -> RulesBatch:
+        """Returns the batch of `num_games` games under one `Rules`, or of one game for each entry of a sequence."""
+        many = [rules] * (1 if num_games is None else num_games) if isinstance(rules, Rules) else list(rules)
+        if not many:
+            raise InputError("rules: a batch of 0 games; at least 1 is needed")
+        if num_games is not None and len(many) != num_games:
+            raise InputError(f"rules: {len(many)} rules for {num_games} games; give one for all or one for each")
+        kinds = set(many)
+        return RulesBatch(
+            size=torch.tensor([r.size for r in many], dtype=torch.int32, device=device),
+            komi=torch.tensor([r.komi for r in many], dtype=torch.float32, device=device),
+            superko=torch.tensor([SUPERKO.index(r.superko) for r in many], dtype=torch.int8, device=device),
+            suicide=torch.tensor([r.suicide for r in many], dtype=torch.bool, device=device),
+            scoring=torch.tensor([SCORING.index(r.scoring) for r in many], dtype=torch.int8, device=device),
+            board_size=max(r.size for r in kinds),
+            same_size=len({r.size for r in kinds}) == 1,
+            any_suicide=any(r.suicide for r in kinds),
+            any_superko=any(r.superko != "simple" for r in kinds),
+            any_territory=any(r.scoring == "territory" for r in kinds),
+        )
+
+    def __len__(self) -> int:
+        return self.size.shape[0]
+
+    def at(self, game: int) -> Rules:
+        """Returns the rules of one game (reads the host)."""
+        return Rules(
+            size=int(self.size[game]),
+            komi=float(self.komi[game]),
+            superko=SUPERKO[int(self.superko[game])],
+            suicide=bool(self.suicide[game]),
+            scoring=SCORING[int(self.scoring[game])],
+        )

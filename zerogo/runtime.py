@@ -1,0 +1,247 @@
+"""Device, precision, threads, generators, the run's lock and atomic files: what a process needs around its work.
+
+Nothing is probed or changed at import; every function says what it touches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+
+from zerogo.errors import InputError
+
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+INPUT_ERROR_STATUS = 2
+INTERRUPTED_STATUS = 130  # 128 + SIGINT, what shells report
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """Returns the device of that name; "auto" is CUDA when there is one, else the CPU. Raises InputError for what this machine lacks."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(f"device is {name!r}; allowed are auto, cpu, cuda and cuda:0, cuda:1, …") from None
+    if device.type not in ("cpu", "cuda"):
+        raise InputError(f"device is {name!r}; allowed are auto, cpu, cuda and cuda:0, cuda:1, …")
+    count = torch.cuda.device_count() if device.type == "cuda" else 0
+    if device.type == "cuda" and (device.index or 0) >= count:
+        raise InputError(f"device is {name!r}, but torch finds {count} CUDA devices here; use cpu or auto")
+    return device
+
+
+def pick_dtype(name: str, device: torch.device | str) -> torch.dtype:
+    """Returns the network's dtype: "float32", "bfloat16", or for "auto" bfloat16 on CUDA and on CPUs with instructions for it.
+
+    A CPU without them computes bfloat16 through float32, slower than float32 itself.
+    """
+    if name in PRECISIONS:
+        return PRECISIONS[name]
+    if name != "auto":
+        raise InputError(f"precision is {name!r}; allowed are auto, {', '.join(PRECISIONS)}")
+    kind = torch.device(device).type
+    fast = torch.cuda.is_bf16_supported(including_emulation=False) if kind == "cuda" else has_cpu_bfloat16()
+    return torch.bfloat16 if fast else torch.float32
+
+
+def has_cpu_bfloat16() -> bool:
+    """Says whether this CPU multiplies bfloat16 matrices in hardware (AVX-512 BF16 or AMX)."""
+    probes = (getattr(torch.cpu, name, None) for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"))
+    return any(probe() for probe in probes if probe is not None)
+
+
+def usable_cores() -> int:
+    """Returns the number of CPU cores that this process may use, which in a container can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+
+
+def set_threads(count: int) -> int:
+    """Sets the CPU threads of torch for the whole process and returns the number; 0 leaves torch's choice, at most the usable cores."""
+    if count < 0:
+        raise InputError(f"threads is {count}; it must be 0 (torch's choice) or more")
+    torch.set_num_threads(count or min(torch.get_num_threads(), usable_cores()))
+    return torch.get_num_threads()
+
+
+def generator(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
+    """Returns a fresh generator with that seed; the global one is never touched."""
+    made = torch.Generator(device=device)
+    made.manual_seed(seed)
+    return made
+
+
+def code_revision(start: Path | None = None) -> str:
+    """Returns the git revision of the code, with "+dirty" when tracked files differ from it, or "unknown" outside a checkout of its own.
+
+    start: a folder of the package (default: where this file lies).
+    """
+    folder = (start or Path(__file__)).resolve()
+    folder = folder if folder.is_dir() else folder.parent
+    root = _git(folder, "rev-parse", "--show-toplevel")
+    # Installed into another project's checkout, for example into its .venv, the revision found would be that project's.
+    if root is None or folder.parent != Path(root):
+        return "unknown"
+    revision = _git(folder, "rev-parse", "HEAD")
+    if not revision:
+        return "unknown"
+    return revision + ("+dirty" if _git(folder, "status", "--porcelain", "--untracked-files=no") else "")
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """Returns what git prints, or None where git is missing or refuses."""
+    try:
+        done = subprocess.run(("git", "-C", str(folder), *arguments), capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def describe(device: torch.device | str = "cpu") -> dict[str, Any]:
+    """Returns what a result depends on: device name, threads, versions, code revision. All values are plain."""
+    device = torch.device(device)
+    return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else _cpu_name(),
+        "device_type": device.type,
+        "cores": usable_cores(),
+        "threads": torch.get_num_threads(),
+        "torch": str(torch.__version__),
+        "cuda": torch.version.cuda or "none",
+        "python": platform.python_version(),
+        "revision": code_revision(),
+    }
+
+
+def _cpu_name() -> str:
+    """Returns the processor's name; Linux keeps it in /proc, elsewhere `platform` knows at least the kind."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+class RunLock:
+    """Holds a run directory for this process, which is made when it is missing; a second holder gets InputError.
+
+    The lock is the kernel's (flock): it ends with the process, however that dies, so a leftover file never blocks a resume.
+    Use it as a context manager, or call `release`.
+    """
+
+    FILE = ".lock"
+
+    def __init__(self, directory: str | Path) -> None:
+        self.directory = Path(directory)
+        make_directory(self.directory)
+        self._file: Any = None
+        file = open(self.directory / self.FILE, "a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            file.seek(0)
+            holder = file.read().strip()
+            file.close()
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise InputError(f"cannot lock the run directory {self.directory}: {error.strerror}") from None
+            who = f" by process {holder}" if holder else ""
+            raise InputError(f"the run directory {self.directory} is already in use{who}; wait for it or choose another run.name") from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        self._file = file
+
+    def release(self) -> None:
+        """Frees the directory; a second call does nothing."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> RunLock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def make_directory(path: str | Path) -> Path:
+    """Returns the directory, made with its parents where it is missing. Raises InputError when it can't be."""
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the directory {path}: {error.strerror or error}") from None
+    return Path(path)
+
+
+def write_atomically(path: str | Path, writer: Callable[[BinaryIO], Any]) -> None:
+    """Makes `path` hold what `writer` writes into the binary file it gets: all of it or, after a crash at any moment, what was there.
+
+    The temporary file lies beside it under a name that starts with "." and ends in ".tmp" (see `remove_leftovers`).
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            writer(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(directory: str | Path) -> None:
+    """Makes renames and new names inside a directory survive a power cut."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove_leftovers(directory: str | Path) -> int:
+    """Removes the temporary files that killed processes left in a directory and returns their number; call it only under its lock."""
+    leftovers = [path for path in Path(directory).glob(".*.tmp") if path.is_file()]
+    for path in leftovers:
+        path.unlink(missing_ok=True)
+    return len(leftovers)
+
+
+def script_main(function: Callable[[], int | None]) -> None:
+    """Runs a script's main function and ends the process with its status.
+
+    InputError becomes one sentence on stderr and status 2, Ctrl-C status 130; anything else is a bug and keeps its traceback.
+    """
+    with _closed_pipes():
+        try:
+            status = function() or 0
+        except InputError as error:
+            print(f"error: {error}", file=sys.stderr)
+            status = INPUT_ERROR_STATUS
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            status = INTERRUPTED_STATUS
+    sys.exit(status)
+
+
+@contextlib.contextmanager
+def _closed_pipes() -> Iterator[None]:
+    """Ends quietly when the reader of stdout has gone, as in `train.py --keys | head`."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes stdout once more at exit, which would complain again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
