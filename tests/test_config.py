@@ -38,7 +38,7 @@ def file_complaint(tmp_path: Path, text: str) -> str:
 def test_shipped_configs_are_complete(path: Path) -> None:
     settings = load(path)
     written = yaml.safe_load(path.read_text())
-    assert {name: list(entries) for name, entries in written.items()} == {name: list(entries) for name, entries in settings.to_dict().items()}
+    assert [(name, list(entries)) for name, entries in written.items()] == [(name, list(own)) for name, own in settings.to_dict().items()]
     assert settings.run.name == path.stem
     assert path.read_text().count("\n# ") >= len(SECTIONS)  # a comment at each section
     assert all(GameConfig.rules(settings.game, komi).komi == komi for komi in settings.game.drawn_komi())
@@ -152,6 +152,13 @@ def test_bad_values_together() -> None:
 )
 def test_bad_files(tmp_path: Path, text: str, expected: str) -> None:
     assert file_complaint(tmp_path, text).startswith(expected)
+
+
+def test_overrides_of_a_config_at_hand() -> None:
+    settings = config.with_overrides(Config(), ["game.size=5"])
+    assert settings.game.size == 5 and Config().game.size == 9
+    with pytest.raises(InputError, match="override 'game.size=0': game.size is 0"):
+        config.with_overrides(settings, ["game.size=0"])
 
 
 def test_unreadable_files(tmp_path: Path) -> None:

@@ -62,7 +62,8 @@ def test_imports_go_down(path: Path) -> None:
         if other == name or (name, other) in SIDEWAYS:
             continue
         assert other in LAYER_OF, f"{path.name}:{line} imports zerogo.{other}, which is in no layer"
-        assert LAYER_OF[other] < LAYER_OF[name], f"{path.name}:{line}: layer {LAYER_OF[name]} imports zerogo.{other} of layer {LAYER_OF[other]}"
+        layers = f"layer {LAYER_OF[name]} imports zerogo.{other} of layer {LAYER_OF[other]}"
+        assert LAYER_OF[other] < LAYER_OF[name], f"{path.name}:{line}: {layers}"
 
 
 PROBE = """

@@ -8,20 +8,21 @@ import logging
 import pytest
 import torch
 
-from zerogo import board, replay
+from zerogo import board, flood, replay, symmetry
 from zerogo.config import ReplayConfig
 from zerogo.errors import InputError
 from zerogo.replay import Replay, Samples, load_shard, save_shard, window
 from zerogo.rules import Rules
 
 SETTINGS = ReplayConfig(min_window=64, capacity=256, shard_samples=32, reuse=2.0)
+KEEPING = dataclasses.replace(SETTINGS, keep_shards=True)
 
 
 def make_samples(first: int, count: int, size: int = 5, network_step: int = 1, per_game: int = 4) -> Samples:
     """Samples whose root_value is their number in the run and whose other targets are random."""
     draw = torch.Generator().manual_seed(first)
     number = torch.arange(first, first + count)
-    rules = [Rules(size=size if i % 3 else max(1, size - 1), komi=i % 5 + 0.5, suicide=i % 2 == 0) for i in range(count)]
+    rules = [Rules(size=max(1, size - 1) if i % 3 == 2 else size, komi=i % 5 + 0.5, suicide=i % 2 == 0) for i in range(count)]
     state = board.new_games(count, rules)
     for _ in range(9):
         legal = board.legal_actions(state).to(torch.float32)
@@ -127,21 +128,36 @@ def test_draws_are_uniform_over_the_window_and_its_symmetries():
     assert (symmetries - 2500).abs().max() < 6 * 2500**0.5
 
 
-def test_turned_samples_and_turned_positions_agree():
-    """Equivariance: the stones and targets of a sample, turned by its symmetry, are those of the position played in the turned world."""
-    symmetry = pytest.importorskip("zerogo.symmetry")
-    batch = replay.Batch.of(make_samples(1, 7, size=5).at(torch.tensor([1, 3, 4, 6])).packed(), torch.zeros(4, dtype=torch.int64))
-    table = symmetry.action_table(5)
+def played(actions: list[torch.Tensor], policy: torch.Tensor, ownership: torch.Tensor) -> replay.Batch:
+    """A batch of the games in which the actions (int64 [B] each) were played, with the given targets, as it comes out of the buffer."""
+    state = board.new_games(len(policy), Rules(size=5))
+    for action in actions:
+        state = board.step(state, action)
+    sample = make_samples(0, len(policy))
+    sample = dataclasses.replace(sample, **replay.position_fields(state), policy=policy, ownership=ownership)
+    return replay.Batch.of(sample.packed(), torch.zeros(len(policy), dtype=torch.int64))
+
+
+def test_turned_samples_are_those_of_the_turned_game():
+    """Equivariance: a sample turned by its symmetry is the sample of the game that was played turned, for all eight, exactly."""
+    draw = torch.Generator().manual_seed(5)
+    state, actions = board.new_games(6, Rules(size=5)), []
+    for _ in range(12):
+        actions.append(torch.multinomial(board.legal_actions(state).to(torch.float32), 1, generator=draw).squeeze(1))
+        state = board.step(state, actions[-1])
+    sample = make_samples(0, 6)
+    straight = played(actions, sample.policy, torch.randint(-1, 2, (6, 5, 5), generator=draw, dtype=torch.int8))
     for s in range(8):
-        turned = dataclasses.replace(batch, symmetry=torch.full((4,), s))
-        stones = symmetry.transform_planes(turned.state.stones, turned.symmetry)
-        restored = board.from_stones(stones, turned.state.to_play, turned.state.rules)
-        assert torch.equal(restored.atari.ne(0).sum(-1) > 0, batch.state.atari.ne(0).sum(-1) > 0)
-        policy = symmetry.transform_actions(turned.policy, turned.symmetry)
-        ownership = symmetry.transform_planes(turned.ownership, turned.symmetry)
-        assert torch.equal(policy, batch.policy[:, table[s]])
-        assert torch.equal(policy[:, :-1].view(4, 5, 5)[stones != 0].sort()[0], batch.policy[:, :-1].view(4, 5, 5)[batch.state.stones != 0].sort()[0])
-        assert torch.equal((ownership * stones).sum((1, 2)), (batch.ownership * batch.state.stones).sum((1, 2)))
+        table = symmetry.action_table(5)[s]
+        moved_to = torch.argsort(table)  # what stood at table[i] stands at i
+        turned_ownership = straight.ownership.flatten(1)[:, table[:-1]].view(6, 5, 5).to(torch.int8)
+        turned = played([moved_to[action] for action in actions], sample.policy[:, table], turned_ownership)
+        kinds = torch.full((6,), s)
+        assert torch.equal(symmetry.transform_planes(straight.state.stones, kinds), turned.state.stones)
+        before, turned_before = (flood.unpack_rows(batch.state.recent).flatten(1, 2) for batch in (straight, turned))
+        assert torch.equal(symmetry.transform_planes(before, kinds), turned_before)
+        torch.testing.assert_close(symmetry.transform_actions(straight.policy, kinds), turned.policy, rtol=1e-6, atol=1e-7)
+        assert torch.equal(symmetry.transform_planes(straight.ownership, kinds), turned.ownership)
 
 
 def test_credit_is_earned_spent_and_capped():
@@ -179,7 +195,7 @@ def test_the_ring_keeps_the_newest_and_grows_only_as_needed():
 
 
 def test_more_samples_at_once_than_the_ring_holds(tmp_path):
-    buffer = Replay(SETTINGS, 5, tmp_path)
+    buffer = Replay(KEEPING, 5, tmp_path)
     buffer.add(make_samples(0, 600))
     assert numbers(buffer) == list(range(344, 600)) and buffer.total == 600
     buffer.flush()
@@ -195,39 +211,40 @@ def test_statistics_tell_age_and_size():
 
 
 def test_resume_goes_on_as_if_nothing_had_happened(tmp_path):
-    whole, first = filled(None, 100), filled(tmp_path, 100)
+    whole, first = filled(None, 100, validation_share=0.3), filled(tmp_path, 100, validation_share=0.3)
     whole.take(50), first.take(50)
     first.flush()
     state = first.state_dict()
-    second = Replay.open(SETTINGS, 5, tmp_path, seed=99)
+    second = Replay.open(SETTINGS, 5, tmp_path, seed=99, validation_share=0.3)
     second.load_state_dict(state)
     assert second.credit == whole.credit and second.total == 100 and second.last_game == 24
     for buffer in (whole, second):
         buffer.add(make_samples(100, 30))
     for one, other in ((whole.take(64), second.take(64)), (whole.validation_batch(8), second.validation_batch(8))):
         assert torch.equal(one.root_value, other.root_value) and torch.equal(one.symmetry, other.symmetry)
-    assert second.statistics(5) == {**whole.statistics(5), "memory_bytes": second.statistics(5)["memory_bytes"]}
+    figures, same = second.statistics(5), whole.statistics(5)
+    assert all(figures[name] == same[name] for name in figures if name not in ("held", "memory_bytes"))
 
 
 def test_samples_newer_than_the_checkpoint_are_kept_and_count_once(tmp_path):
-    buffer = filled(tmp_path, 40)
+    buffer = filled(tmp_path, 40, KEEPING)
     buffer.flush()
     state = buffer.state_dict()
     for first in range(40, 140, 20):
         buffer.add(make_samples(first, 20))
     # Killed here: 32..127 are in finished shards, the open one of the checkpoint was removed, 128..139 are lost.
-    resumed = Replay.open(SETTINGS, 5, tmp_path)
+    resumed = Replay.open(KEEPING, 5, tmp_path)
     resumed.load_state_dict(state)
     assert numbers(resumed) == list(range(128)) and resumed.total == 128 and resumed.last_game == 31
     assert resumed.credit == min(2.0 * 128, 2.0 * resumed.window)
     resumed.add(make_samples(128, 40))
     resumed.flush()
-    assert numbers(Replay.open(SETTINGS, 5, tmp_path)) == list(range(168))
+    assert numbers(Replay.open(KEEPING, 5, tmp_path)) == list(range(168))
 
 
 def test_every_place_for_a_kill_leaves_whole_files(tmp_path):
     """A temporary file, an open shard that a finished one has overtaken, and two open shards are what kills can leave."""
-    buffer = filled(tmp_path, 40)
+    buffer = filled(tmp_path, 40, KEEPING)
     buffer.flush()
     overtaken = next(tmp_path.glob("open-*"))
     copy = overtaken.read_bytes()
@@ -235,11 +252,11 @@ def test_every_place_for_a_kill_leaves_whole_files(tmp_path):
     buffer.flush()
     overtaken.write_bytes(copy)
     (tmp_path / ".shard-000000000064-32.npz.77.tmp").write_bytes(copy[:100])
-    assert numbers(Replay.open(SETTINGS, 5, tmp_path)) == list(range(50))
+    assert numbers(Replay.open(KEEPING, 5, tmp_path)) == list(range(50))
     assert not list(tmp_path.glob(".*"))
     buffer.add(make_samples(50, 14))
     overtaken.write_bytes(copy)
-    resumed = Replay.open(SETTINGS, 5, tmp_path)
+    resumed = Replay.open(KEEPING, 5, tmp_path)
     assert numbers(resumed) == list(range(64))
     resumed.add(make_samples(64, 1))
     resumed.flush()
@@ -311,7 +328,7 @@ def test_a_directory_in_use_and_another_size_are_refused(tmp_path):
     filled(tmp_path, 64)
     with pytest.raises(InputError, match="already holds replay shards"):
         Replay(SETTINGS, 5, tmp_path)
-    with pytest.raises(InputError, match="side 5; this run's are of side 7"):
+    with pytest.raises(InputError, match="side 5; this run's have side 7"):
         Replay.open(SETTINGS, 7, tmp_path)
     with pytest.raises(InputError, match="does not exist"):
         load_shard(tmp_path / "shard-000000000999-1.npz")

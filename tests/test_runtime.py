@@ -55,6 +55,15 @@ def test_generators_leave_the_global_one_alone() -> None:
     assert torch.equal(torch.get_rng_state(), state)
 
 
+@pytest.mark.gpu
+def test_cuda() -> None:
+    device = runtime.pick_device("auto")
+    assert device.type == "cuda" and runtime.pick_device("cuda:0").index == 0
+    assert runtime.pick_dtype("auto", device) == torch.bfloat16
+    assert runtime.describe(device)["device"] == torch.cuda.get_device_name()
+    assert runtime.generator(3, device).device.type == "cuda"
+
+
 def git(folder: Path, *arguments: str) -> None:
     identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
     subprocess.run(("git", "-C", str(folder), *identity, *arguments), check=True, capture_output=True)

@@ -130,9 +130,11 @@ def test_area_agrees_with_plain_python_and_sgfmill(size, number):
         assert scores[i] == board.area_score()
 
 
+@pytest.mark.parametrize("may_look", [True, False])
 @pytest.mark.parametrize("suicide", [False, True])
 @pytest.mark.parametrize(("size", "number"), POSITIONS)
-def test_pass_alive_agrees_with_plain_python(size, number, suicide):
+def test_pass_alive_agrees_with_plain_python(size, number, suicide, may_look, monkeypatch):
+    monkeypatch.setattr(flood, "may_look", lambda tensor: may_look)  # the way of CUDA is the other one
     rng = random.Random(100 + size)
     grids = [random_legal(size, rng, rng.uniform(0.4, 0.95)) for _ in range(number)]
     grids += [[[c and rng.choice((c, 1)) for c in row] for row in random_legal(size, rng, 0.85)] for _ in range(number)]
@@ -260,7 +262,9 @@ def test_final_score_follows_each_games_rules():
     assert scoring.final_score_black(as_state(stones, rules, captures)).tolist() == [-1.5, 2.0, 1.0]
 
 
-def test_games_of_mixed_sizes_are_scored_as_if_alone():
+@pytest.mark.parametrize("may_look", [True, False])
+def test_games_of_mixed_sizes_are_scored_as_if_alone(may_look, monkeypatch):
+    monkeypatch.setattr(flood, "may_look", lambda tensor: may_look)
     rng = random.Random(3)
     sizes = [1, 2, 3, 4, 5, 7, 9] * 12
     grids = [random_legal(n, rng, rng.uniform(0.3, 0.95)) for n in sizes]

@@ -224,6 +224,17 @@ def newest(run_directory: str | Path) -> Path | None:
     return None
 
 
+def find(path: str | Path) -> Path:
+    """Returns the checkpoint file that a person means: the file itself, or the newest complete one of a run's folder."""
+    path = Path(path)
+    if not path.is_dir():
+        return path
+    found = newest(path.parent if path.name == FOLDER and not paths(path) else path)
+    if found is None:
+        raise InputError(f"the folder {path} holds no complete checkpoint; give a checkpoint file or a run's folder")
+    return found
+
+
 def prune(run_directory: str | Path, keep: int) -> list[Path]:
     """Removes all but the `keep` newest checkpoints of a run (0 keeps all) and returns those removed."""
     removed = paths(run_directory)[:-keep] if keep else []

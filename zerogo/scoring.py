@@ -26,7 +26,7 @@ from zerogo.rules import SCORING, RulesBatch
 
 
 class Position(Protocol):
-    """What is needed of `board.State`: bit rows int32 [B, N] of both colours and of the board, captures int32 [B, 2] by Black and by White, rules."""
+    """What is needed of `board.State`: bit rows int32 [B, N] of both colours and the board, captures int32 [B, 2] by each side, rules."""
 
     @property
     def black(self) -> Tensor: ...
@@ -66,7 +66,7 @@ def area_ownership_black(stones: Tensor, on_board: Tensor | None = None) -> Tens
 
 
 def pass_alive(stones: Tensor, suicide: Tensor | bool = False, on_board: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Returns the points, stones and territory, that are Black's and that are White's unconditionally: int8 [B, N, N] -> two bool [B, N, N].
+    """Returns the points, stones and territory, that are Black's and White's unconditionally: int8 [B, N, N] -> two bool [B, N, N].
 
     suicide: whether the rules allow it, for all games or bool [B]. The definition is the module's docstring.
     """
@@ -150,9 +150,9 @@ def territory_rows_score(black: Tensor, white: Tensor, on_board: Tensor, capture
 
 
 def pass_alive_rows(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor | bool = False) -> tuple[Tensor, Tensor]:
-    """Returns what `pass_alive` does as bit rows: int32 [B, N] three times -> two int32 [B, N]. Both colours are handled as one batch of 2B.
+    """Returns what `pass_alive` does as bit rows: int32 [B, N] three times -> two int32 [B, N]. Both colours are one batch of 2B.
 
-    The host looks at how many strings and regions there are (it's asked between moves and at the end of games, not in simulations).
+    On the CPU the work follows the strings and regions that there are; on CUDA nothing waits for the host. Both give the same result.
     """
     own, board = torch.cat((black, white)), torch.cat((on_board, on_board))
     other = board & ~own
@@ -162,20 +162,33 @@ def pass_alive_rows(black: Tensor, white: Tensor, on_board: Tensor, suicide: Ten
         must_touch = torch.where(torch.cat((suicide, suicide)).unsqueeze(1), other, empty)
     elif suicide:
         must_touch = other
+    if flood.may_look(board):
+        area = _benson_looking(own, other, empty, must_touch)
+    else:
+        area = _benson_bounded(own, other, empty, must_touch)
+    return area[: len(black)], area[len(black) :]
+
+
+# Benson's algorithm on X planes of one colour's stones, where the host may look: all regions and strings of all games are rows of one list
+
+
+def _benson_looking(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor) -> Tensor:
+    """Returns the pass-alive area of own stones: all arguments and the result int32 [X, N].
+
+    must_touch: the points of a region that must be next to a string for the region to be vital to it. Most planes are done after one
+    flood: they have no two regions that could be vital.
+    """
     # No string is next to all points of a region that holds a point without any own stone beside it: those regions can't be vital.
     eyes = other & ~flood.flood(must_touch & ~flood.neighbours(own), other)
     planes = (flood.count(_corners(eyes)) >= 2).nonzero().squeeze(1)
     area = torch.zeros_like(own)
     if planes.numel():
-        area[planes] = _benson(own[planes], other[planes], empty[planes], must_touch[planes], eyes[planes])
-    return area[: len(black)], area[len(black) :]
+        area[planes] = _benson_of_lists(own[planes], other[planes], empty[planes], must_touch[planes], eyes[planes])
+    return area
 
 
-# Benson's algorithm on X planes: all regions and strings of all games are rows of one list
-
-
-def _benson(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor, eyes: Tensor) -> Tensor:
-    """Returns the pass-alive area of planes of own stones: all arguments and the result int32 [X, N]."""
+def _benson_of_lists(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor, eyes: Tensor) -> Tensor:
+    """Returns what `_benson_looking` does; eyes int32 [X, N] are the regions without a must-touch point away from all own stones."""
     eye_plane, eye = _components(eyes)
     has_empty = ((eye & empty[eye_plane]) != 0).any(-1)
     eye_plane, eye = eye_plane[has_empty], eye[has_empty]
@@ -217,7 +230,7 @@ def _corners(planes: Tensor) -> Tensor:
 
 
 def _components(planes: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the connected parts of all planes as one list: int32 [X, N] -> their plane int64 [K], ascending, and their points int32 [K, N].
+    """Returns the connected parts of all planes as one list: int32 [X, N] -> their plane int64 [K], ascending, and points int32 [K, N].
 
     A part is grown from each of its corners, and kept where that corner is its first point.
     """
@@ -239,6 +252,72 @@ def _pairs(left: Tensor, right: Tensor, num_planes: int) -> tuple[Tensor, Tensor
     index = torch.repeat_interleave(torch.arange(left.numel(), device=left.device), repeats)
     within = torch.arange(index.numel(), device=left.device) - (torch.cumsum(repeats, 0) - repeats)[index]
     return index, starts[left][index] + within
+
+
+# Benson's algorithm without a look by the host: strings and regions by labels, [X, P] throughout
+
+
+def _benson_bounded(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor) -> Tensor:
+    """Returns what `_benson_looking` does, by operations whose number depends on N alone.
+
+    A string or region is known by its label, one of its points; label P stands for none. A region can only be vital to the strings next
+    to the first of its must-touch points, at most four.
+    """
+    board_size = own.shape[1]
+    num_points = board_size * board_size
+    is_own, is_other, is_empty, is_must = (flood.unpack_rows(rows).flatten(1) for rows in (own, other, empty, must_touch))
+    labels = flood.string_labels(is_own | is_other, board_size, colour=is_own.to(torch.int8))
+    beside = _labels_beside(torch.where(is_own, labels, num_points), board_size)
+    candidates, is_vital = _vital_strings(labels, beside, is_empty, is_must)
+
+    alive = torch.ones_like(labels[:, :1], dtype=torch.bool).expand(-1, num_points + 1)
+    # A round before the last strikes off at least one string, and strings of one colour are at most half of the points.
+    for _ in range((num_points + 1) // 2 + 1):
+        is_closed = ~_touches_struck(labels, beside, alive)
+        counted = (is_vital & is_closed.unsqueeze(1)).to(torch.int32).flatten(1)
+        counts = torch.zeros_like(alive, dtype=torch.int32).scatter_add_(1, candidates.flatten(1), counted)
+        alive = alive & (counts >= 2)
+        alive[:, -1] = True  # label P, none, is never struck off
+    is_safe = is_own & alive.gather(1, labels)
+    is_closed = ~_touches_struck(labels, beside, alive) & is_safe.any(1, keepdim=True)
+    is_hidden = is_other & (beside == num_points).all(1)
+    hidden = torch.zeros_like(labels).scatter_add_(1, labels, is_hidden.to(torch.int64))
+    is_mine = is_closed & (is_vital.any(1) | (hidden <= 1))
+    area = is_safe | (is_other & is_mine.gather(1, labels))
+    return flood.pack_rows(area.unflatten(1, (board_size, board_size)))
+
+
+def _labels_beside(labels: Tensor, board_size: int) -> Tensor:
+    """Returns the labels of each point's right, left, lower and upper neighbours: int64 [X, P] -> int64 [X, 4, P], P over the edge."""
+    none = board_size * board_size
+    padded = torch.nn.functional.pad(labels.unflatten(1, (board_size, board_size)), (1, 1, 1, 1), value=none)
+    sides = padded[:, 1:-1, 2:], padded[:, 1:-1, :-2], padded[:, 2:, 1:-1], padded[:, :-2, 1:-1]
+    return torch.stack([side.flatten(1) for side in sides], dim=1)
+
+
+def _vital_strings(labels: Tensor, beside: Tensor, is_empty: Tensor, is_must: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns for each region, at its label, up to four strings int64 [X, 4, P] (P for none), and whether it's vital to each, bool."""
+    num_points = labels.shape[1]
+    points = torch.arange(num_points, device=labels.device).expand_as(labels)
+    first = torch.full_like(labels, num_points).scatter_reduce_(1, labels, torch.where(is_must, points, num_points), "amin")
+    padded = torch.nn.functional.pad(beside, (0, 1), value=num_points)
+    candidates = padded.gather(2, first.unsqueeze(1).expand(-1, 4, -1))
+    for k in range(1, 4):  # a string that stands on several sides counts once
+        is_repeated = (candidates[:, :k] == candidates[:, k : k + 1]).any(1)
+        candidates[:, k] = torch.where(is_repeated, num_points, candidates[:, k])
+    regions = labels.unsqueeze(1).expand(-1, 4, -1)
+    wanted = candidates.gather(2, regions)
+    touches = torch.stack([(beside == wanted[:, k : k + 1]).any(1) for k in range(4)], dim=1)
+    misses = (is_must.unsqueeze(1) & ~touches).to(torch.int8)
+    missed = torch.zeros_like(misses).scatter_reduce_(2, regions, misses, "amax") > 0
+    has_empty = torch.zeros_like(labels).scatter_reduce_(1, labels, is_empty.to(torch.int64), "amax") > 0
+    return candidates, (candidates < num_points) & ~missed & has_empty.unsqueeze(1)
+
+
+def _touches_struck(labels: Tensor, beside: Tensor, alive: Tensor) -> Tensor:
+    """Returns at each region's label whether a string that was struck off is next to it: bool [X, P]; alive is bool [X, P + 1] by label."""
+    is_struck = ~alive.gather(1, beside.flatten(1)).unflatten(1, (4, -1)).all(1)
+    return torch.zeros_like(is_struck, dtype=torch.int8).scatter_reduce_(1, labels, is_struck.to(torch.int8), "amax") > 0
 
 
 # Small steps

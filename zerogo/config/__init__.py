@@ -50,6 +50,7 @@ __all__ = [
     "load",
     "load_with_overrides",
     "to_dict",
+    "with_overrides",
 ]
 
 BY_NAME: dict[str, type[Section]] = {section.NAME: section for section in SECTIONS}
@@ -163,11 +164,15 @@ def load(path: str | Path) -> Config:
 def load_with_overrides(path: str | Path | None, overrides: Sequence[str]) -> Config:
     """Returns the config of a YAML file (with None: the defaults) after "section.key=value" overrides; of equal ones the last wins."""
     values, places = ({}, {}) if path is None else _read_yaml(Path(path))
-    config = from_dict(values, str(path), places)
-    values = to_dict(config)
+    return with_overrides(from_dict(values, str(path), places), overrides, str(path or "config"), places)
+
+
+def with_overrides(config: Config, overrides: Sequence[str], where: str = "config", places: Mapping[str, str] | None = None) -> Config:
+    """Returns the config after "section.key=value" overrides, checked together; where and places are those of `from_dict`."""
+    values, places = to_dict(config), dict(places or {})
     for text in overrides:
         _override(values, places, text)
-    return from_dict(values, "overrides" if path is None else str(path), places)
+    return from_dict(values, where, places)
 
 
 def _read_yaml(path: Path) -> tuple[Any, dict[str, str]]:

@@ -30,9 +30,9 @@ _log = logging.getLogger(__name__)
 
 
 def window(total: int, settings: ReplayConfig) -> int:
-    """Returns how many of the newest samples training draws from after `total` samples: c + b (N^a - c^a) / (a c^(a - 1)), at most the capacity.
+    """Returns how many of the newest samples training draws from after `total` samples: c + b (N^a - c^a) / (a c^(a - 1)).
 
-    c is min_window, a exponent, b scale (KataGo's law, METHODS 2.7); up to c samples all of them.
+    At most the capacity. c is min_window, a exponent, b scale (KataGo's law, METHODS 2.7); up to c samples all of them.
     """
     c, a = settings.min_window, settings.exponent
     if total <= c:
@@ -57,7 +57,12 @@ class Replay:
     """
 
     def __init__(
-        self, settings: ReplayConfig, board_size: int, directory: str | Path | None = None, seed: int = 0, validation_share: float = VALIDATION_SHARE
+        self,
+        settings: ReplayConfig,
+        board_size: int,
+        directory: str | Path | None = None,
+        seed: int = 0,
+        validation_share: float = VALIDATION_SHARE,
     ) -> None:
         self.settings = settings
         self.board_size = board_size
@@ -100,7 +105,7 @@ class Replay:
     # Adding
 
     def add(self, samples: Samples) -> None:
-        """Adds K samples as the newest, oldest first; writes the shards that are full then, and removes those that left the window for good."""
+        """Adds K samples as the newest, oldest first; writes the shards that are full then, and removes those that left the window."""
         assert samples.board_size == self.board_size, f"samples of side {samples.board_size} into a replay of side {self.board_size}"
         samples = samples.packed()
         start = 0
@@ -145,7 +150,7 @@ class Replay:
 
     @property
     def window(self) -> int:
-        """Samples, counted from the newest, that are drawn from. Samples of players that have not learned count at most min_window times."""
+        """Samples, counted from the newest, that are drawn from; those of players that have not learned count at most min_window times."""
         counted = self.total - max(0, self.num_random - self.settings.min_window)
         return min(len(self), window(counted, self.settings))
 
@@ -213,7 +218,7 @@ class Replay:
     # Files
 
     def flush(self) -> None:
-        """Saves the samples that are in no finished shard as the open shard; called before a checkpoint is saved. Nothing without a directory."""
+        """Saves the samples that are in no finished shard as the open shard; called before a checkpoint is saved."""
         if self.directory is None:
             return
         pending = self.total - self._written
@@ -268,7 +273,8 @@ class Replay:
             _log.warning("left out, the rest is kept: %s", error)
             return False
         if samples.board_size != self.board_size:
-            raise InputError(f"replay shard {shard.path} holds samples of side {samples.board_size}; this run's are of side {self.board_size}")
+            size = samples.board_size
+            raise InputError(f"replay shard {shard.path} holds samples of side {size}; this run's have side {self.board_size}")
         for start in range(0, len(samples), self.settings.capacity):
             self._count(samples.at(slice(start, start + self.settings.capacity)))
         return True

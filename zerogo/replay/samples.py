@@ -19,9 +19,10 @@ _SIMPLE_KO = SUPERKO.index("simple")
 class Samples:
     """K samples, one row a position; never planes. Values, scores and ownership belong to the side to move.
 
-    rows: int32 [K, 8, 2, N] bit rows (int16 where kept and N <= 15), the position and the 7 before it, newest first; black, white. to_play, passes: int8 [K].
-    ply: int32 [K]. ko: int16 [K], point banned by the simple ko rule, -1 for none. moves: int16 [K, 5] previous actions, newest first, -1
-    for none. captures: int16 [K, 2] stones captured by Black, by White. size, superko, scoring: int8 [K]; suicide: bool [K]; komi: float32 [K].
+    rows: int32 [K, 8, 2, N] bit rows (int16 where kept and N <= 15), the position and the 7 before it, newest first; black, white.
+    to_play, passes: int8 [K]. ply: int32 [K]. ko: int16 [K], point banned by the simple ko rule, -1 for none. moves: int16 [K, 5]
+    previous actions, newest first, -1 for none. captures: int16 [K, 2] stones captured by Black, by White.
+    size, superko, scoring: int8 [K]. suicide: bool [K]. komi: float32 [K].
     policy: float16 [K, A], the search's target, sums to 1. policy_weight: float32 [K], 0 where the search was too short to be learned from.
     value: float32 [K], the game's result in [-1, 1]. root_value: float32 [K], what the search thought, in [-1, 1]. score: float32 [K], the
     result in points, komi included. ownership: int8 [K, N, N], 1 mine, -1 the other side's, 0 nobody's.

@@ -79,7 +79,8 @@ def load_shard(path: str | Path, board_size: int | None = None) -> Samples:
     except FileNotFoundError:
         raise InputError(f"replay shard {path} does not exist") from None
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
-        raise InputError(f"replay shard {path} is cut short or damaged ({type(error).__name__}); it must be a whole file of samples") from error
+        what = type(error).__name__
+        raise InputError(f"replay shard {path} is cut short or damaged ({what}); it must be a whole file of samples") from error
     return _checked(path, arrays, board_size)
 
 
@@ -90,7 +91,7 @@ def _checked(path: Path, arrays: dict[str, np.ndarray], board_size: int | None) 
         raise InputError(f"replay shard {path} is of an unknown format; allowed is format {FORMAT}")
     count, size = int(header[1]), int(header[2])
     if board_size is not None and size != board_size:
-        raise InputError(f"replay shard {path} holds samples of side {size}; this run's are of side {board_size}")
+        raise InputError(f"replay shard {path} holds samples of side {size}; this run's have side {board_size}")
     wanted = layout(size)
     if set(arrays) != set(wanted):
         raise InputError(f"replay shard {path} has other fields than samples have: {', '.join(sorted(set(arrays) ^ set(wanted)))}")
@@ -98,5 +99,6 @@ def _checked(path: Path, arrays: dict[str, np.ndarray], board_size: int | None) 
     for name, (dtype, shape) in wanted.items():
         tensors[name] = torch.from_numpy(arrays[name])
         if tensors[name].dtype != dtype or tensors[name].shape != (count, *shape):
-            raise InputError(f"replay shard {path}: {name} is {arrays[name].dtype} {list(arrays[name].shape)}; it must be [{count}, {shape}]")
+            found = f"{arrays[name].dtype} {list(arrays[name].shape)}"
+            raise InputError(f"replay shard {path}: {name} is {found}; it must be {dtype} {[count, *shape]}")
     return Samples(**tensors)

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Lets players meet, every one every other, and says who wins: by colour, with a 95 % interval and an Elo table."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zerogo.config import Config
+
+EXAMPLES = """
+a player is one of:
+  random           plays any legal move that doesn't fill an eye of its own
+  mcts:200         tree search with 200 random playouts a move, without a network
+  a checkpoint     a file, or a run's folder: its newest checkpoint
+
+examples:
+  python evaluate.py checkpoints/quickstart random --games 200
+  python evaluate.py checkpoints/9x9 checkpoints/9x9-small mcts:200 --games 400 --simulations 64
+  python evaluate.py random mcts:100 --games 20 game.size=5 game.komi=24.5
+
+The rules are those of the first checkpoint's run, unless --config or section.key=value say otherwise (`python train.py --keys` lists them).
+"""
+OVERRIDE = re.compile(r"[a-z_]+\.[a-z_.0-9]+=.*", re.DOTALL)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Returns the command line's settings, with players and overrides told apart."""
+    parser = argparse.ArgumentParser(description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("players", nargs="+", metavar="player", help="two or more players; section.key=value may stand among them")
+    parser.add_argument("--games", type=int, default=100, metavar="N", help="games of each pair, half with each colour (default: 100)")
+    parser.add_argument("--simulations", type=int, metavar="N", help="simulations a move of a network (default: evaluation.simulations)")
+    parser.add_argument("--seed", type=int, help="seed of the matches (default: run.seed)")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="new folder for the results (default: checkpoints/match-DATE-TIME)")
+    parser.add_argument("--config", type=Path, help="YAML file with the settings (default: those of the first checkpoint)")
+    parsed = parser.parse_intermixed_args(arguments)
+    parsed.overrides = [text for text in parsed.players if OVERRIDE.fullmatch(text)]
+    parsed.players = [text for text in parsed.players if not OVERRIDE.fullmatch(text)]
+    if len(parsed.players) < 2:
+        parser.error("give two players or more, such as: checkpoints/quickstart random")
+    return parsed
+
+
+def read_config(arguments: argparse.Namespace) -> Config:
+    """Returns the settings of the matches: from --config, else from the first checkpoint among the players, else the defaults."""
+    from zerogo import checkpoint
+    from zerogo.config import Config, load, with_overrides
+
+    files = [name for name in arguments.players if Path(name).exists() and name != "random"]
+    if arguments.config is not None:
+        config = load(arguments.config)
+    else:
+        config = checkpoint.load(checkpoint.find(files[0])).config if files else Config()
+    extra = [] if arguments.simulations is None else [f"evaluation.simulations={arguments.simulations}"]
+    extra += [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
+    return with_overrides(config, arguments.overrides + extra)
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Does what the command line says."""
+    from zerogo.arena import evaluate
+    from zerogo.errors import InputError
+
+    if arguments.games < 2:
+        raise InputError(f"--games is {arguments.games}; it must be 2 or more, so that both players get both colours")
+    config = read_config(arguments)
+    out = arguments.out or Path("checkpoints") / time.strftime("match-%Y%m%d-%H%M%S")
+    if out.exists() and any(out.iterdir()):
+        raise InputError(f"the folder {out} is not empty; give --out a new one")
+    evaluate(arguments.players, arguments.games, config, out)
+
+
+if __name__ == "__main__":
+    parsed = parse()  # before the imports, which take seconds: --help answers at once
+    from zerogo.runtime import script_main
+
+    script_main(lambda: main(parsed))

@@ -1,0 +1,277 @@
+"""Checkpoints: what is saved comes back, a crash leaves the old file, and no bad file gets further than one sentence."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+import zipfile
+from pathlib import Path
+
+import pytest
+import torch
+
+from zerogo import checkpoint
+from zerogo.checkpoint import Checkpoint, load, save
+from zerogo.config import Config, with_overrides
+from zerogo.errors import InputError
+from zerogo.features import make_encoder
+from zerogo.network import Network
+from zerogo.runtime import generator
+
+ROOT = Path(__file__).parent.parent
+TINY = ["game.size=5", "network.blocks=1", "network.channels=8", "network.pooling_channels=4", "network.head_channels=4"]
+
+
+def tiny_config(*overrides: str) -> Config:
+    """Returns settings with a very small network."""
+    return with_overrides(Config(), [*TINY, "network.value_hidden=8", *overrides])
+
+
+def made(step: int = 7, config: Config | None = None) -> Checkpoint:
+    """Returns a checkpoint with two different sets of weights, the state of a real optimiser and a generator that was used."""
+    config = config or tiny_config()
+    encoder = make_encoder(config.features.encoder, config.features.komi_input)
+    network = Network(config.network, encoder.num_planes, encoder.num_globals, config.game.size)
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
+    sum(parameter.sum() for parameter in network.parameters()).backward()
+    optimizer.step()
+    used = generator(step)
+    torch.rand(3, generator=used)
+    weights = network.state_dict()
+    return Checkpoint(
+        config=config,
+        step=step,
+        weights=weights,
+        averaged_weights={name: tensor.clone().zero_() for name, tensor in weights.items()},
+        trainer={"optimizer": optimizer.state_dict(), "samples": 12, "best": None},
+        generators={"replay": used.get_state()},
+        counters={"games": 3, "seconds": 1.5},
+    )
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A good checkpoint file."""
+    path = tmp_path / "good.pt"
+    save(path, made())
+    return path
+
+
+def complaint(path: Path) -> str:
+    """Returns the sentence that loading a file earns; nothing else may be printed or warned."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(InputError) as caught:
+            load(path)
+    assert "\n" not in str(caught.value) and str(path) in str(caught.value)
+    return str(caught.value)
+
+
+def test_what_is_saved_comes_back(tmp_path: Path) -> None:
+    saved = made()
+    path = tmp_path / "new" / "folder" / "a.pt"
+    save(path, saved)
+    loaded = load(path)
+    assert (loaded.config, loaded.step, loaded.size, loaded.counters) == (saved.config, 7, 5, saved.counters)
+    assert (loaded.revision, loaded.time, loaded.source) == (saved.revision, saved.time, str(path))
+    assert loaded.weights.keys() == saved.weights.keys()
+    assert all(torch.equal(loaded.weights[name], saved.weights[name]) for name in saved.weights)
+    assert all(not tensor.any() for tensor in loaded.averaged_weights.values())
+    assert loaded.trainer["samples"] == 12 and loaded.trainer["best"] is None
+    again, before = torch.Generator(), torch.Generator()
+    again.set_state(loaded.generators["replay"])
+    before.set_state(saved.generators["replay"])
+    assert torch.equal(torch.rand(4, generator=again), torch.rand(4, generator=before))
+
+
+def test_optimizer_goes_on(file: Path) -> None:
+    loaded = load(file)
+    network = loaded.network(averaged=False).train()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1.0)
+    optimizer.load_state_dict(loaded.trainer["optimizer"])
+    assert optimizer.param_groups[0]["lr"] == 1e-3
+    assert all(int(state["step"]) == 1 for state in optimizer.state.values())
+    sum(parameter.sum() for parameter in network.parameters()).backward()
+    optimizer.step()
+
+
+def test_network_has_the_chosen_weights(file: Path) -> None:
+    loaded = load(file)
+    averaged, trained = loaded.network(), loaded.network(averaged=False)
+    assert not averaged.training and not any(parameter.any() for parameter in averaged.parameters())
+    assert all(torch.equal(tensor, loaded.weights[name]) for name, tensor in trained.state_dict().items())
+    assert loaded.encoder().name == "zero17"
+
+
+def test_views_are_saved_alone(tmp_path: Path) -> None:
+    small = made()
+    small.trainer = {"view": torch.zeros(4_000_000)[:4]}
+    save(tmp_path / "a.pt", small)
+    assert (tmp_path / "a.pt").stat().st_size < 1_000_000
+
+
+@pytest.mark.gpu
+def test_cuda_tensors_come_back_on_the_cpu(tmp_path: Path) -> None:
+    saved = made()
+    saved.weights = {name: tensor.cuda() for name, tensor in saved.weights.items()}
+    save(tmp_path / "a.pt", saved)
+    assert all(tensor.device.type == "cpu" for tensor in load(tmp_path / "a.pt").weights.values())
+
+
+def test_objects_are_not_saved(tmp_path: Path) -> None:
+    bad = made()
+    bad.trainer = {"path": tmp_path}
+    with pytest.raises(TypeError, match="PosixPath"):
+        save(tmp_path / "a.pt", bad)
+    assert not list(tmp_path.iterdir())
+
+
+def test_missing_and_foreign_files(tmp_path: Path) -> None:
+    assert "No such file" in complaint(tmp_path / "none.pt")
+    assert "Is a directory" in complaint(tmp_path)
+    for name, content in {"empty.pt": b"", "text.pt": b"hello", "pickle.pt": pickle.dumps({"a": 1}), "zeros.pt": bytes(5000)}.items():
+        (tmp_path / name).write_bytes(content)
+        assert "is not a zerogo checkpoint" in complaint(tmp_path / name)
+    with zipfile.ZipFile(tmp_path / "archive.pt", "w") as archive:
+        archive.writestr("a.txt", "hello")
+    assert "is not a zerogo checkpoint" in complaint(tmp_path / "archive.pt")
+    for name, content in {"tensor.pt": torch.zeros(3), "weights.pt": {"conv.weight": torch.zeros(3)}}.items():
+        torch.save(content, tmp_path / name)
+        assert "is not a zerogo checkpoint" in complaint(tmp_path / name)
+
+
+class Bomb:
+    """What a malicious file holds: unpickling it would make a file."""
+
+    def __reduce__(self) -> tuple:
+        return os.system, ("touch exploded",)
+
+
+def test_code_is_refused_and_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torch.save({"format": checkpoint.FORMAT, "version": 1, "config": Bomb()}, tmp_path / "bomb.pt")
+    assert "could run code" in complaint(tmp_path / "bomb.pt")
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_every_truncation_is_noticed(file: Path, tmp_path: Path) -> None:
+    content = file.read_bytes()
+    path = tmp_path / "short.pt"
+    for length in [*range(0, len(content), max(1, len(content) // 37)), len(content) - 1]:
+        path.write_bytes(content[:length])
+        sentence = complaint(path)
+        assert "cut short" in sentence or length < 4, sentence
+
+
+def test_flipped_bits_are_noticed(file: Path, tmp_path: Path) -> None:
+    """torch alone reads damaged tensors without a word; the checksums are looked at here."""
+    loaded = load(file)
+    largest = max(loaded.weights.values(), key=torch.numel).numpy().tobytes()
+    content = file.read_bytes()
+    place = content.index(largest) + len(largest) // 2
+    path = tmp_path / "flipped.pt"
+    path.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+    assert "damaged" in complaint(path)
+
+
+def changed(file: Path, **parts: object) -> Path:
+    """Writes a good checkpoint again with some of its parts replaced (None: removed)."""
+    content = torch.load(file, weights_only=True) | parts
+    path = file.with_name("changed.pt")
+    torch.save({name: part for name, part in content.items() if part is not None}, path)
+    return path
+
+
+def test_parts_and_versions(file: Path) -> None:
+    assert "format version 99" in complaint(changed(file, version=99))
+    assert "format version 'new'" in complaint(changed(file, version="new"))
+    assert "lacks trainer, counters" in complaint(changed(file, trainer=None, counters=None))
+    assert "lacks step" in complaint(changed(file, step="many"))
+    assert "did you mean game.size?" in complaint(changed(file, config={"game": {"sise": 9}}))
+    assert "game.size is 99" in complaint(changed(file, config={"game": {"size": 99}}))
+    assert load(changed(file, future="a part that this version doesn't know")).step == 7
+
+
+def test_weights_must_fit(file: Path) -> None:
+    content = torch.load(file, weights_only=True)
+    name = next(name for name, tensor in content["weights"].items() if tensor.ndim == 4)
+    wrong_shape = content["weights"] | {name: torch.zeros(1, 2, 3, 4)}
+    assert f"weights {name} have the shape (1, 2, 3, 4)" in complaint(changed(file, weights=wrong_shape))
+    assert f"weights {name} have the shape None" in complaint(changed(file, weights=content["weights"] | {name: "text"}))
+    assert "holds weights other" in complaint(changed(file, averaged_weights=content["averaged_weights"] | {"other": torch.zeros(1)}))
+    assert "lacks the weights" in complaint(changed(file, averaged_weights={}))
+    bigger = tiny_config("network.channels=16").to_dict()
+    assert "its own config asks for" in complaint(changed(file, config=bigger))
+
+
+def test_compatible() -> None:
+    old = made()
+    for fine in ("game.komi=5.5", "training.batch=64", "network.heads.ownership=0.1", "search.algorithm=puct", "run.name=b"):
+        checkpoint.require_compatible(old, tiny_config(fine))
+    changes = {"game.size=7": "game.size 5, the config says 7", "network.blocks=2": "blocks 1", "features.komi_input=false": "komi_input"}
+    for override, words in changes.items():
+        with pytest.raises(InputError, match=words):
+            checkpoint.require_compatible(old, tiny_config(override))
+    with pytest.raises(InputError, match="network.heads"):
+        checkpoint.require_compatible(old, tiny_config("network.heads={policy: 1, value: 1}"))
+
+
+def test_newest_skips_what_is_damaged(tmp_path: Path) -> None:
+    assert checkpoint.newest(tmp_path) is None and checkpoint.paths(tmp_path) == []
+    for step in (2, 10, 123_456_789):
+        save(checkpoint.path_of(tmp_path, step), made(step))
+    assert [path.name for path in checkpoint.paths(tmp_path)] == ["step-00000002.pt", "step-00000010.pt", "step-123456789.pt"]
+    last = checkpoint.path_of(tmp_path, 123_456_789)
+    last.write_bytes(last.read_bytes()[:-100])
+    (tmp_path / "checkpoints" / "step-00000099.pt.tmp").write_bytes(b"")
+    with pytest.warns(UserWarning, match="skipped: .*cut short"):
+        assert checkpoint.newest(tmp_path) == checkpoint.path_of(tmp_path, 10)
+
+
+def test_find(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="holds no complete checkpoint"):
+        checkpoint.find(tmp_path)
+    save(checkpoint.path_of(tmp_path, 3), made(3))
+    assert checkpoint.find(tmp_path) == checkpoint.find(tmp_path / "checkpoints") == checkpoint.path_of(tmp_path, 3)
+    assert checkpoint.find(tmp_path / "other.pt") == tmp_path / "other.pt"
+
+
+def test_prune(tmp_path: Path) -> None:
+    small = made()
+    for step in range(5):
+        save(checkpoint.path_of(tmp_path, step), small)
+    best = tmp_path / "checkpoints" / "best.pt"
+    best.write_bytes(b"")
+    assert checkpoint.prune(tmp_path, 0) == []
+    assert len(checkpoint.prune(tmp_path, 2)) == 3
+    assert checkpoint.paths(tmp_path) == [checkpoint.path_of(tmp_path, 3), checkpoint.path_of(tmp_path, 4)] and best.exists()
+    assert checkpoint.prune(tmp_path, 9) == []
+
+
+SAVE = """
+import sys
+from zerogo import checkpoint
+old = checkpoint.load(sys.argv[1])
+print("ready", flush=True)
+for step in range(8, 100000):
+    old.step = step
+    checkpoint.save(checkpoint.path_of(sys.argv[2], step % 4), old)
+"""
+
+
+def test_kill_while_saving(file: Path, tmp_path: Path) -> None:
+    """Whatever the moment of the kill, every file that has a checkpoint's name is whole."""
+    run = tmp_path / "run"
+    for milliseconds in (31, 83):
+        process = subprocess.Popen((sys.executable, "-c", SAVE, str(file), str(run)), stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        assert process.stdout.readline() == "ready\n"
+        try:
+            process.wait(timeout=milliseconds / 1000)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        assert process.returncode == -9
+        assert all(load(path).step >= 8 for path in checkpoint.paths(run))

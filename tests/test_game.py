@@ -1,0 +1,327 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from cases import CASES, PERFT_2X2, Case, spiral
+from diagrams import parse, show
+from sgfmill.boards import Board as SgfmillBoard
+
+from zerogo import coords
+from zerogo.errors import InputError
+from zerogo.game import GameState, Move, Player, Point, neighbours
+from zerogo.rules import SUPERKO, Rules
+
+BLACK, WHITE = Player.BLACK, Player.WHITE
+PASS = Move.pass_turn()
+
+
+def at(vertex: str, size: int) -> Move:
+    return Move.from_action(coords.from_gtp(vertex, size), size)
+
+
+def play_all(game: GameState, vertices: str) -> GameState:
+    """Plays GTP vertices in turn, `pass` among them."""
+    for vertex in vertices.split():
+        game = game.play(at(vertex, game.rules.size))
+    return game
+
+
+def from_diagram(diagram: str, to_play: Player, **rules: object) -> GameState:
+    stones = parse(diagram)
+    return GameState.from_stones(stones, to_play, Rules(size=len(stones), **rules))
+
+
+def lines(rows: str) -> str:
+    """Returns the diagram that is written with its rows side by side."""
+    return "\n".join(rows.split())
+
+
+# rows before, who plays where, rows after, captures by (Black, White), the point that ko then bans
+PLAYS = {
+    "a stone": ("... ... ...", BLACK, "B2", "... .X. ...", (0, 0), None),
+    "a stone in the corner": ("OX. ... ...", BLACK, "A2", ".X. X.. ...", (1, 0), None),
+    "a ko": (".XO. XO.O .XO. ....", BLACK, "C3", ".XO. X.XO .XO. ....", (1, 0), "B3"),
+    "a ko in the corner": ("OX. .O. O..", BLACK, "A2", ".X. XO. O..", (1, 0), "A3"),
+    "one stone taken by a string": (".XO. XO.O .XXO ....", BLACK, "C3", ".XO. X.XO .XXO ....", (1, 0), None),
+    "one stone taken by a stone with another liberty": (".XO. XO.. .XO. ....", BLACK, "C3", ".XO. X.X. .XO. ....", (1, 0), None),
+    "two strings": ("O.O X.X ...", BLACK, "B3", ".X. X.X ...", (2, 0), None),
+    "four strings": ("..X.. .XOX. XO.OX .XOX. ..X..", BLACK, "C3", "..X.. .X.X. X.X.X .X.X. ..X..", (4, 0), None),
+    "everything else": ("XXX X.X XXX", WHITE, "B2", "... .O. ...", (0, 8), None),
+    "one stone's suicide": (".O. O.. ...", BLACK, "A3", ".O. O.. ...", (0, 1), None),
+    "three stones' suicide": ("XX.O OOO. .... ....", BLACK, "C4", "...O OOO. .... ....", (0, 3), None),
+}
+
+
+@pytest.mark.parametrize("name", PLAYS)
+def test_a_play_takes(name: str) -> None:
+    before, player, vertex, expected, captures, ko = PLAYS[name]
+    game = from_diagram(lines(before), player, suicide=True, superko="simple")
+    after = game.play(at(vertex, game.rules.size))
+    assert show(after.stones()) == lines(expected)
+    assert (after.captures[BLACK], after.captures[WHITE]) == captures
+    assert after.ko == (None if ko is None else at(ko, game.rules.size).point)
+    assert (after.to_play, after.ply, after.passes) == (player.other, 1, 0)
+    assert show(game.stones()) == lines(before) and game.captures == {BLACK: 0, WHITE: 0}, "the state before has changed"
+
+
+# rows, who plays where, how why_illegal begins under simple ko without suicide
+REASONS = {
+    "a stone is there": ("X.. ... ...", BLACK, "A3", "occupied: a stone stands on A3"),
+    "the opponent's stone is there": ("X.. ... ...", WHITE, "A3", "occupied"),
+    "one stone's suicide": (".O. O.. ...", BLACK, "A3", "suicide: a black stone on A3 would have no liberty"),
+    "three stones' suicide": ("XX.O OOO. .... ....", BLACK, "C4", "suicide"),
+    "not suicide, for it takes": ("XXX X.X XXX", WHITE, "B2", None),
+    "not suicide, for it joins": (".X. X.. ...", BLACK, "A3", None),
+    "an eye of the opponent's": (".X. X.. ...", WHITE, "A3", "suicide"),
+    "a pass": ("X.. ... ...", WHITE, "pass", None),
+}
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_why_illegal(name: str) -> None:
+    rows, player, vertex, reason = REASONS[name]
+    game = from_diagram(lines(rows), player, superko="simple")
+    found = game.why_illegal(at(vertex, game.rules.size))
+    assert (found or "") == "" if reason is None else found.startswith(reason)
+
+
+@pytest.mark.parametrize("point", [(9, 0), (0, 9), (-1, 4), (4, -1)])
+def test_off_the_board(point: tuple[int, int]) -> None:
+    game = GameState.new(Rules(size=9))
+    assert game.why_illegal(Move.play(Point(*point))).startswith("off the board: row")
+    with pytest.raises(InputError, match="off the board"):
+        game.play(Move.play(Point(*point)))
+
+
+def test_two_passes_in_a_row_end_the_game() -> None:
+    game = play_all(GameState.new(Rules(size=5, komi=0.5)), "pass C3 pass")
+    assert not game.is_over and game.winner() is None
+    game = game.play(PASS)
+    assert game.is_over and game.winner() is WHITE and game.score_black() == -25.5
+    assert game.legal_moves() == [] and not any(game.legal_mask())
+    for move in (PASS, Move.resign(), at("A1", 5)):
+        assert game.why_illegal(move) == "game over: both players have passed"
+        with pytest.raises(InputError, match="illegal move of black: game over"):
+            game.play(move)
+
+
+def test_resignation_loses_whatever_the_score() -> None:
+    game = play_all(GameState.new(Rules(size=5, komi=0.5)), "C3").play(Move.resign())
+    assert game.is_over and game.winner() is BLACK
+    assert game.why_illegal(PASS) == "game over: white has resigned"
+
+
+@pytest.mark.parametrize("superko", SUPERKO)
+@pytest.mark.parametrize("name", CASES)
+def test_pinned_case(name: str, superko: str) -> None:
+    case: Case = CASES[name]
+    start = from_diagram(case.diagram, Player(case.to_play), superko=superko, suicide=case.suicide)
+    game = play_all(start, case.moves)
+    move = at(case.last, game.rules.size)
+    reason = game.why_illegal(move)
+    assert (reason is None) == (superko in case.legal_under), reason
+    if reason is None and case.after:
+        assert show(game.play(move).stones()) == show(parse(case.after))
+
+
+def test_the_reason_tells_ko_from_superko() -> None:
+    for name, kind in {"ko retake": "ko: B3", "triple ko": "superko: B2", "suicide where it is not allowed": "suicide: "}.items():
+        case = CASES[name]
+        game = play_all(from_diagram(case.diagram, Player(case.to_play)), case.moves)
+        assert game.why_illegal(at(case.last, game.rules.size)).startswith(kind)
+
+
+@pytest.mark.parametrize("size", [5, 9, 19, 25])
+def test_a_spiral_over_the_whole_board_is_taken_in_one_move(size: int) -> None:
+    stones, last = spiral(size)
+    game = GameState.from_stones(stones, WHITE, Rules(size=size))
+    assert len(game.board.strings()) == 2 and all(string.liberties == {last} for string in game.board.strings())
+    after = game.play(Move.play(Point(*last)))
+    num_black = sum(row.count(1) for row in stones)
+    assert after.captures[WHITE] == num_black and (size != 19 or num_black > 180)
+    assert sum(row.count(1) for row in after.stones()) == 0
+    assert after.area_score_black() == -(size**2)
+
+
+def perft(game: GameState, depth: int, found: list[int]) -> list[int]:
+    """Returns how many sequences of each number of actions follow from here, added to `found`."""
+    if depth < len(found):
+        for move in game.legal_moves():
+            found[depth] += 1
+            perft(game.play(move), depth + 1, found)
+    return found
+
+
+@pytest.mark.parametrize("superko", SUPERKO)
+def test_perft_2x2(superko: str) -> None:
+    assert perft(GameState.new(Rules(size=2, superko=superko)), 0, [0] * 11) == PERFT_2X2[superko][:11]
+
+
+def test_perft_2x2_with_suicide() -> None:
+    """On 2x2 every suicide repeats a position, so only rules that do not mind let it happen."""
+    for superko, expected in {"positional": PERFT_2X2["positional"][:9], "situational": [5, 21, 68, 180], "simple": [5, 21, 68, 180]}.items():
+        game = GameState.new(Rules(size=2, superko=superko, suicide=True))
+        assert perft(game, 0, [0] * len(expected)) == expected
+
+
+@pytest.mark.parametrize("superko", SUPERKO)
+def test_on_1x1_there_is_one_game(superko: str) -> None:
+    game = GameState.new(Rules(size=1, superko=superko))
+    assert game.legal_moves() == [PASS] and game.why_illegal(at("A1", 1)).startswith("suicide")
+    assert game.play(PASS).legal_moves() == [PASS] and game.play(PASS).play(PASS).is_over
+    assert GameState.new(Rules(size=1, superko=superko, suicide=True)).legal_mask()[0] == (superko != "positional")
+    assert game.play(PASS).play(PASS).area_score_black() == 0.0
+
+
+def random_move(game: GameState, rng: random.Random, pass_share: float = 0.02) -> Move:
+    """Returns a legal move: seldom a pass, else any play; a pass where there is none."""
+    moves = game.legal_moves()
+    return PASS if len(moves) == 1 or rng.random() < pass_share else rng.choice(moves[:-1])
+
+
+def sgfmill_stones(board: SgfmillBoard) -> list[list[int]]:
+    colours = {None: 0, "b": 1, "w": 2}
+    return [[colours[board.get(row, column)] for column in range(board.side)] for row in reversed(range(board.side))]
+
+
+RANDOM_GAMES = [(2, 30), (3, 20), (4, 12), (5, 10), (6, 6), (7, 6), (9, 4), (11, 2), (13, 1), (19, 1)]  # size, games of each kind
+
+
+@pytest.mark.parametrize("size, num_games", RANDOM_GAMES)
+def test_random_games_agree_with_sgfmill(size: int, num_games: int) -> None:
+    for number in range(num_games):
+        for superko, suicide in (("positional", False), ("situational", True), ("simple", False))[: 3 if size < 13 else 1]:
+            rng = random.Random(f"{size} {number} {superko}")
+            game = GameState.new(Rules(size=size, superko=superko, suicide=suicide))
+            board = SgfmillBoard(size)
+            while not game.is_over and game.ply < 3 * size * size:
+                move, player = random_move(game, rng), game.to_play
+                game = game.play(move)
+                if move.point is not None:
+                    row, column = size - 1 - move.point.row, move.point.column
+                    ko = board.play(row, column, "b" if player is BLACK else "w")
+                    assert (None if ko is None else Point(size - 1 - ko[0], ko[1])) == game.ko
+                assert sgfmill_stones(board) == game.stones()
+            assert board.area_score() == game.area_score_black()
+
+
+def strings_by_flood(stones: list[list[int]]) -> set[tuple[frozenset, frozenset]]:
+    """Returns (stones, liberties) of all strings, found with no memory of the game."""
+    size, found = len(stones), set()
+    for start in [Point(row, column) for row in range(size) for column in range(size) if stones[row][column]]:
+        string, frontier, liberties = {start}, [start], set()
+        while frontier:
+            for near in neighbours(frontier.pop(), size):
+                colour = stones[near.row][near.column]
+                if colour == 0:
+                    liberties.add(near)
+                elif colour == stones[start.row][start.column] and near not in string:
+                    string.add(near)
+                    frontier.append(near)
+        found.add((frozenset(string), frozenset(liberties)))
+    return found
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 8])
+def test_strings_and_history_stay_true_in_random_games(size: int) -> None:
+    """Union-find with its liberties is held against floods, the position's number against the stones, superko against all boards seen."""
+    rng, repeats = random.Random(size), 0
+    game = GameState.new(Rules(size=size, suicide=True))
+    boards = [game.stones()]
+    while not game.is_over and game.ply < 150:
+        for point in [p for p, colour in enumerate(sum(game.stones(), [])) if colour == 0]:
+            move = Move.from_action(point, size)
+            if point != game.ko:
+                repeated = game.board.after(game.to_play, move.point).position in game.history
+                after = GameState(game.rules, game.board.after(game.to_play, move.point)).stones()
+                assert repeated == (after in boards) == (not game.why_illegal(move) is None)
+                repeats += repeated
+        game = game.play(random_move(game, rng, 0.0))
+        boards.append(game.stones())
+        strings = {(string.stones, string.liberties) for string in game.board.strings()}
+        assert strings == strings_by_flood(game.stones())
+        assert game.board.position == sum(colour << 2 * point for point, colour in enumerate(sum(game.stones(), [])))
+    assert repeats > 0 or size > 3
+
+
+def test_area_and_territory_with_dead_stones() -> None:
+    diagram = """
+    . X O . .
+    X X O . O
+    . X O O .
+    . X O . X
+    O X O . .
+    """
+    game = from_diagram(diagram, BLACK, komi=0.5)
+    dead = [Point(4, 0), Point(3, 4)]
+    assert game.area_score_black() == (7 + 1) - (8 + 3)  # A2 and A3 touch both colours, so do the points beside E2
+    assert game.area_score_black(dead) == (6 + 4) - (7 + 8)
+    assert game.territory_score_black(dead) == (4 + 1) - (8 + 1)
+    assert game.score_black(dead) == -5.5
+    taken = from_diagram(diagram, BLACK, komi=0.5, scoring="territory")
+    assert taken.score_black(dead) == -4.5
+
+
+def test_captures_count_as_prisoners_and_an_empty_board_is_nobodys() -> None:
+    game = play_all(GameState.new(Rules(size=3, scoring="territory", komi=0)), "A2 A3 B3")
+    assert game.captures == {BLACK: 1, WHITE: 0}
+    assert game.territory_score_black() == 7 + 1
+    assert GameState.new(Rules(size=5)).area_score_black() == 0 == GameState.new(Rules(size=5)).territory_score_black()
+
+
+@pytest.mark.parametrize(
+    "size, stones, vertices",
+    [
+        (19, 2, "D4 Q16"),
+        (19, 5, "D4 Q16 D16 Q4 K10"),
+        (19, 6, "D4 Q16 D16 Q4 D10 Q10"),
+        (19, 9, "D4 Q16 D16 Q4 D10 Q10 K4 K16 K10"),
+        (13, 8, "D4 K10 D10 K4 D7 K7 G4 G10"),
+        (9, 4, "C3 G7 C7 G3"),
+        (8, 3, "C3 F6 C6"),
+        (7, 4, "C3 E5 C5 E3"),
+    ],
+)
+def test_fixed_handicap(size: int, stones: int, vertices: str) -> None:
+    game = GameState.new(Rules(size=size), handicap=stones)
+    placed = {point for string in game.board.strings() for point in string.stones}
+    assert placed == {at(vertex, size).point for vertex in vertices.split()}
+    assert game.to_play is WHITE and sum(map(sum, game.stones())) == stones
+
+
+@pytest.mark.parametrize("size, handicap", [(19, 1), (19, 10), (9, -1), (8, 5), (7, 5), (6, 2), (1, 2)])
+def test_impossible_fixed_handicap(size: int, handicap: int) -> None:
+    with pytest.raises(InputError, match=f"handicap: {handicap} stones on {size}x{size}; "):
+        GameState.new(Rules(size=size), handicap=handicap)
+
+
+def test_free_handicap() -> None:
+    game = GameState.new(Rules(size=3), handicap=[Point(0, 0), Point(1, 1)])
+    assert show(game.stones()) == lines("X.. .X. ...") and game.to_play is WHITE
+    every = [Point(row, column) for row in range(3) for column in range(3)]
+    for points in (every, [Point(0, 0)], [Point(0, 0), Point(0, 0)], [Point(0, 0), Point(0, 3)]):
+        with pytest.raises(InputError, match="allowed are 0 and 2 to 8"):
+            GameState.new(Rules(size=3), handicap=points)
+    assert GameState.new(Rules(size=3), handicap=[]).to_play is BLACK
+
+
+@pytest.mark.parametrize("stones", [[[0, 0], [0]], [[0]], [[0, 3], [0, 0]], [[1, 1], [1, 1]], [[1, 2], [2, 0]]])
+def test_bad_stones_are_refused(stones: list[list[int]]) -> None:
+    with pytest.raises(InputError, match="stones: "):
+        GameState.from_stones(stones, BLACK, Rules(size=2))
+
+
+def test_moves_and_actions() -> None:
+    assert [Move.from_action(action, 3).action(3) for action in range(10)] == list(range(10))
+    assert Move.from_action(9, 3) == PASS and Move.from_action(5, 3).point == Point(1, 2)
+    with pytest.raises(InputError, match="resignation"):
+        Move.resign().action(3)
+
+
+def test_a_game_keeps_its_earlier_states() -> None:
+    first = GameState.new(Rules(size=5))
+    second = first.play(at("C3", 5))
+    one, other = second.play(at("C4", 5)), second.play(at("C2", 5))
+    assert first.ply == 0 and not first.board.strings() and second.ply == 1
+    assert one.stones() != other.stones() and one.board.string_at(Point(2, 2)).liberties != other.board.string_at(Point(2, 2)).liberties

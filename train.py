@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Starts a training run, or goes on with one: self-play, training and evaluation in turn."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zerogo.config import Config
+
+QUICKSTART = Path(__file__).resolve().parent / "configs" / "quickstart.yaml"
+EXAMPLES = """
+examples:
+  python train.py                                        the quick start: 5x5 on a CPU, a quarter of an hour
+  python train.py --config configs/9x9.yaml              a run with other settings
+  python train.py --config configs/7x7.yaml --run mine training.learning_rate=1e-3 pipeline.minutes=60
+  python train.py --resume --run mine                    goes on with checkpoints/mine from its newest checkpoint
+  python train.py --keys                                 lists every section.key with its meaning and range
+  tensorboard --logdir checkpoints                       shows the curves and pictures of all runs
+
+A run is a folder, checkpoints/NAME, with its settings (config.yaml), checkpoints, samples, games and logs.
+Stop it with Ctrl-C or in any other way; --resume goes on from the last complete checkpoint.
+"""
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Returns the command line's settings."""
+    parser = argparse.ArgumentParser(description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--config", type=Path, help="YAML file with the settings (default: configs/quickstart.yaml)")
+    parser.add_argument("--run", metavar="NAME", help="name of the run's folder (default: run.name, else the config file's name)")
+    parser.add_argument("--resume", action="store_true", help="go on with a run; without --config under the settings that it had")
+    parser.add_argument("--keys", action="store_true", help="list every setting with its meaning, and stop")
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings that replace those of the config file")
+    return parser.parse_intermixed_args(arguments)
+
+
+def read_config(arguments: argparse.Namespace) -> Config:
+    """Returns the run's config with its name filled in: from --config, from the run that is resumed, or the quick start's."""
+    from zerogo.config import load_with_overrides, with_overrides
+
+    path = arguments.config or QUICKSTART
+    overrides = arguments.overrides + ([f"run.name={arguments.run}"] if arguments.run else [])
+    config = load_with_overrides(path, overrides)
+    if not config.run.name:
+        config = with_overrides(config, [f"run.name={path.stem}"])
+    stored = Path(config.run.directory) / config.run.name / "config.yaml"
+    if arguments.resume and arguments.config is None and stored.exists():
+        # Where the run lies now counts, not where it lay when it was started.
+        place = [f"run.directory={config.run.directory}", f"run.name={config.run.name}"]
+        config = load_with_overrides(stored, arguments.overrides + place)
+    return config
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Does what the command line says."""
+    if arguments.keys:
+        from zerogo.config import describe
+
+        print(describe())
+        return
+    config = read_config(arguments)
+    from zerogo.pipeline import train
+
+    train(config, resume=arguments.resume)
+
+
+if __name__ == "__main__":
+    parsed = parse()  # before the imports, which take seconds: --help answers at once
+    from zerogo.runtime import script_main
+
+    script_main(lambda: main(parsed))

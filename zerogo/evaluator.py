@@ -1,0 +1,121 @@
+"""What the network thinks of positions: features, network, board symmetries, legal moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from zerogo import board, draws, symmetry
+from zerogo.draws import Purpose
+from zerogo.errors import InputError
+from zerogo.features import Encoder, on_board_mask
+from zerogo.network import InferenceNetwork, Network, inference_copy
+
+SYMMETRIES = ("none", "random", "all")
+_DRAW = 1  # seed of the draws for positions that come without a key
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is thought of B positions, from the side to move's view.
+
+    prior: float32 [B, A], 0 where illegal, sums to 1. value: float32 [B] in [-1, 1]. ownership: float32 [B, N, N] in [-1, 1], 0 off the board,
+    or None. score: float32 [B] points, or None; None where the network lacks that head.
+    """
+
+    prior: Tensor
+    value: Tensor
+    ownership: Tensor | None = None
+    score: Tensor | None = None
+
+
+class Evaluator:
+    """Evaluates positions with a network; on CUDA nothing in it waits for the host.
+
+    network: an `InferenceNetwork`, or a callable with its signature and its `device` and `dtype`. symmetries: "none" shows the board as it
+    is, "random" turned by one of the 8 symmetries drawn for each game (unbiased over searches, at the cost of none), "all" averages the 8 (8
+    times the cost; exactly equivariant).
+    """
+
+    def __init__(self, network: InferenceNetwork, encoder: Encoder, symmetries: str = "none") -> None:
+        if symmetries not in SYMMETRIES:
+            raise InputError(f"symmetries are {symmetries!r}; allowed are {', '.join(SYMMETRIES)}")
+        self.network, self.encoder, self.symmetries = network, encoder, symmetries
+
+    @staticmethod
+    def from_network(
+        network: Network,
+        encoder: Encoder,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        symmetries: str = "none",
+        heads: tuple[str, ...] | None = None,
+    ) -> Evaluator:
+        """Returns an evaluator over a copy of the network in `dtype`, with all heads or the given ones."""
+        return Evaluator(inference_copy(network, device, dtype, heads), encoder, symmetries)
+
+    def with_symmetries(self, symmetries: str) -> Evaluator:
+        """Returns an evaluator over the same network that turns the board otherwise."""
+        return Evaluator(self.network, self.encoder, symmetries)
+
+    @torch.inference_mode()
+    def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
+        """Returns the evaluation of B positions.
+
+        legal: bool [B, A], the moves that get prior, by default `board.legal_actions`; at least one of a game. key: int64 [B], what draws
+        each game's symmetry; by default the position's hash, side to move and ply.
+        """
+        legal = board.legal_actions(state) if legal is None else legal
+        assert legal.dtype == torch.bool and legal.shape == (state.num_games, state.board_size**2 + 1), f"legal {legal.dtype} {list(legal.shape)}"
+        planes, inputs = self.encoder.planes(state, self.network.dtype), self.encoder.globals(state)
+        on_board = on_board_mask(state)
+        if self.symmetries == "none":
+            return _evaluation(self.network(planes, inputs, on_board), legal)
+        if self.symmetries == "random":
+            return _evaluation(self._turned(planes, inputs, on_board, self._draw(state, key)), legal)
+        turned = [_evaluation(self._turned(planes, inputs, on_board, s), legal) for s in range(symmetry.NUM_SYMMETRIES)]
+        return _average(turned)
+
+    def _draw(self, state: board.State, key: Tensor | None) -> Tensor:
+        """Returns each game's transform: int64 [B]; a given key is mixed once more, so that any integers will do."""
+        if key is None:
+            key = draws.key(state.hash, state.to_play, state.ply)
+        return (draws.key(_DRAW, Purpose.SYMMETRY, key) >> 40) & (symmetry.NUM_SYMMETRIES - 1)
+
+    def _turned(self, planes: Tensor, inputs: Tensor, on_board: Tensor | None, turn: int | Tensor) -> dict[str, Tensor]:
+        """Returns the network's outputs for turned boards, turned back."""
+        back = symmetry.INVERSE[turn] if isinstance(turn, int) else symmetry.inverse(turn)
+        seen = None if on_board is None else symmetry.transform_planes(on_board, turn)
+        outputs = self.network(symmetry.transform_planes(planes, turn), inputs, seen)
+        return {name: TURN_BACK[name](output, back) if name in TURN_BACK else output for name, output in outputs.items()}
+
+
+# What outputs that live on the board need; others are the same for every symmetry.
+TURN_BACK: dict[str, Callable[[Tensor, int | Tensor], Tensor]] = {
+    "policy": symmetry.transform_actions,
+    "ownership": symmetry.transform_planes,
+}
+
+
+def _evaluation(outputs: dict[str, Tensor], legal: Tensor) -> Evaluation:
+    logits = torch.where(legal, outputs["policy"], -torch.inf)
+    ownership = outputs.get("ownership")
+    return Evaluation(
+        prior=torch.softmax(logits, dim=-1),
+        value=torch.tanh(outputs["value"]),
+        ownership=None if ownership is None else torch.tanh(ownership),
+        score=outputs.get("score"),
+    )
+
+
+def _average(parts: list[Evaluation]) -> Evaluation:
+    """Returns the mean of evaluations of the same positions: of the priors as probabilities, of the values as values."""
+
+    def mean(name: str) -> Tensor | None:
+        tensors = [getattr(part, name) for part in parts]
+        return None if tensors[0] is None else torch.stack(tensors).mean(0)
+
+    return Evaluation(mean("prior"), mean("value"), mean("ownership"), mean("score"))

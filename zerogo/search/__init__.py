@@ -1,0 +1,7 @@
+"""Batched Monte Carlo tree search: the trees of all games in tensors, PUCT and Gumbel over any game and any evaluator."""
+
+from zerogo.search.forest import Forest
+from zerogo.search.games import Game, Go, Line
+from zerogo.search.search import Search, SearchResult, tempered
+
+__all__ = ["Forest", "Game", "Go", "Line", "Search", "SearchResult", "tempered"]

@@ -1,0 +1,67 @@
+"""A search in progress: the trees of B games, whose move each of them is thinking about, and how much of its budget is spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zerogo.search.tree import Tree
+
+
+@dataclass
+class Forest:
+    """The trees of B games with what each search needs beside its tree. The tensors change in place.
+
+    states: the root states. budget, done: int64 [B], simulations that the present move gets, and has had (kept visits do not count).
+    root_prior: float32 [B, A], with noise where the search explores; the tree itself keeps the prior without. gumbel: float32 [B, A], 0 without
+    noise. kept_visits: float32 [B, A], visits of the root's children from before. order: int32 [B, n], how many new visits the move to be tried
+    has, by simulation (Gumbel). keys: int64 [B], the present move's key for random symmetries.
+    depth_bound: host-side, no node lies deeper. overflowed: int64 [], trees dropped because their nodes would not have fitted.
+    exact_leaves: int64 [2], simulations that ended in a finished position, and in a closed move, without an evaluation of the network.
+    """
+
+    states: Any
+    tree: Tree
+    budget: Tensor
+    done: Tensor
+    root_prior: Tensor
+    gumbel: Tensor
+    kept_visits: Tensor
+    order: Tensor
+    keys: Tensor
+    depth_bound: int
+    overflowed: Tensor
+    exact_leaves: Tensor
+
+    @staticmethod
+    def of(states: Any, tree: Tree, num_actions: int, longest: int) -> Forest:
+        """Returns a forest of empty trees: longest is the largest budget that a move may get."""
+        num_games, device = tree.size.shape[0], tree.size.device
+        whole = {"dtype": torch.int64, "device": device}
+        numbers = {"dtype": torch.float32, "device": device}
+        return Forest(
+            states=states,
+            tree=tree,
+            budget=torch.zeros(num_games, **whole),
+            done=torch.zeros(num_games, **whole),
+            root_prior=torch.zeros(num_games, num_actions, **numbers),
+            gumbel=torch.zeros(num_games, num_actions, **numbers),
+            kept_visits=torch.zeros(num_games, num_actions, **numbers),
+            order=torch.zeros(num_games, longest, dtype=torch.int32, device=device),
+            keys=torch.zeros(num_games, **whole),
+            depth_bound=0,
+            overflowed=torch.zeros((), **whole),
+            exact_leaves=torch.zeros(2, **whole),
+        )
+
+    @property
+    def num_games(self) -> int:
+        return self.budget.shape[0]
+
+    @property
+    def unspent(self) -> Tensor:
+        """bool [B]: the games whose present search goes on."""
+        return self.done < self.budget

@@ -1,0 +1,175 @@
+"""What the search asks of a game, and Go's answer.
+
+The search knows no rules: whatever offers these few operations on batches can be searched, toy games with known values too. A node of the
+tree stores a position packed into a few int32 words; what else a game needs (its rules, what happened before the root) it finds in
+`states`, the root states of all games of the forest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from zerogo import flood, scoring
+from zerogo.board import Position, State, legal_actions
+from zerogo.board.position import legal_rows, play
+from zerogo.board.state import RECENT, RECENT_MOVES
+from zerogo.rules import SUPERKO
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """How K lanes came to their leaves: what an encoder or superko may want to know of the way.
+
+    lane: int64 [K], which games. words: int32 [K, D, W], the packed positions on the path, root first. actions: int64 [K, D], the action
+    that was taken at each. depth: int64 [K], index of the leaf's parent on the path; what is behind it has no meaning.
+    """
+
+    lane: Tensor
+    words: Tensor
+    actions: Tensor
+    depth: Tensor
+
+
+class Game(Protocol):
+    """Operations on K positions of the games `lane` (int64 [K], indices into `states`)."""
+
+    def num_actions(self, states: Any) -> int:
+        """Returns A."""
+
+    def roots(self, states: Any) -> Tensor:
+        """Returns the packed positions of all games: int32 [B, W]."""
+
+    def root_legal(self, states: Any) -> Tensor:
+        """Returns the exact legal moves at the roots: bool [B, A]."""
+
+    def play(self, states: Any, lane: Tensor, words: Tensor, actions: Tensor) -> Any:
+        """Returns the positions after the actions: words int32 [K, W], actions int64 [K]."""
+
+    def pack(self, position: Any) -> Tensor:
+        """Returns the words to store: int32 [K, W]."""
+
+    def legal(self, states: Any, lane: Tensor, position: Any) -> Tensor:
+        """Returns the legal moves: bool [K, A]. Moves that repeat may be among them: their child is closed when it is reached."""
+
+    def outcome(self, states: Any, lane: Tensor, position: Any) -> tuple[Tensor, Tensor]:
+        """Returns whether the game is over bool [K], and the side to move's result float32 [K] in [-1, 1] where it is."""
+
+    def repeats(self, states: Any, position: Any, line: Line, actions: Tensor) -> Tensor | None:
+        """Returns whether the move into the position was illegal because it repeats one: bool [K]; None where no game forbids that."""
+
+    def leaf(self, states: Any, position: Any, line: Line, actions: Tensor) -> Any:
+        """Returns the positions as the evaluator wants them, with what came before."""
+
+    def take(self, leaves: Any, index: Tensor) -> Any:
+        """Returns some of the leaves: int64 [J]."""
+
+
+class Go:
+    """Go on `zerogo.board`. A position's words: black, white and atari rows (N each), hash (2), then player, passes, end, ply, ko, captures (2)."""
+
+    def num_actions(self, states: State) -> int:
+        return states.board_size**2 + 1
+
+    def roots(self, states: State) -> Tensor:
+        return self.pack(states)
+
+    def root_legal(self, states: State) -> Tensor:
+        return legal_actions(states)
+
+    def pack(self, position: Position) -> Tensor:
+        flags = [position.to_play, position.passes, position.finished, position.ply, position.ko]
+        small = torch.stack([flag.to(torch.int32) for flag in flags], dim=1)
+        hashes = position.hash.unsqueeze(1).view(torch.int32)
+        return torch.cat([position.black, position.white, position.atari, hashes, small, position.captures], dim=1)
+
+    def _unpack(self, words: Tensor, n: int) -> Position:
+        rows = words[:, : 3 * n].reshape(-1, 3, n)
+        to_play, passes, finished, ply, ko = words[:, 3 * n + 2 : 3 * n + 7].unbind(1)
+        return Position(
+            black=rows[:, 0],
+            white=rows[:, 1],
+            atari=rows[:, 2],
+            to_play=to_play.to(torch.int8),
+            passes=passes.to(torch.int8),
+            ply=ply,
+            ko=ko.to(torch.int16),
+            hash=_hashes(words, n),
+            captures=words[:, 3 * n + 7 :],
+            finished=finished != 0,
+        )
+
+    def play(self, states: State, lane: Tensor, words: Tensor, actions: Tensor) -> Position:
+        position = self._unpack(words, states.board_size)
+        after, _ = play(position, actions, states.on_board[lane], self._suicide(states, lane), states.cap[lane])
+        return after
+
+    def legal(self, states: State, lane: Tensor, position: Position) -> Tensor:
+        points = flood.unpack_rows(legal_rows(position, states.on_board[lane], self._suicide(states, lane))).flatten(1)
+        return torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
+
+    def outcome(self, states: State, lane: Tensor, position: Position) -> tuple[Tensor, Tensor]:
+        """The score of the board as it stands: inside the tree dead stones count until they are captured, whatever is pass-alive."""
+        finished, value = position.finished, torch.zeros_like(position.ply, dtype=torch.float32)
+        over = finished.nonzero().squeeze(1) if flood.may_look(finished) else torch.arange(len(finished), device=finished.device)
+        if over.numel() == 0:
+            return finished, value
+        games = lane[over]
+        black, white, board = position.black[over], position.white[over], states.on_board[games]
+        area = scoring.area_rows(black, white, board)
+        score = (flood.count(area[0]) - flood.count(area[1])).to(torch.float32)
+        if states.rules.any_territory:
+            none_dead = torch.zeros_like(black)
+            territory = scoring.territory_rows_score(black, white, board, position.captures[over], none_dead)
+            score = torch.where(states.rules.scoring[games] == 1, territory, score)
+        result = torch.sign(score - states.rules.komi[games])
+        value[over] = torch.where(position.to_play[over] == 1, result, -result)
+        return finished, value
+
+    def repeats(self, states: State, position: Position, line: Line, actions: Tensor) -> Tensor | None:
+        if not states.rules.any_superko:
+            return None
+        lane, depth = line.lane, line.depth
+        is_situational = (states.rules.superko[lane] == SUPERKO.index("situational")).unsqueeze(1)
+        seen = states.seen[lane]
+        since = (states.ply[lane] + depth).unsqueeze(1) - torch.arange(seen.shape[1], device=seen.device)
+        is_seen = ((seen == position.hash.unsqueeze(1)) & (~is_situational | ((since & 1) == 1))).any(1)
+        way = _hashes(line.words, states.board_size)
+        back = depth.unsqueeze(1) - torch.arange(way.shape[1], device=way.device)
+        counts = (back >= 0) & (~is_situational | ((back & 1) == 1))
+        is_seen |= ((way == position.hash.unsqueeze(1)) & counts).any(1)
+        is_pass = actions == states.board_size**2
+        return is_seen & ~is_pass & (states.rules.superko[lane] != SUPERKO.index("simple"))
+
+    def leaf(self, states: State, position: Position, line: Line, actions: Tensor) -> State:
+        lane, depth, n = line.lane, line.depth.unsqueeze(1), states.board_size
+        ago = depth - torch.arange(RECENT, device=depth.device)
+        way = line.words[:, :, : 2 * n].gather(1, ago.clamp(min=0).unsqueeze(-1).expand(-1, -1, 2 * n))
+        before = states.recent[lane].flatten(2).gather(1, (-ago - 1).clamp(min=0).unsqueeze(-1).expand(-1, -1, 2 * n))
+        recent = torch.where((ago >= 0).unsqueeze(-1), way, before).view(-1, RECENT, 2, n)
+        back = depth - torch.arange(RECENT_MOVES - 1, device=depth.device) - 1
+        moves = line.actions.gather(1, back.clamp(min=0)).to(torch.int16)
+        earlier = states.moves[lane].gather(1, (-back - 1).clamp(min=0))
+        moves = torch.cat([actions.to(torch.int16).unsqueeze(1), torch.where(back >= 0, moves, earlier)], dim=1)
+        fields = {field.name: getattr(position, field.name) for field in dataclasses.fields(position)}
+        rules = dataclasses.replace(states.rules, **{k: v[lane] for k, v in vars(states.rules).items() if isinstance(v, Tensor)})
+        nothing = {"seen": states.seen[lane, :0], "census": states.census[lane, :0], "lost": states.lost[lane]}
+        return State(
+            **fields, rules=rules, on_board=states.on_board[lane], cap=states.cap[lane], recent=recent, moves=moves, **nothing,
+            ply_bound=states.ply_bound,
+        )
+
+    def take(self, leaves: State, index: Tensor) -> State:
+        return leaves.map(lambda tensor: tensor[index])
+
+    @staticmethod
+    def _suicide(states: State, lane: Tensor) -> Tensor | None:
+        return None if states.suicide is None else states.suicide[lane]
+
+
+def _hashes(words: Tensor, board_size: int) -> Tensor:
+    """Returns the Zobrist hashes in packed positions: int32 [..., W] -> int64 [...]."""
+    return words[..., 3 * board_size : 3 * board_size + 2].clone(memory_format=torch.contiguous_format).view(torch.int64).squeeze(-1)

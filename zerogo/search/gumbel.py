@@ -1,0 +1,90 @@
+"""Gumbel root selection with sequential halving, and the improved policy from completed values (Danihelka et al. 2022)."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from zerogo.search.tree import Nodes
+
+if TYPE_CHECKING:
+    from zerogo.config import SearchConfig
+
+TINY = 1e-20  # a prior of 0 would be a logit of -inf for a legal move
+
+
+@lru_cache(maxsize=None)
+def considered_visits(num_considered: int, budget: int) -> tuple[int, ...]:
+    """Returns for each simulation how many new visits the move to be tried has: sequential halving of m moves with n simulations.
+
+    Every phase gives each of its moves max(1, n / (ceil(log2 m) * moves)) visits, then halves them, never below 2.
+    """
+    if num_considered <= 1:
+        return tuple(range(budget))
+    phases = math.ceil(math.log2(num_considered))
+    visits, order = [0] * num_considered, []
+    moves = num_considered
+    while len(order) < budget:
+        for _ in range(max(1, budget // (phases * moves))):
+            order.extend(visits[:moves])
+            for move in range(moves):
+                visits[move] += 1
+        moves = max(2, moves // 2)
+    return tuple(order[:budget])
+
+
+@lru_cache(maxsize=None)
+def schedule(max_considered: int, budget: int, device: torch.device) -> Tensor:
+    """Returns `considered_visits` for 0 to max_considered moves: int32 [max_considered + 1, n]."""
+    rows = [considered_visits(moves, budget) for moves in range(max_considered + 1)]
+    return torch.tensor(rows, dtype=torch.int32, device=device)
+
+
+def logits_of(nodes: Nodes) -> Tensor:
+    """Returns the logarithms of the priors: float32 [K, A], -inf where a move may not be chosen."""
+    return torch.where(nodes.is_open, torch.log(nodes.prior.clamp(min=TINY)), -torch.inf)
+
+
+def completed_values(nodes: Nodes) -> Tensor:
+    """Returns the moves' values, those without a visit completed by the mixed value of the node: float32 [K, A], the node's view.
+
+    v_mix = (own + N * sum(prior * value) / sum(prior)) / (1 + N), the sums over the visited moves and N their visits.
+    """
+    is_visited = nodes.visits > 0
+    prior = torch.where(is_visited, nodes.prior.clamp(min=TINY), 0.0)
+    number = nodes.visits.sum(1)
+    average = (prior * nodes.value).sum(1) / prior.sum(1).clamp(min=TINY)
+    mixed = (nodes.own + number * average) / (1.0 + number)
+    return torch.where(is_visited, nodes.value, mixed.unsqueeze(1))
+
+
+def sigma(values: Tensor, nodes: Nodes, settings: SearchConfig) -> Tensor:
+    """Returns the values on the scale of logits: (c_visit + most visits of a child) * c_scale * value, float32 [K, A]."""
+    most = nodes.visits.amax(1, keepdim=True)
+    return (settings.c_visit + most) * settings.c_scale * values
+
+
+def improved_logits(nodes: Nodes, settings: SearchConfig) -> Tensor:
+    """Returns logit + sigma(completed value): float32 [K, A]; its softmax is the improved policy, at the root the target."""
+    return logits_of(nodes) + sigma(completed_values(nodes), nodes, settings)
+
+
+def interior_scores(nodes: Nodes, settings: SearchConfig) -> Tensor:
+    """Returns improved policy less share of visits: float32 [K, A], -inf where closed; its argmax visits moves in the policy's proportion."""
+    policy = torch.softmax(improved_logits(nodes, settings), dim=1)
+    share = nodes.visits / (1.0 + nodes.visits.sum(1, keepdim=True))
+    return torch.where(nodes.is_open, policy - share, -torch.inf)
+
+
+def root_scores(nodes: Nodes, gumbel: Tensor, new_visits: Tensor, wanted: Tensor, settings: SearchConfig) -> Tensor:
+    """Returns gumbel + logit + sigma for the moves with the wanted number of new visits, -inf for others: float32 [K, A].
+
+    gumbel, new_visits: [K, A]; wanted: [K]. Where no open move has that number (a move was closed in the meantime) all open ones compete.
+    """
+    score = improved_logits(nodes, settings) + gumbel
+    is_wanted = nodes.is_open & (new_visits == wanted.unsqueeze(1))
+    return torch.where(is_wanted | ~is_wanted.any(1, keepdim=True), score, -torch.inf)

@@ -1,0 +1,85 @@
+"""PUCT (Silver et al. 2017) with KataGo's refinements: first-play urgency, shaped root noise, forced playouts and their pruning."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from zerogo import draws
+from zerogo.search.tree import Nodes
+
+if TYPE_CHECKING:
+    from zerogo.config import SearchConfig
+
+
+def exploration(nodes: Nodes, settings: SearchConfig) -> Tensor:
+    """Returns the weight of the prior at each node: float32 [K], c_puct(W) * sqrt(W + 0.01) with W the visits of the children (KataGo)."""
+    below = (nodes.total - 1.0).clamp(min=0.0)
+    c_puct = settings.c_puct
+    if settings.c_puct_log:
+        c_puct = c_puct + settings.c_puct_log * torch.log1p(below / settings.c_puct_base)
+    return c_puct * torch.sqrt(below + 0.01)
+
+
+def scores(nodes: Nodes, settings: SearchConfig, is_root: bool) -> Tensor:
+    """Returns the value of choosing each move: float32 [K, A], -inf where it may not be chosen.
+
+    A move that was not tried yet has the value of its node less fpu_reduction * sqrt(prior of the moves that were).
+    """
+    reduction = settings.fpu_reduction_root if is_root else settings.fpu_reduction
+    is_visited = nodes.visits > 0
+    urgency = nodes.mean
+    if reduction:
+        urgency = urgency - reduction * torch.sqrt(torch.where(is_visited, nodes.prior, 0.0).sum(1))
+    value = torch.where(is_visited, nodes.value, urgency.unsqueeze(1))
+    explore = exploration(nodes, settings).unsqueeze(1) * nodes.prior / (1.0 + nodes.visits)
+    total = value + explore
+    if is_root and settings.forced_playouts:
+        owed = torch.sqrt(settings.forced_playouts * nodes.prior * (nodes.total - 1.0).clamp(min=0.0).unsqueeze(1))
+        total = torch.where(is_visited & (nodes.visits < owed), 1e6, total)
+    return torch.where(nodes.is_open, total, -torch.inf)
+
+
+def noisy_prior(prior: Tensor, legal: Tensor, keys: Tensor, settings: SearchConfig) -> Tensor:
+    """Returns the root prior of a search that explores: prior float32 [B, A], legal bool [B, A], keys int64 [B] -> float32 [B, A].
+
+    Temperature first, then Dirichlet noise whose concentration is half even over the legal moves and half in proportion to how far the
+    logarithm of the prior lies above its mean (KataGo), so that noise goes where a move might be good, on a board of any size.
+    """
+    tempered = torch.where(legal, prior.clamp(min=1e-20) ** (1.0 / settings.root_temperature), 0.0)
+    tempered = tempered / tempered.sum(1, keepdim=True)
+    if not settings.dirichlet_share:
+        return tempered
+    number = legal.sum(1, keepdim=True).to(torch.float32)
+    logs = torch.where(legal, torch.log(tempered.clamp(min=1e-20, max=0.01)), 0.0)
+    above = torch.where(legal, (logs - logs.sum(1, keepdim=True) / number).clamp(min=0.0), 0.0)
+    total = above.sum(1, keepdim=True)
+    even = legal.to(torch.float32) / number
+    shaped = torch.where(total > 1e-12, 0.5 * even + 0.5 * above / total.clamp(min=1e-12), even)
+    noise = draws.dirichlet(keys, settings.dirichlet_concentration * shaped)
+    return (1.0 - settings.dirichlet_share) * tempered + settings.dirichlet_share * noise
+
+
+def visit_policy(nodes: Nodes, settings: SearchConfig) -> Tensor:
+    """Returns the policy that the search teaches: float32 [B, A], the children's share of the visits, after pruning forced playouts."""
+    weight = torch.where(nodes.is_open, nodes.visits, 0.0)
+    if settings.forced_playouts:
+        weight = _pruned(nodes, weight, settings)
+    total = weight.sum(1, keepdim=True)
+    return torch.where(total > 0, weight / total.clamp(min=1e-9), nodes.prior)
+
+
+def _pruned(nodes: Nodes, weight: Tensor, settings: SearchConfig) -> Tensor:
+    """Returns visits without those that only exploration paid for, in KataGo's present form (METHODS: target pruning)."""
+    merit = weight * (weight - 1.0).clamp(min=0.0) / weight.clamp(min=1.0) + 2.0 * nodes.prior
+    best = torch.where(nodes.is_open, merit, -1.0).argmax(1, keepdim=True)
+    explore = exploration(nodes, settings).unsqueeze(1)
+    selection = nodes.value + explore * nodes.prior / (1.0 + nodes.visits)
+    gap = selection.gather(1, best) - nodes.value
+    needed = torch.ceil(explore * nodes.prior / gap.clamp(min=1e-9) - 1.0).clamp(min=0.0)
+    kept = torch.where(gap > 0, torch.minimum(needed, weight), weight)
+    kept = kept.scatter(1, best, weight.gather(1, best))
+    least = (kept.amax(1, keepdim=True) / 64.0).clamp(max=1.0)
+    return torch.where(kept < least, 0.0, kept)
