@@ -23,7 +23,8 @@ class Case:
     suicide: bool = False
 
 
-PERFT_2X2 = {  # action sequences of exactly 1, 2, 3, … actions from the empty 2x2 board without suicide, counted by two independent programs
+# Action sequences of exactly 1, 2, 3, … actions from the empty 2x2 board without suicide, counted by two independent programs.
+PERFT_2X2 = {
     "positional": [5, 21, 68, 156, 316, 604, 1088, 2184, 4184, 8024, 13800, 23560],
     "situational": [5, 21, 68, 156, 316, 604, 1112, 2312, 4544, 8800, 15248, 26456],
     "simple": [5, 21, 68, 156, 316, 604, 1168, 2592, 5768, 12120, 24248, 47840],

@@ -10,12 +10,14 @@ import warnings
 import zipfile
 from pathlib import Path
 
+import numpy
 import pytest
 import torch
 
 from zerogo import checkpoint
 from zerogo.checkpoint import Checkpoint, load, save
 from zerogo.config import Config, with_overrides
+from zerogo.draws import Purpose
 from zerogo.errors import InputError
 from zerogo.features import make_encoder
 from zerogo.network import Network
@@ -111,6 +113,14 @@ def test_views_are_saved_alone(tmp_path: Path) -> None:
     small.trainer = {"view": torch.zeros(4_000_000)[:4]}
     save(tmp_path / "a.pt", small)
     assert (tmp_path / "a.pt").stat().st_size < 1_000_000
+
+
+def test_numbers_of_other_classes_are_saved_as_plain_ones(tmp_path: Path) -> None:
+    odd = made()
+    odd.counters = {"elo": numpy.float64(1.5), "torch": torch.__version__, Purpose.KOMI: Purpose.MOVE}
+    save(tmp_path / "a.pt", odd)
+    counters = load(tmp_path / "a.pt").counters
+    assert counters == {"elo": 1.5, "torch": str(torch.__version__), 6: 4} and type(counters["elo"]) is float
 
 
 @pytest.mark.gpu

@@ -157,11 +157,14 @@ def _portable(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True).contiguous()
     if isinstance(value, Mapping):
-        return {key: _portable(part) for key, part in value.items()}
+        return {_portable(key): _portable(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [_portable(part) for part in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None:
         return value
+    for kind in (bool, int, float, str):
+        if isinstance(value, kind):
+            return kind(value)  # numpy.float64 and enumerations are numbers too, but `load` would refuse them as foreign classes
     raise TypeError(f"a checkpoint holds tensors, numbers, texts, lists and dictionaries, not {type(value).__name__}")
 
 

@@ -22,8 +22,8 @@ _DRAW = 1  # seed of the draws for positions that come without a key
 class Evaluation:
     """What is thought of B positions, from the side to move's view.
 
-    prior: float32 [B, A], 0 where illegal, sums to 1. value: float32 [B] in [-1, 1]. ownership: float32 [B, N, N] in [-1, 1], 0 off the board,
-    or None. score: float32 [B] points, or None; None where the network lacks that head.
+    prior: float32 [B, A], 0 where illegal, sums to 1. value: float32 [B] in [-1, 1]. ownership: float32 [B, N, N] in [-1, 1], 0 off the
+    board. score: float32 [B], points. The last two are None where the network lacks that head.
     """
 
     prior: Tensor
@@ -35,9 +35,9 @@ class Evaluation:
 class Evaluator:
     """Evaluates positions with a network; on CUDA nothing in it waits for the host.
 
-    network: an `InferenceNetwork`, or a callable with its signature and its `device` and `dtype`. symmetries: "none" shows the board as it
-    is, "random" turned by one of the 8 symmetries drawn for each game (unbiased over searches, at the cost of none), "all" averages the 8 (8
-    times the cost; exactly equivariant).
+    network: an `InferenceNetwork`, or a callable with its signature and its `dtype`. symmetries: "none" shows the board as it is, "random"
+    turned by one of the 8 symmetries drawn for each game (unbiased over searches, at the cost of none), "all" averages the 8 (8 times
+    the cost; exactly equivariant).
     """
 
     def __init__(self, network: InferenceNetwork, encoder: Encoder, symmetries: str = "none") -> None:
@@ -69,7 +69,8 @@ class Evaluator:
         each game's symmetry; by default the position's hash, side to move and ply.
         """
         legal = board.legal_actions(state) if legal is None else legal
-        assert legal.dtype == torch.bool and legal.shape == (state.num_games, state.board_size**2 + 1), f"legal {legal.dtype} {list(legal.shape)}"
+        shape = (state.num_games, state.board_size**2 + 1)
+        assert legal.dtype == torch.bool and legal.shape == shape, f"legal is {legal.dtype} {list(legal.shape)}, not bool {list(shape)}"
         planes, inputs = self.encoder.planes(state, self.network.dtype), self.encoder.globals(state)
         on_board = on_board_mask(state)
         if self.symmetries == "none":

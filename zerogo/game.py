@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 from zerogo import coords
@@ -39,7 +39,7 @@ class Player(Enum):
 
     @property
     def other(self) -> Player:
-        return Player(3 - self.value)
+        return Player.WHITE if self is Player.BLACK else Player.BLACK
 
 
 class Point(NamedTuple):
@@ -88,7 +88,7 @@ class String(NamedTuple):
     liberties: frozenset[Point]
 
 
-@lru_cache(maxsize=None)
+@cache
 def neighbours(point: Point, size: int) -> tuple[Point, ...]:
     """Returns the two to four points next to a point (none on 1x1)."""
     row, column = point
@@ -100,13 +100,13 @@ def is_on_board(point: Point, size: int) -> bool:
     return 0 <= point.row < size and 0 <= point.column < size
 
 
-@lru_cache(maxsize=None)
+@cache
 def all_points(size: int) -> tuple[Point, ...]:
     """Returns all points of a board, row by row from the top left: the order of actions."""
     return tuple(Point(row, column) for row in range(size) for column in range(size))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _digit(point: Point, player: Player, size: int) -> int:
     """Returns the share of one stone in `Board.position`."""
     return player.value << 2 * (point.row * size + point.column)
@@ -168,7 +168,8 @@ class Board:
 
     def without(self, stones: Iterable[Point]) -> Board:
         """Returns the board with the given stones taken off, as dead stones are at the end; points that are empty do not matter."""
-        taken = set(stones)
+        if not (taken := set(stones)):
+            return self
         return Board.of_stones(self.size, [(self.player_at(p), p) for p in self._parent if p not in taken])
 
     @staticmethod
@@ -348,9 +349,8 @@ class GameState:
 
     def stones(self) -> list[list[int]]:
         """Returns the rows of the board from the top: 0 empty, 1 black, 2 white."""
-        owners = [self.board.player_at(point) for point in all_points(self.rules.size)]
-        colours = [owner.value if owner else 0 for owner in owners]
-        return [colours[start : start + self.rules.size] for start in range(0, len(colours), self.rules.size)]
+        size, owners = self.rules.size, [self.board.player_at(point) for point in all_points(self.rules.size)]
+        return [[owner.value if owner else 0 for owner in owners[row * size : row * size + size]] for row in range(size)]
 
     def area_score_black(self, dead: Iterable[Point] = ()) -> float:
         """Returns Black's area less White's before komi, in points: stones and empties that one colour reaches; the dead go first."""

@@ -9,7 +9,7 @@ transformed along with its planes.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -42,7 +42,7 @@ def inverse(symmetry: Tensor) -> Tensor:
 def transform_planes(planes: Tensor, symmetry: int | Tensor) -> Tensor:
     """Returns transformed planes: [B, C, N, N] or [B, N, N] of any dtype, under one transform or one for each game (int64 [B]).
 
-    Four-dimensional results lie in channels_last memory: there one point is one row, and moving rows is 5 times cheaper than moving numbers.
+    Four-dimensional results lie in channels_last memory: there one point is one row, and rows move faster than single numbers.
     """
     board_size = planes.shape[-1]
     table = point_table(board_size, planes.device)
@@ -59,7 +59,7 @@ def transform_planes(planes: Tensor, symmetry: int | Tensor) -> Tensor:
 
 
 def transform_actions(values: Tensor, symmetry: int | Tensor) -> Tensor:
-    """Returns transformed numbers of actions, such as a policy: [B, A] of any dtype, under one transform or one for each game (int64 [B])."""
+    """Returns transformed numbers of actions, such as a policy: [B, A] of any dtype, under one transform or one a game (int64 [B])."""
     board_size = round((values.shape[-1] - 1) ** 0.5)
     assert board_size * board_size + 1 == values.shape[-1], f"{values.shape[-1]} actions belong to no square board"
     return _take(values, action_table(board_size, values.device), symmetry)
@@ -71,7 +71,7 @@ def _take(values: Tensor, table: Tensor, symmetry: int | Tensor) -> Tensor:
     return values.gather(1, table[symmetry])
 
 
-@lru_cache(maxsize=None)
+@cache
 def _action_table(board_size: int, device: torch.device) -> Tensor:
     # Made outside inference mode even when first asked for inside it: a table made there could never take part in training.
     with torch.inference_mode(False):
@@ -81,7 +81,7 @@ def _action_table(board_size: int, device: torch.device) -> Tensor:
         return torch.cat([torch.stack(boards).flatten(1), passes], dim=1).to(device)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _inverse_table(device: torch.device) -> Tensor:
     with torch.inference_mode(False):
         return torch.tensor(INVERSE, device=device)

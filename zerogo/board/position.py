@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from zerogo import flood
-from zerogo.board import zobrist
+from zerogo.board import host, zobrist
 from zerogo.rules import RulesBatch
 
 BLACK, WHITE = 1, 2
@@ -120,6 +120,8 @@ def legal_rows(position: Position, on_board: Tensor, suicide: Tensor | None) -> 
     suicide: bool [B], None where no game allows it. A point is legal if a neighbour is empty, an own string with another liberty,
     or an opponent's string in atari, and it is not banned by ko.
     """
+    if flood.may_look(on_board):
+        return torch.from_numpy(host.legal_rows(position, on_board, suicide))
     own, opponent = own_and_opponent(position)
     empty = on_board & ~(own | opponent)
     breathing = empty | (own & ~position.atari) | (opponent & position.atari)
@@ -147,6 +149,9 @@ def play(position: Position, actions: Tensor, on_board: Tensor, suicide: Tensor 
 
     cap: int32 [B], a game is finished at this ply. Two passes in a row finish it too. Finished games stay as they are.
     """
+    if flood.may_look(actions):
+        fields, removed = host.play(position, actions, on_board, suicide, cap)
+        return Position(**fields), Removed(white_stones=removed[:, 1], black_stones=removed[:, 0])
     own, opponent = own_and_opponent(position)
     points = torch.where(position.finished, -1, actions)
     place = flood.points_to_rows(points, position.board_size)

@@ -15,34 +15,32 @@ from torch import Tensor
 
 from zerogo import flood
 from zerogo.board import zobrist
-from zerogo.board.position import BLACK, captured, legal_rows, own_and_opponent
+from zerogo.board.history import NOT_SEEN, was_seen
+from zerogo.board.host import own_rows, rows_of
+from zerogo.board.position import BLACK, legal_rows, own_and_opponent
+from zerogo.flood import flood_host, neighbours_host
 from zerogo.rules import SUPERKO
 
 if TYPE_CHECKING:
     from zerogo.board.state import State
 
-NOT_SEEN = -(2**63) + 1  # fills the unused places of `seen`; a position has this hash with a chance of 2^-64
 SITUATIONAL = SUPERKO.index("situational")
 SIMPLE = SUPERKO.index("simple")
-CENSUS_BLACK = 181  # an odd number: with it few pairs of counts share a census
 KEY_BITS, FIELD = 6, 10  # bits of a key that one sum counts, in fields that hold counts up to 625 points
 HISTORY_CHUNK = 16  # remembered positions compared at a time with all points, to bound memory
 
 
 def repeating_rows(state: State, legal: Tensor) -> Tensor:
     """Returns those of the given points that superko bans: legal int32 [B, N], legal otherwise -> int32 [B, N]."""
+    if flood.may_look(legal):
+        return torch.from_numpy(_repeating_looking(state, legal.numpy()))
     is_black = (state.to_play == BLACK).unsqueeze(-1)
     suspects = legal & torch.where(is_black, state.lost[:, 0], state.lost[:, 1])
     suicides = torch.zeros_like(legal)
     if state.suicide is not None:
         suicides = legal & ~legal_rows(state, state.on_board, None)
-    allowed = (state.rules.superko == SIMPLE).unsqueeze(-1)
-    suspects, suicides = torch.where(allowed, 0, suspects), torch.where(allowed, 0, suicides)
-    if not flood.may_look(suspects):
-        return (suspects | suicides) & _repeating_bounded(state, suicides)
-    own, opponent = own_and_opponent(state)
-    removing = (suspects & flood.neighbours(opponent & state.atari)) | suicides
-    return _repeating_placements(state, suspects & ~removing) | _repeating_removals(state, removing)
+    banned = (suspects | suicides) & _repeating_bounded(state, suicides)
+    return torch.where((state.rules.superko == SIMPLE).unsqueeze(-1), 0, banned)
 
 
 def _relevant(state: State, seen: Tensor, game: Tensor | slice) -> Tensor:
@@ -52,75 +50,87 @@ def _relevant(state: State, seen: Tensor, game: Tensor | slice) -> Tensor:
     return torch.where(same_side | (state.rules.superko[game] != SITUATIONAL).unsqueeze(1), seen, NOT_SEEN)
 
 
-def census(black: Tensor | int, white: Tensor | int) -> Tensor:
-    """Returns a number of 16 bits that equal positions share: black and white stones counted as int32 [...] -> int16 [...]."""
-    return ((black * CENSUS_BLACK + white) & 0xFFFF).to(torch.int16)
-
-
-def _repeating_placements(state: State, suspects: Tensor) -> Tensor:
-    """Returns the suspects whose stone, added to the position, gives one that was seen; they remove nothing.
-
-    Seen from the history: an earlier position with one more own stone and as many of the opponent's is looked at, and whether it differs by
-    the key of a single stone.
-    """
-    banned = torch.zeros_like(suspects)
-    latest = int(state.ply.max())
-    wanted = state.census.gather(1, state.ply.to(torch.int64).unsqueeze(1)) + torch.where(state.to_play == BLACK, CENSUS_BLACK, 1).to(torch.int16).unsqueeze(1)
-    game, index = (state.census[:, :latest] == wanted).nonzero().unbind(1)
-    if game.numel() == 0:
-        return banned
-    is_relevant = (((index + state.ply[game]) & 1) == 1) | (state.rules.superko[game] != SITUATIONAL)
-    difference = state.hash[game] ^ state.seen[game, index]
-    keys, actions = zobrist.sorted_point_keys(state.board_size, state.device)
-    place = torch.searchsorted(keys, difference).clamp(max=len(keys) - 1)
-    colour = torch.where(state.to_play[game] == BLACK, 0, 1)
-    is_stone = is_relevant & (keys[place] == difference) & (actions[place] // state.board_size**2 == colour)
-    point = actions[place] % state.board_size**2
-    rows = torch.where(is_stone.unsqueeze(1), flood.points_to_rows(point, state.board_size), 0)
-    return suspects & _or_rows(banned, game, rows)
-
-
-def _or_rows(planes: Tensor, game: Tensor, rows: Tensor) -> Tensor:
-    """Returns the planes with rows added to their games' planes: planes int32 [B, N], game int64 [K] may repeat, rows int32 [K, N]."""
-    bitwise_or = planes.numpy()
-    np.bitwise_or.at(bitwise_or, game.numpy(), rows.numpy())
-    return torch.from_numpy(bitwise_or)
-
-
-def _repeating_removals(state: State, suspects: Tensor) -> Tensor:
-    """Returns the suspects that capture, or remove their own string, and so come to a position that was seen: played and compared."""
-    banned = torch.zeros_like(suspects)
-    lane = flood.occupied(suspects)
-    if lane.numel() == 0:
-        return banned
-    game, row, column = flood.unpack_rows(suspects[lane]).nonzero().unbind(1)
-    game = lane[game]
-    points = row * state.board_size + column
-    after = _hash_after(state, game, points)
-    seen = state.seen[:, : int(state.ply.max()) + 1].index_select(0, game)
-    repeats = (_relevant(state, seen, game) == after.unsqueeze(1)).any(1)
-    return _or_rows(banned, game[repeats], flood.points_to_rows(points[repeats], state.board_size))
-
-
-def _hash_after(state: State, game: Tensor, points: Tensor) -> Tensor:
-    """Returns the hash of the stones after a move at each point: game, points int64 [K] -> int64 [K]."""
-    is_black = state.to_play[game] == BLACK
-    keys = zobrist.point_keys(state.board_size, state.device)
-    after = state.hash[game] ^ keys[points + torch.where(is_black, 0, state.board_size**2 + 1)]
-    own, opponent = (rows[game] for rows in own_and_opponent(state))
-    place = flood.points_to_rows(points, state.board_size)
-    atari = state.atari[game]
-    takes = (flood.neighbours(place) & opponent & atari != 0).any(-1).nonzero().squeeze(1)
-    taken = captured(place[takes], opponent[takes], atari[takes])
-    as_black, as_white = zobrist.hash_rows_both(taken)
-    after[takes] ^= torch.where(is_black[takes], as_white, as_black)
+def _repeating_looking(state: State, legal: np.ndarray) -> np.ndarray:
+    """Plays the suspects and looks their hashes up: int32 [B, N] -> int32 [B, N]."""
+    own, atari, superko = own_rows(state), rows_of(state.atari), state.rules.superko.numpy()
+    weak = atari & ~own
+    captures = neighbours_host(weak)
+    placements, captures = _without_hopeless(state, legal & ~captures, legal & captures, atari)
+    suicides = np.zeros_like(legal)
     if state.suicide is not None:
-        string = flood.flood(place, own | place)
-        empty = state.on_board[game] & ~(own | opponent | place)
-        breathes = (flood.neighbours(string) & empty != 0).any(-1)
-        breathes[takes] = True
-        removed = torch.where(is_black, *zobrist.hash_rows_both(string))
-        after = torch.where(breathes, after, after ^ removed)
+        suicides = legal & ~legal_rows(state, state.on_board, None).numpy()
+        placements &= ~suicides
+    suspects = placements | captures | suicides
+    is_simple = superko == SIMPLE
+    if is_simple.any():
+        suspects[is_simple] = 0
+    game, row, column = _points(suspects)
+    banned = np.zeros_like(legal)
+    if len(game):
+        removes = ((captures | suicides)[game, row] >> column) & 1 != 0
+        dies = (suicides[game, row] >> column) & 1 != 0
+        after = _hash_after(state, game, row, column, removes, dies, own, weak)
+        repeats = np.flatnonzero(was_seen(state, game, after, superko == SITUATIONAL))
+        np.bitwise_or.at(banned.reshape(-1), game[repeats] * state.board_size + row[repeats], (1 << column[repeats]).astype(np.int32))
+    return banned
+
+
+def _without_hopeless(state: State, placements: np.ndarray, captures: np.ndarray, atari: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the placements and captures that can repeat a position at all: int32 [B, N] each.
+
+    The repeated position had the stone that is now placed, so one of this colour was removed there. And it had every stone that stands after the
+    move. A stone on a point where none of its colour was ever removed has stood since it came, so no position before it is repeated. If the last
+    stone of either side is such a one, only the position before the last move could be, and only by capturing the last stone.
+    """
+    board_size = state.board_size
+    lost, moves = state.lost.numpy(), state.moves.numpy()
+    game = np.arange(len(moves))
+    own = state.to_play.numpy().astype(np.int64) - 1
+    last_stays = np.zeros(len(moves), bool)
+    for ago, colour in ((0, 1 - own), (1, own)):
+        row, column = np.divmod(moves[:, ago].astype(np.int64), board_size)
+        is_stone = (row >= 0) & (row < board_size)
+        last_stays |= is_stone & ((lost[game, colour, np.where(is_stone, row, 0)] >> column) & 1 == 0)
+        if ago == 0:
+            is_weak = is_stone & ((atari[game, np.where(is_stone, row, 0)] >> column) & 1 != 0)
+    suspects = lost[game, own]
+    suspects[last_stays & ~is_weak] = 0
+    captures &= suspects
+    suspects[last_stays] = 0
+    placements &= suspects
+    return placements, captures
+
+
+def _points(planes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the set points of planes as game, row and column: int32 [B, N] -> int64 [K] each."""
+    words = planes.reshape(-1)
+    used = np.flatnonzero(words != 0)
+    bits = np.flatnonzero(np.unpackbits(words[used].astype("<i4", copy=False).view(np.uint8), bitorder="little").view(bool))
+    game, row = np.divmod(used[bits >> 5], planes.shape[1])
+    return game, row, bits & 31
+
+
+def _hash_after(
+    state: State, game: np.ndarray, row: np.ndarray, column: np.ndarray, removes: np.ndarray, dies: np.ndarray, own: np.ndarray, weak: np.ndarray
+) -> np.ndarray:
+    """Returns the hash of the stones after a move at each point: int64 [K] -> int64 [K].
+
+    removes: bool [K], the stone captures or is suicide. dies: bool [K], it is suicide. own, weak: int32 [B, N] the own stones, and the opponent's in atari.
+    """
+    board_size = state.board_size
+    colour = state.to_play.numpy().astype(np.int64)[game] - 1
+    keys = zobrist.point_keys(board_size, state.device).numpy()
+    after = state.hash.numpy()[game] ^ keys.take(row * board_size + column + colour * (board_size**2 + 1))
+    chosen = np.flatnonzero(removes)
+    if len(chosen):
+        game, dies, colour = game[chosen], dies[chosen, None], colour[chosen]
+        place = np.zeros((len(chosen), board_size), np.int32)
+        place[np.arange(len(chosen)), row[chosen]] = 1 << column[chosen]
+        within, seeds = weak[game], neighbours_host(place)
+        seeds &= within
+        if dies.any():
+            within, seeds = np.where(dies, own[game] | place, within), np.where(dies, place, seeds)
+        after[chosen] ^= zobrist.hash_rows_host(flood_host(seeds, within), colour ^ ~dies[:, 0])
     return after
 
 

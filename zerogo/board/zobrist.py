@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,6 +58,15 @@ def hash_rows_both(rows: Tensor) -> tuple[Tensor, Tensor]:
     first, shift = _chunks(board_size, rows.device)
     index = first + ((rows.unsqueeze(-1) >> shift) & ((1 << CHUNK) - 1))
     return xor_fold(_chunk_table(rows.device)[:, index].flatten(-2)).unbind(0)
+
+
+def hash_rows_host(rows: np.ndarray, colour: np.ndarray) -> np.ndarray:
+    """Returns the XOR of the keys of all points of a plane, in NumPy: int32 [K, N], int64 [K] (0 for Black's) -> int64 [K]."""
+    cpu = torch.device("cpu")
+    first, shift = (part.numpy() for part in _chunks(rows.shape[-1], cpu))
+    table = _chunk_table(cpu).numpy()
+    index = ((rows[:, :, None] >> shift) & ((1 << CHUNK) - 1)) + (first + colour[:, None, None] * table.shape[1])
+    return np.bitwise_xor.reduce(table.reshape(-1).take(index.reshape(len(rows), -1)), axis=1)
 
 
 def hash_stones(black: Tensor, white: Tensor) -> Tensor:

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class Encoder(Protocol):
-    """What every encoder offers. It sees the side to move's view: swapping the colours and the mover changes nothing but colour constants.
+    """What every encoder offers: the side to move's view. Swapping the colours and the mover changes nothing but colour constants.
 
-    name: as in the config. num_planes: C. num_globals: g, numbers that belong to a whole position. history: earlier positions that it looks at.
+    name: as in the config. num_planes: C. num_globals: g, numbers that belong to a whole position. history: earlier positions that it
+    looks at.
     """
 
     name: str

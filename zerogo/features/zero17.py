@@ -34,7 +34,7 @@ class Zero17:
 
     def planes(self, state: State, dtype: torch.dtype = torch.float32) -> Tensor:
         """Returns the planes: 0 or 1 in [B, 17, N, N] of the given dtype, in channels_last memory."""
-        # Planes innermost: the network wants that memory, and a shift then runs over 17 words at a time (0.17 ms for 256 games on 9x9).
+        # Planes innermost: the network wants that memory, and a shift then runs over 17 words at a time (0.3 ms for 256 9x9 games).
         rows = self._rows(state)
         columns = torch.arange(state.board_size, dtype=torch.int32, device=rows.device).view(-1, 1)
         return ((rows.unsqueeze(2) >> columns) & 1).to(dtype).permute(0, 3, 1, 2)

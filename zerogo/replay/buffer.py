@@ -131,8 +131,8 @@ class Replay:
             self._grow(min(capacity, max(needed, 2 * allocated, _FIRST_ALLOCATION)))
         slots = torch.arange(self._stored, self._stored + len(samples)) % capacity
         for name, tensor in samples.tensors().items():
-            self._ring[name].index_copy_(0, slots, tensor)
-        self._held.index_copy_(0, slots, is_held_out(samples.game, self.validation_share))
+            self._ring[name][slots] = tensor  # index_copy_ would go row by row
+        self._held[slots] = is_held_out(samples.game, self.validation_share)
         self._stored += len(samples)
         if len(samples):
             self.last_game = max(self.last_game, int(samples.game.max()))

@@ -156,7 +156,7 @@ class Go:
         moves = torch.cat([actions.to(torch.int16).unsqueeze(1), torch.where(back >= 0, moves, earlier)], dim=1)
         fields = {field.name: getattr(position, field.name) for field in dataclasses.fields(position)}
         rules = dataclasses.replace(states.rules, **{k: v[lane] for k, v in vars(states.rules).items() if isinstance(v, Tensor)})
-        nothing = {"seen": states.seen[lane, :0], "census": states.census[lane, :0], "lost": states.lost[lane]}
+        nothing = {"seen": states.seen[lane, :0], "links": states.links[lane, :0], "lost": states.lost[lane]}
         return State(
             **fields, rules=rules, on_board=states.on_board[lane], cap=states.cap[lane], recent=recent, moves=moves, **nothing,
             ply_bound=states.ply_bound,

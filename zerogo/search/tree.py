@@ -9,18 +9,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-UNVISITED, CLOSED = -1, -2  # a child that has no node yet; a move that is illegal, or was found to repeat a position
+NOWHERE, ROOT = 0, 1  # nodes that every tree has
+UNVISITED, CLOSED = 0, -1  # a child that has no node yet (it is nowhere); a move that is illegal, or was found to repeat a position
 
 
 @dataclass(frozen=True)
 class Tree:
-    """One tree a game; node 0 is the root, and a node's index is above its parent's. The last of the M nodes is scratch: what must go
-    nowhere is written there, so that no game has to be left out of an operation.
+    """One tree a game; node 1 is the root, and a node's index is above its parent's. Node 0 is nowhere: what must have no effect is written
+    there, so that no game has to be left out of an operation, and children without a node point to it; its visits and its sum stay 0.
 
     words: int32 [B, M, W], the packed position. children: int32 [B, M, A], node index, or UNVISITED, or CLOSED. prior: float32 [B, M, A].
     visits: int32 [B, M], the node's own evaluation and all simulations through it. value_sum: float32 [B, M], their values, and value:
     float32 [B, M], its own evaluation, all from the view of the side to move at the node. terminal: bool [B, M]. parent: int32 [B, M].
-    action: int32 [B, M], the move that led to the node. size: int64 [B], nodes in use.
+    action: int32 [B, M], the move that led to the node. size: int64 [B], nodes in use, from the root on.
+
+    A `row` (int64) names a node of a game in the flattened tensors: game * M + node.
     """
 
     words: Tensor
@@ -36,14 +39,14 @@ class Tree:
 
     @staticmethod
     def empty(num_games: int, num_nodes: int, num_actions: int, num_words: int, device: torch.device) -> Tree:
-        """Returns trees without nodes, with room for `num_nodes` each, one of them the scratch node."""
+        """Returns trees without nodes, with room for `num_nodes` each, one of them nowhere."""
 
-        def nodes(*shape: int, dtype: torch.dtype, fill: float = 0) -> Tensor:
-            return torch.full((num_games, num_nodes, *shape), fill, dtype=dtype, device=device)
+        def nodes(*shape: int, dtype: torch.dtype) -> Tensor:
+            return torch.zeros((num_games, num_nodes, *shape), dtype=dtype, device=device)
 
         return Tree(
             words=nodes(num_words, dtype=torch.int32),
-            children=nodes(num_actions, dtype=torch.int32, fill=CLOSED),
+            children=nodes(num_actions, dtype=torch.int32),
             prior=nodes(num_actions, dtype=torch.float32),
             visits=nodes(dtype=torch.int32),
             value_sum=nodes(dtype=torch.float32),
@@ -65,6 +68,10 @@ class Tree:
         fields = (getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "size")
         return sum(tensor[0, 0].numel() * tensor.element_size() for tensor in fields)
 
+    def at(self, field: str, rows: Tensor) -> Tensor:
+        """Returns a field of some nodes: rows int64 [K] -> [K, ...]."""
+        return getattr(self, field).flatten(0, 1).index_select(0, rows)
+
 
 @dataclass(frozen=True)
 class Nodes:
@@ -83,33 +90,36 @@ class Nodes:
     own: Tensor
 
 
-def look_at(tree: Tree, lane: Tensor, node: Tensor, prior: Tensor | None = None) -> tuple[Nodes, Tensor]:
-    """Returns what the choice at nodes needs, and their children: lane, node int64 [K] -> Nodes, int32 [K, A]. prior [K, A] stands in."""
-    first = lane * tree.num_nodes
-    row = first + node
-    num_actions = tree.children.shape[2]
-    children = tree.children.view(-1, num_actions)[row]
-    prior = tree.prior.view(-1, num_actions)[row] if prior is None else prior
-    is_visited = children >= 0
-    child = torch.where(is_visited, children, tree.num_nodes - 1) + first.unsqueeze(1)
-    visits = torch.where(is_visited, tree.visits.view(-1).take(child), 0).to(torch.float32)
-    value = torch.where(is_visited, -tree.value_sum.view(-1).take(child) / visits.clamp(min=1), 0.0)
-    total = tree.visits.view(-1)[row].to(torch.float32)
-    mean = tree.value_sum.view(-1)[row] / total.clamp(min=1)
-    return Nodes(prior, visits, value, children != CLOSED, total, mean, tree.value.view(-1)[row]), children
+def look_at(tree: Tree, rows: Tensor, first: Tensor, prior: Tensor | None = None) -> tuple[Nodes, Tensor]:
+    """Returns what the choice at nodes needs, and their children: rows int64 [K], first int64 [K] their games' first rows -> Nodes, int32 [K, A].
+
+    prior: float32 [K, A], stands in for the nodes' own.
+    """
+    children = tree.at("children", rows)
+    child = (children.clamp(min=NOWHERE) + first.unsqueeze(1)).view(-1)
+    # Nowhere has no visits and no sum, so nothing needs to be masked.
+    visits = tree.at("visits", child).view_as(children).to(torch.float32)
+    value = tree.at("value_sum", child).view_as(children) / -visits.clamp(min=1.0)
+    total = tree.at("visits", rows).to(torch.float32)
+    mean = tree.at("value_sum", rows) / total.clamp(min=1.0)
+    prior = tree.at("prior", rows) if prior is None else prior
+    return Nodes(prior, visits, value, children != CLOSED, total, mean, tree.at("value", rows)), children
 
 
-def backup(tree: Tree, lane: Tensor, path: Tensor, depth: Tensor, value: Tensor) -> None:
+def backup(tree: Tree, path: Tensor, depth: Tensor, value: Tensor) -> None:
     """Adds one visit and the value to every node of the paths; the only place where a value changes its perspective.
 
-    lane: int64 [K]. path: int64 [K, D], node indices, root first, scratch behind the end. depth: int64 [K], index of the last node.
-    value: float32 [K], the result of the simulation for the side to move at the last node; each step up it is the opponent's.
+    path: int64 [K, D], rows from the root on, nowhere behind the end. depth: int64 [K], index of the last node. value: float32 [K], the
+    result of the simulation for the side to move at the last node; each step up it is the opponent's.
     """
     step = depth.unsqueeze(1) - torch.arange(path.shape[1], device=path.device)
-    signed = torch.where((step & 1) == 0, value.unsqueeze(1), -value.unsqueeze(1))
-    index = (lane.unsqueeze(1) * tree.num_nodes + path).view(-1)
-    tree.value_sum.view(-1).scatter_add_(0, index, signed.reshape(-1))
+    value = value.unsqueeze(1)
+    signed = torch.where((step & 1) == 0, value, -value)
+    index = path.reshape(-1)
+    tree.value_sum.view(-1).scatter_add_(0, index, signed.view(-1))
     tree.visits.view(-1).scatter_add_(0, index, torch.ones_like(index, dtype=torch.int32))
+    tree.value_sum[:, NOWHERE] = 0.0
+    tree.visits[:, NOWHERE] = 0
 
 
 def reset_(tree: Tree, lane: Tensor) -> None:
@@ -120,49 +130,45 @@ def reset_(tree: Tree, lane: Tensor) -> None:
     tree.terminal[lane] = False
 
 
-def keep_subtree_(tree: Tree, lane: Tensor, actions: Tensor, room: int) -> Tensor:
-    """Makes the child by each action the root of its tree, with all below it: lane, actions int64 [K], room: nodes that must stay free.
+def keep_subtree_(tree: Tree, lane: Tensor, actions: Tensor) -> None:
+    """Makes the child by each action the root of its tree, with all below it: lane, actions int64 [K].
 
-    Where there was no such node, or the game was over there, the tree is empty afterwards; also where too little room would be left, and
-    bool [K] says which those were. Nodes keep their order, so a node's index stays above its parent's.
+    Where there was no such node, or the game was over there, the tree is empty afterwards. Nodes keep their order, so a node's index stays
+    above its parent's.
     """
     num_nodes = tree.num_nodes
-    new_root = tree.children[lane, 0, actions].to(torch.int64)
-    exists = (new_root > 0) & ~tree.terminal[lane, new_root.clamp(min=0)]
+    new_root = tree.children[lane, ROOT, actions].to(torch.int64).clamp(min=NOWHERE)
+    exists = (new_root != NOWHERE) & (tree.size[lane] > 0) & ~tree.terminal[lane, new_root]
     index = torch.arange(num_nodes, device=lane.device).expand(len(lane), -1)
-    is_root = index == new_root.unsqueeze(1)
-    ancestor = torch.where(is_root, index, tree.parent[lane].to(torch.int64))
+    ancestor = torch.where(index == new_root.unsqueeze(1), index, tree.parent[lane].to(torch.int64))
     for _ in range(max(1, math.ceil(math.log2(num_nodes)))):
         ancestor = ancestor.gather(1, ancestor)
-    in_use = index < tree.size[lane].unsqueeze(1)
+    in_use = (index >= ROOT) & (index < ROOT + tree.size[lane].unsqueeze(1))
     kept = (ancestor == new_root.unsqueeze(1)) & in_use & exists.unsqueeze(1)
     number = kept.sum(1)
-    fits = number + room < num_nodes
-    kept &= fits.unsqueeze(1)
-    place = torch.where(kept, kept.cumsum(1) - 1, num_nodes - 1)
-    source = torch.full_like(place, num_nodes - 1).scatter_(1, place, index)
-    _move_nodes(tree, lane, source, place, kept)
-    tree.size[lane] = torch.where(exists & fits, number, 0)
-    return exists & ~fits
+    place = torch.where(kept, kept.cumsum(1), NOWHERE)
+    source = torch.zeros_like(place).scatter_(1, place, index)
+    source[:, NOWHERE] = NOWHERE
+    _move_nodes(tree, lane, source, place, number)
+    tree.size[lane] = number
 
 
-def _move_nodes(tree: Tree, lane: Tensor, source: Tensor, place: Tensor, kept: Tensor) -> None:
-    """Rewrites the trees of some games: node i comes from `source` [K, M]; references follow `place` [K, M]; what is not kept is emptied."""
-    scratch = tree.num_nodes - 1
-    row = lane.unsqueeze(1) * tree.num_nodes + source
-    is_used = torch.arange(tree.num_nodes, device=lane.device) < kept.sum(1, keepdim=True)
+def _move_nodes(tree: Tree, lane: Tensor, source: Tensor, place: Tensor, number: Tensor) -> None:
+    """Rewrites the trees of some games: node i comes from `source` [K, M], references follow `place` [K, M], NOWHERE for what is dropped.
+
+    number: int64 [K], nodes that are kept; those behind them are emptied.
+    """
+    rows = (lane.unsqueeze(1) * tree.num_nodes + source).view(-1)
+    is_used = torch.arange(tree.num_nodes, device=lane.device) < ROOT + number.unsqueeze(1)
     for field in dataclasses.fields(tree):
-        tensor = getattr(tree, field.name)
-        if field.name in ("size", "children", "parent"):
+        if field.name == "size":
             continue
-        moved = tensor.flatten(0, 1)[row]
+        moved = tree.at(field.name, rows).unflatten(0, source.shape)
         if field.name in ("visits", "value_sum", "terminal"):
             moved = torch.where(is_used, moved, torch.zeros_like(moved))
-        tensor[lane] = moved
-    children = tree.children.flatten(0, 1)[row]
-    moved = place.gather(1, children.clamp(min=0).to(torch.int64).flatten(1)).view_as(children).to(torch.int32)
-    tree.children[lane] = torch.where(children >= 0, moved, children)
-    parent = tree.parent.flatten(0, 1)[row].to(torch.int64)
-    moved = place.gather(1, parent)
-    is_root = torch.arange(tree.num_nodes, device=lane.device) == 0
-    tree.parent[lane] = torch.where(is_root | (moved == scratch), 0, moved).to(torch.int32)
+        elif field.name == "parent":
+            moved = place.gather(1, moved.to(torch.int64)).to(torch.int32)
+        elif field.name == "children":
+            followed = place.gather(1, moved.clamp(min=NOWHERE).to(torch.int64).flatten(1)).view_as(moved).to(torch.int32)
+            moved = torch.where(moved == CLOSED, CLOSED, followed)
+        getattr(tree, field.name)[lane] = moved

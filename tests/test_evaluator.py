@@ -1,0 +1,159 @@
+"""The evaluator: legal moves, symmetries, perspective, mixed sizes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from test_features import play_random
+
+from zerogo import board, symmetry
+from zerogo.config import NetworkConfig
+from zerogo.errors import InputError
+from zerogo.evaluator import Evaluation, Evaluator
+from zerogo.features import make_encoder
+from zerogo.flood import pack_rows, unpack_rows
+from zerogo.network import Network, inference_copy
+from zerogo.rules import Rules
+
+ENCODER = make_encoder("zero17", komi_input=True)
+
+
+def make_network() -> Network:
+    """Returns a small network whose readouts are sharp enough to tell moves apart."""
+    torch.manual_seed(5)
+    settings = NetworkConfig(blocks=2, channels=8, pooling_channels=8, head_channels=8, value_hidden=8)
+    network = Network(settings, ENCODER.num_planes, ENCODER.num_globals, 5)
+    for name, parameter in network.named_parameters():
+        if "readout" in name:
+            torch.nn.init.normal_(parameter, std=0.5)
+    return network
+
+
+def make_evaluator(symmetries: str, dtype: torch.dtype = torch.float32) -> Evaluator:
+    return Evaluator.from_network(make_network(), ENCODER, "cpu", dtype, symmetries)
+
+
+def turned(state: board.State, s: int) -> board.State:
+    """Returns the games with board and history turned."""
+
+    def turn(rows: torch.Tensor) -> torch.Tensor:
+        points = unpack_rows(rows)
+        flat = points.reshape(-1, *points.shape[-2:])
+        return pack_rows(symmetry.transform_planes(flat, s)).view_as(rows)
+
+    names = ("black", "white", "recent", "on_board")
+    return dataclasses.replace(state, **{name: turn(getattr(state, name)) for name in names})
+
+
+def check(evaluation: Evaluation, legal: torch.Tensor) -> None:
+    prior = evaluation.prior
+    assert prior.dtype == torch.float32 and (prior[~legal] == 0).all() and (prior[legal] > 0).all()
+    assert torch.allclose(prior.sum(-1), torch.ones(len(prior)), atol=1e-6)
+    assert evaluation.value.abs().max() <= 1 and evaluation.ownership.abs().max() <= 1 and evaluation.score is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("symmetries", ["none", "random", "all"])
+def test_only_legal_moves_have_prior(symmetries: str, dtype: torch.dtype) -> None:
+    state, _ = play_random([Rules(5)] * 6, 14)
+    evaluator = make_evaluator(symmetries, dtype)
+    legal = board.legal_actions(state)
+    evaluation = evaluator(state)
+    check(evaluation, legal)
+    assert torch.equal(evaluator(state, legal).prior, evaluation.prior)
+    only_pass = torch.zeros_like(legal)
+    only_pass[:, -1] = True
+    assert torch.equal(evaluator(state, only_pass).prior, only_pass.float())
+
+
+@pytest.mark.parametrize("s", range(8))
+def test_the_average_of_all_is_equivariant(s: int) -> None:
+    """Turning the board turns prior and ownership and leaves the value: float32, to 1e-5."""
+    state, _ = play_random([Rules(5)] * 5, 9)
+    evaluator = make_evaluator("all")
+    legal = board.legal_actions(state)
+    straight = evaluator(state, legal)
+    other = evaluator(turned(state, s), symmetry.transform_actions(legal, s))
+    assert torch.allclose(other.prior, symmetry.transform_actions(straight.prior, s), atol=1e-5)
+    assert torch.allclose(other.ownership, symmetry.transform_planes(straight.ownership, s), atol=1e-5)
+    assert torch.allclose(other.value, straight.value, atol=1e-5)
+    assert straight.prior.std(-1).min() > 0.01, "a uniform prior would prove nothing"
+
+
+def test_a_random_symmetry_is_one_of_the_eight() -> None:
+    state, _ = play_random([Rules(5)] * 64, 7)
+    plain, random = make_evaluator("none"), make_evaluator("random")
+    legal = board.legal_actions(state)
+    keys = torch.arange(64)
+    evaluation = random(state, legal, keys)
+    used, unexplained = set(), torch.ones(64, dtype=torch.bool)
+    for s in range(8):
+        seen = plain(turned(state, s), symmetry.transform_actions(legal, s))
+        back = symmetry.transform_actions(seen.prior, symmetry.INVERSE[s])
+        own = symmetry.transform_planes(seen.ownership, symmetry.INVERSE[s])
+        same = (back - evaluation.prior).abs().amax(-1) < 1e-5
+        used.add(s if same.any() else None)
+        assert torch.allclose(own[same], evaluation.ownership[same], atol=1e-5)
+        unexplained &= ~same
+    assert used == set(range(8)) and not unexplained.any()
+
+
+def test_random_symmetries_depend_on_the_key_alone() -> None:
+    state, _ = play_random([Rules(5)] * 16, 7)
+    evaluator = make_evaluator("random")
+    keys = torch.arange(16) * 10**12
+    whole = evaluator(state, key=keys).prior
+    order = torch.randperm(16, generator=torch.Generator().manual_seed(0))
+    assert torch.allclose(evaluator(board.select(state, order), key=keys[order]).prior, whole[order], atol=1e-6)
+    assert not torch.allclose(evaluator(state, key=keys + 1).prior, whole, atol=1e-4)
+    assert torch.equal(evaluator(state).prior, evaluator(state).prior)
+
+
+@pytest.mark.parametrize("symmetries", ["none", "random", "all"])
+def test_mixed_sizes(symmetries: str) -> None:
+    """Each game of a padded batch is evaluated as it is alone, whichever way its board is turned."""
+    evaluator = make_evaluator(symmetries)
+    rules = [Rules(6), Rules(4), Rules(3)]
+    state, _ = play_random(rules, 3)
+    keys = torch.tensor([3, 4, 5])
+    for turn in range(4):
+        mixed = evaluator(state, key=keys + turn)
+        check(mixed, board.legal_actions(state))
+        for game, rule in enumerate(rules):
+            size, n = rule.size, slice(game, game + 1)
+            alone = board.from_stones(state.stones[n, :size, :size].contiguous(), state.to_play[n], rule)
+            alone = dataclasses.replace(alone, recent=state.recent[n, :, :, :size])
+            legal = board.legal_actions(state)[n]
+            points = legal[:, :-1].view(1, 6, 6)[:, :size, :size].flatten(1)
+            own = evaluator(alone, torch.cat([points, legal[:, -1:]], 1), keys[n] + turn)
+            prior = mixed.prior[n, :-1].view(6, 6)[:size, :size].flatten()
+            assert torch.allclose(prior, own.prior[0, :-1], atol=1e-5)
+            assert torch.allclose(mixed.value[n], own.value, atol=1e-5)
+            assert torch.allclose(mixed.ownership[game, :size, :size], own.ownership[0], atol=1e-5)
+
+
+def test_unknown_symmetries() -> None:
+    with pytest.raises(InputError, match="'both'"):
+        make_evaluator("both")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("symmetries", ["none", "random", "all"])
+def test_cuda_agrees_and_never_waits(symmetries: str) -> None:
+    state, _ = play_random([Rules(5), Rules(4)] * 4, 7)
+    host = make_evaluator(symmetries)
+    keys, legal = torch.arange(8), board.legal_actions(state)
+    expected = host(state, legal, keys)
+    network = inference_copy(make_network(), "cuda", torch.float32)
+    evaluator = Evaluator(network, ENCODER, symmetries)
+    inputs = (board.to_device(state, "cuda"), legal.cuda(), keys.cuda())
+    evaluator(*inputs)  # index tables are copied to the device once
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        evaluation = evaluator(*inputs)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.allclose(evaluation.prior.cpu(), expected.prior, atol=1e-3)
+    assert torch.allclose(evaluation.value.cpu(), expected.value, atol=1e-3)

@@ -1,0 +1,154 @@
+"""The network: a fresh one knows nothing, boards of different sizes keep apart, the copy for playing agrees."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from zerogo.config import NetworkConfig
+from zerogo.errors import InputError
+from zerogo.network import HEADS, MaskedNorm, Network, inference_copy, pool
+
+SMALL = NetworkConfig(blocks=3, channels=12, pooling_every=2, pooling_channels=8, head_channels=8, value_hidden=16)
+PLANES = 5
+
+
+def make_network(settings: NetworkConfig = SMALL, num_globals: int = 2, trained: bool = True) -> Network:
+    """Returns a small network in evaluation mode; "trained" gives every layer, readouts and statistics too, values that matter."""
+    torch.manual_seed(3)
+    network = Network(settings, PLANES, num_globals, 5)
+    if trained:
+        with torch.no_grad():
+            for name, tensor in [*network.named_parameters(), *network.named_buffers()]:
+                if "readout" in name or name.endswith("bias"):
+                    tensor.normal_(std=0.3)
+                elif "norm.weight" in name or "running_var" in name:
+                    tensor.uniform_(0.5, 1.5)
+                elif "running_mean" in name:
+                    tensor.normal_(std=0.5)
+    return network.eval()
+
+
+def make_input(batch: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(size)
+    return torch.randint(0, 2, (batch, PLANES, size, size), generator=generator).float(), torch.randn(batch, 2, generator=generator)
+
+
+@pytest.mark.parametrize("size", [2, 5, 19])
+def test_shapes_and_sizes(size: int) -> None:
+    outputs = make_network()(*make_input(3, size))
+    shapes = {name: tuple(output.shape) for name, output in outputs.items()}
+    assert shapes == {"policy": (3, size**2 + 1), "value": (3,), "ownership": (3, size, size)}
+    assert all(output.dtype == torch.float32 for output in outputs.values())
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_fresh_network_knows_nothing(training: bool) -> None:
+    network = Network(NetworkConfig(blocks=4, channels=32), PLANES, 2, 9).train(training)
+    outputs = network(*make_input(16, 9))
+    prior = outputs["policy"].softmax(-1)
+    assert (prior * 82 - 1).abs().max() < 0.1
+    assert outputs["value"].abs().max() < 0.05 and outputs["ownership"].abs().max() < 0.05
+
+
+def test_a_smaller_board_in_a_padded_batch() -> None:
+    """A 4x4 game says the same alone and inside a batch of side 7, and the points off its board are out of the question."""
+    network = make_network()
+    planes, numbers = make_input(3, 7)
+    small, _ = make_input(1, 4)
+    planes[1] = 0
+    planes[1, :, :4, :4] = small[0]
+    on_board = torch.ones(3, 7, 7, dtype=torch.bool)
+    on_board[1] = False
+    on_board[1, :4, :4] = True
+    with torch.no_grad():
+        padded = network(planes, numbers, on_board)
+        alone = network(small, numbers[1:2])
+        full = network(planes[[0, 2]], numbers[[0, 2]])
+    policy = padded["policy"][1]
+    points = policy[:-1].view(7, 7)
+    inside = torch.cat([points[:4, :4].flatten(), policy[-1:]])
+    assert torch.allclose(inside, alone["policy"][0], atol=1e-5)
+    assert policy.softmax(-1)[:-1].view(7, 7)[~on_board[1]].eq(0).all()
+    assert torch.allclose(padded["value"][1], alone["value"][0], atol=1e-5)
+    assert torch.allclose(padded["ownership"][1, :4, :4], alone["ownership"][0], atol=1e-5)
+    assert padded["ownership"][1][~on_board[1]].eq(0).all()
+    for name, output in full.items():
+        assert torch.allclose(padded[name][[0, 2]], output, atol=1e-5), name
+
+
+def test_masked_norm_sees_the_board_alone() -> None:
+    x = torch.randn(4, 3, 5, 5)
+    on_board = torch.zeros(4, 5, 5, dtype=torch.bool)
+    on_board[:, :3, :3] = True
+    masked, plain = MaskedNorm(3), MaskedNorm(3)
+    for momentum in (0.1, None):
+        masked.momentum = plain.momentum = momentum
+        out, expected = masked(x, on_board), plain(x[:, :, :3, :3])
+        assert torch.allclose(out[:, :, :3, :3], expected, atol=1e-5)
+        assert torch.allclose(masked.running_mean, plain.running_mean, atol=1e-6)
+        assert torch.allclose(masked.running_var, plain.running_var, atol=1e-6)
+
+
+def test_pooling() -> None:
+    x = torch.relu(torch.randn(2, 5, 6, 6))
+    on_board = torch.ones(2, 6, 6, dtype=torch.bool)
+    mean = x.mean((2, 3))
+    expected = torch.cat([mean, mean * -0.8, x.amax((2, 3))], dim=1)
+    assert torch.allclose(pool(x, None), expected, atol=1e-6) and torch.allclose(pool(x, on_board), expected, atol=1e-6)
+    wide = torch.relu(torch.randn(2, 32, 6, 6))
+    assert torch.equal(pool(wide, None)[:, 64:], wide.amax((2, 3)))
+
+
+@pytest.mark.parametrize("settings", [SMALL, NetworkConfig(blocks=2, channels=32, pooling_every=0, heads={"policy": 1.0, "value": 1.0})])
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-4), (torch.bfloat16, 0.15)])
+@pytest.mark.parametrize("num_globals", [0, 2])
+def test_the_copy_for_playing_agrees(settings: NetworkConfig, dtype: torch.dtype, tolerance: float, num_globals: int) -> None:
+    network = make_network(settings, num_globals)
+    planes, numbers = make_input(6, 5)
+    numbers = numbers[:, :num_globals]
+    on_board = torch.ones(6, 5, 5, dtype=torch.bool)
+    on_board[0, 3:], on_board[0, :, 3:] = False, False
+    planes[0] *= on_board[0]
+    playing = inference_copy(network, "cpu", dtype)
+    for mask in (None, on_board):
+        with torch.no_grad():
+            expected = network(planes, numbers, mask)
+        for name, output in playing(planes, numbers, mask).items():
+            assert output.dtype == torch.float32 and not output.requires_grad
+            assert (output - expected[name]).abs().max() < tolerance, name
+
+
+def test_the_copy_outlives_training() -> None:
+    network = make_network()
+    planes, numbers = make_input(2, 5)
+    playing = inference_copy(network)
+    before = playing(planes, numbers)["policy"]
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(1.0)
+    assert torch.equal(playing(planes, numbers)["policy"], before)
+    assert network.stem.conv.weight.requires_grad
+
+
+def test_fewer_heads() -> None:
+    network = make_network()
+    planes, numbers = make_input(2, 5)
+    few, everything = inference_copy(network, heads=("policy", "value"))(planes, numbers), inference_copy(network)(planes, numbers)
+    assert list(few) == ["policy", "value"]
+    assert all(torch.allclose(few[name], everything[name], atol=1e-6) for name in few)
+    assert list(network.heads) == list(SMALL.heads)
+
+
+def test_counts() -> None:
+    heads = {"policy": 1.0, "value": 1.0}
+    network = Network(NetworkConfig(blocks=1, channels=4, pooling_every=0, head_channels=2, value_hidden=3, heads=heads), 5, 0, 9)
+    stem, block, neck = 4 * 5 * 9 + 8, 2 * (4 * 4 * 9 + 8), 4 * 2 + 4
+    assert network.num_parameters() == stem + block + neck + (6 * 3 + 3) + (2 + 1) + (3 + 1) * 2
+    assert network.num_operations(3) == 2 * 9 * (4 * 5 * 9 + 2 * 4 * 4 * 9 + 4 * 2)
+
+
+def test_unknown_head() -> None:
+    assert set(SMALL.heads) <= set(HEADS)
+    with pytest.raises(InputError, match="'ladder'"):
+        Network(NetworkConfig(heads={"policy": 1.0, "value": 1.0, "ladder": 1.0}), 5, 0, 9)

@@ -1,0 +1,81 @@
+"""The eight transforms against numpy, and as a group."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from zerogo import symmetry
+
+ALL = range(symmetry.NUM_SYMMETRIES)
+
+
+def by_numpy(board: np.ndarray, s: int) -> np.ndarray:
+    """Returns the transform as the module's docstring says it: mirror left to right, then quarter turns against the clock."""
+    return np.rot90(np.fliplr(board) if s >= 4 else board, s % 4)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 9])
+def test_tables_agree_with_numpy(size: int) -> None:
+    board = np.random.default_rng(size).permutation(size * size).reshape(size, size)
+    points, actions = symmetry.point_table(size), symmetry.action_table(size)
+    assert points.shape == (8, size * size) and actions.shape == (8, size * size + 1)
+    assert points.dtype == actions.dtype == torch.int64
+    for s in ALL:
+        expected = by_numpy(board, s).ravel()
+        assert (board.ravel()[points[s].numpy()] == expected).all()
+        assert (actions[s, :-1] == points[s]).all() and actions[s, -1] == size * size
+
+
+def test_transforms_form_the_group() -> None:
+    points = symmetry.point_table(4)
+    assert len({tuple(row.tolist()) for row in points}) == 8
+    for first in ALL:
+        back = symmetry.INVERSE[first]
+        assert (points[first][points[back]] == torch.arange(16)).all()
+        for second in ALL:
+            assert (points[first][points[second]] == points[symmetry.compose(first, second)]).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8, torch.bool])
+def test_planes_actions_and_inverses(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(1)
+    planes = torch.randint(0, 2, (8, 3, 5, 5), generator=generator).to(dtype)
+    actions = torch.randint(0, 2, (8, 26), generator=generator).to(dtype)
+    each = torch.arange(8)
+    turned, ownership = symmetry.transform_planes(planes, each), symmetry.transform_planes(planes[:, 0], each)
+    policy = symmetry.transform_actions(actions, each)
+    for s in ALL:
+        expected = torch.rot90(planes[s].flip(-1) if s >= 4 else planes[s], s % 4, (-2, -1))
+        assert torch.equal(turned[s], expected) and torch.equal(ownership[s], expected[0])
+        assert torch.equal(symmetry.transform_planes(planes, s)[s], expected)
+        assert torch.equal(symmetry.transform_planes(planes[:, 0], s)[s], expected[0])
+        assert torch.equal(symmetry.transform_actions(actions, s)[s], policy[s])
+    back = symmetry.inverse(each)
+    assert torch.equal(symmetry.transform_planes(turned, back), planes)
+    assert torch.equal(symmetry.transform_planes(ownership, back), planes[:, 0])
+    assert torch.equal(symmetry.transform_actions(policy, back), actions)
+
+
+def test_memory_layout_changes_nothing() -> None:
+    planes = torch.rand(6, 4, 7, 7)
+    each = torch.tensor([0, 3, 5, 5, 7, 1])
+    spread = symmetry.transform_planes(planes.to(memory_format=torch.channels_last), each)
+    assert torch.equal(spread, symmetry.transform_planes(planes, each))
+    assert spread.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_tables_made_in_inference_mode_serve_training() -> None:
+    """A table is cached by whoever asks first, which is self-play in inference mode; autograd must be able to save it later."""
+    with torch.inference_mode():
+        symmetry.transform_planes(torch.rand(2, 1, 6, 6), torch.tensor([1, 2]))
+    planes = torch.rand(2, 1, 6, 6, requires_grad=True)
+    symmetry.transform_planes(planes, torch.tensor([1, 2])).sum().backward()
+    symmetry.transform_actions(planes.flatten(1)[:, :26], 3).sum().backward()
+    assert planes.grad is not None
+
+
+def test_wrong_number_of_actions() -> None:
+    with pytest.raises(AssertionError, match="no square board"):
+        symmetry.transform_actions(torch.zeros(1, 12), 0)

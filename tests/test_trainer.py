@@ -1,0 +1,246 @@
+"""Learning: losses, a tiny batch by heart, averaged weights with statistics of their own, exact resumption."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+
+import pytest
+import torch
+from test_features import play_random, swap_colours
+
+from zerogo import symmetry
+from zerogo.config import NetworkConfig, TrainingConfig
+from zerogo.errors import InputError
+from zerogo.features import make_encoder
+from zerogo.network import Network
+from zerogo.replay import Batch
+from zerogo.rules import Rules
+from zerogo.trainer import LOSSES, Targets, Trainer, ownership_loss, policy_loss, value_loss
+
+ENCODER = make_encoder("zero17", komi_input=True)
+HEADS = {"policy": 1.0, "value": 1.0, "ownership": 0.5}
+SETTINGS = TrainingConfig(batch=8, learning_rate=3e-3, warmup_samples=0, ema_samples=64, schedule=((0.0, 1.0), (0.8, 0.1)))
+
+
+def make_batch(seed: int = 0, rules: list[Rules] | None = None) -> Batch:
+    """Returns 8 positions with made-up targets."""
+    state, _ = play_random(rules or [Rules(5)] * 8, 6, seed)
+    games, side = state.num_games, state.board_size
+    generator = torch.Generator().manual_seed(seed)
+    rand = lambda *shape: torch.rand(*shape, generator=generator)  # noqa: E731
+    return Batch(
+        state=state,
+        policy=torch.softmax(6 * rand(games, side * side + 1), -1),
+        policy_weight=torch.ones(games),
+        value=torch.where(rand(games) < 0.5, -1.0, 1.0),
+        root_value=rand(games),
+        score=rand(games),
+        ownership=torch.where(rand(games, side, side) < 0.5, -1.0, 1.0),
+        symmetry=torch.randint(8, (games,), generator=generator),
+    )
+
+
+def make_trainer(settings: TrainingConfig = SETTINGS, dtype: torch.dtype = torch.float32, heads: dict[str, float] = HEADS) -> Trainer:
+    torch.manual_seed(2)
+    shape = NetworkConfig(blocks=2, channels=16, pooling_channels=8, head_channels=16, value_hidden=16, heads=heads)
+    return Trainer(Network(shape, ENCODER.num_planes, ENCODER.num_globals, 5), ENCODER, settings, heads, "cpu", dtype)
+
+
+def make_targets(**changes: torch.Tensor) -> Targets:
+    made = Targets(torch.full((2, 5), 0.2), torch.ones(2), torch.zeros(2), torch.zeros(2), torch.zeros(2), torch.zeros(2, 2, 2), None)
+    return dataclasses.replace(made, **changes)
+
+
+def test_policy_loss() -> None:
+    policy = torch.tensor([[1.0, 0, 0, 0, 0], [0, 0.5, 0.5, 0, 0]])
+    logits = torch.log(torch.tensor([[0.5, 0.2, 0.1, 0.1, 0.1], [0.1, 0.4, 0.3, 0.1, 0.1]])) + 3
+    each = torch.tensor([-math.log(0.5), -0.5 * (math.log(0.4) + math.log(0.3))])
+    loss, metrics = policy_loss(logits, make_targets(policy=policy))
+    assert torch.isclose(loss, each.mean())
+    assert torch.isclose(metrics["policy_kl"], (each - torch.tensor([0.0, math.log(2)])).mean(), atol=1e-6)
+    assert metrics["policy_accuracy"] == 1
+    weighted, _ = policy_loss(logits, make_targets(policy=policy, policy_weight=torch.tensor([3.0, 1.0])))
+    assert torch.isclose(weighted, (3 * each[0] + each[1]) / 4)
+    nothing, _ = policy_loss(logits, make_targets(policy=policy, policy_weight=torch.zeros(2)))
+    assert nothing == 0
+
+
+def test_value_loss_is_the_chance_of_winning() -> None:
+    logit = torch.atanh(torch.tensor([0.6, 0.0]))
+    loss, metrics = value_loss(logit, make_targets(value=torch.tensor([1.0, 0.0])))
+    assert torch.isclose(loss, torch.tensor((-math.log(0.8) + math.log(2)) / 2))
+    assert metrics["value_accuracy"] == 1 and torch.isclose(metrics["value_mean"], torch.tensor(0.3))
+
+
+def test_ownership_loss_counts_the_points_that_exist() -> None:
+    logits = torch.atanh(torch.tensor([[[0.6, 0.6], [0.6, 0.6]], [[-0.2, 0.9], [0.9, 0.9]]]))
+    on_board = torch.ones(2, 2, 2, dtype=torch.bool)
+    on_board[1] = False
+    on_board[1, 0, 0] = True
+    loss, _ = ownership_loss(logits, make_targets(ownership=torch.ones(2, 2, 2), on_board=on_board))
+    assert torch.isclose(loss, torch.tensor(-(math.log(0.8) + math.log(0.4)) / 2))
+    everywhere, _ = ownership_loss(logits, make_targets(ownership=torch.ones(2, 2, 2)))
+    assert torch.isclose(everywhere, torch.tensor(-(4 * math.log(0.8) + math.log(0.4) + 3 * math.log(0.95)) / 8))
+
+
+@pytest.mark.parametrize("optimizer, dtype", [("adamw", torch.float32), ("sgd", torch.float32), ("adamw", torch.bfloat16)])
+def test_a_tiny_batch_is_learned_by_heart(optimizer: str, dtype: torch.dtype) -> None:
+    rate = 0.05 if optimizer == "sgd" else 5e-3
+    trainer = make_trainer(dataclasses.replace(SETTINGS, optimizer=optimizer, learning_rate=rate, weight_decay=0.0), dtype)
+    batch = make_batch()
+    first = trainer.step(batch)
+    for _ in range(150):
+        last = trainer.step(batch)
+    assert first["policy_kl"] > 0.5 and abs(first["value_loss"] - math.log(2)) < 0.05 and abs(first["ownership_loss"] - math.log(2)) < 0.05
+    assert last["policy_kl"] < 0.1 and last["value_loss"] < 0.1 and last["ownership_loss"] < 0.15
+    assert last["value_accuracy"] == 1 and last["loss"] < first["loss"]
+    trainer.refresh_statistics([batch])
+    assert trainer.measure(batch)["value_loss"] < 0.2, "the averaged weights have learned it too"
+    assert all(metric.ndim == 0 and not metric.requires_grad for metric in last.values())
+    assert {"loss", "policy_loss", "value_loss", "ownership_loss", "policy_entropy", "gradient_norm", "learning_rate"} <= set(last)
+
+
+@pytest.mark.parametrize("sizes", [[5] * 8, [5, 3, 4, 5, 3, 2, 5, 4]])
+def test_augmented_samples_are_equivariant(sizes: list[int]) -> None:
+    """Planes, policy and ownership turn together: a turned sample says of a point what the straight one says of where it came from."""
+    trainer, batch = make_trainer(), make_batch(rules=[Rules(size) for size in sizes])
+    straight, _, plain = trainer._turned(dataclasses.replace(batch, symmetry=torch.zeros(8, dtype=torch.int64)))
+    turned, _, targets = trainer._turned(dataclasses.replace(batch, symmetry=torch.arange(8)))
+    for s in range(8):
+        assert torch.equal(turned[s : s + 1], symmetry.transform_planes(straight[s : s + 1], s))
+        assert torch.equal(targets.ownership[s : s + 1], symmetry.transform_planes(plain.ownership[s : s + 1], s))
+        assert torch.equal(targets.policy[s : s + 1], symmetry.transform_actions(plain.policy[s : s + 1], s))
+        if plain.on_board is not None:
+            assert torch.equal(targets.on_board[s : s + 1], symmetry.transform_planes(plain.on_board[s : s + 1], s))
+    assert torch.equal(targets.value, plain.value)
+    assert math.isfinite(trainer.step(batch)["loss"])
+
+
+def test_targets_are_the_movers() -> None:
+    """With the colours swapped, komi too, the same targets belong to planes that differ in the colour constant alone."""
+    trainer, batch = make_trainer(), make_batch()
+    planes, numbers, targets = trainer._turned(batch)
+    other_planes, other_numbers, other = trainer._turned(dataclasses.replace(batch, state=swap_colours(batch.state)))
+    assert torch.equal(planes[:, :16], other_planes[:, :16]) and torch.equal(numbers, other_numbers)
+    assert torch.equal(targets.value, other.value) and torch.equal(targets.ownership, other.ownership)
+
+
+def test_learning_rate() -> None:
+    schedule = ((0.0, 1.0), (0.5, 0.3), (0.8, 0.1))
+    trainer = make_trainer(dataclasses.replace(SETTINGS, learning_rate=1.0, warmup_samples=32, schedule=schedule))
+    rates = []
+    for samples in (0, 8, 24, 1000):
+        trainer.samples = samples
+        rates.append(trainer.learning_rate())
+    assert rates == [0.25, 0.5, 1.0, 1.0]
+    for progress, rate in ((0.49, 1.0), (0.5, 0.3), (0.79, 0.3), (0.8, 0.1), (7.0, 0.1)):
+        trainer.set_progress(progress)
+        assert trainer.learning_rate() == rate
+
+
+def test_gradients_are_clipped_and_only_kernels_decay() -> None:
+    trainer = make_trainer(dataclasses.replace(SETTINGS, gradient_clip=1e-3, weight_decay=0.1))
+    metrics = trainer.step(make_batch())
+    norm = torch.stack([parameter.grad.norm() for parameter in trainer.network.parameters()]).norm()
+    assert metrics["gradient_norm"] > 1e-2 and torch.isclose(norm, torch.tensor(1e-3), rtol=1e-2)
+    decaying, others = trainer.optimizer.param_groups
+    assert decaying["weight_decay"] == 0.1 and others["weight_decay"] == 0.0
+    assert {p.ndim for p in decaying["params"]} == {2, 4} and {p.ndim for p in others["params"]} == {1}
+    assert len(decaying["params"]) + len(others["params"]) == len(list(trainer.network.parameters()))
+
+
+def test_average_is_the_bias_corrected_mean() -> None:
+    trainer = make_trainer()
+    decay = math.exp(-8 / SETTINGS.ema_samples)
+    history = []
+    for number in range(4):
+        trainer.step(make_batch(number))
+        history.append(trainer.network.stem.conv.weight.detach().clone())
+    weights = torch.tensor([decay**age for age in reversed(range(4))])
+    expected = sum(w * tensor for w, tensor in zip(weights / weights.sum(), history, strict=True))
+    assert torch.allclose(trainer.averaged.stem.conv.weight, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_statistics_belong_to_the_averaged_weights(mixed: bool) -> None:
+    rules = [Rules(5), Rules(3)] * 4 if mixed else None
+    trainer = make_trainer()
+    batches = [make_batch(number, rules) for number in range(3)]
+    for batch in batches:
+        trainer.step(batch)
+    weights = copy.deepcopy(trainer.averaged.state_dict())
+    before = trainer.averaged.stem.norm.running_mean.clone()
+    trainer.refresh_statistics([])
+    assert torch.equal(trainer.averaged.stem.norm.running_mean, before)
+    trainer.refresh_statistics(iter(batches))
+    stem, means, variances = trainer.averaged.stem, [], []
+    for batch in batches:
+        planes, _, targets = trainer._turned(batch)
+        out = stem.conv(planes).permute(0, 2, 3, 1)
+        points = out[targets.on_board] if mixed else out.flatten(0, 2)
+        means.append(points.mean(0))
+        variances.append(points.var(0))
+    assert torch.allclose(stem.norm.running_mean, torch.stack(means).mean(0), atol=1e-5)
+    assert torch.allclose(stem.norm.running_var, torch.stack(variances).mean(0), atol=1e-5)
+    assert not torch.allclose(stem.norm.running_mean, before, atol=1e-3)
+    assert not trainer.averaged.training and stem.norm.momentum == 0.1
+    for name, parameter in trainer.averaged.named_parameters():
+        assert torch.equal(parameter, weights[name])
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "sgd"])
+def test_resumed_training_is_the_same_bit_for_bit(optimizer: str, tmp_path) -> None:
+    settings = dataclasses.replace(SETTINGS, optimizer=optimizer, warmup_samples=60)
+    batches = [make_batch(number) for number in range(5)]
+    whole = make_trainer(settings)
+    for number, batch in enumerate(batches):
+        whole.set_progress(number / 5)
+        whole.step(batch)
+        if number == 2:
+            torch.save(whole.state_dict(), tmp_path / "state.pt")
+    resumed = make_trainer(settings)
+    resumed.step(batches[4])  # what was there before must not matter
+    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    assert resumed.steps == 3 and resumed.samples == 24 and resumed.progress == 0.4
+    for number in (3, 4):
+        resumed.set_progress(number / 5)
+        resumed.step(batches[number])
+    for one, other in zip(_tensors(whole.state_dict()), _tensors(resumed.state_dict()), strict=True):
+        assert torch.equal(one, other)
+
+
+def _tensors(tree: object) -> list[torch.Tensor]:
+    if isinstance(tree, dict):
+        return [tensor for value in tree.values() for tensor in _tensors(value)]
+    if isinstance(tree, (list, tuple)):
+        return [tensor for value in tree for tensor in _tensors(value)]
+    return [tree] if isinstance(tree, torch.Tensor) else [torch.tensor(tree)] if isinstance(tree, (int, float)) else []
+
+
+def test_heads_and_formats_that_are_not_known() -> None:
+    assert set(HEADS) <= set(LOSSES)
+    trainer = make_trainer()
+    with pytest.raises(InputError, match="'ladder'"):
+        Trainer(trainer.network, ENCODER, SETTINGS, {"ladder": 1.0}, "cpu", torch.float32)
+    with pytest.raises(InputError, match="format is 0"):
+        trainer.load_state_dict({"format": 0})
+    fewer = make_trainer(heads={"policy": 1.0, "value": 1.0})
+    assert "ownership_loss" not in fewer.step(make_batch())
+
+
+@pytest.mark.gpu
+def test_a_step_on_cuda_never_waits() -> None:
+    torch.manual_seed(2)
+    shape = NetworkConfig(blocks=2, channels=16, pooling_channels=8, heads=HEADS)
+    trainer = Trainer(Network(shape, ENCODER.num_planes, ENCODER.num_globals, 5), ENCODER, SETTINGS, HEADS, "cuda", torch.bfloat16)
+    batch = make_batch().to("cuda")
+    first = trainer.step(batch)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(50):
+            last = trainer.step(batch)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert last["loss"] < first["loss"]

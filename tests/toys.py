@@ -1,0 +1,204 @@
+"""Toy games with known values for the tests of the search: any small game, written out as tables, and an evaluator that reads one.
+
+A toy is a set of numbered states; the players move in turn (a pass is a move that changes whose turn it is and nothing else).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from types import SimpleNamespace
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Positions:
+    """K positions of a toy: index int64 [K], the state's number. Also its roots; ply: int32 [K] only keys their draws."""
+
+    index: Tensor
+    ply: Tensor
+
+
+@dataclass(frozen=True)
+class Toy:
+    """A game written out, offered to the search as a `Game`. State 0 is the start.
+
+    after: int64 [S, A], the state after each move, -1 where illegal. result: float32 [S], that of the side to move where the game is over, nan
+    elsewhere. exact: float32 [S], the value with perfect play, for the side to move. prior: float32 [S, A]. guess: float32 [S], wrong values
+    within [-1, 1]. repeating: bool [S, A], moves that are found illegal only when they are tried.
+    """
+
+    after: Tensor
+    result: Tensor
+    exact: Tensor
+    prior: Tensor
+    guess: Tensor
+    repeating: Tensor
+
+    def new(self, index: list[int]) -> Positions:
+        return Positions(torch.tensor(index), torch.zeros(len(index), dtype=torch.int32))
+
+    def num_actions(self, states: Positions) -> int:
+        return self.after.shape[1]
+
+    def roots(self, states: Positions) -> Tensor:
+        return self.pack(states)
+
+    def root_legal(self, states: Positions) -> Tensor:
+        return self.legal(states, states.index, states) & ~self.repeating[states.index]
+
+    def play(self, states: Positions, lane: Tensor, words: Tensor, actions: Tensor) -> Positions:
+        before = words[:, 0].to(torch.int64)
+        after = self.after[before, actions]
+        return Positions(torch.where(after < 0, before, after), states.ply[lane])
+
+    def pack(self, position: Positions) -> Tensor:
+        return position.index.to(torch.int32).unsqueeze(1)
+
+    def legal(self, states: Positions, lane: Tensor, position: Positions) -> Tensor:
+        return self.after[position.index] >= 0
+
+    def outcome(self, states: Positions, lane: Tensor, position: Positions) -> tuple[Tensor, Tensor]:
+        result = self.result[position.index]
+        return ~result.isnan(), result.nan_to_num()
+
+    def repeats(self, states: Positions, position: Positions, line: SimpleNamespace, actions: Tensor) -> Tensor:
+        last = line.words.gather(1, line.depth.view(-1, 1, 1)).view(-1).to(torch.int64)
+        return self.repeating[last, actions]
+
+    def leaf(self, states: Positions, position: Positions, line: SimpleNamespace, actions: Tensor) -> Positions:
+        return position
+
+    def take(self, leaves: Positions, index: Tensor) -> Positions:
+        return Positions(leaves.index[index], leaves.ply[index])
+
+    def evaluator(self, exact: bool = True, even: bool = False) -> Callable[..., SimpleNamespace]:
+        """Returns an evaluator that knows the true values, or only guesses; its priors are the toy's, or even over the legal moves."""
+        values = self.exact if exact else self.guess
+
+        def evaluate(leaves: Positions, legal: Tensor, key: Tensor) -> SimpleNamespace:
+            prior = legal.to(torch.float32) if even else torch.where(legal, self.prior[leaves.index], 0.0)
+            return SimpleNamespace(prior=prior / prior.sum(1, keepdim=True).clamp(min=1e-9), value=values[leaves.index])
+
+        return evaluate
+
+    def with_repeating(self, share: float, seed: int) -> Toy:
+        """Returns the toy with a share of its moves found illegal when tried, but never a state's last move."""
+        drawn = random.Random(seed)
+        repeating = torch.zeros_like(self.repeating)
+        for state, moves in enumerate(self.after.tolist()):
+            for action in [a for a, after in enumerate(moves) if after >= 0][:-1]:
+                repeating[state, action] = drawn.random() < share
+        exact = exact_values(torch.where(repeating, -1, self.after).tolist(), self.result.tolist())
+        return replace(self, repeating=repeating, exact=torch.tensor(exact))
+
+
+def written_out(start: Hashable, moves: Callable, result: Callable, num_actions: int, seed: int = 0) -> Toy:
+    """Returns a toy of all states within reach: moves(state) -> {action: state}, result(state) -> the mover's, or None where it goes on."""
+    numbers, states, rows = {start: 0}, [start], []
+    for state in states:
+        row = [-1] * num_actions
+        for action, after in (moves(state) if result(state) is None else {}).items():
+            if after not in numbers:
+                numbers[after] = len(states)
+                states.append(after)
+            row[action] = numbers[after]
+        rows.append(row)
+    results = [float("nan") if result(state) is None else float(result(state)) for state in states]
+    drawn = random.Random(seed)
+    return Toy(
+        after=torch.tensor(rows),
+        result=torch.tensor(results),
+        exact=torch.tensor(exact_values(rows, results)),
+        prior=torch.tensor([[drawn.randint(1, 40) / 64 for _ in range(num_actions)] for _ in states]),
+        guess=torch.tensor([drawn.randint(-32, 32) / 32 for _ in states]),
+        repeating=torch.zeros(len(states), num_actions, dtype=torch.bool),
+    )
+
+
+def exact_values(rows: list[list[int]], results: list[float]) -> list[float]:
+    """Returns each state's value with perfect play, for the side to move: plain negamax."""
+
+    @lru_cache(maxsize=None)
+    def value(state: int) -> float:
+        if results[state] == results[state]:
+            return results[state]
+        return max(-value(after) for after in rows[state] if after >= 0)
+
+    return [value(state) for state in range(len(rows))]
+
+
+# The games
+
+
+def nim(*heaps: int) -> Toy:
+    """Take any number from one heap; who takes the last wins. The mover has lost exactly if the XOR of the heaps is 0."""
+    most = max(heaps)
+
+    def moves(state: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
+        return {
+            heap * most + take - 1: (*state[:heap], number - take, *state[heap + 1 :])
+            for heap, number in enumerate(state)
+            for take in range(1, number + 1)
+        }
+
+    return written_out(heaps, moves, lambda state: None if any(state) else -1, len(heaps) * most)
+
+
+LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
+
+
+def tic_tac_toe(start: str = "." * 9) -> Toy:
+    """Noughts and crosses: a draw from the empty board; X and O as in `start`, the mover by their number."""
+
+    def mover(state: str) -> str:
+        return "XO"[state.count("X") - state.count("O")]
+
+    def result(state: str) -> int | None:
+        if any(state[a] == state[b] == state[c] != "." for a, b, c in LINES):
+            return -1
+        return None if "." in state else 0
+
+    def moves(state: str) -> dict[int, str]:
+        return {i: state[:i] + mover(state) + state[i + 1 :] for i in range(9) if state[i] == "."}
+
+    return written_out(start, moves, result, 9)
+
+
+def random_tree(seed: int, depth: int = 5, width: int = 4) -> Toy:
+    """A tree with random branching and random results in steps of a quarter, that may end early."""
+    drawn = random.Random(seed)
+    facts: dict[tuple[int, ...], tuple[float | None, int]] = {}
+
+    def fact(state: tuple[int, ...]) -> tuple[float | None, int]:
+        if state not in facts:
+            is_over = len(state) == depth or (len(state) > 1 and drawn.random() < 0.15)
+            facts[state] = (drawn.randint(-4, 4) / 4 if is_over else None, drawn.randint(2, width))
+        return facts[state]
+
+    return written_out((), lambda s: {a: (*s, a) for a in range(fact(s)[1])}, lambda s: fact(s)[0], width, seed)
+
+
+def race(lead: int, steps: int, komi: float = 0.0) -> Toy:
+    """A game with passes, like Go's end: in turn Black and White take a point of `steps` (action 0) or pass (action 1); two passes or no
+    point left end it, and Black wins with lead plus his points above White's and komi. State: (lead of Black, steps, is Black to move, passes).
+    """
+
+    def moves(state: tuple) -> dict[int, tuple]:
+        ahead, left, is_black, passes = state
+        passed = {1: (ahead, left, not is_black, passes + 1)}
+        return passed | ({0: (ahead + (1 if is_black else -1), left - 1, not is_black, 0)} if left else {})
+
+    def result(state: tuple) -> float | None:
+        ahead, left, is_black, passes = state
+        if passes < 2:
+            return None
+        score = ahead - komi
+        sign = (score > 0) - (score < 0)
+        return sign if is_black else -sign
+
+    return written_out((lead, steps, True, 0), moves, result, 2)

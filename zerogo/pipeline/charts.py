@@ -1,0 +1,70 @@
+"""What is charted: numbers from a stretch of self-play, and pictures of what the network thinks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from zerogo import board
+from zerogo.picture import board_image, mosaic
+from zerogo.selfplay import EndReason, Harvest
+
+if TYPE_CHECKING:
+    from zerogo.config import Config
+    from zerogo.evaluator import Evaluator
+    from zerogo.replay import Samples
+
+BINS = 10
+PICTURES = 9
+
+
+def harvest_numbers(harvest: Harvest, samples: Samples | None) -> dict[str, float]:
+    """Returns the charts' numbers of one stretch of self-play, by tag."""
+    if not harvest.lengths:
+        return {}
+    seconds, moves = max(harvest.seconds, 1e-9), max(1, harvest.moves)
+    scores, ends = np.array(harvest.scores_black), np.array(harvest.ends)
+    numbers = {
+        "selfplay/games_per_s": len(scores) / seconds,
+        "selfplay/moves_per_s": harvest.moves / seconds,
+        "selfplay/simulations_per_s": harvest.simulations / seconds,
+        "selfplay/game_length_plies": float(np.mean(harvest.lengths)),
+        "selfplay/black_winrate": float(np.mean(np.sign(scores) * 0.5 + 0.5)),
+        "selfplay/prior_entropy_nats": harvest.prior_entropy / moves,
+        "selfplay/search_kl_nats": harvest.prior_kl / moves,
+        "selfplay/trees_overflowed": float(harvest.overflowed),
+    }
+    for reason in EndReason:
+        numbers[f"selfplay/share_{reason.name.lower()}"] = float(np.mean(ends == reason))
+    numbers["selfplay/share_short"] = float(np.mean(np.array(harvest.lengths) <= 4))
+    for komi in sorted(set(harvest.komi), key=harvest.komi.count)[-3:]:  # the most frequent ones
+        numbers[f"selfplay_komi/black_winrate_at_{komi:g}"] = float(np.mean(np.sign(scores[np.array(harvest.komi) == komi]) * 0.5 + 0.5))
+    if samples is not None:
+        numbers["selfplay/samples_per_s"] = len(samples) / seconds
+        numbers["selfplay/calibration_error"] = calibration_error(samples.root_value.numpy(), samples.value.numpy())
+    return numbers
+
+
+def calibration_error(values: np.ndarray, results: np.ndarray) -> float:
+    """Returns how far searched values lie from the results on average over bins of equal width: both [K] in [-1, 1]."""
+    index = np.clip(((values + 1) / 2 * BINS).astype(int), 0, BINS - 1)
+    counts = np.bincount(index, minlength=BINS)
+    gap = np.bincount(index, values, BINS) - np.bincount(index, results, BINS)
+    return float(np.abs(gap).sum() / max(1, counts.sum()))
+
+
+def final_boards(harvest: Harvest) -> np.ndarray | None:
+    """Returns a picture of a few final boards with who owned what: uint8 [height, width, 3], None where no game is there."""
+    pairs = list(zip(harvest.last_boards, harvest.last_ownership, strict=True))[:PICTURES]
+    if not pairs:
+        return None
+    return mosaic([board_image(stones.numpy(), ownership_black=ownership.numpy()) for stones, ownership in pairs], columns=3)
+
+
+def first_move(config: Config, evaluator: Evaluator, device: torch.device) -> np.ndarray:
+    """Returns a picture of the network's policy on the empty board: uint8 [height, width, 3]."""
+    states = board.new_games(1, config.game.rules(), device, config.game.plies())
+    found = evaluator.with_symmetries("all")(states)
+    return board_image(states.stones[0].cpu().numpy(), policy=found.prior[0].cpu().numpy(), caption=f"value {float(found.value[0]):+.2f}")

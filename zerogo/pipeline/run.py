@@ -1,0 +1,247 @@
+"""One run: its folder, its parts, and the loop over them.
+
+Everything that a run knows is in its folder: config.yaml, checkpoints, replay, games, logs. It may be killed at any moment. The samples and
+counters of a checkpoint are written before the checkpoint, which is renamed into place when it is whole; so the newest one is always complete,
+and at most the games since then are lost (finished shards of theirs are kept and count).
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from zerogo import checkpoint as checkpoints
+from zerogo.checkpoint import Checkpoint
+from zerogo.errors import InputError
+from zerogo.evaluator import Evaluator
+from zerogo.features import make_encoder
+from zerogo.network import Network
+from zerogo.pipeline import charts
+from zerogo.pipeline.matches import Matches
+from zerogo.replay import Replay
+from zerogo.runtime import RunLock, describe, make_directory, pick_device, pick_dtype, remove_leftovers, set_threads
+from zerogo.selfplay import Harvest, SelfPlay, random_games, write_games
+from zerogo.telemetry import Progress, Telemetry
+from zerogo.trainer import Trainer
+
+if TYPE_CHECKING:
+    from zerogo.config import Config
+
+PLAYING_HEADS = ("policy", "value")
+STATISTICS_BATCHES = 8  # batches from which the averaged weights get their batch-norm statistics
+PICTURE_EVERY = 10  # rounds between pictures
+
+
+def train(config: Config, resume: bool = False) -> None:
+    """Trains as the config says and leaves everything in `<run.directory>/<run.name>`; resume goes on from its newest complete checkpoint.
+
+    Raises InputError where the folder is in use, holds a run that was not to be resumed, or nothing that could be.
+    """
+    directory = make_directory(Path(config.run.directory) / config.run.name)
+    with RunLock(directory):
+        newest = checkpoints.newest(directory)
+        if not resume and (newest is not None or (directory / "replay").exists()):
+            raise InputError(f"{directory} already holds a run; go on with --resume, or choose another name with --run")
+        if resume and newest is None and not (directory / "config.yaml").exists():
+            raise InputError(f"{directory} holds no run to resume; start one without --resume")
+        run = Run(config, directory, checkpoints.load(newest) if newest is not None else None)
+        try:
+            run.go()
+        finally:
+            run.close()
+
+
+class Run:
+    """The parts of a run and the loop over them. start: the checkpoint to go on from, None for a new run."""
+
+    def __init__(self, config: Config, directory: Path, start: Checkpoint | None) -> None:
+        if start is not None:
+            checkpoints.require_compatible(start, config)
+        self.config, self.directory = config, directory
+        set_threads(config.run.threads)
+        self.device = pick_device(config.run.device)
+        self.dtype = pick_dtype(config.run.precision, self.device)
+        torch.manual_seed(config.run.seed)  # the network's first weights
+        self.encoder = make_encoder(config.features.encoder, config.features.komi_input)
+        network = Network(config.network, self.encoder.num_planes, self.encoder.num_globals, config.game.size)
+        self.trainer = Trainer(network, self.encoder, config.training, config.network.heads, self.device, self.dtype)
+        self.seconds, self.rounds = 0.0, 0
+        self.counters: dict[str, Any] = {}
+        config.dump(directory / "config.yaml")
+        self.replay = self._open_replay(start)
+        if start is not None:
+            self._go_on_from(start)
+        self.telemetry = Telemetry(directory / "logs", None if start is None else start.step)
+        self.matches = Matches(config, directory, self.counters.get("matches"))
+        first_game = self.replay.last_game + 1
+        if self.replay.total == 0:
+            first_game = self._warm_up()
+        self.selfplay = SelfPlay(config, self._evaluator(), self.device, config.run.seed, first_game)
+        self.selfplay.use(self._evaluator(), self.trainer.steps)
+        if "resignation" in self.counters:
+            self.selfplay.resignation.load_state_dict(self.counters["resignation"])
+        self._last_checkpoint = self._last_match = self.seconds
+        self._clock = time.monotonic()
+
+    def _open_replay(self, start: Checkpoint | None) -> Replay:
+        settings, size, seed = self.config.replay, self.config.game.size, self.config.run.seed
+        remove_leftovers(self.directory)
+        if (self.directory / checkpoints.FOLDER).exists():
+            remove_leftovers(self.directory / checkpoints.FOLDER)
+        replay = Replay.open(settings, size, self.directory / "replay", seed)
+        if start is not None and "replay" in start.counters:
+            replay.load_state_dict(start.counters["replay"])
+        return replay
+
+    def _go_on_from(self, start: Checkpoint) -> None:
+        state = dict(start.trainer, network=start.weights, averaged=start.averaged_weights)
+        self.trainer.load_state_dict(state)
+        self.counters = dict(start.counters)
+        self.seconds, self.rounds = float(start.counters["seconds"]), int(start.counters["rounds"])
+
+    def _warm_up(self) -> int:
+        """Plays the random games that a run begins with and returns the next game's number."""
+        number = self.config.selfplay.random_opening_games
+        if number:
+            harvest = random_games(self.config, number, self.config.run.seed, 0, self.device)
+            self._keep(harvest)
+        return number
+
+    def _evaluator(self) -> Evaluator:
+        return Evaluator.from_network(self.trainer.averaged, self.encoder, self.device, self.dtype, heads=PLAYING_HEADS)
+
+    def go(self) -> None:
+        """Runs until the config says that it is over, then shows what was learned."""
+        settings = self.config.pipeline
+        in_minutes = bool(settings.minutes)
+        total = settings.minutes if in_minutes else settings.iterations or None
+        done = self.seconds / 60 if in_minutes else self.rounds
+        print(f"{self.directory}: {describe(self.device)['device']}, {self.dtype}, {self.trainer.network.num_parameters()} parameters")
+        with Progress(self.config.run.name, total, "min" if in_minutes else "rounds", done=done) as progress:
+            while not self._is_over():
+                numbers = self._round()
+                shown = {"games": self.replay.last_game + 1, "loss": numbers.get("train/loss", float("nan"))}
+                shown["length"] = numbers.get("selfplay/game_length_plies", float("nan"))
+                progress.update(self.seconds / 60 if in_minutes else self.rounds, **shown)
+                self._measure_if_due(progress)
+        self._save()
+        if settings.final_matches:
+            self.matches.final(self._checkpoint(), self.device, self.dtype, self.telemetry, self.trainer.steps)
+
+    def _progress(self) -> float:
+        """How much of the run is over, 0 to 1; 0 for a run without an end."""
+        settings = self.config.pipeline
+        parts = [0.0]
+        if settings.minutes:
+            parts.append(self.seconds / 60 / settings.minutes)
+        if settings.iterations:
+            parts.append(self.rounds / settings.iterations)
+        return min(1.0, max(parts))
+
+    def _is_over(self) -> bool:
+        return self._progress() >= 1.0
+
+    def _tick(self) -> None:
+        """Adds the time since the last call to the run's clock."""
+        now = time.monotonic()
+        self.seconds, self._clock = self.seconds + now - self._clock, now
+
+    def _round(self) -> dict[str, float]:
+        """One round: games, learning, charts, and a checkpoint when it is due. Returns what was charted."""
+        left = self.config.pipeline.minutes * 60 - self.seconds if self.config.pipeline.minutes else None
+        harvest = self.selfplay.play(self.config.pipeline.games_per_iteration, None if left is None else time.monotonic() + max(left, 0.0))
+        samples = self._keep(harvest)
+        self._tick()
+        self.trainer.set_progress(self._progress())
+        numbers = charts.harvest_numbers(harvest, samples) | self._learn()
+        self.selfplay.use(self._evaluator(), self.trainer.steps)
+        self.rounds += 1
+        self._tick()
+        self._chart(harvest, numbers)
+        if self.seconds - self._last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes:
+            self._save()
+        return numbers
+
+    def _keep(self, harvest: Harvest):
+        """Puts the samples into the replay and the kept games into files; returns the samples, or None."""
+        samples = harvest.all_samples()
+        if samples is not None:
+            self.replay.add(samples)
+        write_games(self.directory / "games", harvest.games, self.config.run.name)
+        return samples
+
+    def _learn(self) -> dict[str, float]:
+        """Trains for all that the replay's credit allows and returns the mean of what was seen; reads the device once."""
+        batch, sums, steps, start = self.config.training.batch, {}, 0, time.monotonic()
+        while self.replay.can_take(batch):
+            for name, value in self.trainer.step(self.replay.take(batch)).items():
+                sums[name] = sums.get(name, 0.0) + value
+            steps += 1
+        if steps == 0:
+            return {}
+        seconds = time.monotonic() - start
+        if len(self.replay) >= batch:
+            self.trainer.refresh_statistics([self.replay.peek(batch) for _ in range(STATISTICS_BATCHES)])
+        names = list(sums)
+        means = (torch.stack([sums[name] for name in names]) / steps).tolist()
+        numbers = {f"train/{name}": mean for name, mean in zip(names, means, strict=True)}
+        numbers["train/samples_per_s"] = steps * batch / max(seconds, 1e-9)
+        held_out = self.replay.validation_batch(batch)
+        if held_out is not None:
+            measured = self.trainer.measure(held_out)
+            numbers |= {f"validation/{name}": float(value) for name, value in measured.items()}
+        return numbers
+
+    def _chart(self, harvest: Harvest, numbers: dict[str, float]) -> None:
+        numbers |= {f"replay/{name}": value for name, value in self.replay.statistics(self.trainer.steps).items()}
+        numbers |= {"time/minutes": self.seconds / 60, "time/games": float(self.selfplay.next_game), "time/rounds": float(self.rounds)}
+        if self.config.selfplay.resign_share:
+            numbers["selfplay/resign_threshold"] = self.selfplay.resignation.threshold
+            numbers["selfplay/resign_false_positive"] = self.selfplay.resignation.measured
+        self.telemetry.scalars(self.trainer.steps, numbers)
+        if self.rounds % PICTURE_EVERY == 1:
+            boards = charts.final_boards(harvest)
+            if boards is not None:
+                self.telemetry.image("selfplay/final_boards", boards, self.trainer.steps)
+            first = charts.first_move(self.config, self._evaluator(), self.device)
+            self.telemetry.image("network/first_move", first, self.trainer.steps)
+
+    def _measure_if_due(self, progress: Progress) -> None:
+        settings = self.config.evaluation
+        by_time = settings.every_minutes and self.seconds - self._last_match >= 60 * settings.every_minutes
+        by_round = settings.every_iterations and self.rounds % settings.every_iterations == 0
+        if (by_time or by_round) and not self._is_over():
+            for line in self.matches.on_the_way(self._checkpoint(), self.device, self.dtype, self.telemetry, self.trainer.steps):
+                progress.note(line)
+            self._tick()
+            self._last_match = self.seconds
+
+    def _checkpoint(self) -> Checkpoint:
+        state = self.trainer.state_dict()
+        weights, averaged = state.pop("network"), state.pop("averaged")
+        counters = {
+            "seconds": self.seconds,
+            "rounds": self.rounds,
+            "games": self.selfplay.next_game,
+            "samples": self.trainer.samples,
+            "replay": self.replay.state_dict(),
+            "resignation": self.selfplay.resignation.state_dict(),
+            "matches": self.matches.state_dict(),
+        }
+        generators = {"torch": torch.get_rng_state()}
+        return Checkpoint(self.config, self.trainer.steps, weights, averaged, state, generators, counters)
+
+    def _save(self) -> None:
+        """Writes the samples first, then the checkpoint that counts on them."""
+        self.replay.flush()
+        checkpoints.save(checkpoints.path_of(self.directory, self.trainer.steps), self._checkpoint())
+        checkpoints.prune(self.directory, self.config.pipeline.keep_checkpoints)
+        self.telemetry.flush()
+        self._last_checkpoint = self.seconds
+
+    def close(self) -> None:
+        """Closes the files."""
+        self.telemetry.close()

@@ -1,0 +1,60 @@
+"""Random games before the network plays: they teach it what a won position and an owned point are.
+
+A fresh network passes as readily as it plays, so its first games would be two plies long. Games of the random player that spares its eyes
+end with boards that are full of living strings; value and ownership are learned from them, the policy is not.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import torch
+
+from zerogo import board, scoring
+from zerogo.players import RandomPlayer
+from zerogo.selfplay.games import EndReason, Harvest
+from zerogo.selfplay.opening import drawn_rules
+from zerogo.selfplay.recorder import Recorder
+
+if TYPE_CHECKING:
+    from zerogo.config import Config
+
+AT_ONCE = 1024
+
+
+def random_games(config: Config, num_games: int, seed: int, first_game: int, device: torch.device) -> Harvest:
+    """Returns finished games of the random player, numbered from `first_game`; their samples' policy weighs nothing."""
+    harvest, start = Harvest(), time.monotonic()
+    for first in range(first_game, first_game + num_games, AT_ONCE):
+        _play(config, torch.arange(first, min(first + AT_ONCE, first_game + num_games)), seed, device, harvest)
+    harvest.seconds = time.monotonic() - start
+    return harvest
+
+
+def _play(config: Config, numbers: torch.Tensor, seed: int, device: torch.device, harvest: Harvest) -> None:
+    player = RandomPlayer()
+    max_plies = config.game.plies()
+    states = board.new_games(len(numbers), drawn_rules(config, numbers, seed), device, max_plies)
+    numbers = numbers.to(device)
+    recorder = Recorder(len(numbers), max_plies, config.game.size, device)
+    even = torch.full((len(numbers), states.board_size**2 + 1), 1.0 / (states.board_size**2 + 1), device=device)
+    unknown = torch.zeros(len(numbers), device=device)
+    while True:
+        lane = (~states.finished).nonzero().squeeze(1)
+        if lane.numel() == 0:
+            break
+        going = board.select(states, lane)
+        actions = player.choose(going, numbers[lane], seed)
+        everywhere = torch.ones_like(lane, dtype=torch.bool)
+        recorder.write(lane, going, actions, even[lane], unknown[lane], everywhere, network_step=0)
+        states = board.put_(states, lane, board.step_(going, actions))
+        harvest.moves += len(lane)
+    score, length = scoring.final_score_black(states), states.ply.to(torch.int64)
+    lane = torch.arange(len(numbers), device=device)
+    harvest.samples.append(recorder.samples(lane, length, score, scoring.final_ownership_black(states), numbers, policy_weight=0.0).packed())
+    harvest.lengths += length.tolist()
+    harvest.scores_black += score.tolist()
+    harvest.komi += states.rules.komi.tolist()
+    ends = torch.where(states.passes >= 2, int(EndReason.PASSES), int(EndReason.CAPPED))
+    harvest.ends += ends.tolist()

@@ -1,0 +1,251 @@
+"""One step of learning: losses, optimiser, learning rate, averaged weights. What to learn from and when belongs to the pipeline."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from zerogo import symmetry
+from zerogo.errors import InputError
+from zerogo.features import Encoder, on_board_mask
+from zerogo.network import Network
+
+if TYPE_CHECKING:
+    from zerogo.config import TrainingConfig
+    from zerogo.replay import Batch
+
+SECOND_MOMENTUM = 0.99  # AdamW's beta 2: gradients of a run that changes its own data are not stationary for 1,000 steps, the usual 0.999
+STATE_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What the outputs should have been, turned like the planes. Side to move's view.
+
+    policy: float32 [B, A], sums to 1. policy_weight: float32 [B], 0 where the policy is not to be learned. value: float32 [B], result in
+    [-1, 1]. root_value: float32 [B]. score: float32 [B], points. ownership: float32 [B, N, N] in [-1, 1]. on_board: bool [B, N, N] or None
+    for all.
+    """
+
+    policy: Tensor
+    policy_weight: Tensor
+    value: Tensor
+    root_value: Tensor
+    score: Tensor
+    ownership: Tensor
+    on_board: Tensor | None
+
+
+Metrics = dict[str, Tensor]
+Loss = Callable[[Tensor, Targets], tuple[Tensor, Metrics]]
+
+
+def policy_loss(logits: Tensor, targets: Targets) -> tuple[Tensor, Metrics]:
+    """Returns the cross-entropy of the search's policy [nats], a mean weighted by `policy_weight`: logits [B, A]."""
+    log_prior = F.log_softmax(logits, dim=-1)
+    share = targets.policy_weight / targets.policy_weight.sum().clamp(min=1e-6)
+    loss = ((-targets.policy * log_prior).sum(-1) * share).sum()
+    with torch.no_grad():
+        target_entropy = (torch.special.entr(targets.policy).sum(-1) * share).sum()
+        same = (logits.argmax(-1) == targets.policy.argmax(-1)).to(torch.float32)
+        metrics = {
+            "policy_entropy": ((-log_prior.exp() * log_prior).sum(-1) * share).sum(),
+            "policy_target_entropy": target_entropy,
+            "policy_kl": loss.detach() - target_entropy,
+            "policy_accuracy": (same * share).sum(),
+        }
+    return loss, metrics
+
+
+def value_loss(logit: Tensor, targets: Targets) -> tuple[Tensor, Metrics]:
+    """Returns the cross-entropy of the result [nats]: logit [B], (1 + tanh(logit)) / 2 is the chance of winning, a draw is half a win."""
+    loss = F.binary_cross_entropy_with_logits(2 * logit, (1 + targets.value) / 2)
+    with torch.no_grad():
+        value, decided = torch.tanh(logit), targets.value != 0
+        right = (decided & (value.sign() == targets.value.sign())).sum() / decided.sum().clamp(min=1)
+        metrics = {
+            "value_accuracy": right,
+            "value_mean": value.mean(),
+            "value_target_mean": targets.value.mean(),
+            "value_error": (value - targets.value).square().mean(),
+        }
+    return loss, metrics
+
+
+def ownership_loss(logits: Tensor, targets: Targets) -> tuple[Tensor, Metrics]:
+    """Returns the mean cross-entropy [nats] of a point's owner over the points that exist, each game alike: logits [B, N, N]."""
+    losses = F.binary_cross_entropy_with_logits(2 * logits, (1 + targets.ownership) / 2, reduction="none")
+    if targets.on_board is None:
+        return losses.mean(), {}
+    on_board = targets.on_board.to(torch.float32)
+    return ((losses * on_board).sum((1, 2)) / on_board.sum((1, 2))).mean(), {}
+
+
+LOSSES: dict[str, Loss] = {"policy": policy_loss, "value": value_loss, "ownership": ownership_loss}
+
+
+class Trainer:
+    """Learns in place: `network` by gradients, `averaged` as the mean of its recent weights, which is what plays.
+
+    settings: the config's section `training`. heads: head name to loss weight. dtype: bfloat16 for mixed precision, else float32.
+    samples, steps: learned from so far. Raises InputError for a head that has no loss.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        encoder: Encoder,
+        settings: TrainingConfig,
+        heads: dict[str, float],
+        device: torch.device | str,
+        dtype: torch.dtype,
+    ) -> None:
+        missing = [name for name in heads if name not in LOSSES]
+        if missing:
+            raise InputError(f"network.heads has {missing[0]!r}, which has no loss; allowed are {', '.join(LOSSES)}")
+        self.device, self.dtype, self.encoder, self.settings, self.heads = torch.device(device), dtype, encoder, settings, dict(heads)
+        self.network = network.to(self.device, memory_format=torch.channels_last).train()
+        self.averaged = copy.deepcopy(network).eval().requires_grad_(False)
+        self.optimizer = make_optimizer(network, settings)
+        self.samples, self.steps, self.progress, self.average_weight = 0, 0, 0.0, 0.0
+
+    def set_progress(self, progress: float) -> None:
+        """Tells how much of the run is over, 0 to 1; the learning rate's schedule follows it."""
+        self.progress = min(1.0, max(0.0, progress))
+
+    def learning_rate(self) -> float:
+        """Returns the learning rate of the next step: base x warm-up x the factor of the last schedule entry that progress has reached."""
+        reached = [factor for start, factor in self.settings.schedule if start <= self.progress]
+        warm = min(1.0, (self.samples + self.settings.batch) / max(1, self.settings.warmup_samples))
+        return self.settings.learning_rate * warm * (reached[-1] if reached else 1.0)
+
+    def step(self, batch: Batch) -> Metrics:
+        """Learns from one batch and returns what was seen as tensors on the device, without waiting for it.
+
+        These are the total `loss`, `NAME_loss` of each head before its weight, the heads' metrics, `gradient_norm` before clipping, and
+        `learning_rate`.
+        """
+        rate = self.learning_rate()
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.network.train()
+        planes, inputs, targets = self._turned(batch)
+        loss, metrics = self._losses(self.network, planes, inputs, targets)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        limit = self.settings.gradient_clip or math.inf
+        metrics["gradient_norm"] = nn.utils.clip_grad_norm_(self.network.parameters(), limit).detach()
+        self.optimizer.step()
+        self.samples, self.steps = self.samples + len(batch.policy), self.steps + 1
+        self._average(len(batch.policy))
+        metrics["learning_rate"] = torch.full((), rate, device=self.device)
+        return metrics
+
+    @torch.no_grad()
+    def measure(self, batch: Batch) -> Metrics:
+        """Returns the averaged network's losses and metrics on a batch, such as a held-out one, without learning from it."""
+        planes, inputs, targets = self._turned(batch)
+        return self._losses(self.averaged, planes, inputs, targets)[1]
+
+    @torch.no_grad()
+    def refresh_statistics(self, batches: Iterable[Batch]) -> None:
+        """Gives the averaged weights batch-norm statistics of their own, the even mean over the batches; with none, nothing changes."""
+        norms = [module for module in self.averaged.modules() if isinstance(module, nn.BatchNorm2d)]
+        momenta = [norm.momentum for norm in norms]
+        for number, batch in enumerate(batches):
+            if number == 0:
+                self.averaged.train()
+                for norm in norms:
+                    norm.reset_running_stats()
+                    norm.momentum = None
+            planes, inputs, targets = self._turned(batch)
+            with self._precision():
+                self.averaged(planes, inputs, targets.on_board)
+        for norm, momentum in zip(norms, momenta, strict=True):
+            norm.momentum = momentum
+        self.averaged.eval()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns all that is needed to go on exactly: tensors, numbers and containers only."""
+        return {
+            "format": STATE_FORMAT,
+            "network": self.network.state_dict(),
+            "averaged": self.averaged.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "samples": self.samples,
+            "steps": self.steps,
+            "progress": self.progress,
+            "average_weight": self.average_weight,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from where `state_dict` was taken. Raises InputError when the state is of another format."""
+        if state.get("format") != STATE_FORMAT:
+            raise InputError(f"trainer: the state's format is {state.get('format')!r}; allowed is {STATE_FORMAT}")
+        self.network.load_state_dict(state["network"])
+        self.averaged.load_state_dict(state["averaged"])
+        self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # torch would share its tensors with the given state
+        self.samples, self.steps = state["samples"], state["steps"]
+        self.progress, self.average_weight = state["progress"], state["average_weight"]
+
+    def _turned(self, batch: Batch) -> tuple[Tensor, Tensor, Targets]:
+        """Returns planes, global inputs and targets on the device, each sample turned by its symmetry."""
+        batch = batch.to(self.device)
+        turn, on_board = batch.symmetry, on_board_mask(batch.state)
+        planes = symmetry.transform_planes(self.encoder.planes(batch.state), turn)
+        targets = Targets(
+            policy=symmetry.transform_actions(batch.policy, turn),
+            policy_weight=batch.policy_weight,
+            value=batch.value,
+            root_value=batch.root_value,
+            score=batch.score,
+            ownership=symmetry.transform_planes(batch.ownership, turn),
+            on_board=None if on_board is None else symmetry.transform_planes(on_board, turn),
+        )
+        return planes, self.encoder.globals(batch.state), targets
+
+    def _precision(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16)
+
+    def _losses(self, network: Network, planes: Tensor, inputs: Tensor, targets: Targets) -> tuple[Tensor, Metrics]:
+        with self._precision():
+            outputs = network(planes, inputs, targets.on_board)
+        total = torch.zeros((), device=self.device)
+        metrics: Metrics = {}
+        for name, weight in self.heads.items():
+            loss, more = LOSSES[name](outputs[name].to(torch.float32), targets)
+            total = total + weight * loss
+            metrics |= {f"{name}_loss": loss.detach(), **more}
+        return total, {"loss": total.detach(), **metrics}
+
+    @torch.no_grad()
+    def _average(self, new_samples: int) -> None:
+        """Moves the averaged weights: an exponential mean with horizon `ema_samples`.
+
+        The bias of its start is divided out, so that the first step copies. Batch-norm statistics go along as a first guess;
+        `refresh_statistics` gives the right ones.
+        """
+        share = -math.expm1(-new_samples / self.settings.ema_samples)
+        self.average_weight += (1.0 - self.average_weight) * share
+        ours = [tensor for tensor in self.network.state_dict().values() if tensor.is_floating_point()]
+        averaged = [tensor for tensor in self.averaged.state_dict().values() if tensor.is_floating_point()]
+        torch._foreach_lerp_(averaged, ours, share / self.average_weight)
+
+
+def make_optimizer(network: Network, settings: TrainingConfig) -> torch.optim.Optimizer:
+    """Returns the config's optimiser; kernels and matrices decay, biases and normalisation (one-dimensional) don't."""
+    parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": settings.weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=settings.learning_rate, momentum=settings.momentum, fused=True)
+    return torch.optim.AdamW(groups, lr=settings.learning_rate, betas=(settings.momentum, SECOND_MOMENTUM), fused=True)
