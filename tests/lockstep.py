@@ -34,8 +34,9 @@ class Lockstep:
     """B random games on both boards. Moves are uniform among the legal plays; a pass comes with the chance `pass_share`, and with 1/2
     from ply `long` times the points on, so that games come to an end by two passes.
 
-    reasons: how many of all candidate moves were illegal, by the kind of reason. why: the kinds for the present moves. hashes: position on a 25x25 board -> hash, for all games ever seen,
-    and its inverse: equal positions must have equal hashes and different ones different hashes.
+    reasons: how many of all candidate moves were illegal, by the kind of reason. why: the kinds for the present moves of each game.
+    hashes: position on a 25x25 board -> hash, for all games ever seen, and positions, its inverse: equal positions must have equal
+    hashes and different ones different hashes.
     """
 
     def __init__(

@@ -160,7 +160,8 @@ def test_perft_2x2(superko: str) -> None:
 
 def test_perft_2x2_with_suicide() -> None:
     """On 2x2 every suicide repeats a position, so only rules that do not mind let it happen."""
-    for superko, expected in {"positional": PERFT_2X2["positional"][:9], "situational": [5, 21, 68, 180], "simple": [5, 21, 68, 180]}.items():
+    with_suicides = {"positional": PERFT_2X2["positional"][:9], "situational": [5, 21, 68, 180], "simple": [5, 21, 68, 180]}
+    for superko, expected in with_suicides.items():
         game = GameState.new(Rules(size=2, superko=superko, suicide=True))
         assert perft(game, 0, [0] * len(expected)) == expected
 
@@ -225,7 +226,7 @@ def strings_by_flood(stones: list[list[int]]) -> set[tuple[frozenset, frozenset]
 
 @pytest.mark.parametrize("size", [2, 3, 5, 8])
 def test_strings_and_history_stay_true_in_random_games(size: int) -> None:
-    """Union-find with its liberties is held against floods, the position's number against the stones, superko against all boards seen."""
+    """Union-find with its liberties is held against floods, the position's number against the stones, superko against all boards."""
     rng, repeats = random.Random(size), 0
     game = GameState.new(Rules(size=size, suicide=True))
     boards = [game.stones()]
@@ -235,7 +236,7 @@ def test_strings_and_history_stay_true_in_random_games(size: int) -> None:
             if point != game.ko:
                 repeated = game.board.after(game.to_play, move.point).position in game.history
                 after = GameState(game.rules, game.board.after(game.to_play, move.point)).stones()
-                assert repeated == (after in boards) == (not game.why_illegal(move) is None)
+                assert repeated == (after in boards) == (game.why_illegal(move) is not None)
                 repeats += repeated
         game = game.play(random_move(game, rng, 0.0))
         boards.append(game.stones())

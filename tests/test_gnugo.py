@@ -19,7 +19,8 @@ GNUGO = shutil.which("gnugo") or shutil.which("gnugo", path=os.pathsep.join(("/u
 KO_FLAGS = {"simple": "--simple-ko", "positional": "--positional-superko", "situational": "--situational-superko"}
 SUICIDE_FLAGS = {False: "--forbid-suicide", True: "--allow-all-suicide"}
 
-pytestmark = pytest.mark.skipif(GNUGO is None, reason="GNU Go is not installed (no gnugo on PATH nor in /usr/games): its rules are not compared")
+REASON = "GNU Go is not installed (no gnugo on PATH nor in /usr/games), so legality is not compared with it"
+pytestmark = pytest.mark.skipif(GNUGO is None, reason=REASON)
 
 
 def ask(commands: list[str], superko: str, suicide: bool) -> list[str]:
@@ -56,15 +57,19 @@ def colour(player: Player) -> str:
     return "b" if player is Player.BLACK else "w"
 
 
-def is_tolerated(rules: Rules, game: GameState, move: Move) -> bool:
-    """Returns whether a move is the suicide of one stone under positional superko."""
-    if move.point is None or rules.superko != "positional" or not rules.suicide:
+def is_beyond_gnugo(game: GameState, move: Move) -> bool:
+    """Returns whether a move is a suicide under a superko rule: GNU Go 3.8 never sees that such a move repeats a position.
+
+    Tried on 5x5 with --positional-superko --allow-all-suicide: after `w B4, b E2, w C5, b E3, w A4, b A5, w pass` it lets Black play B5,
+    though the suicide of two stones makes the position after A4 again. What a suicide leaves behind it does remember.
+    """
+    if move.point is None or game.rules.superko == "simple" or game.board.string_at(move.point) is not None:
         return False
-    return game.board.string_at(move.point) is None and game.board.removed_by(game.to_play, move.point) == {move.point}
+    return move.point in game.board.removed_by(game.to_play, move.point)
 
 
 def compare_random_games(rules: list[Rules], seed: str, pass_share: float, plies: int) -> Lockstep:
-    """Plays random games on `board` and `game`, which are compared on the way, then tells each to GNU Go with a question about each point."""
+    """Plays random games on `board` and `game`, which are compared on the way, and asks GNU Go about every point at every ply of each."""
     played = Lockstep(rules, seed, pass_share=pass_share, long=1e9)
     transcripts = [Transcript(rule) for rule in rules]
     for _ in range(plies):
@@ -72,9 +77,10 @@ def compare_random_games(rules: list[Rules], seed: str, pass_share: float, plies
         for index in going:
             player = colour(played.games[index].to_play)
             for move, reason in zip(all_moves(rules[index].size), played.why[index], strict=True):
+                if reason in ("", "ko", "superko") and is_beyond_gnugo(played.games[index], move):
+                    continue
                 vertex = coords.to_gtp(move.action(rules[index].size), rules[index].size)
-                said = "1" if reason == "" or is_tolerated(rules[index], played.games[index], move) else "0"
-                transcripts[index].add(f"is_legal {player} {vertex}", said)
+                transcripts[index].add(f"is_legal {player} {vertex}", "1" if reason == "" else "0")
         before = played.games[:]
         played.step()
         played.compare()

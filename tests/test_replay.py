@@ -33,6 +33,7 @@ def make_samples(first: int, count: int, size: int = 5, network_step: int = 1, p
         **replay.position_fields(state),
         policy=(policy / policy.sum(1, keepdim=True)).to(torch.float16),
         policy_weight=(number % 4 != 0).to(torch.float32),
+        board_weight=(number % 3 != 0).to(torch.float32),
         value=torch.where(number % 2 == 0, 1.0, -1.0),
         root_value=number.to(torch.float32),
         score=torch.randn(count, generator=draw),

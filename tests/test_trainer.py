@@ -34,6 +34,7 @@ def make_batch(seed: int = 0, rules: list[Rules] | None = None) -> Batch:
         state=state,
         policy=torch.softmax(6 * rand(games, side * side + 1), -1),
         policy_weight=torch.ones(games),
+        board_weight=torch.ones(games),
         value=torch.where(rand(games) < 0.5, -1.0, 1.0),
         root_value=rand(games),
         score=rand(games),
@@ -49,7 +50,8 @@ def make_trainer(settings: TrainingConfig = SETTINGS, dtype: torch.dtype = torch
 
 
 def make_targets(**changes: torch.Tensor) -> Targets:
-    made = Targets(torch.full((2, 5), 0.2), torch.ones(2), torch.zeros(2), torch.zeros(2), torch.zeros(2), torch.zeros(2, 2, 2), None)
+    numbers = [torch.ones(2), torch.zeros(2), torch.zeros(2), torch.zeros(2)]
+    made = Targets(torch.full((2, 5), 0.2), *numbers, torch.zeros(2, 2, 2), board_weight=torch.ones(2), on_board=None)
     return dataclasses.replace(made, **changes)
 
 

@@ -202,3 +202,19 @@ def race(lead: int, steps: int, komi: float = 0.0) -> Toy:
         return sign if is_black else -sign
 
     return written_out((lead, steps, True, 0), moves, result, 2)
+
+
+def union(*games: Toy) -> tuple[Toy, list[int]]:
+    """Returns several toys as one, so that a batch can hold them all, and the number of each one's start."""
+    width = max(game.after.shape[1] for game in games)
+    starts = [sum(len(game.after) for game in games[:i]) for i in range(len(games))]
+
+    def joined(name: str, fill: float) -> Tensor:
+        parts = [torch.nn.functional.pad(getattr(game, name), (0, width - game.after.shape[1]), value=fill) for game in games]
+        return torch.cat(parts)
+
+    after = [torch.where(game.after < 0, -1, game.after + start) for game, start in zip(games, starts, strict=True)]
+    flat = {name: torch.cat([getattr(game, name) for game in games]) for name in ("result", "exact", "guess")}
+    shifted = [replace(game, after=moved) for game, moved in zip(games, after, strict=True)]
+    table = torch.cat([torch.nn.functional.pad(game.after, (0, width - game.after.shape[1]), value=-1) for game in shifted])
+    return Toy(after=table, prior=joined("prior", 0.0), repeating=joined("repeating", False), **flat), starts

@@ -49,8 +49,9 @@ class GameRecord:
 
 
 def result_text(score_black: float, by_resignation: bool = False) -> str:
-    """Returns SGF's RE: "B+3.5", "W+2", "0" for a draw, "B+R" where White resigned. score_black: points, komi included; only its sign counts
-    where someone resigned.
+    """Returns SGF's RE: "B+3.5", "W+2", "0" for a draw, "B+R" where White resigned.
+
+    score_black: points, komi included; only its sign counts where someone resigned.
     """
     if score_black == 0:
         return "0"
@@ -59,7 +60,7 @@ def result_text(score_black: float, by_resignation: bool = False) -> str:
 
 
 def rules_text(rules: Rules) -> str:
-    """Returns the RU that other programs understand best: territory is "Japanese"; area with suicide "Tromp-Taylor", without it "Chinese"."""
+    """Returns the RU that programs understand: "Japanese" for territory, for area "Tromp-Taylor" with suicide and "Chinese" without."""
     if rules.scoring == "territory":
         return "Japanese"
     return "Tromp-Taylor" if rules.suicide else "Chinese"
@@ -76,7 +77,11 @@ def to_text(record: GameRecord) -> str:
     first = COLOURS.index(record.first)
     for number, action in enumerate(record.moves):
         node = game.extend_main_sequence()
-        node.set_move(COLOURS[(first + number) % 2], _place(action, record.rules.size))
+        colour, place = COLOURS[(first + number) % 2], _place(action, record.rules.size)
+        if place is None:
+            node.set_raw(colour.upper(), coords.SGF_PASS.encode())  # sgfmill would write the old tt
+        else:
+            node.set_move(colour, place)
         comment = record.comments[number] if number < len(record.comments) else None
         if comment:
             node.set("C", comment)
@@ -105,6 +110,8 @@ def _set_root(root: Tree_node, record: GameRecord) -> None:
     }
     root.set("KM", record.rules.komi)
     if record.handicap:
+        if record.rules.size**2 in record.handicap:
+            raise InputError("SGF: a pass among the handicap stones; they must be points of the board")
         if len(record.handicap) > 1:  # HA[1] is not allowed: one stone is a game that White begins
             root.set("HA", len(record.handicap))
         root.set("AB", [_place(action, record.rules.size) for action in record.handicap])
@@ -120,6 +127,7 @@ def _place(action: int, size: int) -> tuple[int, int] | None:
     if action == size * size:
         return None
     if not 0 <= action < size * size:
-        raise InputError(f"SGF: move {action} is off the board; allowed on {size}x{size} are 0 to {size * size - 1}, and {size * size} for a pass")
+        allowed = f"allowed on {size}x{size} are 0 to {size * size - 1}, and {size * size} for a pass"
+        raise InputError(f"SGF: move {action} is off the board; {allowed}")
     row, column = coords.row_col(action, size)
     return size - 1 - row, column

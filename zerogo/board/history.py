@@ -26,6 +26,8 @@ def links_of(seen: Tensor, width: int) -> Tensor:
     """Returns the chains through all that was seen: int64 [B, n], to be widened to H = width >= n places -> int32 [B, 3H]."""
     num_games, plies = seen.shape
     trash = 2 * width
+    if plies == 1:  # new games: there is no chain yet
+        return torch.full((num_games, 3 * width), -1, dtype=torch.int32, device=seen.device).scatter_(1, seen & (trash - 1), 0)
     slot = torch.where(seen == NOT_SEEN, trash, seen & (trash - 1))
     in_slot, ply = slot.sort(dim=1, stable=True)
     links = torch.full((num_games, 3 * width + 1), -1, dtype=torch.int32, device=seen.device)
@@ -44,11 +46,14 @@ def remember_(seen: Tensor, links: Tensor, hashes: Tensor, ply: Tensor, goes_on:
     if may_look(seen):  # the same operations, each several times faster
         where, game = np.where, game.numpy()
         seen, links, hashes, ply, goes_on = (tensor.numpy() for tensor in (seen, links, hashes, ply, goes_on))
-    seen[game, ply] = hashes
-    slot, link = hashes & (2 * width - 1), 2 * width + ply
-    newest = links[game, slot]
-    links[game, link] = where(goes_on, newest, links[game, link])
-    links[game, slot] = ply
+    words, chains = seen.reshape(-1), links.reshape(-1)
+    words[game * width + ply] = hashes
+    slot = game * (3 * width)
+    link = slot + (2 * width) + ply
+    slot = slot + (hashes & (2 * width - 1))
+    newest = chains[slot]
+    chains[link] = where(goes_on, newest, chains[link])
+    chains[slot] = ply
 
 
 def was_seen(state: State, game: np.ndarray, hashes: np.ndarray, is_situational: np.ndarray) -> np.ndarray:

@@ -78,7 +78,7 @@ class Table(NamedTuple):
 
 
 @lru_cache(maxsize=None)
-def _table(board_size: int) -> Table:
+def around(board_size: int) -> Table:
     point = np.arange(board_size * board_size + 1)
     row, column = np.divmod(point, board_size)
     row[-1] = 0
@@ -92,7 +92,7 @@ def _table(board_size: int) -> Table:
 def _windows(points: np.ndarray, *planes: np.ndarray) -> list[np.ndarray]:
     """Returns the planes' windows around the points: int64 [B] (P for none), int32 [B, N] each -> uint64 [B] each."""
     num_games, board_size = planes[0].shape
-    table = _table(board_size)
+    table = around(board_size)
     place = table.rows.take(points, axis=0)
     place += (np.arange(num_games) * board_size)[:, None]
     column, exists = table.column.take(points, axis=0), table.exists.take(points, axis=0)
@@ -108,7 +108,7 @@ def _windows(points: np.ndarray, *planes: np.ndarray) -> list[np.ndarray]:
 
 def _window_rows(words: np.ndarray, points: np.ndarray, board_size: int) -> np.ndarray:
     """Returns windows as planes: uint64 [K], int64 [K] -> int32 [K, N]."""
-    table = _table(board_size)
+    table = around(board_size)
     width = board_size + 7
     planes = np.zeros((len(words), width), np.int32)
     rows = words.view(np.uint8).reshape(-1, 8).astype(np.int32)
@@ -128,7 +128,7 @@ def _spread(words: np.ndarray) -> np.ndarray:
     return spread
 
 
-class Around(NamedTuple):
+class Found(NamedTuple):
     """What a move touches, as its window shows it. The first index of the [5, B] fields: the placed stone's own string, then the opponent's
     on its left, right, upper and lower side.
 
@@ -144,7 +144,7 @@ class Around(NamedTuple):
     is_lone: np.ndarray
 
 
-def _look_around(points: np.ndarray, colour: np.ndarray, stones: np.ndarray, atari: np.ndarray, board: np.ndarray) -> Around:
+def _look_around(points: np.ndarray, colour: np.ndarray, stones: np.ndarray, atari: np.ndarray, board: np.ndarray) -> Found:
     """points: int64 [B], P for none. colour: int64 [B], 0 where Black plays. stones: int32 [2, B, N] with the placed ones. The rest: int32 [B, N]."""
     num_games = len(points)
     black, white, in_atari, empty = _windows(points, stones[0], stones[1], atari, board)
@@ -166,26 +166,26 @@ def _look_around(points: np.ndarray, colour: np.ndarray, stones: np.ndarray, ata
     is_open = (liberties & (liberties - ONE)) == 0
     is_open &= seeds != 0
     is_open &= ~is_taken
-    return Around(strings, is_taken, is_open, own & in_atari & ALL_SIDES, ((own | empty) & ALL_SIDES) == 0)
+    return Found(strings, is_taken, is_open, own & in_atari & ALL_SIDES, ((own | empty) & ALL_SIDES) == 0)
 
 
 class Strings(NamedTuple):
-    """Whole strings that a move touches. game: int64 [K]. side: int64 [K], 0 the placed stone's, 1 to 4 the opponent's. rows: int32 [K, N]."""
+    """Strings that a move touches. game: int64 [K]. side: int64 [K], 0 the placed stone's, 1 to 4 the opponent's. rows: int32 [K, N], first what
+    the window shows of the string, after a flood all of it. within: int32 [K, N], all stones of its colour."""
 
     game: np.ndarray
     side: np.ndarray
     rows: np.ndarray
+    within: np.ndarray
 
 
-def _strings(chosen: np.ndarray, around: Around, points: np.ndarray, colour: np.ndarray, stones: np.ndarray, free: np.ndarray | None) -> Strings:
-    """Returns the chosen strings (bool [5, B]) as they are on the whole board; with `free` (int32 [B, N]) those that have two such points beside them
-    may be left unfinished."""
+def _strings(chosen: np.ndarray, found: Found, points: np.ndarray, colour: np.ndarray, stones: np.ndarray) -> Strings:
+    """Returns the chosen strings (bool [5, B]) as far as their windows show them."""
     num_games, board_size = stones.shape[1:]
     lane = np.flatnonzero(chosen)
     side, game = np.divmod(lane, num_games)
     within = stones.reshape(-1, board_size).take((colour[game] ^ (side > 0)) * num_games + game, axis=0)
-    parts = _window_rows(around.strings.reshape(-1)[lane], points[game], board_size)
-    return Strings(game, side, flood_host(parts, within, None if free is None else free.take(game, axis=0)))
+    return Strings(game, side, _window_rows(found.strings.reshape(-1)[lane], points[game], board_size), within)
 
 
 def _add(planes: np.ndarray, game: np.ndarray, rows: np.ndarray) -> None:
@@ -203,18 +203,22 @@ def play(before: Position, actions: Tensor, on_board: Tensor, suicide: Tensor | 
     colour = before.to_play.numpy().astype(np.int64) - 1
     stones = np.empty((2, num_games, board_size), np.int32)
     stones[0], stones[1] = before.black.numpy(), before.white.numpy()
-    table = _table(board_size)
+    table = around(board_size)
     stones.reshape(-1)[(colour * num_games + np.arange(num_games)) * board_size + table.row.take(points)] |= table.bit.take(points)
-    around = _look_around(points, colour, stones, atari, board)
-    removal = _captures(_strings(around.is_taken, around, points, colour, stones, None), colour, stones)
+    found = _look_around(points, colour, stones, atari, board)
+    removal = _captures(_strings(found.is_taken, found, points, colour, stones), colour, stones)
     empty = board & ~(stones[0] | stones[1])
-    critical = _strings(around.is_open, around, points, colour, stones, empty)
+    atari = atari & ~empty
+    relieved = _window_rows(found.weak, points, board_size)
+    critical = _relieve_and_finish(
+        atari, removal, relieved, stones[colour, np.arange(num_games)], empty, _strings(found.is_open, found, points, colour, stones)
+    )
     if suicide is not None:
-        removal = _with_suicides(removal, critical, colour, stones, empty, suicide.numpy())
+        removal = _with_suicides(removal, critical, colour, stones, empty, suicide.numpy(), atari)
+    _add_atari(atari, critical, empty)
     fields = _counters(before, finished, actions.numpy(), cap.numpy())
-    atari = _atari_after(atari, stones, empty, critical, removal, _window_rows(around.weak, points, board_size), colour)
     fields.update(black=stones[0], white=stones[1], atari=atari)
-    fields.update(_hash_and_captures(before, points, colour, around.is_lone, removal))
+    fields.update(_hash_and_captures(before, points, colour, found.is_lone, removal))
     fields["ko"] = np.where(finished, before.ko.numpy(), fields["ko"])
     removed = np.zeros((num_games, 2, board_size), np.int32)
     removed[removal.game, removal.colour] = removal.rows
@@ -234,7 +238,7 @@ def _captures(taken: Strings, colour: np.ndarray, stones: np.ndarray) -> Removal
     """Takes the captured strings off the stones (in place)."""
     num_games, board_size = stones.shape[1:]
     planes = np.zeros((num_games, board_size), np.int32)
-    _add(planes, taken.game, taken.rows)
+    _add(planes, taken.game, flood_host(taken.rows, taken.within))
     loses = np.zeros(num_games, bool)
     loses[taken.game] = True
     game = np.flatnonzero(loses)
@@ -243,45 +247,54 @@ def _captures(taken: Strings, colour: np.ndarray, stones: np.ndarray) -> Removal
     return removal
 
 
+def _relieve_and_finish(
+    atari: np.ndarray, removal: Removal, relieved: np.ndarray, own: np.ndarray, empty: np.ndarray, critical: Strings
+) -> Strings:
+    """Returns the critical strings with all their stones, or enough of them to show two liberties; takes own relieved ones out of atari (in place).
+
+    What was in atari is no longer if it joins the placed stone, whose string counts anew, or stands beside what was removed: then it has two
+    liberties, its last one and a new one. One flood finds both kinds. relieved: int32 [B, N] stones beside the placed one. own: int32 [B, N].
+    """
+    relieved = np.ascontiguousarray(relieved)
+    relieved[removal.game] |= neighbours_host(removal.rows)
+    weak = own & atari
+    relieved &= weak
+    game = np.flatnonzero(relieved.any(1))
+    seeds = np.concatenate([critical.rows, relieved[game]])
+    within = np.concatenate([critical.within, weak[game]])
+    liberties = np.zeros_like(within)
+    empty.take(critical.game, axis=0, out=liberties[: len(critical.game)])
+    rows = flood_host(seeds, within, liberties)
+    atari[game] &= ~rows[len(critical.game) :]
+    return critical._replace(rows=np.ascontiguousarray(rows[: len(critical.game)]))
+
+
 def _with_suicides(
-    removal: Removal, critical: Strings, colour: np.ndarray, stones: np.ndarray, empty: np.ndarray, suicide: np.ndarray
+    removal: Removal, critical: Strings, colour: np.ndarray, stones: np.ndarray, empty: np.ndarray, suicide: np.ndarray, atari: np.ndarray
 ) -> Removal:
-    """Takes the placed stones' strings without a liberty off the stones, where suicide is allowed (bool [B]), and marks them empty (in place)."""
+    """Takes the placed stones' strings without a liberty off, where suicide is allowed (bool [B]): stones, empty and atari change in place."""
     own = np.flatnonzero((critical.side == 0) & suicide[critical.game])
     own = own[~(neighbours_host(critical.rows[own]) & empty[critical.game[own]]).any(1)]
     if len(own) == 0:
         return removal
-    lost = Removal(critical.game[own], colour[critical.game[own]], np.ones(len(own), bool), critical.rows[own])
-    stones[lost.colour, lost.game] &= ~lost.rows
-    empty[lost.game] |= lost.rows
+    game, rows = critical.game[own], critical.rows[own]
+    stones[colour[game], game] &= ~rows
+    empty[game] |= rows
+    weak = stones[1 - colour[game], game] & atari[game]  # strings of the opponent beside it have now a second liberty
+    atari[game] &= ~(rows | flood_host(neighbours_host(rows) & weak, weak))
+    lost = Removal(game, colour[game], np.ones(len(own), bool), rows)
     return Removal(*(np.concatenate(parts) for parts in zip(removal, lost, strict=True)))
 
 
-def _atari_after(
-    atari: np.ndarray, stones: np.ndarray, empty: np.ndarray, critical: Strings, removal: Removal, relieved: np.ndarray, colour: np.ndarray
-) -> np.ndarray:
-    """Returns the stones whose string has exactly one liberty: int32 [B, N].
+def _add_atari(atari: np.ndarray, critical: Strings, empty: np.ndarray) -> None:
+    """Adds the critical strings that have exactly one liberty: int32 [B, N], in place.
 
-    What was in atari is no longer if it is the placed stone's string, or stands beside what was removed: then it has two liberties, its last one
-    and a new one. relieved: int32 [B, N] such stones beside the placed one, changed here. stones, empty: after the move.
+    A suicide's own string is among them and never has one: its stones are now liberties of each other, or it was a single stone without any.
     """
-    relieved = np.ascontiguousarray(relieved)
-    by_colour = stones[colour, np.arange(len(colour))]
-    if len(removal.game):
-        relieved[removal.game] |= neighbours_host(removal.rows)
-        is_suicide = removal.game[removal.is_suicide]
-        by_colour[is_suicide] = stones[1 - colour[is_suicide], is_suicide]
-    after = atari & (stones[0] | stones[1])
-    by_colour &= after
-    relieved &= by_colour
-    lane = np.flatnonzero(relieved.any(1))
-    after[lane] &= ~flood_host(relieved[lane], by_colour[lane])
     liberties = neighbours_host(critical.rows)
     liberties &= empty.take(critical.game, axis=0)
-    # A suicide's own string is among them and never has one: its stones are now liberties of each other, or it was a single stone without any.
     has_one = np.flatnonzero(np.bitwise_count(liberties).sum(1) == 1)
-    _add(after, critical.game[has_one], critical.rows[has_one])
-    return after
+    _add(atari, critical.game[has_one], critical.rows[has_one])
 
 
 def _counters(before: Position, finished: np.ndarray, actions: np.ndarray, cap: np.ndarray) -> dict[str, np.ndarray]:
@@ -302,8 +315,7 @@ def _hash_and_captures(
 ) -> dict[str, np.ndarray]:
     """Returns the hash, the captures and the point that ko bans: one stone taken by a lone stone that has no other liberty."""
     board_size = before.board_size
-    device = torch.device("cpu")
-    hashes = before.hash.numpy() ^ zobrist.point_keys(board_size, device).numpy().take(points + colour * (board_size**2 + 1))
+    hashes = before.hash.numpy() ^ zobrist.point_keys(board_size, torch.device("cpu")).numpy().take(points + colour * (board_size**2 + 1))
     captures, ko = before.captures.numpy().copy(), np.full(len(points), -1, np.int16)
     if len(removal.game):
         hashes[removal.game] ^= zobrist.hash_rows_host(removal.rows, removal.colour)

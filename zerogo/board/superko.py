@@ -16,7 +16,7 @@ from torch import Tensor
 from zerogo import flood
 from zerogo.board import zobrist
 from zerogo.board.history import NOT_SEEN, was_seen
-from zerogo.board.host import own_rows, rows_of
+from zerogo.board.host import around, own_rows, rows_of
 from zerogo.board.position import BLACK, legal_rows, own_and_opponent
 from zerogo.flood import flood_host, neighbours_host
 from zerogo.rules import SUPERKO
@@ -82,21 +82,17 @@ def _without_hopeless(state: State, placements: np.ndarray, captures: np.ndarray
     move. A stone on a point where none of its colour was ever removed has stood since it came, so no position before it is repeated. If the last
     stone of either side is such a one, only the position before the last move could be, and only by capturing the last stone.
     """
-    board_size = state.board_size
+    board_size, table = state.board_size, around(state.board_size)
     lost, moves = state.lost.numpy(), state.moves.numpy()
-    game = np.arange(len(moves))
-    own = state.to_play.numpy().astype(np.int64) - 1
-    last_stays = np.zeros(len(moves), bool)
-    for ago, colour in ((0, 1 - own), (1, own)):
-        row, column = np.divmod(moves[:, ago].astype(np.int64), board_size)
-        is_stone = (row >= 0) & (row < board_size)
-        last_stays |= is_stone & ((lost[game, colour, np.where(is_stone, row, 0)] >> column) & 1 == 0)
-        if ago == 0:
-            is_weak = is_stone & ((atari[game, np.where(is_stone, row, 0)] >> column) & 1 != 0)
-    suspects = lost[game, own]
-    suspects[last_stays & ~is_weak] = 0
+    game, own = np.arange(len(moves)), state.to_play.numpy().astype(np.int64) - 1
+    last, previous = moves[:, 0], moves[:, 1]
+    is_new = (table.bit.take(last) & ~lost.reshape(-1).take((2 * game + 1 - own) * board_size + table.row.take(last))) != 0
+    is_new |= (table.bit.take(previous) & ~lost.reshape(-1).take((2 * game + own) * board_size + table.row.take(previous))) != 0
+    is_weak = (table.bit.take(last) & atari.reshape(-1).take(game * board_size + table.row.take(last))) != 0
+    suspects = lost.reshape(-1, board_size).take(2 * game + own, axis=0)
+    suspects[is_new & ~is_weak] = 0
     captures &= suspects
-    suspects[last_stays] = 0
+    suspects[is_new] = 0
     placements &= suspects
     return placements, captures
 

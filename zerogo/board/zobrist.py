@@ -62,11 +62,16 @@ def hash_rows_both(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 def hash_rows_host(rows: np.ndarray, colour: np.ndarray) -> np.ndarray:
     """Returns the XOR of the keys of all points of a plane, in NumPy: int32 [K, N], int64 [K] (0 for Black's) -> int64 [K]."""
-    cpu = torch.device("cpu")
-    first, shift = (part.numpy() for part in _chunks(rows.shape[-1], cpu))
+    cpu, board_size = torch.device("cpu"), rows.shape[1]
+    first, shift = (part.numpy() for part in _chunks(board_size, cpu))
     table = _chunk_table(cpu).numpy()
-    index = ((rows[:, :, None] >> shift) & ((1 << CHUNK) - 1)) + (first + colour[:, None, None] * table.shape[1])
-    return np.bitwise_xor.reduce(table.reshape(-1).take(index.reshape(len(rows), -1)), axis=1)
+    used = np.flatnonzero(rows)
+    lane, row = np.divmod(used, board_size)
+    index = (rows.reshape(-1)[used, None] >> shift) & ((1 << CHUNK) - 1)
+    index = index + (first[row] + colour[lane, None] * table.shape[1])
+    hashes = np.zeros(len(rows), np.int64)
+    np.bitwise_xor.at(hashes, lane, np.bitwise_xor.reduce(table.reshape(-1).take(index), axis=1))
+    return hashes
 
 
 def hash_stones(black: Tensor, white: Tensor) -> Tensor:

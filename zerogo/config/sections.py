@@ -213,9 +213,14 @@ class EvaluationConfig(Section):
     NAME = "evaluation"
     every_minutes: float = option(60.0, "minutes between evaluations; 0 is never", low=0, high=10**6)
     every_iterations: int = option(0, "iterations between evaluations; 0 is never", low=0, high=10**9)
-    games: int = option(100, "games against each opponent, half of them as each colour", low=2, high=1_000_000)
+    games: int = option(
+        100, "games against each opponent, half as each colour; half as many against itself or with one colour", low=2, high=1_000_000
+    )
+    final_games: int = option(200, "the same for the matches at the end of the run", low=2, high=1_000_000)
     simulations: int = option(64, "simulations a move of the network's player", low=1, high=100_000)
-    opponents: tuple[str, ...] = option(("random", "mcts:200"), "random, mcts:N (N playouts a move), self, or the path of a checkpoint")
+    opponents: tuple[str, ...] = option(
+        ("random", "mcts:200"), "random, mcts:N (N playouts a move), self, or a checkpoint's path; with @white behind it always White"
+    )
     symmetry: str = option("random", "board symmetries of every evaluation: none, one random, all 8 averaged", choices=SYMMETRIES)
 
 

@@ -60,11 +60,11 @@ def final_boards(harvest: Harvest) -> np.ndarray | None:
     pairs = list(zip(harvest.last_boards, harvest.last_ownership, strict=True))[:PICTURES]
     if not pairs:
         return None
-    return mosaic([board_image(stones.numpy(), ownership_black=ownership.numpy()) for stones, ownership in pairs], columns=3)
+    return mosaic([board_image(stones, ownership_black=ownership) for stones, ownership in pairs], columns=3)
 
 
 def first_move(config: Config, evaluator: Evaluator, device: torch.device) -> np.ndarray:
     """Returns a picture of the network's policy on the empty board: uint8 [height, width, 3]."""
     states = board.new_games(1, config.game.rules(), device, config.game.plies())
     found = evaluator.with_symmetries("all")(states)
-    return board_image(states.stones[0].cpu().numpy(), policy=found.prior[0].cpu().numpy(), caption=f"value {float(found.value[0]):+.2f}")
+    return board_image(states.stones[0], policy=found.prior[0], caption=f"value {float(found.value[0]):+.2f}")

@@ -8,6 +8,7 @@ and at most the games since then are lost (finished shards of theirs are kept an
 from __future__ import annotations
 
 import time
+from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from zerogo.features import make_encoder
 from zerogo.network import Network
 from zerogo.pipeline import charts
 from zerogo.pipeline.matches import Matches
-from zerogo.replay import Replay
+from zerogo.replay import Batch, Replay
 from zerogo.runtime import RunLock, describe, make_directory, pick_device, pick_dtype, remove_leftovers, set_threads
 from zerogo.selfplay import Harvest, SelfPlay, random_games, write_games
 from zerogo.telemetry import Progress, Telemetry
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 PLAYING_HEADS = ("policy", "value")
 STATISTICS_BATCHES = 8  # batches from which the averaged weights get their batch-norm statistics
+GENERATORS = ("generator", "validation_generator")  # of the replay's state, kept among the checkpoint's generators
 PICTURE_EVERY = 10  # rounds between pictures
 
 
@@ -64,9 +66,10 @@ class Run:
         set_threads(config.run.threads)
         self.device = pick_device(config.run.device)
         self.dtype = pick_dtype(config.run.precision, self.device)
-        torch.manual_seed(config.run.seed)  # the network's first weights
         self.encoder = make_encoder(config.features.encoder, config.features.komi_input)
-        network = Network(config.network, self.encoder.num_planes, self.encoder.num_globals, config.game.size)
+        with torch.random.fork_rng(devices=[]):  # torch draws first weights from its global generator, which is nobody else's business
+            torch.manual_seed(config.run.seed)
+            network = Network(config.network, self.encoder.num_planes, self.encoder.num_globals, config.game.size)
         self.trainer = Trainer(network, self.encoder, config.training, config.network.heads, self.device, self.dtype)
         self.seconds, self.rounds = 0.0, 0
         self.counters: dict[str, Any] = {}
@@ -93,7 +96,7 @@ class Run:
             remove_leftovers(self.directory / checkpoints.FOLDER)
         replay = Replay.open(settings, size, self.directory / "replay", seed)
         if start is not None and "replay" in start.counters:
-            replay.load_state_dict(start.counters["replay"])
+            replay.load_state_dict(start.counters["replay"] | start.generators)
         return replay
 
     def _go_on_from(self, start: Checkpoint) -> None:
@@ -119,7 +122,7 @@ class Run:
         in_minutes = bool(settings.minutes)
         total = settings.minutes if in_minutes else settings.iterations or None
         done = self.seconds / 60 if in_minutes else self.rounds
-        print(f"{self.directory}: {describe(self.device)['device']}, {self.dtype}, {self.trainer.network.num_parameters()} parameters")
+        print(f"{self.directory}: {describe(self.device)['device']}, {self.dtype}, {self.trainer.network.num_parameters()} parameters", flush=True)
         with Progress(self.config.run.name, total, "min" if in_minutes else "rounds", done=done) as progress:
             while not self._is_over():
                 numbers = self._round()
@@ -176,15 +179,16 @@ class Run:
     def _learn(self) -> dict[str, float]:
         """Trains for all that the replay's credit allows and returns the mean of what was seen; reads the device once."""
         batch, sums, steps, start = self.config.training.batch, {}, 0, time.monotonic()
+        recent: deque[Batch] = deque(maxlen=STATISTICS_BATCHES)
         while self.replay.can_take(batch):
-            for name, value in self.trainer.step(self.replay.take(batch)).items():
+            recent.append(self.replay.take(batch))
+            for name, value in self.trainer.step(recent[-1]).items():
                 sums[name] = sums.get(name, 0.0) + value
             steps += 1
         if steps == 0:
             return {}
         seconds = time.monotonic() - start
-        if len(self.replay) >= batch:
-            self.trainer.refresh_statistics([self.replay.peek(batch) for _ in range(STATISTICS_BATCHES)])
+        self.trainer.refresh_statistics(recent)
         names = list(sums)
         means = (torch.stack([sums[name] for name in names]) / steps).tolist()
         numbers = {f"train/{name}": mean for name, mean in zip(names, means, strict=True)}
@@ -231,7 +235,7 @@ class Run:
             "resignation": self.selfplay.resignation.state_dict(),
             "matches": self.matches.state_dict(),
         }
-        generators = {"torch": torch.get_rng_state()}
+        generators = {name: counters["replay"].pop(name) for name in GENERATORS}
         return Checkpoint(self.config, self.trainer.steps, weights, averaged, state, generators, counters)
 
     def _save(self) -> None:

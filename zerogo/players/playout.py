@@ -11,9 +11,9 @@ from zerogo import board, draws, flood, scoring
 from zerogo.board.position import Position, legal_rows, play
 from zerogo.draws import Purpose
 from zerogo.evaluator import Evaluation
-from zerogo.players.random_player import draw_point, sparing_rows
+from zerogo.players.random_player import Rim, draw_point, sparing_rows
 
-LONGEST = 3  # a playout ends after so many plies a point; sparing eyes, nearly all end by passes long before
+LONGEST = 2  # a playout ends after so many plies a point; sparing eyes, nearly all have ended by passes before
 _DRAW = 2  # seed of the playouts' draws
 
 
@@ -28,8 +28,7 @@ class PlayoutEvaluator:
         """Returns prior float32 [B, A] and value float32 [B], the playouts' results (1, 0, -1) for the side to move."""
         legal = board.legal_actions(state) if legal is None else legal
         keys = draws.key(state.hash, state.to_play, state.ply) if key is None else key
-        everywhere = state.on_board
-        spared = flood.unpack_rows(sparing_rows(state, everywhere, everywhere)).flatten(1)
+        spared = flood.unpack_rows(sparing_rows(state, Rim.of(state.on_board), state.on_board)).flatten(1)
         sensible = legal & torch.cat([spared, torch.ones_like(spared[:, :1])], dim=1)
         prior = sensible.to(torch.float32) / sensible.sum(1, keepdim=True)
         score = playout_scores_black(state, keys)
@@ -41,22 +40,22 @@ def playout_scores_black(state: board.State, keys: Tensor) -> Tensor:
     """Returns Black's area less White's at the end of one random game from each position: keys int64 [B] -> float32 [B] points, before komi."""
     position = Position(**{field.name: getattr(state, field.name) for field in dataclasses.fields(Position)})
     longest = LONGEST * state.board_size**2
-    on_board, cap, suicide = state.on_board, state.ply + longest, state.suicide
+    on_board, rim, cap, suicide = state.on_board, Rim.of(state.on_board), state.ply + longest, state.suicide
+    uniform = draws.uniform(draws.key(_DRAW, keys, Purpose.PLAYOUT), longest)
     scores = torch.zeros(state.num_games, device=state.device)
     lane = torch.arange(state.num_games, device=state.device)
-    for _ in range(longest):
+    for ply in range(longest):
         if flood.may_look(lane):
             going = (~position.finished).nonzero().squeeze(1)
             if going.numel() < len(lane):  # what is over is scored and dropped
                 scores[lane] = _area(position, on_board)
                 lane, position = lane[going], position.map(lambda tensor, index=going: tensor[index])
-                on_board, cap = on_board[going], cap[going]
+                on_board, rim, cap, uniform = on_board[going], rim.at(going), cap[going], uniform[going]
                 suicide = None if suicide is None else suicide[going]
             if lane.numel() == 0:
                 return scores
-        rows = sparing_rows(position, on_board, legal_rows(position, on_board, suicide))
-        moves = draw_point(draws.key(_DRAW, keys[lane], position.ply, Purpose.PLAYOUT), rows)
-        position, _ = play(position, moves, on_board, suicide, cap)
+        rows = sparing_rows(position, rim, legal_rows(position, on_board, suicide))
+        position, _ = play(position, draw_point(uniform[:, ply], rows), on_board, suicide, cap)
     scores[lane] = _area(position, on_board)
     return scores
 

@@ -25,7 +25,8 @@ class Samples:
     size, superko, scoring: int8 [K]. suicide: bool [K]. komi: float32 [K].
     policy: float16 [K, A], the search's target, sums to 1. policy_weight: float32 [K], 0 where the search was too short to be learned from.
     value: float32 [K], the game's result in [-1, 1]. root_value: float32 [K], what the search thought, in [-1, 1]. score: float32 [K], the
-    result in points, komi included. ownership: int8 [K, N, N], 1 mine, -1 the other side's, 0 nobody's.
+    result in points, komi included. ownership: int8 [K, N, N], 1 mine, -1 the other side's, 0 nobody's. board_weight: float32 [K], 0 where
+    the game was resigned, so that nobody knows its final board: score and ownership are not to be learned.
     game: int64 [K], the game's number in the run. network_step: int64 [K], training step of the network that played, 0 or less for
     players that have not learned.
     """
@@ -48,6 +49,7 @@ class Samples:
     root_value: Tensor
     score: Tensor
     ownership: Tensor
+    board_weight: Tensor
     game: Tensor
     network_step: Tensor
 
@@ -155,6 +157,7 @@ def layout(board_size: int) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
         "root_value": (torch.float32, ()),
         "score": (torch.float32, ()),
         "ownership": (torch.int8, (board_size, board_size)),
+        "board_weight": (torch.float32, ()),
         "game": (torch.int64, ()),
         "network_step": (torch.int64, ()),
     }
@@ -175,6 +178,7 @@ class Batch:
     root_value: Tensor
     score: Tensor
     ownership: Tensor
+    board_weight: Tensor
     symmetry: Tensor
 
     @staticmethod
@@ -189,6 +193,7 @@ class Batch:
             root_value=samples.root_value,
             score=samples.score,
             ownership=samples.ownership.to(torch.float32),
+            board_weight=samples.board_weight,
             symmetry=symmetry,
         )
 

@@ -19,7 +19,8 @@ class Forest:
     root_prior: float32 [B, A], with noise where the search explores; the tree itself keeps the prior without. gumbel: float32 [B, A], 0 without
     noise. kept_visits: float32 [B, A], visits of the root's children from before. order: int32 [B, n], how many new visits the move to be tried
     has, by simulation (Gumbel). keys: int64 [B], the present move's key for random symmetries.
-    depth_bound: host-side, no node lies deeper. overflowed: int64 [], trees dropped because their nodes would not have fitted.
+    deepest: int64 [B], no node of the tree lies deeper, the root being 0. depth_bound: the same for all trees, on the host.
+    overflowed: int64 [], kept trees dropped because their next search's nodes would not have fitted.
     exact_leaves: int64 [2], simulations that ended in a finished position, and in a closed move, without an evaluation of the network.
     """
 
@@ -32,6 +33,7 @@ class Forest:
     kept_visits: Tensor
     order: Tensor
     keys: Tensor
+    deepest: Tensor
     depth_bound: int
     overflowed: Tensor
     exact_leaves: Tensor
@@ -52,6 +54,7 @@ class Forest:
             kept_visits=torch.zeros(num_games, num_actions, **numbers),
             order=torch.zeros(num_games, longest, dtype=torch.int32, device=device),
             keys=torch.zeros(num_games, **whole),
+            deepest=torch.zeros(num_games, **whole),
             depth_bound=0,
             overflowed=torch.zeros((), **whole),
             exact_leaves=torch.zeros(2, **whole),
@@ -60,6 +63,11 @@ class Forest:
     @property
     def num_games(self) -> int:
         return self.budget.shape[0]
+
+    @property
+    def longest(self) -> int:
+        """The largest budget that a move may get."""
+        return self.order.shape[1]
 
     @property
     def unspent(self) -> Tensor:

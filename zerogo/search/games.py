@@ -34,8 +34,13 @@ class Line:
     depth: Tensor
 
 
+def of_lanes(tensor: Tensor, lane: Tensor) -> Tensor:
+    """Returns a tensor's entries for the games `lane`: [B, ...] -> [K, ...]. Lanes ascend, so all B of them are the tensor itself."""
+    return tensor if len(lane) == len(tensor) else tensor.index_select(0, lane)
+
+
 class Game(Protocol):
-    """Operations on K positions of the games `lane` (int64 [K], indices into `states`)."""
+    """Operations on K positions of the games `lane` (int64 [K], indices into `states`, ascending: K = B means all)."""
 
     def num_actions(self, states: Any) -> int:
         """Returns A."""
@@ -104,11 +109,11 @@ class Go:
 
     def play(self, states: State, lane: Tensor, words: Tensor, actions: Tensor) -> Position:
         position = self._unpack(words, states.board_size)
-        after, _ = play(position, actions, states.on_board[lane], self._suicide(states, lane), states.cap[lane])
+        after, _ = play(position, actions, of_lanes(states.on_board, lane), self._suicide(states, lane), of_lanes(states.cap, lane))
         return after
 
     def legal(self, states: State, lane: Tensor, position: Position) -> Tensor:
-        points = flood.unpack_rows(legal_rows(position, states.on_board[lane], self._suicide(states, lane))).flatten(1)
+        points = flood.unpack_rows(legal_rows(position, of_lanes(states.on_board, lane), self._suicide(states, lane))).flatten(1)
         return torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
 
     def outcome(self, states: State, lane: Tensor, position: Position) -> tuple[Tensor, Tensor]:
@@ -132,42 +137,51 @@ class Go:
     def repeats(self, states: State, position: Position, line: Line, actions: Tensor) -> Tensor | None:
         if not states.rules.any_superko:
             return None
-        lane, depth = line.lane, line.depth
-        is_situational = (states.rules.superko[lane] == SUPERKO.index("situational")).unsqueeze(1)
-        seen = states.seen[lane]
-        since = (states.ply[lane] + depth).unsqueeze(1) - torch.arange(seen.shape[1], device=seen.device)
-        is_seen = ((seen == position.hash.unsqueeze(1)) & (~is_situational | ((since & 1) == 1))).any(1)
-        way = _hashes(line.words, states.board_size)
-        back = depth.unsqueeze(1) - torch.arange(way.shape[1], device=way.device)
-        counts = (back >= 0) & (~is_situational | ((back & 1) == 1))
-        is_seen |= ((way == position.hash.unsqueeze(1)) & counts).any(1)
+        now = position.hash.unsqueeze(1)
+        before = of_lanes(states.seen[:, : states.ply_bound + 1], line.lane) == now
+        way = _hashes(line.words, states.board_size) == now
+        if flood.may_look(now) and not bool(before.any() | way.any()):
+            return torch.zeros_like(position.finished)
+        superko, depth = of_lanes(states.rules.superko, line.lane), line.depth.unsqueeze(1)
+        any_side = (superko != SUPERKO.index("situational")).unsqueeze(1)
+        # How many plies ago the position stood that the leaf's parent followed: with an odd number the same side was to move as at the leaf.
+        ago = of_lanes(states.ply, line.lane).unsqueeze(1) + depth - torch.arange(before.shape[1], device=now.device)
+        back = depth - torch.arange(way.shape[1], device=now.device)
+        before = before & (any_side | ((ago & 1) == 1))
+        way = way & (back >= 0) & (any_side | ((back & 1) == 1))
         is_pass = actions == states.board_size**2
-        return is_seen & ~is_pass & (states.rules.superko[lane] != SUPERKO.index("simple"))
+        return (before.any(1) | way.any(1)) & ~is_pass & (superko != SUPERKO.index("simple"))
 
     def leaf(self, states: State, position: Position, line: Line, actions: Tensor) -> State:
-        lane, depth, n = line.lane, line.depth.unsqueeze(1), states.board_size
-        ago = depth - torch.arange(RECENT, device=depth.device)
-        way = line.words[:, :, : 2 * n].gather(1, ago.clamp(min=0).unsqueeze(-1).expand(-1, -1, 2 * n))
-        before = states.recent[lane].flatten(2).gather(1, (-ago - 1).clamp(min=0).unsqueeze(-1).expand(-1, -1, 2 * n))
-        recent = torch.where((ago >= 0).unsqueeze(-1), way, before).view(-1, RECENT, 2, n)
+        lane, depth = line.lane, line.depth.unsqueeze(1)
         back = depth - torch.arange(RECENT_MOVES - 1, device=depth.device) - 1
         moves = line.actions.gather(1, back.clamp(min=0)).to(torch.int16)
-        earlier = states.moves[lane].gather(1, (-back - 1).clamp(min=0))
+        earlier = of_lanes(states.moves, lane).gather(1, (-back - 1).clamp(min=0))
         moves = torch.cat([actions.to(torch.int16).unsqueeze(1), torch.where(back >= 0, moves, earlier)], dim=1)
         fields = {field.name: getattr(position, field.name) for field in dataclasses.fields(position)}
-        rules = dataclasses.replace(states.rules, **{k: v[lane] for k, v in vars(states.rules).items() if isinstance(v, Tensor)})
-        nothing = {"seen": states.seen[lane, :0], "links": states.links[lane, :0], "lost": states.lost[lane]}
-        return State(
-            **fields, rules=rules, on_board=states.on_board[lane], cap=states.cap[lane], recent=recent, moves=moves, **nothing,
-            ply_bound=states.ply_bound,
-        )
+        # Evaluators need no history for superko, and copying it would be the largest part of this.
+        games = dataclasses.replace(states, seen=states.seen[:, :0], links=states.links[:, :0])
+        games = games if len(lane) == states.num_games else self.take(games, lane)
+        return dataclasses.replace(games, **fields, recent=self._recent(states, line), moves=moves)
+
+    @staticmethod
+    def _recent(states: State, line: Line) -> Tensor:
+        """Returns the positions before the leaves, newest first: int32 [K, 7, 2, N], from the way and behind the root from the game."""
+        num_lanes, length, num_words = line.words.shape
+        stones = 2 * states.board_size
+        way = line.words.view(-1, num_words)[:, :stones]
+        table = torch.cat([way, states.recent.view(-1, stones)])
+        ago = line.depth.unsqueeze(1) - torch.arange(RECENT, device=line.depth.device)
+        on_way = torch.arange(num_lanes, device=ago.device).unsqueeze(1) * length + ago
+        before = len(way) + line.lane.unsqueeze(1) * RECENT - 1 - ago
+        return table.index_select(0, torch.where(ago >= 0, on_way, before).view(-1)).view(num_lanes, RECENT, 2, states.board_size)
 
     def take(self, leaves: State, index: Tensor) -> State:
         return leaves.map(lambda tensor: tensor[index])
 
     @staticmethod
     def _suicide(states: State, lane: Tensor) -> Tensor | None:
-        return None if states.suicide is None else states.suicide[lane]
+        return None if states.suicide is None else of_lanes(states.suicide, lane)
 
 
 def _hashes(words: Tensor, board_size: int) -> Tensor:

@@ -44,6 +44,16 @@ def schedule(max_considered: int, budget: int, device: torch.device) -> Tensor:
     return torch.tensor(rows, dtype=torch.int32, device=device)
 
 
+def order(is_open: Tensor, budgets: Tensor, max_considered: int, width: int) -> Tensor:
+    """Returns how many new visits the move to be tried has, by simulation: bool [K, A], int64 [K] -> int32 [K, width]. Reads the budgets."""
+    number = is_open.sum(1).clamp(max=max_considered)
+    found = torch.zeros(len(budgets), width, dtype=torch.int32, device=budgets.device)
+    for budget in torch.unique(budgets).tolist():
+        table = torch.nn.functional.pad(schedule(max_considered, budget, budgets.device), (0, width - budget))
+        found = torch.where((budgets == budget).unsqueeze(1), table[number], found)
+    return found
+
+
 def logits_of(nodes: Nodes) -> Tensor:
     """Returns the logarithms of the priors: float32 [K, A], -inf where a move may not be chosen."""
     return torch.where(nodes.is_open, torch.log(nodes.prior.clamp(min=TINY)), -torch.inf)

@@ -141,6 +141,7 @@ def keep_subtree_(tree: Tree, lane: Tensor, actions: Tensor) -> None:
     exists = (new_root != NOWHERE) & (tree.size[lane] > 0) & ~tree.terminal[lane, new_root]
     index = torch.arange(num_nodes, device=lane.device).expand(len(lane), -1)
     ancestor = torch.where(index == new_root.unsqueeze(1), index, tree.parent[lane].to(torch.int64))
+    ancestor[:, NOWHERE] = NOWHERE  # what was written there has no meaning
     for _ in range(max(1, math.ceil(math.log2(num_nodes)))):
         ancestor = ancestor.gather(1, ancestor)
     in_use = (index >= ROOT) & (index < ROOT + tree.size[lane].unsqueeze(1))

@@ -214,11 +214,12 @@ class SelfPlay:
         winner = torch.where(states.to_play == board.BLACK, 1.0, -1.0)
         resigned = ends == int(EndReason.RESIGNED)
         length = states.ply.to(torch.int64)
-        samples = self.recorder.samples(lane, length, torch.where(resigned, winner, score), ownership, self.numbers[lane])
+        result = torch.where(resigned, winner, score)
+        samples = self.recorder.samples(lane, length, result, ownership, self.numbers[lane], is_resigned=resigned)
         if len(samples):
             harvest.samples.append(samples.packed())
         harvest.lengths += length.tolist()
-        harvest.scores_black += torch.where(resigned, winner, score).tolist()
+        harvest.scores_black += result.tolist()
         harvest.komi += states.rules.komi.tolist()
         harvest.ends += ends.tolist()
         if len(harvest.last_boards) < 9:

@@ -48,11 +48,13 @@ class Recorder:
         self.network_step[lane, ply] = network_step
 
     def samples(
-        self, lane: Tensor, length: Tensor, score_black: Tensor, ownership_black: Tensor, game: Tensor, policy_weight: float = 1.0
+        self, lane: Tensor, length: Tensor, score_black: Tensor, ownership_black: Tensor, game: Tensor,
+        policy_weight: float = 1.0, is_resigned: Tensor | None = None,
     ) -> Samples:
         """Returns the samples of finished games: the plies with a full search, game by game.
 
         lane, length, game: int64 [K]; score_black: float32 [K], komi included; ownership_black: int8 [K, N, N].
+        is_resigned: bool [K], None where no game is: the final board is then unknown.
         """
         played = torch.arange(self._shape[1], device=lane.device) < length.unsqueeze(1)
         which, ply = (played & self.is_full[lane]).nonzero().unbind(1)  # between moves the host may look
@@ -73,6 +75,7 @@ class Recorder:
             root_value=self.root_value[row, ply],
             score=score,
             ownership=(ownership_black[which] * sign.view(-1, 1, 1)).to(torch.int8),
+            board_weight=torch.ones_like(score) if is_resigned is None else (~is_resigned[which]).to(torch.float32),
             game=game[which],
             network_step=self.network_step[row, ply],
         )

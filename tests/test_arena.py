@@ -1,0 +1,296 @@
+"""Matches on tiny boards between players whose moves are known."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sgfmill.sgf import Sgf_game
+
+from zerogo import arena, board, draws, elo, scoring
+from zerogo.arena import MatchResult, evaluation, play_match, round_robin
+from zerogo.arena.result import joined
+from zerogo.config import Config, with_overrides
+from zerogo.draws import Purpose
+from zerogo.errors import InputError
+from zerogo.players import RandomPlayer
+from zerogo.rules import Rules
+
+SMALL = Rules(size=3, komi=0.5)
+OF_EACH_GAME = ("score_black", "area_black", "a_is_black", "lengths", "capped", "moves", "stones")
+
+
+class First:
+    """Plays the first legal point while the board has at least `leave` empty points, then passes. Notes how it was asked."""
+
+    def __init__(self, name: str = "first", leave: int = 4) -> None:
+        self.name, self.leave = name, leave
+        self.asked: list[tuple[list[int], list[int]]] = []
+
+    def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
+        self.asked.append((game_ids.tolist(), states.to_play.tolist()))
+        first = board.legal_actions(states).to(torch.int8).argmax(1)
+        empty = (states.stones == 0).flatten(1).sum(1)
+        return torch.where(empty >= self.leave, first, states.board_size**2)
+
+
+class Passer:
+    name = "passer"
+
+    def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
+        return torch.full_like(game_ids, states.board_size**2)
+
+
+class Drawing:
+    """Moves evenly at random over all legal actions, so that games differ in length."""
+
+    def __init__(self, name: str = "drawing") -> None:
+        self.name = name
+
+    def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
+        return draws.choose(draws.key(seed, game_ids, states.ply, Purpose.MOVE), board.legal_actions(states))
+
+
+def replayed(result: MatchResult, game: int) -> board.State:
+    """Returns the end of one game, its moves played again; every one must be legal and the game over only at its end."""
+    state = board.new_games(1, result.rules, move_cap=result.moves.shape[1])
+    for ply in range(result.lengths[game]):
+        action = int(result.moves[game, ply])
+        assert not state.finished.item() and board.legal_actions(state)[0, action]
+        state = board.step(state, torch.tensor([action]))
+    assert state.finished.item() and (result.moves[game, result.lengths[game] :] == -1).all()
+    return state
+
+
+def same(one: MatchResult, other: MatchResult) -> bool:
+    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in OF_EACH_GAME)
+
+
+def made(scores_black: list[float], a_is_black: list[bool], is_paired: bool = True, first_game: int = 0) -> MatchResult:
+    """Returns a result with given scores and empty games."""
+    count = len(scores_black)
+    zeros = np.zeros(count, dtype=np.int64)
+    return MatchResult(
+        name_a="a",
+        name_b="b",
+        rules=SMALL,
+        seed=1,
+        opening_plies=0,
+        is_self=False,
+        is_paired=is_paired,
+        first_game=first_game,
+        score_black=np.array(scores_black, dtype=np.float32),
+        area_black=zeros,
+        a_is_black=np.array(a_is_black),
+        lengths=zeros + 2,
+        capped=zeros != 0,
+        moves=np.full((count, 2), 9, dtype=np.int16),
+        stones=np.zeros((count, 3, 3), dtype=np.int8),
+    )
+
+
+# The games
+
+
+def test_every_game_replays_to_its_result() -> None:
+    result = play_match(Drawing("a"), RandomPlayer(), Rules(size=4, komi=3.5), 24, seed=3)
+    for game in range(24):
+        end = replayed(result, game)
+        assert np.array_equal(end.stones[0].numpy(), result.stones[game])
+        assert result.score_black[game] == scoring.area_score_black(end.stones).item() - 3.5
+        assert bool(result.capped[game]) == (end.passes.item() < 2)
+        assert result.area_black[game] == int((scoring.area_ownership_black(end.stones) == 1).sum())
+
+
+def test_colours_are_paired_and_players_are_asked_only_for_their_games() -> None:
+    first, second = First("a"), First("b")
+    result = play_match(first, second, SMALL, 6, seed=1)
+    assert result.a_is_black.tolist() == [True, False] * 3
+    for player, parity in ((first, 0), (second, 1)):
+        for games, colours in player.asked:
+            for game, colour in zip(games, colours, strict=True):
+                assert (colour == board.BLACK) == (game % 2 == parity)
+    assert play_match(first, second, SMALL, 3, 1, colours="a_black").a_is_black.all()
+
+
+def test_openings_are_shared_by_a_pair_and_differ_between_pairs() -> None:
+    result = play_match(Drawing("a"), Drawing("b"), Rules(size=5), 40, seed=1, opening_plies=6)
+    openings = result.moves[:, :6]
+    assert np.array_equal(openings[0::2], openings[1::2])
+    assert len(np.unique(openings[0::2], axis=0)) == 20
+    assert not np.array_equal(result.moves[0::2], result.moves[1::2])
+    other = play_match(Drawing("a"), Drawing("b"), Rules(size=5), 40, seed=2, opening_plies=6)
+    assert not np.array_equal(other.moves[:, :6], openings)
+
+
+def test_paired_games_of_equal_deterministic_players_cancel() -> None:
+    result = play_match(First("a"), First("b"), Rules(size=4), 10, seed=5, opening_plies=3)
+    assert np.array_equal(result.moves[0::2], result.moves[1::2])
+    assert result.win_rate == 0.5 and (result.pair_points()[0] == 1).all()
+
+
+@pytest.mark.parametrize("opening_plies", [0, 3])
+def test_a_game_alone_equals_the_game_among_many(opening_plies: int) -> None:
+    players, rules = (Drawing("a"), RandomPlayer()), Rules(size=4, superko="situational")
+    many = play_match(*players, rules, 12, seed=7, opening_plies=opening_plies)
+    for game in (0, 5, 11):
+        alone = play_match(*players, rules, 1, seed=7, opening_plies=opening_plies, first_game=game)
+        for name in OF_EACH_GAME:
+            assert np.array_equal(getattr(alone, name)[0], getattr(many, name)[game]), name
+    assert same(many, play_match(*players, rules, 12, seed=7, opening_plies=opening_plies, at_once=5))
+    assert same(many, play_match(*players, rules, 12, seed=7, opening_plies=opening_plies))
+    assert not same(many, play_match(*players, rules, 12, seed=8, opening_plies=opening_plies))
+
+
+def test_one_player_against_itself_is_asked_once_a_ply() -> None:
+    player = First()
+    result = play_match(player, player, SMALL, 4, seed=1, colours="a_black")
+    assert len(player.asked) == result.lengths.max() and all(len(games) == 4 for games, _ in player.asked)
+    assert result.is_self and result.num_different_games == 1
+    twin = play_match(First("x"), First("y"), SMALL, 4, seed=1, colours="a_black")
+    assert same(result, twin)
+
+
+def test_black_takes_the_whole_board() -> None:
+    result = play_match(First(leave=3), Passer(), SMALL, 4, seed=1, colours="a_black")
+    assert result.whole_board_black == 1.0 and (result.score_black == 8.5).all() and result.wins == 4
+    paired = play_match(First(leave=3), Passer(), SMALL, 4, seed=1)
+    assert paired.whole_board_black == 0.5 and (paired.wins, paired.by_colour(True), paired.by_colour(False)) == (4, (2, 0, 0), (2, 0, 0))
+    assert (play_match(Passer(), Passer(), SMALL, 2, seed=1).area_black == 0).all()  # an empty board is nobody's
+
+
+def test_the_move_cap_ends_games_as_they_stand() -> None:
+    result = play_match(First(leave=0), First(leave=0), Rules(size=5), 2, seed=1, move_cap=7)
+    assert (result.lengths == 7).all() and result.capped.all() and result.moves.shape == (2, 7)
+    assert play_match(Drawing(), Drawing(), SMALL, 20, seed=1).lengths.max() <= 18
+
+
+def test_territory_scoring() -> None:
+    rules = Rules(size=3, komi=0.5, scoring="territory")
+    result = play_match(First(leave=3), Passer(), rules, 2, seed=1, colours="a_black")
+    end = replayed(result, 0)
+    assert result.score_black[0] == scoring.final_score_black(end).item() and result.whole_board_black == 1.0
+
+
+def test_an_illegal_move_is_caught() -> None:
+    class Wrong(Passer):
+        def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
+            return torch.zeros_like(game_ids)
+
+    with pytest.raises(ValueError, match="passer played the illegal action 0 in game 2"):
+        play_match(First(), Wrong(), SMALL, 2, seed=1, first_game=1)
+
+
+@pytest.mark.parametrize("options", [{"colours": "white"}, {"num_games": 0}, {"opening_plies": -1}, {"move_cap": 0}])
+def test_bad_options_are_refused(options: dict) -> None:
+    with pytest.raises(InputError, match="match: "):
+        play_match(First(), First(), SMALL, options.pop("num_games", 2), 1, **options)
+
+
+def test_progress_rises_to_the_number_of_games() -> None:
+    seen: list[float] = []
+    play_match(Drawing("a"), Drawing("b"), SMALL, 8, seed=1, at_once=3, on_progress=seen.append)
+    assert seen == sorted(seen) and seen[-1] == 8 and seen[0] < 3
+
+
+def test_round_robin_plays_all_pairs_with_seeds_of_their_own() -> None:
+    players = [Drawing("a"), Drawing("b"), Drawing("c")]
+    heard: list[MatchResult] = []
+    results = round_robin(players, SMALL, 6, 1, on_result=heard.append)
+    assert [(result.name_a, result.name_b) for result in results] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert heard == results and len({result.seed for result in results}) == 3
+    assert not np.array_equal(results[0].moves, results[1].moves)
+
+
+# The counts
+
+
+def test_counts() -> None:
+    result = made([1.5, 2.0, 0.0, -3.0, -0.5, 0.0], [True, False] * 3)
+    assert (result.wins, result.draws, result.losses) == (2, 2, 2)
+    assert result.by_colour(True) == (1, 1, 1) and result.by_colour(False) == (1, 1, 1)
+    assert result.win_rate == 0.5 and result.black_win_rate == 0.5 and result.mean_score == pytest.approx(2 / 6)
+    assert result.pair_points()[0].tolist() == [1.0, 1.5, 0.5]
+    assert result.interval == elo.pair_interval([1.0, 1.5, 0.5])
+    assert replace(result, is_paired=False).interval == elo.wilson_interval(3, 6)
+    assert result.elo_difference[0] == 0 and result.elo_difference[1] == pytest.approx(-result.elo_difference[2])
+
+
+def test_games_without_a_partner_count_singly() -> None:
+    pairs, singles = made([1.0, 1.0, 1.0, 1.0], [False, True, False, True], first_game=1).pair_points()
+    assert (pairs.tolist(), singles.tolist()) == ([1.0], [0.0, 1.0])
+    assert joined([made([1.0], [True]), made([2.0], [False])]).score_black.tolist() == [1.0, 2.0]
+
+
+def test_summary_is_plain_json_without_infinities() -> None:
+    result = made([1.0, -1.0], [True, False])
+    summary = json.loads(json.dumps(result.summary(), allow_nan=False))
+    assert (summary["wins"], summary["elo_difference"], summary["elo_interval"][1]) == (2, None, None)
+    assert math.isfinite(summary["elo_interval"][0])
+    assert any("100.0 %" in line for line in result.lines())
+
+
+# The evaluation
+
+
+def config(*overrides: str) -> Config:
+    return with_overrides(Config(), ["game.size=3", "game.komi=0.5", "run.device=cpu", "run.threads=1", *overrides])
+
+
+def test_evaluate_writes_games_and_result(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    results = arena.evaluate(["random", "random", "random"], 4, config(), tmp_path / "out")
+    files = sorted(path.name for path in (tmp_path / "out" / "games").iterdir())
+    assert len(files) == 12 and files[0] == "random#2-vs-random#3-0001.sgf"
+    found = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert [match["players"] for match in found["matches"]] == [["random", "random#2"], ["random", "random#3"], ["random#2", "random#3"]]
+    assert found["matches"][0]["per_game"]["score_black"] == results[0].score_black.tolist()
+    assert min(rating["elo"] for rating in found["ratings"]) == 0 and found["config"]["game"]["size"] == 3
+    shown = capsys.readouterr().out
+    assert "as White" in shown and "95 % interval" in shown and "anchor" in shown
+    game = Sgf_game.from_bytes((tmp_path / "out" / "games" / "random-vs-random#2-0002.sgf").read_bytes())
+    assert (game.get_player_name("b"), game.get_player_name("w")) == ("random#2", "random")
+    assert len(game.get_main_sequence()) - 1 == results[0].lengths[1]
+    assert game.get_root().get("RE").startswith("B" if results[0].score_black[1] > 0 else "W")
+
+
+def test_evaluate_against_itself(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    (result,) = arena.evaluate(["random", "self"], 5, config(), tmp_path)
+    assert result.is_self and result.a_is_black.all() and result.num_games == 5
+    assert json.loads((tmp_path / "result.json").read_text())["ratings"] == []
+    assert "against itself, as Black" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("players", "games", "what"),
+    [
+        (["random", "mcts:x"], 2, "allowed are random, mcts:N"),
+        (["random", "nowhere.pt"], 2, "allowed are random, mcts:N"),
+        (["self", "random"], 2, "self stands only second of two"),
+        (["random", "random", "self"], 2, "self stands only second of two"),
+        (["random"], 2, "one is not enough"),
+        (["random", "random"], 3, "games are 3; allowed are even numbers"),
+        (["random", "random"], 0, "games are 0"),
+    ],
+)
+def test_bad_evaluations_are_refused_before_anything_is_written(players: list[str], games: int, what: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=what):
+        arena.evaluate(players, games, config(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_network_for_another_board_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = First("net")
+    other.size = 9
+    monkeypatch.setattr(evaluation, "make_player", lambda spec, *_: other)
+    with pytest.raises(InputError, match="plays on 9x9 only; the match is on 3x3"):
+        arena.evaluate(["a", "b"], 2, config(), tmp_path / "out")
+
+
+def test_a_search_can_play(tmp_path: Path) -> None:
+    results = arena.evaluate(["mcts:8", "random"], 4, config(), tmp_path)
+    assert results[0].num_games == 4 and (tmp_path / "result.json").exists()

@@ -1,0 +1,512 @@
+"""The search on toy games with known values: PUCT and Gumbel, against an independent plain search and against perfect play."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from types import SimpleNamespace
+
+import pytest
+import toys
+import torch
+from toys import Toy
+
+from zerogo.config import SearchConfig
+from zerogo.search import Search, puct
+from zerogo.search.gumbel import considered_visits, order
+from zerogo.search.tree import CLOSED, NOWHERE, ROOT, Nodes, Tree, backup
+
+PUCT = SearchConfig(algorithm="puct", fpu_reduction=0.2)
+GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
+BOTH = pytest.mark.parametrize("settings", [PUCT, GUMBEL], ids=["puct", "gumbel"])
+GAMES = {
+    "nim, won": toys.nim(2, 3),
+    "nim, lost": toys.nim(1, 2, 3),
+    "tic-tac-toe, drawn": toys.tic_tac_toe("X...O...."),
+    "tic-tac-toe, won by a fork": toys.tic_tac_toe("X.......O"),
+    "tic-tac-toe, lost": toys.tic_tac_toe("XX.OX...O"),
+    "random tree": toys.random_tree(3),
+    "race, Black ahead": toys.race(2, 3),
+    "race, White ahead": toys.race(-2, 3),
+    "race, a draw": toys.race(-1, 4, komi=-1.0),
+    "illegal moves among the good ones": toys.random_tree(8).with_repeating(0.4, seed=2),
+}
+
+
+def search(toy: Toy, settings: SearchConfig, **evaluator: bool) -> Search:
+    return Search(toy.evaluator(**evaluator), settings, game=toy)
+
+
+def nodes_of(**fields: list) -> Nodes:
+    """Returns one node: children's prior and visits and value, and the node's own."""
+    children = {name: torch.tensor([fields[name]]) for name in ("prior", "visits", "value")}
+    is_open = torch.tensor([fields.get("is_open", [True] * len(fields["prior"]))])
+    own = {name: torch.tensor([float(fields.get(name, 0.0))]) for name in ("total", "mean", "own")}
+    return Nodes(**{name: value.to(torch.float32) for name, value in children.items()}, is_open=is_open, **own)
+
+
+# Known values
+
+
+@BOTH
+def test_converges_to_the_true_value(settings: SearchConfig) -> None:
+    """With an exact evaluator and an even prior, in all games at once; also the move that it would play keeps the value."""
+    toy, starts = toys.union(*GAMES.values())
+    true = toy.exact[starts]
+    errors = [(search(toy, settings, even=True).run(toy.new(starts), budget).value - true).abs() for budget in (20, 150)]
+    found = search(toy, settings, even=True).run(toy.new(starts), 1200)
+    errors.append((found.value - true).abs())
+    assert errors[2].max() < 0.1, dict(zip(GAMES, errors[2].tolist(), strict=True))
+    assert errors[2].mean() < 0.5 * errors[1].mean() < 0.5 * errors[0].mean()
+    after = toy.after[starts, found.action]
+    assert not toy.repeating[starts, found.action].any()
+    assert torch.equal(-toy.exact[after], true)
+    assert torch.allclose(found.policy.sum(1), torch.ones(len(starts)), atol=1e-5)
+
+
+@BOTH
+def test_finds_the_true_value_without_knowledge(settings: SearchConfig) -> None:
+    """With an evaluator that says 0 everywhere only the results at the ends count."""
+    toy, starts = toys.union(*(game for name, game in GAMES.items() if name != "nim, won"))
+    ignorant = dataclasses.replace(toy, guess=torch.zeros_like(toy.guess))
+    found = search(ignorant, settings, exact=False).run(toy.new(starts), 1500)
+    assert (found.value - toy.exact[starts]).abs().max() < 0.15
+
+
+@BOTH
+def test_a_game_that_is_over_has_its_result(settings: SearchConfig) -> None:
+    toy = GAMES["race, Black ahead"]
+    over = [int(i) for i in (~toy.result.isnan()).nonzero()]
+    won_by_white = [i for i in over if toy.result[i] == 1][0]
+    result = search(toy, settings, exact=False).run(toy.new([over[0], won_by_white, 0]), 8)
+    assert result.value[:2].tolist() == [float(toy.result[over[0]]), 1.0]
+    assert result.visits[:2].sum() == 0 and result.visits[2].sum() == 8
+
+
+# Perspective
+
+
+@pytest.mark.parametrize("is_black", [True, False])
+@pytest.mark.parametrize("lead", [3, -3])
+@BOTH
+def test_a_won_position_is_won_for_either_colour_and_after_a_pass(settings: SearchConfig, lead: int, is_black: bool) -> None:
+    """A lead that can't be caught up: the value is the mover's, and turns with the mover."""
+    toy = toys.race(lead, 2)
+    position = 0 if is_black else int(toy.after[0, 1])  # after Black's pass White is to move
+    sign = math.copysign(1.0, lead) * (1 if is_black else -1)
+    found = search(toy, settings, exact=False).run(toy.new([position]), 400)
+    assert float(found.value) == pytest.approx(sign, abs=0.1)
+    passed = search(toy, settings, exact=False).run(toy.new([int(toy.after[position, 1])]), 400)
+    assert float(passed.value) == pytest.approx(-sign, abs=0.1)
+
+
+def test_backup_is_the_only_turn_of_perspective() -> None:
+    tree = Tree.empty(2, 5, 3, 1, torch.device("cpu"))
+    path = torch.tensor([[1, 2, 3], [6, 8, 5]])  # rows; the second path ends early, nowhere is node 0 of game 1
+    backup(tree, path, torch.tensor([2, 1]), torch.tensor([0.5, -1.0]))
+    assert tree.value_sum.tolist() == [[0, 0.5, -0.5, 0.5, 0], [0, 1.0, 0, -1.0, 0]]
+    assert tree.visits.tolist() == [[0, 1, 1, 1, 0], [0, 1, 0, 1, 0]]
+
+
+# An independent plain search, one game at a time
+
+
+class PlainNode:
+    def __init__(self, toy: Toy, state: int) -> None:
+        self.state, self.children, self.visits = state, {}, 1
+        self.over = bool(~toy.result[state].isnan())
+        self.own = float(toy.result[state] if self.over else toy.guess[state])
+        self.sum = self.own
+        self.closed: set[int] = set()
+        legal = [a for a, after in enumerate(toy.after[state].tolist()) if after >= 0]
+        weights = {a: float(toy.prior[state, a]) for a in legal}
+        self.prior = {a: weight / sum(weights.values()) for a, weight in weights.items()}
+
+    def open(self) -> list[int]:
+        return [a for a in self.prior if a not in self.closed]
+
+
+def plain_choice(node: PlainNode, settings: SearchConfig, is_root: bool) -> int:
+    """Formulas of METHODS 2.6 (PUCT) and 2.12 (inside the tree), written down once more."""
+    visited = {a: child for a, child in node.children.items() if a not in node.closed}
+    q = {a: -child.sum / child.visits for a, child in visited.items()}
+    if settings.algorithm == "puct":
+        mean, weight = node.sum / node.visits, node.visits - 1
+        reduction = settings.fpu_reduction_root if is_root else settings.fpu_reduction
+        urgency = mean - reduction * math.sqrt(sum(node.prior[a] for a in visited))
+        explore = settings.c_puct * math.sqrt(weight + 0.01)
+        score = {a: q.get(a, urgency) + explore * node.prior[a] / (1 + (visited[a].visits if a in visited else 0)) for a in node.open()}
+    else:
+        number = sum(child.visits for child in visited.values())
+        mass = sum(node.prior[a] for a in visited)
+        average = sum(node.prior[a] * q[a] for a in visited) / mass if visited else 0.0
+        mixed = (node.own + number * average) / (1 + number)
+        most = max((child.visits for child in visited.values()), default=0)
+        logit = {a: math.log(node.prior[a]) + (settings.c_visit + most) * settings.c_scale * q.get(a, mixed) for a in node.open()}
+        top = max(logit.values())
+        total = sum(math.exp(value - top) for value in logit.values())
+        score = {a: math.exp(logit[a] - top) / total - (visited[a].visits if a in visited else 0) / (1 + number) for a in node.open()}
+    return max(score, key=lambda a: score[a])
+
+
+def plain_simulation(toy: Toy, root: PlainNode, settings: SearchConfig, first: int | None) -> None:
+    node, path, action = root, [root], first
+    while not node.over:
+        action = plain_choice(node, settings, node is root) if action is None else action
+        if action not in node.children:
+            break
+        node, action = node.children[action], None
+        path.append(node)
+    value = node.own
+    if not node.over:
+        if toy.repeating[node.state, action]:
+            node.closed.add(action)
+            value = node.sum / node.visits
+        else:
+            child = node.children[action] = PlainNode(toy, int(toy.after[node.state, action]))
+            child.visits, child.sum = 0, 0.0
+            path.append(child)
+            value = child.own
+    for back in reversed(path):
+        back.visits, back.sum, value = back.visits + 1, back.sum + value, -value
+
+
+@pytest.mark.parametrize("name", ["nim, won", "tic-tac-toe, drawn", "random tree", "race, a draw", "illegal moves among the good ones"])
+@BOTH
+def test_visits_equal_those_of_a_plain_search(name: str, settings: SearchConfig) -> None:
+    """Node by node down to the leaves, from every state of the first two plies; Gumbel's root follows its table of visits."""
+    toy = GAMES[name]
+    starts = [0, *(int(after) for after in toy.after[0] if after >= 0 and toy.result[after].isnan())]
+    budget = 60
+    result = search(toy, settings, exact=False).run(toy.new(starts), budget)
+    for game, start in enumerate(starts):
+        root = PlainNode(toy, start)
+        root.closed = {a for a in root.prior if toy.repeating[start, a]}  # at the root they are known beforehand
+        total = sum(root.prior[a] for a in root.open())
+        root.prior = {a: p / total for a, p in root.prior.items()}
+        if settings.algorithm == "gumbel":
+            plain_gumbel(toy, root, settings, budget)
+        else:
+            for _ in range(budget):
+                plain_simulation(toy, root, settings, None)
+        compare(result.tree.tree, game, ROOT, root)
+
+
+def plain_gumbel(toy: Toy, root: PlainNode, settings: SearchConfig, budget: int) -> None:
+    """Sequential halving without noise as METHODS 2.12 tells it: phases over the survivors, best by logit + sigma(q)."""
+
+    def merit(action: int) -> float:
+        visited = root.children
+        most = max((child.visits for child in visited.values()), default=0)
+        q = {a: -child.sum / child.visits for a, child in visited.items()}
+        number, mass = sum(child.visits for child in visited.values()), sum(root.prior[a] for a in visited)
+        average = sum(root.prior[a] * q[a] for a in visited) / mass if visited else 0.0
+        mixed = (root.own + number * average) / (1 + number)
+        return math.log(root.prior[action]) + (settings.c_visit + most) * settings.c_scale * q.get(action, mixed)
+
+    moves = root.open()
+    number = min(settings.max_considered, len(moves))
+    survivors = sorted(moves, key=merit, reverse=True)[:number]
+    phases, spent = math.ceil(math.log2(number)) if number > 1 else 1, 0
+    while spent < budget:
+        each = max(1, budget // (phases * len(survivors)))
+        for _ in range(each):
+            waiting = list(survivors)
+            while waiting and spent < budget:
+                best = max(waiting, key=merit)
+                waiting.remove(best)
+                plain_simulation(toy, root, settings, best)
+                spent += 1
+        survivors = sorted(survivors, key=merit, reverse=True)[: max(2, len(survivors) // 2)]
+
+
+def compare(tree: Tree, game: int, node: int, plain: PlainNode) -> None:
+    assert int(tree.words[game, node, 0]) == plain.state
+    assert int(tree.visits[game, node]) == plain.visits
+    assert float(tree.value_sum[game, node]) == pytest.approx(plain.sum, abs=1e-4)
+    children = tree.children[game, node].tolist()
+    if not plain.over:
+        assert {a for a, child in enumerate(children) if child != CLOSED} == set(plain.open())
+    assert {a for a, child in enumerate(children) if child > NOWHERE} == set(plain.children)
+    for action, child in plain.children.items():
+        compare(tree, game, children[action], child)
+
+
+# Gumbel's parts
+
+
+@pytest.mark.parametrize("budget", [0, 1, 2, 7, 8, 16, 50, 64, 200])
+@pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 16])
+def test_the_order_of_visits_is_sequential_halving(number: int, budget: int) -> None:
+    """Played out by a table of its own: in each phase all survivors get one visit after another, then the lower half falls out."""
+    visits, survivors, expected = dict.fromkeys(range(number), 0), list(range(number)), []
+    phases = max(1, math.ceil(math.log2(number)))
+    while len(expected) < budget:
+        for _ in range(max(1, budget // (phases * len(survivors)))):
+            for move in survivors:
+                expected.append(visits[move])
+                visits[move] += 1
+        if number > 1:
+            survivors = survivors[: max(2, len(survivors) // 2)]
+    assert list(considered_visits(number, budget)) == expected[:budget]
+
+
+def test_the_order_fits_each_games_moves_and_budget() -> None:
+    is_open = torch.tensor([[True] * 6, [True, False, True, False, False, False], [False] * 5 + [True]])
+    found = order(is_open, torch.tensor([8, 4, 2]), max_considered=4, width=8)
+    assert found.tolist() == [
+        list(considered_visits(4, 8)),
+        [*considered_visits(2, 4), 0, 0, 0, 0],
+        [0, 1, 0, 0, 0, 0, 0, 0],
+    ]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_gumbel_spends_its_budget_on_the_considered_moves(keep: bool) -> None:
+    toy = toys.tic_tac_toe()
+    settings = dataclasses.replace(GUMBEL, max_considered=4, keep_tree=keep)
+    found = search(toy, settings, exact=False).run(toy.new([0] * 20), 40, explore=True)
+    assert found.visits.sum(1).tolist() == [40] * 20
+    assert ((found.visits > 0).sum(1) == 4).all()
+    top = found.visits.sort(1, descending=True).values[:, :4]
+    assert top.tolist() == [[15, 15, 5, 5]] * 20  # 40 = 2 phases: 5 each for four moves, 10 each for two
+    assert found.visits.gather(1, found.action.unsqueeze(1)).eq(15).all()
+    assert len({tuple(row) for row in found.visits.tolist()}) > 5  # each game has noise of its own
+
+
+def test_gumbels_policy_sums_to_one_and_improves() -> None:
+    """With exact values and a visit to each move the improved policy expects at least what the prior does, from every state of a game."""
+    toy = toys.random_tree(5, depth=6)
+    settings = dataclasses.replace(GUMBEL, max_considered=4)
+    states = [i for i in range(len(toy.result)) if (toy.after[i] >= 0).sum() == 4]
+    found = search(toy, settings).run(toy.new(states), 4)
+    value = -toy.exact[toy.after[states]]
+    assert torch.allclose(found.policy.sum(1), torch.ones(len(states)), atol=1e-5)
+    expected, before = (found.policy * value).sum(1), (found.prior * value).sum(1)
+    assert (expected >= before - 1e-5).all() and expected.mean() > before.mean() + 0.1
+    assert torch.allclose(found.value, expected, atol=1e-5)
+    assert torch.allclose(expected, value.amax(1), atol=0.01)
+
+
+# PUCT's parts
+
+
+def test_first_play_urgency() -> None:
+    node = nodes_of(prior=[0.5, 0.3, 0.2], visits=[3, 0, 0], value=[0.4, 0.0, 0.0], total=4, mean=0.3)
+    explore = 1.1 * math.sqrt(3.01)
+    urgency = 0.3 - 0.2 * math.sqrt(0.5)
+    expected = [0.4 + explore * 0.5 / 4, urgency + explore * 0.3, urgency + explore * 0.2]
+    assert puct.scores(node, PUCT, is_root=False)[0].tolist() == pytest.approx(expected, abs=1e-6)
+    at_root = [expected[0], 0.3 + explore * 0.3, 0.3 + explore * 0.2]
+    assert puct.scores(node, PUCT, is_root=True)[0].tolist() == pytest.approx(at_root, abs=1e-6)
+
+
+def test_exploration_grows_with_the_logarithm_where_set() -> None:
+    node = nodes_of(prior=[1.0], visits=[500], value=[0.0], total=501)
+    settings = dataclasses.replace(PUCT, c_puct=1.05, c_puct_log=0.28, c_puct_base=500.0)
+    assert float(puct.exploration(node, settings)) == pytest.approx((1.05 + 0.28 * math.log(2)) * math.sqrt(500.01), rel=1e-6)
+
+
+def test_forced_playouts_are_owed_to_visited_moves() -> None:
+    settings = dataclasses.replace(PUCT, forced_playouts=2.0)
+    node = nodes_of(prior=[0.8, 0.1, 0.1], visits=[30, 1, 0], value=[0.9, -0.9, 0.0], total=32, mean=0.8)
+    score = puct.scores(node, settings, is_root=True)[0]
+    assert int(score.argmax()) == 1  # sqrt(2 * 0.1 * 31) = 2.49 visits are owed, it has 1; the third has none yet, so nothing is owed
+    assert float(score[2]) < 10
+    assert int(puct.scores(node, settings, is_root=False)[0].argmax()) != 1
+
+
+def test_pruning_takes_only_what_exploration_paid() -> None:
+    settings = dataclasses.replace(PUCT, forced_playouts=2.0)
+    node = nodes_of(prior=[0.5, 0.2, 0.2, 0.1], visits=[50, 9, 30, 1], value=[0.5, -0.5, 0.48, 0.0], total=91)
+    policy = puct.visit_policy(node, settings)[0]
+    explore = 1.1 * math.sqrt(90.01)
+    best = 0.5 + explore * 0.5 / 51
+    kept = [50.0, math.ceil(explore * 0.2 / (best + 0.5) - 1), min(30, math.ceil(explore * 0.2 / (best - 0.48) - 1)), 1.0]
+    kept[3] = min(1, math.ceil(explore * 0.1 / best - 1))
+    kept = [weight if weight >= min(1.0, 50 / 64) else 0.0 for weight in kept]
+    assert policy.tolist() == pytest.approx([weight / sum(kept) for weight in kept], abs=1e-5)
+    assert float(policy.sum()) == pytest.approx(1.0) and kept[1] < 9
+
+
+def test_pruning_leaves_a_search_without_forced_playouts_its_best_moves() -> None:
+    """On a real tree: the target sums to 1, keeps the order of the best, and gives bad moves less than their visits."""
+    toy = toys.tic_tac_toe("X.......O")
+    settings = dataclasses.replace(PUCT, forced_playouts=2.0)
+    found = search(toy, settings).run(toy.new([0] * 8), 200, explore=True)
+    raw = found.visits / found.visits.sum(1, keepdim=True)
+    after = toy.after[0]
+    is_bad = (after >= 0) & (-toy.exact[after.clamp(min=0)] < float(toy.exact[0]))
+    assert torch.allclose(found.policy.sum(1), torch.ones(8), atol=1e-5)
+    assert (found.policy[:, is_bad].sum(1) < raw[:, is_bad].sum(1)).all()
+    assert torch.equal(found.policy.argmax(1), found.visits.argmax(1))
+
+
+def test_root_noise_sums_to_one_on_legal_moves_only() -> None:
+    generator = torch.Generator().manual_seed(1)
+    legal = torch.rand(200, 30, generator=generator) < 0.4
+    legal[:, 0] = True
+    prior = torch.rand(200, 30, generator=generator) * legal
+    prior = prior / prior.sum(1, keepdim=True)
+    noisy = puct.noisy_prior(prior, legal, torch.arange(200), PUCT)
+    assert torch.allclose(noisy.sum(1), torch.ones(200), atol=1e-5)
+    assert (noisy[~legal] == 0).all() and (noisy[legal] > 0).all()
+    quiet = dataclasses.replace(PUCT, dirichlet_share=0.0, root_temperature=1.0)
+    assert torch.allclose(puct.noisy_prior(prior, legal, torch.arange(200), quiet), prior, atol=1e-6)
+    many = puct.noisy_prior(prior[:1].expand(4000, -1), legal[:1].expand(4000, -1), torch.arange(4000), PUCT)
+    heated = prior[0].clamp(min=1e-20) ** (1 / 1.1) * legal[0]
+    # The noise's mean is its alpha's share: half even, half on moves whose prior is above the mean; so no legal move gets less than 1/8 of even.
+    least = 0.75 * heated / heated.sum() + 0.25 * 0.5 * legal[0] / legal[0].sum()
+    assert (many.mean(0) >= least - 0.01).all()
+
+
+# The tree between moves
+
+
+def snapshot(tree: Tree, game: int, node: int) -> tuple:
+    """Returns a subtree without its numbers: everything that a node holds, and its children by action."""
+    children = tree.children[game, node].tolist()
+    own = [tree.words[game, node].tolist(), int(tree.visits[game, node]), float(tree.value_sum[game, node]), float(tree.value[game, node])]
+    own += [tree.prior[game, node].tolist(), bool(tree.terminal[game, node]), [min(child, 0) for child in children]]
+    return (own, {action: snapshot(tree, game, child) for action, child in enumerate(children) if child > NOWHERE})
+
+
+def check_links(tree: Tree, game: int) -> None:
+    """Every node in use hangs below a parent with a smaller number, and nothing else is in use."""
+    for node in range(ROOT + 1, ROOT + int(tree.size[game])):
+        parent, action = int(tree.parent[game, node]), int(tree.action[game, node])
+        assert ROOT <= parent < node and int(tree.children[game, parent, action]) == node
+    assert (tree.visits[game, ROOT + int(tree.size[game]) :] == 0).all() and int(tree.visits[game, NOWHERE]) == 0
+
+
+@BOTH
+def test_the_kept_subtree_is_that_of_the_old_tree(settings: SearchConfig) -> None:
+    toy = toys.tic_tac_toe()
+    states = [0, *(int(after) for after in toy.after[0])]
+    made = search(toy, settings, exact=False)
+    found = made.run(toy.new(states), 60, explore=True)
+    before = [snapshot(found.tree.tree, game, int(found.tree.tree.children[game, ROOT, action])) for game, action in enumerate(found.action)]
+    after = toy.after[states, found.action]
+    made.advance(found.tree, torch.arange(10), found.action, toy.new(after.tolist()))
+    for game in range(10):
+        assert snapshot(found.tree.tree, game, ROOT) == before[game]
+        check_links(found.tree.tree, game)
+    kept = found.tree.tree.visits[:, ROOT].clone()
+    again = made.run(toy.new(after.tolist()), 60, seed=1, tree=found.tree, explore=True)
+    assert torch.equal(found.tree.tree.visits[:, ROOT], kept + 60)
+    assert torch.equal(again.visits.sum(1), kept - 1 + 60)
+    for game in range(10):
+        check_links(found.tree.tree, game)
+
+
+def test_only_the_games_that_moved_change() -> None:
+    toy = toys.tic_tac_toe()
+    made = search(toy, PUCT, exact=False)
+    found = made.run(toy.new([0, 1, 2, 3]), 30)
+    tree = found.tree.tree
+    before = [snapshot(tree, game, ROOT) for game in range(4)]
+    child = snapshot(tree, 2, int(tree.children[2, ROOT, int(found.action[2])]))
+    made.advance(found.tree, torch.tensor([2]), found.action[2:3], toy.new([0, 1, int(toy.after[2, found.action[2]]), 3]))
+    made.replace(found.tree, torch.tensor([1]), toy.new([0, 0, 0, 3]))
+    assert [snapshot(tree, game, ROOT) for game in (0, 3)] == [before[0], before[3]]
+    assert snapshot(tree, 2, ROOT) == child
+    assert int(tree.size[1]) == 0 and int(tree.visits[1].sum()) == 0
+
+
+def test_a_tree_that_would_overflow_is_dropped_and_counted() -> None:
+    toy = toys.nim(3, 4, 5)
+    made = search(toy, PUCT, exact=False)
+    forest = made.plant(toy.new([0, 0]), 20)
+    lane = torch.arange(2)
+    for turn, (budget, overflows, visits) in enumerate([(20, 0, 21), (19, 0, 40), ([2, 1], 1, [3, 41])]):
+        made.begin(forest, lane, torch.as_tensor(budget), seed=turn)
+        for _ in range(20):
+            made.simulate(forest)
+        assert int(forest.overflowed) == overflows
+        assert forest.tree.visits[:, ROOT].tolist() == (visits if isinstance(visits, list) else [visits] * 2)
+
+
+def test_no_budget_beyond_what_was_planted() -> None:
+    toy = toys.nim(1, 2)
+    made = search(toy, PUCT)
+    with pytest.raises(ValueError, match="planted for 5"):
+        made.begin(made.plant(toy.new([0]), 5), torch.arange(1), 6, seed=0)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@BOTH
+def test_root_noise_stays_out_of_the_tree(settings: SearchConfig, keep: bool) -> None:
+    """The tree holds the evaluator's priors wherever it goes, so a search without noise finds what it would have found."""
+    toy = toys.tic_tac_toe()
+    settings = dataclasses.replace(settings, keep_tree=keep)
+    made = search(toy, settings, exact=False)
+    found = made.run(toy.new([0] * 4), 50, explore=True)
+    assert torch.allclose(found.prior, toy.prior[:1] / toy.prior[:1].sum(), atol=1e-6)
+    made.advance(found.tree, torch.arange(4), found.action, toy.new(toy.after[0, found.action].tolist()))
+    made.begin(found.tree, torch.arange(4), 10, seed=1, explore=False)
+    tree, after = found.tree.tree, toy.after[0, found.action]
+    expected = torch.where(toy.after[after] >= 0, toy.prior[after], 0.0)
+    assert torch.allclose(tree.prior[:, ROOT], expected / expected.sum(1, keepdim=True), atol=1e-6)
+    assert torch.equal(found.tree.root_prior, tree.prior[:, ROOT]) and (found.tree.gumbel == 0).all()
+
+
+# Budgets
+
+
+@BOTH
+def test_games_have_budgets_of_their_own(settings: SearchConfig) -> None:
+    """Each game gets exactly its budget, 0 too, and what it finds is what it finds alone."""
+    toy = toys.tic_tac_toe()
+    starts, budgets = [0, 1, 2, 3, 4, 5], [0, 1, 7, 40, 13, 40]
+    made = search(toy, settings, exact=False)
+    together = made.run(toy.new(starts), torch.tensor(budgets), seed=5, explore=True)
+    assert together.visits.sum(1).tolist() == budgets
+    assert torch.allclose(together.policy.sum(1), torch.ones(6), atol=1e-5)
+    for game, (start, budget) in enumerate(zip(starts, budgets, strict=True)):
+        alone = made.run(toy.new([start]), budget, seed=5, game_ids=torch.tensor([game]), explore=True)
+        assert torch.equal(alone.visits[0], together.visits[game])
+        assert int(alone.action) == int(together.action[game])
+        assert torch.allclose(alone.policy[0], together.policy[game], atol=1e-6)
+
+
+def test_a_game_goes_on_while_others_finish_their_moves() -> None:
+    """Lanes are never idle: one game's next search begins in the middle of another's, and neither notices."""
+    toy = toys.tic_tac_toe()
+    made = search(toy, PUCT, exact=False)
+    forest = made.plant(toy.new([0, 0]), 30)
+    made.begin(forest, torch.arange(2), torch.tensor([30, 10]), seed=3)
+    for _ in range(10):
+        made.simulate(forest)
+    first = made.result(forest, torch.tensor([1]))
+    after = int(toy.after[0, first.action])
+    made.advance(forest, torch.tensor([1]), first.action, toy.new([0, after]))
+    made.begin(forest, torch.tensor([1]), 20, seed=4, game_ids=torch.tensor([1]))
+    for _ in range(20):
+        made.simulate(forest)
+    assert not forest.unspent.any()
+    alone = made.run(toy.new([0]), 30, seed=3)
+    assert torch.equal(made.result(forest, torch.tensor([0])).visits, alone.visits)
+    other = made.plant(toy.new([0]), 30)
+    made.begin(other, torch.arange(1), 10, seed=3)
+    for _ in range(10):
+        made.simulate(other)
+    made.advance(other, torch.arange(1), first.action, toy.new([after]))
+    made.begin(other, torch.arange(1), 20, seed=4)
+    for _ in range(20):
+        made.simulate(other)
+    assert torch.equal(made.result(forest, torch.tensor([1])).visits, made.result(other, torch.arange(1)).visits)
+
+
+def test_the_evaluator_is_spared_what_is_known() -> None:
+    """Finished and closed leaves are counted, and on the host they are no evaluations."""
+    toy = GAMES["illegal moves among the good ones"]
+    seen = []
+    inner = toy.evaluator(exact=False)
+
+    def evaluate(leaves: toys.Positions, legal: torch.Tensor, key: torch.Tensor) -> SimpleNamespace:
+        seen.append(len(leaves.index))
+        return inner(leaves, legal, key)
+
+    found = Search(evaluate, PUCT, game=toy).run(toy.new([0, 1, 2]), 100)
+    assert sum(seen) - 3 + int(found.tree.exact_leaves.sum()) == 300
+    assert (found.tree.exact_leaves > 0).all()

@@ -1,0 +1,35 @@
+"""The measurements: `python -m zerogo.bench {board,net,search,selfplay}`. Each prints one JSON line per configuration.
+
+What every line holds is written by `report`; how fast something is, is always said beside what it is to be compared with, in the same run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import torch
+
+from zerogo.errors import InputError
+
+COMMON = ("bench", "size", "batch", "device", "dtype", "threads")
+
+
+def report(line: dict[str, Any]) -> None:
+    """Prints one measurement as a JSON line: at least the fields of `COMMON`, to which torch's version is added."""
+    missing = [name for name in COMMON if name not in line]
+    assert not missing, f"report: a line without {', '.join(missing)}"
+    sys.stdout.write(json.dumps({**line, "torch": torch.__version__}) + "\n")
+    sys.stdout.flush()
+
+
+def whole_numbers(text: str) -> list[int]:
+    """Returns the whole numbers of a list like "9,19", for an option that takes several; each is at least 1."""
+    try:
+        numbers = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(f"{text!r} is not a list of whole numbers such as 9 or 9,19") from None
+    if min(numbers) < 1:
+        raise InputError(f"{text!r} holds {min(numbers)}; allowed are whole numbers from 1")
+    return numbers

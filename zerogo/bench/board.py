@@ -1,0 +1,166 @@
+"""Random legal moves a second: how fast many games are played at once, beside pgx (ROUNDS rounds of each, interleaved).
+
+A move is drawn uniformly from the exact legal mask, pass included. Every game in the batch is going on: one that ends is replaced by a fresh
+one before the next move, and the time for that counts. The peer does the same in its own process; only one of the two works at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from zerogo import board, flood
+from zerogo.bench import report, whole_numbers
+from zerogo.board import State
+from zerogo.board.state import exact_legal_rows
+from zerogo.errors import InputError
+from zerogo.rules import Rules
+from zerogo.runtime import pick_device, set_threads
+
+PEER = Path(__file__).with_name("pgx_peer.py")
+PEER_SIZES = (9, 19)
+WARM_PLIES = 2  # times the points of the board: by then games of all ages are in the batch
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--size", default="9", help="side of the board, or several as 9,19 (default 9)")
+    parser.add_argument("--batch", default="1024", help="games played at once, or several as 256,1024 (default 1024)")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 leaves the choice to torch (default 0)")
+    parser.add_argument("--superko", default="positional", help="positional, situational or simple (default positional)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of one round (default 2)")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds; the median counts (default 3)")
+    parser.add_argument("--peer", action="store_true", help="time pgx as well, in turn with zerogo (sizes 9 and 19, on the CPU)")
+    parser.add_argument("--peer-python", default=sys.executable, metavar="PATH", help="the Python that has pgx (default this one)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints a line for every size and batch."""
+    device = pick_device(args.device)
+    set_threads(args.threads)
+    if args.rounds < 1 or args.seconds <= 0:
+        raise InputError(f"{args.rounds} rounds of {args.seconds} seconds; at least one round of more than 0 seconds is needed")
+    for size in whole_numbers(args.size):
+        for batch in whole_numbers(args.batch):
+            _measure(args, size, batch, device)
+
+
+def _measure(args: argparse.Namespace, size: int, batch: int, device: torch.device) -> None:
+    games = RandomGames(Rules(size=size, superko=args.superko), batch, device)
+    threads = torch.get_num_threads()
+    line = {"bench": "board", "size": size, "batch": batch, "device": str(device), "dtype": "int32", "threads": threads, "superko": args.superko}
+    peer = Peer(args.peer_python, size, batch, threads) if args.peer else None
+    try:
+        games.play_plies(WARM_PLIES * size * size)
+        own, other = [], []
+        for _ in range(args.rounds):
+            own.append(games.moves_per_second(args.seconds))
+            if peer is not None:
+                other.append(peer.moves_per_second(args.seconds))
+    finally:
+        if peer is not None:
+            peer.close()
+    line["moves_per_s"] = round(statistics.median(own))
+    if peer is not None:
+        line["peer"], line["peer_moves_per_s"] = peer.name, round(statistics.median(other))
+        line["ratio"] = round(statistics.median(own) / statistics.median(other), 2)
+    report(line)
+
+
+class RandomGames:
+    """A batch of games that are played at random and replaced when they end (two passes, or 2 * N * N plies)."""
+
+    def __init__(self, rules: Rules, batch: int, device: torch.device) -> None:
+        self.fresh = board.new_games(batch, rules, device=device, move_cap=2 * rules.size**2)
+        self.state = self.fresh.map(torch.clone)
+        self.generator = torch.Generator(device=device).manual_seed(1)
+
+    def play_plies(self, plies: int) -> None:
+        for _ in range(plies):
+            actions = draw(self.state, self.generator)
+            self.state = board.step_(self.state, actions)
+            ended = self.state.finished.nonzero().squeeze(1)
+            if ended.numel():
+                self.state = board.put_(self.state, ended, board.select(self.fresh, ended))
+
+    def moves_per_second(self, seconds: float) -> float:
+        """Returns moves a second, over at least that many seconds."""
+        plies, step = 0, 20
+        start = self._now()
+        while self._now() - start < seconds:
+            self.play_plies(step)
+            plies += step
+        return plies * self.state.num_games / (self._now() - start)
+
+    def _now(self) -> float:
+        if self.state.device.type == "cuda":
+            torch.cuda.synchronize(self.state.device)
+        return time.perf_counter()
+
+
+def draw(state: State, generator: torch.Generator) -> Tensor:
+    """Returns a move for every game, uniform over its legal moves, pass included: int64 [B]. Takes B numbers from the generator."""
+    rows = exact_legal_rows(state)
+    board_size = state.board_size
+    up_to = _up_to(_bit_counts(rows))
+    total = up_to[-1] + 1
+    chosen = (torch.rand(len(total), generator=generator, device=rows.device) * total).to(torch.int32).clamp(max=total - 1)
+    row = (up_to <= chosen).sum(0)  # N where the pass is chosen
+    at = row.clamp(max=board_size - 1)
+    before = torch.where(at > 0, up_to.gather(0, (at - 1).clamp(min=0).unsqueeze(0)).squeeze(0), 0)
+    bits = rows.gather(1, at.unsqueeze(1)).squeeze(1)
+    is_set = (bits >> torch.arange(board_size, dtype=torch.int32, device=rows.device).unsqueeze(1)) & 1
+    column = (_up_to(is_set) <= chosen - before).sum(0)
+    return torch.where(row == board_size, board_size**2, row * board_size + column)
+
+
+def _up_to(counts: Tensor) -> Tensor:
+    """Returns sums over the first dimension up to each entry, which comes first because adding whole rows is what a CPU does fast: int32 [N, B]."""
+    return counts.cumsum(0, dtype=torch.int32)
+
+
+def _bit_counts(rows: Tensor) -> Tensor:
+    """Returns how many points each row holds: int32 [B, N] -> int32 [N, B]."""
+    return flood.count(rows.T.contiguous().unsqueeze(-1))
+
+
+class Peer:
+    """pgx in a process of its own, which plays while it is asked and waits otherwise."""
+
+    def __init__(self, python: str, size: int, batch: int, threads: int) -> None:
+        if size not in PEER_SIZES:
+            raise InputError(f"--peer with size {size}; pgx plays 9 and 19")
+        command = (python, str(PEER), str(size), str(batch), str(threads))
+        try:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        except OSError as error:
+            raise InputError(f"--peer-python {python!r} can't be started ({error.strerror}); name a Python that has pgx") from None
+        self.name = self.process.stdout.readline().strip()
+        if not self.name.startswith("pgx "):
+            self.close()
+            raise InputError(f"--peer: {python} has no pgx that can be imported; install pgx there, or name another with --peer-python")
+
+    def moves_per_second(self, seconds: float) -> float:
+        self.process.stdin.write(f"{seconds}\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise InputError("--peer: the process that runs pgx ended in the middle; try a smaller --batch")
+        return float(answer)
+
+    def close(self) -> None:
+        """Ends the process: it leaves when its input closes."""
+        self.process.stdin.close()
+        try:
+            self.process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self.process.stdout.close()

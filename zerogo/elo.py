@@ -1,0 +1,196 @@
+"""Results of games as strength: win rates with intervals, Elo differences, ratings of a pool (Bradley-Terry), and SPRT.
+
+A game gives points: 1 for a win, 0.5 for a draw, 0 for a loss. Elo is logistic: a difference of d is a win rate of 1 / (1 + 10^(-d / 400)).
+Intervals are 95 % and two-sided unless z says otherwise. Everything is numpy or plain numbers in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Z95 = 1.959963984540054
+ELO_PER_NAT = 400.0 / math.log(10.0)
+PAIR_PRIOR = 4.0  # pairs of independent games that are thought to have been seen, so that a few equal pairs don't look like certainty
+SPREAD = 3000.0  # Elo: standard deviation of ratings where no game says anything, so that a pool in two parts has ratings at all
+NEVER_SEEN = 1e-3  # games: count of an outcome that has not come yet in SPRT, as fishtest does
+
+
+# Win rates
+
+
+def wilson_interval(points: float, games: float, z: float = Z95) -> tuple[float, float]:
+    """Returns the interval of a win rate by Wilson's score (1927): never empty, inside [0, 1], right also at 0 and at all points.
+
+    With draws as half points it is on the safe side, since a draw varies less than a win or a loss. Without games it is (0, 1).
+    """
+    if games <= 0:
+        return 0.0, 1.0
+    if not 0 <= points <= games:
+        raise ValueError(f"wilson_interval: {points} points of {games} games; allowed are 0 to {games}")
+    rate, share = points / games, z * z / games
+    centre = (rate + share / 2) / (1 + share)
+    half = z * math.sqrt(rate * (1 - rate) / games + share / (4 * games)) / (1 + share)
+    low = 0.0 if points == 0 else max(0.0, centre - half)  # exactly: rounding would leave 1e-17
+    high = 1.0 if points == games else min(1.0, centre + half)
+    return low, high
+
+
+def pair_interval(pair_points: Sequence[float] | np.ndarray, single_points: Sequence[float] = (), z: float = Z95) -> tuple[float, float]:
+    """Returns the interval of the win rate where games come in pairs with one opening and colours swapped.
+
+    pair_points: points of each pair, 0 to 2. single_points: points of games without a partner, 0 to 1. The games of a pair are not
+    independent: where the opening or the colour decides they nearly cancel, where strength decides they agree. So the number of games in
+    Wilson's formula is divided by the design effect: the variance of the pairs over that of as many independent games. It is estimated
+    with `PAIR_PRIOR` pairs of prior, and a pair counts for at least one game.
+    """
+    pairs, singles = np.asarray(pair_points, dtype=np.float64), np.asarray(single_points, dtype=np.float64)
+    games = 2 * len(pairs) + len(singles)
+    points = float(pairs.sum() + singles.sum())
+    if len(pairs) < 2 or not 0 < points < games:
+        return wilson_interval(points, games, z)
+    rate = points / games
+    independent = 2 * rate * (1 - rate)
+    seen = float(((pairs - 2 * rate) ** 2).sum())
+    effect = (seen + PAIR_PRIOR * independent) / ((len(pairs) + PAIR_PRIOR) * independent)
+    scale = 1 / min(2.0, effect)
+    return wilson_interval(points * scale, games * scale, z)
+
+
+# Elo
+
+
+def win_rate(elo: float) -> float:
+    """Returns the expected points a game of a player that is so many Elo stronger."""
+    return 0.5 * (1 + math.tanh(elo / (2 * ELO_PER_NAT)))  # no overflow at any difference
+
+
+def elo_of(rate: float) -> float:
+    """Returns the Elo difference of a win rate in [0, 1]: infinite at 0 and 1."""
+    if not 0 <= rate <= 1:
+        raise ValueError(f"elo_of: the win rate is {rate}; allowed is 0 to 1")
+    if rate in (0, 1):
+        return math.copysign(math.inf, rate - 0.5)
+    return ELO_PER_NAT * math.log(rate / (1 - rate))
+
+
+def elo_difference(points: float, games: float, interval: tuple[float, float] | None = None) -> tuple[float, float, float]:
+    """Returns the Elo difference and its interval (difference, low, high); an end is infinite where all or no points were won.
+
+    interval: that of the win rate, Wilson's unless given.
+    """
+    low, high = wilson_interval(points, games) if interval is None else interval
+    return elo_of(points / games if games else 0.5), elo_of(low), elo_of(high)
+
+
+@dataclass(frozen=True)
+class Ratings:
+    """Elo of n players: elo, low, high float64 [n], the anchor at 0 without an interval of its own.
+
+    covariance: float64 [n, n] in Elo squared; of a difference i - j the variance is c[i, i] + c[j, j] - 2 c[i, j].
+    """
+
+    elo: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    covariance: np.ndarray
+
+
+def bradley_terry(points: np.ndarray, anchor: int = 0, prior_draws: float = 1.0, z: float = Z95) -> Ratings:
+    """Returns the ratings of a pool from points [n, n]: points[i, j] is what i won against j, draws as half.
+
+    The maximum of the posterior by Newton's method (Bradley and Terry 1952). The prior, `prior_draws` drawn games between any two that met
+    and a spread of `SPREAD`, keeps whoever won or lost all finite. Intervals come from the Hessian there, relative to the anchor.
+    """
+    points = np.array(points, dtype=np.float64)
+    count = points.shape[0]
+    if points.shape != (count, count) or not np.isfinite(points).all() or (points < 0).any():
+        raise ValueError(f"bradley_terry: points are {points.shape}; they must be [n, n], finite and not negative")
+    np.fill_diagonal(points, 0.0)
+    met = (points + points.T) > 0
+    points = points + met * (prior_draws / 2)
+    games = points + points.T
+    ridge = (ELO_PER_NAT / SPREAD) ** 2
+    nats = np.zeros(count)
+    for _ in range(500):
+        gradient, hessian = _slope(nats, points, games, ridge)
+        step = np.linalg.solve(hessian, gradient)
+        nats = nats + step / max(1.0, np.abs(step).max())  # at most 174 Elo a step: far from the maximum the parabola is no guide
+        if np.abs(step).max() < 1e-10:
+            break
+    covariance = np.linalg.inv(_slope(nats, points, games, ridge)[1]) * ELO_PER_NAT**2
+    elo = (nats - nats[anchor]) * ELO_PER_NAT
+    variance = np.diag(covariance) + covariance[anchor, anchor] - 2 * covariance[anchor]
+    variance[anchor] = 0.0
+    half = z * np.sqrt(np.maximum(variance, 0.0))
+    return Ratings(elo, elo - half, elo + half, covariance)
+
+
+def _slope(nats: np.ndarray, points: np.ndarray, games: np.ndarray, ridge: float) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the gradient [n] of the log posterior and its negative Hessian [n, n] at ratings in nats."""
+    expected = 0.5 * (1 + np.tanh((nats[:, None] - nats[None, :]) / 2))
+    gradient = (points - games * expected).sum(1) - ridge * nats
+    weight = games * expected * (1 - expected)
+    return gradient, np.diag(weight.sum(1) + ridge) - weight
+
+
+# Sequential test
+
+
+@dataclass(frozen=True)
+class Sprt:
+    """What a sequential test says. llr: log-likelihood ratio of H1 to H0; the test ends where it leaves (lower, upper).
+
+    verdict: "H0" (the difference is elo0 or less), "H1" (elo1 or more) or "continue".
+    """
+
+    llr: float
+    lower: float
+    upper: float
+    verdict: str
+
+
+def sprt(counts: Sequence[float], elo0: float, elo1: float, alpha: float = 0.05, beta: float = 0.05) -> Sprt:
+    """Returns the state of a sequential probability ratio test (Wald 1945) of "elo0" against "elo1", to be asked after any number of games.
+
+    counts: [losses, draws, wins], or for colour-paired games the pairs that gave [0, 0.5, 1, 1.5, 2] points, which is right where the games
+    of a pair depend on each other. alpha, beta: chance to accept H1 under H0, and H0 under H1.
+    The ratio is the generalised one (GSPRT, Van den Bergh; as in fishtest): either hypothesis with the likeliest distribution of its mean.
+    """
+    if len(counts) not in (3, 5):
+        raise ValueError(f"sprt: {len(counts)} counts; allowed are 3 (losses, draws, wins) and 5 (pairs by points)")
+    if not elo0 < elo1 or not 0 < alpha < 0.5 or not 0 < beta < 0.5:
+        raise ValueError(f"sprt: elo0 {elo0}, elo1 {elo1}, alpha {alpha}, beta {beta}; allowed are elo0 < elo1, alpha and beta in (0, 0.5)")
+    lower, upper = math.log(beta / (1 - alpha)), math.log((1 - beta) / alpha)
+    llr = _log_likelihood_ratio(np.asarray(counts, dtype=np.float64), win_rate(elo0), win_rate(elo1))
+    verdict = "H1" if llr >= upper else "H0" if llr <= lower else "continue"
+    return Sprt(llr, lower, upper, verdict)
+
+
+def _log_likelihood_ratio(counts: np.ndarray, mean0: float, mean1: float) -> float:
+    """Returns the log-likelihood ratio of two means of a distribution over points 0 to 1 that has given the counts."""
+    if counts.sum() == 0:
+        return 0.0
+    counts = np.maximum(counts, NEVER_SEEN)
+    values = np.linspace(0.0, 1.0, len(counts))
+    seen = counts / counts.sum()
+    return float(counts @ np.log(_likeliest(values, seen, mean1) / _likeliest(values, seen, mean0)))
+
+
+def _likeliest(values: np.ndarray, seen: np.ndarray, mean: float) -> np.ndarray:
+    """Returns the distribution with that mean under which what was seen is likeliest: seen / (1 + x (value - mean)) with the x that fits.
+
+    x is the root of a falling function between the poles, found by bisection.
+    """
+    away = values - mean
+    low, high = -1 / away.max(), -1 / away.min()
+    for _ in range(60):
+        x = (low + high) / 2
+        if (seen * away / (1 + x * away)).sum() > 0:
+            low = x
+        else:
+            high = x
+    return seen / (1 + (low + high) / 2 * away)

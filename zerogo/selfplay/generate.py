@@ -1,0 +1,77 @@
+"""Games of a trained network written to files: what `selfplay.py` starts, and where a run keeps the games it samples."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zerogo import checkpoint as checkpoints
+from zerogo import sgf
+from zerogo.evaluator import Evaluator
+from zerogo.replay import Samples
+from zerogo.replay.shards import save_shard, shard_path
+from zerogo.runtime import describe, make_directory, pick_device, pick_dtype, set_threads
+from zerogo.selfplay.games import EndReason, Game, SelfPlay
+from zerogo.telemetry import Progress
+
+if TYPE_CHECKING:
+    from zerogo.config import Config
+
+LOOK_EVERY = 16  # finished games between two updates of the progress line
+
+
+def write_games(directory: Path, games: Sequence[Game], player: str) -> None:
+    """Writes games as SGF, each with the values that the search saw as comments, named by their numbers."""
+    if games:
+        make_directory(directory)
+    for game in games:
+        comments = [f"value for the side to move {value:+.3f}" for value in game.root_values]
+        comments[-1:] = [f"{comments[-1]}\nended by: {game.end.name.lower()}"] if comments else []
+        record = sgf.GameRecord(
+            rules=game.rules,
+            moves=game.moves,
+            result=sgf.result_text(game.score_black, game.end == EndReason.RESIGNED),
+            black=player,
+            white=player,
+            comments=comments,
+        )
+        sgf.write(directory / f"game-{game.number:08d}.sgf", record)
+
+
+def generate(config: Config, checkpoint_path: Path, num_games: int, out_dir: Path) -> None:
+    """Lets the averaged network of a checkpoint play games against itself and writes all of them: SGF into `out_dir`/games, samples into
+    `out_dir`/samples as replay shards. Raises InputError where the checkpoint does not fit the config.
+    """
+    checkpoint = checkpoints.load(checkpoint_path)
+    checkpoints.require_compatible(checkpoint, config)
+    set_threads(config.run.threads)
+    device = pick_device(config.run.device)
+    at_once = dataclasses.replace(config.selfplay, games=min(config.selfplay.games, num_games), sgf_share=1.0)
+    config = dataclasses.replace(config, selfplay=at_once)
+    evaluator = Evaluator.from_network(
+        checkpoint.network(averaged=True), checkpoint.encoder(), device, pick_dtype(config.run.precision, device), heads=("policy", "value")
+    )
+    selfplay = SelfPlay(config, evaluator, device, config.run.seed)
+    selfplay.use(evaluator, checkpoint.step)
+    config.dump(make_directory(out_dir) / "config.yaml")
+    print(f"{out_dir}: {num_games} games of {checkpoint_path} on {describe(device)['device']}")
+    samples = make_directory(out_dir / "samples")
+    finished = written = 0
+    with Progress("selfplay", num_games, "games") as progress:
+        while finished < num_games:
+            harvest = selfplay.play(min(LOOK_EVERY, num_games - finished))
+            finished += len(harvest.lengths)
+            write_games(out_dir / "games", harvest.games, f"{config.run.name}@{checkpoint.step}")
+            written += _write_samples(samples, harvest.all_samples(), written)
+            progress.update(finished, samples=written)
+    print(f"wrote {finished} games and {written} samples")
+
+
+def _write_samples(directory: Path, samples: Samples | None, first: int) -> int:
+    """Writes one shard and returns the number of its samples."""
+    if samples is None:
+        return 0
+    save_shard(shard_path(directory, first, len(samples)), samples)
+    return len(samples)
