@@ -15,7 +15,7 @@ from torch import Tensor
 from zerogo import board, scoring
 from zerogo.board import zobrist
 from zerogo.board.position import find_atari
-from zerogo.game import GameState, Move, Player
+from zerogo.game import Board, GameState, Move, Player, Point, all_points, neighbours
 from zerogo.rules import Rules
 
 
@@ -30,9 +30,27 @@ def all_moves(size: int) -> list[Move]:
     return [Move.from_action(action, size) for action in range(size * size + 1)]
 
 
+def dense_position(size: int, rng: random.Random) -> list[list[int]]:
+    """Returns a legal position with long winding strings and few empty points: colours follow a noise that neighbours share."""
+    noise = {point: rng.random() for point in all_points(size)}
+    smooth = {point: (noise[point] + sum(noise[near] for near in neighbours(point, size)) * rng.uniform(0.2, 1.0)) for point in noise}
+    median = sorted(smooth.values())[len(smooth) // 2]
+    share = rng.choice((0.0, 0.05, 0.2))
+    stones = [(Player.BLACK if smooth[p] < median else Player.WHITE, p) for p in smooth if rng.random() >= share]
+    while True:
+        full = Board.of_stones(size, stones)
+        breathless = [string for string in full.strings() if not string.liberties]
+        if not breathless:
+            break
+        # One string at a time, the smallest first: what it leaves is a liberty of its neighbours.
+        gone = min(breathless, key=lambda string: len(string.stones)).stones
+        stones = [(player, point) for player, point in stones if point not in gone]
+    return [[getattr(full.player_at(Point(row, column)), "value", 0) for column in range(size)] for row in range(size)]
+
+
 class Lockstep:
     """B random games on both boards. Moves are uniform among the legal plays; a pass comes with the chance `pass_share`, and with 1/2
-    from ply `long` times the points on, so that games come to an end by two passes.
+    from ply `long` times the points on, so that games come to an end by two passes. `dense`: they start from `dense_position`.
 
     reasons: how many of all candidate moves were illegal, by the kind of reason. why: the kinds for the present moves of each game.
     hashes: position on a 25x25 board -> hash, for all games ever seen, and positions, its inverse: equal positions must have equal
@@ -47,6 +65,7 @@ class Lockstep:
         long: float = 1.5,
         device: str = "cpu",
         step: Callable[[board.State, Tensor], board.State] = board.step,
+        dense: bool = False,
     ) -> None:
         self.random = random.Random(seed)
         self.pass_share, self.long, self.step_function = pass_share, long, step
@@ -56,7 +75,23 @@ class Lockstep:
         self.reasons: Counter[str] = Counter()
         self.hashes: dict[int, int] = {}
         self.positions: dict[int, int] = {}
+        if dense:
+            self._start_from_dense_positions()
         self.compare()
+
+    def _start_from_dense_positions(self) -> None:
+        starts = [dense_position(game.rules.size, self.random) for game in self.games]
+        side = self.state.board_size
+        stones = torch.zeros(len(starts), side, side, dtype=torch.int8)
+        to_play = [self.random.choice((1, 2)) for _ in starts]
+        for index, (game, start) in enumerate(zip(self.games, starts, strict=True)):
+            size = game.rules.size
+            stones[index, :size, :size] = torch.tensor(start, dtype=torch.int8)
+            self.games[index] = GameState.from_stones(start, to_play[index], game.rules)
+            points = [[(size - 1 - r, c) for r in range(size) for c in range(size) if start[r][c] == colour] for colour in (1, 2)]
+            self.sgfmill[index].apply_setup(*points, [])
+        device = self.state.device
+        self.state = board.from_stones(stones.to(device), torch.tensor(to_play, device=device), self.state.rules)
 
     def run(self, plies: int) -> None:
         """Plays and compares until all games are over, at most so many plies."""

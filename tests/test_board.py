@@ -78,6 +78,14 @@ def test_games_of_many_sizes_and_rules_share_a_batch() -> None:
     assert all(game.is_over for game in played.games) and played.reasons["superko"] > 100
 
 
+def test_games_from_dense_positions_with_long_strings() -> None:
+    """Uniform random play seldom makes strings that wind through the whole board; here they stand from the start."""
+    rules = [rule for size in (4, 6, 8, 9, 13) for rule in every_kind(size)]
+    played = Lockstep(rules, "dense", pass_share=0.0, long=1e9, dense=True)
+    played.run(30)
+    assert sum(max(game.captures.values()) > 10 for game in played.games) > 15
+
+
 def test_the_largest_board() -> None:
     """25 columns fill a row of bits nearly to its sign; a 24x24 game lies beside it."""
     played = Lockstep([Rules(size=25), Rules(size=24, suicide=True)], "largest", pass_share=0.0)
@@ -179,13 +187,15 @@ def test_number_of_legal_positions_4x4() -> None:
 
 
 def test_step_leaves_the_given_state_and_finished_games_alone() -> None:
-    before = board.new_games(2, Rules(size=3))
-    copy = before.map(torch.clone)
-    state = board.step(before, torch.tensor([9, 0]))
-    for field in dataclasses.fields(before):
-        if isinstance(getattr(before, field.name), torch.Tensor):
-            assert torch.equal(getattr(before, field.name), getattr(copy, field.name)), field.name
-    state = board.step(state, torch.tensor([9, 1]))
+    first = board.new_games(2, Rules(size=3))
+    second = board.step(first, torch.tensor([9, 0]))  # from here on there is room for more plies, and history need not grow
+    copies = first.map(torch.clone), second.map(torch.clone)
+    board.step(second, torch.tensor([3, 4]))
+    state = board.step(second, torch.tensor([9, 1]))
+    for before, copy in zip((first, second), copies, strict=True):
+        for field in dataclasses.fields(before):
+            if isinstance(getattr(before, field.name), torch.Tensor):
+                assert torch.equal(getattr(before, field.name), getattr(copy, field.name)), field.name
     assert state.finished.tolist() == [True, False]
     assert board.legal_actions(state)[0].nonzero().flatten().tolist() == [9]
     after = board.step(state, torch.tensor([4, 4]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 from types import SimpleNamespace
 
 import torch
@@ -27,9 +27,9 @@ class Positions:
 class Toy:
     """A game written out, offered to the search as a `Game`. State 0 is the start.
 
-    after: int64 [S, A], the state after each move, -1 where illegal. result: float32 [S], that of the side to move where the game is over, nan
-    elsewhere. exact: float32 [S], the value with perfect play, for the side to move. prior: float32 [S, A]. guess: float32 [S], wrong values
-    within [-1, 1]. repeating: bool [S, A], moves that are found illegal only when they are tried.
+    after: int64 [S, A], the state after each move, -1 where illegal. result: float32 [S], that of the side to move where the game is over,
+    nan elsewhere. exact: float32 [S], the value with perfect play, for the side to move. prior: float32 [S, A]. guess: float32 [S], wrong
+    values within [-1, 1]. repeating: bool [S, A], moves that are found illegal only when they are tried.
     """
 
     after: Tensor
@@ -123,7 +123,7 @@ def written_out(start: Hashable, moves: Callable, result: Callable, num_actions:
 def exact_values(rows: list[list[int]], results: list[float]) -> list[float]:
     """Returns each state's value with perfect play, for the side to move: plain negamax."""
 
-    @lru_cache(maxsize=None)
+    @cache
     def value(state: int) -> float:
         if results[state] == results[state]:
             return results[state]
@@ -185,7 +185,8 @@ def random_tree(seed: int, depth: int = 5, width: int = 4) -> Toy:
 
 def race(lead: int, steps: int, komi: float = 0.0) -> Toy:
     """A game with passes, like Go's end: in turn Black and White take a point of `steps` (action 0) or pass (action 1); two passes or no
-    point left end it, and Black wins with lead plus his points above White's and komi. State: (lead of Black, steps, is Black to move, passes).
+    point left end it, and Black wins with lead plus his points above White's and komi. State: (lead of Black, steps, is Black to move,
+    passes).
     """
 
     def moves(state: tuple) -> dict[int, tuple]:

@@ -42,7 +42,7 @@ def _mix(z: Tensor) -> Tensor:
 
 
 def key(seed: int | Tensor, *parts: Tensor | int) -> Tensor:
-    """Returns int64 keys that mix the seed with every part in order; tensor parts (integers) broadcast. Order matters, so key(1, 2) != key(2, 1)."""
+    """Returns int64 keys that mix the seed with every part in order; tensor parts (integers) broadcast. Order matters."""
     tensors = [part for part in (seed, *parts) if isinstance(part, Tensor)]
     device = tensors[0].device if tensors else torch.device("cpu")
     mixed = torch.zeros((), dtype=torch.int64, device=device)
@@ -97,7 +97,7 @@ def log_gamma(keys: Tensor, alpha: Tensor) -> Tensor:
 
 
 def dirichlet(keys: Tensor, alpha: Tensor) -> Tensor:
-    """Returns Dirichlet(alpha) vectors: keys int64 [B], alpha float32 [B, n], 0 where an entry does not take part -> float32 [B, n], rows sum to 1."""
+    """Returns Dirichlet(alpha) vectors, whose rows sum to 1: keys int64 [B], alpha float32 [B, n] (0 takes no part) -> float32 [B, n]."""
     takes_part = alpha > 0
     logs = log_gamma(keys, torch.where(takes_part, alpha, torch.ones_like(alpha)))
     return torch.softmax(torch.where(takes_part, logs, torch.full_like(logs, -torch.inf)), dim=-1)

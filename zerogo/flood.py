@@ -55,7 +55,8 @@ def points_to_rows(points: Tensor, board_size: int) -> Tensor:
 
 
 def neighbours(rows: Tensor) -> Tensor:
-    """Returns the points next to a point of the plane, itself included only where it has a neighbour in it: int32 [..., N] -> the same shape.
+    """Returns the points next to a point of the plane, itself included only where it has a neighbour in it: int32 [..., N] -> the same
+    shape.
 
     Bits may run over the last column: mask the result with a plane of the board.
     """
@@ -66,12 +67,19 @@ def neighbours(rows: Tensor) -> Tensor:
     return near
 
 
-def count(rows: Tensor) -> Tensor:
-    """Returns how many points a plane holds: int32 [..., N] -> int32 [...]."""
+def row_counts(rows: Tensor) -> Tensor:
+    """Returns how many points each row holds: int32 [...] -> int32 [...]."""
+    if may_look(rows):
+        return torch.from_numpy(np.bitwise_count(rows.numpy()).astype(np.int32))
     x = rows - ((rows >> 1) & 0x55555555)
     x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
     x = (x + (x >> 4)) & 0x0F0F0F0F
-    return ((x * 0x01010101) >> 24).sum(-1, dtype=torch.int32)
+    return (x * 0x01010101) >> 24
+
+
+def count(rows: Tensor) -> Tensor:
+    """Returns how many points a plane holds: int32 [..., N] -> int32 [...]."""
+    return row_counts(rows).sum(-1, dtype=torch.int32)
 
 
 def has_one_point(rows: Tensor) -> Tensor:
@@ -84,16 +92,6 @@ def has_one_point(rows: Tensor) -> Tensor:
     return ((tagged >> 32) == 1) & ((low & (low - 1)) == 0)
 
 
-def occupied(rows: Tensor) -> Tensor:
-    """Returns the planes that hold a point, as indices: int32 [X, N] -> int64 [K]; all X where the host may not look.
-
-    What follows on these planes alone is then correct in both cases, and cheap where few boards are concerned.
-    """
-    if may_look(rows):
-        return (rows != 0).any(-1).nonzero().squeeze(1)
-    return torch.arange(rows.shape[0], device=rows.device)
-
-
 def first_point(rows: Tensor) -> Tensor:
     """Returns the index of the only point of a plane: int32 [..., N] with exactly one point -> int64 [...]."""
     row = (rows != 0).to(torch.int8).argmax(-1)
@@ -102,26 +100,24 @@ def first_point(rows: Tensor) -> Tensor:
 
 
 def flood(seeds: Tensor, within: Tensor) -> Tensor:
-    """Returns all points of `within` that are connected to a seed through it, to the fixpoint: seeds, within int32 [..., N] -> int32 [..., N].
+    """Returns all points of `within` that are connected to a seed through it, to the fixpoint: seeds, within int32 [..., N] -> int32
+    [..., N].
 
     Seeds outside `within` do not count.
     """
     shape = seeds.shape
     seeds, within = (seeds & within).reshape(-1, shape[-1]), within.expand(shape).reshape(-1, shape[-1])
-    grown = _flood_looking(seeds, within) if may_look(seeds) else _flood_bounded(seeds, within)
+    grown = torch.from_numpy(flood_host(seeds.numpy(), within.numpy())) if may_look(seeds) else _flood_bounded(seeds, within)
     return grown.reshape(shape)
-
-
-def _flood_looking(seeds: Tensor, within: Tensor) -> Tensor:
-    return torch.from_numpy(flood_host(seeds.numpy(), within.numpy()))
 
 
 def flood_host(seeds: np.ndarray, within: np.ndarray, liberties: np.ndarray | None = None) -> np.ndarray:
     """The same in NumPy, whose calls cost a third of torch's: seeds (already within), within int32 [K, N] -> int32 [K, N].
 
-    Grows by two steps, then by four at a time, and goes on with the planes that changed: most strings are small, a few snake. An empty row after each plane lets
-    one shift of the flat array serve all rows without running from board to board. liberties: int32 [K, N]; with them a plane that shows
-    two of these points beside it is finished as it is, which spares the floods of the large strings where only strings in atari are asked for.
+    Grows by two steps, then by four at a time, and goes on with the planes that changed: most strings are small, a few snake. An empty
+    row after each plane lets one shift of the flat array serve all rows without running from board to board. liberties: int32 [K, N];
+    with them a plane that shows two of these points beside it is finished as it is, which spares the floods of the large strings where
+    only strings in atari are asked for.
     """
     num_planes, board_size = seeds.shape
     rows = np.zeros((num_planes, board_size + 1), np.int32)
@@ -163,7 +159,8 @@ def _spread(rows: np.ndarray, spread: np.ndarray, scratch: np.ndarray) -> None:
 
 
 def neighbours_host(rows: np.ndarray) -> np.ndarray:
-    """`neighbours` in NumPy: int32 [K, N] -> int32 [K, N]. Flat shifts move whole boards; the row that would run into the next one is emptied."""
+    """`neighbours` in NumPy: int32 [K, N] -> int32 [K, N]. Flat shifts move whole boards; the row that would run into the next one is
+    emptied."""
     near, shifted = rows << 1, rows >> 1
     near |= shifted
     np.copyto(shifted, rows)
@@ -187,7 +184,8 @@ def _flood_bounded(rows: Tensor, within: Tensor) -> Tensor:
 
 
 def string_labels(inside: Tensor, board_size: int, colour: Tensor | None = None) -> Tensor:
-    """Returns for every point the label of its string, the same for all its points: bool [X, P] -> int64 [X, P], a point's own index where outside.
+    """Returns for every point the label of its string, the same for all its points: bool [X, P] -> int64 [X, P], a point's own index
+    where outside.
 
     colour: int8 [X, P], where given only points of equal colour are connected. Borůvka's algorithm: in a round every string joins a
     neighbouring part along its smallest edge, so the parts of a string at least halve, and ceil(log2 P) rounds are enough; in a round

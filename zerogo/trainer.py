@@ -30,8 +30,8 @@ class Targets:
     """What the outputs should have been, turned like the planes. Side to move's view.
 
     policy: float32 [B, A], sums to 1. policy_weight: float32 [B], 0 where the policy is not to be learned. value: float32 [B], result in
-    [-1, 1]. root_value: float32 [B]. score: float32 [B], points. ownership: float32 [B, N, N] in [-1, 1]. board_weight: float32 [B], 0 where
-    score and ownership are not known. on_board: bool [B, N, N] or None
+    [-1, 1]. root_value: float32 [B]. score: float32 [B], points. ownership: float32 [B, N, N] in [-1, 1]. board_weight: float32 [B], 0
+    where score and ownership are not known. on_board: bool [B, N, N] or None
     for all.
     """
 
@@ -82,7 +82,7 @@ def value_loss(logit: Tensor, targets: Targets) -> tuple[Tensor, Metrics]:
 
 
 def ownership_loss(logits: Tensor, targets: Targets) -> tuple[Tensor, Metrics]:
-    """Returns the mean cross-entropy [nats] of a point's owner over the points that exist, games weighted by `board_weight`: logits [B, N, N]."""
+    """Returns the mean cross-entropy [nats] of a point's owner over the points that exist, by `board_weight`: logits [B, N, N]."""
     losses = F.binary_cross_entropy_with_logits(2 * logits, (1 + targets.ownership) / 2, reduction="none")
     share = targets.board_weight / targets.board_weight.sum().clamp(min=1e-6)
     if targets.on_board is None:

@@ -1,7 +1,8 @@
 """Random legal moves a second: how fast many games are played at once, beside pgx (ROUNDS rounds of each, interleaved).
 
-A move is drawn uniformly from the exact legal mask, pass included. Every game in the batch is going on: one that ends is replaced by a fresh
-one before the next move, and the time for that counts. The peer does the same in its own process; only one of the two works at a time.
+A move is drawn uniformly from the exact legal mask, pass included. Every game in the batch is going on: one that ends is replaced by a
+fresh one before the next move, and the time for that counts. The peer does the same in its own process; only one of the two works at a
+time.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def run(args: argparse.Namespace) -> None:
 def _measure(args: argparse.Namespace, size: int, batch: int, device: torch.device) -> None:
     games = RandomGames(Rules(size=size, superko=args.superko), batch, device)
     threads = torch.get_num_threads()
-    line = {"bench": "board", "size": size, "batch": batch, "device": str(device), "dtype": "int32", "threads": threads, "superko": args.superko}
+    line = {"bench": "board", "size": size, "batch": batch, "device": str(device), "dtype": "int32", "threads": threads}
+    line["superko"] = args.superko
     peer = Peer(args.peer_python, size, batch, threads) if args.peer else None
     try:
         games.play_plies(WARM_PLIES * size * size)
@@ -106,29 +108,20 @@ class RandomGames:
 
 
 def draw(state: State, generator: torch.Generator) -> Tensor:
-    """Returns a move for every game, uniform over its legal moves, pass included: int64 [B]. Takes B numbers from the generator."""
-    rows = exact_legal_rows(state)
-    board_size = state.board_size
-    up_to = _up_to(_bit_counts(rows))
+    """Returns a move for every game, uniform over its legal moves, pass included: int64 [B]. Takes B numbers from the generator.
+
+    Rows come first, [N, B]: sums over them add whole rows, which a CPU does fast.
+    """
+    rows, board_size = exact_legal_rows(state).T.contiguous(), state.board_size
+    up_to = flood.row_counts(rows).cumsum(0, dtype=torch.int32)
     total = up_to[-1] + 1
-    chosen = (torch.rand(len(total), generator=generator, device=rows.device) * total).to(torch.int32).clamp(max=total - 1)
+    chosen = (torch.rand(len(total), generator=generator, device=rows.device, dtype=torch.float64) * total).to(torch.int32)
     row = (up_to <= chosen).sum(0)  # N where the pass is chosen
-    at = row.clamp(max=board_size - 1)
-    before = torch.where(at > 0, up_to.gather(0, (at - 1).clamp(min=0).unsqueeze(0)).squeeze(0), 0)
-    bits = rows.gather(1, at.unsqueeze(1)).squeeze(1)
+    skipped = torch.where(row > 0, up_to.gather(0, (row - 1).clamp(min=0).unsqueeze(0)).squeeze(0), 0)
+    bits = rows.gather(0, row.clamp(max=board_size - 1).unsqueeze(0))
     is_set = (bits >> torch.arange(board_size, dtype=torch.int32, device=rows.device).unsqueeze(1)) & 1
-    column = (_up_to(is_set) <= chosen - before).sum(0)
+    column = (is_set.cumsum(0, dtype=torch.int32) <= chosen - skipped).sum(0)
     return torch.where(row == board_size, board_size**2, row * board_size + column)
-
-
-def _up_to(counts: Tensor) -> Tensor:
-    """Returns sums over the first dimension up to each entry, which comes first because adding whole rows is what a CPU does fast: int32 [N, B]."""
-    return counts.cumsum(0, dtype=torch.int32)
-
-
-def _bit_counts(rows: Tensor) -> Tensor:
-    """Returns how many points each row holds: int32 [B, N] -> int32 [N, B]."""
-    return flood.count(rows.T.contiguous().unsqueeze(-1))
 
 
 class Peer:

@@ -1,8 +1,8 @@
 """Every position that a game has seen, found by its hash: `State.seen` and the chains that lead through it.
 
 `seen` [B, H] holds the hash at each ply. `links` [B, 3H] makes it a hash table with chains: its first 2H entries hold, for each value of
-the hash's low bits, the last ply with such a hash, the other H hold for each ply the one before it in its chain; -1 ends a chain. So a look-up
-costs about one read instead of H. The host's superko uses it; where the host must not look, all of `seen` is compared.
+the hash's low bits, the last ply with such a hash, the other H hold for each ply the one before it in its chain; -1 ends a chain. So a
+look-up costs about one read instead of H. The host's superko uses it; where the host must not look, all of `seen` is compared.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo.flood import may_look
+from zerogo import flood
 
 if TYPE_CHECKING:
     from zerogo.board.state import State
@@ -39,11 +39,12 @@ def links_of(seen: Tensor, width: int) -> Tensor:
 
 
 def remember_(seen: Tensor, links: Tensor, hashes: Tensor, ply: Tensor, goes_on: Tensor) -> None:
-    """Writes the positions after a move into `seen` and `links`: hashes int64 [B], ply int32 [B]; games that do not go on stay as they are."""
+    """Writes the positions after a move into `seen` and `links`: hashes int64 [B], ply int32 [B]; games that do not go on stay as they
+    are."""
     width = seen.shape[1]
     game = torch.arange(len(seen), device=seen.device)
     where = torch.where
-    if may_look(seen):  # the same operations, each several times faster
+    if flood.may_look(seen):  # the same operations, each several times faster
         where, game = np.where, game.numpy()
         seen, links, hashes, ply, goes_on = (tensor.numpy() for tensor in (seen, links, hashes, ply, goes_on))
     words, chains = seen.reshape(-1), links.reshape(-1)

@@ -1,9 +1,9 @@
 """The rules' two inner operations on the host: legal points, and one move in all games at once, in NumPy.
 
-They give what `position`'s torch operations give (a test holds them against each other) and are several times faster on a CPU, for two reasons.
-A NumPy call on a few thousand words costs a third of torch's. And the host may look: few moves capture, and few strings come down to one
-liberty, so the work on whole boards is done for those alone. Which ones they are is seen in a window of 7x7 points around the move, which
-fits one 64-bit word a game: a string that shows two liberties there is not in atari, however large it is.
+They give what `position`'s torch operations give (a test holds them against each other) and are several times faster on a CPU, for two
+reasons. A NumPy call on a few thousand words costs a third of torch's. And the host may look: few moves capture, and few strings come
+down to one liberty, so the work on whole boards is done for those alone. Which ones they are is seen in a window of 7x7 points around the
+move, which fits one 64-bit word a game: a string that shows two liberties there is not in atari, however large it is.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def legal_rows(position: Position, on_board: Tensor, suicide: Tensor | None) -> 
     """Returns the points that may be played but for superko: int32 [B, N]; see `position.legal_rows`."""
     board_size = position.board_size
     empty = rows_of(on_board) & ~(rows_of(position.black) | rows_of(position.white))
-    breathing = own_rows(position)  # own strings with another liberty and the opponent's in atari: where exactly one of the two planes is set
+    # Own strings with another liberty, and the opponent's in atari: where exactly one of the two planes is set.
+    breathing = own_rows(position)
     breathing ^= rows_of(position.atari)
     breathing |= empty
     legal = neighbours_host(breathing)
@@ -132,9 +133,9 @@ class Found(NamedTuple):
     """What a move touches, as its window shows it. The first index of the [5, B] fields: the placed stone's own string, then the opponent's
     on its left, right, upper and lower side.
 
-    strings: uint64 [5, B], the parts of the strings within a few steps. is_taken: bool [5, B], captured. is_open: bool [5, B], a string that is not
-    taken and does not show two liberties. weak: uint64 [B], own stones beside the placed one that were in atari. is_lone: bool [B], neither
-    an own stone nor an empty point is beside the placed stone.
+    strings: uint64 [5, B], the parts of the strings within a few steps. is_taken: bool [5, B], captured. is_open: bool [5, B], a string
+    that is not taken and does not show two liberties. weak: uint64 [B], own stones beside the placed one that were in atari. is_lone:
+    bool [B], neither an own stone nor an empty point is beside the placed stone.
     """
 
     strings: np.ndarray
@@ -145,7 +146,8 @@ class Found(NamedTuple):
 
 
 def _look_around(points: np.ndarray, colour: np.ndarray, stones: np.ndarray, atari: np.ndarray, board: np.ndarray) -> Found:
-    """points: int64 [B], P for none. colour: int64 [B], 0 where Black plays. stones: int32 [2, B, N] with the placed ones. The rest: int32 [B, N]."""
+    """points: int64 [B], P for none. colour: int64 [B], 0 where Black plays. stones: int32 [2, B, N] with the placed ones. The rest:
+    int32 [B, N]."""
     num_games = len(points)
     black, white, in_atari, empty = _windows(points, stones[0], stones[1], atari, board)
     own = np.where(colour == 0, black, white)
@@ -170,8 +172,9 @@ def _look_around(points: np.ndarray, colour: np.ndarray, stones: np.ndarray, ata
 
 
 class Strings(NamedTuple):
-    """Strings that a move touches. game: int64 [K]. side: int64 [K], 0 the placed stone's, 1 to 4 the opponent's. rows: int32 [K, N], first what
-    the window shows of the string, after a flood all of it. within: int32 [K, N], all stones of its colour."""
+    """Strings that a move touches. game: int64 [K]. side: int64 [K], 0 the placed stone's, 1 to 4 the opponent's. rows: int32 [K, N],
+    first what the window shows of the string, after a flood all of it. within: int32 [K, N], all stones of its colour.
+    """
 
     game: np.ndarray
     side: np.ndarray
@@ -226,7 +229,8 @@ def play(before: Position, actions: Tensor, on_board: Tensor, suicide: Tensor | 
 
 
 class Removal(NamedTuple):
-    """What was taken off the boards. game: int64 [R], each once. colour: int64 [R], whose stones, 0 for Black's. is_suicide: bool [R]. rows: int32 [R, N]."""
+    """What was taken off the boards. game: int64 [R], each once. colour: int64 [R], whose stones, 0 for Black's. is_suicide: bool [R].
+    rows: int32 [R, N]."""
 
     game: np.ndarray
     colour: np.ndarray
@@ -250,10 +254,12 @@ def _captures(taken: Strings, colour: np.ndarray, stones: np.ndarray) -> Removal
 def _relieve_and_finish(
     atari: np.ndarray, removal: Removal, relieved: np.ndarray, own: np.ndarray, empty: np.ndarray, critical: Strings
 ) -> Strings:
-    """Returns the critical strings with all their stones, or enough of them to show two liberties; takes own relieved ones out of atari (in place).
+    """Returns the critical strings with all their stones, or enough of them to show two liberties; takes own relieved ones out of atari
+    (in place).
 
-    What was in atari is no longer if it joins the placed stone, whose string counts anew, or stands beside what was removed: then it has two
-    liberties, its last one and a new one. One flood finds both kinds. relieved: int32 [B, N] stones beside the placed one. own: int32 [B, N].
+    What was in atari is no longer if it joins the placed stone, whose string counts anew, or stands beside what was removed: then it has
+    two liberties, its last one and a new one. One flood finds both kinds. relieved: int32 [B, N] stones beside the placed one. own: int32
+    [B, N].
     """
     relieved = np.ascontiguousarray(relieved)
     relieved[removal.game] |= neighbours_host(removal.rows)
@@ -272,7 +278,8 @@ def _relieve_and_finish(
 def _with_suicides(
     removal: Removal, critical: Strings, colour: np.ndarray, stones: np.ndarray, empty: np.ndarray, suicide: np.ndarray, atari: np.ndarray
 ) -> Removal:
-    """Takes the placed stones' strings without a liberty off, where suicide is allowed (bool [B]): stones, empty and atari change in place."""
+    """Takes the placed stones' strings without a liberty off, where suicide is allowed (bool [B]): stones, empty and atari change in
+    place."""
     own = np.flatnonzero((critical.side == 0) & suicide[critical.game])
     own = own[~(neighbours_host(critical.rows[own]) & empty[critical.game[own]]).any(1)]
     if len(own) == 0:
@@ -289,7 +296,8 @@ def _with_suicides(
 def _add_atari(atari: np.ndarray, critical: Strings, empty: np.ndarray) -> None:
     """Adds the critical strings that have exactly one liberty: int32 [B, N], in place.
 
-    A suicide's own string is among them and never has one: its stones are now liberties of each other, or it was a single stone without any.
+    A suicide's own string is among them and never has one: its stones are now liberties of each other, or it was a single stone without
+    any.
     """
     liberties = neighbours_host(critical.rows)
     liberties &= empty.take(critical.game, axis=0)

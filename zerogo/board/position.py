@@ -3,6 +3,8 @@
 The key to the speed is `atari`: the stones whose string has exactly one liberty. With it, legality of every point of a board is one
 look at the neighbours, and a move can only change the strings that it touches: its own, at most four of the opponent's, and those beside
 what it captured. No other string is looked at. `find_atari` recomputes it from nothing and is what the tests hold it against.
+
+`legal_rows` and `play` stand here as torch operations that never wait for a device; on the CPU they hand over to their twins in `host`.
 """
 
 from __future__ import annotations
@@ -138,12 +140,6 @@ def own_and_opponent(position: Position) -> tuple[Tensor, Tensor]:
     return torch.where(is_black, position.black, position.white), torch.where(is_black, position.white, position.black)
 
 
-def captured(place: Tensor, opponent: Tensor, atari: Tensor) -> Tensor:
-    """Returns the opponent's stones that a placed stone captures: int32 [B, N]. A string beside it that was in atari just lost its liberty."""
-    weak = opponent & atari
-    return flood.flood(flood.neighbours(place) & weak, weak)
-
-
 def play(position: Position, actions: Tensor, on_board: Tensor, suicide: Tensor | None, cap: Tensor) -> tuple[Position, Removed]:
     """Returns the positions after one action in every game that goes on, and what was removed: actions int64 [B], legal (not checked).
 
@@ -200,7 +196,8 @@ class Touched:
 
 @lru_cache(maxsize=None)
 def _sides(board_size: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns by action the point itself and the points on its four sides, P where there is none, int64 [A, 5], and by point its row and column.
+    """Returns by action the point itself and the points on its four sides, P where there is none, int64 [A, 5], and by point its row and
+    column.
 
     The row and column of P are 0 and 31: a bit that no row has.
     """
@@ -223,12 +220,9 @@ def _touched_strings(points: Tensor, place: Tensor, own: Tensor, opponent: Tenso
     stones = opponent.view(-1)[first_row + row]
     stones[:, 0] = place.view(-1)[(first_row + row)[:, 0]]
     is_touched = ((stones >> column) & 1) != 0
-    if flood.may_look(is_touched):
-        lane = is_touched.view(-1).nonzero().squeeze(1)
-    else:
-        lane = torch.arange(num_games * 5, device=place.device)
+    lane = torch.arange(num_games * 5, device=place.device)
     game = torch.div(lane, 5, rounding_mode="floor")
-    seed = flood.points_to_rows(torch.where(is_touched, side, -1).view(-1)[lane], board_size)
+    seed = flood.points_to_rows(torch.where(is_touched, side, -1).view(-1), board_size)
     is_own = lane == 5 * game
     is_weak = ((atari[game] & seed) != 0).any(-1) & ~is_own
     rows = flood.flood(seed, torch.where(is_own.unsqueeze(1), own[game], opponent[game]))
@@ -250,7 +244,8 @@ def _beside(removed: Tensor, weak: Tensor) -> Tensor:
 def _after(
     before: Position, actions: Tensor, own: Tensor, opponent: Tensor, atari: Tensor, taken: Tensor, lost: Tensor, weak: Tensor, cap: Tensor
 ) -> tuple[Position, Removed]:
-    """Puts the position together: colours, ko, hash, captures, counters and the end. weak: the placed stone's string where it is in atari."""
+    """Puts the position together: colours, ko, hash, captures, counters and the end. weak: the placed stone's string where it is in
+    atari."""
     is_black = before.to_play == BLACK
     goes_on = ~before.finished
     is_pass = actions >= before.board_size**2
@@ -276,22 +271,16 @@ def _after(
 
 
 def _removal(before: Position, taken: Tensor, lost: Tensor, weak: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns what a removal changes: captures int32 [B, 2], the XOR of the removed stones' keys int64 [B], the point banned by ko int16 [B].
+    """Returns what a removal changes: captures int32 [B, 2], XOR of the removed stones' keys int64 [B], the point banned by ko int16 [B].
 
-    taken: the opponent's stones removed, lost: own ones (never both in one game). weak: the placed stone's string where it is in atari. The simple ko
-    rule bans a point if one stone was taken there by a lone stone whose only liberty it now is.
+    taken: the opponent's stones removed, lost: own ones (never both in one game). weak: the placed stone's string where it is in atari. The
+    simple ko rule bans a point if one stone was taken there by a lone stone whose only liberty it now is.
     """
-    lane = flood.occupied(taken | lost)
-    is_black, is_taken = (before.to_play == BLACK)[lane], (taken[lane] != 0).any(-1)
-    rows = (taken | lost)[lane]
+    is_black, is_taken = before.to_play == BLACK, (taken != 0).any(-1)
+    rows = taken | lost
     key = torch.where(is_black ^ is_taken, *zobrist.hash_rows_both(rows))
-    keys = torch.zeros_like(before.hash)
-    keys[lane] = key
-    captures = before.captures.clone()
     by_black = (is_black == is_taken).to(torch.int32)
     number = flood.count(rows)
-    captures[lane] += torch.stack([number * by_black, number * (1 - by_black)], dim=1)
-    is_ko = is_taken & (number == 1) & flood.has_one_point(weak[lane])
-    ko = torch.full_like(before.ko, -1)
-    ko[lane] = torch.where(is_ko, flood.first_point(rows), -1).to(torch.int16)
-    return captures, keys, ko
+    captures = before.captures + torch.stack([number * by_black, number * (1 - by_black)], dim=1)
+    is_ko = is_taken & (number == 1) & flood.has_one_point(weak)
+    return captures, key, torch.where(is_ko, flood.first_point(rows), -1).to(torch.int16)

@@ -44,7 +44,8 @@ def repeating_rows(state: State, legal: Tensor) -> Tensor:
 
 
 def _relevant(state: State, seen: Tensor, game: Tensor | slice) -> Tensor:
-    """Returns the hashes that a move may not repeat: all, but under situational superko only those with the same side to move. int64 [K, H]."""
+    """Returns the hashes that a move may not repeat: all, but under situational superko only those with the same side to move. int64 [K,
+    H]."""
     index = torch.arange(seen.shape[1], device=seen.device)
     same_side = ((index + state.ply[game].unsqueeze(1)) & 1) == 1
     return torch.where(same_side | (state.rules.superko[game] != SITUATIONAL).unsqueeze(1), seen, NOT_SEEN)
@@ -78,9 +79,10 @@ def _repeating_looking(state: State, legal: np.ndarray) -> np.ndarray:
 def _without_hopeless(state: State, placements: np.ndarray, captures: np.ndarray, atari: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns the placements and captures that can repeat a position at all: int32 [B, N] each.
 
-    The repeated position had the stone that is now placed, so one of this colour was removed there. And it had every stone that stands after the
-    move. A stone on a point where none of its colour was ever removed has stood since it came, so no position before it is repeated. If the last
-    stone of either side is such a one, only the position before the last move could be, and only by capturing the last stone.
+    The repeated position had the stone that is now placed, so one of this colour was removed there. And it had every stone that stands
+    after the move. A stone on a point where none of its colour was ever removed has stood since it came, so no position before it is
+    repeated. If the last stone of either side is such a one, only the position before the last move could be, and only by capturing the
+    last stone.
     """
     board_size, table = state.board_size, around(state.board_size)
     lost, moves = state.lost.numpy(), state.moves.numpy()
@@ -107,11 +109,19 @@ def _points(planes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _hash_after(
-    state: State, game: np.ndarray, row: np.ndarray, column: np.ndarray, removes: np.ndarray, dies: np.ndarray, own: np.ndarray, weak: np.ndarray
+    state: State,
+    game: np.ndarray,
+    row: np.ndarray,
+    column: np.ndarray,
+    removes: np.ndarray,
+    dies: np.ndarray,
+    own: np.ndarray,
+    weak: np.ndarray,
 ) -> np.ndarray:
     """Returns the hash of the stones after a move at each point: int64 [K] -> int64 [K].
 
-    removes: bool [K], the stone captures or is suicide. dies: bool [K], it is suicide. own, weak: int32 [B, N] the own stones, and the opponent's in atari.
+    removes: bool [K], the stone captures or is suicide. dies: bool [K], it is suicide. own, weak: int32 [B, N] the own stones, and the
+    opponent's in atari.
     """
     board_size = state.board_size
     colour = state.to_play.numpy().astype(np.int64)[game] - 1
@@ -172,7 +182,8 @@ def _xor_beside(string_key: Tensor, labels: Tensor, is_meant: Tensor, board_size
     """Returns for every point the XOR of the keys of the different strings beside it among those meant: [B, P] each -> int64 [B, P]."""
     points = torch.arange(labels.shape[1], device=labels.device)
     column = points % board_size
-    sides = ((1, column < board_size - 1), (-1, column > 0), (board_size, points < len(points) - board_size), (-board_size, points >= board_size))
+    is_above, is_below = points >= board_size, points < len(points) - board_size
+    sides = ((1, column < board_size - 1), (-1, column > 0), (board_size, is_below), (-board_size, is_above))
     total, met = torch.zeros_like(string_key), []
     for distance, exists in sides:
         label = torch.where(exists & torch.roll(is_meant, -distance, 1), torch.roll(labels, -distance, 1), -1)

@@ -103,6 +103,6 @@ def describe(spec: str, result: MatchResult) -> str:
     if spec == "self":
         return f"against itself: Black wins {result.wins} of {result.num_games}, {whole}; {result.num_different_games} of the games differ"
     is_white = spec.endswith(WHITE)
-    wins = f"wins {result.wins} of {result.num_games} {'as Black ' if is_white else ''}(95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
+    wins = f"wins {result.wins} of {result.num_games} {'as Black ' if is_white else ''}(95 % sure: {100 * low:.1f} to {100 * high:.1f} %)"
     colours = whole if is_white else f"{result.by_colour(True)[0]} as Black, {result.by_colour(False)[0]} as White"
     return f"against {spec.removesuffix(WHITE)}: {wins}, {colours}"

@@ -1,14 +1,15 @@
 """One run: its folder, its parts, and the loop over them.
 
-Everything that a run knows is in its folder: config.yaml, checkpoints, replay, games, logs. It may be killed at any moment. The samples and
-counters of a checkpoint are written before the checkpoint, which is renamed into place when it is whole; so the newest one is always complete,
-and at most the games since then are lost (finished shards of theirs are kept and count).
+Everything that a run knows is in its folder: config.yaml, checkpoints, replay, games, logs. It may be killed at any moment. The samples
+and counters of a checkpoint are written before the checkpoint, which is renamed into place when it is whole; so the newest one is always
+complete, and at most the games since then are lost (finished shards of theirs are kept and count).
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,7 @@ class Run:
     """The parts of a run and the loop over them. start: the checkpoint to go on from, None for a new run."""
 
     def __init__(self, config: Config, directory: Path, start: Checkpoint | None) -> None:
+        self._clock = time.monotonic()
         if start is not None:
             checkpoints.require_compatible(start, config)
         self.config, self.directory = config, directory
@@ -87,7 +89,6 @@ class Run:
         if "resignation" in self.counters:
             self.selfplay.resignation.load_state_dict(self.counters["resignation"])
         self._last_checkpoint = self._last_match = self.seconds
-        self._clock = time.monotonic()
 
     def _open_replay(self, start: Checkpoint | None) -> Replay:
         settings, size, seed = self.config.replay, self.config.game.size, self.config.run.seed
@@ -122,11 +123,19 @@ class Run:
         in_minutes = bool(settings.minutes)
         total = settings.minutes if in_minutes else settings.iterations or None
         done = self.seconds / 60 if in_minutes else self.rounds
-        print(f"{self.directory}: {describe(self.device)['device']}, {self.dtype}, {self.trainer.network.num_parameters()} parameters", flush=True)
+        size = self.trainer.network.num_parameters()
+        print(f"{self.directory}: {describe(self.device)['device']}, {self.dtype}, {size} parameters", flush=True)
         with Progress(self.config.run.name, total, "min" if in_minutes else "rounds", done=done) as progress:
+            shown: dict[str, float | str] = {}
+
+            def show(harvest: Harvest) -> None:
+                part = len(harvest.lengths) / settings.games_per_iteration
+                now = (self.seconds + time.monotonic() - self._clock) / 60
+                progress.update(now if in_minutes else self.rounds + part, **shown)
+
             while not self._is_over():
-                numbers = self._round()
-                shown = {"games": self.replay.last_game + 1, "loss": numbers.get("train/loss", float("nan"))}
+                numbers = self._round(show)
+                shown = {"games": str(self.selfplay.next_game), "loss": numbers.get("train/loss", float("nan"))}
                 shown["length"] = numbers.get("selfplay/game_length_plies", float("nan"))
                 progress.update(self.seconds / 60 if in_minutes else self.rounds, **shown)
                 self._measure_if_due(progress)
@@ -152,10 +161,11 @@ class Run:
         now = time.monotonic()
         self.seconds, self._clock = self.seconds + now - self._clock, now
 
-    def _round(self) -> dict[str, float]:
-        """One round: games, learning, charts, and a checkpoint when it is due. Returns what was charted."""
-        left = self.config.pipeline.minutes * 60 - self.seconds if self.config.pipeline.minutes else None
-        harvest = self.selfplay.play(self.config.pipeline.games_per_iteration, None if left is None else time.monotonic() + max(left, 0.0))
+    def _round(self, show: Callable[[Harvest], None]) -> dict[str, float]:
+        """One round: games, learning, charts, and a checkpoint when it is due. Returns what was charted; show is called on the way."""
+        settings = self.config.pipeline
+        until = self._clock + 60 * settings.minutes - self.seconds if settings.minutes else None
+        harvest = self.selfplay.play(settings.games_per_iteration, until, show)
         samples = self._keep(harvest)
         self._tick()
         self.trainer.set_progress(self._progress())

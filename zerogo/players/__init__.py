@@ -30,7 +30,7 @@ class Player(Protocol):
     name: str
 
     def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
-        """Returns one legal move for each game: int64 [B]; game_ids int64 [B] are what random draws depend on, beside the seed and the ply."""
+        """Returns one legal move for each game: int64 [B]; draws depend on game_ids (int64 [B]), the seed and the ply."""
 
 
 def make_player(spec: str, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype) -> Player:

@@ -20,8 +20,8 @@ _DRAW = 2  # seed of the playouts' draws
 class PlayoutEvaluator:
     """An evaluator for plain MCTS: an even prior over the legal moves that fill no own eye, and pass; the value of one playout.
 
-    A playout is played by both sides as `RandomPlayer` does, with the simple ko rule alone, and scored as it stands. Each is a function of the
-    key that the search gives (or else of the position), so a game comes out alike alone and among many.
+    A playout is played by both sides as `RandomPlayer` does, with the simple ko rule alone, and scored as it stands. Each is a function of
+    the key that the search gives (or else of the position), so a game comes out alike alone and among many.
     """
 
     def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
@@ -37,7 +37,7 @@ class PlayoutEvaluator:
 
 
 def playout_scores_black(state: board.State, keys: Tensor) -> Tensor:
-    """Returns Black's area less White's at the end of one random game from each position: keys int64 [B] -> float32 [B] points, before komi."""
+    """Returns Black's area less White's after one random game from each position: keys int64 [B] -> float32 [B] points, before komi."""
     position = Position(**{field.name: getattr(state, field.name) for field in dataclasses.fields(Position)})
     longest = LONGEST * state.board_size**2
     on_board, rim, cap, suicide = state.on_board, Rim.of(state.on_board), state.ply + longest, state.suicide

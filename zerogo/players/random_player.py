@@ -39,7 +39,7 @@ class Rim:
 def eyes(own: Tensor, rim: Rim) -> Tensor:
     """Returns the eyes of a colour: own int32 [B, N] -> int32 [B, N].
 
-    An eye is an empty point whose neighbours all hold own stones, and at least three of its four diagonals; at the edge all of its diagonals.
+    An eye is an empty point whose neighbours all hold own stones, and at least three of its four diagonals; at the edge all of them.
     What lies off the board counts as own.
     """
     n = own.shape[-1]
@@ -61,7 +61,7 @@ def sparing_rows(position: Position, rim: Rim, legal: Tensor) -> Tensor:
 
 
 def draw_point(uniform: Tensor, rows: Tensor) -> Tensor:
-    """Returns a point drawn evenly from each plane, P (pass) where it is empty: uniform float32 [B] in (0, 1), rows int32 [B, N] -> int64 [B]."""
+    """Returns a point drawn evenly from each plane, P where it is empty: uniform float32 [B] in (0, 1), rows int32 [B, N] -> int64 [B]."""
     points = flood.unpack_rows(rows).flatten(1)
     until = points.cumsum(1, dtype=torch.int32)
     rank = (uniform * until[:, -1]).to(torch.int32)  # below the total, since uniform is below 1 by more than the rounding

@@ -21,8 +21,8 @@ Choose = Callable[[Tensor, Tensor], Choice]
 class Descent:
     """Where K simulations go.
 
-    path: int64 [K, D], rows from the root on, nowhere behind the end. depth: int64 [K], index of the last node on it. action: int64 [K], the
-    move to be tried there. at_end: bool [K], the last node is a finished position and there is no move.
+    path: int64 [K, D], rows from the root on, nowhere behind the end. depth: int64 [K], index of the last node on it. action: int64 [K],
+    the move to be tried there. at_end: bool [K], the last node is a finished position and there is no move.
     """
 
     path: Tensor

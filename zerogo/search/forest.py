@@ -16,12 +16,12 @@ class Forest:
     """The trees of B games with what each search needs beside its tree. The tensors change in place.
 
     states: the root states. budget, done: int64 [B], simulations that the present move gets, and has had (kept visits do not count).
-    root_prior: float32 [B, A], with noise where the search explores; the tree itself keeps the prior without. gumbel: float32 [B, A], 0 without
-    noise. kept_visits: float32 [B, A], visits of the root's children from before. order: int32 [B, n], how many new visits the move to be tried
-    has, by simulation (Gumbel). keys: int64 [B], the present move's key for random symmetries.
-    deepest: int64 [B], no node of the tree lies deeper, the root being 0. depth_bound: the same for all trees, on the host.
-    overflowed: int64 [], kept trees dropped because their next search's nodes would not have fitted.
-    exact_leaves: int64 [2], simulations that ended in a finished position, and in a closed move, without an evaluation of the network.
+    root_prior: float32 [B, A], with noise where the search explores; the tree itself keeps the prior without. gumbel: float32 [B, A], 0
+    without noise. kept_visits: float32 [B, A], visits of the root's children from before. order: int32 [B, n], how many new visits the
+    move to be tried has, by simulation (Gumbel). keys: int64 [B], the present move's key for random symmetries. deepest: int64 [B], no
+    node of the tree lies deeper, the root being 0. depth_bound: the same for all trees, on the host. overflowed: int64 [], kept trees
+    dropped because their next search's nodes would not have fitted. exact_leaves: int64 [2], simulations that ended in a finished
+    position, and in a closed move, without an evaluation of the network.
     """
 
     states: Any

@@ -74,7 +74,10 @@ class Game(Protocol):
 
 
 class Go:
-    """Go on `zerogo.board`. A position's words: black, white and atari rows (N each), hash (2), then player, passes, end, ply, ko, captures (2)."""
+    """Go on `zerogo.board`.
+
+    A position's words: black, white and atari rows (N each), hash (2), then player, passes, end, ply, ko, captures (2).
+    """
 
     def num_actions(self, states: State) -> int:
         return states.board_size**2 + 1
@@ -144,7 +147,8 @@ class Go:
             return torch.zeros_like(position.finished)
         superko, depth = of_lanes(states.rules.superko, line.lane), line.depth.unsqueeze(1)
         any_side = (superko != SUPERKO.index("situational")).unsqueeze(1)
-        # How many plies ago the position stood that the leaf's parent followed: with an odd number the same side was to move as at the leaf.
+        # How many plies ago the position stood that the leaf's parent followed: with an odd number the same side was to move as at the
+        # leaf.
         ago = of_lanes(states.ply, line.lane).unsqueeze(1) + depth - torch.arange(before.shape[1], device=now.device)
         back = depth - torch.arange(way.shape[1], device=now.device)
         before = before & (any_side | ((ago & 1) == 1))

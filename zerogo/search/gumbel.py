@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TINY = 1e-20  # a prior of 0 would be a logit of -inf for a legal move
 
 
-@lru_cache(maxsize=None)
+@cache
 def considered_visits(num_considered: int, budget: int) -> tuple[int, ...]:
     """Returns for each simulation how many new visits the move to be tried has: sequential halving of m moves with n simulations.
 
@@ -37,7 +37,7 @@ def considered_visits(num_considered: int, budget: int) -> tuple[int, ...]:
     return tuple(order[:budget])
 
 
-@lru_cache(maxsize=None)
+@cache
 def schedule(max_considered: int, budget: int, device: torch.device) -> Tensor:
     """Returns `considered_visits` for 0 to max_considered moves: int32 [max_considered + 1, n]."""
     rows = [considered_visits(moves, budget) for moves in range(max_considered + 1)]
@@ -45,7 +45,7 @@ def schedule(max_considered: int, budget: int, device: torch.device) -> Tensor:
 
 
 def order(is_open: Tensor, budgets: Tensor, max_considered: int, width: int) -> Tensor:
-    """Returns how many new visits the move to be tried has, by simulation: bool [K, A], int64 [K] -> int32 [K, width]. Reads the budgets."""
+    """Returns how many new visits the move to be tried has, by simulation: bool [K, A], int64 [K] -> int32 [K, width]."""
     number = is_open.sum(1).clamp(max=max_considered)
     found = torch.zeros(len(budgets), width, dtype=torch.int32, device=budgets.device)
     for budget in torch.unique(budgets).tolist():
@@ -84,7 +84,7 @@ def improved_logits(nodes: Nodes, settings: SearchConfig) -> Tensor:
 
 
 def interior_scores(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns improved policy less share of visits: float32 [K, A], -inf where closed; its argmax visits moves in the policy's proportion."""
+    """Returns improved policy less share of visits: float32 [K, A], -inf where closed; its argmax follows the policy's proportions."""
     policy = torch.softmax(improved_logits(nodes, settings), dim=1)
     share = nodes.visits / (1.0 + nodes.visits.sum(1, keepdim=True))
     return torch.where(nodes.is_open, policy - share, -torch.inf)

@@ -32,7 +32,8 @@ def scores(nodes: Nodes, settings: SearchConfig, is_root: bool) -> Tensor:
     is_visited = nodes.visits > 0
     urgency = nodes.mean
     if reduction:
-        urgency = urgency - reduction * torch.sqrt(torch.where(is_visited, nodes.prior, 0.0).sum(1))
+        visited_mass = (nodes.prior * nodes.visits.clamp(max=1.0)).sum(1)
+        urgency = urgency - reduction * torch.sqrt(visited_mass)
     value = torch.where(is_visited, nodes.value, urgency.unsqueeze(1))
     explore = exploration(nodes, settings).unsqueeze(1) * nodes.prior / (1.0 + nodes.visits)
     total = value + explore

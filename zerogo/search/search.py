@@ -7,8 +7,9 @@ the network, so that the work shrinks with them; elsewhere nothing is read back:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -24,17 +25,27 @@ from zerogo.search.tree import CLOSED, NOWHERE, ROOT, Nodes, Tree, backup, keep_
 
 if TYPE_CHECKING:
     from zerogo.config import SearchConfig
-    from zerogo.evaluator import Evaluator
+
+
+class Evaluation(Protocol):
+    """What the search reads of an evaluation: prior [K, A], 0 on illegal moves, sums to 1; value [K] of the side to move, in [-1, 1]."""
+
+    prior: Tensor
+    value: Tensor
+
+
+# Called with the game's leaves (or roots) and, by name, legal bool [K, A] and key int64 [K], which decides what is random about it.
+Evaluate = Callable[..., Evaluation]
 
 
 @dataclass(frozen=True)
 class SearchResult:
     """What a search found, for K games, from the view of the side to move.
 
-    visits: int32 [K, A], kept ones included. policy: float32 [K, A], the target to learn, 0 on illegal moves, sums to 1. value: float32 [K],
-    with PUCT the root's mean, with Gumbel what the improved policy expects (the root's mean is full of moves that were tried and dropped).
-    prior: float32 [K, A], the network's, without noise. action: int64 [K], the best move by the algorithm's own measure (with Gumbel noise,
-    where the search had it). tree: the forest, to be kept for the next move.
+    visits: int32 [K, A], kept ones included. policy: float32 [K, A], the target to learn, 0 on illegal moves, sums to 1. value: float32
+    [K], with PUCT the root's mean, with Gumbel what the improved policy expects (the root's mean is full of moves that were tried and
+    dropped). prior: float32 [K, A], the network's, without noise. action: int64 [K], the best move by the algorithm's own measure (with
+    Gumbel noise, where the search had it). tree: the forest, to be kept for the next move.
     """
 
     visits: Tensor
@@ -65,11 +76,12 @@ class Arrival:
 class Search:
     """A search with its evaluator and settings; the games and their trees are in a `Forest`.
 
-    evaluator(leaves, legal=bool [K, A], key=int64 [K]) returns something with prior [K, A] and value [K] of the side to move.
-    root_evaluator stands in for it at the roots (other symmetries, say).
+    evaluator: what is thought of leaves. root_evaluator: stands in for it at the roots (other symmetries, say). game: Go by default.
     """
 
-    def __init__(self, evaluator: Evaluator, settings: SearchConfig, game: Game | None = None, root_evaluator: Evaluator | None = None) -> None:
+    def __init__(
+        self, evaluator: Evaluate, settings: SearchConfig, game: Game | None = None, root_evaluator: Evaluate | None = None
+    ) -> None:
         self.evaluator = evaluator
         self.root_evaluator = root_evaluator or evaluator
         self.settings = settings
@@ -81,8 +93,8 @@ class Search:
     ) -> SearchResult:
         """Returns the result of `budget` simulations in every game: an int, or int64 [B] for budgets of their own.
 
-        tree: the forest of an earlier result, after `advance` to these states. game_ids, plies: int64 [B], what random draws depend on beside
-        the seed; by default 0, 1, … and the states' own plies. explore: with root noise, as in self-play.
+        tree: the forest of an earlier result, after `advance` to these states. game_ids, plies: int64 [B], what random draws depend on
+        beside the seed; by default 0, 1, … and the states' own plies. explore: with root noise, as in self-play.
         """
         longest = int(budget) if isinstance(budget, int) else int(budget.max())
         forest = tree if tree is not None else self.plant(states, longest)
@@ -105,10 +117,10 @@ class Search:
         self, forest: Forest, lane: Tensor, budget: int | Tensor, seed: int, *, game_ids: Tensor | None = None, plies: Tensor | None = None,
         explore: bool | Tensor = False,
     ) -> None:
-        """Starts the next search of the games `lane` (int64 [K], ascending): evaluates roots without a node, draws the noise, sets the budgets.
+        """Starts the next search of the games `lane` (int64 [K], ascending): evaluates bare roots, draws the noise, sets the budgets.
 
-        budget: int or int64 [K], at most what the forest was planted for. A game that is over gets none. explore: bool or bool [K], with root
-        noise. The host may look here: it is between moves.
+        budget: int or int64 [K], at most what the forest was planted for. A game that is over gets none. explore: bool or bool [K], with
+        root noise. The host may look here: it is between moves.
         """
         tree = forest.tree
         budgets = torch.as_tensor(budget, dtype=torch.int64, device=lane.device).expand(lane.shape)
@@ -147,7 +159,8 @@ class Search:
     def _prepare_roots(self, forest: Forest, lane: Tensor, keys: Tensor) -> None:
         """Evaluates the roots of empty trees, and makes kept ones what a root must be.
 
-        As inner nodes these had open moves that repeat a position, and may have lost the prior of others; a root's prior is over its legal moves.
+        As inner nodes these had open moves that repeat a position, and may have lost the prior of others; a root's prior is over its legal
+        moves.
         """
         tree = forest.tree
         states = forest.states if len(lane) == forest.num_games else self.game.take(forest.states, lane)
@@ -225,17 +238,15 @@ class Search:
         """Returns priors float32 [K, A] and values float32 [K]; where the value is known anyway a looking host spares the network."""
         leaves = self.game.leaf(forest.states, arrival.position, arrival.line, action)
         keys = of_lanes(forest.keys, lane) + of_lanes(forest.done, lane)
-        is_known = arrival.at_end | arrival.repeats | arrival.finished
-        if not (may_look(is_known) and bool(is_known.any())):
+        index = _wanted(arrival.at_end | arrival.repeats | arrival.finished) if may_look(keys) else None
+        if index is None:
             found = self.evaluator(leaves, legal=arrival.legal, key=keys)
             return found.prior.to(torch.float32), torch.where(arrival.finished, arrival.result, found.value.to(torch.float32))
-        prior = torch.zeros(arrival.legal.shape, dtype=torch.float32)
-        value = arrival.result.clone()
-        index = (~is_known).nonzero().squeeze(1)
+        prior, value = torch.zeros(arrival.legal.shape, dtype=torch.float32), torch.zeros_like(arrival.result)
         if index.numel():
             found = self.evaluator(self.game.take(leaves, index), legal=arrival.legal[index], key=keys[index])
             prior[index], value[index] = found.prior.to(torch.float32), found.value.to(torch.float32)
-        return prior, value
+        return prior, torch.where(arrival.finished, arrival.result, value)
 
     def _expand(
         self, tree: Tree, first: Tensor, node: Tensor, parent: Tensor, action: Tensor, arrival: Arrival, prior: Tensor, value: Tensor
@@ -327,6 +338,22 @@ class Search:
         forest.states = states
         reset_(forest.tree, lane)
         forest.deepest[lane] = 0
+
+
+def _wanted(is_known: Tensor) -> Tensor | None:
+    """Returns which leaves to evaluate, those whose value is not known (bool [K]) and a few to round the number: int64 [J]; None is all.
+
+    A CPU's convolutions are made anew for every batch size, which takes as long as running them, and only so many are remembered: so there
+    are few sizes.
+    """
+    number = len(is_known) - int(is_known.sum())
+    step = 1 if number <= 16 else 8 if number <= 256 else 32
+    rounded = -(-number // step) * step
+    if rounded == len(is_known):
+        return None
+    index = is_known.to(torch.uint8).sort(stable=True).indices[:rounded]
+    more = rounded - len(index)
+    return torch.cat([index, index[:1].expand(more)]) if more > 0 else index
 
 
 def tempered(policy: Tensor, temperature: float | Tensor, keys: Tensor) -> Tensor:

@@ -91,9 +91,9 @@ class Nodes:
 
 
 def look_at(tree: Tree, rows: Tensor, first: Tensor, prior: Tensor | None = None) -> tuple[Nodes, Tensor]:
-    """Returns what the choice at nodes needs, and their children: rows int64 [K], first int64 [K] their games' first rows -> Nodes, int32 [K, A].
+    """Returns what the choice at nodes needs, and their children: Nodes, int32 [K, A].
 
-    prior: float32 [K, A], stands in for the nodes' own.
+    rows: int64 [K]. first: int64 [K], the first rows of their games. prior: float32 [K, A], stands in for the nodes' own.
     """
     children = tree.at("children", rows)
     child = (children.clamp(min=NOWHERE) + first.unsqueeze(1)).view(-1)
@@ -146,30 +146,24 @@ def keep_subtree_(tree: Tree, lane: Tensor, actions: Tensor) -> None:
         ancestor = ancestor.gather(1, ancestor)
     in_use = (index >= ROOT) & (index < ROOT + tree.size[lane].unsqueeze(1))
     kept = (ancestor == new_root.unsqueeze(1)) & in_use & exists.unsqueeze(1)
-    number = kept.sum(1)
     place = torch.where(kept, kept.cumsum(1), NOWHERE)
-    source = torch.zeros_like(place).scatter_(1, place, index)
-    source[:, NOWHERE] = NOWHERE
-    _move_nodes(tree, lane, source, place, number)
-    tree.size[lane] = number
+    _move_nodes(tree, lane, kept, place)
+    tree.size[lane] = kept.sum(1)
 
 
-def _move_nodes(tree: Tree, lane: Tensor, source: Tensor, place: Tensor, number: Tensor) -> None:
-    """Rewrites the trees of some games: node i comes from `source` [K, M], references follow `place` [K, M], NOWHERE for what is dropped.
+def _move_nodes(tree: Tree, lane: Tensor, kept: Tensor, place: Tensor) -> None:
+    """Empties the trees of some games but for the nodes kept (bool [K, M]), which go to their `place` (int64 [K, M], NOWHERE for others).
 
-    number: int64 [K], nodes that are kept; those behind them are emptied.
+    Reads how many they are: it is between moves, and most of a tree is dropped.
     """
-    rows = (lane.unsqueeze(1) * tree.num_nodes + source).view(-1)
-    is_used = torch.arange(tree.num_nodes, device=lane.device) < ROOT + number.unsqueeze(1)
-    for field in dataclasses.fields(tree):
-        if field.name == "size":
-            continue
-        moved = tree.at(field.name, rows).unflatten(0, source.shape)
-        if field.name in ("visits", "value_sum", "terminal"):
-            moved = torch.where(is_used, moved, torch.zeros_like(moved))
-        elif field.name == "parent":
-            moved = place.gather(1, moved.to(torch.int64)).to(torch.int32)
-        elif field.name == "children":
-            followed = place.gather(1, moved.clamp(min=NOWHERE).to(torch.int64).flatten(1)).view_as(moved).to(torch.int32)
-            moved = torch.where(moved == CLOSED, CLOSED, followed)
-        getattr(tree, field.name)[lane] = moved
+    game, node = kept.nonzero().unbind(1)
+    first, base = lane[game] * tree.num_nodes, game * tree.num_nodes
+    rows, targets, places = first + node, first + place[game, node], place.view(-1)
+    moved = {field.name: tree.at(field.name, rows) for field in dataclasses.fields(tree) if field.name != "size"}
+    children = moved["children"]
+    followed = places.index_select(0, (children.clamp(min=NOWHERE) + base.unsqueeze(1)).view(-1)).view_as(children).to(torch.int32)
+    moved["children"] = torch.where(children == CLOSED, CLOSED, followed)
+    moved["parent"] = places[base + moved["parent"]].to(torch.int32)
+    reset_(tree, lane)
+    for name, values in moved.items():
+        getattr(tree, name).flatten(0, 1).index_put_((targets,), values)

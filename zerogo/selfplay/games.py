@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING
@@ -100,8 +101,11 @@ class SelfPlay:
         self.search.root_evaluator = evaluator.with_symmetries(self.config.search.symmetry_root)
         self.network_step = network_step
 
-    def play(self, num_games: int, until: float | None = None) -> Harvest:
-        """Plays on until that many games more are finished, or until `time.monotonic()` reaches a time, and returns what they brought."""
+    def play(self, num_games: int, until: float | None = None, show: Callable[[Harvest], None] | None = None) -> Harvest:
+        """Plays on until that many games more are finished, or until `time.monotonic()` reaches a time, and returns what they brought.
+
+        show: called with what there is so far, whenever moves were played.
+        """
         harvest, start = Harvest(), time.monotonic()
         overflowed = self.forest.overflowed.clone()
         while len(harvest.lengths) < num_games and (until is None or time.monotonic() < until):
@@ -109,6 +113,8 @@ class SelfPlay:
             spent = (~self.forest.unspent).nonzero().squeeze(1)  # between simulations the host may look
             if spent.numel():
                 self._move(spent, harvest)
+                if show is not None:
+                    show(harvest)
         harvest.seconds = time.monotonic() - start
         harvest.overflowed = int(self.forest.overflowed - overflowed)
         if self.settings.resign_share:
@@ -145,7 +151,7 @@ class SelfPlay:
         self._begin(lane)
 
     def _choose(self, lane: Tensor, states: board.State, result: SearchResult) -> Tensor:
-        """Returns the moves to play: int64 [K]. Gumbel's own choice, which its noise varies; under PUCT drawn from the visits by temperature."""
+        """Returns the moves to play: int64 [K]. Gumbel's own choice, varied by its noise; under PUCT drawn from the visits."""
         if self.config.search.algorithm == "gumbel":
             return result.action
         settings = self.settings

@@ -9,6 +9,7 @@ from zerogo import board
 from zerogo.replay import Samples, position_fields
 from zerogo.replay.samples import POSITIONS
 
+
 class Recorder:
     """The positions and searches of B games by ply: tensors [B, T, …] on the games' device, T plies at most.
 

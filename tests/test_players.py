@@ -1,0 +1,174 @@
+"""Eyes on diagrams, the random player, playouts seen from both sides, and players by their names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import diagrams
+import pytest
+import torch
+
+from zerogo import board, draws, flood
+from zerogo.config import Config, SearchConfig
+from zerogo.errors import InputError
+from zerogo.players import PlayoutEvaluator, RandomPlayer, SearchPlayer, make_player
+from zerogo.players.random_player import Rim, draw_point, eyes
+from zerogo.rules import Rules
+from zerogo.search import Search
+
+BLACK_OWNS_ALL = """
+    .X.X.
+    XXXXX
+    XXXXX
+    XXXXX
+    .X.X.
+"""
+EYES = {
+    "middle, all diagonals": (".....  .XXX.  .X.X.  .XXX.  .....", {12}),
+    "middle, three diagonals": (".....  .XXX.  .X.X.  .XXO.  .....", {12}),
+    "middle, two diagonals": (".....  .OXX.  .X.X.  .XXO.  .....", set()),
+    "middle, an open neighbour": (".....  .XXX.  .X.X.  .X.X.  .....", set()),
+    "edge, all": (".X.X.  .XXX.  .....  .....  .....", {2}),
+    "edge, one diagonal missing": (".X.X.  .XXO.  .....  .....  .....", set()),
+    "corner, all": (".X...  XX...  .....  .....  .....", {0}),
+    "corner, diagonal missing": (".X...  XO...  .....  .....  .....", set()),
+    "the other side's": (".O...  OO...  .....  .....  .....", set()),
+}
+
+
+def stones_of(text: str) -> torch.Tensor:
+    return torch.tensor([diagrams.parse(text)], dtype=torch.int8)
+
+
+def many(text: str, to_play: int, count: int, komi: float = 0.5) -> board.State:
+    stones = stones_of(text).expand(count, -1, -1).contiguous()
+    return board.from_stones(stones, torch.full((count,), to_play, dtype=torch.int8), Rules(stones.shape[-1], komi))
+
+
+def plain_eye(stones: list[list[int]], colour: int, row: int, column: int) -> bool:
+    """The definition, read off point by point."""
+    size = len(stones)
+    if stones[row][column]:
+        return False
+
+    def existing(steps: list[tuple[int, int]]) -> list[int]:
+        return [stones[row + r][column + c] for r, c in steps if 0 <= row + r < size and 0 <= column + c < size]
+
+    diagonals = existing([(-1, -1), (-1, 1), (1, -1), (1, 1)])
+    missing = sum(found != colour for found in diagonals)
+    beside = existing([(-1, 0), (1, 0), (0, -1), (0, 1)])
+    return all(found == colour for found in beside) and missing <= (1 if len(beside) == 4 else 0)
+
+
+@pytest.mark.parametrize("name", EYES)
+def test_eyes_on_diagrams(name: str) -> None:
+    text, expected = EYES[name]
+    state = many("\n".join(text.split()), 1, 1)
+    found = flood.unpack_rows(eyes(state.black, Rim.of(state.on_board))).flatten().nonzero().flatten()
+    assert set(found.tolist()) == expected
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 9])
+def test_eyes_agree_with_the_definition_on_random_boards(size: int) -> None:
+    generator = torch.Generator().manual_seed(size)
+    stones = (torch.rand(60, size, size, generator=generator) < 0.85).to(torch.int8)
+    stones[torch.rand(stones.shape, generator=generator) < 0.1] = 2
+    state = board.from_stones(stones, torch.ones(60, dtype=torch.int8), Rules(size))
+    found = flood.unpack_rows(eyes(state.black, Rim.of(state.on_board)) & ~state.white)
+    for lane, rows in enumerate(stones.tolist()):
+        expected = [[plain_eye(rows, 1, r, c) for c in range(size)] for r in range(size)]
+        assert found[lane].tolist() == expected, diagrams.show(rows)
+
+
+def test_points_are_drawn_evenly_and_pass_where_there_is_none() -> None:
+    rows = torch.tensor([[0b01001, 0, 0b10000, 0, 0b00001], [0, 0, 0, 0, 0]], dtype=torch.int32)
+    drawn = draw_point(draws.uniform(draws.key(1, torch.arange(4000)), 1).squeeze(1), rows[:1].expand(4000, -1))
+    points, counts = drawn.unique(return_counts=True)
+    assert points.tolist() == [0, 3, 14, 20] and bool(((counts - 1000).abs() < 130).all())  # 27 is one standard deviation
+    assert draw_point(torch.tensor([0.5]), rows[1:]).tolist() == [25]
+
+
+def test_the_random_player_is_legal_and_never_fills_its_own_eye() -> None:
+    states, ids, player = board.new_games(32, Rules(5), move_cap=150), torch.arange(32), RandomPlayer()
+    while not bool(states.finished.all()):
+        actions = player.choose(states, ids, seed=4)
+        legal = board.legal_actions(states)
+        assert bool(legal.gather(1, actions.unsqueeze(1)).all())
+        own = torch.where((states.to_play == 1).unsqueeze(1), states.black, states.white)
+        spared = legal[:, :-1] & ~flood.unpack_rows(eyes(own, Rim.of(states.on_board))).flatten(1)
+        passes = actions == 25
+        assert bool((passes == ~spared.any(1)).all()), "a pass while there was something to play, or the reverse"
+        assert bool((passes | spared.gather(1, actions.clamp(max=24).unsqueeze(1)).squeeze(1)).all())
+        states = board.step(states, actions)
+
+
+def test_a_random_game_is_the_same_alone_and_among_many() -> None:
+    def moves(ids: torch.Tensor) -> torch.Tensor:
+        states, played = board.new_games(len(ids), Rules(5)), []
+        for _ in range(20):
+            played.append(RandomPlayer().choose(states, ids, seed=7))
+            states = board.step(states, played[-1])
+        return torch.stack(played, dim=1)
+
+    together = moves(torch.arange(16))
+    assert torch.equal(moves(torch.tensor([11]))[0], together[11])
+    assert len(together.unique(dim=0)) == 16
+
+
+@pytest.mark.parametrize(("to_play", "value"), [(1, 1.0), (2, -1.0)])
+def test_playouts_of_a_won_board_are_won_by_its_owner_whoever_moves(to_play: int, value: float) -> None:
+    found = PlayoutEvaluator()(many(BLACK_OWNS_ALL, to_play, 8, komi=20.5))
+    assert found.value.tolist() == [value] * 8
+    whites = BLACK_OWNS_ALL.replace("X", "O")
+    assert PlayoutEvaluator()(many(whites, to_play, 8, komi=-20.5)).value.tolist() == [-value] * 8
+
+
+def test_komi_decides_a_playout_for_each_game() -> None:
+    stones = stones_of(BLACK_OWNS_ALL).expand(3, -1, -1).contiguous()
+    state = board.from_stones(stones, torch.ones(3, dtype=torch.int8), [Rules(5, komi) for komi in (24.5, 25.0, 25.5)])
+    assert PlayoutEvaluator()(state).value.tolist() == [1.0, 0.0, -1.0]
+
+
+def test_playouts_prior_is_even_over_sensible_moves_and_pass() -> None:
+    empty = PlayoutEvaluator()(board.new_games(2, Rules(5)))
+    assert torch.allclose(empty.prior, torch.full((2, 26), 1 / 26))
+    owned = PlayoutEvaluator()(many(BLACK_OWNS_ALL, 1, 1))
+    assert owned.prior[0].nonzero().flatten().tolist() == [25]  # all else would fill an eye
+
+
+def test_a_playout_is_the_same_alone_and_among_many_and_follows_its_key() -> None:
+    state, keys = board.new_games(40, Rules(5)), draws.key(3, torch.arange(40))
+    together = PlayoutEvaluator()(state, key=keys).value
+    alone = [float(PlayoutEvaluator()(board.select(state, torch.tensor([k])), key=keys[k : k + 1]).value) for k in range(40)]
+    assert together.tolist() == alone and len(set(alone)) == 2
+
+
+def test_a_search_player_moves_alike_alone_and_among_many() -> None:
+    player, states = SearchPlayer.of_playouts(16), board.new_games(6, Rules(5))
+    together = player.choose(states, torch.arange(6), seed=5)
+    assert player.choose(board.select(states, torch.tensor([4])), torch.tensor([4]), seed=5).tolist() == [int(together[4])]
+
+
+def test_players_by_name() -> None:
+    settings = Config().evaluation
+    names = [make_player(spec, settings, torch.device("cpu"), torch.float32).name for spec in ("random", "mcts:30")]
+    assert names == ["random", "mcts:30"]
+
+
+@pytest.mark.parametrize("spec", ["randm", "mcts", "mcts:", "mcts:0", "mcts:x", "no/such/checkpoint.pt"])
+def test_unknown_players_are_refused_with_what_is_allowed(spec: str) -> None:
+    with pytest.raises(InputError, match="allowed are random, mcts:N"):
+        make_player(spec, Config().evaluation, torch.device("cpu"), torch.float32)
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a network")
+    with pytest.raises(InputError):
+        make_player(str(path), Config().evaluation, torch.device("cpu"), torch.float32)
+
+
+def test_a_network_of_another_board_size_is_refused() -> None:
+    player = SearchPlayer("nine", Search(PlayoutEvaluator(), SearchConfig(algorithm="puct")), 4, size=9)
+    with pytest.raises(InputError, match="9x9.*5x5"):
+        player.choose(board.new_games(1, Rules(5)), torch.arange(1), seed=1)

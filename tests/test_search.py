@@ -1,0 +1,469 @@
+"""The search on Go: the same alone and among others, legal to the last node, exact at its ends, and without a look by the host."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from zerogo import board, draws, flood
+from zerogo.config import NetworkConfig, SearchConfig
+from zerogo.evaluator import Evaluator
+from zerogo.features import make_encoder
+from zerogo.game import GameState, Move, Player
+from zerogo.network import Network
+from zerogo.rules import Rules
+from zerogo.search import Forest, Search, tempered
+from zerogo.search.tree import CLOSED, NOWHERE, ROOT
+
+PUCT = SearchConfig(algorithm="puct")
+GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
+BOTH = pytest.mark.parametrize("settings", [PUCT, GUMBEL], ids=["puct", "gumbel"])
+RULES = [
+    Rules(size=4, komi=2.5, superko="positional"),
+    Rules(size=5, komi=0.0, superko="situational", suicide=True),
+    Rules(size=3, komi=1.0, superko="positional", suicide=True),
+    Rules(size=5, komi=24.5, superko="simple"),
+    Rules(size=2, komi=0.0, superko="situational"),
+    Rules(size=5, komi=-3.0, superko="positional", scoring="territory"),
+]
+
+
+class TableEvaluator:
+    """Priors and values that are a fixed function of the position, in numbers that no order of additions can round.
+
+    Knows points by row and column, so that a board means the same in a larger batch. passing: how much likelier a pass is than a play.
+    """
+
+    def __init__(self, passing: int = 1) -> None:
+        self.passing, self.calls = passing, 0
+
+    def __call__(self, state: board.State, legal: Tensor, key: Tensor) -> SimpleNamespace:
+        self.calls += 1
+        points = torch.arange(state.board_size**2, device=legal.device)
+        row, column = torch.div(points, state.board_size, rounding_mode="floor"), points % state.board_size
+        cells = torch.nn.functional.pad(row * 25 + column, (0, 1), value=999)
+        own = draws.key(77, state.hash, state.to_play, state.passes)
+        weight = (draws.key(own.unsqueeze(1), cells) & 0xFFF) + 1
+        weight[:, -1] = weight[:, -1] * self.passing
+        weight = weight * legal
+        prior = torch.div(weight << 20, weight.sum(1, keepdim=True), rounding_mode="floor").to(torch.float32) / 2**20
+        return SimpleNamespace(prior=prior, value=((own >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5)
+
+
+def random_games(rules: Rules | list[Rules], num_games: int, plies: int, move_cap: int | None = None) -> tuple[board.State, Tensor]:
+    """Returns games after random legal moves (a pass where nothing else is legal, and now and then), and the moves: int64 [B, plies]."""
+    state, moves = board.new_games(num_games, rules, move_cap=move_cap), []
+    for ply in range(plies):
+        weights = board.legal_actions(state).to(torch.float32)
+        weights[:, -1] = torch.where((weights[:, :-1].sum(1) > 0) & (state.passes > 0), 0.0, 0.05)
+        actions = draws.choose(draws.key(1, torch.arange(num_games), ply), weights)
+        moves.append(actions)
+        state = board.step(state, actions)
+    return state, torch.stack(moves, dim=1) if moves else torch.zeros(num_games, 0, dtype=torch.int64)
+
+
+def replayed(rules: Rules, moves: list[int], side: int) -> GameState:
+    game = GameState.new(rules)
+    for action in moves:
+        game = game.play(move_of(action, rules.size, side))
+    return game
+
+
+def move_of(action: int, size: int, side: int) -> Move:
+    """Returns the move of an action in a batch of that side, where the board may be smaller."""
+    if action == side * side:
+        return Move.pass_turn()
+    return Move.from_action(action // side * size + action % side, size)
+
+
+# Alone and among others
+
+
+@BOTH
+@pytest.mark.parametrize("explore", [False, True])
+def test_a_game_is_searched_alike_alone_and_among_others(settings: SearchConfig, explore: bool) -> None:
+    """Visits equal, with budgets of their own, and again in the next search with the subtrees kept."""
+    num_games, budgets = 12, torch.tensor([0, 1, 5, 30, 17, 30, 30, 8, 2, 30, 12, 29])
+    state, _ = random_games(Rules(size=5, komi=6.5), num_games, 10)
+    ids = torch.arange(num_games) + 100
+    together = Search(TableEvaluator(), settings)
+    first = together.run(state, budgets, seed=9, game_ids=ids, explore=explore)
+    after = board.step(state, first.action)
+    together.advance(first.tree, torch.arange(num_games), first.action, after)
+    second = together.run(after, budgets.flip(0), seed=9, tree=first.tree, game_ids=ids, explore=explore)
+    for game in range(num_games):
+        one = torch.tensor([game])
+        alone = Search(TableEvaluator(), settings)
+        forest = alone.plant(board.select(state, one), 30)
+        own = alone.run(board.select(state, one), int(budgets[game]), 9, forest, game_ids=ids[one], explore=explore)
+        assert torch.equal(own.visits[0], first.visits[game])
+        assert torch.allclose(own.policy[0], first.policy[game], atol=1e-6)
+        assert int(own.action) == int(first.action[game])
+        alone.advance(forest, torch.arange(1), own.action, board.select(after, one))
+        own = alone.run(board.select(after, one), int(budgets[-1 - game]), 9, forest, game_ids=ids[one], explore=explore)
+        assert torch.equal(own.visits[0], second.visits[game])
+
+
+@BOTH
+def test_sizes_and_rules_may_share_a_batch(settings: SearchConfig) -> None:
+    """Each game of a mixed batch gets the visits that it gets alone on tensors of its own size."""
+    rules = [RULES[i % len(RULES)] for i in range(12)]
+    plies = 6
+    together, _ = random_games(rules, 12, 0)
+    alone = [board.new_games(1, rule) for rule in rules]
+    for ply in range(plies):
+        actions = []
+        for game, rule in enumerate(rules):
+            legal = board.legal_actions(alone[game]).to(torch.float32)
+            legal[:, -1] *= 0.1
+            action = int(draws.choose(draws.key(3, torch.tensor([game]), ply), legal))
+            alone[game] = board.step(alone[game], torch.tensor([action]))
+            actions.append(25 if action == rule.size**2 else action // rule.size * 5 + action % rule.size)
+        together = board.step(together, torch.tensor(actions))
+    found = Search(TableEvaluator(), settings).run(together, 40, seed=2)
+    for game, rule in enumerate(rules):
+        own = Search(TableEvaluator(), settings).run(alone[game], 40, seed=2)
+        spread = torch.zeros(5, 5, dtype=torch.int32)
+        spread[: rule.size, : rule.size] = own.visits[0, :-1].view(rule.size, rule.size)
+        assert torch.equal(found.visits[game, :-1].view(5, 5), spread), (game, rule)
+        assert int(found.visits[game, -1]) == int(own.visits[0, -1])
+
+
+# Every node is what the rules make of it
+
+
+def check_nodes(forest: Forest, game: int, start: GameState, side: int, cap: int) -> dict[str, int]:
+    """Replays every node of a tree in the plain game; returns what was met."""
+    tree, size = forest.tree, start.rules.size
+    games, met = {ROOT: start}, {"nodes": 0, "closed": 0, "finished": 0, "draws": 0}
+    for node in range(ROOT, ROOT + int(tree.size[game])):
+        if node > ROOT:
+            before = games[int(tree.parent[game, node])]
+            move = move_of(int(tree.action[game, node]), size, side)
+            assert before.why_illegal(move) is None
+            games[node] = before.play(move)
+        now = games[node]
+        position = forest_position(forest, game, node, side)
+        assert position.stones[0, :size, :size].tolist() == now.stones() and int(position.stones.sum()) == sum(map(sum, now.stones()))
+        assert int(position.to_play) == now.to_play.value and int(position.passes) == now.passes and int(position.ply) == now.ply
+        is_over = now.is_over or now.ply >= cap
+        met["nodes"] += 1
+        assert bool(tree.terminal[game, node]) == is_over
+        if is_over:
+            score = now.score_black()
+            result = (score > 0) - (score < 0)
+            assert float(tree.value[game, node]) == (result if now.to_play is Player.BLACK else -result)
+            met["finished"] += 1
+            met["draws"] += result == 0
+        else:
+            met["closed"] += check_children(forest, game, node, now, side)
+    return met
+
+
+def check_children(forest: Forest, game: int, node: int, now: GameState, side: int) -> int:
+    """Every legal move is open, what is open and illegal is a repetition that was not tried; returns the repetitions that were."""
+    tree, closed = forest.tree, 0
+    children, prior = tree.children[game, node].tolist(), tree.prior[game, node].tolist()
+    for action, child in enumerate(children):
+        on_board = action == side * side or (action // side < now.rules.size and action % side < now.rules.size)
+        reason = now.why_illegal(move_of(action, now.rules.size, side)) if on_board else "off"
+        if reason is None:
+            assert child != CLOSED
+        elif not reason.startswith("superko") or node == ROOT:
+            assert child == CLOSED, reason
+        else:
+            assert child <= NOWHERE  # never a node
+            closed += child == CLOSED
+        if child == CLOSED:
+            assert prior[action] == 0.0
+    return closed
+
+
+def forest_position(forest: Forest, game: int, node: int, side: int) -> board.Position:
+    return Search(TableEvaluator(), PUCT).game._unpack(forest.tree.words[game, node].unsqueeze(0), side)
+
+
+@pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
+@pytest.mark.parametrize("passing", [1, 8])
+def test_every_node_is_legal_and_exact(algorithm: str, passing: int) -> None:
+    """Trees of played games, kept from move to move, on small boards where positions repeat, under all rules, with and without a cap."""
+    rules = [*RULES, Rules(size=2, komi=1.0, superko="positional"), Rules(size=2, komi=0.0, superko="positional", suicide=True)]
+    total = {"nodes": 0, "closed": 0, "finished": 0, "draws": 0}
+    for rule, cap in zip(rules, [60, 14, 40, 16, 40, 12, 60, 60], strict=True):
+        settings = dataclasses.replace(PUCT if algorithm == "puct" else GUMBEL, c_puct=3.0)
+        made, num_games = Search(TableEvaluator(passing), settings), 2
+        state, past = random_games(rule, num_games, 5, move_cap=cap)
+        result = made.run(state, 60, seed=3, explore=True)
+        for turn in range(2):
+            actions = result.action
+            past = torch.cat([past, actions.unsqueeze(1)], dim=1)
+            state = board.step(state, actions)
+            made.advance(result.tree, torch.arange(num_games), actions, state)
+            result = made.run(state, 60, seed=4 + turn, tree=result.tree, explore=True)
+        for game in range(num_games):
+            if not bool(state.finished[game]):
+                met = check_nodes(result.tree, game, replayed(rule, past[game].tolist(), rule.size), rule.size, cap)
+                total = {name: total[name] + number for name, number in met.items()}
+    assert total["nodes"] > 600 and total["closed"] > 8 and total["finished"] > 30 and total["draws"] > 3, total
+
+
+def test_nodes_of_a_mixed_batch_are_legal() -> None:
+    state, past = random_games(RULES, len(RULES), 7)
+    found = Search(TableEvaluator(4), dataclasses.replace(PUCT, c_puct=3.0)).run(state, 120)
+    for game, rule in enumerate(RULES):
+        check_nodes(found.tree, game, replayed(rule, past[game].tolist(), 5), 5, 10**6)
+
+
+@BOTH
+def test_a_repeating_move_is_closed_when_it_is_reached(settings: SearchConfig) -> None:
+    """The evaluator wants nothing but repetitions: each is tried at most once, has no node, and no share of the policy."""
+    rule = Rules(size=2, komi=0.0, superko="positional")
+
+    class Repeater(TableEvaluator):
+        def __call__(self, state: board.State, legal: Tensor, key: Tensor) -> SimpleNamespace:
+            found = super().__call__(state, legal, key)
+            found.value = torch.full_like(found.value, -0.9)
+            return found
+
+    state, past = random_games(rule, 30, 7)
+    going = (~state.finished).nonzero().squeeze(1)
+    state, past = board.select(state, going), past[going]
+    made = Search(Repeater(), settings)
+    found = made.run(state, 150)
+    legal = board.legal_actions(state)
+    assert (found.visits[~legal] == 0).all() and (found.policy[~legal] == 0).all() and (found.prior[~legal] == 0).all()
+    assert int(found.tree.exact_leaves[1]) > 0
+    tree = found.tree.tree
+    kept = [(g, n, a) for g, n, a in (tree.children == CLOSED).nonzero().tolist() if ROOT < n < ROOT + int(tree.size[g])]
+    assert all(float(tree.prior[g, n, a]) == 0 for g, n, a in kept)
+    # Visits of a node are its own and those of its children, and one for each simulation that closed a move.
+    closings = 0
+    for game in range(state.num_games):
+        for node in range(ROOT, ROOT + int(tree.size[game])):
+            children = [c for c in tree.children[game, node].tolist() if c > NOWHERE]
+            if not bool(tree.terminal[game, node]):
+                closings += int(tree.visits[game, node]) - 1 - int(tree.visits[game, children].sum())
+    assert closings == int(found.tree.exact_leaves[1])
+
+
+def test_superko_moves_are_closed_at_a_kept_root() -> None:
+    """A child that becomes the root has exactly the legal moves open, and a prior over them that sums to 1."""
+    rule = Rules(size=2, komi=0.0, superko="situational")
+    state, _ = random_games(rule, 40, 4)
+    made = Search(TableEvaluator(), PUCT)
+    result = made.run(state, 40)
+    for turn in range(6):
+        lane = torch.arange(40)
+        legal = board.legal_actions(state)
+        action = draws.choose(draws.key(5, lane, turn), legal.to(torch.float32) * (result.visits + 0.01))
+        state = board.step(state, action)
+        made.advance(result.tree, lane, action, state)
+        result = made.run(state, 20, seed=turn, tree=result.tree)
+        is_open = result.tree.tree.children[:, ROOT] != CLOSED
+        assert torch.equal(is_open, board.legal_actions(state))
+        assert torch.allclose(result.prior.sum(1), torch.ones(40), atol=1e-5) and (result.prior[~is_open] == 0).all()
+
+
+@BOTH
+def test_a_settled_game_is_won_for_whoever_won_it(settings: SearchConfig) -> None:
+    """Black owns a board that nobody can change much: won for Black to move, lost for White, and so after a pass."""
+    black = torch.tensor([[1, 1, 1], [1, 0, 1], [0, 1, 0]], dtype=torch.int8)
+    to_play = torch.tensor([1, 2, 1, 2], dtype=torch.int8)
+    state = board.from_stones(torch.stack([black, black, 2 * black, 2 * black]), to_play, Rules(size=3, komi=0.5))
+    made = Search(TableEvaluator(passing=100), settings)
+    expected = torch.tensor([1.0, -1.0, -1.0, 1.0])
+    assert torch.allclose(made.run(state, 200).value, expected, atol=0.2)
+    passed = board.step(state, torch.full((4,), 9))
+    assert torch.allclose(made.run(passed, 200).value, -expected, atol=0.2)
+
+
+@BOTH
+def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig) -> None:
+    """One ply before the cap every child is final: the values are those of the scores, draws too, and the best move is a best one."""
+    rule = Rules(size=3, komi=0.0)
+    state, past = random_games(rule, 20, 7, move_cap=8)
+    state_going = (~state.finished).nonzero().squeeze(1)
+    state, past = board.select(state, state_going), past[state_going]
+    found = Search(TableEvaluator(), dataclasses.replace(settings, max_considered=10)).run(state, 300)
+    seen = set()
+    for game in range(state.num_games):
+        plain = replayed(rule, past[game].tolist(), 3)
+        sign = 1 if plain.to_play is Player.BLACK else -1
+        results = {move.action(3): plain.play(move).score_black() for move in plain.legal_moves()}
+        results = {action: sign * ((score > 0) - (score < 0)) for action, score in results.items()}
+        tree = found.tree.tree
+        for action, child in enumerate(tree.children[game, ROOT].tolist()):
+            if child > NOWHERE:
+                assert float(tree.value[game, child]) == -results[action]
+                seen.add(results[action])
+        assert results[int(found.action[game])] == max(results.values())
+    assert seen == {-1, 0, 1}
+
+
+# What the evaluator is shown
+
+
+def test_leaves_are_shown_as_played_games_would_be() -> None:
+    """A leaf's stones, recent positions, moves, ko, counters and rules equal those of a game that was really played to it."""
+    rules = [Rules(size=4, komi=float(k), superko="positional") for k in range(6)]
+    state, _ = random_games(rules, 6, 5)
+    shown = []
+
+    class Watching(TableEvaluator):
+        def __call__(self, leaves: board.State, legal: Tensor, key: Tensor) -> SimpleNamespace:
+            shown.append((leaves, legal))
+            return super().__call__(leaves, legal, key)
+
+    made = Search(Watching(), dataclasses.replace(PUCT, c_puct=0.3))
+    forest = made.plant(state, 40)
+    made.begin(forest, torch.arange(6), 40, seed=1)
+    for _ in range(40):
+        sizes = forest.tree.size.clone()
+        shown.clear()
+        made.simulate(forest)
+        grown = (forest.tree.size > sizes).nonzero().squeeze(1).tolist()
+        leaves = [(g, leaf) for g in grown if not bool(forest.tree.terminal[g, ROOT + sizes[g]]) for leaf in [ROOT + int(sizes[g])]]
+        for place, (game, node) in enumerate(leaves):
+            way = []
+            while node != ROOT:
+                way.append(int(forest.tree.action[game, node]))
+                node = int(forest.tree.parent[game, node])
+            played = board.select(state, torch.tensor([game]))
+            for action in reversed(way):
+                played = board.step(played, torch.tensor([action]))
+            own = board.select(dataclasses.replace(shown[0][0], ply_bound=0), torch.tensor([place]))
+            for name in [*(field.name for field in dataclasses.fields(board.Position)), "recent", "moves", "cap"]:
+                assert torch.equal(getattr(own, name), getattr(played, name)), name
+            assert torch.equal(own.rules.komi, played.rules.komi)
+            assert (shown[0][1][place] | ~board.legal_actions(played)[0]).all()
+
+
+# No wait for the host
+
+
+class NoLooking(TorchDispatchMode):
+    """Fails on every operation whose result's value or shape the host must read from the device."""
+
+    FORBIDDEN = ("_local_scalar_dense", "item", "nonzero", "masked_select", "is_nonzero", "unique", "equal.", "repeat_interleave.Tensor")
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        name = str(function)
+        assert not any(word in name.split("aten.")[-1] for word in self.FORBIDDEN), name
+        if "aten.index" in name and len(arguments) > 1 and isinstance(arguments[1], (list, tuple)):
+            assert all(index is None or index.dtype != torch.bool for index in arguments[1]), f"{name} by a mask"
+        return function(*arguments, **(named or {}))
+
+
+@pytest.fixture
+def blind(monkeypatch: pytest.MonkeyPatch):
+    """Makes every module take the way that it takes on CUDA."""
+
+    def switch() -> None:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("zerogo") and hasattr(module, "may_look"):
+                monkeypatch.setattr(module, "may_look", lambda tensor: False)
+
+    return switch
+
+
+@BOTH
+@pytest.mark.parametrize("rule", [RULES[1], RULES[4], RULES[5]], ids=["5x5 suicide", "2x2", "5x5 territory"])
+def test_the_way_without_a_look_finds_the_same(settings: SearchConfig, rule: Rules, blind) -> None:
+    """Two searches in a row, with budgets of their own; and in a simulation nothing is read back."""
+    state, _ = random_games(rule, 6, 6, move_cap=30)
+    budgets = torch.tensor([0, 3, 24, 24, 11, 24])
+
+    def two_searches(check: bool) -> tuple[list[Tensor], Forest]:
+        made = Search(TableEvaluator(), settings)
+        forest = made.plant(state, 24)
+        visits, now = [], state
+        for turn in range(2):
+            made.begin(forest, torch.arange(6), budgets.roll(turn), seed=turn, explore=True)
+            for _ in range(24):
+                if check:
+                    with NoLooking():
+                        made.simulate(forest)
+                else:
+                    made.simulate(forest)
+            found = made.result(forest, torch.arange(6))
+            visits += [found.visits, found.policy, found.value]
+            now = board.step(now, found.action)
+            made.advance(forest, torch.arange(6), found.action, now)
+        return visits, forest
+
+    looking, forest = two_searches(check=False)
+    blind()
+    assert not flood.may_look(state.black)
+    bounded, other = two_searches(check=True)
+    for one, two in zip(looking, bounded, strict=True):
+        assert torch.allclose(one.to(torch.float32), two.to(torch.float32), atol=1e-6)
+    assert torch.equal(forest.exact_leaves, other.exact_leaves)
+    assert torch.equal(forest.tree.size, other.tree.size)
+
+
+def test_a_network_is_searched_without_a_look(blind) -> None:
+    encoder = make_encoder("zero17", True)
+    network = Network(NetworkConfig(blocks=2, channels=8, pooling_channels=8, head_channels=8), encoder.num_planes, encoder.num_globals, 5)
+    evaluator = Evaluator.from_network(network, encoder, symmetries="random")
+    state, _ = random_games(Rules(size=5), 4, 6)
+    made = Search(evaluator, PUCT)
+    expected = made.run(state, 12, seed=1).visits
+    blind()
+    forest = made.plant(state, 12)
+    made.begin(forest, torch.arange(4), 12, seed=1)
+    for _ in range(12):
+        with NoLooking():
+            made.simulate(forest)
+    assert torch.equal(made.result(forest, torch.arange(4)).visits, expected)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("rule", [RULES[1], RULES[4], RULES[5]], ids=["5x5 suicide", "2x2", "5x5 territory"])
+def test_cuda_finds_the_same_and_waits_for_nothing(rule: Rules) -> None:
+    state, _ = random_games(rule, 6, 6, move_cap=30)
+    made = Search(TableEvaluator(), PUCT)
+    expected = made.run(state, 24, seed=1).visits
+    on_device = board.to_device(state, "cuda")
+    made.run(on_device, 2)  # tables and kernels are made once
+    forest = made.plant(on_device, 24)
+    made.begin(forest, torch.arange(6, device="cuda"), 24, seed=1)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(24):
+            made.simulate(forest)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.equal(made.result(forest, torch.arange(6, device="cuda")).visits.cpu(), expected)
+
+
+# Small things
+
+
+def test_tempered_draws_in_proportion_to_the_power() -> None:
+    policy = torch.tensor([0.5, 0.3, 0.2, 0.0])
+    many = policy.expand(20000, -1)
+    for temperature in (1.0, 0.5):
+        expected = policy ** (1 / temperature)
+        share = torch.bincount(tempered(many, temperature, draws.key(1, torch.arange(20000))), minlength=4) / 20000
+        assert torch.allclose(share, expected / expected.sum(), atol=0.015)
+    assert (tempered(many, 0.0, torch.arange(20000)) == 0).all()
+    mixed = tempered(many[:200], torch.tensor([0.0, 1.0]).repeat(100), torch.arange(200))
+    assert (mixed[::2] == 0).all() and (mixed[1::2] > 0).any()
+
+
+@pytest.mark.parametrize("size", [9, 19])
+def test_a_tree_costs_what_its_shapes_say(size: int) -> None:
+    made = Search(TableEvaluator(), dataclasses.replace(PUCT, keep_tree=False))
+    forest = made.plant(board.new_games(3, Rules(size=size)), 10)
+    actions, words = size**2 + 1, 3 * size + 9
+    expected = 4 * words + (4 + 4) * actions + 4 * 5 + 1
+    assert forest.tree.bytes_per_node == expected
+    held = sum(getattr(forest.tree, f.name).untyped_storage().nbytes() for f in dataclasses.fields(forest.tree))
+    assert held == 3 * 12 * expected + 3 * 8

@@ -1,0 +1,144 @@
+"""Network evaluations a second: the forward pass alone, with fresh random weights and ready input, and the share of the device's peak."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from zerogo import board, draws
+from zerogo.bench import report, whole_numbers
+from zerogo.board import State
+from zerogo.config import NetworkConfig
+from zerogo.errors import InputError
+from zerogo.evaluator import Evaluator
+from zerogo.features import Encoder, make_encoder
+from zerogo.network import Network
+from zerogo.rules import Rules
+from zerogo.runtime import pick_device, pick_dtype, set_threads
+
+HEADS = ("policy", "value")  # what a search asks for
+# Dense bfloat16 and TF32 peaks in TFLOP/s by what the device's name holds, from the makers' data sheets.
+PEAKS = {"H200": (989.0, 495.0), "H100": (989.0, 495.0), "A100": (312.0, 156.0), "L40S": (362.0, 183.0), "RTX 4090": (165.0, 83.0)}
+OPENING = 0.2  # share of the points that are played before the positions that are measured, at the least; at most three times that
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_network_arguments(parser)
+
+
+def add_network_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options that `net` and `search` share."""
+    parser.add_argument("--size", default="9", help="side of the board, or several as 9,19 (default 9)")
+    parser.add_argument("--batch", default="256", help="positions evaluated at once, or several as 64,256 (default 256)")
+    parser.add_argument("--blocks", type=int, default=6, help="residual blocks (default 6)")
+    parser.add_argument("--channels", type=int, default=96, help="channels of the trunk (default 96)")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 leaves the choice to torch (default 0)")
+    parser.add_argument("--precision", default="auto", help="auto, float32 or bfloat16 (default auto)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="length of one round (default 1)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds; the best counts: others only slow it down (default 5)")
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is measured: an evaluator and the positions that it is shown."""
+
+    evaluator: Evaluator
+    network: Network
+    encoder: Encoder
+    state: State
+    device: torch.device
+    dtype: torch.dtype
+
+    @staticmethod
+    def of(args: argparse.Namespace, size: int, batch: int) -> Setup:
+        """Returns a network with fresh random weights, the same at every run, and games in their middle."""
+        device = pick_device(args.device)
+        dtype = pick_dtype(args.precision, device)
+        set_threads(args.threads)
+        if args.rounds < 1 or args.seconds <= 0:
+            raise InputError(f"{args.rounds} rounds of {args.seconds} seconds; at least one round of more than 0 seconds is needed")
+        encoder = make_encoder("zero17", True)
+        settings = NetworkConfig(blocks=args.blocks, channels=args.channels, pooling_channels=min(32, args.channels))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            network = Network(settings, encoder.num_planes, encoder.num_globals, size)
+        evaluator = Evaluator.from_network(network, encoder, device, dtype, "random", HEADS)
+        return Setup(evaluator, network, encoder, middle_games(size, batch, device), device, dtype)
+
+    def forward(self) -> Callable[[], Any]:
+        """Returns the network alone on planes that are ready."""
+        planes, inputs = self.encoder.planes(self.state, self.dtype), self.encoder.globals(self.state)
+        return lambda: self.evaluator.network(planes, inputs, None)
+
+    def line(self, bench: str) -> dict[str, Any]:
+        """Returns what every line says of its configuration."""
+        kind = {"bench": bench, "size": self.state.board_size, "batch": self.state.num_games, "device": str(self.device)}
+        return kind | {"dtype": str(self.dtype).removeprefix("torch."), "threads": torch.get_num_threads()}
+
+    def synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def middle_games(size: int, batch: int, device: torch.device) -> State:
+    """Returns games in their middle, each at a ply of its own: random moves that pass only where nothing else is legal."""
+    lanes = torch.arange(batch, device=device)
+    state = board.new_games(batch, Rules(size=size), device, move_cap=2 * size * size)
+    first, last = int(OPENING * size * size), int(3 * OPENING * size * size)
+    plies = first + (draws.key(2, lanes) & 0xFFFF) % max(1, last - first)
+    for ply in range(last):
+        weights = board.legal_actions(state).to(torch.float32)
+        weights[:, -1] *= 1e-6
+        after = board.step(state, draws.choose(draws.key(1, lanes, ply), weights))
+        goes_on = ((plies > ply) & ~after.finished).nonzero().squeeze(1)
+        state = board.put(state, goes_on, board.select(after, goes_on))
+    return state
+
+
+def per_second(work: Callable[[], Any], synchronize: Callable[[], None], seconds: float, at_least: int = 1) -> float:
+    """Returns how often the work is done in a second, over at least so many seconds and so many times."""
+    synchronize()
+    start, times = time.perf_counter(), 0
+    while times < at_least or time.perf_counter() - start < seconds:
+        work()
+        times += 1
+        if times % 10 == 0:
+            synchronize()
+    synchronize()
+    return times / (time.perf_counter() - start)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints a line for every size and batch."""
+    for size in whole_numbers(args.size):
+        for batch in whole_numbers(args.batch):
+            _measure(args, Setup.of(args, size, batch))
+
+
+@torch.inference_mode()
+def _measure(args: argparse.Namespace, setup: Setup) -> None:
+    forward = setup.forward()
+    per_second(forward, setup.synchronize, 0.2, at_least=3)
+    rates = [per_second(forward, setup.synchronize, args.seconds) for _ in range(args.rounds)]
+    evals = max(rates) * setup.state.num_games
+    teraflops = evals * setup.network.num_operations(setup.state.board_size) / 1e12
+    line = setup.line("net") | {"blocks": args.blocks, "channels": args.channels}
+    line |= {"evals_per_s": round(evals), "tflops_per_s": round(teraflops, 4)}
+    peak = _peak(setup)
+    if peak is not None:
+        line |= {"peak_tflops_per_s": peak, "share_of_peak": round(teraflops / peak, 4)}
+    report(line)
+
+
+def _peak(setup: Setup) -> float | None:
+    """Returns the device's peak in TFLOP/s at the run's precision, where it is known."""
+    if setup.device.type != "cuda":
+        return None
+    name = torch.cuda.get_device_name(setup.device)
+    return next((peaks[0 if setup.dtype == torch.bfloat16 else 1] for part, peaks in PEAKS.items() if part in name), None)
