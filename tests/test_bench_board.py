@@ -13,7 +13,7 @@ from zerogo.rules import Rules
 
 
 def test_draws_are_uniform_over_the_legal_moves() -> None:
-    """20,000 draws in one position: no illegal move, and each legal one near its share (a chance of 1e-6 to fail: 6 standard deviations)."""
+    """20,000 draws in one position: no illegal move, each legal one near its share (6 standard deviations: it fails once in 1e6 times)."""
     stones = torch.zeros(1, 4, 4, dtype=torch.int8)
     stones[0, 0, 1] = stones[0, 1, 0] = stones[0, 3, 3] = 2
     state = board.from_stones(stones.expand(20000, -1, -1).contiguous(), torch.ones(20000, dtype=torch.int8), Rules(4))
@@ -26,7 +26,8 @@ def test_draws_are_uniform_over_the_legal_moves() -> None:
 
 
 def test_line(capsys) -> None:
-    assert bench.main(["board", "--size", "3,5", "--batch", "16", "--device", "cpu", "--threads", "1", "--seconds", "0.05", "--rounds", "1"]) == 0
+    words = ["--size", "3,5", "--batch", "16", "--device", "cpu", "--threads", "1", "--seconds", "0.05", "--rounds", "1"]
+    assert bench.main(["board", *words]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["size"] for line in lines] == [3, 5]
     for line in lines:

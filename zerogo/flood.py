@@ -12,7 +12,7 @@ for the host, so strings are found in a number of rounds that is proven enough (
 from __future__ import annotations
 
 import math
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import torch
@@ -39,7 +39,7 @@ def unpack_rows(rows: Tensor, board_size: int | None = None) -> Tensor:
     return (rows.unsqueeze(-1) & bits) != 0
 
 
-@lru_cache(maxsize=None)
+@cache
 def _point_table(board_size: int, device: torch.device) -> Tensor:
     """Returns the plane of each single point, and an empty one: int32 [P + 1, N]."""
     points = torch.arange(board_size * board_size + 1, device=device).unsqueeze(-1)

@@ -8,7 +8,7 @@ move, which fits one 64-bit word a game: a string that shows two liberties there
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -78,7 +78,7 @@ class Table(NamedTuple):
     exists: np.ndarray
 
 
-@lru_cache(maxsize=None)
+@cache
 def around(board_size: int) -> Table:
     point = np.arange(board_size * board_size + 1)
     row, column = np.divmod(point, board_size)

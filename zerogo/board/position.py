@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Self
 
 import torch
@@ -194,7 +194,7 @@ class Touched:
         return self.union(self.lane == 5 * self.game)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _sides(board_size: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
     """Returns by action the point itself and the points on its four sides, P where there is none, int64 [A, 5], and by point its row and
     column.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 import torch
@@ -14,27 +14,27 @@ from zerogo.rules import MAX_SIZE
 CHUNK = 5  # columns that one table look-up hashes: 25 columns are 5 chunks of 32 colourings
 
 
-@lru_cache(maxsize=None)
+@cache
 def keys(device: torch.device) -> Tensor:
     """Returns the keys: int64 [2, 25, 25] for (black, white), row, column."""
     return draws.split(draws.key(0x60), 2 * MAX_SIZE * MAX_SIZE).view(2, MAX_SIZE, MAX_SIZE).to(device)
 
 
-@lru_cache(maxsize=None)
+@cache
 def point_keys(board_size: int, device: torch.device) -> Tensor:
     """Returns the keys of a batch's actions: int64 [2 * A], Black's points and a 0 for pass, then White's."""
     table = keys(device)[:, :board_size, :board_size].reshape(2, -1)
     return torch.cat([table, torch.zeros_like(table[:, :1])], dim=1).flatten()
 
 
-@lru_cache(maxsize=None)
+@cache
 def sorted_point_keys(board_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Returns the keys of all stones in ascending order, and whose they are (colour * P + point): int64 [2 * P] each."""
     table = keys(device)[:, :board_size, :board_size].flatten()
     return tuple(table.sort())
 
 
-@lru_cache(maxsize=None)
+@cache
 def _chunk_table(device: torch.device) -> Tensor:
     """Returns the XOR of the keys of every colouring of 5 neighbouring columns: int64 [2, 25 rows * 5 chunks * 32]."""
     columns = keys(torch.device("cpu")).view(2, MAX_SIZE, MAX_SIZE // CHUNK, 1, CHUNK)
@@ -79,7 +79,7 @@ def hash_stones(black: Tensor, white: Tensor) -> Tensor:
     return hash_rows_both(black)[0] ^ hash_rows_both(white)[1]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _chunks(board_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """Returns where the chunks of a plane's rows begin in the table int64 [N, chunks], and by how much to shift a row int32 [chunks]."""
     column = torch.arange(-(-board_size // CHUNK), device=device)

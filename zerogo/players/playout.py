@@ -37,8 +37,8 @@ def playout_scores_black(state: board.State, keys: Tensor) -> Tensor:
 
     Both sides draw evenly among the points that are no own eye and no suicide (also where the rules allow it), by the simple ko rule alone,
     and pass when there is none. Scored by area as it stands, under territory rules too: at the end of such a game there is hardly a
-    difference. Runs on the host in NumPy, whatever the device: at 100 games of 5x5 an operation's overhead is all that counts, and NumPy's is a
-    fraction of torch's (12 ms for 100 playouts instead of 33 with `board.position.play`).
+    difference. Runs on the host in NumPy, whatever the device: at 100 games of 5x5 an operation's overhead is all that counts, and NumPy's
+    is a fraction of torch's (12 ms for 100 playouts instead of 33 with `board.position.play`).
     """
     black, white = _Playouts(state, draws.key(_DRAW, keys)).run()
     on_board = state.on_board.cpu()

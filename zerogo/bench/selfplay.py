@@ -1,0 +1,61 @@
+"""Games, moves and samples of self-play by a fresh network, and the raw network's evaluations a second beside them, in one run."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+
+import torch
+
+from zerogo.bench import report, whole_numbers
+from zerogo.bench.net import Setup, add_network_arguments, per_second
+from zerogo.config import Config, GameConfig, SearchConfig, SelfplayConfig
+from zerogo.errors import InputError
+from zerogo.selfplay import SelfPlay
+
+HOUR = 3600
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_network_arguments(parser)
+    parser.add_argument("--sims", type=int, default=8, help="simulations a move (default 8)")
+    parser.add_argument("--algorithm", default="gumbel", help="gumbel or puct (default gumbel)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints a line for every size and batch."""
+    if args.sims < 1:
+        raise InputError(f"--sims is {args.sims}; it must be at least 1")
+    for size in whole_numbers(args.size):
+        for batch in whole_numbers(args.batch):
+            _measure(args, Setup.of(args, size, batch))
+
+
+@torch.inference_mode()
+def _measure(args: argparse.Namespace, setup: Setup) -> None:
+    """Plays rounds of a few games a lane, so that openings and endings count as often as they come, and rounds of the network alone."""
+    size, batch = setup.state.board_size, setup.state.num_games
+    config = dataclasses.replace(
+        Config(),
+        game=GameConfig(size=size),
+        search=SearchConfig(algorithm=args.algorithm, keep_tree=False),
+        selfplay=SelfplayConfig(games=batch, full_simulations=args.sims, cheap_simulations=args.sims, sgf_share=0.0),
+    )
+    selfplay = SelfPlay(config, setup.evaluator, setup.device, seed=1)
+    forward = setup.forward()
+    selfplay.play(batch)  # the games that begin together end together; after that they are spread
+    evals, harvests = [], []
+    for _ in range(args.rounds):
+        evals.append(per_second(forward, setup.synchronize, args.seconds) * batch)
+        harvests.append(selfplay.play(max(1, batch // 2)))
+    seconds = sum(harvest.seconds for harvest in harvests)
+    samples = sum(len(part) for harvest in harvests for part in harvest.samples)
+    line = setup.line("selfplay") | {"blocks": args.blocks, "channels": args.channels, "algorithm": args.algorithm, "sims": args.sims}
+    line |= {
+        "games_per_hour": round(sum(len(harvest.lengths) for harvest in harvests) / seconds * HOUR),
+        "moves_per_s": round(sum(harvest.moves for harvest in harvests) / seconds),
+        "samples_per_s": round(samples / seconds),
+        "simulations_per_s": round(sum(harvest.simulations for harvest in harvests) / seconds),
+        "evals_per_s": round(max(evals)),
+    }
+    report(line)
