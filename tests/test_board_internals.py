@@ -209,3 +209,13 @@ def test_suicide_relieves_what_surrounds_it(not_looking) -> None:
     for result in (board.step(state, torch.tensor([1])), not_looking(board.step, state, torch.tensor([1]))):
         assert torch.equal(result.stones, position("..O OO. ...").stones)
         assert result.captures.tolist() == [[0, 2]] and not result.atari.any() and result.ko.tolist() == [-1]
+
+
+def test_put_right_after_the_start() -> None:
+    """Fresh games must not share memory between their fields: the stones put into one colour's plane once came back in the other's."""
+    games = board.new_games(3, Rules(3))
+    moved = board.step(board.select(games, torch.tensor([1])), torch.tensor([4]))
+    games = board.put_(games, torch.tensor([1]), moved)
+    assert games.stones.flatten(1).tolist() == [[0] * 9, [0, 0, 0, 0, 1, 0, 0, 0, 0], [0] * 9]
+    tensors = [getattr(games, field.name) for field in dataclasses.fields(games) if isinstance(getattr(games, field.name), torch.Tensor)]
+    assert len({tensor.untyped_storage().data_ptr() for tensor in tensors}) == len(tensors)

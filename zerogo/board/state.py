@@ -56,7 +56,7 @@ def new_games(num_games: int, rules: Rules | Sequence[Rules], device: torch.devi
     batch = RulesBatch.of(rules, num_games, device)
     empty = torch.zeros(num_games, batch.board_size, dtype=torch.int32, device=device)
     black_starts = torch.ones(num_games, dtype=torch.int8, device=device)
-    return _without_history(empty, empty, black_starts, batch, move_cap)
+    return _without_history(empty, empty.clone(), black_starts, batch, move_cap)
 
 
 def from_stones(stones: Tensor, to_play: Tensor, rules: Rules | Sequence[Rules] | RulesBatch, move_cap: int | None = None) -> State:

@@ -1,0 +1,105 @@
+"""The smallest runs that have all parts of large ones, and evaluators that need no network."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from zerogo import board, draws
+from zerogo.config import Config, with_overrides
+from zerogo.evaluator import Evaluation
+from zerogo.features import make_encoder
+from zerogo.network import Network
+
+CPU = torch.device("cpu")
+SETTINGS = (
+    "run.device=cpu",
+    "run.threads=1",
+    "run.precision=float32",
+    "run.name=tiny",
+    "game.size=3",
+    "game.komi=4.5",
+    "game.move_cap=12",
+    "network.blocks=1",
+    "network.channels=8",
+    "network.pooling_channels=4",
+    "network.head_channels=4",
+    "network.value_hidden=8",
+    "search.max_considered=2",
+    "selfplay.games=8",
+    "selfplay.full_simulations=2",
+    "selfplay.cheap_simulations=1",
+    "selfplay.random_opening_games=16",
+    "selfplay.sgf_share=0.5",
+    "replay.min_window=2000",
+    "replay.capacity=4000",
+    "replay.shard_samples=64",
+    "training.batch=16",
+    "training.warmup_samples=0",
+    "training.ema_samples=100",
+    "evaluation.every_minutes=0",
+    "evaluation.games=2",
+    "evaluation.final_games=2",
+    "evaluation.simulations=2",
+    "evaluation.opponents=[random]",
+    "pipeline.iterations=2",
+    "pipeline.games_per_iteration=8",
+    "pipeline.checkpoint_minutes=0",
+    "pipeline.keep_checkpoints=0",
+    "pipeline.final_matches=false",
+)
+
+
+def config(*overrides: str) -> Config:
+    """Returns the smallest settings, with overrides such as "game.size=5"."""
+    return with_overrides(Config(), [*SETTINGS, *overrides])
+
+
+def network(settings: Config, seed: int = 1) -> Network:
+    """Returns a fresh network of the config's shape."""
+    encoder = make_encoder(settings.features.encoder, settings.features.komi_input)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Network(settings.network, encoder.num_planes, encoder.num_globals, settings.game.size)
+
+
+class Table:
+    """An evaluator whose answers are a fixed function of the position, in numbers that no order of additions can round."""
+
+    def with_symmetries(self, symmetries: str) -> Table:
+        return self
+
+    def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
+        legal = board.legal_actions(state) if legal is None else legal
+        own = draws.key(5, state.hash, state.to_play, state.passes)
+        weight = ((draws.key(own.unsqueeze(1), torch.arange(legal.shape[1])) & 0xFFF) + 1) * legal
+        prior = torch.div(weight << 20, weight.sum(1, keepdim=True), rounding_mode="floor").to(torch.float32) / 2**20
+        return Evaluation(prior=prior, value=((own >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5)
+
+
+@dataclasses.dataclass
+class Script:
+    """An evaluator that wants given moves: moves[ply] of every game, and Black's value (White's is the negative) from each ply on."""
+
+    moves: Sequence[int]
+    values_black: Sequence[float] = (0.0,)
+
+    def with_symmetries(self, symmetries: str) -> Script:
+        return self
+
+    def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
+        ply = state.ply.to(torch.int64)
+        moves, values = torch.tensor(self.moves), torch.tensor(self.values_black)
+        prior = torch.nn.functional.one_hot(moves[ply.clamp(max=len(moves) - 1)], state.board_size**2 + 1).to(torch.float32)
+        black = values[ply.clamp(max=len(values) - 1)]
+        return Evaluation(prior=prior, value=torch.where(state.to_play == board.BLACK, black, -black))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Returns what all files of a folder hold, by their paths within it; without the lock, which says who was there."""
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {name: content for name, content in found.items() if not name.endswith(".lock")}
