@@ -112,7 +112,7 @@ def flood(seeds: Tensor, within: Tensor) -> Tensor:
 
 
 def flood_host(seeds: np.ndarray, within: np.ndarray, liberties: np.ndarray | None = None) -> np.ndarray:
-    """The same in NumPy, whose calls cost a third of torch's: seeds (already within), within int32 [K, N] -> int32 [K, N].
+    """The same in NumPy, whose calls cost a third of torch's: seeds (already within), within int32 or int64 [K, N] -> the same.
 
     Grows by two steps, then by four at a time, and goes on with the planes that changed: most strings are small, a few snake. An empty
     row after each plane lets one shift of the flat array serve all rows without running from board to board. liberties: int32 [K, N];
@@ -120,13 +120,13 @@ def flood_host(seeds: np.ndarray, within: np.ndarray, liberties: np.ndarray | No
     only strings in atari are asked for.
     """
     num_planes, board_size = seeds.shape
-    rows = np.zeros((num_planes, board_size + 1), np.int32)
-    inside = np.zeros((num_planes, board_size + 1), np.int32)
+    rows = np.zeros((num_planes, board_size + 1), seeds.dtype)
+    inside = np.zeros((num_planes, board_size + 1), seeds.dtype)
     rows[:, :-1], inside[:, :-1] = seeds, within
     free = None if liberties is None else np.concatenate([liberties, inside[:, -1:]], axis=1)
     result, lanes, steps = rows, None, 1
     while len(rows):
-        before, after, scratch = rows.reshape(-1), np.empty(rows.size, np.int32), np.empty(rows.size, np.int32)
+        before, after, scratch = rows.reshape(-1), np.empty(rows.size, rows.dtype), np.empty(rows.size, rows.dtype)
         for _ in range(steps):
             _spread(before, after, scratch)
             after &= inside.reshape(-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -67,7 +67,13 @@ class RulesBatch:
     @staticmethod
     def of(rules: Rules | Sequence[Rules], num_games: int | None = None, device: torch.device | str = "cpu") -> RulesBatch:
         """Returns the batch of `num_games` games under one `Rules`, or of one game for each entry of a sequence."""
-        many = [rules] * (1 if num_games is None else num_games) if isinstance(rules, Rules) else list(rules)
+        if isinstance(rules, Rules):
+            number = 1 if num_games is None else num_games
+            if number < 1:
+                raise InputError(f"rules: a batch of {number} games; at least 1 is needed")
+            one = RulesBatch.of([rules], device=device)
+            return replace(one, **{name: value.repeat(number) for name, value in vars(one).items() if isinstance(value, Tensor)})
+        many = list(rules)
         if not many:
             raise InputError("rules: a batch of 0 games; at least 1 is needed")
         if num_games is not None and len(many) != num_games:

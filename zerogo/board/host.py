@@ -64,6 +64,41 @@ def legal_rows(position: Position, on_board: Tensor, suicide: Tensor | None) -> 
     return legal
 
 
+def find_atari(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, Tensor]:
+    """See `position.find_atari`. Planes are set side by side in 64-bit words, N + 1 bits each, so that one flood serves several bits of the
+    liberties' indices: int32 [B, N] each -> int32 [B, N] twice.
+    """
+    board_size = black.shape[1]
+    width, full = board_size + 1, (1 << board_size) - 1
+    planes = [rows_of(rows).astype(np.int64) for rows in (black, white, on_board)]
+    empty = planes[2] & ~(planes[0] | planes[1])
+    several, some = np.zeros_like(empty), np.zeros_like(empty)
+    with_bit = _index_bits(board_size)
+    at_once = 63 // (2 * width)  # a bit takes two fields, one for the liberties with it and one for those without
+    for first in range(0, len(with_bit), at_once):
+        halves = [half for rows in with_bit[first : first + at_once] for half in (rows, full & ~rows)]
+        repeat = sum(1 << (width * field) for field in range(len(halves)))  # a product with it copies a plane into all fields
+        beside = neighbours_host((empty * repeat) & sum(half << (width * field) for field, half in enumerate(halves)))
+        reached = np.zeros_like(beside)
+        for stones in planes[:2]:
+            inside = stones * repeat
+            reached |= flood_host(beside & inside, inside)
+        for field in range(0, len(halves), 2):
+            with_it, without = (reached >> (width * field)) & full, (reached >> (width * (field + 1))) & full
+            several |= with_it & without
+            some |= with_it | without
+    stones = planes[0] | planes[1]
+    return tuple(torch.from_numpy(found.astype(np.int32)) for found in (stones & some & ~several, stones & ~some))
+
+
+@cache
+def _index_bits(board_size: int) -> np.ndarray:
+    """Returns for each bit of the points' indices the plane of the points that have it: int64 [bits, N]."""
+    index = np.arange(board_size * board_size).reshape(board_size, board_size)
+    bits = np.arange(max(1, int(index.max()).bit_length())).reshape(-1, 1, 1)
+    return ((((index >> bits) & 1) != 0) << np.arange(board_size)).sum(-1)
+
+
 class Table(NamedTuple):
     """By action, pass included: what lies around a point. The pass has a window without points.
 

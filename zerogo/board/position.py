@@ -97,6 +97,8 @@ def find_atari(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, 
     By floods alone, for all strings at once: a string has one liberty exactly if, for every bit of the liberties' indices, it does not
     touch both a liberty with that bit and one without.
     """
+    if flood.may_look(black):
+        return host.find_atari(black, white, on_board)
     board_size = black.shape[-1]
     empty = on_board & ~(black | white)
     index = torch.arange(board_size * board_size, device=black.device).view(board_size, board_size)

@@ -249,5 +249,7 @@ def to_device(state: State, device: torch.device | str) -> State:
 
 def unsettled_strings(state: State) -> Tensor:
     """Returns whether a string without liberties stands on the board, which makes the position illegal: bool [B]."""
-    _, breathless = find_atari(state.black, state.white, state.on_board)
-    return (breathless != 0).any(-1)
+    stones = torch.stack([state.black, state.white])
+    empty = state.on_board & ~(state.black | state.white)
+    alive = flood.flood(flood.neighbours(empty) & stones, stones)
+    return (alive != stones).any(-1).any(0)

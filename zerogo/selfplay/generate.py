@@ -43,6 +43,8 @@ def write_games(directory: Path, games: Sequence[Game], player: str) -> None:
 def generate(config: Config, checkpoint_path: Path, num_games: int, out_dir: Path) -> None:
     """Lets the averaged network of a checkpoint play games against itself and writes all of them: SGF into `out_dir`/games, samples into
     `out_dir`/samples as replay shards. Raises InputError where the checkpoint does not fit the config.
+
+    The games are those numbered 0 to num_games - 1, not the first to be finished, which would be the short ones.
     """
     checkpoint = checkpoints.load(checkpoint_path)
     checkpoints.require_compatible(checkpoint, config)
@@ -62,16 +64,18 @@ def generate(config: Config, checkpoint_path: Path, num_games: int, out_dir: Pat
     with Progress("selfplay", num_games, "games") as progress:
         while finished < num_games:
             harvest = selfplay.play(min(LOOK_EVERY, num_games - finished))
-            finished += len(harvest.lengths)
-            write_games(out_dir / "games", harvest.games, f"{config.run.name}@{checkpoint.step}")
-            written += _write_samples(samples, harvest.all_samples(), written)
+            games = [game for game in harvest.games if game.number < num_games]
+            finished += len(games)
+            write_games(out_dir / "games", games, f"{config.run.name}@{checkpoint.step}")
+            written += _write_samples(samples, harvest.all_samples(), num_games, written)
             progress.update(finished, samples=written)
     print(f"wrote {finished} games and {written} samples")
 
 
-def _write_samples(directory: Path, samples: Samples | None, first: int) -> int:
-    """Writes one shard and returns the number of its samples."""
-    if samples is None:
+def _write_samples(directory: Path, samples: Samples | None, num_games: int, first: int) -> int:
+    """Writes the samples of games numbered below `num_games` as one shard and returns their number."""
+    samples = None if samples is None else samples.at(samples.game < num_games)
+    if samples is None or not len(samples):
         return 0
     save_shard(shard_path(directory, first, len(samples)), samples)
     return len(samples)
