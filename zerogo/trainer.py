@@ -194,9 +194,19 @@ class Trainer:
             raise InputError(f"trainer: the state's format is {state.get('format')!r}; allowed is {STATE_FORMAT}")
         self.network.load_state_dict(state["network"])
         self.averaged.load_state_dict(state["averaged"])
-        self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # torch would share its tensors with the given state
+        self._load_optimizer(copy.deepcopy(state["optimizer"]))  # torch would share its tensors with the given state
         self.samples, self.steps = state["samples"], state["steps"]
         self.progress, self.average_weight = state["progress"], state["average_weight"]
+
+    def _load_optimizer(self, state: dict[str, Any]) -> None:
+        """Takes over the statistics, not the settings: these are the config's, which may have changed. Another optimiser begins anew."""
+        own = self.optimizer.state_dict()["param_groups"]
+        if ("betas" in own[0]) != ("betas" in state["param_groups"][0]):
+            self.optimizer.state.clear()
+            return
+        for group, settings in zip(state["param_groups"], own, strict=True):
+            group.update(settings)
+        self.optimizer.load_state_dict(state)
 
     def _turned(self, batch: Batch) -> tuple[Tensor, Tensor, Targets]:
         """Returns planes, global inputs and targets on the device, each sample turned by its symmetry."""

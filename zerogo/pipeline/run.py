@@ -43,11 +43,13 @@ def train(config: Config, resume: bool = False) -> None:
 
     Raises InputError where the folder is in use, holds a run that was not to be resumed, or nothing that could be.
     """
-    directory = make_directory(Path(config.run.directory) / config.run.name)
-    with RunLock(directory):
-        newest = checkpoints.newest(directory)
-        if not resume and (newest is not None or (directory / "replay").exists()):
+    directory = Path(config.run.directory) / config.run.name
+    if resume and not directory.exists():
+        raise InputError(f"{directory} holds no run to resume; start one without --resume")
+    with RunLock(make_directory(directory)):
+        if not resume and (checkpoints.paths(directory) or (directory / "replay").exists()):
             raise InputError(f"{directory} already holds a run; go on with --resume, or choose another name with --run")
+        newest = checkpoints.newest(directory)
         if resume and newest is None and not (directory / "config.yaml").exists():
             raise InputError(f"{directory} holds no run to resume; start one without --resume")
         run = Run(config, directory, checkpoints.load(newest) if newest is not None else None)
@@ -79,7 +81,8 @@ class Run:
         self.replay = self._open_replay(start)
         if start is not None:
             self._go_on_from(start)
-        self.telemetry = Telemetry(directory / "logs", None if start is None else start.step)
+        # Without a checkpoint all begins anew, and what a killed process charted will come again.
+        self.telemetry = Telemetry(directory / "logs", -1 if start is None else start.step)
         self.matches = Matches(config, directory, self.counters.get("matches"))
         first_game = self.replay.last_game + 1
         if self.replay.total == 0:
