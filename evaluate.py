@@ -17,6 +17,7 @@ a player is one of:
   random           plays any legal move that doesn't fill an eye of its own
   mcts:200         tree search with 200 random playouts a move, without a network
   a checkpoint     a file, or a run's folder: its newest checkpoint
+  self             as the second: the first player against itself
 
 examples:
   python evaluate.py checkpoints/quickstart random --games 200

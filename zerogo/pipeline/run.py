@@ -47,7 +47,7 @@ def train(config: Config, resume: bool = False) -> None:
     if resume and not directory.exists():
         raise InputError(f"{directory} holds no run to resume; start one without --resume")
     with RunLock(make_directory(directory)):
-        if not resume and (checkpoints.paths(directory) or (directory / "replay").exists()):
+        if not resume and (checkpoints.paths(directory) or any(directory.glob("replay/*.npz"))):
             raise InputError(f"{directory} already holds a run; go on with --resume, or choose another name with --run")
         newest = checkpoints.newest(directory)
         if resume and newest is None and not (directory / "config.yaml").exists():
@@ -77,8 +77,8 @@ class Run:
         self.trainer = Trainer(network, self.encoder, config.training, config.network.heads, self.device, self.dtype)
         self.seconds, self.rounds = 0.0, 0
         self.counters: dict[str, Any] = {}
-        config.dump(directory / "config.yaml")
         self.replay = self._open_replay(start)
+        config.dump(directory / "config.yaml")  # only now: what is wrong with the settings has been said, and the old ones still stand
         if start is not None:
             self._go_on_from(start)
         # Without a checkpoint all begins anew, and what a killed process charted will come again.

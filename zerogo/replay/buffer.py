@@ -74,6 +74,7 @@ class Replay:
         self._shard_samples = min(settings.shard_samples, settings.capacity)
         self._written = 0  # number of the first sample that is in no finished shard
         self._stored = 0  # samples ever put into the ring; sample i of them lies in slot i % capacity
+        self._missing = 0  # numbers between the oldest sample in memory and the newest that damaged or lost files took with them
         self._ring = {name: torch.empty((0, *shape), dtype=dtype) for name, (dtype, shape) in layout(board_size).items()}
         self._held = torch.empty(0, dtype=torch.bool)
         self._slots: dict[bool, Tensor] | None = None
@@ -246,7 +247,7 @@ class Replay:
         if self.settings.keep_shards:
             return
         for shard in find_shards(self.directory):
-            if not shard.is_open and shard.end <= self.total - self.window:
+            if not shard.is_open and shard.end <= self.total - self.window - self._missing:
                 shard.path.unlink(missing_ok=True)
 
     def _load(self, shards: list[Shard]) -> None:
@@ -262,6 +263,7 @@ class Replay:
         # Unwritten samples must be in memory: not so after damage, or where the capacity was lowered.
         self._written = max(end, total - len(self)) if all(loaded) else total
         self.total = total
+        self._missing = max(0, total - needed[0].first - self._stored) if needed else 0
 
     def _load_one(self, shard: Shard) -> bool:
         """Puts one file's samples into the ring; returns False, with a warning, where it can't be read."""
@@ -304,6 +306,7 @@ class Replay:
         if newer < 0:
             _log.warning("%d samples that the checkpoint knows are missing in %s", -newer, self.directory)
             self.total = self._written = state["total"]
+            self._missing -= newer
         recent = self._newest(min(max(0, newer), len(self)))
         self.num_random = state["num_random"] + int((self._ring["network_step"][recent] <= 0).sum())
         self.taken = state["taken"]
