@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import subprocess
 import sys
 import types
 from pathlib import Path
 
 import pytest
+import tiny
+from sgfmill.sgf import Sgf_game
 
-from zerogo import checkpoint
+from zerogo import checkpoint, runtime
 from zerogo.config import Config, load, with_overrides
 from zerogo.errors import InputError
+from zerogo.replay.shards import find_shards, load_shard
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = ("train", "selfplay", "evaluate")
@@ -101,3 +105,109 @@ def test_evaluate_takes_the_rules_of_the_checkpoint(tmp_path: Path, monkeypatch:
     assert module.read_config(module.parse(["random", "random"])) == Config()
     with pytest.raises(InputError, match="evaluation.simulations is 0"):
         module.read_config(module.parse(["random", "random", "--simulations", "0"]))
+
+
+# All three, really run
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which train.py was run on the smallest config, from the command line: two rounds."""
+    folder = tmp_path_factory.mktemp("trained")
+    tiny.config("pipeline.final_matches=true").dump(folder / "tiny.yaml")
+    done = run("train", "--config", "tiny.yaml", "--run", "mine", "selfplay.sgf_share=1", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "against random: wins" in done.stdout and "2/2 rounds" in done.stderr
+    return folder
+
+
+def inside(name: str, arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> tuple[int, str]:
+    """Runs a script in this process, which has torch already, and returns its status and what it complained of."""
+    monkeypatch.chdir(folder)
+    module = script(name)
+    parsed = module.parse(arguments)
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        runtime.script_main(lambda: module.main(parsed))
+    return ended.value.code, capsys.readouterr().err
+
+
+def test_train(trained: Path) -> None:
+    folder = trained / "checkpoints" / "mine"
+    assert len(checkpoint.paths(folder)) == 2 and checkpoint.load(checkpoint.newest(folder)).counters["rounds"] == 2
+    assert load(folder / "config.yaml").run.name == "mine"
+    assert {path.name for path in folder.iterdir()} >= {"checkpoints", "config.yaml", "games", "logs", "replay"}
+
+
+def test_train_goes_on(trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    """Without --config under the settings that the run had; with a part of a checkpoint, from the one before, which is said."""
+    folder = trained / "checkpoints" / "mine"
+    newest = checkpoint.newest(folder)
+    content = newest.read_bytes()
+    newest.write_bytes(content[:2000])
+    status, errors = inside("train", ["--resume", "--run", "mine", "pipeline.final_matches=false"], trained, monkeypatch, capsys)
+    assert status == 0 and errors.startswith(f"warning: skipped: checkpoint checkpoints/mine/checkpoints/{newest.name}")
+    assert checkpoint.load(checkpoint.newest(folder)).counters["rounds"] == 2
+    newest.write_bytes(content)
+
+
+def test_selfplay(trained: Path) -> None:
+    done = run("selfplay", "--checkpoint", "checkpoints/mine", "--games", "5", "--out", "out", cwd=trained)
+    assert done.returncode == 0 and "wrote 5 games" in done.stdout, done.stderr
+    assert len(list((trained / "out" / "games").glob("*.sgf"))) == 5
+    games = {int(number) for shard in find_shards(trained / "out" / "samples") for number in load_shard(shard.path).game}
+    assert games == set(range(5))
+
+
+def test_evaluate(trained: Path) -> None:
+    arguments = ("checkpoints/mine", "random", "mcts:2", "--games", "4", "--simulations", "2", "--out", "match")
+    done = run("evaluate", *arguments, cwd=trained)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((trained / "match" / "result.json").read_text())
+    assert [match["games"] for match in result["matches"]] == [4, 4, 4] and len(result["ratings"]) == 3
+    files = list((trained / "match" / "games").glob("*.sgf"))
+    assert len(files) == 12 and Sgf_game.from_bytes(files[0].read_bytes()).get_size() == 3
+    for words in ("95 % interval", "as Black", "as White", "Elo", "mine@", "mcts:2"):
+        assert words in done.stdout, done.stdout
+
+
+WRONG = {
+    "a run that is there": ("train", ["--config", "tiny.yaml", "--run", "mine"], "already holds a run"),
+    "no run": ("train", ["--config", "tiny.yaml", "--resume", "--run", "other"], "holds no run to resume"),
+    "another size": ("train", ["--resume", "--run", "mine", "game.size=5"], "game.size 3, the config says 5"),
+    "no text": ("train", ["--config", "checkpoints/mine/checkpoints"], "cannot read the config"),
+    "an impossible value": ("train", ["--config", "tiny.yaml", "--run", "new", "training.batch=-4"], "training.batch is -4"),
+    "a wrong type": ("train", ["--config", "tiny.yaml", "--run", "new", "game.komi=much"], "game.komi"),
+    "no such device": ("train", ["--config", "tiny.yaml", "--run", "new", "run.device=tpu"], "device is 'tpu'"),
+    "no head": ("train", ["--config", "tiny.yaml", "--run", "new", "network.heads.ladder=1"], "ladder"),
+    "no checkpoint": ("selfplay", ["--checkpoint", "none.pt"], "none.pt"),
+    "a folder without": ("selfplay", ["--checkpoint", "."], "no complete checkpoint"),
+    "text for a checkpoint": ("selfplay", ["--checkpoint", "tiny.yaml", "--out", "new"], "tiny.yaml"),
+    "a part of a checkpoint": ("selfplay", ["--checkpoint", "part.pt", "--out", "new"], "part.pt"),
+    "no games": ("selfplay", ["--checkpoint", "checkpoints/mine", "--games", "0"], "--games is 0"),
+    "a folder in use": ("selfplay", ["--checkpoint", "checkpoints/mine", "--out", "checkpoints"], "not empty"),
+    "games of another size": ("selfplay", ["--checkpoint", "checkpoints/mine", "--out", "new", "game.size=5"], "game.size 3"),
+    "an unknown player": ("evaluate", ["randm", "random", "--out", "new"], "'randm'"),
+    "a damaged player": ("evaluate", ["random", "part.pt", "--out", "new"], "part.pt"),
+    "a match of another size": ("evaluate", ["checkpoints/mine", "random", "--out", "new", "game.size=5"], "3x3"),
+    "one game": ("evaluate", ["random", "random", "--games", "1", "--out", "new"], "--games is 1"),
+    "an odd number": ("evaluate", ["random", "random", "--games", "3", "--out", "new"], "3"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_bad_input_gets_one_sentence_and_nothing_is_overwritten(
+    case: str, trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    name, arguments, sentence = WRONG[case]
+    (trained / "part.pt").write_bytes(checkpoint.newest(trained / "checkpoints" / "mine").read_bytes()[:-3000])
+    before = tiny.files(trained)
+    status, errors = inside(name, arguments, trained, monkeypatch, capsys)
+    assert status == 2 and errors.startswith("error: ") and errors.count("\n") == 1 and sentence in errors, errors
+    assert tiny.files(trained) == before
+
+
+def test_a_run_in_use_is_left_alone(trained: Path) -> None:
+    with runtime.RunLock(trained / "checkpoints" / "mine"):
+        done = run("train", "--resume", "--run", "mine", cwd=trained)
+    assert done.returncode == 2 and "already in use" in done.stderr and done.stderr.count("\n") == 1

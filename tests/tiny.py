@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -103,3 +104,10 @@ def files(folder: Path) -> dict[str, bytes]:
     """Returns what all files of a folder hold, by their paths within it; without the lock, which says who was there."""
     found = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
     return {name: content for name, content in found.items() if not name.endswith(".lock")}
+
+
+def lines(path: Path) -> list[dict]:
+    """Returns the records of a file of JSON lines, each of which must be whole."""
+    text = path.read_text()
+    assert not text or text.endswith("\n"), f"{path}: the last line is broken"
+    return [json.loads(line) for line in text.splitlines()]

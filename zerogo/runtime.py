@@ -12,6 +12,7 @@ import os
 import platform
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -222,9 +223,11 @@ def remove_leftovers(directory: str | Path) -> int:
 def script_main(function: Callable[[], int | None]) -> None:
     """Runs a script's main function and ends the process with its status.
 
-    InputError becomes one sentence on stderr and status 2, Ctrl-C status 130; anything else is a bug and keeps its traceback.
+    InputError becomes one sentence on stderr and status 2, Ctrl-C status 130; anything else is a bug and keeps its traceback. A warning
+    is one sentence, too.
     """
-    with _closed_pipes():
+    with _closed_pipes(), warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
         try:
             status = function() or 0
         except InputError as error:

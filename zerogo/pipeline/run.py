@@ -95,9 +95,8 @@ class Run:
 
     def _open_replay(self, start: Checkpoint | None) -> Replay:
         settings, size, seed = self.config.replay, self.config.game.size, self.config.run.seed
-        remove_leftovers(self.directory)
-        if (self.directory / checkpoints.FOLDER).exists():
-            remove_leftovers(self.directory / checkpoints.FOLDER)
+        for folder in ("", checkpoints.FOLDER, "games", "logs"):
+            remove_leftovers(self.directory / folder)
         replay = Replay.open(settings, size, self.directory / "replay", seed)
         if start is not None and "replay" in start.counters:
             replay.load_state_dict(start.counters["replay"] | start.generators)
