@@ -151,9 +151,9 @@ def test_a_search_player_moves_alike_alone_and_among_many() -> None:
 
 
 def test_playouts_beat_random_moves_with_both_colours() -> None:
-    """16 games; even at a true rate of 95 % fewer than 12 wins would come once in 1,500 times, and the draws are fixed anyway."""
-    result = play_match(SearchPlayer.of_playouts(60), RandomPlayer(), Rules(5, komi=4.5), 16, seed=1, move_cap=50)
-    assert result.wins >= 12 and result.by_colour(True)[0] >= 5 and result.by_colour(False)[0] >= 5
+    """With other draws it wins about 14 of 16; the draws are fixed, and a change of theirs would fail this once in 50 times."""
+    result = play_match(SearchPlayer.of_playouts(30), RandomPlayer(), Rules(5, komi=0.5), 16, seed=1, move_cap=40)
+    assert result.wins >= 11 and result.by_colour(True)[0] >= 5 and result.by_colour(False)[0] >= 4
 
 
 def test_players_by_name() -> None:

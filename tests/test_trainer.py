@@ -213,6 +213,23 @@ def test_resumed_training_is_the_same_bit_for_bit(optimizer: str, tmp_path) -> N
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize(("before", "after"), [("adamw", "sgd"), ("sgd", "adamw"), ("adamw", "adamw"), ("sgd", "sgd")])
+def test_settings_of_the_optimizer_may_change_on_the_way(before: str, after: str) -> None:
+    """Loading once took the old decay and momentum over the config's, and another optimizer failed at the next step."""
+    old = make_trainer(dataclasses.replace(SETTINGS, optimizer=before, weight_decay=0.1))
+    old.step(make_batch())
+    new = make_trainer(dataclasses.replace(SETTINGS, optimizer=after, weight_decay=0.3, momentum=0.5))
+    new.step(make_batch(1))
+    new.load_state_dict(old.state_dict())
+    new.step(make_batch(2))
+    decaying, others = new.optimizer.param_groups
+    assert (decaying["weight_decay"], others["weight_decay"]) == (0.3, 0.0)
+    assert decaying["betas"][0] == 0.5 if after == "adamw" else decaying["momentum"] == 0.5
+    if after == "adamw":
+        counts = {int(state["step"]) for state in new.optimizer.state.values()}
+        assert counts == {2 if before == after else 1}
+
+
 def _tensors(tree: object) -> list[torch.Tensor]:
     if isinstance(tree, dict):
         return [tensor for value in tree.values() for tensor in _tensors(value)]
