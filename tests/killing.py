@@ -1,7 +1,8 @@
 """Watches a run that is killed again and again; and kills one itself at chosen points of its file writing.
 
-As a script, `killing.py FOLDER SEED TIMES`: starts the run of tests/tiny.py in FOLDER that often, each time lets it die at a drawn rename or
-removal of a file, before or after it, and looks at what is left. Forked from one process that has torch loaded, that takes a second each.
+As a script, `killing.py FOLDER SEED TIMES`: starts the run of tests/tiny.py in FOLDER that often, each time lets it die at a drawn
+rename or removal of a file, before or after it, and looks at what is left. Forked from one process that has torch loaded, that takes a
+second each.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Watch:
         self.crashes_between_saves = 0
 
     def look(self) -> None:
-        """Asserts that nothing finished has been lost or changed, that all of it loads, and that the run went on from its newest checkpoint."""
+        """Asserts that nothing finished was lost or changed, that all of it loads, and that the run went on from its newest checkpoint."""
         for path, content in self.finished.items():
             assert path.exists() and path.read_bytes() == content, f"{path.name} was lost or changed"
         self._look_at_shards()

@@ -98,9 +98,9 @@ def test_numbers_stand_in_tensorboard_and_as_lines(finished: Path) -> None:
 
 
 def test_reuse_is_governed(finished: Path) -> None:
-    settings, counters = tiny.config(), newest(finished).counters
-    assert counters["samples"] == counters["replay"]["taken"] == newest(finished).step * settings.training.batch
-    assert settings.replay.reuse * counters["replay"]["total"] - counters["samples"] == counters["replay"]["credit"] < settings.training.batch
+    settings, counters, batch = tiny.config(), newest(finished).counters, tiny.config().training.batch
+    assert counters["samples"] == counters["replay"]["taken"] == newest(finished).step * batch
+    assert settings.replay.reuse * counters["replay"]["total"] - counters["samples"] == counters["replay"]["credit"] < batch
 
 
 def test_calibration_is_the_gap_between_values_and_results() -> None:

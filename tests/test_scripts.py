@@ -121,7 +121,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def inside(name: str, arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> tuple[int, str]:
+def inside(
+    name: str, arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> tuple[int, str]:
     """Runs a script in this process, which has torch already, and returns its status and what it complained of."""
     monkeypatch.chdir(folder)
     module = script(name)
