@@ -70,8 +70,8 @@ def main(arguments: argparse.Namespace) -> None:
         raise InputError(f"--games is {arguments.games}; it must be 2 or more, so that both players get both colours")
     config = read_config(arguments)
     out = arguments.out or Path("checkpoints") / time.strftime("match-%Y%m%d-%H%M%S")
-    if out.exists() and any(out.iterdir()):
-        raise InputError(f"the folder {out} is not empty; give --out a new one")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} is not an empty folder; give --out a new one")
     evaluate(arguments.players, arguments.games, config, out)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 EXAMPLES = """
 examples:
   python selfplay.py --checkpoint checkpoints/quickstart --games 100
-  python selfplay.py --checkpoint checkpoints/9x9/checkpoints/step-00012000.pt --games 1000 --out games selfplay.sgf_share=1
+  python selfplay.py --checkpoint checkpoints/9x9/checkpoints/step-00012000.pt --games 1000 --out games
 
 The settings are those of the checkpoint's run, unless --config or section.key=value say otherwise (`python train.py --keys` lists them).
 """
@@ -42,8 +42,8 @@ def main(arguments: argparse.Namespace) -> None:
     else:
         config = load_with_overrides(arguments.config, arguments.overrides)
     out = arguments.out or Path("checkpoints") / time.strftime("selfplay-%Y%m%d-%H%M%S")
-    if out.exists() and any(out.iterdir()):
-        raise InputError(f"the folder {out} is not empty; give --out a new one")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} is not an empty folder; give --out a new one")
     generate(config, path, arguments.games, out)
 
 

@@ -42,15 +42,14 @@ def read_config(arguments: argparse.Namespace) -> Config:
 
     path = arguments.config or QUICKSTART
     overrides = arguments.overrides + ([f"run.name={arguments.run}"] if arguments.run else [])
+    if arguments.resume and arguments.config is None:
+        # Where the run lies now counts, not where it lay when it was started; other overrides are for its own settings.
+        run = load_with_overrides(path, [text for text in overrides if text.startswith("run.")]).run
+        stored = Path(run.directory) / run.name / "config.yaml"
+        if stored.exists():
+            return load_with_overrides(stored, [*overrides, f"run.directory={run.directory}", f"run.name={run.name}"])
     config = load_with_overrides(path, overrides)
-    if not config.run.name:
-        config = with_overrides(config, [f"run.name={path.stem}"])
-    stored = Path(config.run.directory) / config.run.name / "config.yaml"
-    if arguments.resume and arguments.config is None and stored.exists():
-        # Where the run lies now counts, not where it lay when it was started.
-        place = [f"run.directory={config.run.directory}", f"run.name={config.run.name}"]
-        config = load_with_overrides(stored, arguments.overrides + place)
-    return config
+    return config if config.run.name else with_overrides(config, [f"run.name={path.stem}"])
 
 
 def main(arguments: argparse.Namespace) -> None:

@@ -238,9 +238,16 @@ def find(path: str | Path) -> Path:
     return found
 
 
-def prune(run_directory: str | Path, keep: int) -> list[Path]:
-    """Removes all but the `keep` newest checkpoints of a run (0 keeps all) and returns those removed."""
-    removed = paths(run_directory)[:-keep] if keep else []
+def prune(run_directory: str | Path, keep: int, newest: Path | None = None) -> list[Path]:
+    """Removes all but the `keep` newest checkpoints of a run (0 keeps all) and returns those removed.
+
+    newest: the one just written, which counts as the newest. What lies beyond it could not be loaded (or the run would have gone on from
+    there): it takes no whole one's place, and stays for a person to look at.
+    """
+    found = paths(run_directory)
+    if newest is not None:
+        found = found[: found.index(newest) + 1]
+    removed = found[:-keep] if keep else []
     for path in removed:
         path.unlink(missing_ok=True)
     return removed

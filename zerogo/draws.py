@@ -31,7 +31,6 @@ class Purpose(IntEnum):
     SETTLED = 9
     SGF = 10
     ROOT_SYMMETRY = 11
-    HOLDOUT = 12
 
 
 def _mix(z: Tensor) -> Tensor:

@@ -225,7 +225,8 @@ class Network(nn.Module):
         unknown = [name for name in settings.heads if name not in HEADS]
         if unknown:
             raise InputError(f"network.heads has {unknown[0]!r}; allowed are {', '.join(HEADS)}")
-        self.num_planes, self.num_globals, self.size, self.heads = num_planes, num_globals, size, list(settings.heads)
+        self.num_planes, self.num_globals, self.size = num_planes, num_globals, size
+        self.heads = [name for name in HEADS if name in settings.heads]  # in one order, whatever the config's: weights go by it
         channels, every = settings.channels, settings.pooling_every
         self.stem = ConvNorm(num_planes, channels, 3)
         self.global_bias = nn.Linear(num_globals, channels, bias=False) if num_globals else None

@@ -146,7 +146,10 @@ class RunLock:
         self.directory = Path(directory)
         make_directory(self.directory)
         self._file: Any = None
-        file = open(self.directory / self.FILE, "a+")
+        try:
+            file = open(self.directory / self.FILE, "a+")
+        except OSError as error:
+            raise InputError(f"cannot lock the run directory {self.directory}: {error.strerror}") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -28,13 +28,6 @@ def point_keys(board_size: int, device: torch.device) -> Tensor:
 
 
 @cache
-def sorted_point_keys(board_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Returns the keys of all stones in ascending order, and whose they are (colour * P + point): int64 [2 * P] each."""
-    table = keys(device)[:, :board_size, :board_size].flatten()
-    return tuple(table.sort())
-
-
-@cache
 def _chunk_table(device: torch.device) -> Tensor:
     """Returns the XOR of the keys of every colouring of 5 neighbouring columns: int64 [2, 25 rows * 5 chunks * 32]."""
     columns = keys(torch.device("cpu")).view(2, MAX_SIZE, MAX_SIZE // CHUNK, 1, CHUNK)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import torch
 from zerogo import elo
 from zerogo.arena import MatchResult, play_match
 from zerogo.checkpoint import Checkpoint
+from zerogo.errors import InputError
 from zerogo.players import Player, SearchPlayer, make_player
 from zerogo.telemetry import Telemetry
 
@@ -27,47 +28,56 @@ class Matches:
     pool: results so far, [player, opponent, wins, draws, losses] each, for the ratings; players are named by their training step.
     """
 
-    def __init__(self, config: Config, directory: Path, state: dict[str, Any] | None = None) -> None:
-        self.config, self.directory = config, directory
-        self.pool: list[list[Any]] = list(state["pool"]) if state else []
+    def __init__(self, config: Config, device: torch.device, dtype: torch.dtype) -> None:
+        """Raises InputError for an opponent that there is not, before a run has spent its hours."""
+        self.config, self.device, self.dtype = config, device, dtype
+        self.pool: list[list[Any]] = []
+        for spec in config.evaluation.opponents:
+            if spec != "self":
+                opponent = make_player(spec.removesuffix(WHITE), config.evaluation, device, dtype)
+                size = getattr(opponent, "size", None)
+                if size not in (None, config.game.size):
+                    raise InputError(f"evaluation.opponents: {spec} plays on {size}x{size}; this run is on size {config.game.size}")
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps."""
         return {"pool": self.pool}
 
-    def on_the_way(self, checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, telemetry: Telemetry, step: int) -> list[str]:
-        """Plays short matches, charts them, and returns a line to print for each."""
-        return self._play(checkpoint, device, dtype, telemetry, step, self.config.evaluation.games)
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from a checkpoint."""
+        self.pool = list(state["pool"])
 
-    def final(self, checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, telemetry: Telemetry, step: int) -> None:
+    def on_the_way(self, checkpoint: Checkpoint, telemetry: Telemetry) -> list[str]:
+        """Plays short matches, charts them, and returns a line to print for each."""
+        return list(self._play(checkpoint, telemetry, self.config.evaluation.games))
+
+    def final(self, checkpoint: Checkpoint, telemetry: Telemetry) -> None:
         """Plays the matches at the end of the run and prints what they show."""
         settings = self.config.evaluation
         print(f"what it learned, {settings.simulations} simulations a move, komi {self.config.game.komi:g}:")
-        for line in self._play(checkpoint, device, dtype, telemetry, step, settings.final_games):
+        for line in self._play(checkpoint, telemetry, settings.final_games):
             print(line, flush=True)
 
-    def _play(
-        self, checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype, telemetry: Telemetry, step: int, num_games: int
-    ) -> list[str]:
-        player = SearchPlayer.of_checkpoint(checkpoint, self.config.evaluation, device, dtype)
-        lines, numbers = [], {}
+    def _play(self, checkpoint: Checkpoint, telemetry: Telemetry, num_games: int) -> Iterator[str]:
+        """Yields a line for each match when it is over, and charts all of them at the end."""
+        player = SearchPlayer.of_checkpoint(checkpoint, self.config.evaluation, self.device, self.dtype)
+        numbers = {}
         for spec in self.config.evaluation.opponents:
             start = time.monotonic()
-            result = self._match(player, spec, num_games, device, dtype)
+            result = self._match(player, spec, num_games)
             numbers |= self._numbers(spec, result)
-            lines.append(f"  {describe(spec, result)}, {time.monotonic() - start:.0f} s")
+            yield f"  {describe(spec, result)}, {time.monotonic() - start:.0f} s"
         numbers |= self._rating(player.name)
-        telemetry.scalars(step, numbers)
-        return lines
+        telemetry.scalars(checkpoint.step, numbers)
 
-    def _match(self, player: Player, spec: str, num_games: int, device: torch.device, dtype: torch.dtype) -> MatchResult:
+    def _match(self, player: Player, spec: str, num_games: int) -> MatchResult:
         """Plays one match; half as many games where only one colour is at stake."""
         rules, cap, seed = self.config.game.rules(), self.config.game.plies(), self.config.run.seed
-        common = {"move_cap": cap, "device": device}
+        common = {"move_cap": cap, "device": self.device}
         if spec == "self":
             return play_match(player, player, rules, num_games // 2, seed, colours="a_black", **common)
         name = spec.removesuffix(WHITE)
-        opponent = make_player(name, self.config.evaluation, device, dtype)
+        opponent = make_player(name, self.config.evaluation, self.device, self.dtype)
         if spec.endswith(WHITE):
             return play_match(player, opponent, rules, num_games // 2, seed, colours="a_black", **common)
         result = play_match(player, opponent, rules, num_games, seed, **common)

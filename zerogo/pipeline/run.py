@@ -7,6 +7,7 @@ complete, and at most the games since then are lost (finished shards of theirs a
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
@@ -52,6 +53,9 @@ def train(config: Config, resume: bool = False) -> None:
         newest = checkpoints.newest(directory)
         if resume and newest is None and not (directory / "config.yaml").exists():
             raise InputError(f"{directory} holds no run to resume; start one without --resume")
+        if resume and newest is None and checkpoints.paths(directory):
+            number = len(checkpoints.paths(directory))
+            raise InputError(f"none of the {number} checkpoints in {directory} can be loaded; move them away to begin anew")
         run = Run(config, directory, checkpoints.load(newest) if newest is not None else None)
         try:
             run.go()
@@ -78,20 +82,22 @@ class Run:
         self.seconds, self.rounds = 0.0, 0
         self.counters: dict[str, Any] = {}
         self.replay = self._open_replay(start)
+        self.matches = Matches(config, self.device, self.dtype)  # says at once which opponent there is not
         config.dump(directory / "config.yaml")  # only now: what is wrong with the settings has been said, and the old ones still stand
         if start is not None:
             self._go_on_from(start)
         # Without a checkpoint all begins anew, and what a killed process charted will come again.
         self.telemetry = Telemetry(directory / "logs", -1 if start is None else start.step)
-        self.matches = Matches(config, directory, self.counters.get("matches"))
-        first_game = self.replay.last_game + 1
-        if self.replay.total == 0:
-            first_game = self._warm_up()
+        if "matches" in self.counters:
+            self.matches.load_state_dict(self.counters["matches"])
+        if start is None:
+            self._warm_up()
+        first_game = max(self.replay.last_game + 1, config.selfplay.random_opening_games)
         self.selfplay = SelfPlay(config, self._evaluator(), self.device, config.run.seed, first_game)
         self.selfplay.use(self._evaluator(), self.trainer.steps)
         if "resignation" in self.counters:
             self.selfplay.resignation.load_state_dict(self.counters["resignation"])
-        self._last_checkpoint = self._last_match = self.seconds
+        self._last_checkpoint, self._last_match = self.seconds, float(self.counters.get("last_match", 0.0))
 
     def _open_replay(self, start: Checkpoint | None) -> Replay:
         settings, size, seed = self.config.replay, self.config.game.size, self.config.run.seed
@@ -108,13 +114,11 @@ class Run:
         self.counters = dict(start.counters)
         self.seconds, self.rounds = float(start.counters["seconds"]), int(start.counters["rounds"])
 
-    def _warm_up(self) -> int:
-        """Plays the random games that a run begins with and returns the next game's number."""
-        number = self.config.selfplay.random_opening_games
-        if number:
-            harvest = random_games(self.config, number, self.config.run.seed, 0, self.device)
-            self._keep(harvest)
-        return number
+    def _warm_up(self) -> None:
+        """Plays the random games that a run begins with; after a kill on the way, those that are missing."""
+        first, number = self.replay.last_game + 1, self.config.selfplay.random_opening_games
+        if first < number:
+            self._keep(random_games(self.config, number - first, self.config.run.seed, first, self.device))
 
     def _evaluator(self) -> Evaluator:
         return Evaluator.from_network(self.trainer.averaged, self.encoder, self.device, self.dtype, heads=PLAYING_HEADS)
@@ -143,7 +147,8 @@ class Run:
                 self._measure_if_due(progress)
         self._save()
         if settings.final_matches:
-            self.matches.final(self._checkpoint(), self.device, self.dtype, self.telemetry, self.trainer.steps)
+            self.matches.final(self._checkpoint(), self.telemetry)
+            self._save()  # with the results
 
     def _progress(self) -> float:
         """How much of the run is over, 0 to 1; 0 for a run without an end."""
@@ -200,10 +205,12 @@ class Run:
         if steps == 0:
             return {}
         seconds = time.monotonic() - start
-        self.trainer.refresh_statistics(recent)
         names = list(sums)
         means = (torch.stack([sums[name] for name in names]) / steps).tolist()
         numbers = {f"train/{name}": mean for name, mean in zip(names, means, strict=True)}
+        if not math.isfinite(numbers["train/loss"]):  # before anything of it is played, saved or learned from
+            raise InputError(f"the loss is {numbers['train/loss']} by step {self.trainer.steps}; lower training.learning_rate and --resume")
+        self.trainer.refresh_statistics(recent)
         numbers["train/samples_per_s"] = steps * batch / max(seconds, 1e-9)
         held_out = self.replay.validation_batch(batch)
         if held_out is not None:
@@ -230,7 +237,7 @@ class Run:
         by_time = settings.every_minutes and self.seconds - self._last_match >= 60 * settings.every_minutes
         by_round = settings.every_iterations and self.rounds % settings.every_iterations == 0
         if (by_time or by_round) and not self._is_over():
-            for line in self.matches.on_the_way(self._checkpoint(), self.device, self.dtype, self.telemetry, self.trainer.steps):
+            for line in self.matches.on_the_way(self._checkpoint(), self.telemetry):
                 progress.note(line)
             self._tick()
             self._last_match = self.seconds
@@ -246,6 +253,7 @@ class Run:
             "replay": self.replay.state_dict(),
             "resignation": self.selfplay.resignation.state_dict(),
             "matches": self.matches.state_dict(),
+            "last_match": self._last_match,
         }
         generators = {name: counters["replay"].pop(name) for name in GENERATORS}
         return Checkpoint(self.config, self.trainer.steps, weights, averaged, state, generators, counters)
@@ -253,8 +261,9 @@ class Run:
     def _save(self) -> None:
         """Writes the samples first, then the checkpoint that counts on them."""
         self.replay.flush()
-        checkpoints.save(checkpoints.path_of(self.directory, self.trainer.steps), self._checkpoint())
-        checkpoints.prune(self.directory, self.config.pipeline.keep_checkpoints)
+        path = checkpoints.path_of(self.directory, self.trainer.steps)
+        checkpoints.save(path, self._checkpoint())
+        checkpoints.prune(self.directory, self.config.pipeline.keep_checkpoints, path)
         self.telemetry.flush()
         self._last_checkpoint = self.seconds
 

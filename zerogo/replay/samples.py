@@ -107,7 +107,7 @@ class Samples:
             suicide=self.suicide,
             scoring=self.scoring,
             board_size=self.board_size,
-            same_size=bool((self.size == self.size[:1]).all()),
+            same_size=bool((self.size == self.board_size).all()),
             any_suicide=bool(self.suicide.any()),
             any_superko=bool((self.superko != _SIMPLE_KO).any()),
             any_territory=bool(self.scoring.any()),
