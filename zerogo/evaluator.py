@@ -33,7 +33,7 @@ class Evaluation:
 
 
 class Evaluator:
-    """Evaluates positions with a network; on CUDA nothing in it waits for the host.
+    """Evaluates positions with a network; off the CPU nothing in it reads a tensor back.
 
     network: an `InferenceNetwork`, or a callable with its signature and its `dtype`. symmetries: "none" shows the board as it is, "random"
     turned by one of the 8 symmetries drawn for each game (unbiased over searches, at the cost of none), "all" averages the 8 (8 times

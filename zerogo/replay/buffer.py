@@ -284,8 +284,7 @@ class Replay:
     # Resuming
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what a checkpoint saves: counters, credit, generators (uint8 tensors), and the names of the files that belong to it."""
-        names = [] if self.directory is None else [shard.path.name for shard in find_shards(self.directory)]
+        """Returns what a checkpoint saves: counters, credit, and generators (uint8 tensors)."""
         return {
             "total": self.total,
             "taken": self.taken,
@@ -294,7 +293,6 @@ class Replay:
             "last_game": self.last_game,
             "generator": self._generator.get_state(),
             "validation_generator": self._validation_generator.get_state(),
-            "shards": names,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
