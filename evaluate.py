@@ -65,13 +65,13 @@ def main(arguments: argparse.Namespace) -> None:
     """Does what the command line says."""
     from zerogo.arena import evaluate
     from zerogo.errors import InputError
+    from zerogo.runtime import require_new_folder
 
     if arguments.games < 2:
         raise InputError(f"--games is {arguments.games}; it must be 2 or more, so that both players get both colours")
     config = read_config(arguments)
     out = arguments.out or Path("checkpoints") / time.strftime("match-%Y%m%d-%H%M%S")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is not an empty folder; give --out a new one")
+    require_new_folder(out, "--out")
     evaluate(arguments.players, arguments.games, config, out)
 
 

@@ -32,6 +32,7 @@ def main(arguments: argparse.Namespace) -> None:
     from zerogo import checkpoint
     from zerogo.config import load_with_overrides, with_overrides
     from zerogo.errors import InputError
+    from zerogo.runtime import require_new_folder
     from zerogo.selfplay import generate
 
     if arguments.games < 1:
@@ -42,8 +43,7 @@ def main(arguments: argparse.Namespace) -> None:
     else:
         config = load_with_overrides(arguments.config, arguments.overrides)
     out = arguments.out or Path("checkpoints") / time.strftime("selfplay-%Y%m%d-%H%M%S")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} is not an empty folder; give --out a new one")
+    require_new_folder(out, "--out")
     generate(config, path, arguments.games, out)
 
 

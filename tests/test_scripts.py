@@ -187,6 +187,7 @@ WRONG = {
     "text for a checkpoint": ("selfplay", ["--checkpoint", "tiny.yaml", "--out", "new"], "tiny.yaml"),
     "a part of a checkpoint": ("selfplay", ["--checkpoint", "part.pt", "--out", "new"], "part.pt"),
     "no games": ("selfplay", ["--checkpoint", "checkpoints/mine", "--games", "0"], "--games is 0"),
+    "a file for a folder": ("evaluate", ["random", "random", "--games", "2", "--out", "part.pt"], "is a file"),
     "a folder in use": ("selfplay", ["--checkpoint", "checkpoints/mine", "--out", "checkpoints"], "not empty"),
     "games of another size": ("selfplay", ["--checkpoint", "checkpoints/mine", "--out", "new", "game.size=5"], "game.size 3"),
     "an unknown player": ("evaluate", ["randm", "random", "--out", "new"], "'randm'"),

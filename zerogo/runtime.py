@@ -187,6 +187,14 @@ def make_directory(path: str | Path) -> Path:
     return Path(path)
 
 
+def require_new_folder(path: Path, option: str) -> None:
+    """Raises InputError where results could not be written without touching what is there: a file, or a folder that is not empty."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"{path} is a file; give {option} a new folder")
+    if path.exists() and any(path.iterdir()):
+        raise InputError(f"the folder {path} is not empty; give {option} a new one")
+
+
 def write_atomically(path: str | Path, writer: Callable[[BinaryIO], Any]) -> None:
     """Makes `path` hold what `writer` writes into the binary file it gets: all of it or, after a crash at any moment, what was there.
 
