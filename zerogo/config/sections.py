@@ -128,7 +128,7 @@ class SearchConfig(Section):
     c_scale: float = option(1.0, "gumbel: sharpness of sigma(q)", above=0, high=100, source="Gumbel; measured, 1.0 learned best")
     keep_tree: bool = option(True, "keep the played move's subtree for the next search")
     symmetry_root: str = option(
-        "random", "board symmetries at the root: none, one random, all 8 averaged", choices=SYMMETRIES, source="KataGo"
+        "random", "board symmetries at roots without a kept tree: none, one random, all 8 averaged", choices=SYMMETRIES, source="KataGo"
     )
     symmetry_leaf: str = option("random", "board symmetries at the leaves", choices=SYMMETRIES, source="KataGo")
     forced_playouts: float = option(
