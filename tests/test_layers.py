@@ -16,7 +16,7 @@ PACKAGE = ROOT / "zerogo"
 LAYERS = {
     -1: ["errors"],
     0: ["rules", "runtime", "coords", "elo", "telemetry", "draws"],
-    1: ["config", "symmetry", "flood", "kernels"],
+    1: ["config", "symmetry", "flood", "rulesets", "kernels"],
     2: ["game", "board", "scoring"],
     3: ["features", "network", "replay", "sgf", "picture"],
     4: ["evaluator", "search", "checkpoint"],

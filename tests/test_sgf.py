@@ -10,7 +10,7 @@ from sgfmill.sgf import Sgf_game
 from zerogo import coords, sgf
 from zerogo.errors import InputError
 from zerogo.rules import Rules
-from zerogo.sgf import GameRecord, result_text, rules_text, to_text
+from zerogo.sgf import Edit, GameRecord, parse_result, result_text, rules_text, to_text
 
 
 def read(record: GameRecord) -> Sgf_game:
@@ -74,6 +74,71 @@ def test_more_properties_win() -> None:
     assert (root.get("GN"), root.get("RU")) == ("final", "AGA")
 
 
+def test_colours_that_do_not_alternate() -> None:
+    game = read(GameRecord(Rules(9), [40, 41, 42], colours=["b", "b", "w"]))
+    assert read_moves(game, 9) == [("b", 40), ("b", 41), ("w", 42)]
+    assert GameRecord(Rules(9), [40, 41], colours=["b", "w"]) == GameRecord(Rules(9), [40, 41])
+    assert GameRecord(Rules(9), [40, 41], first="w").turns() == ["w", "b"]
+
+
+def test_a_setup_and_edits() -> None:
+    setup = [[1, 2, 0], [0, 0, 0], [0, 0, 2]]
+    record = GameRecord(Rules(3), [4, 6], setup=setup, first="w", edits=[Edit(1, {8: 0, 7: 1}, "b"), Edit(2, {2: 2})])
+    nodes = read(record).get_main_sequence()
+    assert [sorted(node.get_setup_stones()[colour]) for node in nodes[:1] for colour in (0, 1, 2)] == [[(2, 0)], [(0, 2), (2, 1)], []]
+    assert nodes[0].get("PL") == "w" and [node.get_move()[0] for node in nodes] == [None, "w", None, "b", None]
+    assert nodes[2].get_setup_stones() == ({(0, 1)}, set(), {(0, 2)}) and nodes[2].get("PL") == "b"
+    assert nodes[4].get_setup_stones() == (set(), {(2, 2)}, set())
+
+
+def test_winrates_and_scores_make_graphs() -> None:
+    comments = [None, "mine"]
+    record = GameRecord(Rules(5), [0, 1, 2, 3], comments=comments, winrates_black=[0.525, 0.1, None, 1.0], scores_black=[0.75, -3.0, 2.0])
+    record.visits = [600, 8]
+    nodes = read(record).get_main_sequence()[1:]
+    assert [node.get_raw("SBKV").decode() if node.has_property("SBKV") else None for node in nodes] == ["52.50", "10.00", None, "100.00"]
+    assert [node.get_raw("SBKS").decode() if node.has_property("SBKS") else None for node in nodes] == ["0.75", "-3.00", "2.00", None]
+    assert [node.get("C") if node.has_property("C") else None for node in nodes] == [
+        "0.47 0.53 0.00 -0.8 v=600", "mine", None, "0.00 1.00 0.00 0.0",
+    ]  # fmt: skip
+
+
+def test_rules_that_no_word_names_are_written_in_full() -> None:
+    assert "ZGRU" not in to_text(GameRecord(Rules(5, 7.5, "simple"), []))  # RU[Chinese] says it all
+    assert 'RU[Chinese]' in to_text(GameRecord(Rules(5), [])) and '"ko":"POSITIONAL"' in to_text(GameRecord(Rules(5), []))
+    aga = GameRecord(Rules(5, 7.5, "situational"), [], properties={"RU": "AGA"})
+    assert "ZGRU" not in to_text(aga)
+
+
+def test_komi_is_never_written_with_an_exponent() -> None:
+    assert "KM[0.0000001]" in to_text(GameRecord(Rules(5, komi=1e-7), []))
+    assert "KM[-3.5]" in to_text(GameRecord(Rules(5, komi=-3.5), []))
+
+
+def test_an_unknown_date_is_not_todays() -> None:
+    assert "DT[" not in to_text(GameRecord(Rules(5), [], date=None))
+
+
+@pytest.mark.parametrize(
+    ("text", "winner", "points", "reason"),
+    [
+        ("B+3.5", "b", 3.5, "score"), ("W+0.5", "w", 0.5, "score"), ("w+12", "w", 12.0, "score"), ("B+3,5", "b", 3.5, "score"),
+        ("B+R", "b", None, "resignation"), ("B+Resign", "b", None, "resignation"), ("W+Resign.", "w", None, "resignation"),
+        ("White+T", "w", None, "time"), ("B+Time", "b", None, "time"), ("B+F", "b", None, "forfeit"), ("W+Forfeit", "w", None, "forfeit"),
+        ("B+", "b", None, "unknown"), ("0", None, 0.0, "draw"), ("Draw", None, 0.0, "draw"), ("Jigo", None, 0.0, "draw"),
+        ("Void", None, None, "void"), ("?", None, None, "unknown"), ("", None, None, "unknown"), ("nonsense", None, None, "unknown"),
+        ("Black wins by 3.5", "b", 3.5, "score"), ("白胜43.5目", "w", 43.5, "score"), ("黑中盘胜", "b", None, "resignation"),
+    ],
+)  # fmt: skip
+def test_results_are_understood(text: str, winner: str | None, points: float | None, reason: str) -> None:
+    assert parse_result(text) == (winner, points, reason)
+
+
+def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot write the game record"):
+        sgf.write(tmp_path / "missing" / "game.sgf", GameRecord(Rules(5), []))
+
+
 @pytest.mark.parametrize(
     ("score", "resigned", "text"),
     [(3.5, False, "B+3.5"), (-2.0, False, "W+2"), (0.0, False, "0"), (1.0, True, "B+R"), (-1.0, True, "W+R"), (360.5, False, "B+360.5")],
@@ -96,6 +161,19 @@ def test_names_of_rules() -> None:
         (GameRecord(Rules(5), [], first="x"), "first colour is 'x'"),
         (GameRecord(Rules(5), [], comments=["a"]), "1 comments for 0 moves"),
         (GameRecord(Rules(5), [], handicap=[25]), "a pass among the handicap stones"),
+        (GameRecord(Rules(5), [], handicap=[3, 30]), "move 30 is off the board"),
+        (GameRecord(Rules(5), [1, 2], colours=["b"]), "1 colours for 2 moves"),
+        (GameRecord(Rules(5), [1, 2], colours=["b", "black"]), "2 colours for 2 moves"),
+        (GameRecord(Rules(5), [1], scores_black=[1.0, 2.0]), "2 scores_black for 1 moves"),
+        (GameRecord(Rules(5), [1], winrates_black=[50.0]), "a winrate of Black is 50.0"),
+        (GameRecord(Rules(5), [1], setup=[[0] * 4] * 5), "5 rows of 5 colours"),
+        (GameRecord(Rules(5), [1], setup=[[3] * 5] * 5), "5 rows of 5 colours"),
+        (GameRecord(Rules(5), [1], setup=[[0] * 5] * 5, handicap=[1, 2]), "both handicap stones and a setup"),
+        (GameRecord(Rules(5), [1], edits=[Edit(0, {1: 1})]), "edits before moves"),
+        (GameRecord(Rules(5), [1], edits=[Edit(2, {1: 1})]), "edits before moves"),
+        (GameRecord(Rules(5), [1], edits=[Edit(1, {25: 1})]), "a pass among the stones"),
+        (GameRecord(Rules(5), [1], properties={"SZ": "9"}), "'SZ' among the root properties"),
+        (GameRecord(Rules(5), [1], properties={"no": "9"}), "'no' among the root properties"),
     ],
 )
 def test_bad_records_are_refused(record: GameRecord, what: str, tmp_path: Path) -> None:

@@ -1,0 +1,145 @@
+"""Names of rules: the table against KataGo's documentation, spellings, JSON, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from zerogo import rulesets
+from zerogo.errors import InputError
+from zerogo.rules import SCORING, SUPERKO, Rules
+
+# docs/GTP_Extensions.md of KataGo, "kata-set-rules": what each shorthand is equivalent to.
+KATAGO = {
+    "tromp-taylor": ("POSITIONAL", "AREA", True, "NONE", "0"),
+    "chinese": ("SIMPLE", "AREA", False, "NONE", "N"),
+    "chinese-ogs": ("POSITIONAL", "AREA", False, "NONE", "N"),
+    "chinese-kgs": ("POSITIONAL", "AREA", False, "NONE", "N"),
+    "japanese": ("SIMPLE", "TERRITORY", False, "SEKI", "0"),
+    "korean": ("SIMPLE", "TERRITORY", False, "SEKI", "0"),
+    "aga": ("SITUATIONAL", "AREA", False, "NONE", "N-1"),
+    "bga": ("SITUATIONAL", "AREA", False, "NONE", "N-1"),
+    "aga-button": ("SITUATIONAL", "AREA", False, "NONE", "N-1"),
+    "new-zealand": ("SITUATIONAL", "AREA", True, "NONE", "0"),
+}
+
+
+@pytest.mark.parametrize("name", KATAGO)
+def test_the_table_is_katagos(name: str) -> None:
+    ko, scoring, suicide, tax, bonus = KATAGO[name]
+    rules = rulesets.named(name, 9)
+    assert rules == Rules(9, rulesets.default_komi(name), ko.lower(), suicide, scoring.lower())
+    told = rulesets.deviations(name)
+    assert (rulesets.SEKI in told) == (tax == "SEKI")
+    assert (rulesets.HANDICAP in told) == (bonus != "0")
+    assert (rulesets.CYCLES in told) == (ko == "SIMPLE")
+    assert ("button" in told) == (name == "aga-button")
+
+
+def test_rules_without_deviations_say_nothing() -> None:
+    assert rulesets.deviations("NZ") == ""
+
+
+def test_deviations_are_one_sentence() -> None:
+    for name in rulesets.RULESETS:
+        told = rulesets.deviations(name)
+        assert told == "" or (told.endswith(".") and ". " not in told)
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        ("Chinese", "chinese"), (" CHINESE ", "chinese"), ("chinese rules", "chinese"), ("Chinese Rule", "chinese"), ("cn", "chinese"),
+        ("中国规则", "chinese"), ("Japanese", "japanese"), ("jp", "japanese"), ("日本ルール", "japanese"), ("한국", "korean"),
+        ("Korean", "korean"), ("AGA", "aga"), ("NZ", "new-zealand"), ("New Zealand", "new-zealand"), ("new_zealand", "new-zealand"),
+        ("NewZealand", "new-zealand"),
+        ("Tromp-Taylor", "tromp-taylor"), ("TrompTaylor", "tromp-taylor"), ("tromp taylor", "tromp-taylor"), ("tt", "tromp-taylor"),
+        ("GOE", "ing"), ("Ing", "ing"), ("Chinese-OGS", "chinese-ogs"), ("chinese_kgs", "chinese-kgs"), ("AGA button", "aga-button"),
+    ],
+)  # fmt: skip
+def test_spellings(spelling: str, name: str) -> None:
+    assert rulesets.canonical(spelling) == name
+    assert rulesets.named(spelling, 13) == rulesets.named(name, 13)
+
+
+def test_komi() -> None:
+    assert rulesets.named("japanese", 19).komi == 6.5 and rulesets.named("chinese", 19).komi == 7.5
+    assert rulesets.named("japanese", 19, 0.5).komi == 0.5 and rulesets.named("aga", 9, 0.0).komi == 0.0
+    assert rulesets.named("aga-button", 19).komi == 7.0
+
+
+@pytest.mark.parametrize("name", ["", "go", "chines", "stone-scoring", "{}", "simple"])
+def test_unknown_names_are_refused(name: str) -> None:
+    for ask in (rulesets.deviations, rulesets.default_komi, lambda name: rulesets.named(name, 9)):
+        with pytest.raises(InputError, match="there are no rules .*allowed are tromp-taylor, chinese"):
+            ask(name)
+    assert rulesets.canonical(name) is None
+
+
+@pytest.mark.parametrize("superko", SUPERKO)
+@pytest.mark.parametrize("scoring", SCORING)
+@pytest.mark.parametrize("suicide", [True, False])
+def test_json_comes_back(superko: str, scoring: str, suicide: bool) -> None:
+    rules = Rules(7, 3.5, superko, suicide, scoring)
+    fields = rulesets.to_json(rules)
+    assert list(fields) == ["ko", "scoring", "tax", "suicide", "hasButton", "whiteHandicapBonus", "friendlyPassOk"]
+    assert rulesets.from_json(fields, 7, 3.5) == rules
+    assert rulesets.parse(json.dumps(fields), 7, 3.5) == rules
+
+
+def test_json_of_tromp_taylor_is_what_katago_prints() -> None:
+    wanted = '{"ko":"POSITIONAL","scoring":"AREA","tax":"NONE","suicide":true,"hasButton":false,'
+    wanted += '"whiteHandicapBonus":"0","friendlyPassOk":false}'
+    assert json.dumps(rulesets.to_json(rulesets.named("tt", 9)), separators=(",", ":")) == wanted
+
+
+def test_json_defaults_are_tromp_taylors() -> None:
+    assert rulesets.from_json({}, 9) == rulesets.named("tromp-taylor", 9)
+    assert rulesets.from_json({"scoring": "TERRITORY"}, 9).komi == 6.5
+    assert rulesets.from_json({"komi": 5.5}, 9).komi == 5.5 and rulesets.from_json({"komi": 5.5}, 9, 0.5).komi == 0.5
+    assert rulesets.from_json({"score": "territory", "ko": "simple", "tax": "SEKI"}, 9) == Rules(9, 6.5, "simple", True, "territory")
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"tax": "ALL"}, "tax is 'ALL'; allowed are NONE, SEKI"),
+        ({"hasButton": True}, "hasButton is True; allowed are false"),
+        ({"ko": "SPIGHT"}, "ko is 'SPIGHT'; allowed are SIMPLE"),
+        ({"ko": 1}, "ko is 1"),
+        ({"suicide": "yes"}, "suicide is 'yes'; allowed are true, false"),
+        ({"suicide": 1}, "suicide is 1"),
+        ({"colour": "red"}, "no field 'colour'"),
+        ({"komi": "six"}, "komi is 'six'"),
+        ([1, 2], "is no object"),
+        ("AREA", "is no object"),
+    ],
+)
+def test_bad_json_is_refused(fields: object, what: str) -> None:
+    with pytest.raises(InputError, match=what):
+        rulesets.from_json(fields, 9)
+
+
+@pytest.mark.parametrize("text", ['{"ko":', "{}}", '["AREA"]', "{1: 2}", "{nan}"])
+def test_bad_json_texts_are_refused(text: str) -> None:
+    with pytest.raises(InputError):
+        rulesets.parse(text, 9)
+
+
+def test_the_string_that_katago_writes_into_sgf() -> None:
+    assert rulesets.parse("koPOSITIONALscoreAREAtaxNONEsui1", 9) == rulesets.named("tromp-taylor", 9)
+    assert rulesets.parse("koSIMPLEscoreTERRITORYtaxSEKIsui0", 19) == rulesets.named("japanese", 19)
+    assert rulesets.parse("koSITUATIONALscoreAREAtaxNONEsui0whbN-1", 19, 7.5) == rulesets.named("aga", 19)
+    assert rulesets.parse("koSIMPLEscoreAREAtaxNONEsui0button0whbNfpok1", 9) == rulesets.named("chinese", 9)
+    with pytest.raises(InputError, match="tax is 'ALL'"):
+        rulesets.parse("koSIMPLEscoreAREAtaxALLsui0", 9)
+
+
+def test_texts_that_are_names() -> None:
+    assert rulesets.parse(" New Zealand ", 9, 6.0) == rulesets.named("nz", 9, 6.0)
+
+
+def test_the_board_size_is_checked() -> None:
+    with pytest.raises(InputError, match="size is 26"):
+        rulesets.named("chinese", 26)

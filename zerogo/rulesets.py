@@ -1,0 +1,178 @@
+"""The rules that people and programs call by a name ("chinese", RU[AGA], KataGo's JSON), as `Rules`; and what of them zerogo leaves out.
+
+    named("japanese", size=9)               # Rules(9, 6.5, "simple", False, "territory")
+    parse('{"ko": "POSITIONAL", ...}', 9)   # the same from any text: a name, KataGo's JSON, or the string that KataGo writes into an SGF
+
+The table follows KataGo's (docs/GTP_Extensions.md, "kata-set-rules"), so that programs which know KataGo get what they expect; its
+"chinese" has simple ko, since Chinese tournaments play so whatever their written rules say, and its "chinese-ogs" superko.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from zerogo.errors import InputError
+from zerogo.rules import SCORING, SUPERKO, Rules
+
+HANDICAP = "White gets no points for handicap stones (add them to komi)"
+CYCLES = 'a long cycle such as a triple ko goes on and is never "no result"'
+SEKI = "eyes in seki count as territory"
+SAFE = "stones that can never live in the other side's safe territory count as captured without being taken"
+DEAD = "what is dead is settled by playing it out or by the engine's judgement, not by hypothetical play"
+
+
+@dataclass(frozen=True)
+class Ruleset:
+    """One row of the table: superko, suicide and scoring as in `Rules`, the usual komi on 19x19, and what zerogo leaves out."""
+
+    superko: str
+    suicide: bool
+    scoring: str
+    komi: float
+    left_out: tuple[str, ...] = ()
+
+
+_AGA_LEFT_OUT = (HANDICAP, "a pass costs no stone, which changes nothing where area is counted")
+RULESETS = {
+    "tromp-taylor": Ruleset("positional", True, "area", 7.5, (SAFE,)),
+    "chinese": Ruleset("simple", False, "area", 7.5, (HANDICAP, CYCLES)),
+    "chinese-ogs": Ruleset("positional", False, "area", 7.5, (HANDICAP,)),
+    "chinese-kgs": Ruleset("positional", False, "area", 7.5, (HANDICAP,)),
+    "japanese": Ruleset("simple", False, "territory", 6.5, (SEKI, CYCLES, DEAD)),
+    "korean": Ruleset("simple", False, "territory", 6.5, (SEKI, CYCLES, DEAD)),
+    "aga": Ruleset("situational", False, "area", 7.5, _AGA_LEFT_OUT),
+    "bga": Ruleset("situational", False, "area", 7.5, _AGA_LEFT_OUT),
+    "aga-button": Ruleset("situational", False, "area", 7.0, (HANDICAP, "the first pass earns no half point (no button)")),
+    "new-zealand": Ruleset("situational", True, "area", 7.5),
+    "ing": Ruleset("positional", True, "area", 7.5, (HANDICAP, "superko stands for Ing's fighting and disturbing kos")),
+}
+ALIASES = {
+    **dict.fromkeys(("tt", "tromptaylor"), "tromp-taylor"),
+    **dict.fromkeys(("cn", "zh", "china", "中国", "中国规则", "中國", "中國規則"), "chinese"),
+    **dict.fromkeys(("jp", "ja", "japan", "日本", "日本规则", "日本規則", "日本ルール"), "japanese"),
+    **dict.fromkeys(("kr", "ko", "korea", "韩国", "韩国规则", "韓國", "한국", "한국규칙"), "korean"),
+    **dict.fromkeys(("american", "usa", "french", "ffg"), "aga"),
+    **dict.fromkeys(("british",), "bga"),
+    **dict.fromkeys(("agabutton",), "aga-button"),
+    **dict.fromkeys(("nz", "newzealand"), "new-zealand"),
+    **dict.fromkeys(("goe", "ing-goe", "ing-sst", "sst"), "ing"),
+    **dict.fromkeys(("chineseogs", "ogs"), "chinese-ogs"),
+    **dict.fromkeys(("chinesekgs", "kgs"), "chinese-kgs"),
+}
+_KATAGO_WORDS = {  # of the string that KataGo writes into RU, such as koPOSITIONALscoreAREAtaxNONEsui1whbN
+    "ko": "ko",
+    "score": "scoring",
+    "scoring": "scoring",
+    "tax": "tax",
+    "sui": "suicide",
+    "button": "hasButton",
+    "whb": "whiteHandicapBonus",
+    "fpok": "friendlyPassOk",
+}
+_KATAGO_TEXT = re.compile(r"(?:ko|scoring|score|tax|sui|button|whb|fpok)(?:[A-Z]+(?:-1)?|[01])")
+_KATAGO_WORD = re.compile(r"(ko|scoring|score|tax|sui|button|whb|fpok)(N-1|[A-Z]+|[01])")
+
+
+def canonical(name: str) -> str | None:
+    """Returns the table's name for a name in any spelling ("New Zealand", "nz", "Chinese rules"), None for one that it doesn't know."""
+    plain = re.sub(r"[\s_-]+", "-", name.strip().lower()).removesuffix("-rules").removesuffix("-rule")
+    plain = ALIASES.get(plain, plain)
+    return plain if plain in RULESETS else None
+
+
+def named(name: str, size: int, komi: float | None = None) -> Rules:
+    """Returns the rules of a name such as "chinese" or "nz"; komi None is the usual one. Raises InputError for a name it doesn't know."""
+    ruleset = RULESETS[_known(name)]
+    return Rules(size, ruleset.komi if komi is None else komi, ruleset.superko, ruleset.suicide, ruleset.scoring)
+
+
+def parse(text: str, size: int, komi: float | None = None) -> Rules:
+    """Returns the rules of a text: a name, KataGo's JSON object, or the string that KataGo writes into RU.
+
+    A komi inside JSON counts only where `komi` is None. Raises InputError for any other text.
+    """
+    stripped = text.strip()
+    if stripped.startswith("{"):
+        try:
+            fields = json.loads(stripped)
+        except ValueError:
+            raise InputError(f"rules: {stripped!r} is not valid JSON; give a name such as chinese, or an object") from None
+        return from_json(fields, size, komi)
+    if re.fullmatch(f"(?:{_KATAGO_TEXT.pattern})+", stripped):
+        words = {_KATAGO_WORDS[key]: value for key, value in _KATAGO_WORD.findall(stripped)}
+        switches = {key: words[key] == "1" for key in ("suicide", "hasButton", "friendlyPassOk") if key in words}
+        return from_json(words | switches, size, komi)
+    return named(stripped, size, komi)
+
+
+def from_json(fields: Mapping[str, Any], size: int, komi: float | None = None) -> Rules:
+    """Returns the rules of KataGo's object, {"ko": "POSITIONAL", "scoring": "AREA", ...}; what is absent is Tromp-Taylor's.
+
+    whiteHandicapBonus and friendlyPassOk are taken and have no effect, as has the tax SEKI (`deviations` tells of both). Raises InputError
+    for what would change a game and is not played here (tax ALL, the button, Spight's ko), for an unknown key and for a wrong value.
+    """
+    allowed: dict[str, tuple[Any, ...]] = {
+        "ko": tuple(kind.upper() for kind in SUPERKO),
+        "scoring": tuple(kind.upper() for kind in SCORING),
+        "tax": ("NONE", "SEKI"),
+        "suicide": (True, False),
+        "hasButton": (False,),
+        "whiteHandicapBonus": ("0", "N-1", "N"),
+        "friendlyPassOk": (True, False),
+    }
+    if not isinstance(fields, Mapping):
+        raise InputError(f"rules: {fields!r} is no object; allowed are objects with {', '.join(allowed)} and komi")
+    given = {("scoring" if key == "score" else key): value for key, value in fields.items()}
+    komi = komi if komi is not None else given.pop("komi", None)
+    given.pop("komi", None)
+    for key, value in given.items():
+        if key not in allowed:
+            raise InputError(f"rules: there is no field {key!r}; allowed are {', '.join(allowed)} and komi")
+        value = value.upper() if isinstance(value, str) else value
+        if not any(value == choice and type(value) is type(choice) for choice in allowed[key]):
+            raise InputError(f"rules: {key} is {fields.get(key, value)!r}; allowed are {', '.join(map(_written, allowed[key]))}")
+    superko, scoring = (str(given.get(key, default)).lower() for key, default in (("ko", "positional"), ("scoring", "area")))
+    usual = 6.5 if scoring == "territory" else 7.5
+    return Rules(size, usual if komi is None else komi, superko, given.get("suicide", True), scoring)
+
+
+def to_json(rules: Rules) -> dict[str, Any]:
+    """Returns the rules as KataGo's `kata-get-rules` tells them, without the komi: what is really played, so never a tax or a bonus."""
+    return {
+        "ko": rules.superko.upper(),
+        "scoring": rules.scoring.upper(),
+        "tax": "NONE",
+        "suicide": rules.suicide,
+        "hasButton": False,
+        "whiteHandicapBonus": "0",
+        "friendlyPassOk": False,
+    }
+
+
+def deviations(name: str) -> str:
+    """Returns one sentence on where zerogo falls short of a ruleset, empty where it doesn't. Raises InputError for an unknown name."""
+    known = _known(name)
+    left_out = RULESETS[known].left_out
+    return f"zerogo's {known} rules differ from the real ones: {'; '.join(left_out)}." if left_out else ""
+
+
+def default_komi(name: str) -> float:
+    """Returns the usual komi of a ruleset on 19x19, in points: KataGo's. Raises InputError for an unknown name."""
+    return RULESETS[_known(name)].komi
+
+
+def _known(name: str) -> str:
+    """Returns the table's name. Raises InputError where there is none."""
+    found = canonical(name)
+    if found is None:
+        raise InputError(f"there are no rules {name!r}; allowed are {', '.join(RULESETS)}")
+    return found
+
+
+def _written(value: Any) -> str:
+    """Returns a value as JSON has it, words without their quotes."""
+    return value if isinstance(value, str) else json.dumps(value)

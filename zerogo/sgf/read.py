@@ -1,0 +1,315 @@
+"""Game records from files, as the world writes them: variations, handicap, setup stones, old passes, any encoding, odd komi.
+
+What is wrong beyond doubt is refused by one sentence; what is only missing or odd is assumed, and told in the record's `notes`:
+* No RU, or one that nobody knows: simple ko, no suicide and area scoring ("chinese"), which forbids the fewest moves. The text is kept in
+  `properties` and written back.
+* No KM: the komi is 0. Fox and SGFC write hundredths of a point or, under area rules, of a stone, which is two points: KM[375] is 7.5.
+* HA without stones: GTP's fixed points if White moves first; where Black does, Black places them as moves.
+* A move needs not be legal to be read: `replay` says which one is not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from zerogo import coords, rulesets
+from zerogo.errors import InputError
+from zerogo.rules import MAX_SIZE, Rules
+from zerogo.sgf.record import Edit, GameRecord, rules_text
+from zerogo.sgf.tree import Line, Node, all_lines, full_text, load, one_line, parse, simple_text, simple_value
+from zerogo.sgf.write import RULES, thought_text
+
+DEFAULT_SIZE = 19
+DEFAULT_RULES = "chinese"
+GAMES = {2: "Othello", 3: "chess", 4: "Gomoku", 5: "Nine Men's Morris", 6: "Backgammon", 7: "Chinese chess", 8: "Shogi"}
+# Root properties that a record holds elsewhere, or that say nothing about the game once it is read.
+_TAKEN = {
+    *("FF", "GM", "CA", "AP", "SZ", "KM", "RU", "HA", "PL", "AB", "AW", "AE", "B", "W"),
+    *("PB", "PW", "RE", "DT", "EV", "RO", "C", "SBKV", "SBKS", RULES),
+}
+_HUNDREDTHS_FROM = 200  # no komi is so high, and KM[200] is 2 points at the least
+_NUMBER = re.compile(r"[+-]?\d{1,12}(?:[.,]\d{0,20})?|[+-]?[.,]\d{1,20}")
+_COLOUR_OF = {"AB": 1, "AW": 2, "AE": 0}
+
+
+def read(path: str | os.PathLike) -> GameRecord:
+    """Returns the main line of a file's first game. Raises InputError with one sentence where it can't."""
+    return read_variation(path, ())
+
+
+def read_variation(path: str | os.PathLike, choose: Sequence[int]) -> GameRecord:
+    """Returns one line of a file's first game; choose: at each branching in turn the number of the child, 0 the first, behind its end 0."""
+    trees = parse(load(path), str(path), all_games=False)
+    return _record(one_line(trees[0], choose, str(path)), str(path))
+
+
+def variations(path: str | os.PathLike) -> list[GameRecord]:
+    """Returns every line of a file's first game from the root to a leaf, the main line first."""
+    trees = parse(load(path), str(path), all_games=False)
+    return [_record(line, str(path)) for line in all_lines(trees[0], str(path))]
+
+
+def read_all(path: str | os.PathLike) -> list[GameRecord]:
+    """Returns the main lines of all games of a file, in order. Raises InputError, with the game's number, if one of them is broken."""
+    trees = parse(load(path), str(path), all_games=True)
+    many = len(trees) > 1
+    places = [f"{path}, game {number}" if many else str(path) for number in range(1, len(trees) + 1)]
+    return [_record(one_line(tree, (), place), place) for tree, place in zip(trees, places, strict=True)]
+
+
+def read_text(source: str | bytes, where: str = "SGF") -> GameRecord:
+    """Returns the main line of the first game in a text, or in the bytes of one; where: what a complaint calls it."""
+    trees = parse(source, where, all_games=False)
+    return _record(one_line(trees[0], (), where), where)
+
+
+def read_all_text(source: str | bytes, where: str = "SGF") -> list[GameRecord]:
+    """Returns the main lines of all games in a text, or in the bytes of one."""
+    trees = parse(source, where, all_games=True)
+    return [_record(one_line(tree, (), where), where) for tree in trees]
+
+
+class _Reader:
+    """What is gathered on the way along one line: moves, stones before the first of them and later, thoughts, and notes."""
+
+    def __init__(self, root: Node, where: str) -> None:
+        self.where, self.notes = where, []
+        self.size = self._board_size(root)
+        self.moves: list[int] = []
+        self.colours: list[str] = []
+        self.stones: dict[int, int] = {}
+        self.first = ""
+        self.edits: list[Edit] = []
+        self.comments: list[str | None] = []
+        self.winrates: list[float | None] = []
+        self.scores: list[float | None] = []
+        self.visits: list[int | None] = []
+
+    def walk(self, line: Line) -> None:
+        """Takes in every node of a line."""
+        for number, node in enumerate(line):
+            if not node.keys().isdisjoint(_COLOUR_OF):
+                self._add_stones(node)
+            elif "PL" in node and not self.moves:
+                self.first = self._player(node)
+            before = len(self.moves)
+            for name in node:
+                if name in ("B", "W"):
+                    self._add_move(name, node)
+            if len(self.moves) > before:
+                self._add_thought(node, is_root=number == 0)
+
+    def _board_size(self, root: Node) -> int:
+        """Returns N. Raises InputError for a board that there is not."""
+        text = simple_text(root, "SZ")
+        if not text:
+            return DEFAULT_SIZE
+        sides = [side.strip() for side in text.split(":")]
+        if len(sides) > 2 or not all(re.fullmatch(r"[0-9]{1,6}", side) for side in sides):
+            raise InputError(f"{self.where}: the board size SZ is {text[:40]!r}; allowed are whole numbers from 1 to {MAX_SIZE}")
+        numbers = {int(side) for side in sides}
+        if len(numbers) > 1:
+            raise InputError(f"{self.where}: the board is {text}; only square boards are known, from 1 to {MAX_SIZE}")
+        size = numbers.pop()
+        if not 1 <= size <= MAX_SIZE:
+            raise InputError(f"{self.where}: the board size SZ is {size}; allowed are 1 to {MAX_SIZE}")
+        return size
+
+    def _add_move(self, name: str, node: Node) -> None:
+        """Takes in a move. Raises InputError where it is not one point of the board."""
+        number = len(self.moves) + 1
+        colour = "Black" if name == "B" else "White"
+        if len(node[name]) > 1:
+            raise InputError(f"{self.where}, move {number}: {colour} plays on {len(node[name])} points at once; allowed is one")
+        text = simple_value(node[name][0])
+        try:
+            action = coords.from_sgf(text.strip(), self.size)
+        except InputError as error:
+            raise InputError(f"{self.where}, move {number}: {colour} plays on no point of the board; {_short(error)}") from None
+        self.moves.append(action)
+        self.colours.append(name.lower())
+
+    def _add_stones(self, node: Node) -> None:
+        """Takes in AB, AW and AE, before the first move or as an edit. Raises InputError for points off the board."""
+        stones: dict[int, int] = {}
+        for name, colour in _COLOUR_OF.items():
+            for value in node.get(name, ()):
+                stones |= dict.fromkeys(self._points(name, simple_value(value)), colour)
+        first = self._player(node) if "PL" in node else ""
+        if self.moves and not stones:  # AE[] and the like
+            return
+        if not self.moves:
+            self.stones |= stones
+            self.first = first or self.first
+        elif self.edits and self.edits[-1].before == len(self.moves):
+            self.edits[-1].stones |= stones
+            self.edits[-1].first = first or self.edits[-1].first
+        else:
+            self.edits.append(Edit(len(self.moves), stones, first))
+
+    def _points(self, name: str, text: str) -> list[int]:
+        """Returns the points of one value of a list: none, one, or all of a rectangle such as aa:cc. Raises InputError off the board."""
+        corners = [corner.strip() for corner in text.split(":", 1)]
+        if corners == [""]:
+            return []
+        try:
+            if "" in corners or coords.SGF_OLD_PASS in corners and self.size <= 19:
+                raise InputError(f"{text[:40]!r} is a pass; allowed are points of {self.size}x{self.size}")
+            places = [coords.row_col(coords.from_sgf(corner, self.size), self.size) for corner in corners]
+        except InputError as error:
+            raise InputError(f"{self.where}, {name} after {len(self.moves)} moves: {_short(error)}") from None
+        (top, left), (bottom, right) = places[0], places[-1]
+        return [row * self.size + column for row in range(top, bottom + 1) for column in range(left, right + 1)]
+
+    def _player(self, node: Node) -> str:
+        """Returns whom PL names, "b" or "w"; FF[1] has numbers. Empty, and a note, where it names nobody."""
+        text = simple_text(node, "PL")
+        found = {"b": "b", "1": "b", "w": "w", "2": "w"}.get(text[:1].lower(), "")
+        if not found:
+            self.notes.append(f"PL is {text[:40]!r}, which names nobody; whoever moves next is taken for it")
+        return found
+
+    def _add_thought(self, node: Node, is_root: bool) -> None:
+        """Takes in the comment on the newest move, and Sabaki's winrate and score; our own rendering of these is not kept as a comment."""
+        comment = "" if is_root else full_text(node, "C")
+        percent, score = _number(simple_text(node, "SBKV")), _number(simple_text(node, "SBKS"))
+        winrate = None if percent is None or not 0 <= percent <= 100 else round(percent / 100, 6)
+        visits = None
+        if winrate is not None:
+            match = re.search(r" v=(\d{1,15})\Z", comment)
+            visits = int(match[1]) if match else None
+            if comment == thought_text(winrate, score, visits):
+                comment = ""
+            else:
+                visits = None
+        missing = [None] * (len(self.moves) - 1 - len(self.comments))
+        for values, value in ((self.comments, comment or None), (self.winrates, winrate), (self.scores, score), (self.visits, visits)):
+            values += missing
+            values.append(value)
+
+
+def _record(line: Line, where: str) -> GameRecord:
+    """Returns the record of one line of nodes."""
+    root = line[0]
+    _require_go(root, where)
+    reader = _Reader(root, where)
+    reader.walk(line)
+    komi, notes = _komi(root, where)
+    rules, more = _rules(root, reader.size, komi, where)
+    first, handicap, setup, yet_more = _start(reader, root)
+    names = {"black": simple_text(root, "PB"), "white": simple_text(root, "PW"), "result": simple_text(root, "RE")}
+    record = GameRecord(
+        rules,
+        reader.moves,
+        first=first,
+        handicap=handicap,
+        setup=setup,
+        colours=reader.colours,
+        edits=reader.edits,
+        date=simple_text(root, "DT") or None,
+        event=simple_text(root, "EV"),
+        round=simple_text(root, "RO"),
+        comment=full_text(root, "C"),
+        properties=_other_properties(root),
+        notes=reader.notes + notes + more + yet_more,
+        comments=_shortened(reader.comments),
+        winrates_black=_shortened(reader.winrates),
+        scores_black=_shortened(reader.scores),
+        visits=_shortened(reader.visits),
+        **{name: value for name, value in names.items() if value},
+    )
+    written = simple_text(root, "RU")
+    if written and written != rules_text(rules):
+        record.properties["RU"] = written
+    return record
+
+
+def _require_go(root: Node, where: str) -> None:
+    """Raises InputError for a record of another game."""
+    text = simple_text(root, "GM")
+    if text and text != "1":
+        kind = GAMES.get(int(text), "another game") if re.fullmatch(r"\d{1,3}", text) else "no game"
+        raise InputError(f"{where}: GM is {text[:40]!r}, which is {kind}; only Go, GM[1], is read")
+
+
+def _komi(root: Node, where: str) -> tuple[float, list[str]]:
+    """Returns the komi in points and what had to be assumed. Raises InputError for a text that is no number."""
+    text = simple_text(root, "KM")
+    if not text:
+        return 0.0, ["there is no KM; the komi is taken to be 0"]
+    komi = _number(text)
+    if komi is None:
+        raise InputError(f"{where}: the komi KM is {text[:40]!r}; it must be a number of points, such as 6.5")
+    program = simple_text(root, "AP").lower()
+    from_fox = "foxwq" in program or "sgfc:2.0" in program
+    if komi % 25 or abs(komi) < (25 if from_fox else _HUNDREDTHS_FROM):
+        return komi, []
+    # KataGo reads 275, 325, 350 and 375 of these programs as stones, and 550, 650, 700 and 750 as points; Fox's KM[50] is half a point
+    # under Japanese rules.
+    in_stones = 250 <= abs(komi) <= 400 and rulesets.canonical(simple_text(root, "RU")) not in ("japanese", "korean")
+    points = komi / 50 if in_stones else komi / 100
+    return points, [f"KM is {text}, hundredths of a {'stone' if in_stones else 'point'}; the komi is taken to be {points:g} points"]
+
+
+def _rules(root: Node, size: int, komi: float, where: str) -> tuple[Rules, list[str]]:
+    """Returns the rules that RU, or our own property, names, and what had to be assumed."""
+    own, named = simple_text(root, RULES), simple_text(root, "RU")
+    for text in (own, named):
+        if text:
+            try:
+                return rulesets.parse(text, size, komi), []
+            except InputError:
+                continue
+    rules = rulesets.named(DEFAULT_RULES, size, komi)
+    reason = f"RU is {named[:60]!r}, which nobody knows" if named else "there is no RU"
+    return rules, [f"{reason}; simple ko, no suicide and area scoring are taken for the rules"]
+
+
+def _start(reader: _Reader, root: Node) -> tuple[str, list[int], list[list[int]] | None, list[str]]:
+    """Returns who moves first, the handicap points, the setup (None without, or where it is the handicap), and what had to be assumed."""
+    size, notes = reader.size, []
+    stones = {point: colour for point, colour in reader.stones.items() if colour}
+    text = simple_text(root, "HA")
+    number = int(text) if re.fullmatch(r"\d{1,3}", text) else 0
+    if text and not re.fullmatch(r"\d{1,3}", text):
+        notes.append(f"HA is {text[:40]!r}, which is no number; the stones on the board are taken for the handicap")
+    first = reader.first or (reader.colours[0] if reader.colours else "w" if number >= 2 else "b")
+    if not stones and number >= 2 and first == "w":
+        try:
+            points = coords.fixed_handicap(size, number)
+        except InputError:
+            return first, [], None, [*notes, f"HA is {number} without stones, and {size}x{size} has no fixed points for it; none stand"]
+        return first, points, None, [*notes, f"HA is {number} without stones; the fixed points are taken for them"]
+    if number >= 2 and len(stones) >= 2 and first == "w" and set(stones.values()) == {1} and len(stones) < size * size:
+        if len(stones) != number:
+            notes.append(f"HA is {number}, but {len(stones)} stones stand on the board; these are taken for the handicap")
+        return first, list(stones), None, notes
+    rows = [[stones.get(row * size + column, 0) for column in range(size)] for row in range(size)]
+    return first, [], rows if stones else None, notes
+
+
+def _other_properties(root: Node) -> dict[str, str]:
+    """Returns the texts of the root's other properties, such as GN, TM, OT or BR; lists, which hold marks on the board, are left out."""
+    single = {name: values for name, values in root.items() if name and name not in _TAKEN and len(values) == 1}
+    texts = {name: full_text({name: values}, name) for name, values in single.items()}
+    return {name: value for name, value in texts.items() if value}
+
+
+def _number(text: str) -> float | None:
+    """Returns a number written with a point or a comma, None for anything else."""
+    return float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else None
+
+
+def _shortened(values: list) -> list:
+    """Returns the list without the Nones at its end."""
+    end = len(values)
+    while end and values[end - 1] is None:
+        end -= 1
+    return values[:end]
+
+
+def _short(error: InputError) -> str:
+    """Returns a complaint of `coords` without its own beginning."""
+    return str(error).removeprefix("SGF point: ")
