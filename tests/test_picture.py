@@ -2,16 +2,68 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import dataclass
+
 import numpy as np
+import pytest
 import torch
+from PIL import Image
 
 from zerogo import picture
+from zerogo.picture.board import star_points
+from zerogo.picture.canvas import wrapped
+from zerogo.picture.marks import LOSSES, loss_colour
+
+CELL = 40
+
+
+@dataclass
+class Tried:
+    """A move that a search has tried."""
+
+    action: int
+    visits: int
+    value: float
+    score: float = 0.0
+    prior: float = 0.5
+    pv: tuple[int, ...] = ()
 
 
 def some_stones() -> torch.Tensor:
+    """Black on C3, White on B2 of 3x3."""
     stones = torch.zeros((3, 3), dtype=torch.int8)
     stones[0, 2], stones[1, 1] = 1, 2
     return stones
+
+
+def drawn(stones: torch.Tensor | None = None, last_action: int | None = None, **marks) -> np.ndarray:
+    return picture.board_image(some_stones() if stones is None else stones, last_action, cell=CELL, **marks).astype(int)
+
+
+def spot(image: np.ndarray, row: int, column: int) -> np.ndarray:
+    """Returns the mean colour of a few pixels at the centre of a point."""
+    y, x = (row + 1) * CELL, (column + 1) * CELL
+    return image[y - 1 : y + 2, x - 1 : x + 2].reshape(-1, 3).mean(0)
+
+
+def cut(image: np.ndarray, row: int, column: int, half: int = CELL // 2 - 1) -> np.ndarray:
+    """Returns the pixels around a point."""
+    y, x = (row + 1) * CELL, (column + 1) * CELL
+    return image[y - half : y + half + 1, x - half : x + half + 1]
+
+
+def changed_points(one: np.ndarray, other: np.ndarray, size: int) -> set[tuple[int, int]]:
+    """Returns the points around which two pictures differ, more than by the rim of a neighbour's shadow."""
+    points, half = [(row, column) for row in range(size) for column in range(size)], CELL // 2 - 4
+    return {point for point in points if (cut(one, *point, half) != cut(other, *point, half)).any()}
+
+
+def has_colour(image: np.ndarray, colour: tuple[int, ...]) -> bool:
+    return bool((image == np.array(colour)).all(-1).any())
+
+
+# Text
 
 
 def test_text_has_coordinates_and_the_last_move_in_brackets():
@@ -32,26 +84,152 @@ def test_text_of_the_largest_board_skips_i_and_stays_aligned():
     assert len({len(line.rstrip("0123456789")) for line in lines[1:-1]}) == 1
 
 
+def test_labels_on_a_grid_are_aligned_and_stones_fill_the_gaps():
+    labels = ["12.5", "", "", "", "", "7", "", "", ""]
+    assert picture.grid_text(labels, 3, some_stones()).splitlines() == [
+        "      A    B    C",
+        " 3 12.5    .    X 3",
+        " 2    .    O    7 2",
+        " 1    .    .    . 1",
+        "      A    B    C",
+    ]
+
+
+def test_moves_of_a_search_as_a_table():
+    lines = picture.candidates_text([Tried(4, 120, 0.5, 3.25, 0.4, (4, 2, 9)), Tried(9, 3, -1.0)], 3).splitlines()
+    assert [line.split() for line in lines] == [
+        ["move", "visits", "win", "%", "score", "prior", "line"],
+        ["B2", "120", "75.0", "+3.2", "40.0", "B2", "C3", "pass"],
+        ["pass", "3", "0.0", "+0.0", "50.0"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0"), (999, "999"), (1000, "1.0k"), (1249, "1.2k"), (9999, "10k"), (34_000, "34k"), (999_600, "1.0M")]
+)
+def test_counts_are_short(count: int, text: str):
+    assert picture.short_count(count) == text
+
+
+# Boards
+
+
 def test_image_shows_stones_where_they_are():
     image = picture.board_image(some_stones(), cell=20)
     assert image.dtype == np.uint8 and image.shape == (80, 80, 3)
-    assert tuple(image[20, 60]) == picture.BLACK
-    assert tuple(image[40, 40]) == picture.WHITE
+    assert image[20, 60].max() < 70 and image[40, 40].min() > 225
+    assert tuple(image[2, 2]) == picture.WOOD
+    plain = drawn(torch.zeros((3, 3), dtype=torch.int8))
+    assert changed_points(drawn(), plain, 3) == {(0, 2), (1, 1)}
+    assert spot(drawn(), 0, 2).max() < 70 and spot(drawn(), 1, 1).min() > 225
 
 
-def test_image_shows_ownership_policy_last_move_and_caption():
-    ownership = torch.zeros(3, 3)
-    ownership[2, 0], ownership[0, 2] = -1.0, -1.0
+def test_edges_are_smooth():
+    around = cut(drawn(), 0, 2).reshape(-1, 3)[:, 0]
+    assert len(np.unique(around)) > 30, "a stone's rim has many shades between black and wood"
+
+
+def test_lines_and_coordinates_are_drawn():
+    empty = drawn(torch.zeros((3, 3), dtype=torch.int8))
+    line = np.array(picture.LINE)
+    assert (empty[2 * CELL, CELL + 5] == line).all() and (empty[CELL + 5, 2 * CELL] == line).all()
+    assert (empty[2 * CELL, CELL - 6] == picture.WOOD).all(), "lines end at the edge"
+    margin = empty[: CELL // 2]
+    for column in range(3):
+        assert (margin[:, (column + 1) * CELL - 10 : (column + 1) * CELL + 10] != picture.WOOD).any(), "a letter over each column"
+
+
+def test_star_points():
+    assert star_points(3) == [] and star_points(5) == [(2, 2)] and sorted(star_points(8)) == [(2, 2), (2, 5), (5, 2), (5, 5)]
+    assert sorted(star_points(9)) == [(2, 2), (2, 6), (4, 4), (6, 2), (6, 6)]
+    assert sorted(star_points(19)) == [(row, column) for row in (3, 9, 15) for column in (3, 9, 15)]
+
+
+def test_the_last_move_carries_a_red_ring_on_both_colours():
+    for action in (2, 4):
+        ringed = drawn(last_action=action)
+        assert changed_points(ringed, drawn(), 3) == {divmod(action, 3)}
+        assert has_colour(ringed, picture.MARK) and not has_colour(drawn(), picture.MARK)
+    passed = drawn(last_action=9)
+    assert passed.shape[0] > 4 * CELL and (passed[: 4 * CELL] == drawn()).all(), "a pass is told below the board"
+
+
+def test_policy_tints_empty_points_the_bluer_the_likelier():
     policy = torch.zeros(10)
-    policy[8], policy[9] = 0.75, 0.25
-    plain = picture.board_image(some_stones(), cell=20)
-    image = picture.board_image(some_stones(), last_action=9, ownership_black=ownership, policy=policy, caption="B+1", cell=20)
-    assert image.shape[0] > 80 and image.shape[1] == 80
-    assert tuple(image[60, 20]) == picture.WHITE, "White's empty point carries a white square"
-    assert tuple(image[20, 60]) == picture.WHITE, "a dead black stone carries a white square"
-    assert image[68, 68, 2] > plain[68, 68, 2], "the likely move is tinted blue"
-    ringed = picture.board_image(some_stones(), last_action=4, cell=20)
-    assert (ringed == np.array(picture.MARK)).all(-1).any() and not (plain == np.array(picture.MARK)).all(-1).any()
+    policy[8], policy[6], policy[2], policy[9] = 0.6, 0.1, 0.1, 0.2
+    image = drawn(policy=policy)
+    assert changed_points(image, drawn(), 3) == {(2, 2), (2, 0)}, "stones hide what is beneath"
+    likely, unlikely, wood = (cut(image, *point)[4, 20] for point in ((2, 2), (2, 0), (2, 1)))
+    assert likely[2] - likely[0] > unlikely[2] - unlikely[0] > wood[2] - wood[0]
+    assert image.shape[0] > 4 * CELL, "the share of the pass is told below"
+
+
+def test_visits_are_green_and_have_their_counts():
+    visits = torch.zeros(10, dtype=torch.int64)
+    visits[8], visits[0] = 900, 1
+    image = drawn(visits=visits)
+    assert changed_points(image, drawn(), 3) == {(2, 2), (0, 0)}
+    tint = cut(image, 2, 2)[4, 20]
+    assert tint[1] > tint[0] and tint[1] > tint[2]
+
+
+def test_policy_of_another_board_is_refused():
+    with pytest.raises(AssertionError, match="policy of a 3x3 board"):
+        drawn(policy=torch.zeros(26))
+
+
+def test_ownership_squares_have_their_owners_colour_and_grow_with_certainty():
+    owners = torch.tensor([[-0.2, -1.0, -1.0], [0.0, -0.9, 0.0], [0.2, 1.0, 0.0]])
+    image = drawn(ownership_black=owners)
+    assert changed_points(image, drawn(), 3) == {(0, 0), (0, 1), (0, 2), (2, 0), (2, 1)}, "White's stone on B2 is its owner's"
+    assert spot(image, 0, 1).min() > 225 and spot(image, 2, 1).max() < 40
+    assert spot(image, 0, 2).min() > 225, "a dead black stone carries a white square"
+    sizes = [(cut(image, *point).max(-1) < 60).sum() for point in ((2, 0), (2, 1))]
+    assert 0 < sizes[0] < sizes[1] / 2
+    reverse = drawn(3 - some_stones().where(some_stones() > 0, 3), ownership_black=-owners)
+    assert spot(reverse, 0, 1).max() < 40 and spot(reverse, 2, 1).min() > 225 and spot(reverse, 0, 2).max() < 40
+
+
+def test_candidates_are_green_to_red_and_the_best_has_a_ring():
+    tried = [Tried(0, 100, 0.4), Tried(8, 20, 0.3), Tried(6, 5, -0.6), Tried(9, 2, 0.0)]
+    image = drawn(candidates=tried, caption="x")
+    assert changed_points(image, drawn(), 3) == {(0, 0), (2, 2), (2, 0)}
+    best, good, bad = (cut(image, *point)[3:6, 12:15].reshape(-1, 3).mean(0) for point in ((0, 0), (2, 2), (2, 0)))
+    assert best[1] > best[0] and bad[0] > bad[1] + 50 and good[0] - good[1] < bad[0] - bad[1]
+    blue = [(cut(image, *point)[..., 2] > cut(image, *point)[..., 0] + 60).any() for point in ((0, 0), (2, 2))]
+    assert blue == [True, False]
+    assert image.shape[0] > drawn(caption="x").shape[0], "what is thought of the pass stands below"
+
+
+def test_candidates_without_a_number_are_dots():
+    stones = torch.zeros((5, 5), dtype=torch.int8)
+    tried = [Tried(point, 30 - point, 0.0) for point in range(14)]
+    image, plain = drawn(stones, candidates=tried), drawn(stones)
+    assert changed_points(image, plain, 5) == {divmod(point, 5) for point in range(14)}
+    numbers, dot = ((cut(image, *point) != cut(plain, *point)).any(-1).sum() for point in ((0, 0), (2, 3)))
+    assert dot < numbers / 4
+
+
+def test_colours_of_losses_go_from_green_to_red():
+    assert loss_colour(-0.1) == loss_colour(0.0) == LOSSES[0][1] and loss_colour(0.3) == loss_colour(1.0) == LOSSES[-1][1]
+    reds = [loss_colour(loss)[0] - loss_colour(loss)[1] for loss in np.linspace(0, 0.3, 20)]
+    assert reds == sorted(reds)
+
+
+def test_move_numbers_and_the_line_to_come():
+    numbered = drawn(numbers={2: 7, 4: 8}, last_action=4)
+    assert changed_points(numbered, drawn(), 3) == {(0, 2), (1, 1)}
+    assert cut(numbered, 0, 2, 8).max() > 200 and cut(numbered, 1, 1, 8)[..., 1].min() < 120
+    ahead = drawn(line=[(0, 1), (8, 2), (0, 1), (9, 2), (4, 1)])
+    assert changed_points(ahead, drawn(), 3) == {(0, 0), (2, 2)}, "a pass and a move on a stone are not drawn"
+    dark, pale = (cut(ahead, *point)[6:10, 12:16].mean() for point in ((0, 0), (2, 2)))
+    assert dark < 110 < 190 < pale
+
+
+def test_long_captions_are_broken_into_lines():
+    short, long = drawn(caption="B+1"), drawn(caption="Black has won by a very little and White has lost by as much")
+    assert short.shape[1] == long.shape[1] == 4 * CELL and long.shape[0] > short.shape[0] > 4 * CELL
+    assert wrapped("one two\nthree", 12, 1) == ["one", "two", "three"] and wrapped("", 12, 100) == []
 
 
 def test_image_of_one_point_and_of_the_largest_board():
@@ -61,8 +239,50 @@ def test_image_of_one_point_and_of_the_largest_board():
         assert image.shape[1] == (size + 1) * 24
 
 
+# Everything else
+
+
 def test_mosaic_keeps_every_picture():
     images = [np.full((10, 12, 3), shade, dtype=np.uint8) for shade in (10, 20, 30)]
     whole = picture.mosaic(images, columns=2, gap=2)
     assert whole.shape == (2 * 12 + 2, 2 * 14 + 2, 3)
     assert [int((whole == shade).all(-1).sum()) for shade in (10, 20, 30)] == [120, 120, 120]
+
+
+def test_mosaic_has_titles_and_a_heading_in_lines():
+    images = [np.full((30, 100, 3), shade, dtype=np.uint8) for shade in (10, 20)]
+    plain, titled = picture.mosaic(images, 2), picture.mosaic(images, 2, titles=["one", "two " * 40])
+    headed = picture.mosaic(images, 2, titles=["one", "two"], heading="a heading " * 8)
+    assert plain.shape[1] == titled.shape[1] == headed.shape[1] and plain.shape[0] < titled.shape[0] < headed.shape[0] - 30
+    for whole in (titled, headed):
+        assert [int((whole == shade).all(-1).sum()) for shade in (10, 20)] == [3000, 3000]
+
+
+def test_planes_show_their_values():
+    values = torch.tensor([[0.0, 1.0, -1.0], [0.5, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    image = picture.plane_image(values, cell=20).astype(int)
+    assert image.shape == (61, 61, 3)
+    none, full, less, half = (image[y, x] for y, x in ((5, 5), (5, 25), (5, 45), (25, 5)))
+    assert full[2] > full[0] + 100 and less[0] > less[2] + 100 and full[0] < half[0] < none[0]
+    with_stones = picture.plane_image(torch.zeros(3, 3), some_stones(), cell=20).astype(int)
+    assert with_stones[10, 50].max() < 60 and with_stones[30, 30].min() > 235
+    names = ["0 own stones", "1 komi"]
+    both = picture.planes_image(torch.stack([values, values * 7]), names, some_stones(), cell=20, columns=1, heading="two")
+    assert both.shape[0] > 2 * 61 and both.shape[1] == 61 + 2 * 8
+
+
+def test_winrate_chart_marks_the_moment():
+    rates = [0.5, 0.9, 0.1, 0.5]
+    one, other = (picture.winrate_chart(rates, ply, 300, 200, "x").astype(int) for ply in (1, 2))
+    assert one.shape == (200, 300, 3)
+    rows, columns = np.nonzero((one == picture.MARK).all(-1))
+    later_rows, later_columns = np.nonzero((other == picture.MARK).all(-1))
+    assert rows.mean() < 60 < 120 < later_rows.mean() and columns.mean() < later_columns.mean()
+    for single in ([0.7], [float("nan"), 0.2], [float("nan")]):
+        assert picture.winrate_chart(single, 0, 200, 120).shape == (120, 200, 3)
+
+
+def test_png_holds_the_very_pixels():
+    image = picture.board_image(some_stones(), 4)
+    content = picture.png(image)
+    assert content.startswith(b"\x89PNG") and (np.asarray(Image.open(io.BytesIO(content))) == image).all()

@@ -189,10 +189,10 @@ def _benson_looking(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tenso
 
 def _benson_of_lists(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor, eyes: Tensor) -> Tensor:
     """Returns what `_benson_looking` does; eyes int32 [X, N] are the regions without a must-touch point away from all own stones."""
-    eye_plane, eye = _components(eyes)
+    eye_plane, eye = components(eyes)
     has_empty = ((eye & empty[eye_plane]) != 0).any(-1)
     eye_plane, eye = eye_plane[has_empty], eye[has_empty]
-    string_plane, string = _components(flood.flood(flood.neighbours(eyes), own))
+    string_plane, string = components(flood.flood(flood.neighbours(eyes), own))
     pair_eye, pair_string = _pairs(eye_plane, string_plane, own.shape[0])
     touched = flood.neighbours(string)
     is_vital = (((eye & must_touch[eye_plane])[pair_eye] & ~touched[pair_string]) == 0).all(-1)
@@ -217,7 +217,7 @@ def _nearly_filled(own: Tensor, other: Tensor, safe: Tensor) -> Tensor:
     """Returns the regions that touch living strings alone and have at most one point not next to one: int32 [X, N] each -> int32 [X, N]."""
     closed = other & ~flood.flood(flood.neighbours(own & ~safe), other)
     closed = torch.where((safe != 0).any(-1, keepdim=True), closed, 0)
-    plane, region = _components(closed)
+    plane, region = components(closed)
     is_small = flood.count(region & ~flood.neighbours(safe)[plane]) <= 1
     return torch.zeros_like(safe).index_add_(0, plane[is_small], region[is_small])
 
@@ -229,7 +229,7 @@ def _corners(planes: Tensor) -> Tensor:
     return planes & ~(planes << 1) & ~above
 
 
-def _components(planes: Tensor) -> tuple[Tensor, Tensor]:
+def components(planes: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the connected parts of all planes as one list: int32 [X, N] -> their plane int64 [K], ascending, and points int32 [K, N].
 
     A part is grown from each of its corners, and kept where that corner is its first point.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
-from zerogo import board
 from zerogo import checkpoint as checkpoints
 from zerogo.errors import InputError
+from zerogo.players import external
+from zerogo.players.external import ExternalPlayer
+from zerogo.players.player import FORFEIT, RESIGN, Guest, Player, close, knows, require_size
 from zerogo.players.playout import PlayoutEvaluator
 from zerogo.players.random_player import RandomPlayer
 from zerogo.players.search_player import SearchPlayer
@@ -19,27 +20,34 @@ from zerogo.players.search_player import SearchPlayer
 if TYPE_CHECKING:
     from zerogo.config import EvaluationConfig
 
-__all__ = ["Player", "PlayoutEvaluator", "RandomPlayer", "SearchPlayer", "make_player"]
+__all__ = [
+    "FORFEIT",
+    "RESIGN",
+    "ExternalPlayer",
+    "Guest",
+    "Player",
+    "PlayoutEvaluator",
+    "RandomPlayer",
+    "SearchPlayer",
+    "close",
+    "knows",
+    "make_player",
+    "require_size",
+]
 
-KINDS = "random, mcts:N (N playouts a move), the path of a checkpoint, or the folder of a run"
-
-
-class Player(Protocol):
-    """Whoever plays: a name, and moves for many games at once."""
-
-    name: str
-
-    def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
-        """Returns one legal move for each game: int64 [B]; draws depend on game_ids (int64 [B]), the seed and the ply."""
+KINDS = f"random, mcts:N (N playouts a move), the path of a checkpoint, the folder of a run, and engines: {external.KINDS}"
 
 
 def make_player(spec: str, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype) -> Player:
-    """Returns the player that a person means by a word such as "random", "mcts:200" or a checkpoint's path.
+    """Returns the player that a person means by a word such as "random", "mcts:200", "gnugo:10" or a checkpoint's path.
 
-    settings: the config's section `evaluation`. Raises InputError for an unknown word and for a checkpoint that can't be loaded.
+    settings: the config's section `evaluation`. Raises InputError for an unknown word, for a checkpoint that can't be loaded and for an
+    engine that is not there. An engine is not started yet; whoever has it play lets go of it by `close`.
     """
     if spec == "random":
         return RandomPlayer()
+    if external.is_external(spec):
+        return ExternalPlayer(external.find(spec), settings.engine_seconds, settings.engine_processes)
     match = re.fullmatch(r"mcts:(\d+)", spec)
     if match and int(match[1]) > 0:
         return SearchPlayer.of_playouts(int(match[1]))

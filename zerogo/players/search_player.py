@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,8 @@ from torch import Tensor
 from zerogo import board
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import SearchConfig
-from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
+from zerogo.players.player import require_size
 from zerogo.players.playout import PlayoutEvaluator
 from zerogo.search import Search
 
@@ -24,16 +25,16 @@ if TYPE_CHECKING:
 class SearchPlayer:
     """Plays the best move of a search without noise. A fresh tree for every move, so its move is a function of (seed, game, position).
 
-    size: the board size that its network learned on, None for any.
+    sizes: the board sides that its network learned on, None for any.
     """
 
-    def __init__(self, name: str, search: Search, simulations: int, size: int | None = None) -> None:
-        self.name, self.search, self.simulations, self.size = name, search, simulations, size
+    def __init__(self, name: str, search: Search, simulations: int, sizes: Collection[int] | None = None) -> None:
+        self.name, self.search, self.simulations, self.sizes = name, search, simulations, sizes
 
     def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
         """Returns the moves: int64 [B]; game_ids int64 [B]."""
-        if self.size is not None and states.board_size != self.size:
-            raise InputError(f"{self.name} plays on {self.size}x{self.size}; this match is on {states.board_size}x{states.board_size}")
+        for size in {states.board_size} if states.rules.same_size else set(states.rules.size.tolist()):
+            require_size(self, size, "this match is on")
         return self.search.run(states, self.simulations, seed, game_ids=game_ids).action
 
     @staticmethod
@@ -51,4 +52,4 @@ class SearchPlayer:
         evaluator = Evaluator.from_network(network, encoder, device, dtype, settings.symmetry, heads=("policy", "value"))
         search = Search(evaluator, dataclasses.replace(checkpoint.config.search, keep_tree=False, forced_playouts=0.0))
         label = name or f"{Path(checkpoint.config.run.name).name}@{checkpoint.step}"
-        return SearchPlayer(label, search, settings.simulations, checkpoint.size)
+        return SearchPlayer(label, search, settings.simulations, checkpoint.sizes)

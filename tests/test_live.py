@@ -1,0 +1,109 @@
+"""The game in front of a person: exact legality, turns out of order, undo, rules that change, handicap and records."""
+
+from __future__ import annotations
+
+import pytest
+
+from zerogo.errors import InputError
+from zerogo.game import Player
+from zerogo.players.live import LiveGame
+from zerogo.rules import Rules
+
+BLACK, WHITE = Player.BLACK, Player.WHITE
+
+
+def test_a_refused_move_changes_nothing() -> None:
+    game = LiveGame(Rules(3))
+    game.play(BLACK, 4)
+    before = (list(game.moves), game.state)
+    with pytest.raises(InputError, match="occupied"):
+        game.play(WHITE, 4)
+    assert (game.moves, game.state) == before and game.to_play is WHITE
+
+
+def test_two_moves_in_a_row() -> None:
+    game = LiveGame(Rules(5))
+    for action in (0, 1, 2):
+        game.play(BLACK, action)
+    assert game.to_play is WHITE and len(game.moves) == 3
+    game.undo()
+    assert game.to_play is WHITE and game.state.stones()[0] == [1, 1, 0, 0, 0]
+    game.undo(2)
+    assert game.to_play is BLACK
+    with pytest.raises(InputError, match="cannot undo"):
+        game.undo()
+
+
+def test_a_game_goes_on_after_two_passes() -> None:
+    game = LiveGame(Rules(3))
+    game.play(BLACK, 9)
+    game.play(WHITE, 9)
+    assert game.state.is_over
+    assert game.why_illegal(BLACK, 4) is None
+    game.play(BLACK, 4)
+    assert not game.state.is_over
+    game.undo()
+    assert game.state.is_over
+
+
+def test_rules_change_under_way() -> None:
+    """A suicide that was legal stays played when suicide is forbidden, and superko counts what has stood on the board."""
+    game = LiveGame(Rules(3, superko="simple", suicide=True))
+    for player, action in ((WHITE, 1), (WHITE, 3), (WHITE, 4), (BLACK, 0)):
+        game.play(player, action)
+    stones, first_id = game.state.stones(), game.start_id
+    game.change_rules(suicide=False, superko="positional", komi=1.5)
+    assert game.state.stones() == stones and game.rules.komi == 1.5 and game.start_id != first_id and len(game.moves) == 4
+    assert game.why_illegal(BLACK, 0).startswith("suicide")
+    same = game.start_id
+    game.change_rules(komi=1.5)
+    assert game.start_id == same
+    with pytest.raises(InputError, match="clear the board for another size"):
+        game.change_rules(size=5)
+
+
+def test_ko_is_the_other_sides() -> None:
+    """The side that took the ko may fill it when it moves twice in a row."""
+    game = LiveGame(Rules(4, superko="simple"))
+    game.set_up([[0, 1, 2, 0], [1, 2, 0, 2], [0, 1, 2, 0], [0, 0, 0, 0]], BLACK)
+    game.play(BLACK, 6)
+    assert game.why_illegal(WHITE, 5).startswith("ko")
+    assert game.why_illegal(BLACK, 5) is None
+
+
+def test_handicap() -> None:
+    game = LiveGame(Rules(9))
+    game.place_handicap([20, 60])
+    assert game.to_play is WHITE and game.handicap == [20, 60]
+    with pytest.raises(InputError, match="board not empty"):
+        game.place_handicap([20, 60])
+    game.clear()
+    assert game.to_play is BLACK and game.handicap == []
+    with pytest.raises(InputError, match="handicap"):
+        game.place_handicap([20, 20])
+
+
+def test_records_there_and_back() -> None:
+    game = LiveGame(Rules(5, 2.5))
+    game.set_up([[1, 0, 0, 0, 0]] + [[0] * 5] * 4, WHITE)
+    for player, action in ((WHITE, 7), (WHITE, 8), (BLACK, 25)):
+        game.play(player, action)
+    again = LiveGame.of_record(game.record())
+    assert (again.moves, again.start, again.first, again.rules) == (game.moves, game.start, game.first, game.rules)
+    assert LiveGame.of_record(game.record(), 1).moves == game.moves[:1]
+    record = game.record()
+    record.moves[1] = 7
+    with pytest.raises(InputError, match="move 2, white C4, is illegal: occupied"):
+        LiveGame.of_record(record)
+
+
+def test_the_tensor_has_the_stones_of_the_game_after_rules_change() -> None:
+    """A suicide takes its stones off although the rules forbid it by now."""
+    game = LiveGame(Rules(2, superko="situational", suicide=True))
+    for player, action in ((BLACK, 1), (WHITE, 0), (BLACK, 2), (WHITE, 0)):
+        game.play(player, action)
+    game.change_rules(suicide=False)
+    state = game.tensor()
+    assert state.stones[0].tolist() == game.state.stones() == [[0, 1], [1, 0]]
+    assert state.captures[0].tolist() == list(game.state.captures.values())
+    assert state.rules.at(0) == game.rules and not state.rules.any_suicide

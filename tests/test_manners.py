@@ -1,0 +1,272 @@
+"""When a player passes, resigns, captures dead stones, and what it counts: pinned positions for both colours, and whole games."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from diagrams import parse
+
+from zerogo import board, coords, scoring
+from zerogo.evaluator import Evaluation
+from zerogo.game import Player
+from zerogo.players import RandomPlayer
+from zerogo.players.live import LiveGame
+from zerogo.players.manners import Manners, dead_stones, decide, final_score_black
+from zerogo.players.mind import mind_of_playouts
+from zerogo.players.thinker import Thinker
+from zerogo.players.thought import Candidate, Thought
+from zerogo.rules import Rules
+
+BLACK, WHITE = Player.BLACK, Player.WHITE
+POLITE = Manners()
+BOTH = pytest.mark.parametrize("mirrored", [False, True], ids=["black", "white"])
+
+SETTLED = """
+. X . X O
+X X X X O
+X X X O O
+O O O O .
+. O . O O
+"""
+# Black is alive on the left; White's stone there is dead. Strictly counted it spoils three of Black's points.
+DEAD_WITHIN = """
+. O . X O .
+X X X X O O
+X X X X O .
+. X . X O O
+X X X X O .
+. X X X O O
+"""
+# The same with everything pass-alive but for the dame in the middle.
+DAME = """
+. X . O .
+X X . O O
+. X X O .
+X X O O O
+. X O . O
+"""
+
+
+class Knows:
+    """A mind with a fixed ownership, given for Black."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, ownership_black: np.ndarray) -> None:
+        self.ownership = torch.as_tensor(ownership_black, dtype=torch.float32)
+
+    def inform(self, states: board.State) -> Evaluation:
+        sign = 1 if int(states.to_play) == board.BLACK else -1
+        return Evaluation(torch.zeros(1, 1), torch.zeros(1), sign * self.ownership.unsqueeze(0), torch.zeros(1))
+
+
+def position(diagram: str, mirrored: bool = False, to_play: Player = BLACK, passed: bool = False, **rules: object) -> LiveGame:
+    """Returns a game from a diagram; mirrored: with all colours exchanged. passed: the other side has just passed."""
+    rows = parse(diagram)
+    if mirrored:
+        rows = [[(0, 2, 1)[colour] for colour in row] for row in rows]
+        to_play = to_play.other
+        rules = {**rules, "komi": -float(rules.get("komi", 0.5))}
+    game = LiveGame(Rules(**{"size": len(rows), "komi": 0.5, **rules}))
+    game.set_up(rows, to_play.other if passed else to_play)
+    if passed:
+        game.play(to_play.other, len(rows) ** 2)
+    return game
+
+
+def thought(game: LiveGame, wanted: dict[str, float], ownership: object = 0.0, value: float = 0.0, score: float = 0.0, visits: int = 100):
+    """Returns a thought with candidates in this order, each with its value; ownership for the side to move."""
+    size = game.size
+    candidates = []
+    for vertex, worth in wanted.items():
+        action = coords.from_gtp(vertex, size)
+        candidates.append(Candidate(action, 10, worth, score, 0.1, 0.4, (action,), (10,)))
+    legal = np.array([game.why_illegal(game.to_play, action) is None for action in range(size * size + 1)])
+    prior = legal.astype(np.float32) / legal.sum()
+    owned = np.broadcast_to(np.asarray(ownership, dtype=np.float32), (size, size))
+    return Thought(visits, value, score, candidates, prior, legal, np.zeros(size * size + 1, dtype=np.int64), owned, value)
+
+
+def choice(game: LiveGame, found: Thought, manners: Manners = POLITE) -> str:
+    action = decide(game, game.to_play, found, manners, game.tensor())
+    return "resign" if action is None else coords.to_gtp(action, game.size)
+
+
+@BOTH
+def test_passes_in_a_settled_position_though_the_search_would_play(mirrored: bool) -> None:
+    game = position(SETTLED, mirrored)
+    assert bool(scoring.settled(game.tensor())[0])
+    assert choice(game, thought(game, {"A5": 0.9, "C5": 0.8})) == "pass"
+    behind = position(SETTLED, mirrored, to_play=WHITE, komi=-20.5)
+    assert choice(behind, thought(behind, {"E2": -1.0}, value=-1.0, score=-30, visits=1000)) == "pass"
+
+
+@BOTH
+def test_captures_dead_stones_that_matter_before_it_passes(mirrored: bool) -> None:
+    """With komi 9.5 Black is ahead only if White's stone is dead: a strict referee must see it gone."""
+    game = position(DEAD_WITHIN, mirrored, komi=9.5)
+    stands = game.state.score_black() * (-1 if mirrored else 1)
+    counted = float(scoring.final_score_black(game.tensor())[0]) * (-1 if mirrored else 1)
+    assert stands < 0 < counted
+    for passed in (False, True):
+        game = position(DEAD_WITHIN, mirrored, komi=9.5, passed=passed)
+        me = game.to_play
+        moves = []
+        for _ in range(10):
+            moves.append(choice(game, thought(game, {"pass": 1.0})))
+            if moves[-1] == "pass":
+                break
+            game.play(me, coords.from_gtp(moves[-1], 6))
+            game.play(me.other, 36)
+        assert moves[-1] == "pass" and len(moves) == 3
+        assert game.state.score_black() * (-1 if mirrored else 1) > 0
+
+
+@BOTH
+def test_leaves_dead_stones_that_do_not_matter(mirrored: bool) -> None:
+    ahead = position(DEAD_WITHIN, mirrored, komi=-20.5)
+    assert choice(ahead, thought(ahead, {"C6": 1.0})) == "pass"
+    behind = position(DEAD_WITHIN, mirrored, komi=20.5)
+    assert choice(behind, thought(behind, {"C6": -1.0})) == "pass"
+
+
+@BOTH
+def test_cleanup_captures_them_all_the_same(mirrored: bool) -> None:
+    game = position(DEAD_WITHIN, mirrored, komi=-20.5, passed=True)
+    assert choice(game, thought(game, {"pass": 1.0}), Manners(cleanup=True)) in ("A6", "C6")
+    clean = position(SETTLED, mirrored, passed=True)
+    assert choice(clean, thought(clean, {"A5": 1.0}), Manners(cleanup=True)) == "pass"
+
+
+@BOTH
+def test_passes_after_a_pass_when_that_wins(mirrored: bool) -> None:
+    won = position(DAME, mirrored, komi=-5.5, passed=True)
+    assert choice(won, thought(won, {"C5": 1.0, "pass": 1.0})) == "pass"
+    assert choice(position(DAME, mirrored, komi=-5.5), thought(won, {"C5": 1.0, "pass": 1.0})) == "C5"
+    lost = position(DAME, mirrored, komi=5.5, passed=True)
+    assert choice(lost, thought(lost, {"C5": -0.8, "pass": -1.0})) == "C5"
+
+
+@BOTH
+def test_never_plays_inside_pass_alive_territory(mirrored: bool) -> None:
+    game = position(DAME, mirrored)
+    assert choice(game, thought(game, {"A5": 0.5, "D1": 0.45, "C4": 0.42})) == "C4"
+    assert choice(game, thought(game, {"A5": 0.5, "C4": -0.5})) == "pass", "inside is worth no more than a pass; outside is much worse"
+
+
+@BOTH
+def test_does_not_fill_decided_points_when_a_pass_costs_nothing(mirrored: bool) -> None:
+    open_board = ". . X . O . . \n" * 7
+    game = position(open_board, mirrored, komi=-3.5)
+    sure = np.array([[1, 1, 1, 1, -1, -1, -1]] * 7) * 0.97
+    assert choice(game, thought(game, {"A1": 0.99, "pass": 0.98}, sure)) == "pass"
+    assert choice(game, thought(game, {"A1": 0.99, "pass": 0.7}, sure)) == "A1", "the search sees that a defence is needed"
+    assert choice(game, thought(game, {"A1": 0.99}, sure)) == "A1", "the search did not look at a pass"
+    sure[:, 3] = 0.0
+    assert choice(game, thought(game, {"D1": 0.99, "pass": 0.98}, sure)) == "D1", "dame are worth a point by area"
+    japanese = position(open_board, mirrored, komi=-3.5, scoring="territory")
+    assert choice(japanese, thought(japanese, {"A1": 0.99, "pass": 0.98}, sure)) == "pass", "a move inside territory costs a point"
+    assert choice(japanese, thought(japanese, {"D1": 0.99, "pass": 0.98}, sure)) == "D1"
+
+
+@BOTH
+def test_resigns_when_hopeless_and_only_then(mirrored: bool) -> None:
+    game = position(". . . . . \n" * 5, mirrored)
+    for vertex in ("C3", "B3", "D3", "B2", "D2", "C2"):
+        game.play(game.to_play, coords.from_gtp(vertex, 5))
+    bad = thought(game, {"C1": -0.98}, value=-0.98, score=-9.0)
+    assert choice(game, bad) == "resign"
+    assert choice(game, bad, Manners(resign=False)) == "C1"
+    assert choice(game, bad, Manners(resign_winrate=0.005)) == "C1"
+    assert choice(game, thought(game, {"C1": -0.98}, value=-0.98, score=-9.0, visits=10)) == "C1", "too few visits"
+    assert choice(game, thought(game, {"C1": -0.98}, value=-0.98, score=-0.5)) == "C1", "half a point behind"
+    game.undo(4)
+    assert choice(game, thought(game, {"C1": -0.98}, value=-0.98, score=-9.0)) == "C1", "the first moves"
+
+
+def test_handicap_games_are_not_given_up_early() -> None:
+    game = LiveGame(Rules(size=9))
+    game.place_handicap(coords.fixed_handicap(9, 4))
+    for number in range(20):
+        game.play(game.to_play, 81 if number % 2 == 0 else number)
+    assert choice(game, thought(game, {"E4": -1.0}, value=-1.0, score=-60)) == "E4"
+
+
+def test_goes_on_by_the_prior_when_nothing_was_searched() -> None:
+    game = LiveGame(Rules(size=5))
+    assert choice(game, thought(game, {})) == "A5"
+    game.play(BLACK, 0)
+    game.play(WHITE, 25)
+    game.play(BLACK, 25)
+    assert choice(game, thought(game, {"C3": 0.0})) == "C3", "a game may go on after two passes"
+
+
+def test_a_side_that_moves_twice() -> None:
+    game = position(SETTLED)
+    assert decide(game, WHITE, thought(game, {"E2": 0.5}), Manners(), game.tensor(to_play=WHITE)) == 25
+
+
+@BOTH
+def test_dead_stones_and_score(mirrored: bool) -> None:
+    game = position(DEAD_WITHIN, mirrored, komi=9.5)
+    assert {coords.to_gtp(point, 6) for point in dead_stones(game, None)} == {"B6"}
+    assert final_score_black(game, None) == pytest.approx((-1 if mirrored else 1) * float(24 - 12 - 9.5))
+    japanese = position(DEAD_WITHIN, mirrored, komi=0.5, scoring="territory")
+    assert final_score_black(japanese, None) == japanese.state.score_black([(0, 1)])
+
+
+def test_ownership_decides_where_nothing_is_pass_alive() -> None:
+    game = position(". . . . . \n . X . . . \n . . . . . \n . . . O . \n . . . . .")
+    assert dead_stones(game, None) == set()
+    assert dead_stones(game, Knows(np.full((5, 5), 0.8))) == {18}
+    assert dead_stones(game, Knows(np.full((5, 5), -0.8))) == {6}
+    assert dead_stones(game, Knows(np.full((5, 5), 0.3))) == set()
+    assert final_score_black(game, Knows(np.full((5, 5), 0.8))) == 24.5
+    game.play(BLACK, 0)
+    assert dead_stones(game, Knows(np.full((5, 5), 0.8))) == {18}, "whoever is to move"
+
+
+def test_stones_that_are_pass_alive_live_whatever_the_mind_says() -> None:
+    game = position(SETTLED)
+    assert dead_stones(game, Knows(np.full((5, 5), -1.0))) == set()
+
+
+def play_to_the_end(size: int, playouts: int, colour: Player, seed: int, **rules: object) -> LiveGame:
+    """Returns a whole game of a polite mcts against the random player, with some points' start for what chance may do."""
+    game = LiveGame(Rules(size=size, komi=-size - 0.5 if colour is BLACK else size + 0.5, **rules))
+    thinker, random = Thinker(mind_of_playouts(playouts, leaves=4), 2000, seed), RandomPlayer()
+    while not game.state.is_over:
+        if game.to_play is colour:
+            thinker.face(game)
+            while thinker.visits <= playouts and thinker.step():
+                pass
+            action = decide(game, colour, thinker.thought(looks_after=False), Manners(resign=False), game.tensor())
+            assert action is not None
+        else:
+            action = int(random.choose(game.tensor(), torch.tensor([seed]), seed))
+        game.play(game.to_play, action)
+        assert len(game.moves) < 3 * size * size, "endless filling"
+    return game
+
+
+def has_won(game: LiveGame, colour: Player) -> bool:
+    """Whether a strict referee and one who takes dead stones off agree that it has won."""
+    sign = 1 if colour is BLACK else -1
+    return sign * game.state.score_black() > 0 and sign * float(scoring.final_score_black(game.tensor())[0]) > 0
+
+
+@pytest.mark.parametrize("colour", Player)
+def test_games_end_and_are_won(colour: Player) -> None:
+    assert has_won(play_to_the_end(5, 50, colour, 1), colour)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scoring_rule", ["area", "territory"])
+@pytest.mark.parametrize("size", [5, 7])
+@pytest.mark.parametrize("colour", Player)
+def test_many_games_end(colour: Player, size: int, scoring_rule: str) -> None:
+    """All of them end; plain playouts may lose one by bad luck."""
+    games = [play_to_the_end(size, 50, colour, seed, scoring=scoring_rule) for seed in range(8)]
+    won = [has_won(game, colour) for game in games]
+    assert scoring_rule == "territory" or sum(won) >= 6

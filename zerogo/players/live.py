@@ -1,0 +1,165 @@
+"""The game in front of a person: what GTP, the terminal and the pictures share. Legality is exact, by the plain rules of `zerogo.game`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from itertools import count
+
+import torch
+
+from zerogo import board, coords, sgf
+from zerogo.errors import InputError
+from zerogo.game import GameState, Move, Player, Point
+from zerogo.rules import Rules, RulesBatch
+from zerogo.sgf import GameRecord
+from zerogo.sgf.positions import PLAYERS, turned
+
+_starts = count(1)
+
+
+class LiveGame:
+    """One game that a person may take back, set up and change the rules of.
+
+    rules: of the game. start: the stones before the first move, rows from the top (0, 1, 2). first: who moves first. handicap: points of
+    Black's handicap stones, which stand in `start`. moves: (player, action) of each move so far. start_id: another number whenever the
+    start or the rules change, so that whatever was thought of the game before is worth nothing.
+
+    One side may move twice in a row: the other one is taken to have passed in between. A game goes on after two passes, if somebody wants.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._begin(GameState.new(rules))
+
+    def _begin(self, start: GameState, handicap: Iterable[int] = ()) -> None:
+        self._states = [start]
+        self.moves: list[tuple[Player, int]] = []
+        self.handicap = list(handicap)
+        self.start_id = next(_starts)
+
+    @property
+    def rules(self) -> Rules:
+        return self._states[0].rules
+
+    @property
+    def size(self) -> int:
+        """N."""
+        return self.rules.size
+
+    @property
+    def start(self) -> list[list[int]]:
+        return self._states[0].stones()
+
+    @property
+    def first(self) -> Player:
+        return self._states[0].to_play
+
+    @property
+    def state(self) -> GameState:
+        """The present moment."""
+        return self._states[-1]
+
+    @property
+    def to_play(self) -> Player:
+        return self.state.to_play
+
+    @property
+    def last_action(self) -> int | None:
+        """The last move, None before the first."""
+        return self.moves[-1][1] if self.moves else None
+
+    def clear(self, size: int | None = None) -> None:
+        """Takes all stones off; komi and the other rules stay. size: of the new board. Raises InputError for a size that there is not."""
+        self._begin(GameState.new(self.rules if size is None else dataclasses.replace(self.rules, size=size)))
+
+    def change_rules(self, **changes: object) -> None:
+        """Changes rules in the middle of the game, such as komi=6.5. What was played stays played, also where it would not be legal now."""
+        rules = dataclasses.replace(self.rules, **changes)
+        if rules.size != self.size:
+            raise InputError(f"rules: size {rules.size} in a game on {self.size}x{self.size}; clear the board for another size")
+        if rules == self.rules:
+            return
+        moves, handicap = self.moves, self.handicap
+        self._begin(GameState.from_stones(self.start, self.first, rules), handicap)
+        for player, action in moves:
+            self._states.append(_played_anyway(self.state, player, action))
+        self.moves = moves
+
+    def place_handicap(self, points: Iterable[int]) -> None:
+        """Puts Black's handicap stones on the empty board; White moves first. Raises InputError for bad points, and in a game under way."""
+        points = list(points)
+        if self.moves or any(any(row) for row in self.start):
+            raise InputError("board not empty")
+        places = [Point(*coords.row_col(point, self.size)) for point in points]
+        self._begin(GameState.new(self.rules, places), points)
+
+    def set_up(self, rows: list[list[int]], to_play: Player) -> None:
+        """Begins from a position without history: rows of 0, 1, 2 from the top. Raises InputError where a string has no liberty."""
+        self._begin(GameState.from_stones(rows, to_play, self.rules))
+
+    def why_illegal(self, player: Player, action: int) -> str | None:
+        """Returns why a move is not legal, None where it is: action 0 to N * N."""
+        return turned(self.state, player).why_illegal(Move.from_action(action, self.size))
+
+    def play(self, player: Player, action: int) -> None:
+        """Plays a move. Raises InputError with the reason where it is illegal; the game is then as before."""
+        self._states.append(turned(self.state, player).play(Move.from_action(action, self.size)))
+        self.moves.append((player, action))
+
+    def undo(self, number: int = 1) -> None:
+        """Takes back moves. Raises InputError where there are not so many; then none is taken back."""
+        if not 0 <= number <= len(self.moves):
+            raise InputError("cannot undo")
+        if number:
+            del self._states[-number:]
+            del self.moves[-number:]
+
+    def tensor(self, device: torch.device | str = "cpu", to_play: Player | None = None) -> board.State:
+        """Returns the present moment with its history as a batch of one game; to_play: who is to move, by default whose turn it is."""
+        stones = torch.tensor([self.start], dtype=torch.int8, device=device)
+        first = torch.tensor([self.first.value], dtype=torch.int8, device=device)
+        colours = torch.tensor([[player.value for player, _ in self.moves]], dtype=torch.int8, device=device)
+        actions = torch.tensor([[action for _, action in self.moves]], dtype=torch.int64, device=device)
+        mover = torch.tensor([(to_play or self.to_play).value], dtype=torch.int8, device=device)
+        # Suicide may have been allowed when it was played.
+        played = board.replay(stones, first, dataclasses.replace(self.rules, suicide=True), colours, actions, mover)
+        return dataclasses.replace(played, rules=RulesBatch.of(self.rules, device=device))
+
+    def record(self, **fields: object) -> GameRecord:
+        """Returns the game as a record to be written; fields: more of the record's, such as result="B+R" or black="Anna"."""
+        colours = ["b" if player is Player.BLACK else "w" for player, _ in self.moves]
+        setup = None if self.handicap or not any(any(row) for row in self.start) else self.start
+        first = "b" if self.first is Player.BLACK else "w"
+        actions = [action for _, action in self.moves]
+        known = {"colours": colours, "setup": setup, "first": first, "handicap": list(self.handicap)}
+        return GameRecord(self.rules, actions, **(known | fields))
+
+    @staticmethod
+    def of_record(record: GameRecord, num_moves: int | None = None) -> LiveGame:
+        """Returns a record's game after its first `num_moves` moves, by default all; stones set up on the way begin it anew.
+
+        Raises InputError where one of the moves is illegal, with the move and the reason.
+        """
+        _, problem = sgf.replay(record, num_moves)
+        if problem is not None:
+            raise InputError(problem)
+        part = sgf.since_edit(record, num_moves)
+        game = LiveGame(part.rules)
+        if part.setup is None and len(part.handicap) > 1 and part.first == "w":
+            game.place_handicap(part.handicap)
+        elif any(any(row) for row in part.start()) or part.first != "b":
+            game.set_up(part.start(), PLAYERS[part.first])
+        for colour, action in zip(part.turns(), part.moves, strict=True):
+            game.play(PLAYERS[colour], action)
+        return game
+
+
+def _played_anyway(state: GameState, player: Player, action: int) -> GameState:
+    """Returns the state after a move that may be illegal under the present rules."""
+    before, move = turned(state, player), Move.from_action(action, state.rules.size)
+    if before.why_illegal(move) is None:
+        return before.play(move)
+    lenient = dataclasses.replace(state.rules, suicide=True, superko="simple")
+    after = dataclasses.replace(before, rules=lenient, ko=None).play(move)
+    after = dataclasses.replace(after, rules=state.rules, history=before.history)
+    return after._with_history()

@@ -1,0 +1,202 @@
+"""A mind over one game: it thinks for as long as it is let, and what it thought is kept from move to move and through undo."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from zerogo import board
+from zerogo.evaluator import Evaluation
+from zerogo.game import Player
+from zerogo.players.live import LiveGame
+from zerogo.players.mind import Mind
+from zerogo.players.player import require_size
+from zerogo.players.thought import Outlooks, Thought, look_after, missing, thoughts, visited
+from zerogo.search import Search
+from zerogo.search.forest import Forest
+from zerogo.search.games import Go
+from zerogo.search.tree import ROOT, Tree
+
+CAPACITY = 20_000
+REMEMBERED = 12  # positions whose trees are kept for an undo
+
+
+@dataclass(frozen=True)
+class Ban:
+    """Points (and pass, N * N) that a side may not play for so many plies from the present position on, as GTP's `avoid` and `allow` ask.
+
+    Where it leaves a side nothing at all, it may play everything.
+    """
+
+    black: frozenset[int] = frozenset()
+    white: frozenset[int] = frozenset()
+    plies: int = 1
+
+
+class BannedGo(Go):
+    """Go in which some moves are not thought about: the search never sees them as legal."""
+
+    def __init__(self, ban: Ban, num_actions: int, device: torch.device) -> None:
+        self.plies = ban.plies
+        self.allowed = torch.ones(2, num_actions, dtype=torch.bool, device=device)
+        for row, actions in enumerate((ban.black, ban.white)):
+            self.allowed[row, torch.tensor(sorted(actions), dtype=torch.int64, device=device)] = False
+
+    def root_legal(self, states: board.State) -> Tensor:
+        return self._without(super().root_legal(states), states.to_play, torch.zeros_like(states.ply))
+
+    def legal(self, states: board.State, lane: Tensor, position: board.Position) -> Tensor:
+        return self._without(super().legal(states, lane, position), position.to_play, position.ply - states.ply[lane])
+
+    def _without(self, legal: Tensor, to_play: Tensor, depth: Tensor) -> Tensor:
+        """Returns the legal moves that are not banned: legal bool [K, A], to_play int8 [K], depth int32 [K] plies from the root."""
+        left = legal & self.allowed[(to_play - 1).to(torch.int64)]
+        applies = (depth < self.plies) & left.any(1)
+        return torch.where(applies.unsqueeze(1), left, legal)
+
+
+# What a tree belongs to: the start of the game, its moves, whose turn it is, and what is banned.
+_Place = tuple[int, tuple[tuple[Player, int], ...], Player, Ban | None]
+
+
+class Thinker:
+    """Thinks about one game at a time.
+
+    capacity: nodes of the tree; when it is full, thinking stops until a move is played. seed: of the draws, such as the symmetries.
+    """
+
+    def __init__(self, mind: Mind, capacity: int = CAPACITY, seed: int = 0) -> None:
+        self.mind, self.capacity, self.seed = mind, capacity, seed
+        self._lane = torch.zeros(1, dtype=torch.int64, device=mind.device)
+        self._remembered: dict[_Place, Forest] = {}
+        self._place: _Place | None = None
+        self._forest: Forest | None = None
+        self._search: Search = mind.search
+        self._state: board.State | None = None
+        self._known: Evaluation | None = None
+        self._after: Outlooks = {}
+
+    @torch.inference_mode()
+    def face(self, game: LiveGame, to_play: Player | None = None, ban: Ban | None = None) -> None:
+        """Turns to a game's present position with whatever was thought of it before.
+
+        to_play: who is to move, by default whose turn it is. Raises InputError for a board that the network doesn't know.
+        """
+        require_size(self.mind, game.size, "this game is on")
+        place = (game.start_id, tuple(game.moves), to_play or game.to_play, ban)
+        if place == self._place:
+            return
+        state = game.tensor(self.mind.device, to_play)
+        self._remember()
+        found = self._remembered.pop(place, None)
+        if found is not None:
+            self._search, self._forest = self._search_for(ban, game.size), self._unfolded(found, state)
+        elif not self._follow(place, state):
+            self._search = self._search_for(ban, game.size)
+            self._forest = self._search.plant(state, self.capacity // 2)
+        self._place, self._state, self._known, self._after = place, state, None, {}
+        self._forest.states = state
+        self._begin()
+
+    @torch.inference_mode()
+    def step(self, most: int | None = None) -> int:
+        """Runs one step of the search, a few simulations (at most `most`); returns how many, 0 where the tree is full or the game over."""
+        forest = self._facing()
+        if not bool(forest.unspent) and not self._begin():
+            return 0
+        before, budget = int(forest.done), forest.budget.clone()
+        if most is not None:
+            forest.budget.clamp_(max=before + most)
+        self._search.simulate(forest)
+        forest.budget.copy_(budget)
+        return int(forest.done) - before
+
+    @torch.inference_mode()
+    def prepare(self, most: int = 1) -> bool:
+        """Asks the network for some of what a thought needs beside the search, `most` candidates' scores at a time; returns whether that is
+        all, so that `thought` will be quick. Who must answer while it thinks can look up in between."""
+        forest = self._facing()
+        if self._known is None:
+            self._known = self.mind.inform(self._state)
+            return False
+        wanted = missing(visited(forest, self._lane), self._after)
+        look_after(self.mind, self._state, [wanted[:most]], [self._after])
+        return len(wanted) <= most
+
+    @torch.inference_mode()
+    def thought(self, looks_after: bool = True) -> Thought:
+        """Returns what it thinks now; looks_after: whether the network is asked for the candidates' own scores, where it was not before."""
+        forest = self._facing()
+        if self._known is None:
+            self._known = self.mind.inform(self._state)
+        return thoughts(self.mind, forest, self._lane, self._state, self._known, [self._after], looks_after)[0]
+
+    @property
+    def visits(self) -> int:
+        """Visits of the present position, kept ones included, its own evaluation too."""
+        return int(self._facing().tree.visits[0, ROOT])
+
+    def clear(self) -> None:
+        """Forgets all trees."""
+        self._remembered.clear()
+        self._place = self._forest = self._state = self._known = None
+        self._after = {}
+
+    def _facing(self) -> Forest:
+        assert self._forest is not None, "face a game first"
+        return self._forest
+
+    def _search_for(self, ban: Ban | None, size: int) -> Search:
+        return self.mind.search if ban is None else self.mind.of_game(BannedGo(ban, size * size + 1, self.mind.device))
+
+    @torch.inference_mode()
+    def _begin(self) -> bool:
+        """Lets the search go on with the room that is left in the tree; returns whether there is any, and anything to search."""
+        forest = self._facing()
+        room = forest.tree.num_nodes - 1 - int(forest.tree.size)
+        self._search.begin(forest, self._lane, min(room, forest.longest), self.seed)
+        return bool(forest.unspent)
+
+    def _follow(self, place: _Place, state: board.State) -> bool:
+        """Follows the moves played since, where each was the turn of the tree's side to move; returns whether it could."""
+        if self._place is None or self._forest is None or place[3] is not None or self._place[3] is not None:
+            return False
+        start, moves, mover, _ = self._place
+        if start != place[0] or len(place[1]) <= len(moves) or place[1][: len(moves)] != moves:
+            return False
+        played = place[1][len(moves) :]
+        turns = [mover if ply % 2 == 0 else mover.other for ply in range(len(played) + 1)]
+        if [player for player, _ in played] + [place[2]] != turns:
+            return False
+        for _, action in played:
+            self._search.advance(self._forest, self._lane, torch.tensor([action], device=self.mind.device), state)
+        return True
+
+    def _remember(self) -> None:
+        """Keeps the tree of the present position, in no more memory than it needs."""
+        if self._place is None or self._forest is None or int(self._forest.done) + int(self._forest.kept_visits.sum()) == 0:
+            return
+        used = ROOT + int(self._forest.tree.size)
+        self._remembered.pop(self._place, None)
+        small, deepest = _nodes_up_to(self._forest.tree, used), self._forest.deepest.clone()
+        self._remembered[self._place] = dataclasses.replace(self._forest, tree=small, deepest=deepest)
+        while len(self._remembered) > REMEMBERED:
+            self._remembered.pop(next(iter(self._remembered)))
+
+    def _unfolded(self, kept: Forest, state: board.State) -> Forest:
+        """Returns a remembered tree with room to grow."""
+        forest = self._search.plant(state, self.capacity // 2)
+        for field in dataclasses.fields(Tree):
+            small, large = getattr(kept.tree, field.name), getattr(forest.tree, field.name)
+            large.copy_(small) if field.name == "size" else large[:, : small.shape[1]].copy_(small)
+        forest.deepest.copy_(kept.deepest)
+        return forest
+
+
+def _nodes_up_to(tree: Tree, number: int) -> Tree:
+    """Returns a copy of the first nodes of a tree."""
+    parts = {field.name: getattr(tree, field.name) for field in dataclasses.fields(Tree)}
+    return Tree(**{name: part.clone() if name == "size" else part[:, :number].clone() for name, part in parts.items()})
