@@ -1,0 +1,551 @@
+"""GTP line by line: a scripted conversation for every command and every error, plain and in all the disguises in which clients write."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import gtp_talk
+import pytest
+import tiny
+from gtp_scripts import SCRIPTS
+from gtp_talk import ROOT, Process, Talk, raw
+
+from zerogo import __version__, checkpoint, sgf
+from zerogo.errors import InputError
+from zerogo.game import Player
+from zerogo.gtp import analyze, basic, gogui, parameters, raw_nn, registry, session
+from zerogo.gtp.protocol import Input, Output, Request, lines_of, parse
+
+TESTED_BELOW = {"list_commands", "cputime", "printsgf"}
+WITH_VERTICES = ("play", "color", "is_legal", "captures", "set_free_handicap", "set_position", "gogui-setup", "gogui-play_sequence")
+
+
+@pytest.fixture(scope="module")
+def shared() -> Talk:
+    """An engine for many conversations, each of which begins with `fresh`."""
+    return Talk(gtp_talk.engine("mcts:8", "game.size=5", "game.komi=7"))
+
+
+@pytest.fixture
+def talk(shared: Talk) -> Talk:
+    return fresh(shared)
+
+
+def fresh(talk: Talk) -> Talk:
+    """Brings an engine back to where it started, as a client would."""
+    start = ["kata-set-rules tromp-taylor", "kata-set-rule suicide false", "time_settings 0 1 0", "boardsize 5", "komi 7", "clear_cache"]
+    for line in (*start, "kata-set-param allowResignation true", "kata-set-param resignThreshold -0.9", "kata-set-param maxVisits 8"):
+        talk.value(line)
+    for line in ("kata-set-param maxTime 1e20", "kata-set-param lagBuffer 0.3", "cgos-opponent_name"):
+        talk.value(line)
+    talk.engine.options.most_simulations, talk.engine.outlook = None, None
+    talk.asked.clear(), talk.refused.clear(), talk.engine.said.clear()
+    return talk
+
+
+def plain(line: str, number: int) -> str:
+    return line
+
+
+def numbered(line: str, number: int) -> str:
+    return f"{number} {line}"
+
+
+def crlf(line: str, number: int) -> str:
+    return line + "\r"
+
+
+def noisy(line: str, number: int) -> str:
+    """With an id, tabs, control characters and a comment."""
+    return f"  {number}\t{line.replace(' ', chr(9) + ' ')} \x01\x7f # {line}\r"
+
+
+def shouted(line: str, number: int) -> str:
+    """Colours and vertices in the other case."""
+    command, _, rest = line.partition(" ")
+    return f"{command} {rest.swapcase()}" if command in WITH_VERTICES else line
+
+
+@pytest.mark.parametrize("dress", [plain, numbered, crlf, noisy, shouted], ids=lambda dress: dress.__name__)
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_conversations(name: str, dress: object, talk: Talk) -> None:
+    script = SCRIPTS[name]
+    if dress is noisy and name == "servers":
+        script = script.replace("1800?", "1800")
+    assert gtp_talk.transcript(talk, script, dress, number=dress in (numbered, noisy)) == script.strip()
+
+
+def test_every_command_is_in_a_conversation() -> None:
+    others = {name for module in (analyze, raw_nn, gogui) for name in (*module.COMMANDS, *getattr(module, "STREAMS", {}))}
+    asked = {line[2:].split()[0] for script in SCRIPTS.values() for line in script.splitlines() if line.startswith("> ")}
+    assert set(registry.COMMANDS) - others - asked == TESTED_BELOW
+
+
+def test_every_command_that_clients_ask_for_is_there(talk: Talk) -> None:
+    """The list of commands with which an engine works well everywhere."""
+    wanted = """protocol_version name version known_command list_commands quit boardsize clear_board komi play genmove undo
+    set_free_handicap place_free_handicap fixed_handicap time_settings time_left showboard final_score final_status_list loadsgf printsgf
+    reg_genmove clear_cache cputime lz-analyze kata-analyze lz-genmove_analyze kata-genmove_analyze kata-raw-nn kata-set-rules
+    kata-get-rules kgs-rules kgs-time_settings kgs-genmove_cleanup kgs-game_over gogui-analyze_commands""".split()
+    known = talk.value("list_commands").split("\n")
+    assert set(wanted) <= set(known) and known == sorted(known) and len(set(known)) == len(known)
+    assert all(talk.value(f"known_command {name}") == "true" for name in known)
+    assert "analyze" not in known  # Sabaki reads its winrates as ten-thousandths and would take ours for nothing
+
+
+def test_cputime(talk: Talk) -> None:
+    assert float(talk.value("cputime")) > 0
+
+
+# The protocol itself
+
+
+@pytest.mark.parametrize(
+    ("line", "request_"),
+    [
+        ("name", Request("", "name", [])),
+        ("12 name", Request("12", "name", [])),
+        ("007 play b D4", Request("007", "play", ["b", "D4"])),
+        ("\tplay\tb\t\tD4  \r", Request("", "play", ["b", "D4"])),
+        ("play b D4 # the best", Request("", "play", ["b", "D4"])),
+        ("3 na\x00m\x1be\x7f", Request("3", "name", [])),
+        ("-1 name", Request("", "-1", ["name"])),
+        ("1.5 name", Request("", "1.5", ["name"])),
+        ("٣ name", Request("", "٣", ["name"])),
+        ("5", Request("5", "", [])),
+        ("", None),
+        ("  \t\r", None),
+        ("# comment", None),
+        ("#1 name", None),
+    ],
+)
+def test_parse(line: str, request_: Request | None) -> None:
+    assert parse(line) == request_
+
+
+def piped(*chunks: bytes) -> list[str]:
+    """Returns the lines of a pipe into which chunks are written one after the other."""
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        for chunk in chunks:
+            os.write(writing, chunk)
+            time.sleep(0.002)
+        os.close(writing)
+
+    threading.Thread(target=write).start()
+    try:
+        return list(lines_of(reading))
+    finally:
+        os.close(reading)
+
+
+def test_lines_of_a_pipe() -> None:
+    assert piped(b"a\nb\n") == ["a", "b"]
+    assert piped(b"na", b"me\n\nver", b"sion") == ["name", "", "version"]  # the last line counts without its end
+    assert piped() == []
+    assert piped(b"\xff\xfe\n\xc3", b"\xa9\r\n") == ["��", "é\r"]
+    long = b"x" * 300_000
+    assert piped(long, b"\nname\n") == [long.decode(), "name"]
+
+
+def test_two_requests_in_one_write(talk: Talk) -> None:
+    assert raw(talk.engine, "1 name\n2 protocol_version\n") == "=1 zerogo\n\n=2 2\n\n"
+
+
+def test_blank_lines_and_comments_get_no_reply(talk: Talk) -> None:
+    assert raw(talk.engine, "\n\n# hello\n \t \n1 name # who?\n\n") == "=1 zerogo\n\n"
+    assert raw(talk.engine, "") == ""
+    assert raw(talk.engine, "7") == "?7 unknown command\n\n"  # a number alone asks for nothing, but its sender waits
+
+
+def test_what_follows_quit_is_not_answered(talk: Talk) -> None:
+    assert raw(talk.engine, "1 quit\n2 name\n") == "=1\n\n"
+
+
+def test_a_reply_holds_no_blank_line() -> None:
+    file = io.StringIO()
+    Output(file).reply("3", "one\n\n \ntwo  \n")
+    Output(file).refuse("", "\nno\n")
+    assert file.getvalue() == "=3 one\ntwo\n\n?\nno\n\n"
+
+
+def test_what_breaks_inside_is_refused_and_the_talk_goes_on(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(engine: object, arguments: list[str]) -> str:
+        raise KeyError("lost")
+
+    monkeypatch.setitem(session.COMMANDS, "undo", broken)
+    assert raw(talk.engine, "4 undo\n5 name") == "?4 internal error: KeyError\n\n=5 zerogo\n\n"
+    assert len(talk.engine.said) == 1 and "internal error in undo: KeyError at" in talk.engine.said[0]
+
+
+def test_a_stream_that_fails_after_its_beginning_is_closed(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(engine: object, arguments: list[str], stream: object) -> None:
+        stream.begin()
+        stream.line("info")
+        raise InputError("late")
+
+    monkeypatch.setitem(session.STREAMS, "lz-analyze", broken)
+    monkeypatch.setitem(session.STREAMS, "kata-analyze", lambda engine, arguments, stream: None)
+    assert raw(talk.engine, "4 lz-analyze\n5 kata-analyze\n6 name") == "=4\ninfo\n\n=5\n\n=6 zerogo\n\n"
+
+
+def test_nothing_for_people_looks_like_a_reply(talk: Talk) -> None:
+    """Lizzie merges stderr into stdout."""
+    for line in ("play b Z9", "play b C3", "play w C3", "kata-set-rules japanese", "boardsize 26", "loadsgf none.sgf"):
+        talk.ask(line)
+    talk.engine.warn("play = ? info\nhold -> it")
+    rows = [row for text in talk.engine.said for row in text.splitlines()]
+    assert rows and not any(row.startswith(("=", "?", "info", "play", "hold")) or " -> " in row for row in rows)
+
+
+def test_why_a_move_is_illegal_is_told_to_people(talk: Talk) -> None:
+    talk.ask("play b C3")
+    talk.ask("play w C3")
+    assert talk.engine.said == ["zerogo: white C3 is illegal: occupied: a stone stands on C3"]
+
+
+# Rules
+
+
+def test_rules_that_fall_short_of_their_name_say_so(talk: Talk) -> None:
+    told = talk.value("kata-set-rules japanese")
+    assert told.startswith("zerogo's japanese rules differ") and any(told in line for line in talk.engine.said)
+    assert told in talk.value("showboard") and "japanese" in talk.value("gogui-title")
+    assert talk.value("kgs-rules chinese").startswith("zerogo's chinese-kgs rules differ")
+    talk.value("kata-set-rule suicide true")
+    assert "differ" not in talk.value("showboard")
+    for name in ("tromp-taylor", "chinese", "chinese-ogs", "chinese-kgs", "japanese", "korean", "aga", "bga", "new-zealand"):
+        talk.value(f"kata-set-rules {name}")
+
+
+@pytest.mark.parametrize("text", ["klingon", '{"ko": "NONE"}', '{"ko": ', "[1]", '{"tax": "ALL"}', '{"size": 5}'])
+def test_rules_that_there_are_not(text: str, talk: Talk) -> None:
+    assert talk.ask(f"kata-set-rules {text}").startswith("? ")
+    assert talk.ask("kata-set-rule ko NONE").startswith("? ")
+    assert talk.ask("kata-set-rule colour red").startswith("? ")
+
+
+def test_rules_change_in_the_middle_of_a_game(talk: Talk) -> None:
+    talk.value("gogui-play_sequence b A4 b B5")
+    assert talk.value("is_legal w A5") == "0"
+    talk.value("kata-set-rule suicide true")
+    talk.value("kata-set-rule ko SIMPLE")
+    assert talk.value("move_history") == "black B5\nblack A4" and talk.value("komi 3") == ""
+    assert talk.value("undo") == ""
+
+
+# Moves of its own
+
+
+@pytest.mark.parametrize("player", ["mcts:8", "random"])
+def test_it_plays_a_game_to_its_end(player: str) -> None:
+    talk = Talk(gtp_talk.engine(player, "game.size=3", "game.komi=0.5", "--no-resign", "--seed", "3"))
+    moves = []
+    while moves[-2:] != ["pass", "pass"]:
+        moves.append(talk.value(f"genmove {'bw'[len(moves) % 2]}"))
+        assert len(moves) < 200
+    assert talk.value("genmove b") == "pass"  # and also when it is over
+    assert talk.value("genmove w") == "pass"
+    assert talk.value("move_history").split("\n")[::-1][: len(moves)] == [f"{['black', 'white'][i % 2]} {v}" for i, v in enumerate(moves)]
+    record = sgf.read_text(talk.value("printsgf"))
+    assert len(record.moves) == len(moves) + 2 and record.result == talk.value("final_score")
+
+
+def test_two_moves_of_one_side_in_turn(talk: Talk) -> None:
+    first, second = talk.value("genmove b"), talk.value("genmove b")
+    assert first != second and talk.value("list_stones b").count(" ") == 1
+
+
+def test_the_random_player_follows_its_seed() -> None:
+    def moves(seed: int) -> list[str]:
+        talk = Talk(gtp_talk.engine("random", "--seed", str(seed), "game.size=9"))
+        return [talk.value(f"genmove {colour}") for colour in "bwbwbw"] + [talk.value("clear_board"), talk.value("genmove b")]
+
+    assert moves(1) == moves(1) != moves(2)
+    assert moves(1)[0] != moves(1)[-1]  # the next game is another one
+
+
+def test_reg_genmove_plays_nothing(talk: Talk) -> None:
+    first = talk.value("reg_genmove b")
+    assert talk.value("move_history") == "" and talk.value("clear_cache") == "" and talk.value("reg_genmove b") == first
+
+
+def lost_for_white(talk: Talk) -> None:
+    """An open board on which White can't make up for the komi."""
+    talk.value("komi -60")
+    talk.value("gogui-play_sequence b C3 w D3 b C2 w D2 b C4")
+    talk.value("kata-set-param maxVisits 40")
+
+
+def test_it_resigns_where_all_is_lost(talk: Talk) -> None:
+    lost_for_white(talk)
+    talk.value("cgos-opponent_name Anna")
+    assert talk.value("genmove w") == "resign"
+    assert talk.value("last_move") == "black C4"
+    record = sgf.read_text(talk.value("printsgf"))
+    assert (record.result, record.white, record.black) == ("B+R", "zerogo mcts:8", "Anna")
+    assert "I gave Black" in talk.value("kgs-chat private anna hi")
+    talk.value("undo")
+    assert sgf.read_text(talk.value("printsgf")).result == "?"
+
+
+def test_it_does_not_resign_when_told_so(talk: Talk) -> None:
+    lost_for_white(talk)
+    talk.value("kata-set-param allowResignation false")
+    assert talk.value("genmove w") != "resign"
+    talk.value("kata-set-param allowResignation true")
+    talk.value("undo")
+    assert talk.value("reg_genmove w") != "resign"
+
+
+def test_cleanup_takes_dead_stones_after_both_have_passed(talk: Talk) -> None:
+    talk.value("set_position b A2 b B2 b C2 b D2 b E2 b B4 b D4 b C4 b E4 b A4 w A5")
+    talk.value("gogui-play_sequence b pass w pass")
+    assert talk.value("genmove b") == "pass"
+    talk.value("undo")
+    assert talk.value("kgs-genmove_cleanup b") == "B5"
+    assert talk.value("captures b") == "1"
+
+
+def test_thinking_goes_on_in_the_tree_that_is_there(talk: Talk) -> None:
+    talk.value("kata-set-param maxVisits 40")
+    talk.value("genmove b")
+    thinker = talk.engine.thinker
+    thinker.face(talk.engine.game)
+    assert thinker.visits > 1
+    talk.value("clear_cache")
+    thinker.face(talk.engine.game)
+    assert thinker.visits <= 1
+
+
+def test_the_number_of_simulations_is_kept(talk: Talk) -> None:
+    steps = []
+    thinker = talk.engine.thinker
+    original = thinker.step
+    thinker.step = lambda most=None: steps.append(original(most)) or steps[-1]
+    try:
+        talk.value("genmove b")
+        assert sum(steps) == 8
+        talk.value("kata-set-param maxVisits 5")
+        talk.value("genmove w")
+        assert sum(steps) == 13
+    finally:
+        del thinker.step
+
+
+def test_gogui_s_interrupt_ends_a_genmove(talk: Talk) -> None:
+    """The move comes at once; without the interrupt it would take a million simulations."""
+    talk.value("kata-set-param maxVisits 1000000")
+    source = Input(["# interrupt"])
+    while not source.asks_to_stop():
+        time.sleep(0.001)
+    file = io.StringIO()
+    talk.engine.interrupted = source.asks_to_stop
+    session.answer(talk.engine, Request("1", "genmove", ["b"]), source, Output(file))
+    assert file.getvalue().startswith("=1 ")
+    assert source.take() == "# interrupt" and not source.asks_to_stop() and source.take() is None
+
+
+def test_an_input_that_has_ended_is_waiting() -> None:
+    source = Input([])
+    while not source.is_waiting():
+        time.sleep(0.001)
+    assert source.take() is None and source.is_waiting() and source.take() is None
+
+
+# Files
+
+
+def test_games_to_files_and_back(talk: Talk, tmp_path: Path) -> None:
+    talk.value("komi 3.5")
+    talk.value("gogui-play_sequence b C3 w D3 b pass w pass")
+    score = talk.value("final_score")
+    path = tmp_path / "a game.sgf"
+    assert talk.value(f"printsgf {path}") == ""
+    assert sgf.read(path).result == score
+    talk.value("boardsize 9")
+    assert talk.value(f"loadsgf {path}") == ""
+    assert (talk.value("query_boardsize"), talk.value("get_komi"), talk.value("last_move")) == ("5", "3.5", "white pass")
+    assert talk.value(f"loadsgf {path} 2") == "" and talk.value("last_move") == "black C3"
+    assert talk.value(f"loadsgf {path} 1") == "" and talk.value("move_history") == ""
+    assert talk.value(f"loadsgf {path} 99") == "" and talk.value("last_move") == "white pass"
+    assert talk.ask(f"loadsgf {path} 0").startswith("? move is '0'")
+    assert talk.value("undo") == "" and talk.value("last_move") == "black pass"
+    assert "\n\n" not in talk.value("printsgf")
+
+
+def test_handicap_goes_through_a_file(talk: Talk, tmp_path: Path) -> None:
+    talk.value("place_free_handicap 3")
+    talk.value("play w A1")
+    talk.value(f"printsgf {tmp_path / 'h.sgf'}")
+    board = talk.value("showboard")
+    talk.value("clear_board")
+    talk.value(f"loadsgf {tmp_path / 'h.sgf'}")
+    assert talk.value("showboard") == board and sgf.read(tmp_path / "h.sgf").handicap
+    talk.value("set_position b A1 w B2")
+    talk.value(f"printsgf {tmp_path / 'p.sgf'}")
+    talk.value("clear_board")
+    talk.value(f"loadsgf {tmp_path / 'p.sgf'}")
+    assert talk.value("list_stones w") == "B2"
+
+
+def test_stones_that_are_set_up_within_a_file(talk: Talk, tmp_path: Path) -> None:
+    path = tmp_path / "edit.sgf"
+    path.write_text("(;GM[1]FF[4]SZ[5]KM[6.5]RU[Japanese];B[aa];W[bb];AB[ee]AE[aa]PL[W];W[dd])")
+    talk.value(f"loadsgf {path}")
+    assert talk.value("list_stones b") == "E1" and talk.value("list_stones w") == "B4 D2"
+    assert "territory" in talk.value("showboard")
+
+
+BROKEN_FILES = {
+    "no such file": None,
+    "an illegal move": "(;SZ[5];B[aa];W[aa])",
+    "no SGF": "hello",
+    "cut short": "(;SZ[5];B[aa",
+    "size 0": "(;SZ[0];B[aa])",
+    "an impossible start": "(;SZ[5]AB[aa]AW[ba][ab])",
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_FILES)
+def test_files_that_cannot_be_loaded(case: str, talk: Talk, tmp_path: Path) -> None:
+    talk.value("play b C3")
+    path = tmp_path / "broken.sgf"
+    if BROKEN_FILES[case] is not None:
+        path.write_text(BROKEN_FILES[case])
+    reply = talk.ask(f"loadsgf {path}")
+    assert reply.startswith("? ") and "\n" not in reply and "internal" not in reply
+    if case == "an illegal move":
+        assert "move 2" in reply and "A5" in reply and "occupied" in reply
+        assert talk.value(f"loadsgf {path} 2") == "" and talk.value("last_move") == "black A5"
+
+
+def test_a_folder_is_no_place_for_a_game(talk: Talk, tmp_path: Path) -> None:
+    assert talk.ask(f"printsgf {tmp_path}").startswith("? cannot write")
+    assert talk.ask(f"printsgf {tmp_path / 'none' / 'a.sgf'}").startswith("? cannot write")
+    assert talk.ask(f"loadsgf {tmp_path}").startswith("? ")
+
+
+# Networks
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint of a network that has learned nothing, for 3x3."""
+    settings = tiny.config("evaluation.simulations=16")
+    weights = tiny.network(settings).state_dict()
+    path = tmp_path_factory.mktemp("run") / "checkpoints" / "step-00000001.pt"
+    checkpoint.save(path, checkpoint.Checkpoint(settings, 1, weights, weights))
+    return path
+
+
+def test_a_network_plays_on_its_own_board_only(trained: Path) -> None:
+    talk = Talk(gtp_talk.engine(str(trained)))
+    assert (talk.value("query_boardsize"), talk.value("get_komi"), talk.engine.options.simulations) == ("3", "4.5", 16)
+    assert talk.ask("boardsize 9") == "? unacceptable size"
+    assert talk.engine.said[-1].endswith("plays on 3x3 only")
+    assert talk.value("boardsize 3") == "" and talk.value("genmove b") in ("pass", *(f"{c}{r}" for c in "ABC" for r in "123"))
+    assert talk.value("final_score")[0] in "BW0"
+
+
+def test_a_run_s_folder_and_options(trained: Path) -> None:
+    talk = Talk(gtp_talk.engine(str(trained.parent.parent), "--simulations", "4", "--komi", "-2.5", "--rules", "japanese", "--leaves", "2"))
+    engine = talk.engine
+    assert (engine.options.simulations, engine.options.most_simulations, engine.game.rules.komi) == (4, 4, -2.5)
+    assert engine.game.rules.scoring == "territory" and engine.said[0].startswith("zerogo: zerogo's japanese rules differ")
+    assert engine.mind.search.settings.leaves == 2 and "tiny" in talk.value("gogui-title")
+
+
+def test_a_board_of_another_size_is_refused_at_the_start(trained: Path) -> None:
+    with pytest.raises(InputError, match="plays on 3x3 only; game.size is 9"):
+        gtp_talk.engine(str(trained), "game.size=9")
+
+
+# A process of its own
+
+
+def start(*arguments: str) -> subprocess.CompletedProcess:
+    command = (sys.executable, "-m", "zerogo.gtp", *arguments)
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, stdin=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "--checkpoint"),
+        (["--checkpoint", "nowhere.pt"], "there is no such file or folder"),
+        (["--checkpoint", "mcts"], "write mcts:N"),
+        (["--checkpoint", "mcts:0"], "write mcts:N"),
+        (["--checkpoint", "random", "9x9"], "'9x9' is no setting"),
+        (["--checkpoint", "random", "--komi", "nan"], "allowed are numbers from -1000 to 1000"),
+        (["--checkpoint", "random", "--simulations", "0"], "allowed are whole numbers, 1 or more"),
+    ],
+)
+def test_wrong_words_on_the_command_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture) -> None:
+    from zerogo.gtp.__main__ import parse as parse_arguments
+
+    with pytest.raises(SystemExit) as ended:
+        parse_arguments(arguments)
+    assert ended.value.code == 2 and words in capsys.readouterr().err
+
+
+def test_help_needs_no_torch() -> None:
+    probe = "import runpy, sys; sys.argv = ['gtp', '--help']\ntry: runpy.run_module('zerogo.gtp', run_name='__main__')\n"
+    probe += "except SystemExit: print('torch' in sys.modules)"
+    done = subprocess.run((sys.executable, "-c", probe), capture_output=True, text=True, cwd=ROOT)
+    assert "examples:" in done.stdout and done.stdout.endswith("False\n"), done.stderr
+
+
+def test_wrong_settings_get_one_sentence() -> None:
+    done = start("--checkpoint", "random", "game.sise=4")
+    assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+
+
+def test_a_process(tmp_path: Path) -> None:
+    log = tmp_path / "talk.log"
+    process = Process("--checkpoint", "mcts:4", "game.size=3", "--log", str(log))
+    process.send("1 name\r\n2 genmove b\n")  # two in one write
+    assert process.reply() == "=1 zerogo" and process.reply().startswith("=2 ")
+    assert process.ask("\n# nothing\nshowboard").count("\n") == 7
+    process.send("3 lz-analyze b 1\n")
+    assert process.line() == "=3"  # and the input ends in the middle of it
+    status, errors = process.end()
+    assert status == 0 and "GTP ready\n" in errors and "Traceback" not in errors
+    written = log.read_text()
+    assert "! GTP ready\n" in written and "> 1 name\n< =1 zerogo\n< \n" in written
+
+
+def test_ctrl_c_ends_a_process_quietly() -> None:
+    process = Process("--checkpoint", "random")
+    assert process.ask("name") == "= zerogo"
+    process.process.send_signal(signal.SIGINT)
+    status, errors = process.end()
+    assert status == 130 and "Traceback" not in errors
+
+
+def test_a_reader_that_has_gone_ends_a_process_quietly() -> None:
+    command = f"set -o pipefail; {sys.executable} -m zerogo.gtp --checkpoint random | head -n 1"
+    done = subprocess.run(("bash", "-c", command), input="name\n" * 20_000, capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (1, "= zerogo\n") and "Traceback" not in done.stderr
+
+
+def test_the_version_satisfies_lizzie(talk: Talk) -> None:
+    """Lizzie's code: the word behind the sign, split at dots; the second part below 15 opens a warning."""
+    assert int(("= " + talk.value("version")).split(" ")[1].split(".")[1]) >= 15
+    assert basic.VERSION.endswith(f"(zerogo {__version__})")
+
+
+def test_parameters_cover_their_list(talk: Talk) -> None:
+    for name in parameters.PARAMETERS:
+        talk.value(f"kata-set-param {name} {talk.value(f'kata-get-param {name}')}")
+    assert json.loads(talk.value("kata-get-rules"))["suicide"] is False
+    assert talk.engine.game.to_play is Player.BLACK

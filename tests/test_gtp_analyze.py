@@ -1,0 +1,455 @@
+"""Analysis that streams: its arguments, its exact formats, when it begins and ends; the raw network; what GoGui shows."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import gtp_talk
+import numpy as np
+import pytest
+import torch
+from diagrams import parse
+from gtp_stream import Conversation, infos
+
+from zerogo.errors import InputError
+from zerogo.game import Player
+from zerogo.gtp import analyze
+from zerogo.gtp.analyze import Wish, kata_line, lz_line, read_wish
+from zerogo.gtp.engine import Engine
+from zerogo.players.mind import Mind
+from zerogo.players.thinker import Ban, Thinker
+from zerogo.players.thought import Candidate, Thought
+
+QUICKSTART = "checkpoints/quickstart-5x5.pt"
+BLACK, WHITE = Player.BLACK, Player.WHITE
+# Black has everything.
+WON = """
+. X . X .
+X X X X X
+. X . X .
+X X X X X
+. X . X .
+"""
+
+
+@pytest.fixture(scope="module")
+def network() -> Engine:
+    return gtp_talk.engine(QUICKSTART, "--simulations", "16", "--komi", "7")
+
+
+@pytest.fixture
+def fresh(network: Engine) -> Engine:
+    network.game.clear()
+    network.game.change_rules(komi=7.0)
+    network.thinker.clear()
+    return network
+
+
+def by_hand(**changes: object) -> Thought:
+    """Returns a thought on 3x3 with two candidates and legal moves besides."""
+    candidates = [
+        Candidate(4, 7, 0.5, 3.25, 0.25, 0.4, (4, 0, 9), (7, 3, 1), np.full((3, 3), 0.5, dtype=np.float32)),
+        Candidate(9, 2, -1.0, -2.0, 1 / 3, 0.0, (9,), (2,), np.zeros((3, 3), dtype=np.float32)),
+    ]
+    prior = np.array([0.1, 0, 0, 0.2, 0.25, 0, 0, 0, 0.0, 1 / 3], dtype=np.float32)
+    legal = np.array([True] * 5 + [False] * 4 + [True])
+    ownership = np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3)
+    known = {"visits": 10, "value": 0.2, "score": 1.5, "candidates": candidates, "prior": prior, "legal": legal}
+    return Thought(**(known | {"visits_by_action": np.zeros(10, dtype=np.int64), "ownership": ownership, "raw_value": 0.1} | changes))
+
+
+# Formats
+
+
+def test_lz_line() -> None:
+    first = "info move B2 visits 7 winrate 7500 prior 2500 lcb 4000 order 0 pv B2 A3 pass"
+    second = "info move pass visits 2 winrate 0 prior 3333 lcb 0 order 1 pv pass"
+    assert lz_line(by_hand(), Wish(), 3) == f"{first} {second}"
+    assert lz_line(by_hand(), Wish(most=1), 3) == first
+    third = "info move A2 visits 0 winrate 6000 prior 2000 lcb 0 order 2 pv A2"
+    assert lz_line(by_hand(), Wish(least=3), 3) == f"{first} {second} {third}"
+    assert lz_line(by_hand(), Wish(least=30), 3).count("info") == 6, "no more than there are legal moves"
+    assert lz_line(by_hand(), Wish(least=30, most=4), 3).count("info") == 4
+    assert lz_line(by_hand(candidates=[]), Wish(), 3) == "info move pass visits 0 winrate 6000 prior 3333 lcb 0 order 0 pv pass"
+    assert lz_line(by_hand(candidates=[], legal=np.zeros(10, dtype=bool)), Wish(), 3) == ""
+
+
+KATA_FIRST = (
+    "info move B2 visits 7 edgeVisits 7 utility 0.500000 winrate 0.750000 scoreMean 3.2500 scoreLead 3.2500 prior 0.250000 lcb 0.400000 "
+    "utilityLcb -0.200000 weight 7.0 order 0 pv B2 A3 pass"
+)
+
+
+def test_kata_line() -> None:
+    second = (
+        "info move pass visits 2 edgeVisits 2 utility -1.000000 winrate 0.000000 scoreMean -2.0000 scoreLead -2.0000 prior 0.333333 "
+        "lcb 0.000000 utilityLcb -1.000000 weight 2.0 order 1 pv pass"
+    )
+    assert kata_line(by_hand(), Wish(), 3) == f"{KATA_FIRST} {second}"
+
+
+def test_kata_line_with_all_there_is() -> None:
+    line = kata_line(by_hand(), Wish(most=1, shows=frozenset(analyze.SHOWS)), 3)
+    assert line == (
+        KATA_FIRST.replace(" order 0", " noResultValue 0.000000 order 0")
+        + " pvVisits 7 3 1 pvEdgeVisits 7 3 1"
+        + " movesOwnership"
+        + " 0.5000" * 9
+        + " rootInfo visits 10 utility 0.200000 winrate 0.600000 scoreMean 1.5000 scoreLead 1.5000 rawWinrate 0.550000"
+        + " ownership -1.0000 -0.7500 -0.5000 -0.2500 0.0000 0.2500 0.5000 0.7500 1.0000"
+    )
+
+
+def test_every_float_has_a_point() -> None:
+    """Sabaki takes a winrate without one for ten-thousandths; Lizzie dies of one in lz-analyze."""
+    sure = by_hand(candidates=[Candidate(4, 7, 1.0, 0.0, 1.0, 1.0, (4,), (7,))])
+    numbers = re.findall(r"(?:winrate|prior|lcb|scoreLead|scoreMean) (\S+)", kata_line(sure, Wish(), 3))
+    assert len(numbers) == 5 and all("." in number for number in numbers)
+    assert "." not in lz_line(sure, Wish(), 3)
+
+
+# Arguments
+
+
+@pytest.mark.parametrize(
+    ("text", "wish"),
+    [
+        ("", Wish()),
+        ("b", Wish(player=BLACK)),
+        ("W 100", Wish(player=WHITE, interval=1.0)),
+        ("50", Wish(interval=0.5)),
+        ("Black interval 50", Wish(player=BLACK, interval=0.5)),
+        ("interval 1 minmoves 30", Wish(interval=0.01, least=30)),
+        ("interval 12.5", Wish(interval=0.125)),
+        ("999999 maxmoves 3", Wish(interval=9999.99, most=3)),
+        ("minmoves 0", Wish()),
+        ("1 ownership true", Wish(interval=0.01, shows=frozenset({"ownership"}))),
+        ("1 ownership true ownership false pvVisits TRUE", Wish(interval=0.01, shows=frozenset({"pvVisits"}))),
+        ("avoid b A1,B2 30 avoid w A1,pass 30", Wish(ban=Ban(frozenset({20, 16}), frozenset({20, 25}), 30))),
+        ("1 allow B D4 1", Wish(interval=0.01, ban=Ban(frozenset(range(26)) - {8}, frozenset(), 1))),
+        ("allow b d4,e5 1 allow w e5 1", Wish(ban=Ban(frozenset(range(26)) - {8, 4}, frozenset(range(26)) - {4}, 1))),
+    ],
+)
+def test_arguments(text: str, wish: Wish) -> None:
+    assert read_wish(text.split(), 5, analyze.SHOWS) == wish
+
+
+REFUSED = [
+    "ownershipStdev true", "movesOwnershipStdev true", "ownership", "ownership yes", "nonsense 3", "interval", "interval -1", "interval x",
+    "minmoves -1", "minmoves 1.5", "maxmoves 0", "b w", "green 3", "1 2", "avoid", "avoid b A1", "avoid b Z9 1", "avoid x A1 1",
+    "avoid b A1,,B2 1", "avoid b A1 0", "avoid b A1 1 allow b B2 1", "allow b A1 1 allow b B2 1", "avoid b A1 1 avoid w A1 2", "A1", "--5",
+]
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_is_not_supported_is_an_error(text: str, fresh: Engine) -> None:
+    """LizGoban asks by sending: whatever is not understood must be refused, and before a stream has begun."""
+    with pytest.raises(InputError):
+        read_wish(text.split(), 5, analyze.SHOWS)
+    assert gtp_talk.raw(fresh, f"7 kata-analyze {text}").startswith("?7 ")
+
+
+def test_lz_analyze_knows_nothing_of_katago() -> None:
+    for key in analyze.SHOWS:
+        with pytest.raises(InputError):
+            read_wish([key, "true"], 5)
+
+
+def test_nothing_may_be_avoided_in_genmove(fresh: Engine) -> None:
+    assert gtp_talk.raw(fresh, "lz-genmove_analyze b 10 avoid b A1 1").startswith("? ")
+    assert not fresh.game.moves
+
+
+# Streams
+
+
+@pytest.mark.parametrize("command", ["lz-analyze", "kata-analyze"])
+@pytest.mark.parametrize("number", ["", "12"])
+def test_streams_until_the_next_line(command: str, number: str, fresh: Engine) -> None:
+    before = gtp_talk.state_of(fresh)
+    written = Conversation(fresh).hold([f"{number} {command} 1", infos(3), "13 name"])
+    head, *lines, blank, name, end, _ = written.split("\n")
+    assert (head, blank, name, end) == (f"={number}", "", "=13 zerogo", "")
+    assert len(lines) >= 3 and all(line.startswith("info move ") for line in lines)
+    assert gtp_talk.state_of(fresh) == before
+
+
+def test_an_empty_line_ends_it_and_gets_no_reply(fresh: Engine) -> None:
+    written = Conversation(fresh).hold(["1 lz-analyze 1", infos(1), "", "2 name"])
+    assert re.fullmatch(r"=1\n(info .*\n)+\n=2 zerogo\n\n", written)
+
+
+def test_the_end_of_the_input_ends_it(fresh: Engine) -> None:
+    assert re.fullmatch(r"=\n(info .*\n)+\n", Conversation(fresh).hold(["kata-analyze 1", infos(2)]))
+
+
+def test_begins_at_once_and_needs_no_line(fresh: Engine) -> None:
+    """Clients that ask for features send the next line at once."""
+    assert gtp_talk.raw(fresh, "3 lz-analyze interval 1 minmoves 30\n4 name") == "=3\n\n=4 zerogo\n\n"
+    assert Conversation(fresh).hold(["3 kata-analyze", lambda written: written == "=3\n", "4 name"]) == "=3\n\n=4 zerogo\n\n"
+
+
+def test_stops_within_one_step(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a line has come there is at most the step that is under way."""
+    came, after = threading.Event(), []
+    real = Thinker.step
+
+    def step(thinker: Thinker, most: int | None = None) -> int:
+        if came.is_set():
+            after.append(1)
+        return real(thinker, most)
+
+    def line_comes(written: str) -> bool:
+        return infos(2)(written) and (came.set() or True)
+
+    monkeypatch.setattr(Thinker, "step", step)
+    Conversation(fresh).hold(["lz-analyze 1", line_comes, "name"])
+    assert len(after) <= 2  # one may begin between the event and the line's arrival
+
+
+def test_visits_grow(fresh: Engine) -> None:
+    written = Conversation(fresh).hold(["kata-analyze 0 rootInfo true", infos(5)])
+    visits = [int(number) for number in re.findall(r"rootInfo visits (\d+)", written)]
+    assert visits == sorted(visits) and visits[-1] > visits[0]
+    last = written.strip().splitlines()[-1]
+    assert sum(int(number) for number in re.findall(r"info move \S+ visits (\d+)", last)) + 1 == visits[-1]
+    assert [int(order) for order in re.findall(r" order (\d+)", last)] == list(range(last.count("info move")))
+
+
+def test_a_full_tree_streams_on_without_work(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    thoughts, naps = [], []
+    monkeypatch.setattr(fresh, "thinker", Thinker(fresh.mind, capacity=40))
+    real = fresh.thinker.thought
+    monkeypatch.setattr(fresh.thinker, "thought", lambda: thoughts.append(1) or real())
+    monkeypatch.setattr(analyze.time, "sleep", lambda seconds: naps.append(seconds))
+    monkeypatch.setattr(analyze, "STALE_SECONDS", 0.001)
+    written = Conversation(fresh).hold(["lz-analyze 1", infos(60)])
+    lines = written.split("\n")[1:-2]
+    assert lines[-1] == lines[-20] and len(thoughts) < 40 and len(naps) >= 20
+    assert Conversation(fresh).hold(["lz-analyze 1", infos(2), "4 name"]).endswith("=4 zerogo\n\n"), "and again at the same position"
+
+
+@pytest.mark.parametrize("command", ["lz-analyze", "kata-analyze"])
+def test_the_view_is_of_the_player_to_move(command: str) -> None:
+    engine = gtp_talk.engine("mcts:16", "game.size=5", "--komi", "0.5")
+    engine.game.set_up(parse(WON), BLACK)
+    shares = {}
+    for colour in ("b", "w", ""):
+        shown = "rootInfo true ownership true" if command.startswith("kata") else ""
+        written = Conversation(engine).hold([f"{command} {colour} 1 {shown}", infos(2)])
+        last = written.strip().splitlines()[-1]
+        shares[colour] = float(re.search(r"winrate (\S+)", last)[1]) / (10_000 if command == "lz-analyze" else 1)
+        if shown:
+            sign = -1 if colour == "w" else 1
+            assert all(sign * float(score) > 20 for score in re.findall(r"score(?:Lead|Mean) (\S+)", last))
+            assert [sign * float(number) for number in last.split(" ownership ")[1].split()] == pytest.approx([1] * 25)
+    assert shares == {"b": 1.0, "w": 0.0, "": 1.0}
+
+
+def test_what_is_avoided_is_not_played(fresh: Engine) -> None:
+    written = Conversation(fresh).hold(["lz-analyze b 1 allow b C3,D4,pass 1", infos(2)])
+    assert set(re.findall(r"move (\S+)", written)) <= {"C3", "D4", "pass"} and "C3" in written
+    written = Conversation(fresh).hold(["kata-analyze 1 avoid b C3,C2 5 minmoves 99", infos(2)])
+    assert len(set(re.findall(r"move (\S+)", written))) == 24 and not re.search(r"move C[23] ", written)
+
+
+def test_a_finished_game(fresh: Engine) -> None:
+    """White has won by komi; there is nothing but a pass to tell of."""
+    written = gtp_talk.raw(fresh, "play b pass\nplay w pass\n1 lz-analyze 1\n2 lz-genmove_analyze b")
+    known = "info move pass visits 0 winrate 0 prior 10000 lcb 0 order 0 pv pass"
+    assert written == f"=\n\n=\n\n=1\n\n=2\n{known}\nplay pass\n\n"
+
+
+def test_a_prepared_thought_asks_nothing(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a line needs of the network is asked for in small parts, between which the next line is looked for."""
+    asked, real = [], Mind.inform
+    monkeypatch.setattr(Mind, "inform", lambda mind, states, *a, **k: asked.append(states.num_games) or real(mind, states, *a, **k))
+    gtp_talk.raw(fresh, "play b A1")
+    fresh.thinker.face(fresh.game)
+    for _ in range(10):
+        fresh.thinker.step()
+    parts = 1
+    while not fresh.thinker.prepare():
+        parts += 1
+    assert asked == [1] * len(asked) and parts >= len(asked) > 2
+    number = len(asked)
+    scores = [candidate.score for candidate in fresh.thinker.thought().candidates]
+    assert len(asked) == number and len(set(scores)) > 1
+    fresh.thinker.clear()
+    fresh.thinker.face(fresh.game)
+    fresh.thinker.step()
+    assert {c.score for c in fresh.thinker.thought(looks_after=False).candidates} == {fresh.thinker.thought(looks_after=False).score}
+
+
+# genmove_analyze
+
+
+@pytest.mark.parametrize("command", ["lz-genmove_analyze", "kata-genmove_analyze"])
+@pytest.mark.parametrize("arguments", ["b", "b 100000", "b 0", "", "w interval 50 minmoves 5"])
+def test_genmove_analyze(command: str, arguments: str, fresh: Engine) -> None:
+    """The last line but one tells of all visits and its first move is what is played; lines that wait do not end it."""
+    written = gtp_talk.raw(fresh, f"8 {command} {arguments}\n\n9 name")
+    head, *lines, play, blank, name, _, _ = written.split("\n")
+    assert (head, blank, name) == ("=8", "", "=9 zerogo")
+    assert lines and all(line.startswith("info move ") for line in lines)
+    vertex = re.fullmatch(r"play (\S+)", play)[1]
+    assert fresh.game.moves == [(WHITE if arguments.startswith("w") else BLACK, 12)] and vertex == "C3"
+    assert lines[-1].startswith("info move C3 ") and int(re.search(r"visits (\d+)", lines[-1])[1]) >= 8
+
+
+def test_genmove_analyze_resigns(fresh: Engine) -> None:
+    fresh.game.set_up([[1, 1, 1, 1, 1], [1, 0, 1, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [0, 0, 0, 2, 0]], WHITE)
+    for number in range(6):
+        fresh.game.play(fresh.game.to_play, 25 if number % 2 else 20 + number // 2)
+    fresh.options.resign_threshold = 1.0
+    try:
+        written = gtp_talk.raw(fresh, "lz-genmove_analyze w 10")
+    finally:
+        fresh.options.resign_threshold = 0.05
+    assert re.fullmatch(r"=\n(info .*\n)+play (resign|\S+)\n\n", written)
+
+
+def test_the_random_player_does_not_think() -> None:
+    engine = gtp_talk.engine("random", "game.size=5")
+    for command in (*analyze.STREAMS, "kata-raw-nn", "zerogo-policy"):
+        assert gtp_talk.raw(engine, f"4 {command} b 10").startswith("?4 ")
+        assert gtp_talk.raw(engine, f"known_command {command}") == "= false\n\n"
+        assert f"\n{command}\n" not in gtp_talk.raw(engine, "list_commands")
+    offered = gtp_talk.raw(engine, "gogui-analyze_commands")
+    assert "zerogo-pass_alive" in offered and "zerogo-policy" not in offered
+
+
+# The raw network
+
+
+def numbers_of(reply: str) -> dict[str, list[float]]:
+    """Returns what LizGoban's reader makes of a reply: a key, then its numbers, whatever the white space."""
+    found: dict[str, list[float]] = {}
+    key = ""
+    for token in reply[1:].split():
+        if re.fullmatch(r"[-.0-9]+|NAN", token):
+            found[key].append(float(token))
+        else:
+            key = token
+            found[key] = []
+    return found
+
+
+def test_raw_nn(fresh: Engine) -> None:
+    gtp_talk.raw(fresh, "play b C3")
+    reply = gtp_talk.raw(fresh, "2 kata-raw-nn 3")
+    assert reply.startswith("=2\nsymmetry 3\n") and "\n\n" not in reply[:-2]
+    found = numbers_of(reply.removeprefix("=2"))
+    whole = fresh.mind.inform(fresh.game.tensor())
+    assert found["symmetry"] == [3] and found["whiteWin"][0] + found["whiteLoss"][0] == pytest.approx(1)
+    assert len(found["policy"]) == len(found["whiteOwnership"]) == 25 and np.isnan(found["policy"][12])
+    assert np.nansum(found["policy"]) + found["policyPass"][0] == pytest.approx(1, abs=1e-4)
+    assert found["whiteWin"][0] == pytest.approx((1 + float(whole.value)) / 2, abs=0.2)  # White is to move
+    assert np.sign(found["whiteOwnership"]).sum() < 0 and found["whiteLead"][0] == pytest.approx(sum(found["whiteOwnership"]) + 7, abs=1e-3)
+
+
+def test_raw_nn_of_black_is_from_whites_view_too(fresh: Engine) -> None:
+    found = numbers_of(gtp_talk.raw(fresh, "kata-raw-nn 0"))
+    seen = fresh.mind.inform(fresh.game.tensor(), turn=0)
+    assert found["whiteWin"][0] == pytest.approx((1 - float(seen.value)) / 2, abs=1e-5)
+    assert found["whiteOwnership"] == pytest.approx((-seen.ownership.flatten()).tolist(), abs=1e-5)
+
+
+def test_raw_nn_all_averages_to_the_whole(fresh: Engine) -> None:
+    gtp_talk.raw(fresh, "play b B4")
+    parts = gtp_talk.raw(fresh, "kata-raw-nn all")[2:].split("symmetry ")[1:]
+    found = [numbers_of(f"=symmetry {part}") for part in parts]
+    assert [part["symmetry"] for part in found] == [[turn] for turn in range(8)]
+    whole = fresh.mind.inform(fresh.game.tensor())
+    mean = np.nan_to_num(np.mean([part["policy"] for part in found], axis=0))
+    assert mean == pytest.approx(whole.prior[0, :-1].numpy(), abs=1e-5)
+
+
+@pytest.mark.parametrize("arguments", ["", "8", "-1", "x", "0 0", "all 1"])
+def test_raw_nn_refuses(arguments: str, fresh: Engine) -> None:
+    assert gtp_talk.raw(fresh, f"kata-raw-nn {arguments}").startswith("? ")
+
+
+def test_raw_nn_of_playouts() -> None:
+    found = numbers_of(gtp_talk.raw(won(), "kata-raw-nn 5"))
+    assert found["whiteWin"] == [0] and found["whiteLead"] == [-24.5] and found["whiteOwnership"] == [-1] * 25
+
+
+# GoGui
+
+
+TYPES = """bwboard cboard dboard eplist gfx hstring hpstring none param plist pspairs pstring sboard string
+var varb varc varp varpo varw""".split()
+
+
+def test_analyze_commands_are_known_and_answer(fresh: Engine) -> None:
+    reply = gtp_talk.raw(fresh, "gogui-analyze_commands")
+    labels = []
+    for line in reply.removeprefix("= ").strip().split("\n"):
+        kind, label, command = line.split("/")
+        name, *wildcards = command.split()
+        labels.append(label)
+        assert kind in TYPES and set(wildcards) <= {"%m", "%c", "dead"}
+        assert gtp_talk.raw(fresh, f"known_command {name}") == "= true\n\n"
+        assert gtp_talk.raw(fresh, command.replace("%m", "w").replace("%c", "w")).startswith("=")
+    assert {"Ownership", "Policy", "Visits", "Value", "Search variations", "Parameters"} <= set(labels)
+
+
+def test_ownership_is_a_dboard_of_black(fresh: Engine) -> None:
+    boards = []
+    for colour in ("b", "w"):
+        rows = [row.split() for row in gtp_talk.raw(fresh, f"zerogo-ownership {colour}").removeprefix("=\n").strip().split("\n")]
+        assert [len(row) for row in rows] == [5] * 5
+        boards.append(torch.tensor([[float(text) for text in row] for row in rows]))
+        assert boards[-1].abs().max() <= 1
+    expected = fresh.mind.inform(fresh.game.tensor(to_play=WHITE)).ownership[0]
+    assert torch.allclose(boards[1], -expected, atol=1e-3)
+
+
+def test_policy_and_visits_are_pairs(fresh: Engine) -> None:
+    for command, most in (("zerogo-policy", 100), ("zerogo-visits b", 17)):
+        words = gtp_talk.raw(fresh, command).removeprefix("= ").split()
+        assert words[::2] and all(re.fullmatch(r"[A-E][1-5]", vertex) for vertex in words[::2])
+        assert all(0 <= int(text) <= most for text in words[1::2])
+        assert "C3" in words[::2]
+
+
+def test_value_is_gfx(fresh: Engine) -> None:
+    rows = gtp_talk.raw(fresh, "zerogo-value b").removeprefix("=\n").strip().split("\n")
+    assert [row.split()[0] for row in rows] == ["LABEL", "CIRCLE", "TEXT"] and rows[1] == "CIRCLE C3"
+    assert len(rows[0].split()) % 2 == 1 and re.fullmatch(r"TEXT Black wins \d+\.\d %, leads by [+-]\d+\.\d; \d+ visits", rows[2])
+    assert "Black wins 100.0 %" in gtp_talk.raw(won(), "zerogo-value w")
+
+
+def won() -> Engine:
+    engine = gtp_talk.engine("mcts:8", "game.size=5", "--komi", "0.5")
+    engine.game.set_up(parse(WON), BLACK)
+    return engine
+
+
+def test_boards_of_colours() -> None:
+    engine = won()
+    assert gtp_talk.raw(engine, "zerogo-pass_alive") == "=\n" + "b b b b b\n" * 5 + "\n"
+    rows = gtp_talk.raw(engine, "zerogo-policy_colors b").removeprefix("=\n").strip().split("\n")
+    assert all(re.fullmatch(r'(#[0-9a-f]{6}|"")( (#[0-9a-f]{6}|"")){4}', row) for row in rows) and len(rows) == 5
+
+
+def test_variations_begin_with_the_best_move(fresh: Engine) -> None:
+    assert gtp_talk.raw(fresh, "zerogo-best_variation b").startswith("= C3")
+    assert re.search(r"Line:\n +\d+\.\d % .* C3", gtp_talk.raw(fresh, "zerogo-variations b"))
+
+
+def test_parameters(fresh: Engine) -> None:
+    shown = gtp_talk.raw(fresh, "zerogo-param")
+    assert shown == "=\n[string] simulations 16\n[string] most_seconds_a_move 0\n[bool] resign 1\n[string] resign_below_percent 5\n\n"
+    try:
+        changes = ["simulations 3", "most_seconds_a_move 1.5", "resign 0", "resign_below_percent 12.5"]
+        assert gtp_talk.raw(fresh, [f"zerogo-param {change}" for change in changes]) == "=\n\n" * 4
+        options = fresh.options
+        assert (options.simulations, options.most_seconds, options.resign, options.resign_threshold) == (3, 1.5, False, 0.125)
+        for bad in ("simulations 0", "simulations", "speed 3", "resign maybe", "simulations 1 2"):
+            assert gtp_talk.raw(fresh, f"zerogo-param {bad}").startswith("? ")
+    finally:
+        changes = ["simulations 16", "most_seconds_a_move 0", "resign 1", "resign_below_percent 5"]
+        assert gtp_talk.raw(fresh, [f"zerogo-param {change}" for change in changes]) == "=\n\n" * 4

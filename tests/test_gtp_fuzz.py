@@ -1,0 +1,184 @@
+"""Tens of thousands of good, bent and broken lines: each request is answered once, nothing breaks, a refusal changes nothing."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import gtp_talk
+import pytest
+from gtp_scripts import SCRIPTS
+from gtp_talk import ROOT, state_of
+
+from zerogo.gtp import protocol, registry
+from zerogo.gtp.engine import Engine
+from zerogo.gtp.protocol import Output
+from zerogo.gtp.session import answer
+
+LONG = 30.0  # seconds that one line may take on a machine that is busy otherwise
+ANALYSIS = """lz-analyze
+lz-analyze b 10
+lz-analyze 1 allow B C3 1
+lz-analyze avoid b A1,B2 3 avoid w pass 3
+kata-analyze w interval 5 ownership true
+kata-analyze 1 minmoves 30 pvVisits true rootInfo true movesOwnership true
+kata-genmove_analyze b 10
+lz-genmove_analyze w
+kata-raw-nn 0
+kata-raw-nn all
+gogui-analyze_commands
+zerogo-ownership b
+zerogo-policy
+zerogo-policy_colors w
+zerogo-visits
+zerogo-value
+zerogo-best_variation
+zerogo-variations
+zerogo-pass_alive
+zerogo-param
+zerogo-param resign 0""".split("\n")
+WORDS = """b w BLACK white pass resign A1 e5 I3 Z25 aa true false interval ownership avoid name 0 1 -1 5 7.5 1e9 1e999 nan inf -0
+99999999999999999999 {} {"ko":"SIMPLE"} [] japanese A1,B2 , = ? # \x00 \x1b[2J é 囲碁 \u202e \ufffd %s ../.. ' " \\ quit\x00""".split()
+WORDS += ["\t", "x" * 5000]
+LETTERS = "abcdefghjkoprtwABCDE0123456789 -_.,#{}\"\t\x00\x07\x7fé囲"
+DANGEROUS = ("printsgf", "loadsgf")  # they write and read whatever a line names
+
+
+def corpus() -> list[str]:
+    """Returns the good lines, and those of the scripts that must be refused."""
+    scripted = [line[2:] for script in SCRIPTS.values() for line in script.splitlines() if line.startswith("> ")]
+    names = [*registry.COMMANDS, *registry.STREAMS]
+    return [line for line in (*scripted, *ANALYSIS, *names) if line.split()[0] not in DANGEROUS]
+
+
+def bent(line: str, draw: random.Random) -> str:
+    """Returns a line with something wrong in it."""
+    words = line.split(" ")
+    place = draw.randrange(len(words) + 1)
+    kind = draw.randrange(9)
+    if kind == 0:
+        words.insert(place, draw.choice(WORDS))
+    elif kind == 1 and len(words) > 1:
+        words.pop(min(place, len(words) - 1))
+    elif kind == 2:
+        words[min(place, len(words) - 1)] = draw.choice(WORDS)
+    elif kind == 3:
+        words = words + words[1:] * draw.randrange(1, 4)
+    elif kind == 4:
+        draw.shuffle(words)
+    elif kind == 5:
+        return line.swapcase()
+    text = " ".join(words)
+    for _ in range(draw.randrange(4) if kind > 5 else 0):
+        at = draw.randrange(len(text) + 1)
+        text = text[:at] + draw.choice(LETTERS) * draw.randrange(2) + text[at + draw.randrange(2) :]
+    return text
+
+
+def lines(number: int, seed: int) -> Iterator[str]:
+    """Yields lines: most of them good moves and commands, a third bent, some rubbish; ids before half of them."""
+    draw, good = random.Random(seed), corpus()
+    vertices = [f"{letter}{row}" for letter in "ABCDE" for row in range(1, 6)]
+    for index in range(number):
+        kind = draw.random()
+        if kind < 0.3:
+            line = f"play {draw.choice('bw')} {draw.choice(vertices)}"
+        elif kind < 0.35:
+            line = f"boardsize {draw.randrange(1, 8)}"
+        elif kind < 0.62:
+            line = draw.choice(good)
+        elif kind < 0.95:
+            line = bent(draw.choice(good), draw)
+        else:
+            line = "".join(draw.choice(LETTERS) for _ in range(draw.randrange(30)))
+        if draw.random() < 0.5:
+            line = f"{index} {line}"
+        words = protocol.parse(line)
+        if words is None or (words.command not in (*DANGEROUS, registry.QUIT) and not is_large(words)):
+            yield line
+
+
+def is_large(request: protocol.Request) -> bool:
+    """Whether a request makes a board on which everything takes long."""
+    return request.command == "boardsize" and any(word.isdigit() and 9 < int(word) <= 25 for word in request.arguments)
+
+
+class Impatient:
+    """An input that has always more to say, so that nothing takes long."""
+
+    def is_waiting(self) -> bool:
+        return True
+
+
+def converse(engine: Engine, number: int, seed: int) -> list[str]:
+    """Returns the first words of the replies to so many lines, after looking at each of them."""
+    engine.interrupted = lambda: True
+    signs = []
+    for line in lines(number, seed):
+        request = protocol.parse(line)
+        if request is None:
+            continue
+        before, output, started = state_of(engine), io.StringIO(), time.monotonic()
+        answer(engine, request, Impatient(), Output(output))
+        written = output.getvalue()
+        check(request, written, line)
+        signs.append(written[0])
+        if written.startswith("?"):
+            assert state_of(engine) == before, f"{line!r} was refused and changed something"
+        assert time.monotonic() - started < LONG, f"{line!r} took too long"
+    assert not [text for text in engine.said if "internal error" in text]
+    return signs
+
+
+def check(request: protocol.Request, written: str, line: str) -> None:
+    """One reply with the request's id, one blank line, at its end; nothing that is only known inside."""
+    assert written.startswith((f"={request.id}", f"?{request.id}")), f"{line!r}: {written!r}"
+    assert not written[1 + len(request.id)].isdigit() and written.endswith("\n\n") and written.count("\n\n") == 1, f"{line!r}: {written!r}"
+    assert "Traceback" not in written and "internal error" not in written, f"{line!r}: {written!r}"
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", written), f"{line!r}: {written!r}"
+    assert not written.startswith("?") or written.count("\n") == 2, f"{line!r}: a refusal of several lines: {written!r}"
+
+
+@pytest.mark.parametrize(("player", "number"), [("random", 30_000), ("mcts:1", 4_000)])
+def test_many_lines(player: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of them breaks anything, and many do something."""
+    engine = gtp_talk.engine(player, "game.size=5", "game.komi=7")
+    monkeypatch.chdir(tmp_path)
+    signs = converse(engine, number, seed=number)
+    assert len(signs) > 0.8 * number and 0.2 < signs.count("=") / len(signs) < 0.8
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_many_more_lines(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = gtp_talk.engine(["random", "mcts:2", "checkpoints/quickstart-5x5.pt"][seed % 3], "game.size=5")
+    monkeypatch.chdir(tmp_path)
+    converse(engine, 20_000, seed)
+
+
+def test_bytes_through_a_pipe(tmp_path: Path) -> None:
+    """Bytes that are no text, half lines and an end in the middle of an analysis: the process ends as it should, every id answered."""
+    draw = random.Random(5)
+    sent = [line.encode("utf-8", "replace") for line in lines(1500, seed=5)]
+    noise = [bytes(draw.randrange(256) for _ in range(20)).replace(b"\n", b"").replace(b"\r", b"") for _ in range(200)]
+    mixed = [line for pair in zip(sent, [*noise, *[b""] * len(sent)], strict=False) for line in (pair[0], b"# " + pair[1])]
+    text = b"\n".join([*mixed, b"boardsize 5", b"77 showboard", b"88 lz-analyze 1"])
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = (sys.executable, "-m", "zerogo.gtp", "--checkpoint", "mcts:1", "--device", "cpu", "game.size=5")
+    done = subprocess.run(command, input=text, capture_output=True, timeout=120, cwd=tmp_path, env=environment, check=False)
+    written = done.stdout.decode()
+    assert done.returncode == 0 and "Traceback" not in done.stderr.decode() and "internal error" not in done.stderr.decode()
+    requests = [found for line in text.decode("utf-8", "replace").split("\n") if (found := protocol.parse(line)) is not None]
+    heads = [line for line in written.split("\n") if re.match(r"[=?]", line)]
+    assert len(heads) == len(requests)
+    assert all(re.match(rf"[=?]{request.id}(\D|$)", head) for request, head in zip(requests, heads, strict=True))
+    assert written.endswith("\n\n") and "=77\n   A B C D E\n" in written
+

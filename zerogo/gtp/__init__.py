@@ -1,0 +1,7 @@
+"""GTP 2: zerogo as an engine for the programs that Go players use. `python -m zerogo.gtp --checkpoint X` starts it.
+
+    python -m zerogo.gtp --checkpoint checkpoints/quickstart-5x5.pt
+    python -m zerogo.gtp --checkpoint mcts:200 --rules chinese --komi 6.5 game.size=9
+
+`protocol` is lines in and replies out, `engine` what the commands act on, `registry` all commands by their names, `session` the loop.
+"""

@@ -1,0 +1,96 @@
+"""An engine from the words of a command line: what thinks, under which rules, on which device."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+from zerogo import checkpoint, rulesets
+from zerogo.config import Config, load, with_overrides
+from zerogo.gtp.clock import Clock
+from zerogo.gtp.engine import Engine, Options
+from zerogo.players import require_size
+from zerogo.players.live import LiveGame
+from zerogo.players.mind import LEAVES, Mind, make_mind
+from zerogo.players.thinker import CAPACITY, Thinker
+from zerogo.runtime import pick_device, pick_dtype, set_threads
+
+RANDOM = "random"
+NODES_A_SIMULATION = 4  # of the tree: half of it is for what is kept from the last move
+SIMULATIONS_A_LEAF = 8  # at least, of a move: several leaves a step cost strength where a move has few simulations
+WARMING_STEPS = 2
+
+
+def read_config(arguments: argparse.Namespace) -> Config:
+    """Returns the settings: of --config, else of the checkpoint, else the defaults, and what the command line changes."""
+    path = None if arguments.checkpoint == RANDOM or arguments.checkpoint.startswith("mcts:") else arguments.checkpoint
+    if arguments.config is not None:
+        config = load(arguments.config)
+    else:
+        config = checkpoint.load(checkpoint.find(path)).config if path is not None and Path(path).exists() else Config()
+    words = {
+        "evaluation.simulations": arguments.simulations,
+        "run.seed": arguments.seed,
+        "run.device": arguments.device,
+        "run.precision": arguments.precision,
+        "run.threads": arguments.threads,
+        "game.komi": arguments.komi,
+    }
+    return with_overrides(config, [*arguments.overrides, *(f"{key}={value}" for key, value in words.items() if value is not None)])
+
+
+def make_engine(arguments: argparse.Namespace, say: Callable[[str], None]) -> Engine:
+    """Returns the engine that the command line asks for, warmed up. say: writes a line for a person. Raises InputError for bad words."""
+    config = read_config(arguments)
+    rules = config.game.rules()
+    if arguments.rules is not None:
+        rules = rulesets.parse(arguments.rules, rules.size, rules.komi)
+    set_threads(config.run.threads)
+    mind = _mind(arguments, config)
+    if mind is not None:
+        require_size(mind, rules.size, "game.size is")
+    options = Options(
+        simulations=config.evaluation.simulations if mind is None else arguments.simulations or mind.simulations,
+        most_simulations=arguments.simulations,
+        resign=arguments.resign,
+        resign_threshold=arguments.resign_threshold,
+        cleanup=arguments.cleanup,
+        seed=config.run.seed,
+    )
+    thinker = None if mind is None else Thinker(mind, max(CAPACITY, NODES_A_SIMULATION * options.simulations), config.run.seed)
+    engine = Engine(mind.name if mind else RANDOM, LiveGame(rules), mind, thinker, Clock(lag=arguments.lag), options, say=say)
+    engine.rules_name = rulesets.canonical(arguments.rules or "") or ""
+    engine.warn(engine.deviation())
+    _warm_up(engine)
+    return engine
+
+
+def _mind(arguments: argparse.Namespace, config: Config) -> Mind | None:
+    """Returns what thinks, None for the random player."""
+    if arguments.checkpoint == RANDOM:
+        return None
+    device = pick_device(config.run.device)
+    leaves = arguments.leaves
+    if leaves is None:
+        word = arguments.checkpoint.removeprefix("mcts:")
+        most = arguments.simulations or (int(word) if word.isdecimal() else config.evaluation.simulations)
+        leaves = min(LEAVES, max(1, most // SIMULATIONS_A_LEAF))
+    return make_mind(arguments.checkpoint, config.evaluation, device, pick_dtype(config.run.precision, device), leaves=leaves)
+
+
+def _warm_up(engine: Engine) -> None:
+    """Thinks a little before the clock runs: a process's first steps take several times as long as the others."""
+    if engine.thinker is None:
+        return
+    engine.thinker.face(engine.game)
+    for _ in range(WARMING_STEPS):
+        engine.thinker.step()
+        engine.thinker.thought(looks_after=False)
+    before = engine.now()
+    engine.thinker.step()
+    between = engine.now()
+    engine.thinker.thought(looks_after=False)
+    engine.step.note(between - before)
+    engine.overhead.note(engine.now() - between)
+    engine.thinker.clear()
