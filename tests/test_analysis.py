@@ -1,0 +1,663 @@
+"""KataGo's analysis protocol: what is asked, what is answered, from whose view, in which order; errors; batches; the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zerogo import board
+from zerogo.analysis import Engine, Limits, Settings
+from zerogo.analysis.__main__ import parse as parse_arguments
+from zerogo.analysis.__main__ import read_settings
+from zerogo.analysis.bans import RestrictedGo
+from zerogo.analysis.batch import Batch, Job, Kind, roots
+from zerogo.analysis.query import QueryError, parse
+from zerogo.analysis.settings import read_config
+from zerogo.errors import InputError
+from zerogo.game import Player
+from zerogo.players.live import LiveGame
+from zerogo.players.mind import Mind, mind_of_playouts
+from zerogo.rules import Rules
+
+ROOT = Path(__file__).parent.parent
+SHIPPED = ROOT / "checkpoints" / "quickstart-5x5.pt"
+MIND = mind_of_playouts(16)
+# Black owns the upper half of this board and White the lower, whoever moves.
+HALVES = ["X.X.X", "XXXXX", ".....", "OOOOO", "O.O.O"]
+ALL_BLACK = ["XXXXX", "X.XXX", "XXXXX", "XXX.X", "XXXXX"]
+
+
+@pytest.fixture(autouse=True)
+def few_playouts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ownership and scores need not be exact here."""
+    monkeypatch.setattr("zerogo.players.mind.OWNERSHIP_PLAYOUTS", 8)
+
+
+def stones(rows: list[str]) -> list[list[str]]:
+    """Returns a diagram as initialStones."""
+    size = len(rows)
+    points = [(row, column) for row in range(size) for column in range(size) if rows[row][column] != "."]
+    return [["B" if rows[row][column] == "X" else "W", f"{'ABCDEFGHJKLMN'[column]}{size - row}"] for row, column in points]
+
+
+def query(name: str = "q", **fields: Any) -> dict[str, Any]:
+    """Returns a small query; fields with None are left out."""
+    usual = {"id": name, "rules": "new-zealand", "komi": 0.5, "boardXSize": 5, "boardYSize": 5, "moves": [], "maxVisits": 6}
+    return {key: value for key, value in (usual | fields).items() if value is not None}
+
+
+class Session:
+    """An engine whose replies are kept."""
+
+    def __init__(self, mind: Mind = MIND, **arguments: Any) -> None:
+        self.replies: list[dict[str, Any]] = []
+        self.engine = Engine(mind, self.replies.append, **arguments)
+
+    def ask(self, *lines: dict[str, Any] | str | bytes) -> list[dict[str, Any]]:
+        """Returns the replies to lines, after all that was asked is done."""
+        before = len(self.replies)
+        for line in lines:
+            self.engine.take(json.dumps(line) if isinstance(line, dict) else line)
+        while self.engine.step():
+            pass
+        return self.replies[before:]
+
+
+def ask(*lines: dict[str, Any] | str | bytes, **arguments: Any) -> list[dict[str, Any]]:
+    return Session(**arguments).ask(*lines)
+
+
+def test_reply_has_katagos_keys() -> None:
+    wants = {"includeOwnership": True, "includeMovesOwnership": True, "includePolicy": True, "includePVVisits": True}
+    [reply] = ask(query(moves=[["B", "C3"], ["W", "b2"]], maxVisits=40, **wants))
+    assert reply.keys() == {"id", "isDuringSearch", "turnNumber", "moveInfos", "rootInfo", "ownership", "policy"}
+    assert (reply["id"], reply["isDuringSearch"], reply["turnNumber"]) == ("q", False, 2)
+    root, moves = reply["rootInfo"], reply["moveInfos"]
+    assert root["visits"] == 40 and root["currentPlayer"] == "B"
+    assert {"winrate", "scoreLead", "utility", "rawWinrate", "rawLead", "thisHash", "symHash"} <= root.keys()
+    assert sum(move["visits"] for move in moves) == 39
+    assert [move["order"] for move in moves] == list(range(len(moves)))
+    for move in moves:
+        numbers = {"visits", "winrate", "scoreLead", "scoreMean", "scoreSelfplay", "scoreStdev", "prior", "utility", "lcb", "utilityLcb"}
+        assert numbers <= move.keys()
+        assert move["pv"][0] == move["move"] and move["pvVisits"][0] == move["visits"] and len(move["pv"]) == len(move["pvVisits"])
+        assert 0 <= move["winrate"] <= 1 and move["utility"] == pytest.approx(2 * move["winrate"] - 1, abs=1e-5)
+        assert len(move["ownership"]) == 25
+    assert len(reply["ownership"]) == 25 and all(-1 <= value <= 1 for value in reply["ownership"])
+    assert len(reply["policy"]) == 26 and [k for k, value in enumerate(reply["policy"]) if value == -1] == [12, 16]
+    assert sum(value for value in reply["policy"] if value > 0) == pytest.approx(1, abs=1e-4)
+
+
+def test_what_is_not_asked_for_is_not_told() -> None:
+    [reply] = ask(query())
+    assert reply.keys() == {"id", "isDuringSearch", "turnNumber", "moveInfos", "rootInfo"}
+    assert "pvVisits" not in reply["moveInfos"][0] and "ownership" not in reply["moveInfos"][0]
+
+
+def test_lists_are_row_major_from_the_top_left() -> None:
+    [reply] = ask(query(initialStones=stones(HALVES), moves=[["B", "A3"]], includeOwnership=True, includePolicy=True))
+    assert min(reply["ownership"][:10]) > 0.9 and max(reply["ownership"][15:]) < -0.9
+    occupied = [mark != "." or index == 10 for index, mark in enumerate("".join(HALVES))]
+    # White's suicide is legal in New Zealand, and so is everything that is empty.
+    assert [value == -1 for value in reply["policy"]] == [*occupied, False]
+
+
+@pytest.mark.parametrize("moves", [[], [["B", "pass"]]], ids=["black to move", "white to move, after a pass"])
+@pytest.mark.parametrize("perspective", ["BLACK", "WHITE", "SIDETOMOVE"])
+def test_perspective(perspective: str, moves: list[list[str]]) -> None:
+    wants = {"includeOwnership": True, "includeMovesOwnership": True}
+    setting = {"overrideSettings": {"reportAnalysisWinratesAs": perspective}}
+    [reply] = ask(query(initialStones=stones(ALL_BLACK), initialPlayer="B", moves=moves, maxVisits=20, **wants, **setting))
+    black_to_move = not moves
+    assert reply["rootInfo"]["currentPlayer"] == ("B" if black_to_move else "W")
+    sees_black = perspective == "BLACK" or (perspective == "SIDETOMOVE" and black_to_move)
+    sign = 1 if sees_black else -1
+    for info in (reply["rootInfo"], reply["moveInfos"][0]):
+        assert sign * (info["winrate"] - 0.5) > 0.45 and sign * info["utility"] > 0.9
+        assert sign * info["scoreLead"] > 15
+    assert sign * reply["rootInfo"]["rawLead"] > 15 and sign * (reply["rootInfo"]["rawWinrate"] - 0.5) > 0.45
+    assert min(sign * value for value in reply["ownership"]) > 0.9
+    assert min(sign * value for value in reply["moveInfos"][0]["ownership"]) > 0.9
+    # A bound that is low for the side to move is high for the other, as in KataGo.
+    best = reply["moveInfos"][0]
+    bound_is_low = (sees_black and black_to_move) or (not sees_black and not black_to_move)
+    assert (best["lcb"] <= best["winrate"]) if bound_is_low else (best["lcb"] >= best["winrate"])
+
+
+def test_perspectives_are_each_others_negatives() -> None:
+    def told(perspective: str) -> dict[str, Any]:
+        fields = {"overrideSettings": {"reportAnalysisWinratesAs": perspective}, "includeOwnership": True, "includePolicy": True}
+        [reply] = ask(query(moves=[["B", "C3"]], maxVisits=12, **fields))
+        return reply
+
+    black, white, mover = told("BLACK"), told("WHITE"), told("SIDETOMOVE")
+    assert mover == white
+    assert black["policy"] == white["policy"] and black["ownership"] == [-value for value in white["ownership"]]
+    for one, other in zip(black["moveInfos"], white["moveInfos"], strict=True):
+        assert one["move"] == other["move"] and one["prior"] == other["prior"] and one["scoreLead"] == -other["scoreLead"]
+        assert one["winrate"] == pytest.approx(1 - other["winrate"]) and one["lcb"] == pytest.approx(1 - other["lcb"])
+        assert one["utilityLcb"] == pytest.approx(-other["utilityLcb"])
+
+
+def various(number: int) -> list[dict[str, Any]]:
+    """Returns queries of several positions, komi, rules and visits."""
+    draw, queries = random.Random(1), []
+    for k in range(number):
+        places = draw.sample(["A1", "B2", "C3", "D4", "E5", "A5", "E1", "C1"], k % 6)
+        moves = [["BW"[turn % 2], place] for turn, place in enumerate(places)]
+        rules = draw.choice(["tromp-taylor", "japanese", "aga", {"ko": "SITUATIONAL", "suicide": False}])
+        queries.append(query(f"v{k}", moves=moves, rules=rules, komi=draw.choice([0.5, 24.5, -3]), maxVisits=draw.choice([5, 9, 14])))
+    return queries
+
+
+def final(replies: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {reply["id"]: reply for reply in replies if "warning" not in reply}
+
+
+def test_a_reply_is_the_same_alone_and_among_fifty() -> None:
+    queries = various(50)
+    together = final(ask(*queries))
+    assert len(together) == 50
+    for one in queries[::7]:
+        assert final(ask(one)) == {one["id"]: together[one["id"]]}
+
+
+def test_a_reply_is_the_same_with_several_leaves_a_step() -> None:
+    queries = [one | {"maxVisits": 129} for one in various(4)]
+    together = final(ask(*queries))
+    assert final(ask(queries[3])) == {"v3": together["v3"]}
+
+
+def test_the_way_of_cuda_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the host must not look, idle lanes are searched along and finished ones replaced, with and without bans."""
+    ban = {"avoidMoves": [{"player": "B", "moves": ["C3", "B2"], "untilDepth": 2}]}
+    queries = [*various(6), query("banned", maxVisits=14, **ban), query("many", maxVisits=70), query("other ban", **ban)]
+    looking = final(ask(*queries))
+    for name, module in list(sys.modules.items()):
+        if name.startswith("zerogo") and hasattr(module, "may_look"):
+            monkeypatch.setattr(module, "may_look", lambda tensor: False)
+    blind = final(ask(*queries, limits=Limits(positions=4)))
+    assert blind.keys() == looking.keys()
+    for name, reply in blind.items():
+        assert reply == looking[name]
+
+
+def test_lanes_are_filled_again() -> None:
+    """Two positions at a time, with visits of their own: nine come through, each as if alone."""
+    queries = various(9)
+    assert final(ask(*queries, limits=Limits(positions=2))) == final(ask(*queries))
+
+
+def test_different_rules_and_komi_share_a_batch() -> None:
+    session = Session()
+    for line in (query("a", komi=50), query("b", komi=-50, rules="japanese"), query("c", rules="aga", maxVisits=5)):
+        session.engine.take(json.dumps(line))
+    session.engine.step()
+    assert len(session.engine._batches) == 1
+    replies = final(session.ask())
+    first = final(session.replies)
+    assert replies.keys() <= first.keys() and first["a"]["rootInfo"]["winrate"] < 0.1 and first["b"]["rootInfo"]["winrate"] > 0.9
+
+
+def test_other_boards_and_large_trees_get_batches_of_their_own() -> None:
+    replies = ask(query("a"), query("b", boardXSize=3, boardYSize=3), query("c", maxVisits=70), query("d"))
+    assert {name: reply["rootInfo"]["visits"] for name, reply in final(replies).items()} == {"a": 6, "b": 6, "c": 70, "d": 6}
+
+
+def test_turns_and_priorities() -> None:
+    """The turns of one game come by priority, each once."""
+    fields = {"moves": [["B", "A1"], ["W", "B1"], ["B", "C1"]], "analyzeTurns": [3, 0, 1, 1], "priorities": [0, 5, 9, 9]}
+    replies = ask(query(**fields), limits=Limits(positions=1))
+    assert [(reply["turnNumber"], reply["rootInfo"]["currentPlayer"]) for reply in replies] == [(1, "W"), (0, "B"), (3, "W")]
+    [last] = ask(query(moves=fields["moves"]))
+    assert last["turnNumber"] == 3 and last == replies[2]
+
+
+def test_higher_priority_goes_first_but_what_runs_goes_on() -> None:
+    session = Session(limits=Limits(positions=1))
+    session.engine.take(json.dumps(query("running", priority=-1)))
+    session.engine.step()
+    session.ask(query("low", priority=0), query("high", priority=7), query("second", priority=7))
+    assert [reply["id"] for reply in session.replies] == ["running", "high", "second", "low"]
+
+
+def test_terminate() -> None:
+    session = Session(limits=Limits(positions=1))
+    running, waiting = query("a", maxVisits=1000), query("b", moves=[["B", "A1"]], analyzeTurns=[0, 1])
+    for line in (running, waiting):
+        session.engine.take(json.dumps(line))
+    for _ in range(3):
+        session.engine.step()
+    act = {"id": "t", "action": "terminate", "terminateId": "b", "turnNumbers": [1]}
+    session.engine.take(json.dumps(act))
+    assert session.replies == [{"id": "b", "isDuringSearch": False, "turnNumber": 1, "noResults": True}, act]
+    session.engine.take(json.dumps({"id": "u", "action": "terminate", "terminateId": "a"}))
+    stopped, last = session.ask()[-2:]
+    assert stopped["id"] == "a" and 1 < stopped["rootInfo"]["visits"] < 1000 and not stopped["isDuringSearch"]
+    assert (last["id"], last["turnNumber"]) == ("b", 0)
+    assert session.ask({"id": "v", "action": "terminate", "terminateId": "nobody"}) == [
+        {"id": "v", "action": "terminate", "terminateId": "nobody"}
+    ]
+
+
+def test_terminate_all() -> None:
+    session = Session(limits=Limits(positions=1))
+    for name in "abc":
+        session.engine.take(json.dumps(query(name, maxVisits=10**6)))
+    session.engine.step()
+    replies = session.ask({"id": "t", "action": "terminate_all"})
+    assert not session.engine.is_busy
+    order = [(reply["id"], reply.get("noResults", False)) for reply in replies[-4:]]
+    assert order == [("b", True), ("c", True), ("t", False), ("a", False)]
+
+
+def test_other_actions() -> None:
+    version, cleared, models = ask(*({"id": "x", "action": name, "more": 1} for name in ("query_version", "clear_cache", "query_models")))
+    assert cleared == {"id": "x", "action": "clear_cache", "more": 1}
+    assert version.items() >= {"id": "x", "more": 1}.items() and {"version", "git_hash"} <= version.keys()
+    assert models["models"][0]["name"] == "mcts:16"
+    [error] = ask({"id": "x", "action": "dance"})
+    assert error["field"] == "action" and '"dance"' in error["error"]
+
+
+def test_reports_during_a_search() -> None:
+    ticks = iter(range(10**6))
+    session = Session(clock=lambda: next(ticks) * 0.1)
+    replies = session.ask(query(maxVisits=30, reportDuringSearchEvery=0.5, includeOwnership=True))
+    during, last = replies[:-1], replies[-1]
+    assert len(during) > 2 and all(reply["isDuringSearch"] for reply in during) and not last["isDuringSearch"]
+    visits = [reply["rootInfo"]["visits"] for reply in replies]
+    assert visits == sorted(set(visits)) and visits[-1] == 30
+    assert all(reply["ownership"] == last["ownership"] for reply in during)
+
+
+def test_time_ends_a_search() -> None:
+    ticks = iter(range(10**6))
+    [reply] = Session(clock=lambda: next(ticks) * 0.1).ask(query(maxVisits=30, overrideSettings={"maxTime": 1.05}))
+    assert 1 < reply["rootInfo"]["visits"] < 30 and not reply["isDuringSearch"]
+
+
+def test_one_visit_is_the_position_alone() -> None:
+    [reply] = ask(query(maxVisits=1, includePolicy=True))
+    assert reply["moveInfos"] == [] and reply["rootInfo"]["visits"] == 1 and len(reply["policy"]) == 26
+
+
+def first_moves(reply: dict[str, Any]) -> set[str]:
+    return {move["move"] for move in reply["moveInfos"]}
+
+
+def test_avoided_and_allowed_moves() -> None:
+    """Games with different bans share a batch; a ban ends at its depth, and policy is the network's, whatever is banned."""
+    only = {"player": "B", "moves": ["B2", "pass"], "untilDepth": 1}
+    never = [{"player": "B", "moves": ["B2", "A1"], "untilDepth": 1}, {"player": "W", "moves": ["C3"], "untilDepth": 3}]
+    wide = {"maxVisits": 60, "includePolicy": True, "boardXSize": 3, "boardYSize": 3}
+    replies = final(ask(query("only", allowMoves=[only], **wide), query("never", avoidMoves=never, **wide), query("free", **wide)))
+    assert first_moves(replies["only"]) == {"B2", "pass"}
+    assert not first_moves(replies["never"]) & {"B2", "A1"} and "C3" in first_moves(replies["never"])
+    lines = [move["pv"] for move in replies["never"]["moveInfos"]]
+    assert all(line[1] != "C3" for line in lines if len(line) > 1)
+    assert first_moves(replies["free"]) >= {"B2", "A1", "C3"}
+    assert replies["only"]["policy"] == replies["never"]["policy"] == replies["free"]["policy"]
+
+
+def test_bans_end_at_their_depth() -> None:
+    """A forbidden move is legal again as many plies behind the root as the ban says, for each colour and each game by its own."""
+    banned = [{"player": "B", "moves": ["A1"], "untilDepth": 3}, {"player": "W", "moves": ["A1"], "untilDepth": 1}]
+    queries = [parse(query(avoidMoves=banned, moves=moves), Settings()) for moves in ([], [["B", "C3"]])]
+    states = roots([Job(one, len(one.moves), 0, 1, 0) for one in queries], torch.device("cpu"))
+    game, lane, now = RestrictedGo(), torch.arange(2), states
+    may = [game.root_legal(states)[:, 20].tolist()]
+    for _ in range(3):
+        now = board.step(now, torch.tensor([25, 25]))
+        now = dataclasses.replace(now, finished=torch.zeros_like(now.finished), passes=torch.zeros_like(now.passes))
+        may.append(game.legal(states, lane, now)[:, 20].tolist())
+    # Black moves first in the first game, White in the second.
+    assert may == [[False, False], [True, False], [False, True], [True, True]]
+
+
+def test_where_everything_is_banned_everything_may_be_played() -> None:
+    everything = [f"{column}{row}" for column in "ABCDE" for row in range(1, 6)] + ["pass"]
+    [reply] = ask(query(avoidMoves=[{"player": "B", "moves": everything, "untilDepth": 1}], maxVisits=40))
+    assert len(first_moves(reply)) > 5
+
+
+def test_two_passes_do_not_end_the_analysis() -> None:
+    passes = [["B", "pass"], ["W", "pass"]]
+    [reply] = ask(query(moves=passes, maxVisits=40, includePolicy=True))
+    assert len(first_moves(reply)) > 5 and reply["rootInfo"]["visits"] == 40 and min(reply["policy"]) >= 0
+    [reply] = ask(query(moves=[*passes, ["B", "C3"]]))
+    assert reply["turnNumber"] == 3 and reply["rootInfo"]["currentPlayer"] == "W"
+
+
+def test_roots_are_the_games_that_were_told() -> None:
+    """Stones, ko, history and side to move, for games of different lengths, with two moves of one colour in a row."""
+    start = [["B", "B4"], ["B", "A3"], ["W", "B3"], ["W", "C4"], ["W", "B2"], ["W", "A5"]]
+    told = [
+        query(initialStones=start, moves=[["B", "C3"], ["W", "D1"], ["W", "E1"], ["B", "pass"]]),
+        query(initialStones=start, initialPlayer="W", moves=[["W", "B5"], ["B", "C5"]]),
+        query(moves=[["B", "B1"]]),
+        query(),
+    ]
+    queries = [parse(fields, Settings()) for fields in told]
+    states = roots([Job(one, len(one.moves), 0, 1, 0) for one in queries], torch.device("cpu"))
+    for k, one in enumerate(queries):
+        game = LiveGame(one.rules)
+        game.set_up([list(row) for row in one.start], one.first)
+        for player, action in one.moves:
+            game.play(player, action)
+        alone, batched = game.tensor(), board.select(states, torch.tensor([k]))
+        for name in ("stones", "to_play", "ply", "passes", "ko", "hash", "recent", "moves"):
+            assert torch.equal(getattr(alone, name), getattr(batched, name)), (k, name)
+        assert batched.stones[0].tolist() == game.state.stones()
+        assert torch.equal(board.legal_actions(alone), board.legal_actions(batched))
+
+
+@pytest.mark.parametrize(
+    ("fields", "number", "vertex", "reason"),
+    [
+        ({"moves": [["B", "C3"], ["W", "C3"]]}, 1, "C3", "occupied"),
+        ({"moves": [["B", "A2"], ["W", "E5"], ["B", "B1"], ["W", "A1"]], "rules": "japanese"}, 3, "A1", "suicide"),
+        ({"initialStones": [["B", "B1"], ["B", "A2"], ["W", "C1"], ["W", "B2"]], "moves": [["W", "A1"], ["B", "B1"]]}, 1, "B1", "ko"),
+        (
+            {
+                "rules": "tromp-taylor", "boardXSize": 2, "boardYSize": 2,
+                "moves": [["B", "A1"], ["W", "B2"], ["B", "B1"], ["W", "A2"], ["B", "A1"], ["W", "B1"], ["B", "A1"]],
+            }, 6, "A1", "superko",
+        ),
+    ],
+)
+def test_illegal_moves(fields: dict[str, Any], number: int, vertex: str, reason: str) -> None:
+    [reply] = [reply for reply in ask(query(**fields)) if "warning" not in reply]
+    assert reply["id"] == "q" and reply["field"] == "moves"
+    assert reply["error"].startswith(f"Illegal move {number}: {vertex}") and reason in reply["error"]
+
+
+def test_an_illegal_move_spoils_no_other_query() -> None:
+    """The referee goes on from the game that it knows; an illegal move is none of it."""
+    good = [["B", "C3"], ["W", "B2"]]
+    replies = ask(query("a", moves=good), query("b", moves=[*good, ["B", "B2"]]), query("c", moves=[*good, ["B", "D4"]]), query("d"))
+    assert {reply["id"]: reply.get("turnNumber", "error") for reply in replies} == {"a": 2, "b": "error", "c": 3, "d": 0}
+
+
+ENTRY = {"player": "B", "moves": ["C3"], "untilDepth": 1}
+BAD = [
+    ({"moves": None}, "moves"),
+    ({"moves": "C3"}, "moves"),
+    ({"moves": [["B"]]}, "moves"),
+    ({"moves": [["X", "C3"]]}, "moves"),
+    ({"moves": [["B", "I3"]]}, "moves"),
+    ({"moves": [["B", 3]]}, "moves"),
+    ({"moves": {"B": "C3"}}, "moves"),
+    ({"initialStones": [["B", "pass"]]}, "initialStones"),
+    ({"initialStones": [["B", "F1"]]}, "initialStones"),
+    ({"initialStones": stones(["OOOOO"] * 5)}, "initialStones"),
+    ({"initialPlayer": "E"}, "initialPlayer"),
+    ({"boardXSize": None}, "boardXSize"),
+    ({"boardYSize": None}, "boardYSize"),
+    ({"boardXSize": 26, "boardYSize": 26}, "boardXSize"),
+    ({"boardXSize": 1, "boardYSize": 1}, "boardXSize"),
+    ({"boardXSize": 5.0}, "boardXSize"),
+    ({"boardXSize": True}, "boardXSize"),
+    ({"boardYSize": 7}, "boardYSize"),
+    ({"rules": None}, "rules"),
+    ({"rules": "chess"}, "rules"),
+    ({"rules": 3}, "rules"),
+    ({"rules": {"ko": "NONE"}}, "rules"),
+    ({"rules": {"scoring": ["AREA"]}}, "rules"),
+    ({"komi": "7"}, "komi"),
+    ({"komi": 6.3}, "komi"),
+    ({"komi": 151}, "komi"),
+    ({"komi": None, "rules": {"komi": "x"}}, "rules"),
+    ({"whiteHandicapBonus": "N"}, "whiteHandicapBonus"),
+    ({"maxVisits": 0}, "maxVisits"),
+    ({"maxVisits": 1.5}, "maxVisits"),
+    ({"maxVisits": 2**60}, "maxVisits"),
+    ({"analyzeTurns": [1]}, "analyzeTurns"),
+    ({"analyzeTurns": 0}, "analyzeTurns"),
+    ({"analyzeTurns": [-1]}, "analyzeTurns"),
+    ({"priority": 0.5}, "priority"),
+    ({"priority": 2**63}, "priority"),
+    ({"priorities": [1]}, "priorities"),
+    ({"priorities": [1, 2], "analyzeTurns": [0]}, "priorities"),
+    ({"priority": 1, "priorities": [1], "analyzeTurns": [0]}, "priority"),
+    ({"includeOwnership": 1}, "includeOwnership"),
+    ({"includePolicy": "true"}, "includePolicy"),
+    ({"reportDuringSearchEvery": 0}, "reportDuringSearchEvery"),
+    ({"overrideSettings": []}, "overrideSettings"),
+    ({"overrideSettings": {"reportAnalysisWinratesAs": "RED"}}, "overrideSettings"),
+    ({"overrideSettings": {"maxTime": -1}}, "overrideSettings"),
+    ({"overrideSettings": {"wideRootNoise": "much"}}, "overrideSettings"),
+    ({"avoidMoves": [ENTRY], "allowMoves": [ENTRY]}, "allowMoves"),
+    ({"allowMoves": [ENTRY, ENTRY]}, "allowMoves"),
+    ({"avoidMoves": [{"player": "B", "moves": ["C3"]}]}, "avoidMoves"),
+    ({"avoidMoves": [ENTRY | {"untilDepth": 0}]}, "avoidMoves"),
+    ({"avoidMoves": [ENTRY | {"moves": ["Z9"]}]}, "avoidMoves"),
+    ({"avoidMoves": {}}, "avoidMoves"),
+]
+
+
+@pytest.mark.parametrize(("fields", "field"), BAD, ids=[f"{field}-{k}" for k, (_, field) in enumerate(BAD)])
+def test_errors_name_their_field(fields: dict[str, Any], field: str) -> None:
+    session = Session()
+    [reply] = session.ask(query(**fields))
+    assert reply.keys() == {"id", "field", "error"} and (reply["id"], reply["field"]) == ("q", field)
+    assert reply["error"] and not session.engine.is_busy
+
+
+def test_only_the_size_that_the_network_knows() -> None:
+    with pytest.raises(QueryError, match="plays on 9x9 only") as error:
+        parse(query(), Settings(), only_sizes={9})
+    assert error.value.field == "boardXSize"
+
+
+BROKEN = ["{", "nonsense", "[]", "3", "null", '"id"', '{"id": 3}', "{}", '{"id": NaN}', b'\xff{"id":"a"}']
+
+
+@pytest.mark.parametrize("line", [*BROKEN, "[" * 100_000, '{"id": 1' + "0" * 5000 + "}"], ids=range(len(BROKEN) + 2))
+def test_broken_lines_are_answered(line: str | bytes) -> None:
+    session = Session()
+    [reply] = session.ask(line)
+    assert reply.keys() == {"error"}
+    assert len(session.ask(query())) == 1
+
+
+def test_blank_lines_are_nothing() -> None:
+    assert ask("", " \n", b"\r\n") == []
+
+
+def test_warnings_and_then_the_analysis() -> None:
+    fields = {"includeOwnershipStdev": True, "rules": "japanese", "colour": "blue", "overrideSettings": {"cpuctExploration": 2}}
+    session = Session()
+    replies = session.ask(query(**fields))
+    assert {reply["field"] for reply in replies[:-1]} == {"includeOwnershipStdev", "rules", "colour", "overrideSettings"}
+    assert all(reply["id"] == "q" and reply["warning"] for reply in replies[:-1]) and "rootInfo" in replies[-1]
+    # The same rules are warned of once.
+    assert "rules" not in {reply.get("field") for reply in session.ask(query(**fields))}
+
+
+def test_visits_end_where_memory_does() -> None:
+    warning, reply = ask(query(maxVisits=10**9, overrideSettings={"maxTime": 1e9}), limits=Limits(nodes=32))
+    assert warning["field"] == "maxVisits" and reply["rootInfo"]["visits"] == 32
+    small = Limits(memory=2**15)
+    warning, reply = ask(query(maxVisits=10**9), limits=small)
+    needed = Kind(5, reply["rootInfo"]["visits"], False).lane_bytes
+    assert needed <= small.memory < 3 * needed
+
+
+def test_memory_limits_positions() -> None:
+    session = Session(limits=Limits(memory=3 * Kind(5, 16, False).lane_bytes))
+    for k in range(7):
+        session.engine.take(json.dumps(query(str(k))))
+    session.engine.step()
+    assert sum(len(batch.running) for batch in session.engine._batches) == 3
+    session.ask()
+    assert {reply["id"] for reply in session.replies} == set("0123456")
+
+
+def test_settings_of_all_queries() -> None:
+    arguments, unknown = parse_arguments(
+        ["analysis", "-model", "mcts:8", "-config", str(ROOT / "none.cfg"), "-override-config", "maxVisits=7,homeDataDir=/x", "-fast", "1"]
+    )
+    assert arguments.checkpoint == "mcts:8" and unknown == ["-fast", "1"]
+    with pytest.raises(InputError, match=r"none\.cfg"):
+        read_settings(arguments, None)
+    arguments.config = []
+    assert read_settings(arguments, None) == Settings(max_visits=7)
+    arguments.visits = 9
+    assert read_settings(arguments, None).max_visits == 9
+
+
+def test_config_files_of_katago(tmp_path: Path) -> None:
+    path = tmp_path / "a.cfg"
+    path.write_text("# maxVisits = 1\nmaxVisits = 12 # most\nreportAnalysisWinratesAs = white\nnumAnalysisThreads=2\nwideRootNoise=0.25\n")
+    found, unknown = Settings().changed(read_config(path))
+    assert found == Settings(max_visits=12, perspective="WHITE", wide_root_noise=0.25) and unknown == ["numAnalysisThreads"]
+    assert found.root_exponent == 0.5
+
+
+def test_wide_root_noise_widens_the_search() -> None:
+    """A mind that nearly always plays one move tries more of them."""
+    peaked = torch.full((1, 26), 1e-5)
+    peaked[0, 12] = 1 - 25e-5
+
+    def sharp(states: board.State, legal: torch.Tensor | None = None, key: torch.Tensor | None = None) -> Any:
+        found = MIND.search.evaluator(states, legal=legal, key=key)
+        return type(found)(prior=peaked.expand(states.num_games, -1), value=found.value)
+
+    mind = Mind("sharp", None, type(MIND.search)(sharp, MIND.search.settings), 16, MIND.evaluate, MIND.quick, MIND.device)
+    narrow, wide, again = (
+        ask(query(maxVisits=40, overrideSettings={"wideRootNoise": noise}), mind=mind)[0] for noise in (0, 2.0, 2.0)
+    )
+    assert len(narrow["moveInfos"]) < len(wide["moveInfos"]) and wide == again
+    assert {move["prior"] for move in wide["moveInfos"] + narrow["moveInfos"] if move["move"] == "C3"} == {0.99975}
+
+
+def test_lines_are_cut() -> None:
+    [reply] = ask(query(maxVisits=200, analysisPVLen=1, includePVVisits=True, rules="japanese", boardXSize=2, boardYSize=2))[-1:]
+    assert max(len(move["pv"]) for move in reply["moveInfos"]) == 2 == max(len(move["pvVisits"]) for move in reply["moveInfos"])
+
+
+def test_hashes() -> None:
+    def hashes(moves: list[list[str]], **fields: Any) -> tuple[str, str]:
+        root = ask(query(moves=moves, maxVisits=1, **fields))[-1]["rootInfo"]
+        return root["thisHash"], root["symHash"]
+
+    corner, other_corner = hashes([["B", "A1"]]), hashes([["B", "A5"]])
+    assert corner[0] != other_corner[0] and corner[1] == other_corner[1]
+    assert corner == hashes([["B", "A1"]], komi=7, rules="aga")
+    assert hashes([["B", "A1"], ["W", "pass"]]) != corner and hashes([["B", "B1"]])[1] != corner[1]
+
+
+def test_coordinates_by_number() -> None:
+    first = parse(query(moves=[["b", "(0,3)"], ["White", "(4,4)"]]), Settings())
+    assert first.moves == ((Player.BLACK, 15), (Player.WHITE, 24))
+
+
+def test_who_moves_first() -> None:
+    def first(**fields: Any) -> Player:
+        return parse(query(**fields), Settings()).first
+
+    assert first() is Player.BLACK and first(moves=[["W", "A1"]]) is Player.WHITE
+    assert first(initialStones=[["B", "A1"], ["B", "B2"]]) is Player.WHITE
+    assert first(initialStones=[["B", "A1"], ["W", "B2"]]) is Player.BLACK
+    assert first(initialStones=[["B", "A1"], ["B", "B2"]], initialPlayer="B") is Player.BLACK
+
+
+def test_rules_and_komi() -> None:
+    def rules(**fields: Any) -> Rules:
+        return parse(query(**fields), Settings()).rules
+
+    assert rules(rules="japanese", komi=6.5) == Rules(5, 6.5, "simple", False, "territory")
+    assert rules(rules={"ko": "SITUATIONAL", "scoring": "AREA", "suicide": False, "komi": 3}, komi=None).komi == 3
+    assert rules(rules='{"ko":"SIMPLE"}', komi=2).superko == "simple"
+
+
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | st.sampled_from(["B", "C3", "pass", "BLACK", "AREA"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["player", "moves", "untilDepth", "ko", "maxTime"]), inner),
+    max_leaves=8,
+)
+KEYS = [
+    "id", "action", "terminateId", "turnNumbers", "moves", "initialStones", "initialPlayer", "rules", "komi", "whiteHandicapBonus",
+    "boardXSize", "boardYSize", "analyzeTurns", "maxVisits", "rootPolicyTemperature", "rootFpuReductionMax", "analysisPVLen",
+    "includeOwnership", "includeOwnershipStdev", "includeMovesOwnership", "includePolicy", "includePVVisits", "avoidMoves", "allowMoves",
+    "overrideSettings", "reportDuringSearchEvery", "firstReportDuringSearchAfter", "priority", "priorities", "other",
+]
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.dictionaries(st.sampled_from(KEYS), JUNK, max_size=4), st.integers(0, 10**6))
+def test_fuzzed_queries_get_an_answer(changes: dict[str, Any], cut: int) -> None:
+    """Whatever stands in a line, it gets at least one reply, and after it the engine answers as before."""
+    session = Session(limits=Limits(nodes=16))
+    line = json.dumps(query(boardXSize=3, boardYSize=3, maxVisits=2) | changes)
+    for text in (line, line[: cut % len(line)]):
+        replies = session.ask(text)
+        # No turn is asked for by an empty analyzeTurns.
+        assert text == "" or changes.get("analyzeTurns") == [] or [reply for reply in replies if "warning" not in reply]
+    json.dumps(session.replies, allow_nan=False)
+    assert len(session.ask(query("after", boardXSize=2, boardYSize=2, maxVisits=1))) == 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=40))
+def test_fuzzed_bytes_get_an_answer(line: bytes) -> None:
+    session = Session()
+    session.engine.take(line)
+    assert session.replies == [] if not line.strip() else session.replies[0].keys() == {"error"}
+
+
+def start(*arguments: str) -> subprocess.Popen:
+    """Starts the module as a program does."""
+    pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen((sys.executable, "-m", "zerogo.analysis", *arguments), cwd=ROOT, text=True, **pipe)
+
+
+def test_a_program_talks_to_it() -> None:
+    """As KaTrain starts it and asks; a line is seen while a search runs; the end of input waits for what is queued."""
+    command = ("analysis", "-model", str(SHIPPED), "-override-config", "homeDataDir=/tmp/x", "--threads", "1")
+    process = start(*command, "-human-model", "no.bin.gz")
+    endless = query("ponder", maxVisits=10_000_000, reportDuringSearchEvery=0.1, overrideSettings={"maxTime": 500}, rules="tromp-taylor")
+    process.stdin.write("broken\n" + json.dumps(endless) + "\n")
+    process.stdin.flush()
+    assert "error" in json.loads(process.stdout.readline())
+    while not (report := json.loads(process.stdout.readline())).get("isDuringSearch"):
+        assert "warning" in report
+    lines = [{"id": "t", "action": "terminate", "terminateId": "ponder"}, query("last", maxVisits=20, moves=[["B", "C3"]])]
+    process.stdin.write("\n".join(map(json.dumps, lines)))
+    out, errors = process.communicate(timeout=60)
+    replies = [json.loads(line) for line in out.splitlines()]
+    assert process.returncode == 0 and "Started, ready to begin handling requests" in errors and "-human-model" in errors
+    ended = [reply for reply in replies if not reply.get("isDuringSearch", True)]
+    assert {reply["id"] for reply in ended} == {"ponder", "last"} and {reply["rootInfo"]["visits"] for reply in ended} > {20}
+
+
+def test_the_end_of_input_need_not_be_waited_for() -> None:
+    began = time.monotonic()
+    process = start("--checkpoint", "mcts:8", "-quit-without-waiting")
+    out, _ = process.communicate(json.dumps(query(maxVisits=100_000)) + "\n", timeout=60)
+    assert process.returncode == 0 and "rootInfo" not in out and time.monotonic() - began < 50
+
+
+def test_what_cannot_think_is_one_sentence() -> None:
+    process = start("--checkpoint", "random")
+    out, errors = process.communicate("", timeout=60)
+    assert process.returncode == 2 and out == "" and errors.startswith("error: ") and errors.count("\n") == 1
+
+
+def test_batches_refuse_more_than_they_hold() -> None:
+    one = parse(query(), Settings())
+    batch = Batch(MIND, Kind(5, 16, False), 1)
+    with pytest.raises(AssertionError, match="free lanes"):
+        batch.place([Job(one, 0, 0, 4, 0), Job(one, 0, 0, 4, 1)])
