@@ -1,0 +1,330 @@
+"""Play in the terminal: scripted people against bots, what is shown, what is saved, and how it ends."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+
+from zerogo import checkpoint, coords, sgf
+from zerogo.errors import InputError
+from zerogo.game import Player
+from zerogo.play.__main__ import main, parse
+from zerogo.play.screen import Screen, result_words, thought_words
+from zerogo.play.seats import Answer, RandomBot
+from zerogo.play.table import Table
+from zerogo.play.talk import Talk
+from zerogo.players.live import LiveGame
+from zerogo.players.thought import Candidate, Thought
+from zerogo.rules import Rules
+
+ROOT = Path(__file__).parent.parent
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Returns what plays with typed lines and command line words, and returns what was shown."""
+
+    def run(lines: str, *words: str) -> str:
+        typed = "".join(f"{line}\n" for line in lines.split(", ")) if lines else ""
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
+        main(parse(words))
+        return capsys.readouterr().out
+
+    return run
+
+
+def thought(best: int = 12, value: float = 0.5, score: float = 3.0) -> Thought:
+    """Returns a thought of 5x5 with one candidate."""
+    zeros = torch.zeros(26).numpy()
+    candidate = Candidate(best, 7, value, score, 0.5, 0.4, (best, 13), (7, 3))
+    return Thought(8, value, score, [candidate], zeros, zeros == 0, zeros.astype("int64"), torch.zeros(5, 5).numpy(), 0.0)
+
+
+class ScriptedBot:
+    """Plays given vertices, then passes; None resigns."""
+
+    name = "script"
+
+    def __init__(self, *moves: str | None) -> None:
+        self.moves = list(moves)
+
+    def choose(self, game: LiveGame, player: Player) -> Answer:
+        move = self.moves.pop(0) if self.moves else "pass"
+        return Answer(None if move is None else coords.from_gtp(move, game.size), thought())
+
+
+class NoAdviser:
+    """Knows nothing beyond what is pass-alive."""
+
+    name, mind = "nobody", None
+
+    def think(self, game: LiveGame, player: Player) -> Thought:
+        return thought()
+
+
+def talked(lines: str, white: object = None, path: Path | None = None, size: int = 5) -> tuple[Table, list[str]]:
+    """Returns the table and what was said after a conversation in which Black is a person."""
+    said: list[str] = []
+    typed = iter(lines.split(", "))
+
+    def ask(prompt: str) -> str:
+        said.append(prompt)
+        try:
+            return next(typed)
+        except StopIteration:
+            raise EOFError from None
+
+    table = Table(LiveGame(Rules(size)), {Player.BLACK: "human", Player.WHITE: "other"}, path)
+    Talk(table, {Player.BLACK: None, Player.WHITE: white}, NoAdviser, Screen(), ask, said.append).run()
+    return table, said
+
+
+def vertices(table: Table) -> list[str]:
+    return [coords.to_gtp(action, table.game.size) for _, action in table.game.moves]
+
+
+def test_two_people() -> None:
+    table, said = talked("c3, D4, pass, PASS, quit")
+    assert vertices(table) == ["C3", "D4", "pass", "pass"] and table.result == "W+7"
+    assert said[-2:] == ["White wins by 7 points", "the game is over; undo, save FILE or quit> "]
+    assert "White, move 2> " in said and any(" 3 . .(X). . 3" in text for text in said)
+
+
+def test_against_a_bot() -> None:
+    table, said = talked("C3, B2", ScriptedBot("D4", "D3"))
+    assert vertices(table) == ["C3", "D4", "B2", "D3"]
+    assert "White plays D4: White wins 75 %, leads by 3.0 points, expects C3 D3 (8 visits)" in said
+    assert said[-1] == "the game is left unfinished"
+
+
+def test_a_bot_that_resigns_and_is_taken_back() -> None:
+    table, said = talked("C3, A1, undo, B2", ScriptedBot(None, "D4"))
+    assert "White resigns: White wins 75 %, leads by 3.0 points, expects C3 D3 (8 visits)" in said
+    assert said.count("Black wins, White has resigned") == 1 and "the game is over; undo takes moves back" in said
+    assert vertices(table) == ["B2", "D4"] and table.result is None
+
+
+def test_resignation() -> None:
+    table, said = talked("C3, resign, undo, resign, quit", ScriptedBot("D4"))
+    assert table.result == "W+R" and said.count("White wins, Black has resigned") == 2 and vertices(table) == ["C3", "D4"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "left"),
+    [
+        ("C3, B2, undo", ["C3", "D4"]),  # the answer and the own move
+        ("C3, B2, undo, undo", []),
+        ("C3, B2, undo 2", ["C3", "D4"]),
+        ("C3, B2, u 4, A1", ["A1", "pass"]),
+        ("C3, B2, undo 1", ["C3", "D4", "B2", "pass"]),  # the bot moves again
+        ("C3, B2, undo 9", ["C3", "D4", "B2", "D3"]),
+    ],
+)
+def test_undo(lines: str, left: list[str]) -> None:
+    table, said = talked(lines, ScriptedBot("D4", "D3"))
+    assert vertices(table) == left
+    assert ("4 moves have been played, so 9 can't be taken back" in said) == ("9" in lines)
+
+
+def test_undo_before_the_first_move() -> None:
+    _, said = talked("undo, undo x, undo 0")
+    assert "you have not played yet, so there is nothing to take back" in said
+    assert "undo is followed by how many moves, not by 'x'" in said and "undo is followed by how many moves, not by '0'" in said
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ("C3, C3", "White can't play there, occupied: a stone stands on C3"),
+        ("B1, C3, A2, A1", "White can't play there, suicide: a white stone on A1 would have no liberty"),
+        ("F1", "'F1' is neither a command nor a point from A1 to E5; help tells what you can type"),
+        ("I3", "'I3' is neither a command nor a point from A1 to E5; help tells what you can type"),
+        ("hello there", "'hello there' is neither a command nor a point from A1 to E5; help tells what you can type"),
+        ("save", "save is followed by the name of a file, such as game.sgf"),
+        ("B1, C1, A2, B2, C3, A1, B1", "Black can't play there, ko: B1 may not be retaken at once"),
+    ],
+)
+def test_what_cannot_be_done_is_told_and_changes_nothing(lines: str, reason: str) -> None:
+    table, said = talked(lines)
+    assert reason in said and len(table.game.moves) == lines.count(",") + (0 if "," in lines else 0)
+
+
+def test_hint_score_help_board_and_empty_lines() -> None:
+    _, said = talked("hint, score, help, , board, C3, score, pass, pass, hint")
+    assert "nobody: Black wins 75 %, leads by 3.0 points, expects C3 D3 (8 visits)" in said
+    assert any("C3       7   75.0" in text for text in said) and any(text.startswith("what you can type") for text in said)
+    assert "as the board stands White is ahead by 7 points, komi included" in said
+    assert "as the board stands Black is ahead by 18 points, komi included" in said
+    assert "the game is over; undo takes moves back" in said
+
+
+def test_saving_by_hand_and_after_every_move(tmp_path: Path) -> None:
+    path = tmp_path / "game.sgf"
+    (tmp_path / "there.sgf").write_text("x")
+    files = [tmp_path / name for name in ("other.sgf", "there.sgf", "missing/x.sgf")]
+    _, said = talked(f"C3, {', '.join(f'save {file}' for file in files)}", ScriptedBot("D4"), path)
+    record = sgf.read(path)
+    assert record == sgf.read(tmp_path / "other.sgf") and (record.black, record.white, record.result) == ("human", "other", "?")
+    assert record.moves == [12, 8] and record.winrates_black == [None, 0.25] and record.scores_black == [None, -3.0]
+    assert record.visits == [None, 8] and (tmp_path / "there.sgf").read_text() == "x"
+    assert any("there.sgf exists already" in text for text in said) and any("cannot write" in text for text in said)
+    talked("C3, pass", ScriptedBot("pass", "pass"), path)
+    assert sgf.read(path).result == "B+18"
+
+
+def test_a_file_that_cannot_be_written_ends_no_game(tmp_path: Path) -> None:
+    table, said = talked("C3, D4", None, tmp_path / "missing" / "game.sgf")
+    assert len(table.game.moves) == 2 and sum("cannot write" in text for text in said) == 2
+
+
+def test_colours_show_the_same_board() -> None:
+    game = LiveGame(Rules(19))
+    for vertex in ("A1", "T19", "O15", "pass", "K10"):
+        game.play(game.to_play, coords.from_gtp(vertex, 19))
+    plain, colour, round_ = Screen().board(game), Screen(True).board(game), Screen(True, True).board(game)
+    assert "\x1b" not in plain and ANSI.sub("", colour) == plain and "\x1b[" in colour
+    back = ANSI.sub("", round_).replace("·", ".")
+    assert back.count("●") == 4 and [len(line) for line in back.split("\n")][:-1] == [len(line) for line in plain.split("\n")][:-1]
+    assert Screen(False, True).board(game) == plain
+    assert Screen().strong("x") == "x" and Screen(True).strong("x") != "x" and ANSI.sub("", Screen(True).faint("x")) == "x"
+
+
+def test_words() -> None:
+    behind = thought_words(thought(value=-0.5, score=-2.04), Player.BLACK, 5)
+    assert behind == "Black wins 25 %, is behind by 2.0 points, expects C3 D3 (8 visits)"
+    assert "is even" in thought_words(thought(score=0.01), Player.WHITE, 5)
+    assert [result_words(text) for text in ("0", "B+3.5")] == ["a draw", "Black wins by 3.5 points"]
+
+
+def test_the_random_bot_is_reproducible() -> None:
+    game = LiveGame(Rules(5))
+    moves = [RandomBot(3).choose(game, Player.BLACK).action for _ in range(3)]
+    assert len(set(moves)) == 1 and len({RandomBot(seed).choose(game, Player.BLACK).action for seed in range(20)}) > 5
+
+
+def test_a_whole_game_against_mcts(play: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "game.sgf"
+    shown = play("B2, hint, score, undo, A1, resign", "--size", "3", "--white", "mcts:16", "--save", str(path), "--seed", "1")
+    assert "Black (X): human, White (O): mcts:16; 3x3, komi 7, area scoring, positional ko" in shown
+    assert "White plays" in shown and "mcts:16: Black wins" in shown and "as the board stands" in shown
+    assert "White wins, Black has resigned" in shown and shown.endswith(f"the game is saved in {path}\n") and "\x1b" not in shown
+    record = sgf.read(path)
+    assert record.result == "W+R" and len(record.moves) == 2 and record.winrates_black[1] is not None and record.rules == Rules(3, 7.0)
+
+
+def test_bots_against_each_other(play: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "game.sgf"
+    shown = play("", "--black", "random", "--white", "mcts:8", "--size", "3", "--komi", "0.5", "--rules", "tt", "--save", str(path))
+    assert "help tells" not in shown and "Black plays" in shown and "White plays" in shown
+    record = sgf.read(path)
+    assert record.rules == Rules(3, 0.5, "positional", True) and sgf.parse_result(record.result).reason in ("score", "resignation")
+    assert (record.black, record.white) == ("random", "mcts:8") and sgf.replay(record)[1] is None
+
+
+def test_handicap_and_rules(play: Callable[..., str]) -> None:
+    shown = play("", "--size", "9", "--handicap", "2", "--rules", "japanese", "--black", "human", "--white", "human")
+    assert "9x9, komi 0.5, territory scoring, simple ko" in shown and "eyes in seki count" in shown
+    assert shown.count("X") == 2 + 1 + 1 and "White, move 1> " in shown  # two stones, and the colour's name twice
+
+
+def test_going_on_from_a_file(play: Callable[..., str], tmp_path: Path) -> None:
+    path = tmp_path / "game.sgf"
+    path.write_text("(;SZ[5]KM[2.5]RU[Nim];B[aa];W[bb];AE[aa];B[cc];W[cc])")
+    shown = play("E5", "--white", "human", "--sgf", str(path), "--move", "3", "--save", str(path))
+    assert "5x5, komi 2.5" in shown and "RU is 'Nim', which nobody knows" in shown and "White, move 2> " in shown
+    assert sgf.read(path).moves == [12, 4] and sgf.read(path).setup[1][1] == 2
+    path.write_text("(;SZ[5]KM[2.5]RU[AGA];B[aa];W[aa])")
+    with pytest.raises(InputError, match="move 2, white A5, is illegal: occupied.*--move says where to go on"):
+        play("", "--sgf", str(path))
+    path.write_text("(;SZ[5]KM[2.5]RU[AGA];B[aa])")
+    for words, what in ((["--size", "9"], "is on 5x5"), (["--move", "7"], "game.sgf.*after 7 moves of a"), (["--move", "-1"], "after -1")):
+        with pytest.raises(InputError, match=what):
+            play("", "--sgf", str(path), *words)
+    play("", "--sgf", str(path), "--move", "0", "--save", str(path))
+    assert path.read_text() == "(;SZ[5]KM[2.5]RU[AGA];B[aa])"  # nobody has moved
+    assert "5x5, komi 2.5, territory scoring" in play("", "--sgf", str(path), "--rules", "japanese", "--white", "human")
+
+
+def test_a_network_brings_its_board(play: Callable[..., str], tmp_path: Path) -> None:
+    settings = tiny.config("game.size=3", "game.komi=3.5")
+    path = tmp_path / "net.pt"
+    save_network(path, settings)
+    shown = play("B2, hint, score", "--white", str(path), "--simulations", "4")
+    assert "3x3, komi 3.5" in shown and "White pass" in shown.replace("White plays", "White pass") and "tiny@" in shown
+    with pytest.raises(InputError, match="plays on 3x3 only; this game is on 5x5"):
+        play("", "--white", str(path), "--size", "5")
+
+
+def save_network(path: Path, settings: object) -> None:
+    """Writes an untrained network as a checkpoint."""
+    weights = tiny.network(settings).state_dict()
+    checkpoint.save(path, checkpoint.Checkpoint(settings, 1, weights, weights))
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--white", "nobody"], "there is no player 'nobody'; allowed are human, random, mcts:N"),
+        (["--white", "mcts:0"], "'mcts:0' can't think"),
+        (["--white", "mcts:many"], "'mcts:many' can't think"),
+        (["--size", "26"], "size is 26"),
+        (["--size", "0"], "size is 0"),
+        (["--komi", "nan"], "komi is nan"),
+        (["--rules", "nim"], "there are no rules 'nim'"),
+        (["--handicap", "7", "--size", "5"], "7 stones on 5x5"),
+        (["--handicap", "-1"], "-1 stones"),
+        (["--simulations", "0"], "--simulations is 0"),
+        (["--sgf", "missing.sgf"], "cannot read the game record missing.sgf"),
+        (["--save", "."], "--save is .; it must be a file"),
+        (["--save", "missing/game.sgf"], "must be a file in a folder that exists"),
+        (["--save", __file__], "which exists already"),
+        (["--device", "tpu"], "device is 'tpu'"),
+    ],
+)
+def test_bad_words_are_refused(
+    words: list[str], what: str, play: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=what):
+        play("", *words)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", [["--move", "3"], ["--sgf", "x", "--handicap", "2"], ["--size", "nine"], ["--colour", "green"], ["x"]])
+def test_bad_arguments(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        parse(words)
+    assert left.value.code == 2 and "error:" in capsys.readouterr().err
+
+
+def test_the_process_ends_cleanly(tmp_path: Path) -> None:
+    """End of input: status 0. Ctrl-C in the middle: what scripts give, no traceback, and the game is in its file."""
+    command = [sys.executable, "-m", "zerogo.play", "--size", "3", "--white", "human", "--save"]
+    done = subprocess.run([*command, str(tmp_path / "a.sgf")], input="B2\n\xff\n", capture_output=True, cwd=ROOT, encoding="latin-1")
+    assert (done.returncode, done.stderr) == (0, "") and "the game is left unfinished" in done.stdout
+    assert sgf.read(tmp_path / "a.sgf").moves == [4]
+    path, pipe = tmp_path / "b.sgf", subprocess.PIPE
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen([*command, str(path)], stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT, text=True, env=environment)
+    process.stdin.write("B2\n")
+    process.stdin.flush()
+    deadline = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    shown, complaints = process.communicate(timeout=60)
+    assert process.returncode == 130 and complaints == "interrupted\n" and shown.endswith(f"the game is saved in {path}\n")
+    assert sgf.read(path).moves == [4]

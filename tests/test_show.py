@@ -1,0 +1,224 @@
+"""`python -m zerogo.show`: the right moment, drawn from the side that is asked for, as picture and as text; and words for what is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from PIL import Image
+
+from zerogo import checkpoint, coords, sgf
+from zerogo.checkpoint import Checkpoint
+from zerogo.errors import InputError
+from zerogo.game import Player
+from zerogo.rules import Rules
+from zerogo.show.__main__ import main, parse
+from zerogo.show.scenes import Scene, chosen_moves, make_watcher, read_story, winrates_black
+from zerogo.show.views import VIEWS, heading_of
+
+ROOT = Path(__file__).parent.parent
+MOVES = ["B2", "A2", "C2", "B1", "pass", "C1"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a game, an illegal one, one on another board, and a checkpoint of a fresh network for 3x3."""
+    folder = tmp_path_factory.mktemp("show")
+    moves = [coords.from_gtp(name, 3) for name in MOVES]
+    sgf.write(folder / "game.sgf", sgf.GameRecord(Rules(3, 4.5), moves))
+    (folder / "illegal.sgf").write_text("(;SZ[3]KM[1]RU[Chinese];B[aa];W[bb];B[bb])")
+    (folder / "large.sgf").write_text("(;SZ[5]KM[1]RU[Chinese];B[aa])")
+    (folder / "twice.sgf").write_text("(;SZ[3]KM[1]RU[Chinese]AB[aa]PL[B];B[bb];B[ab];AW[cc];W[ca])")
+    settings = tiny.config("evaluation.simulations=8")
+    weights = tiny.network(settings).state_dict()
+    checkpoint.save(folder / "tiny.pt", Checkpoint(settings, 5, weights, weights))
+    return folder
+
+
+def run(folder: Path, capsys: pytest.CaptureFixture, *words: str) -> tuple[list[Path], str]:
+    """Returns the pictures that a command line wrote, and all that it printed."""
+    main(parse([word.replace("@", f"{folder}/") for word in words]))
+    printed = capsys.readouterr().out
+    return [Path(line) for line in printed.splitlines() if line.endswith((".png", ".gif"))], printed
+
+
+def pixels(path: Path) -> np.ndarray:
+    return np.asarray(Image.open(path).convert("RGB")).astype(int)
+
+
+# Moments
+
+
+def test_moves_are_chosen_by_number_from_the_end_and_in_ranges(folder: Path):
+    story = read_story(folder / "game.sgf")
+    assert chosen_moves(None, story) == [6] and chosen_moves("0", story) == [0] and chosen_moves("-1", story) == [6]
+    assert chosen_moves("-7", story) == [0] and chosen_moves("all", story) == list(range(7))
+    assert chosen_moves("1-3, 5,2", story) == [1, 2, 3, 5]
+    assert chosen_moves("4-2", story) == [4, 3, 2] and chosen_moves("-3--1", story) == [4, 5, 6]
+    for text in ("7", "-8", "2-9", "x", "", "1.5", "99999999999"):
+        with pytest.raises(InputError, match="--move is"):
+            chosen_moves(text, story)
+
+
+def test_a_game_is_shown_up_to_its_illegal_move(folder: Path):
+    story = read_story(folder / "illegal.sgf")
+    assert chosen_moves(None, story) == [2] and chosen_moves("all", story) == [0, 1, 2]
+    with pytest.raises(InputError, match="illegal.sgf can't be shown after move 3: move 3, black B2, is illegal"):
+        chosen_moves("-1", story)
+
+
+def test_scenes_know_who_is_to_move_and_what_was_set_up_on_the_way(folder: Path):
+    nobody = make_watcher(None)
+    game, twice = read_story(folder / "game.sgf"), read_story(folder / "twice.sgf")
+    assert [Scene(game, move, nobody).to_play for move in (0, 1, 6)] == [Player.BLACK, Player.WHITE, Player.BLACK]
+    assert [Scene(twice, move, nobody).to_play for move in (0, 1, 2, 3)] == [Player.BLACK, Player.BLACK, Player.WHITE, Player.BLACK]
+    assert Scene(twice, 1, nobody).stones.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    assert Scene(twice, 3, nobody).stones.tolist() == [[1, 0, 2], [1, 1, 0], [0, 0, 2]]
+    assert heading_of(Scene(game, 5, nobody)) == "game.sgf, move 5 (Black pass), White to move"
+    assert Scene(game, 6, nobody).numbers == {4: 1, 3: 2, 5: 3, 7: 4, 8: 6}
+
+
+def test_a_captured_stone_has_no_number(tmp_path: Path):
+    (tmp_path / "game.sgf").write_text("(;SZ[3]KM[0]RU[Chinese];B[aa];W[ba];B[cc];W[ab])")
+    assert Scene(read_story(tmp_path / "game.sgf"), 4, make_watcher(None)).numbers == {1: 2, 8: 3, 3: 4}
+
+
+def test_everything_is_seen_from_the_side_to_move_and_told_of_black(folder: Path):
+    watcher = make_watcher(str(folder / "tiny.pt"), symmetries="all", device="cpu")
+    story = read_story(folder / "game.sgf")
+    rates = winrates_black(story, watcher)
+    assert rates.shape == (7,) and (0 < rates).all() and (rates < 1).all()
+    for move in range(7):
+        scene = Scene(story, move, watcher)
+        value = float(scene.evaluation.value[0])
+        assert rates[move] == pytest.approx((1 + (value if scene.to_play is Player.BLACK else -value)) / 2, abs=1e-5)
+        score = float(scene.evaluation.ownership.sum()) + (-4.5 if scene.to_play is Player.BLACK else 4.5)
+        assert float(scene.evaluation.score[0]) == pytest.approx(score, abs=1e-4)
+
+
+def test_a_scene_does_not_depend_on_others(folder: Path):
+    watcher = make_watcher(str(folder / "tiny.pt"), 12, device="cpu")
+    story = read_story(folder / "game.sgf")
+    several = [Scene(story, move, watcher).thought.visits_by_action.tolist() for move in (1, 2, 3)]
+    assert several[2] == Scene(story, 3, watcher).thought.visits_by_action.tolist() and sum(several[2]) == 12
+
+
+def test_symmetries_of_a_network_are_obeyed(folder: Path):
+    watchers = {name: make_watcher(str(folder / "tiny.pt"), symmetries=name, device="cpu") for name in ("all", "none")}
+    story = read_story(folder / "game.sgf")
+    empty = {name: Scene(story, 0, watcher).evaluation.prior[0, :-1].view(3, 3) for name, watcher in watchers.items()}
+    assert torch.allclose(empty["all"], empty["all"].flip(0), atol=1e-6) and torch.allclose(empty["all"], empty["all"].T, atol=1e-6)
+    assert not torch.allclose(empty["none"], empty["none"].flip(0), atol=1e-6)
+
+
+# Pictures and text
+
+
+def test_the_board_after_a_move_is_drawn(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    paths, _ = run(folder, capsys, "@game.sgf", "--move", "2", "--out", str(tmp_path / "new" / "two.png"), "--cell", "40")
+    assert paths == [tmp_path / "new" / "two.png"]
+    image, wood = pixels(paths[0]), (230, 190, 126)
+    rows, columns = np.nonzero((image == wood).all(-1))
+    board = image[rows.min() :, columns.min() :]
+    assert board[80, 80].max() < 70, "Black on B2"
+    assert board[80, 40].min() > 225, "White on A2"
+    assert (board[84:88, 124:128] == wood).all(), "nothing on C2 yet"
+
+
+def test_several_moves_make_numbered_pictures_or_one_animation(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert [str(path) for path in run(folder, capsys, "@game.sgf", "--move", "2")[0]] == ["game-move2.png"]
+    paths, _ = run(folder, capsys, "@game.sgf", "--move", "1-3", "--out", "some.png")
+    assert [str(path) for path in paths] == ["some-1.png", "some-2.png", "some-3.png"] and all(path.exists() for path in paths)
+    (animation,), _ = run(folder, capsys, "@game.sgf", "--move", "all", "--out", "some.gif", "--numbers")
+    assert Image.open(animation).n_frames == 7
+
+
+def test_every_view_draws_and_writes(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    out = tmp_path / "all.png"
+    words = ["@game.sgf", "--move", "3", "--what", ",".join(VIEWS), "--checkpoint", "@tiny.pt", "--device", "cpu"]
+    paths, printed = run(folder, capsys, *words, "--text", "--out", str(out))
+    assert paths == [out] and pixels(out).shape[1] > 3 * 336
+    assert "game.sgf, move 3 (Black C2), White to move, tiny@5" in printed
+    assert "visits of 8 simulations" in printed and "White's win rate" in printed and "zero17, 17 planes" in printed
+    assert printed.count(" 3 ") >= 4 + 17, "a board for each of four views and for each plane"
+
+
+def test_text_alone_writes_no_file(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _, printed = run(folder, capsys, "@game.sgf", "--move", "1", "--text")
+    assert " 2 .(X). 2" in printed and not list(tmp_path.iterdir())
+
+
+def test_without_a_file_the_checkpoints_empty_board_is_shown(folder: Path, capsys: pytest.CaptureFixture):
+    _, printed = run(folder, capsys, "--checkpoint", "@tiny.pt", "--text", "--what", "board,policy", "--device", "cpu")
+    assert printed.startswith("empty board, Black to move, tiny@5") and "komi 4.5" in printed and printed.count(" 3 ") >= 2
+
+
+def test_planes_need_no_checkpoint(folder: Path, capsys: pytest.CaptureFixture):
+    _, printed = run(folder, capsys, "@game.sgf", "--move", "2", "--what", "planes", "--features", "zero17", "--text")
+    assert printed.count("plane ") == 17
+    own = printed.split("plane ")[1].splitlines()
+    assert [line.split() for line in own[1:6]][2] == ["2", ".", "1", ".", "2"], "Black is to move, and has B2"
+
+
+def test_playouts_can_think_too(folder: Path, capsys: pytest.CaptureFixture):
+    words = ["@game.sgf", "--move", "4", "--what", "candidates,ownership,value", "--checkpoint", "mcts:20", "--text", "--device", "cpu"]
+    _, printed = run(folder, capsys, *words)
+    assert "mcts:20" in printed and "Black wins" in printed
+
+
+def test_a_game_that_is_over_has_nothing_to_think_about(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    (tmp_path / "over.sgf").write_text("(;SZ[3]KM[4.5]RU[Chinese];B[];W[])")
+    words = [str(tmp_path / "over.sgf"), "--what", "candidates,visits,line,value", "--checkpoint", "@tiny.pt", "--device", "cpu"]
+    paths, printed = run(folder, capsys, *words, "--text", "--out", str(tmp_path / "over.png"))
+    assert "the game is over" in printed and paths[0].exists()
+
+
+# What is wrong
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("", "there is nothing to show; give an SGF file, or a checkpoint"),
+        ("--checkpoint mcts:5", "there is nothing to show"),
+        ("@none.sgf", "none.sgf"),
+        ("@game.sgf --move 7", "--move is 7; game.sgf has 6 moves, so 0 to 6 and -1 to -7 are allowed"),
+        ("--checkpoint @tiny.pt --move 1", "--move is 1; empty board has 0 moves"),
+        ("@game.sgf --what stars", "--what is 'stars'; allowed are board, policy"),
+        ("@game.sgf --what board,", "--what is ''; allowed are board"),
+        ("@game.sgf --what policy", "--what policy needs --checkpoint"),
+        ("@game.sgf --what planes", "--what planes needs --features"),
+        ("@game.sgf --what planes --features x", "features.encoder is 'x'; allowed are"),
+        ("@game.sgf --checkpoint @none.pt", "allowed are a checkpoint file, the folder of a run and mcts:N"),
+        ("@game.sgf --checkpoint random", "--checkpoint is 'random'"),
+        ("@game.sgf --checkpoint @game.sgf", "game.sgf"),
+        ("@large.sgf --checkpoint @tiny.pt", "tiny@5 plays on 3x3 only; large.sgf is on 5x5"),
+        ("@game.sgf --checkpoint @tiny.pt --symmetries most", "--symmetries is 'most'; allowed are none, random, all"),
+        ("@game.sgf --checkpoint @tiny.pt --simulations 0", "--simulations is 0; it must be 1 or more"),
+        ("@game.sgf --out x.bmp", "--out is x.bmp; allowed are names that end in .png or .gif"),
+        ("@game.sgf --out @game.sgf/x.png", "cannot make the directory"),
+        ("@game.sgf --cell 5", "--cell is 5; allowed are 12 to 200 pixels"),
+        ("@game.sgf --checkpoint @tiny.pt --device tpu", "device is 'tpu'"),
+    ],
+)
+def test_bad_input_gets_one_sentence(folder: Path, tmp_path: Path, monkeypatch, words: str, sentence: str):
+    monkeypatch.chdir(tmp_path)
+    arguments = parse([word.replace("@", f"{folder}/") for word in words.split()])
+    with pytest.raises(InputError) as caught:
+        main(arguments)
+    assert sentence in str(caught.value) and "\n" not in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_it_runs_as_a_module_and_says_one_sentence(folder: Path, tmp_path: Path):
+    command = (sys.executable, "-m", "zerogo.show", str(folder / "game.sgf"), "--move", "9")
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: --move is 9; game.sgf has 6 moves, so 0 to 6 and -1 to -7 are allowed\n"

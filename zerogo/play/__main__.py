@@ -1,0 +1,86 @@
+"""`python -m zerogo.play`: reads the arguments, sets up the game and lets it be played in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+EXAMPLES = """
+a player is one of:
+  human            a person at this terminal
+  random           any legal move that doesn't fill an eye of its own
+  mcts:200         tree search with 200 random playouts a move, without a network
+  a checkpoint     a file, or a run's folder: its newest checkpoint
+
+examples:
+  python -m zerogo.play                                              # you are Black on 9x9, against mcts:200
+  python -m zerogo.play --white checkpoints/quickstart-5x5.pt        # the board and the rules are the network's
+  python -m zerogo.play --black checkpoints/9x9 --white human --handicap 2 --save game.sgf
+  python -m zerogo.play --sgf game.sgf --move 30                     # go on from a game, after its 30th move
+
+During the game, help tells what you can type.
+"""
+OPPONENT = "mcts:200"
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Returns the command line's settings. Needs no torch, so that --help and mistakes are answered at once."""
+    parser = argparse.ArgumentParser(
+        prog="python -m zerogo.play", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--black", default="human", metavar="PLAYER", help="who plays Black (default: human)")
+    add("--white", default=OPPONENT, metavar="PLAYER", help=f"who plays White (default: {OPPONENT})")
+    add("--size", type=int, metavar="N", help="side of the board, 1 to 25 (default: the network's, else 9)")
+    add("--komi", type=float, metavar="POINTS", help="points that White gets (default: the network's or the rules'; 0.5 at handicap)")
+    add("--rules", metavar="NAME", help="tromp-taylor, chinese, japanese, korean, aga, new-zealand, … (default: the network's)")
+    add("--handicap", type=int, default=0, metavar="N", help="stones that Black has at the start, on the fixed points")
+    add("--simulations", type=int, metavar="N", help="simulations a move of a bot (default: evaluation.simulations, or its own N)")
+    add("--sgf", type=Path, metavar="FILE", help="go on from the main line of a game")
+    add("--move", type=int, metavar="N", help="after its Nth move (default: the last)")
+    add("--save", type=Path, metavar="FILE", help="write the game as SGF, after every move")
+    add("--seed", type=int, metavar="N", help="seed of all draws (default: run.seed)")
+    add("--device", metavar="D", help="auto, cpu, cuda or cuda:1 (default: run.device)")
+    add("--resign", action=argparse.BooleanOptionalAction, default=True, help="bots give up lost games (default: --resign)")
+    add("--colour", choices=("auto", "always", "never"), default="auto", help="colours (default: where stdout is a terminal)")
+    parsed = parser.parse_args(arguments)
+    if parsed.move is not None and parsed.sgf is None:
+        parser.error("--move says where to go on in a game; give the game by --sgf FILE")
+    if parsed.handicap and parsed.sgf is not None:
+        parser.error("--handicap is for a new game; with --sgf the stones are those of the file")
+    return parsed
+
+
+def ask(prompt: str) -> str:
+    """Returns a line that was typed. Where nobody types, as in a script, the line is shown, so that what follows can be read."""
+    try:
+        line = input(prompt)
+    except (EOFError, KeyboardInterrupt):
+        print()
+        raise
+    if not sys.stdin.isatty():
+        print(line)
+    return line
+
+
+def main(arguments: argparse.Namespace) -> None:
+    """Does what the command line says; however the game ends, it is saved."""
+    from zerogo.play.setup import make_talk
+
+    sys.stdin.reconfigure(errors="replace")
+    talk = make_talk(arguments, ask)
+    try:
+        talk.run()
+    finally:
+        if arguments.save is not None:
+            talk.table.save()
+            print(f"the game is saved in {arguments.save}")
+
+
+if __name__ == "__main__":
+    parsed = parse()  # before the imports, which take seconds: --help answers at once
+    from zerogo.runtime import script_main
+
+    script_main(lambda: main(parsed))

@@ -1,0 +1,140 @@
+"""A game to be played, from the words of a command line: the board, the rules, the players, the file."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from zerogo import checkpoint, coords, rulesets, sgf
+from zerogo.config import Config, with_overrides
+from zerogo.errors import InputError
+from zerogo.game import Player
+from zerogo.play.screen import Screen
+from zerogo.play.seats import HUMAN, RANDOM, Bot, ThinkingBot, make_bot
+from zerogo.play.table import Table
+from zerogo.play.talk import Talk
+from zerogo.players import require_size
+from zerogo.players.live import LiveGame
+from zerogo.players.manners import Manners
+from zerogo.rules import Rules
+from zerogo.runtime import pick_device, pick_dtype, set_threads
+
+ADVISER = "mcts:400"  # gives hints and judges dead stones where no bot at the table thinks
+HANDICAP_KOMI = 0.5
+
+
+def make_talk(arguments: argparse.Namespace, ask: Callable[[str], str], say: Callable[[str], None] = print) -> Talk:
+    """Returns the conversation, ready to be run, after who plays and under which rules was said. Raises InputError for bad words."""
+    if arguments.simulations is not None and arguments.simulations < 1:
+        raise InputError(f"--simulations is {arguments.simulations}; it must be 1 or more")
+    check_save(arguments.save, arguments.sgf)
+    config = read_config(arguments)
+    set_threads(config.run.threads)
+    game, notes = make_game(arguments, config)
+    bots = make_bots(arguments, config, game.size)
+    names = {player: bot.name if bot else HUMAN for player, bot in bots.items()}
+    screen = make_screen(arguments.colour)
+    talk = Talk(Table(game, names, arguments.save), bots, _adviser_maker(bots, config), screen, ask, say)
+    rules = game.rules
+    suicide = ", suicide" if rules.suicide else ""
+    kind = f"{rules.size}x{rules.size}, komi {rules.komi:g}, {rules.scoring} scoring, {rules.superko} ko{suicide}"
+    say(f"{screen.name(Player.BLACK)}: {names[Player.BLACK]}, {screen.name(Player.WHITE)}: {names[Player.WHITE]}; {kind}")
+    for note in [*notes, *(["help tells what you can type"] if talk.has_people else [])]:
+        say(note)
+    return talk
+
+
+def read_config(arguments: argparse.Namespace) -> Config:
+    """Returns the settings: those of the first checkpoint among the players, else the defaults, and what the command line changes."""
+    words = {"run.seed": arguments.seed, "run.device": arguments.device, "evaluation.simulations": arguments.simulations}
+    names = [name for name in (arguments.black, arguments.white) if name not in (HUMAN, RANDOM) and not name.startswith("mcts:")]
+    paths = [name for name in names if Path(name).exists()]
+    config = checkpoint.load(checkpoint.find(paths[0])).config if paths else Config()
+    return with_overrides(config, [f"{key}={value}" for key, value in words.items() if value is not None])
+
+
+def make_game(arguments: argparse.Namespace, config: Config) -> tuple[LiveGame, list[str]]:
+    """Returns the game at its start, and what a person should know about it. Raises InputError for what can't be set up."""
+    notes = [rulesets.deviations(arguments.rules)] if rulesets.canonical(arguments.rules or "") else []
+    notes = [note for note in notes if note]
+    if arguments.sgf is not None:
+        game, more = _game_of_file(arguments)
+        return game, notes + more
+    game = LiveGame(make_rules(arguments, config.game.rules(size=arguments.size)))
+    if arguments.handicap:
+        game.place_handicap(coords.fixed_handicap(game.size, arguments.handicap))
+    return game, notes
+
+
+def _game_of_file(arguments: argparse.Namespace) -> tuple[LiveGame, list[str]]:
+    """Returns the game of --sgf after --move moves, and what its reader assumed."""
+    record = sgf.read(arguments.sgf)
+    if arguments.size is not None and arguments.size != record.rules.size:
+        raise InputError(f"--size is {arguments.size}, but the game in {arguments.sgf} is on {record.rules.size}x{record.rules.size}")
+    record.rules = make_rules(arguments, record.rules)
+    _, problem = sgf.replay(record, arguments.move)
+    if problem is not None:
+        raise InputError(f"{arguments.sgf}: {problem}; --move says where to go on before that")
+    try:
+        return LiveGame.of_record(sgf.since_edit(record, arguments.move)), record.notes
+    except InputError as error:
+        raise InputError(f"--move in {arguments.sgf}: {error}") from None
+
+
+def make_rules(arguments: argparse.Namespace, known: Rules) -> Rules:
+    """Returns the known rules with what the command line changes. A ruleset brings its own komi to a new game, not to one from a file."""
+    size = known.size if arguments.size is None else arguments.size
+    komi = HANDICAP_KOMI if arguments.handicap and arguments.komi is None else arguments.komi
+    if arguments.rules is not None:
+        return rulesets.parse(arguments.rules, size, known.komi if komi is None and arguments.sgf is not None else komi)
+    return dataclasses.replace(known, size=size, komi=known.komi if komi is None else komi)
+
+
+def make_bots(arguments: argparse.Namespace, config: Config, size: int) -> dict[Player, Bot | None]:
+    """Returns who plays each colour, None for a person. Raises InputError for a network of another board."""
+    device = pick_device(config.run.device)
+    dtype = pick_dtype(config.run.precision, device)
+    manners, seed = Manners(resign=arguments.resign), config.run.seed
+    words = {Player.BLACK: arguments.black, Player.WHITE: arguments.white}
+    bots = {
+        player: make_bot(word, config.evaluation, device, dtype, arguments.simulations, manners, seed + player.value)
+        for player, word in words.items()
+    }
+    for bot in bots.values():
+        if isinstance(bot, ThinkingBot):
+            require_size(bot.mind, size, "this game is on")
+    return bots
+
+
+def _adviser_maker(bots: dict[Player, Bot | None], config: Config) -> Callable[[], ThinkingBot]:
+    """Returns what makes the bot that gives hints: one of the table once more, so that it may think without helping the one that plays."""
+    thinking = [bot for bot in bots.values() if isinstance(bot, ThinkingBot)]
+
+    def make() -> ThinkingBot:
+        if thinking:
+            return ThinkingBot(thinking[0].mind, thinking[0].simulations, Manners(), config.run.seed)
+        device = pick_device(config.run.device)
+        bot = make_bot(ADVISER, config.evaluation, device, pick_dtype(config.run.precision, device), seed=config.run.seed)
+        assert isinstance(bot, ThinkingBot), f"{ADVISER} thinks"
+        return bot
+
+    return make
+
+
+def make_screen(colour: str) -> Screen:
+    """Returns how to write on stdout; colour: always, never, or auto for where it is a terminal."""
+    in_colour = sys.stdout.isatty() if colour == "auto" else colour == "always"
+    return Screen(in_colour, (sys.stdout.encoding or "").lower().startswith("utf"))
+
+
+def check_save(path: Path | None, source: Path | None) -> None:
+    """Raises InputError where the game could not be saved, or where another file than the one it comes from would be lost."""
+    if path is None:
+        return
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError(f"--save is {path}; it must be a file in a folder that exists")
+    if path.exists() and not (source is not None and source.exists() and path.samefile(source)):
+        raise InputError(f"--save is {path}, which exists already; give it a new name")
