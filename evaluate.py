@@ -18,12 +18,19 @@ a player is one of:
   mcts:200         tree search with 200 random playouts a move, without a network
   a checkpoint     a file, or a run's folder: its newest checkpoint
   self             as the second: the first player against itself
+  gnugo:10         GNU Go at a level from 0 to 15 (Debian, Ubuntu: apt install gnugo)
+  pachi:1000       Pachi with 1000 playouts a move
+  katago:200       KataGo with 200 visits a move; katago:200:MODEL:CONFIG where it doesn't find its files by itself
+  "gtp:COMMAND"    any engine that speaks GTP, such as "gtp:gnugo --mode gtp --level 5"
 
 examples:
   python evaluate.py checkpoints/quickstart random --games 200
   python evaluate.py checkpoints/9x9 checkpoints/9x9-small mcts:200 --games 400 --simulations 64
   python evaluate.py random mcts:100 --games 20 game.size=5 game.komi=24.5
+  python evaluate.py checkpoints/9x9 gnugo:10 --games 100 --out match && echo done
+  python evaluate.py checkpoints/9x9 gnugo:10 --games 100 --out match --resume      # goes on after an interruption
 
+An engine that crashes, says nothing for evaluation.engine_seconds, or plays an illegal move loses that game, and the match goes on.
 The rules are those of the first checkpoint's run, unless --config or section.key=value say otherwise (`python train.py --keys` lists them).
 """
 OVERRIDE = re.compile(r"[a-z_]+\.[a-z_.0-9]+=.*", re.DOTALL)
@@ -36,7 +43,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--games", type=int, default=100, metavar="N", help="games of each pair, half with each colour (default: 100)")
     parser.add_argument("--simulations", type=int, metavar="N", help="simulations a move of a network (default: evaluation.simulations)")
     parser.add_argument("--seed", type=int, help="seed of the matches (default: run.seed)")
+    parser.add_argument("--opening", type=int, default=0, metavar="N", help="random moves at the start, alike for both games of a pair")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="new folder for the results (default: checkpoints/match-DATE-TIME)")
+    parser.add_argument("--resume", action="store_true", help="go on with the unfinished match in --out; more --games are allowed")
     parser.add_argument("--config", type=Path, help="YAML file with the settings (default: those of the first checkpoint)")
     parsed = parser.parse_intermixed_args(arguments)
     parsed.overrides = [text for text in parsed.players if OVERRIDE.fullmatch(text)]
@@ -50,8 +59,9 @@ def read_config(arguments: argparse.Namespace) -> Config:
     """Returns the settings of the matches: from --config, else from the first checkpoint among the players, else the defaults."""
     from zerogo import checkpoint
     from zerogo.config import Config, load, with_overrides
+    from zerogo.players.external import is_external
 
-    files = [name for name in arguments.players if Path(name).exists() and name != "random"]
+    files = [name for name in arguments.players if name != "random" and not is_external(name) and Path(name).exists()]
     if arguments.config is not None:
         config = load(arguments.config)
     else:
@@ -69,10 +79,13 @@ def main(arguments: argparse.Namespace) -> None:
 
     if arguments.games < 2:
         raise InputError(f"--games is {arguments.games}; it must be 2 or more, so that both players get both colours")
+    if arguments.resume and arguments.out is None:
+        raise InputError("--resume needs --out with the folder of the match")
     config = read_config(arguments)
     out = arguments.out or Path("checkpoints") / time.strftime("match-%Y%m%d-%H%M%S")
-    require_new_folder(out, "--out")
-    evaluate(arguments.players, arguments.games, config, out)
+    if not arguments.resume:
+        require_new_folder(out, "--out")
+    evaluate(arguments.players, arguments.games, config, out, arguments.opening, arguments.resume)
 
 
 if __name__ == "__main__":

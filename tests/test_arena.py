@@ -14,7 +14,8 @@ from sgfmill.sgf import Sgf_game
 
 from zerogo import arena, board, draws, elo, scoring
 from zerogo.arena import MatchResult, evaluation, play_match, round_robin
-from zerogo.arena.result import joined
+from zerogo.arena.journal import GAMES_FILE, Journal, record_of
+from zerogo.arena.result import FORFEIT, RESIGNED, Played, Stop, told_score
 from zerogo.config import Config, with_overrides
 from zerogo.draws import Purpose
 from zerogo.errors import InputError
@@ -224,7 +225,64 @@ def test_counts() -> None:
 def test_games_without_a_partner_count_singly() -> None:
     pairs, singles = made([1.0, 1.0, 1.0, 1.0], [False, True, False, True], first_game=1).pair_points()
     assert (pairs.tolist(), singles.tolist()) == ([1.0], [0.0, 1.0])
-    assert joined([made([1.0], [True]), made([2.0], [False])]).score_black.tolist() == [1.0, 2.0]
+
+
+def test_stopped_games_count_for_who_did_not_stop_them() -> None:
+    """A lost on the board, won by resignation, lost by a fault, won by a fault: scores are known of the first alone."""
+    stops = {1: Stop(RESIGNED, True), 2: Stop(FORFEIT, True, "crashed"), 3: Stop(FORFEIT, True, "hung")}
+    told = {0: {"b": "W+2", "a": "W+9.5"}, 1: {"b": "0"}}
+    result = replace(made([-2.0, math.nan, math.nan, math.nan], [True, False, True, False]), stops=stops, told=told)
+    assert result.outcome_black.tolist() == [-1] * 4 and result.outcome_a.tolist() == [-1, 1, -1, 1]
+    assert (result.wins, result.draws, result.losses) == (2, 0, 2) and result.by_colour(True) == (0, 0, 2)
+    assert result.mean_score == -2.0 and result.counted.tolist() == [True, False, False, False] and result.black_win_rate == 0.0
+    assert result.stopped(RESIGNED) == (0, 1) and result.stopped(FORFEIT) == (1, 1)
+    assert result.agreement("b") == (1, 1, 1) and result.agreement("a") == (0, 1, 1) and result.agreement("c") == (0, 0, 0)
+    summary = json.loads(json.dumps(result.summary(), allow_nan=False))
+    assert (summary["resigned"], summary["forfeits"]) == ([0, 1], [1, 1])
+    assert summary["own_scores"] == {"a": {"same": 0, "same_winner": 1, "of": 1}, "b": {"same": 1, "same_winner": 1, "of": 1}}
+    lines = "\n".join(result.lines())
+    assert "    game 3: a: crashed\n    game 4: b: hung" in lines and "b resigned in 1 of 4 games" in lines
+
+
+TOLD = {"B+3.5": 3.5, "w+0.5": -0.5, "0": 0.0, "Draw": 0.0, "W+12.0 (upper bound: -1)": -12.0, "B+R": None, "": None, "B+nan": None}
+
+
+@pytest.mark.parametrize(("text", "score"), TOLD.items())
+def test_scores_that_engines_tell(text: str, score: float | None) -> None:
+    assert told_score(text) == score
+
+
+def test_kept_games_come_back_as_they_were(tmp_path: Path) -> None:
+    stones = np.arange(9, dtype=np.int8).reshape(3, 3) % 3
+    counted = Played(0, True, [4, 9, 9], 8.5, 9, False, stones, None, {"b": "B+8.5"})
+    stopped = Played(3, False, [], math.nan, 0, False, stones, Stop(FORFEIT, True, "crashed"))
+    with Journal(tmp_path, {"games": 4}, [("a", "b")], SMALL, resume=False) as journal:
+        journal.add(0, [counted, stopped])
+        with pytest.raises(InputError, match="already in use by process .*; wait for it or give --out another folder"):
+            Journal(tmp_path, {"games": 4}, [("a", "b")], SMALL, resume=True)
+    with open(tmp_path / GAMES_FILE, "ab") as file:
+        file.write(b'{"match": 0}\n\xff\n[1]\n{"match": 7, "ga')
+    with Journal(tmp_path, {"games": 4}, [("a", "b")], SMALL, resume=True) as journal:
+        one, other = journal.finished[0]
+    assert replace(one, stones=stones) == counted and np.array_equal(one.stones, stones) and one.stones.dtype == np.int8
+    assert other.stop == stopped.stop and math.isnan(other.score_black) and other.moves == []
+    assert (tmp_path / GAMES_FILE).read_bytes().count(b"\n") == 2
+    record = record_of(stopped, ("a", "b"), SMALL)
+    assert (record.result, record.black, record.comment) == ("W+F", "b", "b: crashed")
+    assert record_of(counted, ("a", "b"), SMALL).comment == "b says B+8.5"
+
+
+def test_finished_games_are_not_played_again() -> None:
+    kept: list[Played] = []
+    whole = play_match(Drawing("a"), Drawing("b"), SMALL, 8, seed=4, opening_plies=2, on_games=kept.extend)
+    assert sorted(game.number for game in kept) == list(range(8))
+    again: list[Played] = []
+    seen: list[float] = []
+    options = {"opening_plies": 2, "finished": kept[:5], "on_games": again.extend, "on_progress": seen.append}
+    assert same(whole, play_match(Drawing("a"), Drawing("b"), SMALL, 8, seed=4, **options))
+    assert {game.number for game in again} == {game.number for game in kept[5:]} and 5 <= seen[0] and seen[-1] == 8
+    nobody = play_match(Drawing("a"), Drawing("b"), SMALL, 8, seed=4, opening_plies=2, finished=kept, on_games=again.extend)
+    assert same(whole, nobody) and len(again) == 3
 
 
 def test_summary_is_plain_json_without_infinities() -> None:
@@ -285,9 +343,9 @@ def test_bad_evaluations_are_refused_before_anything_is_written(players: list[st
 
 def test_a_network_for_another_board_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = First("net")
-    other.size = 9
+    other.sizes = {9}
     monkeypatch.setattr(evaluation, "make_player", lambda spec, *_: other)
-    with pytest.raises(InputError, match="plays on 9x9 only; the match is on 3x3"):
+    with pytest.raises(InputError, match="plays on 9x9 only; game.size is 3x3"):
         arena.evaluate(["a", "b"], 2, config(), tmp_path / "out")
 
 

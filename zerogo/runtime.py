@@ -142,7 +142,8 @@ class RunLock:
 
     FILE = ".lock"
 
-    def __init__(self, directory: str | Path) -> None:
+    def __init__(self, directory: str | Path, way_out: str = "choose another run.name") -> None:
+        """way_out: what the sentence for a second holder offers him besides waiting."""
         self.directory = Path(directory)
         make_directory(self.directory)
         self._file: Any = None
@@ -159,7 +160,7 @@ class RunLock:
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 raise InputError(f"cannot lock the run directory {self.directory}: {error.strerror}") from None
             who = f" by process {holder}" if holder else ""
-            raise InputError(f"the run directory {self.directory} is already in use{who}; wait for it or choose another run.name") from None
+            raise InputError(f"the run directory {self.directory} is already in use{who}; wait for it or {way_out}") from None
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()

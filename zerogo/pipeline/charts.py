@@ -31,7 +31,7 @@ def harvest_numbers(harvest: Harvest, samples: Samples | None) -> dict[str, floa
         "selfplay/moves_per_s": harvest.moves / seconds,
         "selfplay/simulations_per_s": harvest.simulations / seconds,
         "selfplay/game_length_plies": float(np.mean(harvest.lengths)),
-        "selfplay/black_winrate": float(np.mean(np.sign(scores) * 0.5 + 0.5)),
+        "selfplay/black_winrate": _black_winrate(scores),
         "selfplay/prior_entropy_nats": harvest.prior_entropy / moves,
         "selfplay/search_kl_nats": harvest.prior_kl / moves,
         "selfplay/trees_overflowed": float(harvest.overflowed),
@@ -39,12 +39,32 @@ def harvest_numbers(harvest: Harvest, samples: Samples | None) -> dict[str, floa
     for reason in EndReason:
         numbers[f"selfplay/share_{reason.name.lower()}"] = float(np.mean(ends == reason))
     numbers["selfplay/share_short"] = float(np.mean(np.array(harvest.lengths) <= 4))
-    for komi in sorted(set(harvest.komi), key=harvest.komi.count)[-3:]:  # the most frequent ones
-        numbers[f"selfplay_komi/black_winrate_at_{komi:g}"] = float(np.mean(np.sign(scores[np.array(harvest.komi) == komi]) * 0.5 + 0.5))
+    numbers |= _by_board(harvest, scores)
     if samples is not None:
         numbers["selfplay/samples_per_s"] = len(samples) / seconds
         numbers["selfplay/calibration_error"] = calibration_error(samples.root_value.numpy(), samples.value.numpy())
     return numbers
+
+
+def _by_board(harvest: Harvest, scores: np.ndarray) -> dict[str, float]:
+    """Returns what depends on komi, and on the board where there are several: scores [K] of the finished games."""
+    sizes, numbers = np.array(harvest.sizes), {}
+    komi, lengths = np.array(harvest.komi), np.array(harvest.lengths)
+    is_mixed = len(set(harvest.sizes)) > 1
+    for size in sorted(set(harvest.sizes)):
+        here, area = sizes == size, f"selfplay_{size}x{size}" if is_mixed else "selfplay_komi"
+        if is_mixed:
+            numbers[f"{area}/share_of_games"] = float(np.mean(here))
+            numbers[f"{area}/game_length_plies"] = float(np.mean(lengths[here]))
+            numbers[f"{area}/black_winrate"] = _black_winrate(scores[here])
+        for value in sorted(set(harvest.komi), key=komi[here].tolist().count)[-3:]:  # the most frequent ones
+            if (komi[here] == value).any():
+                numbers[f"{area}/black_winrate_at_{value:g}"] = _black_winrate(scores[here & (komi == value)])
+    return numbers
+
+
+def _black_winrate(scores: np.ndarray) -> float:
+    return float(np.mean(np.sign(scores) * 0.5 + 0.5))
 
 
 def calibration_error(values: np.ndarray, results: np.ndarray) -> float:
@@ -63,8 +83,12 @@ def final_boards(harvest: Harvest) -> np.ndarray | None:
     return mosaic([board_image(stones, ownership_black=ownership) for stones, ownership in pairs], columns=3)
 
 
-def first_move(config: Config, evaluator: Evaluator, device: torch.device) -> np.ndarray:
-    """Returns a picture of the network's policy on the empty board: uint8 [height, width, 3]."""
-    states = board.new_games(1, config.game.rules(), device, config.game.plies())
-    found = evaluator.with_symmetries("all")(states)
-    return board_image(states.stones[0], policy=found.prior[0], caption=f"value {float(found.value[0]):+.2f}")
+def first_moves(config: Config, evaluator: Evaluator, device: torch.device) -> dict[str, np.ndarray]:
+    """Returns a picture of the network's policy on the empty board of each side, by tag: uint8 [height, width, 3]."""
+    pictures = {}
+    for size in config.game.all_sizes:
+        states = board.new_games(1, config.game.rules(size=size), device, config.game.plies(size))
+        found = evaluator.with_symmetries("all")(states)
+        picture = board_image(states.stones[0], policy=found.prior[0], caption=f"value {float(found.value[0]):+.2f}")
+        pictures["network/first_move" + (f"_{size}x{size}" if config.game.sizes else "")] = picture
+    return pictures

@@ -77,7 +77,7 @@ class Run:
         self.encoder = make_encoder(config.features.encoder, config.features.komi_input)
         with torch.random.fork_rng(devices=[]):  # torch draws first weights from its global generator, which is nobody else's business
             torch.manual_seed(config.run.seed)
-            network = Network(config.network, self.encoder.num_planes, self.encoder.num_globals, config.game.size)
+            network = Network(config.network, self.encoder.num_planes, self.encoder.num_globals, config.game.largest_size)
         self.trainer = Trainer(network, self.encoder, config.training, config.network.heads, self.device, self.dtype)
         self.seconds, self.rounds = 0.0, 0
         self.counters: dict[str, Any] = {}
@@ -100,7 +100,7 @@ class Run:
         self._last_checkpoint, self._last_match = self.seconds, float(self.counters.get("last_match", 0.0))
 
     def _open_replay(self, start: Checkpoint | None) -> Replay:
-        settings, size, seed = self.config.replay, self.config.game.size, self.config.run.seed
+        settings, size, seed = self.config.replay, self.config.game.largest_size, self.config.run.seed
         for folder in ("", checkpoints.FOLDER, "games", "logs"):
             remove_leftovers(self.directory / folder)
         replay = Replay.open(settings, size, self.directory / "replay", seed)
@@ -147,7 +147,7 @@ class Run:
                 self._measure_if_due(progress)
         self._save()
         if settings.final_matches:
-            self.matches.final(self._checkpoint(), self.telemetry)
+            self.matches.final(self._checkpoint(), self.telemetry, self.directory)
             self._save()  # with the results
 
     def _progress(self) -> float:
@@ -229,8 +229,8 @@ class Run:
             boards = charts.final_boards(harvest)
             if boards is not None:
                 self.telemetry.image("selfplay/final_boards", boards, self.trainer.steps)
-            first = charts.first_move(self.config, self._evaluator(), self.device)
-            self.telemetry.image("network/first_move", first, self.trainer.steps)
+            for name, picture in charts.first_moves(self.config, self._evaluator(), self.device).items():
+                self.telemetry.image(name, picture, self.trainer.steps)
 
     def _measure_if_due(self, progress: Progress) -> None:
         settings = self.config.evaluation

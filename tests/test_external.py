@@ -1,0 +1,507 @@
+"""GTP engines as players: fake ones that go wrong in every way, matches that go on and resume, and GNU Go where it is installed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sgfmill.sgf import Sgf_game
+
+from zerogo import arena, board, players
+from zerogo.arena import MatchResult, evaluation, play_match
+from zerogo.arena.journal import GAMES_FILE, Journal
+from zerogo.arena.result import FORFEIT, RESIGNED
+from zerogo.config import Config, with_overrides
+from zerogo.errors import InputError
+from zerogo.pipeline.matches import Matches
+from zerogo.players import ExternalPlayer, RandomPlayer, make_player
+from zerogo.players.external import EngineFault, EngineProcess, find, programs
+from zerogo.rules import Rules
+
+ROOT = Path(__file__).parent.parent
+FAKE = Path(__file__).parent / "fake_engine.py"
+RULES = Rules(size=5, komi=0.5)
+OF_EACH_GAME = ("score_black", "area_black", "a_is_black", "lengths", "capped", "moves", "stones")
+
+
+class Last:
+    """A player of ours: the last legal point, and a pass when the board is half full."""
+
+    name = "last"
+
+    def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
+        legal = board.legal_actions(states)[:, :-1]
+        last = legal.shape[1] - 1 - legal.flip(1).to(torch.int8).argmax(1)
+        empty = (states.stones == 0).flatten(1).sum(1)
+        return torch.where((empty > legal.shape[1] // 2) & legal.any(1), last, states.board_size**2)
+
+
+def command(mode: str, *more: str) -> str:
+    """Returns the word of a fake engine; -S and -E spare it half of Python's start."""
+    return " ".join(["gtp:" + sys.executable, "-S", "-E", str(FAKE), mode, *more])
+
+
+def engine(mode: str, *more: str, processes: int = 2, seconds: float = 20.0, **options: float) -> ExternalPlayer:
+    player = ExternalPlayer(find(command(mode, *more)), seconds, processes, **options)
+    player.name = mode
+    return player
+
+
+@pytest.fixture
+def use() -> Iterator:
+    """Makes fake engines and ends them after the test."""
+    made = []
+
+    def maker(*arguments: str, **options: float) -> ExternalPlayer:
+        made.append(engine(*arguments, **options))
+        return made[-1]
+
+    yield maker
+    for player in made:
+        player.close()
+
+
+def same(one: MatchResult, other: MatchResult) -> bool:
+    arrays = all(np.array_equal(getattr(one, name), getattr(other, name), equal_nan=name == "score_black") for name in OF_EACH_GAME)
+    return arrays and one.stops == other.stops and one.told == other.told
+
+
+def config(*overrides: str) -> Config:
+    return with_overrides(Config(), ["game.size=5", "game.komi=0.5", "run.device=cpu", "run.threads=1", *overrides])
+
+
+# One process
+
+
+def test_a_process_answers() -> None:
+    process = EngineProcess([sys.executable, "-S", "-E", str(FAKE), "good"])
+    listed, name, size = process.ask(["list_commands", "name", "boardsize 7"], 20)
+    assert listed.splitlines()[:2] == ["boardsize", "clear_board"] and (name, size) == ("Fake", "")
+    with pytest.raises(EngineFault, match="refused 'boardsize 25': unacceptable size"):
+        process.ask(["boardsize 25", "name"], 20)
+    assert process.ask(["name", "version"], 20) == ["Fake", "1.0"]  # a refusal leaves nothing behind
+    process.quit()
+    process.quit()
+
+
+SCRIPT = "import sys\nfor line in sys.stdin:\n    sys.stdout.write({answer!r})\n    sys.stdout.flush()\n"
+ANSWERS = {
+    "plain": ("= D4\n\n", "D4"),
+    "an id": ("=12 D4\n\n", "D4"),
+    "carriage returns": ("= D4\r\n\r\n", "D4"),
+    "no space": ("=\n\n", ""),
+    "several lines": ("= a\nb\n  c\n\n", "a\nb\n  c"),
+    "a first line that is empty": ("=\na\nb\n\n", "a\nb"),
+    "too many blank lines": ("\n\n= D4\n\n\n\n", "D4"),
+    "a banner": ("Hello\n\n= D4\n\n", "D4"),
+    "a line before": ("hint: think\n= D4\n\n", "D4"),
+    "other bytes": ("= \u00e9\n\n", "\u00e9"),
+    "a number": ("= 5\n\n", "5"),
+}
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+def test_replies_are_read(case: str) -> None:
+    raw, expected = ANSWERS[case]
+    process = EngineProcess([sys.executable, "-S", "-c", SCRIPT.format(answer=raw)])
+    try:
+        assert process.ask(["genmove b"], 20) == [expected]
+    finally:
+        process.kill()
+
+
+def test_a_process_that_is_none() -> None:
+    with pytest.raises(EngineFault, match="could not be started: No such file"):
+        EngineProcess(["/nowhere/engine"])
+    process = EngineProcess([sys.executable, "-c", "import sys; sys.exit('no network')"])
+    with pytest.raises(EngineFault, match=r"ended with status 1 at 'name' \(no network\)"):
+        process.ask(["name"], 20)
+    process.kill()
+    process.kill()
+
+
+def test_a_process_that_does_not_read_is_not_waited_for() -> None:
+    process = EngineProcess([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+    begin = time.monotonic()
+    with pytest.raises(EngineFault, match="no answer to 'play b A1' within 0.3 s"):
+        process.ask(["play b A1"] * 50_000, 0.3)  # far more than a pipe takes
+    process.kill()
+    assert time.monotonic() - begin < 30
+
+
+def test_all_that_an_engine_has_started_ends_with_it(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    process = EngineProcess(["/bin/sh", "-c", f"sleep 600 & echo $! > {mark}; echo '= yes'; echo; wait"])
+    assert process.ask(["name"], 20) == ["yes"]
+    process.kill()
+    assert gone(int(mark.read_text()))
+
+
+def gone(pid: int) -> bool:
+    """Says whether a process has ended, or ends soon."""
+    for _ in range(200):
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+# Words for engines
+
+
+def test_words_that_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    settings = Config().evaluation
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(programs, "MORE_FOLDERS", ("/nowhere",))
+    for spec, sentence in {
+        "gnugo:1": "there is no program 'gnugo' on PATH nor in /nowhere; Debian and Ubuntu have it: apt install gnugo",
+        "pachi:1000": "there is no program 'pachi' on PATH",
+        "katago:10": "there is no program 'katago' on PATH",
+        "gtp:engine --fast": "there is no program 'engine' on PATH",
+        "gtp:/nowhere/engine": "there is no program at /nowhere/engine",
+        "gtp:": "lacks its command",
+        "gtp:engine 'open": "its command can't be read: no closing quotation",
+        "gnugo:16": "a level from 0 to 15",
+        "gnugo:strong": "a level from 0 to 15",
+        "gnugo": "a level from 0 to 15",
+        "pachi:100": "playouts from 500",
+        "katago:0": "visits from 1",
+        "gnu:1": "allowed are random, mcts:N",
+    }.items():
+        with pytest.raises(InputError) as error:
+            make_player(spec, settings, torch.device("cpu"), torch.float32)
+        assert sentence in str(error.value) and "\n" not in str(error.value)
+
+
+def program(folder: Path, name: str) -> Path:
+    """Makes an executable that is the fake engine."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\nexec {sys.executable} -S -E {FAKE} good\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def test_start_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("gnugo", "pachi", "katago"):
+        program(tmp_path, name)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    rules = Rules(9, 7.0, "situational", suicide=True)
+    line = find("gnugo:3").command(rules, 5)
+    expected = "--mode gtp --quiet --chinese-rules --situational-superko --allow-all-suicide --capture-all-dead --never-resign"
+    assert line == [str(tmp_path / "gnugo"), *expected.split(), "--level", "3", "--seed", "5"]
+    line = find("gnugo:0").command(Rules(9, 7.0, "simple", scoring="territory"), 5)
+    assert {"--japanese-rules", "--simple-ko", "--forbid-suicide"} <= set(line)
+    assert "--positional-superko" in find("gnugo:0").command(Rules(9), 5)
+    line = find("pachi:1000").command(Rules(9), 5)
+    assert line[1:] == ["-d0", "-t", "=1000", "-s", "5", "-r", "chinese", "threads=1", "max_tree_size=100", "resign_threshold=0"]
+    with pytest.raises(InputError, match="pachi:1000 knows no suicide"):
+        ExternalPlayer(find("pachi:1000")).check(rules)
+    model = tmp_path / "net.bin.gz"
+    with pytest.raises(InputError, match="there is no file"):
+        find(f"katago:9:{model}")
+    model.write_bytes(b"")
+    line = find(f"katago:9:{model}").command(Rules(9), 5)
+    assert line[1:4] == ["gtp", "-model", str(model)] and "maxVisits=9," in line[5] and find(f"katago:9:{model}").name == "katago:9"
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [("gtp:sh -c true", "true"), (f"gtp:{sys.executable} -u /a/mine.py --x", "mine"), ("gtp:env X=1 sh", "X=1"), ("gtp:sh", "sh")],
+)
+def test_names_of_commands(line: str, name: str) -> None:
+    assert find(line).name == name
+
+
+# Matches
+
+
+def test_games_do_not_depend_on_processes_and_batches(use) -> None:
+    whole = play_match(use("good", processes=4), Last(), RULES, 8, seed=1, opening_plies=2)
+    assert not whole.stops and whole.num_different_games == 8 and (whole.lengths > 10).all()
+    assert whole.agreement("good") == (8, 8, 8)
+    assert same(whole, play_match(use("good", processes=1), Last(), RULES, 8, seed=1, opening_plies=2))
+    assert same(whole, play_match(use("good", processes=3), Last(), RULES, 8, seed=1, opening_plies=2, at_once=5))
+    assert any("agrees with the referee's score in 8 of 8 games" in line for line in whole.lines())
+
+
+def test_against_random_itself_and_another_engine(use) -> None:
+    good = use("good")
+    assert not play_match(good, RandomPlayer(), RULES, 6, seed=1).stops
+    alone = play_match(good, good, RULES, 3, seed=1, colours="a_black", opening_plies=3)
+    assert alone.is_self and not alone.stops and alone.agreement("good")[2] == 3
+    other = use("unsure")
+    both = play_match(good, other, RULES, 4, seed=1, opening_plies=3)
+    assert not both.stops and both.agreement("good") == (4, 4, 4) and both.agreement("unsure") == (0, 0, 0)
+    assert np.array_equal(play_match(Last(), good, RULES, 4, seed=1).moves[0::2], play_match(good, Last(), RULES, 4, seed=1).moves[1::2])
+
+
+FAULTS = {
+    "crash": r"ended with status 3 at 'genmove [bw]' \(fatal: out of ideas\), at move [67]",
+    "hang": r"no answer to 'genmove [bw]' within 0.7 s, at move [67]",
+    "mute": r"closed its output at 'genmove [bw]', at move [67]",
+    "illegal": r"illegal move [A-E][1-5] \(occupied: a stone stands on .*\), at move [67]",
+    "garbage": r"answered 'banana', which is no move, at move [67]",
+    "off-board": r"answered 'T19', which is no move, at move [67]",
+    "empty": r"answered '', which is no move, at move [67]",
+    "refuse": r"refused 'genmove [bw]': not now, at move [67]",
+    "babble": r"said 'I think C3' where a reply begins with = or \?, at move [67]",
+}
+
+
+@pytest.mark.parametrize("mode", FAULTS)
+def test_a_fault_loses_the_game_and_the_match_goes_on(mode: str, use, tmp_path: Path) -> None:
+    bad = use(mode, seconds=0.7 if mode in ("hang",) else 20.0, processes=2)
+    result = play_match(Last(), bad, RULES, 4, seed=1, opening_plies=2)
+    assert sorted(result.stops) == [0, 1, 2, 3] and result.wins == 4 and result.stopped(FORFEIT) == (0, 4)
+    for game, stop in result.stops.items():
+        assert stop.kind == FORFEIT and stop.black_lost == (not result.a_is_black[game])
+        assert re.fullmatch(FAULTS[mode], stop.reason), stop.reason
+    assert np.isnan(result.score_black).all() and result.summary()["forfeits"] == [0, 4] and result.summary()["mean_score"] is None
+    assert any(f"{mode} lost by a fault in 4 of 4 games" in line for line in result.lines())
+
+
+def test_a_resignation_ends_the_game(use, tmp_path: Path) -> None:
+    result = play_match(use("resign"), Last(), RULES, 4, seed=1)
+    assert {stop.kind for stop in result.stops.values()} == {RESIGNED} and result.losses == 4 and result.stopped(RESIGNED) == (4, 0)
+    assert result.by_colour(True) == (0, 0, 2) and result.win_rate == 0.0
+
+
+def test_one_crash_costs_one_game(use, tmp_path: Path) -> None:
+    """Its process served all games; the others are replayed for the next one."""
+    result = play_match(use("crash-once", str(tmp_path / "mark"), processes=1), Last(), RULES, 4, seed=1, opening_plies=2)
+    assert len(result.stops) == 1 and "ended with status 7" in next(iter(result.stops.values())).reason
+    whole = play_match(use("good"), Last(), RULES, 4, seed=1, opening_plies=2)
+    rest = [game for game in range(4) if game not in result.stops]
+    assert np.array_equal(result.moves[rest], whole.moves[rest]) and result.counted.sum() == 3
+
+
+@pytest.mark.parametrize("mode", ["noisy", "slow", "banner", "dos"])
+def test_engines_with_odd_manners_play(mode: str, use) -> None:
+    result = play_match(use(mode), Last(), RULES, 2, seed=1, opening_plies=2)
+    assert same_moves(result, play_match(use("good"), Last(), RULES, 2, seed=1, opening_plies=2)) and not result.stops
+
+
+def same_moves(one: MatchResult, other: MatchResult) -> bool:
+    return np.array_equal(one.moves, other.moves)
+
+
+def test_an_engine_that_knows_them_is_told_rules_and_seeds(use, tmp_path: Path) -> None:
+    mark = tmp_path / "told"
+    play_match(use("kata", str(mark), processes=1), Last(), Rules(5, 0.5, "situational", suicide=True), 2, seed=1)
+    rules, *seeds = mark.read_text().splitlines()
+    told = json.loads(rules.removeprefix("kata-set-rules "))
+    assert (told["ko"], told["scoring"], told["suicide"]) == ("SITUATIONAL", "AREA", True)
+    assert len(set(seeds)) == len(seeds) > 10 and all(1 <= int(seed.split()[1]) < 2**31 for seed in seeds)
+    before = mark.read_text()
+    mark.unlink()
+    play_match(use("kata", str(mark), processes=1), Last(), Rules(5, 0.5, "situational", suicide=True), 2, seed=1)
+    assert mark.read_text() == before
+
+
+def test_what_can_not_start_is_refused_at_once(use) -> None:
+    with pytest.raises(InputError, match=r"dead ended with status 1 at 'list_commands' \(cannot find my network\); it was started as: "):
+        use("dead").check(RULES)
+    with pytest.raises(InputError, match="good refused 'boardsize 25': unacceptable size; it was started as"):
+        use("good").check(Rules(25))
+    with pytest.raises(InputError, match="no answer to 'list_commands' within 0.2 s"):
+        use("slow", start_seconds=0.2).check(RULES)
+    fine = use("good")
+    fine.check(RULES)
+    assert fine.label == "Fake 1.0"
+
+
+def test_bugs_of_our_own_players_stay_bugs(use) -> None:
+    class Wrong(Last):
+        def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
+            return torch.full_like(game_ids, -2)
+
+    with pytest.raises(ValueError, match="played the illegal action -2"):
+        play_match(Wrong(), use("good"), RULES, 2, seed=1)
+
+
+def test_a_game_without_guests_asks_nobody_else() -> None:
+    assert not isinstance(RandomPlayer(), players.Guest) and isinstance(engine("good"), players.Guest)
+    players.close(RandomPlayer())
+
+
+# Evaluations
+
+
+def test_evaluate_writes_how_games_ended(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    results = arena.evaluate([command("crash"), command("resign"), "random"], 2, config(), tmp_path)
+    assert [result.num_games for result in results] == [2, 2, 2]
+    found = json.loads((tmp_path / "result.json").read_text())
+    assert found["engines"]["fake_engine"]["says"] == "Fake 1.0" and set(found["engines"]) == {"fake_engine", "fake_engine#2"}
+    assert sum(found["matches"][0]["forfeits"]) + sum(found["matches"][0]["resigned"]) == 2
+    assert found["matches"][0]["per_game"]["score_black"] == [None, None]
+    games = [Sgf_game.from_bytes(path.read_bytes()).get_root() for path in sorted((tmp_path / "games").glob("fake_engine-vs-random-*"))]
+    assert {game.get("RE") for game in games} == {"B+F", "W+F"}
+    assert all("fake_engine: ended with status 3" in game.get("C") for game in games)
+    assert {game.get("RE") for game in map(root, (tmp_path / "games").glob("fake_engine#2-vs-random-*"))} <= {"B+R", "W+R"}
+    shown = capsys.readouterr().out
+    assert "lost by a fault" in shown and "resigned in" in shown and (tmp_path / "report.html").exists()
+
+
+def root(path: Path):
+    return Sgf_game.from_bytes(path.read_bytes()).get_root()
+
+
+def test_engines_that_can_not_start_leave_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot find my network"):
+        arena.evaluate([command("dead"), "random"], 2, config(), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_checks_its_engines_at_the_start() -> None:
+    Matches(config(f"evaluation.opponents=[random, '{command('good')}@white']"), torch.device("cpu"), torch.float32)
+    with pytest.raises(InputError, match="cannot find my network"):
+        Matches(config(f"evaluation.opponents=['{command('dead')}']"), torch.device("cpu"), torch.float32)
+
+
+# Resuming
+
+
+def written(folder: Path) -> dict[tuple[int, int], dict]:
+    """Returns the finished games that a folder holds, by match and number; there is one line of each."""
+    lines = [json.loads(line) for line in (folder / GAMES_FILE).read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+    found = {(line["match"], line["game"]): line for line in lines}
+    assert len(found) == len(lines)
+    return found
+
+
+def test_a_match_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [command("good"), "random", "random"]
+    whole = arena.evaluate(names, 4, config(), tmp_path / "whole")
+    add, calls = Journal.add, []
+
+    def dying(self: Journal, match: int, games: list) -> None:
+        add(self, match, games)
+        calls.append(match)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Journal, "add", dying)
+    with pytest.raises(KeyboardInterrupt):
+        arena.evaluate(names, 4, config(), tmp_path / "part")
+    before = written(tmp_path / "part")
+    assert 2 <= len(before) < 12 and calls == [0, 0]
+    with open(tmp_path / "part" / GAMES_FILE, "ab") as file:
+        file.write(b'{"match": 0, "game"')  # as a kill in the middle of writing leaves it
+    monkeypatch.setattr(Journal, "add", add)
+    again = arena.evaluate(names, 4, config(), tmp_path / "part", resume=True)
+    assert all(same(one, other) for one, other in zip(whole, again, strict=True))
+    after = written(tmp_path / "part")
+    assert len(after) == 12 and all(after[key] == line for key, line in before.items())
+    sgf = {path.name for path in (tmp_path / "part" / "games").iterdir()}
+    assert sgf == {path.name for path in (tmp_path / "whole" / "games").iterdir()} and len(sgf) == 12
+    reread = arena.evaluate(names, 4, config(), tmp_path / "part", resume=True)  # of a finished match: shown again
+    assert all(same(one, other) for one, other in zip(whole, reread, strict=True))
+
+
+def test_a_match_may_grow_and_nothing_else(tmp_path: Path) -> None:
+    arena.evaluate(["random", "random"], 4, config(), tmp_path / "a")
+    (grown,) = arena.evaluate(["random", "random"], 8, config(), tmp_path / "a", resume=True)
+    assert same(grown, arena.evaluate(["random", "random"], 8, config(), tmp_path / "b")[0])
+    for names, games, overrides, what in (
+        (["random", "random"], 4, [], "has games 8, not 4"),
+        (["random", "mcts:2"], 8, [], "has players random, random, not random, mcts:2"),
+        (["random", "random"], 8, ["game.komi=1.5"], "has komi 0.5, not 1.5"),
+        (["random", "random"], 8, ["run.seed=5"], "has seed 1, not 5"),
+    ):
+        with pytest.raises(InputError, match=what):
+            arena.evaluate(names, games, config(*overrides), tmp_path / "a", resume=True)
+    with pytest.raises(InputError, match="already holds a match; go on with it by --resume"):
+        arena.evaluate(["random", "random"], 8, config(), tmp_path / "a")
+    (tmp_path / "c").mkdir()
+    (tmp_path / "c" / "file").write_text("x")
+    with pytest.raises(InputError, match="holds no match to resume"):
+        arena.evaluate(["random", "random"], 8, config(), tmp_path / "c", resume=True)
+
+
+def test_killed_at_any_moment(tmp_path: Path) -> None:
+    """Nothing that was finished is lost, and the result is that of a match without interruption."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
+    line = (sys.executable, str(ROOT / "tests" / "killing_matches.py"), str(tmp_path), "3", "6")
+    done = subprocess.run(line, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout.splitlines()[-1].split()[0]) > 0, "no game had ended before a kill"
+
+
+def test_an_interrupt_ends_engines_that_hang(tmp_path: Path) -> None:
+    mark = tmp_path / "pids"
+    line = (sys.executable, "evaluate.py", command("hang", str(mark)), "random", "--games", "2", "--out", str(tmp_path / "out"))
+    process = subprocess.Popen((*line, "game.size=5"), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    for _ in range(600):
+        if mark.exists() and mark.read_text().strip():
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and errors.strip().splitlines()[-1] == "interrupted", errors
+    assert all(gone(int(pid)) for pid in mark.read_text().split())
+
+
+# GNU Go itself
+
+
+def has_gnugo() -> bool:
+    try:
+        return bool(programs.locate("gnugo"))
+    except InputError:
+        return False
+
+
+REASON = "GNU Go is not installed (no gnugo on PATH nor in /usr/games), so no match is played with it"
+gnugo = pytest.mark.skipif(not has_gnugo(), reason=REASON)
+
+
+@gnugo
+def test_gnugo_plays_alike_whatever_plays_it() -> None:
+    """Its moves follow from the game and the seed alone, though a process may serve several games, and one game several processes."""
+    found = []
+    for processes, at_once in ((1, 4), (3, 2)):
+        one, other = (ExternalPlayer(find(f"gnugo:{level}"), 60, processes) for level in (0, 1))
+        try:
+            found.append(play_match(one, other, Rules(5, 14.5), 4, seed=1, at_once=at_once))
+        finally:
+            one.close()
+            other.close()
+    assert same(*found) and not found[0].stops and found[0].num_different_games > 1
+    assert found[0].agreement("gnugo:1")[2] == 4 and found[0].agreement("gnugo:0")[1] == 4
+
+
+@gnugo
+@pytest.mark.parametrize("rules", [Rules(4, 0.5, "situational", suicide=True), Rules(7, 9.0, "simple"), Rules(3, 0.5, scoring="territory")])
+def test_gnugo_is_held_to_the_rules_of_the_match(rules: Rules) -> None:
+    player = ExternalPlayer(find("gnugo:0"), 60, 1)
+    try:
+        player.check(rules)
+        assert player.label == "GNU Go 3.8"
+        result = play_match(player, RandomPlayer(), rules, 4, seed=2)
+    finally:
+        player.close()
+    assert not result.stops and result.wins >= 2
+
+
+@gnugo
+def test_gnugo_by_its_command(tmp_path: Path) -> None:
+    spec = f"gtp:{programs.locate('gnugo')} --mode gtp --level 0 --chinese-rules --capture-all-dead --seed 3"
+    (result,) = arena.evaluate([spec, "random"], 2, config(), tmp_path)
+    assert result.name_a == "gnugo" and result.wins == 2
+    with pytest.raises(InputError, match="gnugo:1 refused 'boardsize 25': unacceptable size"):
+        arena.evaluate(["gnugo:1", "random"], 2, config("game.size=25"), tmp_path / "large")
+    assert evaluation.make_player("gnugo:1", config().evaluation, torch.device("cpu"), torch.float32).name == "gnugo:1"
