@@ -1,4 +1,4 @@
-"""The measurements: `python -m zerogo.bench {board,net,search,selfplay}`. Each prints one JSON line per configuration.
+"""The measurements: `python -m zerogo.bench {board,net,features,search,selfplay}`. Each prints one JSON line per configuration.
 
 What every line holds is written by `report`; how fast something is, is always said beside what it is to be compared with, in the same run.
 """

@@ -1,4 +1,4 @@
-"""`python -m zerogo.bench {board,net,search,selfplay}`: reads the arguments and runs one measurement."""
+"""`python -m zerogo.bench {board,net,features,search,selfplay}`: reads the arguments and runs one measurement."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from zerogo.runtime import INPUT_ERROR_STATUS
 BENCHES = {
     "board": "random legal moves a second, beside pgx where it is installed",
     "net": "evaluations a second of a network",
+    "features": "positions a second of an encoder, beside zero17",
     "search": "simulations a second, and which share of the raw network's speed that is",
     "selfplay": "games, moves and samples of self-play",
 }

@@ -14,7 +14,7 @@ from zerogo import flood
 from zerogo.board import zobrist
 from zerogo.board.history import FIRST_WIDTH, NOT_SEEN, links_of, remember_
 from zerogo.board.position import Position, Removed, find_atari, legal_rows, on_board_rows, play
-from zerogo.board.superko import repeating_rows
+from zerogo.board.superko import known_repeats
 from zerogo.errors import InputError
 from zerogo.rules import Rules, RulesBatch
 
@@ -28,10 +28,11 @@ class State(Position):
     """B games: their positions (see `Position`), rules and history.
 
     on_board: int32 [B, N], the points that exist. cap: int32 [B], the ply at which a game is finished. seen: int64 [B, H], the hash of
-    the stones at each ply, by ply; links: int32 [B, 3H], how it is searched (see `history`). lost: int32 [B, 2, N], points where a black,
-    a white stone was ever removed: only there can a move repeat a position, since the repeated one had its stone there. recent: int32 [B,
-    7, 2, N], black and white stones of the previous positions, newest first, empty where there were none. moves: int16 [B, 5], previous
-    actions, newest first, -1 where there were none. ply_bound: host-side, no game is beyond this ply; `seen` grows by it.
+    the stones at each ply, by ply (H is 0 where nobody kept them); links: int32 [B, 3H], how it is searched (see `history`). lost: int32
+    [B, 2, N], points where a black, a white stone was ever removed: only there can a move repeat a position, since the repeated one had its
+    stone there. recent: int32 [B, 7, 2, N], black and white stones of the previous positions, newest first, empty where there were none.
+    moves: int16 [B, 5], previous actions, newest first, -1 where there were none. ply_bound: host-side, no game is beyond this ply; `seen`
+    grows by it.
     """
 
     rules: RulesBatch
@@ -50,10 +51,16 @@ class State(Position):
         return self.rules.suicide if self.rules.any_suicide else None
 
 
-def new_games(num_games: int, rules: Rules | Sequence[Rules], device: torch.device | str = "cpu", move_cap: int | None = None) -> State:
+def new_games(
+    num_games: int,
+    rules: Rules | Sequence[Rules],
+    device: torch.device | str = "cpu",
+    move_cap: int | Sequence[int] | None = None,
+    board_size: int | None = None,
+) -> State:
     """Returns games before their first move, under one `Rules` or a sequence of B of them; a game is finished at ply `move_cap` if
-    given."""
-    batch = RulesBatch.of(rules, num_games, device)
+    given, one for all or one for each. board_size: N, the side of the tensors; None is that of the largest board."""
+    batch = RulesBatch.of(rules, num_games, device, board_size)
     empty = torch.zeros(num_games, batch.board_size, dtype=torch.int32, device=device)
     black_starts = torch.ones(num_games, dtype=torch.int8, device=device)
     return _without_history(empty, empty.clone(), black_starts, batch, move_cap)
@@ -83,15 +90,19 @@ def restore(
     ply: Tensor,
     ko: Tensor,
 ) -> State:
-    """Returns the games of stored positions as an encoder needs them: with recent positions and moves, without the hashes for superko.
+    """Returns the games of stored positions as an encoder needs them: with recent positions and moves, without the hashes for superko. So
+    superko finds only repetitions of the recent positions, and the games can't be played on.
 
     black, white: int32 [B, N]. recent: int32 [B, 7, 2, N]. to_play, passes: int8 [B]. moves: int16 [B, 5]. ply: int32 [B]. ko: int16 [B].
     """
     state = _without_history(black, white, to_play, rules, None)
-    return dataclasses.replace(state, recent=recent, moves=moves, passes=passes, ply=ply, ko=ko)
+    unknown = {"seen": state.seen[:, :0], "links": state.links[:, :0]}
+    return dataclasses.replace(state, **unknown, recent=recent, moves=moves, passes=passes, ply=ply, ko=ko)
 
 
-def _without_history(black: Tensor, white: Tensor, to_play: Tensor, rules: RulesBatch, move_cap: int | None) -> State:
+def _without_history(
+    black: Tensor, white: Tensor, to_play: Tensor, rules: RulesBatch, move_cap: int | Sequence[int] | None
+) -> State:
     num_games, board_size = black.shape
     device = black.device
     on_board = on_board_rows(rules.size, board_size)
@@ -111,7 +122,7 @@ def _without_history(black: Tensor, white: Tensor, to_play: Tensor, rules: Rules
         finished=torch.zeros(num_games, dtype=torch.bool, device=device),
         rules=rules,
         on_board=on_board,
-        cap=torch.full((num_games,), NO_CAP if move_cap is None else move_cap, **filled),
+        cap=torch.as_tensor(NO_CAP if move_cap is None else move_cap, **filled).expand(num_games).clone(),
         seen=hashes.unsqueeze(1).clone(),
         links=links_of(hashes.unsqueeze(1), 1),
         lost=torch.zeros(num_games, 2, board_size, **filled),
@@ -198,7 +209,7 @@ def legal_actions(state: State) -> Tensor:
 def exact_legal_rows(state: State) -> Tensor:
     """Returns the points that may be played, superko included: int32 [B, N]."""
     legal = legal_rows(state, state.on_board, state.suicide)
-    return legal & ~repeating_rows(state, legal) if state.rules.any_superko else legal
+    return legal & ~known_repeats(state, legal) if state.rules.any_superko else legal
 
 
 def select(state: State, index: Tensor) -> State:

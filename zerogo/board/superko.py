@@ -7,6 +7,7 @@ not look at how many there are, every point is tested (`_repeating_bounded`). Th
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from zerogo import flood
 from zerogo.board import zobrist
-from zerogo.board.history import NOT_SEEN, was_seen
+from zerogo.board.history import NOT_SEEN, links_of, was_seen
 from zerogo.board.host import around, own_rows, rows_of
 from zerogo.board.position import BLACK, legal_rows, own_and_opponent
 from zerogo.flood import flood_host, neighbours_host
@@ -41,6 +42,44 @@ def repeating_rows(state: State, legal: Tensor) -> Tensor:
         suicides = legal & ~legal_rows(state, state.on_board, None)
     banned = (suspects | suicides) & _repeating_bounded(state, suicides)
     return torch.where((state.rules.superko == SIMPLE).unsqueeze(-1), 0, banned)
+
+
+def known_repeats(state: State, legal: Tensor) -> Tensor:
+    """Returns the same for games with or without their whole history (see `State.seen`): without it, what the last eight positions tell."""
+    if state.seen.shape[1]:
+        return repeating_rows(state, legal)
+    if not flood.may_look(legal):
+        return repeating_rows(_with_recent_history(state), legal)
+    lost = _recently_lost(state)
+    own = torch.where((state.to_play == BLACK).unsqueeze(-1), lost[:, 0], lost[:, 1])
+    suspects = (legal & own != 0).any(1)
+    if state.suicide is not None:
+        suspects |= (legal & ~legal_rows(state, state.on_board, None) != 0).any(1)
+    games = suspects.nonzero().squeeze(1)
+    banned = torch.zeros_like(legal)
+    if len(games):
+        few = state.map(lambda tensor: tensor.index_select(0, games))
+        banned[games] = repeating_rows(_with_recent_history(few), legal[games])
+    return banned
+
+
+def _recently_lost(state: State) -> Tensor:
+    """Returns where stones of the earlier positions are gone: int32 [B, 2, N]."""
+    stood = state.recent[:, 0]
+    for ago in range(1, state.recent.shape[1]):
+        stood = stood | state.recent[:, ago]
+    return stood & ~torch.stack([state.black, state.white], dim=1)
+
+
+def _with_recent_history(state: State) -> State:
+    """Returns the games as if they had begun with the earliest position that they remember."""
+    recent = state.recent.flip(1)
+    hashes = zobrist.hash_stones(recent[:, :, 0], recent[:, :, 1])
+    ago = torch.arange(recent.shape[1], 0, -1, device=hashes.device)
+    earlier = torch.where(state.ply.unsqueeze(1) < ago, NOT_SEEN, hashes)
+    seen = torch.cat([earlier, state.hash.unsqueeze(1)], dim=1)
+    ply = torch.full_like(state.ply, recent.shape[1])
+    return replace(state, seen=seen, links=links_of(seen, seen.shape[1]), lost=_recently_lost(state), ply=ply, ply_bound=recent.shape[1])
 
 
 def _relevant(state: State, seen: Tensor, game: Tensor | slice) -> Tensor:

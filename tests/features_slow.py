@@ -1,0 +1,430 @@
+"""Every group of planes and of global inputs once more, slowly: plain Python over `zerogo.game`, point by point, from the definitions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cached_property
+
+from ladder_reader import read_all
+from test_scoring import slow_area, slow_benson
+
+from zerogo.features.patterns import PATTERNS
+from zerogo.game import GameState, Move, Player, Point, all_points, is_on_board, neighbours
+
+SIDES = (0, 1), (1, 0), (0, -1), (-1, 0)
+AROUND = [(row, column) for row in (-1, 0, 1) for column in (-1, 0, 1) if row or column]
+MOST_NODES = 500  # of one ladder; a longer one raises `ladder_reader.TooLong`
+Plane = list[list[float]]
+SLOW: dict[str, Callable[[Seen, int], list[Plane]]] = {}
+
+
+class Seen:
+    """A game that is not over, as the side to move sees it. states: from its start to now."""
+
+    def __init__(self, states: list[GameState]) -> None:
+        self.states, self.now = states, states[-1]
+        self.size, self.rules, self.board = self.now.rules.size, self.now.rules, self.now.board
+        self.mover, self.other = self.now.to_play, self.now.to_play.other
+        self.found: dict[str, list[Plane]] = {}
+
+    def planes(self, group: str) -> list[Plane]:
+        """Returns the planes of a group, `name` or `name:number`; computed once."""
+        if group not in self.found:
+            name, _, number = group.partition(":")
+            self.found[group] = SLOW[name](self, int(number or 0))
+        return self.found[group]
+
+    def plane(self, value: Callable[[Point], float]) -> Plane:
+        return [[float(value(Point(row, column))) for column in range(self.size)] for row in range(self.size)]
+
+    def one_hot(self, number: Callable[[Point], int], most: int, exact: bool = False) -> list[Plane]:
+        """Returns planes for 1, 2, … and `most` or more, or exactly `most`."""
+        at = {point: number(point) for point in all_points(self.size)}
+        if not exact:
+            at = {point: min(value, most) for point, value in at.items()}
+        return [self.plane(lambda point, wanted=wanted: at[point] == wanted) for wanted in range(1, most + 1)]
+
+    def colour(self, point: Point, ago: int = 0) -> Player | None:
+        """Returns whose stone stood there, nobody's before the start."""
+        return self.states[-1 - ago].board.player_at(point) if ago < len(self.states) else None
+
+    def liberties(self, point: Point) -> int:
+        string = self.board.string_at(point)
+        return len(string.liberties) if string else 0
+
+    @cached_property
+    def reasons(self) -> dict[Point, str]:
+        """Returns why each point is illegal, by the first word; "" where it is legal."""
+        whys = {point: self.now.why_illegal(Move.play(point)) for point in all_points(self.size)}
+        return {point: "" if why is None else why.split(":")[0] for point, why in whys.items()}
+
+    def legal(self, point: Point) -> bool:
+        return self.reasons[point] == ""
+
+    @cached_property
+    def after(self) -> dict[Point, tuple[int, int, int]]:
+        """Returns for each legal move: stones captured, liberties and size of the string that it makes; a suicide captures none."""
+        found = {}
+        for point in filter(self.legal, all_points(self.size)):
+            removed = self.board.removed_by(self.mover, point)
+            if point in removed:
+                found[point] = 0, 0, len(removed)
+                continue
+            string = self.board.after(self.mover, point).string_at(point)
+            found[point] = len(removed), len(string.liberties), len(string.stones)
+        return found
+
+    def made(self, point: Point, which: int) -> int:
+        return self.after.get(point, (0, 0, 0))[which]
+
+    def taken_by_other(self, point: Point) -> int:
+        if self.board.string_at(point):
+            return 0
+        removed = self.board.removed_by(self.other, point)
+        return 0 if point in removed else len(removed)
+
+    def strings_beside(self, point: Point, player: Player) -> set:
+        if self.board.string_at(point):
+            return set()
+        strings = {self.board.string_at(near) for near in neighbours(point, self.size)} - {None}
+        return {string for string in strings if string.player is player}
+
+    def is_eye(self, point: Point, extra: Point | None = None) -> bool:
+        """Returns whether an empty point is an eye of the mover's, after one more stone."""
+
+        def solid(row: int, column: int) -> bool:
+            near = Point(row, column)
+            return not is_on_board(near, self.size) or near == extra or self.board.player_at(near) is self.mover
+
+        if self.board.string_at(point) or point == extra:
+            return False
+        if not all(solid(point.row + row, point.column + column) for row, column in SIDES):
+            return False
+        corners = [Point(point.row + row, point.column + column) for row in (-1, 1) for column in (-1, 1)]
+        missing = sum(not solid(*corner) for corner in corners)
+        at_edge = not all(is_on_board(corner, self.size) for corner in corners)
+        return missing == 0 or (missing == 1 and not at_edge)
+
+    def line(self, point: Point) -> int:
+        return 1 + min(point.row, point.column, self.size - 1 - point.row, self.size - 1 - point.column)
+
+    def komi(self) -> float:
+        return -self.rules.komi if self.mover is Player.BLACK else self.rules.komi
+
+    def last_move(self, ago: int) -> Move | None:
+        return self.states[-ago].last_move if ago < len(self.states) else None
+
+    def ladders(self, ago: int) -> dict[Player, tuple[set, set, set]]:
+        return read_all(self.states[-1 - min(ago, len(self.states) - 1)].board, MOST_NODES)
+
+    def grid(self) -> list[list[int]]:
+        return self.now.stones()
+
+
+def group(function: Callable[[Seen, int], list[Plane]]) -> Callable[[Seen, int], list[Plane]]:
+    SLOW[function.__name__] = function
+    return function
+
+
+def constant(seen: Seen, value: float) -> Plane:
+    return seen.plane(lambda _: value)
+
+
+def stones_of(seen: Seen, player: Player, ago: int = 0) -> Plane:
+    return seen.plane(lambda point: seen.colour(point, ago) is player)
+
+
+def of_points(seen: Seen, points: set) -> Plane:
+    return seen.plane(lambda point: point in points)
+
+
+@group
+def on_board(seen: Seen, _: int) -> list[Plane]:
+    return [constant(seen, 1)]
+
+
+@group
+def zeros(seen: Seen, number: int) -> list[Plane]:
+    return [constant(seen, 0)] * number
+
+
+@group
+def stones(seen: Seen, _: int) -> list[Plane]:
+    return [stones_of(seen, seen.mover), stones_of(seen, seen.other)]
+
+
+@group
+def colours(seen: Seen, _: int) -> list[Plane]:
+    return [stones_of(seen, Player.BLACK), stones_of(seen, Player.WHITE)]
+
+
+@group
+def empty(seen: Seen, _: int) -> list[Plane]:
+    return [stones_of(seen, None)]
+
+
+@group
+def colour(seen: Seen, _: int) -> list[Plane]:
+    return [constant(seen, seen.mover is Player.BLACK)]
+
+
+@group
+def history(seen: Seen, earlier: int) -> list[Plane]:
+    return [stones_of(seen, player, ago) for player in (seen.mover, seen.other) for ago in range(earlier + 1)]
+
+
+@group
+def colour_history(seen: Seen, earlier: int) -> list[Plane]:
+    return [stones_of(seen, player, ago) for player in (Player.BLACK, Player.WHITE) for ago in range(earlier + 1)]
+
+
+@group
+def turns_since(seen: Seen, most: int) -> list[Plane]:
+    def age(point: Point) -> int:
+        player = seen.colour(point)
+        if player is None:
+            return 0
+        for ago in range(1, most):
+            if ago >= len(seen.states):
+                return most
+            if seen.colour(point, ago) is not player:
+                return ago
+        return most
+
+    return seen.one_hot(age, most)
+
+
+@group
+def last_moves(seen: Seen, number: int) -> list[Plane]:
+    moves = [seen.last_move(ago) for ago in range(1, number + 1)]
+    return [seen.plane(lambda point, move=move: move is not None and move.point == point) for move in moves]
+
+
+@group
+def liberties(seen: Seen, most: int) -> list[Plane]:
+    return seen.one_hot(seen.liberties, most)
+
+
+@group
+def few_liberties(seen: Seen, most: int) -> list[Plane]:
+    return seen.one_hot(seen.liberties, most, exact=True)
+
+
+@group
+def own_liberties(seen: Seen, most: int) -> list[Plane]:
+    return seen.one_hot(lambda point: seen.liberties(point) if seen.colour(point) is seen.mover else 0, most, exact=True)
+
+
+@group
+def opponent_liberties(seen: Seen, most: int) -> list[Plane]:
+    return seen.one_hot(lambda point: seen.liberties(point) if seen.colour(point) is seen.other else 0, most, exact=True)
+
+
+@group
+def capture_size(seen: Seen, most: int) -> list[Plane]:
+    return seen.one_hot(lambda point: seen.made(point, 0), most)
+
+
+@group
+def opponent_capture_size(seen: Seen, most: int) -> list[Plane]:
+    return seen.one_hot(seen.taken_by_other, most)
+
+
+@group
+def self_atari_size(seen: Seen, most: int) -> list[Plane]:
+    return seen.one_hot(lambda point: seen.made(point, 2) if seen.made(point, 1) < 2 else 0, most)
+
+
+@group
+def liberties_after(seen: Seen, most: int) -> list[Plane]:
+    return seen.one_hot(lambda point: seen.made(point, 1), most)
+
+
+@group
+def ladder_capture(seen: Seen, _: int) -> list[Plane]:
+    return [of_points(seen, {point for point in seen.ladders(0)[seen.other][1] if seen.legal(point)})]
+
+
+@group
+def ladder_escape(seen: Seen, _: int) -> list[Plane]:
+    return [of_points(seen, {point for point in seen.ladders(0)[seen.mover][2] if seen.legal(point)})]
+
+
+@group
+def laddered(seen: Seen, number: int) -> list[Plane]:
+    return [of_points(seen, set.union(*(sets[0] for sets in seen.ladders(ago).values()))) for ago in range(number)]
+
+
+def four_ladder_planes(seen: Seen, player: Player) -> list[Plane]:
+    caught, catching, escaping = seen.ladders(0)[player]
+    weak = [string.stones for string in seen.board.strings() if string.player is player and len(string.liberties) == 1]
+    in_atari = set().union(*weak)
+    return [of_points(seen, points) for points in (caught, in_atari - caught, catching, escaping)]
+
+
+@group
+def own_ladders(seen: Seen, _: int) -> list[Plane]:
+    return four_ladder_planes(seen, seen.mover)
+
+
+@group
+def opponent_ladders(seen: Seen, _: int) -> list[Plane]:
+    return four_ladder_planes(seen, seen.other)
+
+
+@group
+def legal(seen: Seen, _: int) -> list[Plane]:
+    return [seen.plane(seen.legal)]
+
+
+@group
+def sensible(seen: Seen, _: int) -> list[Plane]:
+    return [seen.plane(lambda point: seen.legal(point) and not seen.is_eye(point))]
+
+
+@group
+def ko(seen: Seen, _: int) -> list[Plane]:
+    return [seen.plane(lambda point: seen.reasons[point] == "ko")]
+
+
+@group
+def bans(seen: Seen, _: int) -> list[Plane]:
+    return [seen.plane(lambda point: seen.reasons[point] in ("ko", "superko"))]
+
+
+@group
+def ko_takes(seen: Seen, _: int) -> list[Plane]:
+    def other_takes(point: Point) -> bool:
+        if seen.taken_by_other(point) != 1:
+            return False
+        string = seen.board.after(seen.other, point).string_at(point)
+        return len(string.stones) == len(string.liberties) == 1
+
+    return [seen.plane(lambda point: seen.after.get(point) == (1, 1, 1)), seen.plane(other_takes)]
+
+
+@group
+def area(seen: Seen, _: int) -> list[Plane]:
+    if seen.rules.scoring != "area":
+        return [constant(seen, 0)] * 2
+    alive = {player: slow_benson(seen.grid(), player.value, seen.rules.suicide) for player in Player}
+    owned = slow_area(seen.grid())
+    points = {player: alive[player] | (owned[player.value] - alive[player.other]) for player in Player}
+    return [of_points(seen, points[player]) for player in (seen.mover, seen.other)]
+
+
+@group
+def pass_alive(seen: Seen, _: int) -> list[Plane]:
+    return [of_points(seen, slow_benson(seen.grid(), player.value, seen.rules.suicide)) for player in (seen.mover, seen.other)]
+
+
+@group
+def edge_distance(seen: Seen, most: int) -> list[Plane]:
+    return seen.one_hot(seen.line, most)
+
+
+def pattern_class(seen: Seen, point: Point) -> int:
+    """Returns the first class with a pattern that fits some turn and colouring of the eight points around."""
+
+    def sign(row: int, column: int) -> str:
+        near = Point(point.row + row, point.column + column)
+        if not is_on_board(near, seen.size):
+            return "_"
+        player = seen.colour(near)
+        return "." if player is None else "X" if player is seen.mover else "O"
+
+    around = [[sign(row, column) for column in (-1, 0, 1)] for row in (-1, 0, 1)]
+    views = []
+    for _ in range(4):
+        around = [list(line) for line in zip(*around[::-1], strict=True)]
+        for view in (around, [line[::-1] for line in around]):
+            views += [view, [[{"X": "O", "O": "X"}.get(one, one) for one in line] for line in view]]
+    fits = {".": ".", "X": "X", "O": "O", "x": ".O_", "o": ".X_", "?": ".XO_", "_": "_"}
+    for number, patterns in enumerate(PATTERNS, start=1):
+        for pattern in patterns:
+            lines = pattern.split()
+            for view in views:
+                if all(view[r + 1][c + 1] in fits[lines[r + 1][c + 1]] for r, c in AROUND):
+                    return number
+    return 0
+
+
+@group
+def pattern(seen: Seen, _: int) -> list[Plane]:
+    return seen.one_hot(lambda point: pattern_class(seen, point) if seen.legal(point) else 0, len(PATTERNS), exact=True)
+
+
+@group
+def captures(seen: Seen, _: int) -> list[Plane]:
+    return [seen.plane(lambda point: seen.made(point, 0) > 0)]
+
+
+@group
+def connects(seen: Seen, _: int) -> list[Plane]:
+    return [seen.plane(lambda point: seen.legal(point) and len(seen.strings_beside(point, seen.mover)) > 1)]
+
+
+@group
+def makes_eye(seen: Seen, _: int) -> list[Plane]:
+    def makes(point: Point) -> bool:
+        around = [Point(point.row + row, point.column + column) for row, column in AROUND]
+        return any(seen.is_eye(near, point) and not seen.is_eye(near) for near in around if is_on_board(near, seen.size))
+
+    return [seen.plane(lambda point: seen.legal(point) and makes(point))]
+
+
+@group
+def scaled_liberties_after(seen: Seen, _: int) -> list[Plane]:
+    return [seen.plane(lambda point: min(seen.made(point, 1), 8) / 8)]
+
+
+@group
+def scaled_weakest(seen: Seen, _: int) -> list[Plane]:
+    def weakest(point: Point) -> int:
+        return min((len(string.liberties) for string in seen.strings_beside(point, seen.other)), default=0)
+
+    return [seen.plane(lambda point: min(weakest(point), 8) / 8)]
+
+
+@group
+def scaled_edge_distance(seen: Seen, _: int) -> list[Plane]:
+    return [seen.plane(lambda point: seen.line(point) / math.ceil(seen.size / 2))]
+
+
+@group
+def rule_planes(seen: Seen, _: int) -> list[Plane]:
+    rules, first = seen.rules, seen.states[0].to_play
+    numbers = [seen.komi() / 15, rules.suicide]
+    numbers += [rules.superko == kind for kind in ("positional", "situational", "simple")]
+    numbers += [rules.scoring == kind for kind in ("area", "territory")]
+    return [constant(seen, number) for number in (*numbers, first is Player.WHITE, seen.now.passes > 0)]
+
+
+# Global inputs: a list of numbers
+
+
+def slow_globals(seen: Seen, name: str) -> list[float]:
+    """Returns the global inputs of a group."""
+    name, _, number = name.partition(":")
+    komi, rules = seen.komi(), seen.rules
+    cut = max(-(seen.size**2 + 20), min(seen.size**2 + 20, komi))
+    if name == "komi":
+        return [komi / (2 * seen.size)]
+    if name == "last_passes":
+        moves = [seen.last_move(ago) for ago in range(1, int(number) + 1)]
+        return [float(move is not None and move.point is None) for move in moves]
+    if name == "katago_komi":
+        return [cut / 20]
+    if name == "katago_rules":
+        kind = {"positional": 0.5, "situational": -0.5, "simple": 0.0}[rules.superko]
+        told = [rules.superko != "simple", kind, rules.suicide, rules.scoring == "territory", 0, 0, 0, 0, seen.now.passes == 1, 0, 0, 0]
+        return [float(number) for number in told]
+    assert name == "komi_parity", name
+    if rules.scoring == "territory":
+        return [0.0]
+    below = math.floor(cut)
+    while below % 2 != seen.size % 2:  # draws need a komi as even or odd as the board's area
+        below -= 1
+    above = cut - below
+    return [above if above < 0.5 else 1 - above if above < 1.5 else above - 2]

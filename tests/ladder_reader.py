@@ -1,0 +1,89 @@
+"""A plain recursive ladder reader over `game.Board`, written from the definition alone: the oracle of `features.ladders`."""
+
+from __future__ import annotations
+
+from zerogo.game import Board, Player, Point, _ko_point, all_points, neighbours
+
+
+class TooLong(Exception):
+    """The reading grew beyond its bound."""
+
+
+class Reader:
+    """Reads ladders with at most so many nodes."""
+
+    def __init__(self, most_nodes: int = 20000) -> None:
+        self.left = most_nodes
+
+    def attack(self, board: Board, stone: Point, banned: Point | None) -> bool:
+        """Returns whether the attacker, to move, catches the string of a stone."""
+        string = board.string_at(stone)
+        if len(string.liberties) != 2:
+            return len(string.liberties) < 2
+        return any(self.attack_at(board, stone, move, banned) for move in string.liberties)
+
+    def attack_at(self, board: Board, stone: Point, move: Point, banned: Point | None = None) -> bool:
+        """Returns whether the attacker's move catches the string."""
+        self.left -= 1
+        if self.left < 0:
+            raise TooLong
+        attacker = board.player_at(stone).other
+        removed = board.removed_by(attacker, move)
+        if move in removed or move == banned:
+            return False
+        after = board.after(attacker, move)
+        return _ko_point(after, move, removed) is None and not self.saving(after, stone, find_all=False)
+
+    def saving(self, board: Board, stone: Point, find_all: bool = True) -> set[Point]:
+        """Returns the defender's moves that save the string in atari."""
+        string = board.string_at(stone)
+        around = {board.string_at(near) for one in string.stones for near in neighbours(one, board.size)} - {None, string}
+        moves = set(string.liberties)
+        for enemy in around:
+            if enemy.player is not string.player and len(enemy.liberties) == 1:
+                moves |= enemy.liberties
+        found = set()
+        for move in sorted(moves):
+            self.left -= 1
+            if self.left < 0:
+                raise TooLong
+            removed = board.removed_by(string.player, move)
+            if move in removed:
+                continue
+            after = board.after(string.player, move)
+            number = len(after.string_at(stone).liberties)
+            if number >= 3 or (number == 2 and not self.attack(after, stone, _ko_point(after, move, removed))):
+                found.add(move)
+                if not find_all:
+                    break
+        return found
+
+
+def read_all(board: Board, most_nodes: int = 20000) -> dict[Player, tuple[set, set, set]]:
+    """Returns for the strings of each player the points caught, catching and escaping, as `Ladders` has them; raises TooLong."""
+    found = {}
+    for player in Player:
+        caught, catching, escaping = set(), set(), set()
+        for string in board.strings():
+            if string.player is not player:
+                continue
+            stone = min(string.stones)
+            if len(string.liberties) == 1:
+                saving = Reader(most_nodes).saving(board, stone)
+                escaping |= saving
+                if not saving:
+                    caught |= string.stones
+            elif len(string.liberties) == 2:
+                works = {move for move in string.liberties if Reader(most_nodes).attack_at(board, stone, move)}
+                catching |= works
+                if works:
+                    caught |= string.stones
+        found[player] = (caught, catching, escaping)
+    return found
+
+
+def board_of(rows: list[list[int]]) -> Board:
+    """Returns the board of rows of 0, 1, 2."""
+    size = len(rows)
+    stones = [(Player(rows[p.row][p.column]), p) for p in all_points(size) if rows[p.row][p.column]]
+    return Board.of_stones(size, stones)
