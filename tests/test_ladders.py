@@ -264,3 +264,14 @@ def test_a_reading_that_grows_too_large_is_given_up(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(ladders, "MOST_LANES", 3)
     found = read_ladders(state)
     assert found.given_up.tolist() == [1] and not found.caught.any() and not found.escaping.any()
+
+
+def test_the_movers_ladders_are_part_of_all() -> None:
+    positions = [rows for rows in ladder_positions(400, seed=3) if len(rows) == 9]
+    to_play = torch.tensor([1 + game % 2 for game in range(len(positions))], dtype=torch.int8)
+    state = board.from_stones(torch.tensor(positions, dtype=torch.int8), to_play, Rules(9))
+    whole, part = read_ladders(state), read_ladders(state, for_mover=True)
+    own = (to_play - 1).to(torch.int64).view(-1, 1, 1).expand(-1, 1, 9)
+    for name, side in (("catching", 1 - own), ("escaping", own)):
+        assert (getattr(whole, name).gather(1, side) == getattr(part, name).gather(1, side)).all()
+        assert not getattr(part, name).gather(1, 1 - side).any()

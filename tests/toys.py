@@ -45,6 +45,9 @@ class Toy:
     def num_actions(self, states: Positions) -> int:
         return self.after.shape[1]
 
+    def numbers(self, states: Positions, lane: Tensor) -> None:
+        return None
+
     def roots(self, states: Positions) -> Tensor:
         return self.pack(states)
 

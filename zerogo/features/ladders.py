@@ -75,15 +75,19 @@ class Lanes:
         return Lanes(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Lanes)))
 
 
-def read_ladders(state: State) -> Ladders:
-    """Returns what ladders there are in B positions, whoever is to move. Waits for the device that the state is on."""
-    owner, strings = _weak_strings(state)
+def read_ladders(state: State, for_mover: bool = False) -> Ladders:
+    """Returns what ladders there are in B positions, whoever is to move. Waits for the device that the state is on.
+
+    for_mover: only the moves that the side to move may make at once, at half the cost: the opponent's strings with two liberties, and own
+    strings in atari.
+    """
+    owner, strings = _weak_strings(state, for_mover)
     reading = Reading(strings)
     reading.run()
     return _on_boards(reading, owner, state)
 
 
-def _weak_strings(state: State) -> tuple[np.ndarray, Lanes]:
+def _weak_strings(state: State, for_mover: bool) -> tuple[np.ndarray, Lanes]:
     """Returns the strings with one or two liberties as lanes, and whose they are: int64 [K], game * 2 + colour (0 black)."""
     black, white, on_board = (rows.cpu().numpy() for rows in (state.black, state.white, state.on_board))
     stones = np.stack([black, white], axis=1).reshape(-1, state.board_size)
@@ -94,7 +98,11 @@ def _weak_strings(state: State) -> tuple[np.ndarray, Lanes]:
     strong = flood_host(_next_to_several(empty, 3) & stones, stones)
     owner, targets = (tensor.numpy() for tensor in scoring.components(torch.from_numpy(stones & ~strong)))
     liberties = _count(neighbours_host(targets) & empty[owner])
-    weak = np.flatnonzero((liberties == 1) | (liberties == 2))
+    is_weak = (liberties == 1) | (liberties == 2)
+    if for_mover:
+        is_own = owner % 2 == state.to_play.cpu().numpy()[owner // 2] - 1
+        is_weak &= is_own == (liberties == 1)
+    weak = np.flatnonzero(is_weak)
     owner, targets = owner[weak], targets[weak]
     return owner, Lanes(stones[owner], others[owner], targets, exists[owner], np.zeros_like(targets))
 

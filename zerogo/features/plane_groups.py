@@ -180,12 +180,12 @@ def _liberties_after(most: int) -> Group:
 
 @one("ladder_capture", "moves that start a working ladder", Form.ROWS, ("ladder capture",))
 def _ladder_capture(view: View) -> Tensor:
-    return _rows(view.colours(*view.ladders()[0].catching.unbind(1))[1] & view.legal)
+    return _rows(view.colours(*view.movers_ladders.catching.unbind(1))[1] & view.legal)
 
 
 @one("ladder_escape", "moves that save an own string in atari", Form.ROWS, ("ladder escape",))
 def _ladder_escape(view: View) -> Tensor:
-    return _rows(view.colours(*view.ladders()[0].escaping.unbind(1))[0] & view.legal)
+    return _rows(view.colours(*view.movers_ladders.escaping.unbind(1))[0] & view.legal)
 
 
 @several("laddered", "stones that are caught in a ladder, now and in earlier positions", 3, RECENT + 1)

@@ -99,6 +99,15 @@ class View:
             self._ladders.extend(Ladders(*part) for part in parts)
         return self._ladders[:number]
 
+    @property
+    def movers_ladders(self) -> Ladders:
+        """What the side to move may do about ladders at once; cheaper than all ladders, where these are not read yet."""
+        return self._ladders[0] if self._ladders else self._movers_ladders
+
+    @cached_property
+    def _movers_ladders(self) -> Ladders:
+        return read_ladders(self.state, for_mover=True)
+
     @cached_property
     def _ladders(self) -> list[Ladders]:
         return []

@@ -111,6 +111,7 @@ class Thinker:
         if most is not None:
             forest.budget.clamp_(max=before + most)
         self._search.simulate(forest)
+        forest.depth_bound = int(forest.deepest.max())  # the host looks at every step here, so bounded descents need not grow with them
         forest.budget.copy_(budget)
         return int(forest.done) - before
 

@@ -17,7 +17,7 @@ from zerogo import flood, scoring
 from zerogo.board import Position, State, legal_actions
 from zerogo.board.position import legal_rows, play
 from zerogo.board.state import RECENT, RECENT_MOVES
-from zerogo.rules import SUPERKO
+from zerogo.rules import SUPERKO, own_actions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +44,12 @@ class Game(Protocol):
 
     def num_actions(self, states: Any) -> int:
         """Returns A."""
+
+    def numbers(self, states: Any, lane: Tensor) -> Tensor | None:
+        """Returns by which number each action draws its noise: int64 [K, A], the last the largest; None where it is its index.
+
+        A game whose board is smaller than the batch's so has the noise that it has alone.
+        """
 
     def roots(self, states: Any) -> Tensor:
         """Returns the packed positions of all games: int32 [B, W]."""
@@ -81,6 +87,9 @@ class Go:
 
     def num_actions(self, states: State) -> int:
         return states.board_size**2 + 1
+
+    def numbers(self, states: State, lane: Tensor) -> Tensor | None:
+        return None if states.rules.same_size else own_actions(of_lanes(states.rules.size, lane), states.board_size)
 
     def roots(self, states: State) -> Tensor:
         return self.pack(states)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,8 @@ from zerogo.search.tree import Nodes
 
 if TYPE_CHECKING:
     from zerogo.config import SearchConfig
+
+Table = Callable[[int, int], tuple[int, ...]]  # (moves considered, budget) -> something for each simulation
 
 TINY = 1e-20  # a prior of 0 would be a logit of -inf for a legal move
 
@@ -38,19 +42,34 @@ def considered_visits(num_considered: int, budget: int) -> tuple[int, ...]:
 
 
 @cache
-def schedule(max_considered: int, budget: int, device: torch.device) -> Tensor:
-    """Returns `considered_visits` for 0 to max_considered moves: int32 [max_considered + 1, n]."""
-    rows = [considered_visits(moves, budget) for moves in range(max_considered + 1)]
+def phase_ends(num_considered: int, budget: int) -> tuple[int, ...]:
+    """Returns for each simulation how many are done when its phase is over, before moves are dropped."""
+    moves_by_visits = Counter(considered_visits(num_considered, budget))  # in a phase each number of visits comes once for all its moves
+    ends: list[int] = []
+    done = start = 0
+    for visits, moves in moves_by_visits.items():
+        done += moves
+        if moves_by_visits[visits + 1] < moves:
+            ends += [done] * (done - start)
+            start = done
+    return tuple(ends)
+
+
+@cache
+def schedule(table: Table, max_considered: int, budget: int, device: torch.device) -> Tensor:
+    """Returns `considered_visits` or `phase_ends` for 0 to max_considered moves: int32 [max_considered + 1, n]."""
+    rows = [table(moves, budget) for moves in range(max_considered + 1)]
     return torch.tensor(rows, dtype=torch.int32, device=device)
 
 
-def order(is_open: Tensor, budgets: Tensor, max_considered: int, width: int) -> Tensor:
-    """Returns how many new visits the move to be tried has, by simulation: bool [K, A], int64 [K] -> int32 [K, width]."""
+def order(is_open: Tensor, budgets: Tensor, max_considered: int, width: int, table: Table = considered_visits) -> Tensor:
+    """Returns how many new visits the move to be tried has, by simulation, or what else a table says: bool [K, A], int64 [K] -> int32
+    [K, width]."""
     number = is_open.sum(1).clamp(max=max_considered)
     found = torch.zeros(len(budgets), width, dtype=torch.int32, device=budgets.device)
     for budget in torch.unique(budgets).tolist():
-        table = torch.nn.functional.pad(schedule(max_considered, budget, budgets.device), (0, width - budget))
-        found = torch.where((budgets == budget).unsqueeze(1), table[number], found)
+        rows = torch.nn.functional.pad(schedule(table, max_considered, budget, budgets.device), (0, width - budget))
+        found = torch.where((budgets == budget).unsqueeze(1), rows[number], found)
     return found
 
 
@@ -84,17 +103,27 @@ def improved_logits(nodes: Nodes, settings: SearchConfig) -> Tensor:
 
 
 def interior_scores(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns improved policy less share of visits: float32 [K, A], -inf where closed; its argmax follows the policy's proportions."""
+    """Returns improved policy less share of visits: float32 [K, A], -inf where closed; its argmax follows the policy's proportions.
+
+    Simulations under way count as visits and need no virtual loss: the choice keeps proportions, so one more visit makes it look elsewhere.
+    """
     policy = torch.softmax(improved_logits(nodes, settings), dim=1)
-    share = nodes.visits / (1.0 + nodes.visits.sum(1, keepdim=True))
+    visits = nodes.visits if nodes.under_way is None else nodes.visits + nodes.under_way
+    share = visits / (1.0 + visits.sum(1, keepdim=True))
     return torch.where(nodes.is_open, policy - share, -torch.inf)
 
 
-def root_scores(nodes: Nodes, gumbel: Tensor, new_visits: Tensor, wanted: Tensor, settings: SearchConfig) -> Tensor:
+def root_scores(
+    nodes: Nodes, gumbel: Tensor, new_visits: Tensor, wanted: Tensor, settings: SearchConfig, collided: Tensor | None = None
+) -> Tensor:
     """Returns gumbel + logit + sigma for the moves with the wanted number of new visits, -inf for others: float32 [K, A].
 
     gumbel, new_visits: [K, A]; wanted: [K]. Where no open move has that number (a move was closed in the meantime) all open ones compete.
+    collided: bool [K, A], moves that wait until the others with that number have had theirs; the schedule gives all of them one anyway.
     """
     score = improved_logits(nodes, settings) + gumbel
     is_wanted = nodes.is_open & (new_visits == wanted.unsqueeze(1))
+    if collided is not None:
+        others = is_wanted & ~collided
+        is_wanted = torch.where(others.any(1, keepdim=True), others, is_wanted)
     return torch.where(is_wanted | ~is_wanted.any(1, keepdim=True), score, -torch.inf)

@@ -16,17 +16,25 @@ if TYPE_CHECKING:
 
 def exploration(nodes: Nodes, settings: SearchConfig) -> Tensor:
     """Returns the weight of the prior at each node: float32 [K], c_puct(W) * sqrt(W + 0.01) with W the visits of the children (KataGo)."""
-    below = (nodes.total - 1.0).clamp(min=0.0)
+    below = _below(nodes)
     c_puct = settings.c_puct
     if settings.c_puct_log:
         c_puct = c_puct + settings.c_puct_log * torch.log1p(below / settings.c_puct_base)
     return c_puct * torch.sqrt(below + 0.01)
 
 
+def _below(nodes: Nodes) -> Tensor:
+    """Returns the visits of the children, with those of simulations under way: float32 [K]."""
+    below = (nodes.total - 1.0).clamp(min=0.0)
+    return below if nodes.under_way is None else below + nodes.under_way.sum(1)
+
+
 def scores(nodes: Nodes, settings: SearchConfig, is_root: bool) -> Tensor:
     """Returns the value of choosing each move: float32 [K, A], -inf where it may not be chosen.
 
-    A move that was not tried yet has the value of its node less fpu_reduction * sqrt(prior of the moves that were).
+    A move that was not tried yet has the value of its node less fpu_reduction * sqrt(prior of the moves that were). A simulation under way
+    counts as a visit that leaves the value as it is (Liu et al., "Watch the unobserved", 2020); one that counts as a loss besides, as in
+    KataGo, played much worse (docs/experiments.md).
     """
     reduction = settings.fpu_reduction_root if is_root else settings.fpu_reduction
     is_visited = nodes.visits > 0
@@ -35,19 +43,21 @@ def scores(nodes: Nodes, settings: SearchConfig, is_root: bool) -> Tensor:
         visited_mass = (nodes.prior * nodes.visits.clamp(max=1.0)).sum(1)
         urgency = urgency - reduction * torch.sqrt(visited_mass)
     value = torch.where(is_visited, nodes.value, urgency.unsqueeze(1))
-    explore = exploration(nodes, settings).unsqueeze(1) * nodes.prior / (1.0 + nodes.visits)
+    visits = nodes.visits if nodes.under_way is None else nodes.visits + nodes.under_way
+    explore = exploration(nodes, settings).unsqueeze(1) * nodes.prior / (1.0 + visits)
     total = value + explore
     if is_root and settings.forced_playouts:
-        owed = torch.sqrt(settings.forced_playouts * nodes.prior * (nodes.total - 1.0).clamp(min=0.0).unsqueeze(1))
-        total = torch.where(is_visited & (nodes.visits < owed), 1e6, total)
+        owed = torch.sqrt(settings.forced_playouts * nodes.prior * _below(nodes).unsqueeze(1))
+        total = torch.where(is_visited & (visits < owed), 1e6, total)
     return torch.where(nodes.is_open, total, -torch.inf)
 
 
-def noisy_prior(prior: Tensor, legal: Tensor, keys: Tensor, settings: SearchConfig) -> Tensor:
+def noisy_prior(prior: Tensor, legal: Tensor, keys: Tensor, settings: SearchConfig, numbers: Tensor | None = None) -> Tensor:
     """Returns the root prior of a search that explores: prior float32 [B, A], legal bool [B, A], keys int64 [B] -> float32 [B, A].
 
     Temperature first, then Dirichlet noise whose concentration is half even over the legal moves and half in proportion to how far the
-    logarithm of the prior lies above its mean (KataGo), so that noise goes where a move might be good, on a board of any size.
+    logarithm of the prior lies above its mean (KataGo), so that noise goes where a move might be good, on a board of any size. numbers:
+    `Game.numbers`.
     """
     tempered = torch.where(legal, prior.clamp(min=1e-20) ** (1.0 / settings.root_temperature), 0.0)
     tempered = tempered / tempered.sum(1, keepdim=True)
@@ -59,7 +69,7 @@ def noisy_prior(prior: Tensor, legal: Tensor, keys: Tensor, settings: SearchConf
     total = above.sum(1, keepdim=True)
     even = legal.to(torch.float32) / number
     shaped = torch.where(total > 1e-12, 0.5 * even + 0.5 * above / total.clamp(min=1e-12), even)
-    noise = draws.dirichlet(keys, settings.dirichlet_concentration * shaped)
+    noise = draws.dirichlet(keys, settings.dirichlet_concentration * shaped, numbers)
     return (1.0 - settings.dirichlet_share) * tempered + settings.dirichlet_share * noise
 
 

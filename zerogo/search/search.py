@@ -1,8 +1,8 @@
 """The search: select, step, evaluate, expand, back up, for all games at once.
 
-Every simulation of every game is one pass through `_simulate`. On the CPU the host looks which lanes still descend and which leaves need
-the network, so that the work shrinks with them; elsewhere nothing is read back: what must have no effect goes to the node that is nowhere
-(`flood.may_look` decides). Between moves, in `begin`, the host may look.
+A step is one pass through `simulate`: one simulation in every game, or several (see `leaves`). On the CPU the host looks which lanes still
+descend and which leaves need the network, so that the work shrinks with them; elsewhere nothing is read back: what must have no effect
+goes to the node that is nowhere (`flood.may_look` decides). Between moves, in `begin`, the host may look.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from torch import Tensor
 from zerogo import draws
 from zerogo.draws import Purpose
 from zerogo.flood import may_look
-from zerogo.search import gumbel, puct
+from zerogo.search import choice, gumbel, puct
+from zerogo.search.arrival import Arrival, Lanes, arrive, settle
 from zerogo.search.descent import Descent, descend
 from zerogo.search.forest import Forest
-from zerogo.search.games import Game, Go, Line, of_lanes
-from zerogo.search.tree import CLOSED, NOWHERE, ROOT, Nodes, Tree, backup, keep_subtree_, look_at, reset_
+from zerogo.search.games import Game, Go, of_lanes
+from zerogo.search.leaves import descend_several
+from zerogo.search.tree import CLOSED, NOWHERE, ROOT, Nodes, Tree, keep_subtree_, look_at, reset_
 
 if TYPE_CHECKING:
     from zerogo.config import SearchConfig
@@ -56,23 +58,6 @@ class SearchResult:
     tree: Forest
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """Where K simulations came to by their last move.
-
-    position: the game's own. legal: bool [K, A]. finished: bool [K], the game is over there, with result float32 [K] for its side to move.
-    repeats: bool [K], the move is illegal after all. at_end: bool [K], no move was made, the game was over before. line: the way there.
-    """
-
-    position: Any
-    legal: Tensor
-    finished: Tensor
-    result: Tensor
-    repeats: Tensor
-    at_end: Tensor
-    line: Line
-
-
 class Search:
     """A search with its evaluator and settings; the games and their trees are in a `Forest`.
 
@@ -101,8 +86,7 @@ class Search:
         forest.states = states
         lane = torch.arange(forest.num_games, device=forest.budget.device)
         self.begin(forest, lane, budget, seed, game_ids=game_ids, plies=plies, explore=explore)
-        for _ in range(longest):
-            self.simulate(forest)
+        self.spend(forest)
         return self.result(forest, lane)
 
     def plant(self, states: Any, longest: int) -> Forest:
@@ -134,6 +118,7 @@ class Search:
         budgets = torch.where(tree.terminal[lane, ROOT], 0, budgets)
         forest.budget[lane], forest.done[lane] = budgets, 0
         forest.depth_bound = int(forest.deepest.max())
+        forest.slots = None
         nodes, _ = self._roots(forest, lane)
         forest.kept_visits[lane] = nodes.visits
         self._explore(forest, lane, nodes, budgets, draws.key(move_key, Purpose.NOISE), explore)
@@ -141,12 +126,15 @@ class Search:
     def _explore(self, forest: Forest, lane: Tensor, nodes: Nodes, budgets: Tensor, keys: Tensor, explore: bool | Tensor) -> None:
         """Draws the root noise: Gumbel's and its order of visits, or PUCT's Dirichlet, in the games that explore."""
         explores = torch.as_tensor(explore, device=lane.device).expand(lane.shape).unsqueeze(1)
+        numbers = self.game.numbers(forest.states, lane)
         if self.settings.algorithm == "gumbel":
-            forest.gumbel[lane] = torch.where(explores, draws.gumbel(keys, nodes.prior.shape[1]), 0.0)
+            forest.gumbel[lane] = torch.where(explores, draws.gumbel(keys, nodes.prior.shape[1], numbers), 0.0)
             forest.root_prior[lane] = nodes.prior
-            forest.order[lane] = gumbel.order(nodes.is_open, budgets, self.settings.max_considered, forest.longest)
+            moves, width = self.settings.max_considered, forest.longest
+            forest.order[lane] = gumbel.order(nodes.is_open, budgets, moves, width)
+            forest.phase_end[lane] = gumbel.order(nodes.is_open, budgets, moves, width, gumbel.phase_ends)
         else:
-            noisy = puct.noisy_prior(nodes.prior, nodes.is_open, keys, self.settings)
+            noisy = puct.noisy_prior(nodes.prior, nodes.is_open, keys, self.settings, numbers)
             forest.root_prior[lane] = torch.where(explores, noisy, nodes.prior)
 
     def _drop_overflowing(self, forest: Forest, lane: Tensor, budgets: Tensor) -> None:
@@ -187,57 +175,45 @@ class Search:
         tree.visits[lane, ROOT], tree.value_sum[lane, ROOT], tree.value[lane, ROOT] = 1, value, value
         tree.terminal[lane, ROOT], tree.parent[lane, ROOT], tree.size[lane] = finished, NOWHERE, 1
 
+    def spend(self, forest: Forest) -> None:
+        """Runs simulations until no budget is left. The host looks only after as many steps as it takes at best."""
+        while left := int((forest.budget - forest.done).max()):
+            for _ in range(-(-left // self.settings.leaves)):
+                self.simulate(forest)
+            forest.depth_bound = int(forest.deepest.max())
+
     def simulate(self, forest: Forest) -> None:
-        """Runs one simulation in every game whose budget is not spent."""
+        """Runs one step: up to `leaves` simulations, at least one, in every game whose budget is not spent."""
         active = forest.unspent
-        if may_look(active):
-            lane = active.nonzero().squeeze(1)
-            if lane.numel():
-                self._simulate(forest, lane, None)
-        else:
-            self._simulate(forest, torch.arange(forest.num_games, device=active.device), active)
+        looks = may_look(active)
+        lane = active.nonzero().squeeze(1) if looks else torch.arange(forest.num_games, device=active.device)
+        if lane.numel():
+            take = self._one_each if self.settings.leaves == 1 else self._several
+            lanes, way = take(forest, lane, None if looks else active)
+            arrival = arrive(self.game, forest.tree, lanes, way, way.last)
+            prior, value = self._evaluate(forest, lanes, arrival, way.action)
+            settle(self.game, forest, lanes, way, arrival, prior, value)
         forest.depth_bound += 1
 
-    def _simulate(self, forest: Forest, lane: Tensor, active: Tensor | None) -> None:
-        """One simulation in each of the games `lane` (ascending); active: bool [K], whether it counts, None if all do."""
-        tree = forest.tree
-        first = lane * tree.num_nodes
-        way = descend(tree, first, self._choose_at_root(forest, lane, first), lambda *nodes: self._choose(tree, *nodes), forest.depth_bound)
-        parent = way.last
-        arrival = self._arrive(forest, lane, way, parent)
-        prior, value = self._evaluate(forest, lane, arrival, way.action)
-        stays = arrival.at_end | arrival.repeats
-        counts = ~stays if active is None else ~stays & active
-        node = torch.where(counts, ROOT + of_lanes(tree.size, lane), NOWHERE)
-        tree.size[lane] += counts.to(torch.int64)
-        self._expand(tree, first, node, parent, way.action, arrival, prior, value)
-        self._close(tree, first, parent, way.action, arrival.repeats if active is None else arrival.repeats & active)
-        value = self._value_at_end(tree, parent, arrival, value)
-        depth = torch.where(stays, way.depth, way.depth + 1)
-        path = torch.cat([way.path, first.unsqueeze(1)], dim=1)
-        path = path.scatter(1, (way.depth + 1).unsqueeze(1), (first + node).unsqueeze(1))
-        backup(tree, path if active is None else torch.where(active.unsqueeze(1), path, first.unsqueeze(1)), depth, value)
-        forest.done[lane] += 1 if active is None else active.to(torch.int64)
-        self._count(forest, lane, depth, arrival, active)
+    def _one_each(self, forest: Forest, lane: Tensor, active: Tensor | None) -> tuple[Lanes, Descent]:
+        """Returns where one simulation goes in each of the games `lane` (ascending); active: bool [K], which count, None if all do."""
+        tree, first = forest.tree, lane * forest.tree.num_nodes
+        at_root = choice.at_root(forest, lane, self.settings)
+        way = descend(tree, first, at_root, lambda *nodes: choice.inside(tree, *nodes, self.settings), forest.depth_bound)
+        return Lanes(forest.states, lane, lane, first, active), way
 
-    def _arrive(self, forest: Forest, lane: Tensor, way: Descent, parent: Tensor) -> Arrival:
-        """Makes the last move of each simulation: parent int64 [K], the rows of the nodes from which."""
-        tree, game, states = forest.tree, self.game, forest.states
-        rows = way.path.view(-1)
-        words = tree.at("words", rows).unflatten(0, way.path.shape)
-        moves = torch.cat([tree.at("action", rows).unflatten(0, way.path.shape)[:, 1:], way.action.to(torch.int32).unsqueeze(1)], dim=1)
-        line = Line(lane, words, moves.to(torch.int64), way.depth)
-        position = game.play(states, lane, tree.at("words", parent), way.action)
-        finished, result = game.outcome(states, lane, position)
-        repeats = game.repeats(states, position, line, way.action)
-        repeats = torch.zeros_like(way.at_end) if repeats is None else repeats & ~way.at_end
-        legal = game.legal(states, lane, position)
-        return Arrival(position, legal, finished, result, repeats, way.at_end, line)
+    def _several(self, forest: Forest, lane: Tensor, active: Tensor | None) -> tuple[Lanes, Descent]:
+        """The same for up to `leaves` simulations in each."""
+        if forest.slots is None:
+            every = torch.arange(forest.num_games, device=lane.device).repeat(self.settings.leaves)
+            forest.slots = self.game.take(forest.states, every)
+        return descend_several(forest, lane, active, self.settings)
 
-    def _evaluate(self, forest: Forest, lane: Tensor, arrival: Arrival, action: Tensor) -> tuple[Tensor, Tensor]:
+    def _evaluate(self, forest: Forest, lanes: Lanes, arrival: Arrival, action: Tensor) -> tuple[Tensor, Tensor]:
         """Returns priors float32 [K, A] and values float32 [K]; where the value is known anyway a looking host spares the network."""
-        leaves = self.game.leaf(forest.states, arrival.position, arrival.line, action)
-        keys = of_lanes(forest.keys, lane) + of_lanes(forest.done, lane)
+        leaves = self.game.leaf(lanes.states, arrival.position, arrival.line, action)
+        keys = forest.keys[lanes.game] + forest.done[lanes.game]
+        keys = keys if lanes.serial is None else keys + lanes.serial
         index = _wanted(arrival.at_end | arrival.repeats | arrival.finished) if may_look(keys) else None
         if index is None:
             found = self.evaluator(leaves, legal=arrival.legal, key=keys)
@@ -248,64 +224,9 @@ class Search:
             prior[index], value[index] = found.prior.to(torch.float32), found.value.to(torch.float32)
         return prior, torch.where(arrival.finished, arrival.result, value)
 
-    def _expand(
-        self, tree: Tree, first: Tensor, node: Tensor, parent: Tensor, action: Tensor, arrival: Arrival, prior: Tensor, value: Tensor
-    ) -> None:
-        """Writes the new nodes (int64 [K], nowhere where there is none) and hangs them below their parents, rows int64 [K]."""
-        new = (first + node,)
-        tree.words.flatten(0, 1).index_put_(new, self.game.pack(arrival.position))
-        tree.children.flatten(0, 1).index_put_(new, arrival.legal.to(torch.int32) + CLOSED)  # UNVISITED is one above CLOSED
-        tree.prior.flatten(0, 1).index_put_(new, prior)
-        tree.value.view(-1).index_put_(new, value)
-        tree.terminal.view(-1).index_put_(new, arrival.finished)
-        tree.parent.view(-1).index_put_(new, (parent - first).to(torch.int32))
-        tree.action.view(-1).index_put_(new, action.to(torch.int32))
-        owner = torch.where(node == NOWHERE, first, parent)
-        tree.children.flatten(0, 1).index_put_((owner, action), node.to(torch.int32))
-
-    @staticmethod
-    def _close(tree: Tree, first: Tensor, parent: Tensor, action: Tensor, repeats: Tensor) -> None:
-        """Closes the moves that repeat a position (bool [K])."""
-        if may_look(repeats) and not bool(repeats.any()):
-            return
-        place = (torch.where(repeats, parent, first), action)
-        tree.children.flatten(0, 1).index_put_(place, torch.full_like(action, CLOSED, dtype=torch.int32))
-        tree.prior.flatten(0, 1).index_put_(place, torch.zeros_like(tree.value.view(-1)[parent]))
-
-    @staticmethod
-    def _value_at_end(tree: Tree, parent: Tensor, arrival: Arrival, value: Tensor) -> Tensor:
-        """Returns what is backed up: float32 [K], for a finished node its result, for a closed move the mean of its parent."""
-        mean = tree.at("value_sum", parent) / tree.at("visits", parent).clamp(min=1)
-        return torch.where(arrival.at_end, tree.at("value", parent), torch.where(arrival.repeats, mean, value))
-
-    @staticmethod
-    def _count(forest: Forest, lane: Tensor, depth: Tensor, arrival: Arrival, active: Tensor | None) -> None:
-        """Counts the leaves that need no network, and how deep the trees are."""
-        ended = torch.stack([arrival.at_end | (arrival.finished & ~arrival.repeats), arrival.repeats])
-        forest.exact_leaves += (ended if active is None else ended & active).sum(1)
-        reached = depth if active is None else torch.where(active, depth, 0)
-        forest.deepest[lane] = torch.maximum(of_lanes(forest.deepest, lane), reached)
-
     def _roots(self, forest: Forest, lane: Tensor, prior: Tensor | None = None) -> tuple[Nodes, Tensor]:
         first = lane * forest.tree.num_nodes
         return look_at(forest.tree, first + ROOT, first, prior)
-
-    def _choose_at_root(self, forest: Forest, lane: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns the moves to try at the roots int64 [K], and the roots' children int32 [K, A]."""
-        nodes, children = look_at(forest.tree, first + ROOT, first, of_lanes(forest.root_prior, lane))
-        if self.settings.algorithm == "puct":
-            return puct.scores(nodes, self.settings, is_root=True).argmax(1), children
-        done = of_lanes(forest.done, lane).clamp(max=forest.longest - 1)
-        wanted = of_lanes(forest.order, lane).gather(1, done.unsqueeze(1)).squeeze(1).to(torch.float32)
-        new_visits = nodes.visits - of_lanes(forest.kept_visits, lane)
-        return gumbel.root_scores(nodes, of_lanes(forest.gumbel, lane), new_visits, wanted, self.settings).argmax(1), children
-
-    def _choose(self, tree: Tree, rows: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
-        """The same inside the trees: rows, and first rows of the games, int64 [K]."""
-        nodes, children = look_at(tree, rows, first)
-        if self.settings.algorithm == "puct":
-            return puct.scores(nodes, self.settings, is_root=False).argmax(1), children
-        return gumbel.interior_scores(nodes, self.settings).argmax(1), children
 
     def result(self, forest: Forest, lane: Tensor) -> SearchResult:
         """Returns what the searches of the games `lane` (int64 [K], ascending) have found so far."""
@@ -356,11 +277,11 @@ def _wanted(is_known: Tensor) -> Tensor | None:
     return torch.cat([index, index[:1].expand(more)]) if more > 0 else index
 
 
-def tempered(policy: Tensor, temperature: float | Tensor, keys: Tensor) -> Tensor:
+def tempered(policy: Tensor, temperature: float | Tensor, keys: Tensor, numbers: Tensor | None = None) -> Tensor:
     """Returns moves drawn in proportion to policy^(1 / temperature): float32 [K, A], temperature [K] or one, keys int64 [K] -> int64 [K].
 
-    Temperature 0 is the best move.
+    Temperature 0 is the best move. numbers: `Game.numbers`.
     """
     heat = torch.as_tensor(temperature, dtype=torch.float32, device=policy.device).expand(policy.shape[0]).unsqueeze(1)
     logits = torch.log(policy) / heat.clamp(min=1e-4)
-    return (logits - logits.amax(1, keepdim=True) + draws.gumbel(keys, policy.shape[1]) * (heat > 0)).argmax(1)
+    return (logits - logits.amax(1, keepdim=True) + draws.gumbel(keys, policy.shape[1], numbers) * (heat > 0)).argmax(1)

@@ -79,6 +79,7 @@ class Nodes:
 
     prior: [K, A]. visits: [K, A] of the children, 0 where unvisited. value: [K, A], the children's mean value from the node's view, 0 where
     unvisited. is_open: bool [K, A], may be chosen. total: [K], the node's visits. mean: [K], its mean value. own: [K], its own evaluation.
+    under_way: [K, A], simulations of this step through the children that have no value yet; None is none.
     """
 
     prior: Tensor
@@ -88,12 +89,16 @@ class Nodes:
     total: Tensor
     mean: Tensor
     own: Tensor
+    under_way: Tensor | None = None
 
 
-def look_at(tree: Tree, rows: Tensor, first: Tensor, prior: Tensor | None = None) -> tuple[Nodes, Tensor]:
+def look_at(
+    tree: Tree, rows: Tensor, first: Tensor, prior: Tensor | None = None, under_way: Tensor | None = None
+) -> tuple[Nodes, Tensor]:
     """Returns what the choice at nodes needs, and their children: Nodes, int32 [K, A].
 
-    rows: int64 [K]. first: int64 [K], the first rows of their games. prior: float32 [K, A], stands in for the nodes' own.
+    rows: int64 [K]. first: int64 [K], the first rows of their games. prior: float32 [K, A], stands in for the nodes' own. under_way: int32
+    [B, M], simulations through each node that have no value yet.
     """
     children = tree.at("children", rows)
     child = (children.clamp(min=NOWHERE) + first.unsqueeze(1)).view(-1)
@@ -103,7 +108,9 @@ def look_at(tree: Tree, rows: Tensor, first: Tensor, prior: Tensor | None = None
     total = tree.at("visits", rows).to(torch.float32)
     mean = tree.at("value_sum", rows) / total.clamp(min=1.0)
     prior = tree.at("prior", rows) if prior is None else prior
-    return Nodes(prior, visits, value, children != CLOSED, total, mean, tree.at("value", rows)), children
+    if under_way is not None:
+        under_way = under_way.view(-1).index_select(0, child).view_as(children).to(torch.float32)
+    return Nodes(prior, visits, value, children != CLOSED, total, mean, tree.at("value", rows), under_way), children
 
 
 def backup(tree: Tree, path: Tensor, depth: Tensor, value: Tensor) -> None:

@@ -1,0 +1,150 @@
+"""What the last moves of some simulations lead to, and how it is written into the trees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zerogo.flood import may_look
+from zerogo.search.descent import Descent
+from zerogo.search.forest import Forest
+from zerogo.search.games import Game, Line
+from zerogo.search.tree import CLOSED, NOWHERE, ROOT, Tree, backup
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Whose K simulations these are.
+
+    states, lane: int64 [K], the root states that the game's operations are asked with, and which of them; lanes ascend. game: int64 [K],
+    the trees; with several simulations of one tree (`slots` of them at the most) lane is slot * B + game. first: int64 [K], the trees'
+    first rows. active: bool [K], which simulations count, None if all do. serial: int64 [K], how many of the tree's present simulations
+    were started before; None is 0.
+    """
+
+    states: Any
+    lane: Tensor
+    game: Tensor
+    first: Tensor
+    active: Tensor | None
+    slots: int = 1
+    serial: Tensor | None = None
+
+    def among(self, mask: Tensor) -> Tensor:
+        """Returns the mask (bool [K]) for the simulations that count."""
+        return mask if self.active is None else mask & self.active
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """Where K simulations came to by their last move.
+
+    position: the game's own. legal: bool [K, A]. finished: bool [K], the game is over there, with result float32 [K] for its side to move.
+    repeats: bool [K], the move is illegal after all. at_end: bool [K], no move was made, the game was over before. line: the way there.
+    """
+
+    position: Any
+    legal: Tensor
+    finished: Tensor
+    result: Tensor
+    repeats: Tensor
+    at_end: Tensor
+    line: Line
+
+
+def arrive(game: Game, tree: Tree, lanes: Lanes, way: Descent, parent: Tensor) -> Arrival:
+    """Makes the last move of each simulation: parent int64 [K], the rows of the nodes from which."""
+    states, lane = lanes.states, lanes.lane
+    rows = way.path.view(-1)
+    words = tree.at("words", rows).unflatten(0, way.path.shape)
+    moves = torch.cat([tree.at("action", rows).unflatten(0, way.path.shape)[:, 1:], way.action.to(torch.int32).unsqueeze(1)], dim=1)
+    line = Line(lane, words, moves.to(torch.int64), way.depth)
+    position = game.play(states, lane, tree.at("words", parent), way.action)
+    finished, result = game.outcome(states, lane, position)
+    repeats = game.repeats(states, position, line, way.action)
+    repeats = torch.zeros_like(way.at_end) if repeats is None else repeats & ~way.at_end
+    legal = game.legal(states, lane, position)
+    return Arrival(position, legal, finished, result, repeats, way.at_end, line)
+
+
+def settle(game: Game, forest: Forest, lanes: Lanes, way: Descent, arrival: Arrival, prior: Tensor, value: Tensor) -> None:
+    """Writes the new nodes, closes moves that repeat, and counts and backs up the simulations: prior float32 [K, A], value float32 [K]."""
+    tree, parent = forest.tree, way.last
+    stays = arrival.at_end | arrival.repeats
+    counts = lanes.among(~stays)
+    node = torch.where(counts, ROOT + tree.size[lanes.game] + _rank(lanes, counts, forest.num_games), NOWHERE)
+    tree.size.index_add_(0, lanes.game, counts.to(torch.int64))
+    words = game.pack(arrival.position)
+    _expand(tree, lanes.first, node, parent, way.action, words, arrival, prior, value)
+    _close(tree, lanes.first, parent, way.action, lanes.among(arrival.repeats))
+    value = _value_at_end(tree, parent, arrival, value)
+    depth = torch.where(stays, way.depth, way.depth + 1)
+    path = torch.cat([way.path, lanes.first.unsqueeze(1)], dim=1)
+    path = path.scatter(1, (way.depth + 1).unsqueeze(1), (lanes.first + node).unsqueeze(1))
+    _back_up(tree, lanes, path, depth, value)
+    _count(forest, lanes, depth, arrival)
+
+
+def _rank(lanes: Lanes, counts: Tensor, num_games: int) -> Tensor | int:
+    """Returns how many of the same tree's simulations before each have a new node: counts bool [K] -> int64 [K]."""
+    if lanes.slots == 1:
+        return 0
+    new = torch.zeros(lanes.slots * num_games, dtype=torch.int64, device=counts.device)
+    new = new.index_put((lanes.lane,), counts.to(torch.int64)).view(lanes.slots, num_games)
+    return (new.cumsum(0) - new).view(-1).index_select(0, lanes.lane)
+
+
+def _expand(
+    tree: Tree, first: Tensor, node: Tensor, parent: Tensor, action: Tensor, words: Tensor, arrival: Arrival, prior: Tensor, value: Tensor
+) -> None:
+    """Writes the new nodes (int64 [K], nowhere where there is none) and hangs them below their parents, rows int64 [K]."""
+    new = (first + node,)
+    tree.words.flatten(0, 1).index_put_(new, words)
+    tree.children.flatten(0, 1).index_put_(new, arrival.legal.to(torch.int32) + CLOSED)  # UNVISITED is one above CLOSED
+    tree.prior.flatten(0, 1).index_put_(new, prior)
+    tree.value.view(-1).index_put_(new, value)
+    tree.terminal.view(-1).index_put_(new, arrival.finished)
+    tree.parent.view(-1).index_put_(new, (parent - first).to(torch.int32))
+    tree.action.view(-1).index_put_(new, action.to(torch.int32))
+    owner = torch.where(node == NOWHERE, first, parent)
+    tree.children.flatten(0, 1).index_put_((owner, action), node.to(torch.int32))
+
+
+def _close(tree: Tree, first: Tensor, parent: Tensor, action: Tensor, repeats: Tensor) -> None:
+    """Closes the moves that repeat a position (bool [K])."""
+    if may_look(repeats) and not bool(repeats.any()):
+        return
+    place = (torch.where(repeats, parent, first), action)
+    tree.children.flatten(0, 1).index_put_(place, torch.full_like(action, CLOSED, dtype=torch.int32))
+    tree.prior.flatten(0, 1).index_put_(place, torch.zeros_like(tree.value.view(-1)[parent]))
+
+
+def _value_at_end(tree: Tree, parent: Tensor, arrival: Arrival, value: Tensor) -> Tensor:
+    """Returns what is backed up: float32 [K], for a finished node its result, for a closed move the mean of its parent."""
+    mean = tree.at("value_sum", parent) / tree.at("visits", parent).clamp(min=1)
+    return torch.where(arrival.at_end, tree.at("value", parent), torch.where(arrival.repeats, mean, value))
+
+
+def _back_up(tree: Tree, lanes: Lanes, path: Tensor, depth: Tensor, value: Tensor) -> None:
+    """Backs up the simulations that count. Several of one tree are added in their order, so that sums do not depend on chance: the host
+    does so by itself, a device slot by slot."""
+    if lanes.active is not None:
+        path = torch.where(lanes.active.unsqueeze(1), path, lanes.first.unsqueeze(1))
+    step = len(path) if may_look(path) else len(path) // lanes.slots
+    for start in range(0, len(path), step):
+        slot = slice(start, start + step)
+        backup(tree, path[slot], depth[slot], value[slot])
+
+
+def _count(forest: Forest, lanes: Lanes, depth: Tensor, arrival: Arrival) -> None:
+    """Counts the simulations, the leaves that need no network, and how deep the trees are."""
+    ended = torch.stack([arrival.at_end | (arrival.finished & ~arrival.repeats), arrival.repeats])
+    forest.exact_leaves += lanes.among(ended).sum(1)
+    reached, one = depth, torch.ones_like(depth)
+    if lanes.active is not None:
+        reached, one = torch.where(lanes.active, depth, 0), lanes.active.to(torch.int64)
+    forest.done.index_add_(0, lanes.game, one)
+    forest.deepest.scatter_reduce_(0, lanes.game, reached, "amax")
