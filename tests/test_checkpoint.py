@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pickle
 import subprocess
@@ -77,7 +78,7 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     path = tmp_path / "new" / "folder" / "a.pt"
     save(path, saved)
     loaded = load(path)
-    assert (loaded.config, loaded.step, loaded.size, loaded.counters) == (saved.config, 7, 5, saved.counters)
+    assert (loaded.config, loaded.step, loaded.sizes, loaded.counters) == (saved.config, 7, {5}, saved.counters)
     assert (loaded.revision, loaded.time, loaded.source) == (saved.revision, saved.time, str(path))
     assert loaded.weights.keys() == saved.weights.keys()
     assert all(torch.equal(loaded.weights[name], saved.weights[name]) for name in saved.weights)
@@ -227,6 +228,29 @@ def test_compatible() -> None:
             checkpoint.require_compatible(old, tiny_config(override))
     with pytest.raises(InputError, match="network.heads"):
         checkpoint.require_compatible(old, tiny_config("network.heads={policy: 1, value: 1}"))
+
+
+def test_sizes_must_be_those_that_were_learned() -> None:
+    several = "game.sizes=[[5, 1, 24], [3, 2, 9]]"
+    old = dataclasses.replace(made(), config=tiny_config(several))
+    assert old.sizes == {3, 5}
+    checkpoint.require_compatible(old, tiny_config("game.sizes=[[3, 5, 9], [5, 1, 7]]"))  # other shares and komi
+    for override in ("game.sizes=[]", "game.sizes=[[5, 1, 7], [7, 1, 9]]", "game.sizes=[[5, 1, 7], [7, 1, 9], [3, 1, 9]]"):
+        with pytest.raises(InputError, match="game.sizes 3x3 and 5x5, the config says "):
+            checkpoint.require_compatible(old, tiny_config(override))
+    checkpoint.require_compatible(old, tiny_config(), only_plays=True)
+    with pytest.raises(InputError, match="the config says 3x3, 5x5 and 7x7"):
+        checkpoint.require_compatible(old, tiny_config("game.sizes=[[5, 1, 7], [7, 1, 9], [3, 1, 9]]"), only_plays=True)
+    with pytest.raises(InputError, match="game.sizes 5x5, the config says 3x3 and 5x5"):
+        checkpoint.require_compatible(made(), tiny_config(several))
+
+
+def test_an_older_checkpoint_lacks_settings_that_came_later(file: Path) -> None:
+    content = torch.load(file, weights_only=True)
+    for section, name in (("game", "sizes"), ("game", "superko_shares"), ("game", "suicide_share"), ("game", "komi_spread")):
+        del content["config"][section][name]
+    del content["config"]["network"]["value_pooling"]
+    assert load(changed(file, config=content["config"])).config == load(file).config
 
 
 def test_newest_skips_what_is_damaged(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from zerogo.config import Config, GameConfig, NetworkConfig, load, load_with_ove
 from zerogo.config.options import Section, default_of
 from zerogo.config.sections import SECTIONS
 from zerogo.errors import InputError
+from zerogo.rules import Rules
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
 
@@ -44,8 +45,8 @@ def test_shipped_configs_are_complete(path: Path) -> None:
     assert all(GameConfig.rules(settings.game, komi).komi == komi for komi in settings.game.drawn_komi())
 
 
-def test_four_configs_are_shipped() -> None:
-    assert {path.stem for path in CONFIGS} == {"quickstart", "7x7", "9x9", "19x19"}
+def test_five_configs_are_shipped() -> None:
+    assert {path.stem for path in CONFIGS} == {"quickstart", "7x7", "9x9", "19x19", "mixed"}
 
 
 def test_dump_reads_back(tmp_path: Path) -> None:
@@ -111,6 +112,13 @@ def test_overrides(tmp_path: Path) -> None:
         ("game.suicide=1", ["true or false"]),
         ("game.superko=ing", ["simple, positional, situational"]),
         ("game.komi_low=20", ["game.komi_low is 20", "at most game.komi_high, which is 14"]),
+        ("game.sizes=[[7, 1]]", ["[[7, 1]]", "a list of [size, share, komi]"]),
+        ("game.sizes=[[26, 1, 7]]", ["different sizes from 1 to 25"]),
+        ("game.sizes=[[9, 1, 7], [9, 2, 7]]", ["different sizes from 1 to 25"]),
+        ("game.sizes=[[9, 0, 7]]", ["shares above 0"]),
+        ("game.superko_shares={ing: 1}", ["'ing'", "simple, positional, situational"]),
+        ("game.superko_shares={simple: 0}", ["no share above 0"]),
+        ("game.suicide_share=1.5", ["a number from 0 to 1"]),
         ("network.heads={policy: 1}", ["lacks value"]),
         ("network.heads={policy: 1, value: high}", ["a mapping of names to numbers"]),
         ("network.blocks.depth=2", ["network.blocks.depth"]),
@@ -134,6 +142,9 @@ def test_bad_values_together() -> None:
     assert "features.komi_input is false" in complaint("game.random_komi_share=0.5", "features.komi_input=false")
     assert "whole number of points" in complaint("game.random_komi_share=0.5", "game.komi=7.5", "game.komi_low=7", "game.komi_high=7.2")
     assert "replay.capacity" in complaint("replay.min_window=3000000")
+    assert "game.size is 9; game.sizes has 5x5 and 7x7 only" in complaint("game.sizes=[[7, 1, 9], [5, 1, 24]]")
+    narrow = ("game.random_komi_share=0.5", "game.komi_low=7", "game.komi_high=7.2")
+    assert "differs from 24.5" in complaint("game.sizes=[[9, 1, 7], [5, 1, 24.5]]", *narrow)
 
 
 @pytest.mark.parametrize(
@@ -159,6 +170,27 @@ def test_overrides_of_a_config_at_hand() -> None:
     assert settings.game.size == 5 and Config().game.size == 9
     with pytest.raises(InputError, match="override 'game.size=0': game.size is 0"):
         config.with_overrides(settings, ["game.size=0"])
+
+
+def test_a_run_on_several_boards() -> None:
+    mixed = load_with_overrides(None, ["game.sizes=[[13, 1, 7.5], [7, 2, 9]]", "game.size=13", "game.komi_spread=2"])
+    game = mixed.game
+    assert (game.all_sizes, game.largest_size, Config().game.all_sizes, Config().game.largest_size) == ((7, 13), 13, (9,), 9)
+    assert (game.rules(), game.rules(size=7), game.rules(3.5, 7).komi) == (Rules(13, 7.5), Rules(7, 9.0), 3.5)
+    assert (game.drawn_komi(9.0), game.drawn_komi()) == ((7.0, 8.0, 9.0, 10.0, 11.0), (5.5, 6.5, 7.5, 8.5, 9.5))
+    assert (game.plies(7), game.plies()) == (98, 338)
+    assert config.from_dict(mixed.to_dict()) == mixed
+
+
+def test_another_size_takes_its_own_komi() -> None:
+    mixed = load_with_overrides(None, ["game.sizes=[[13, 1, 7.5], [7, 2, 9]]", "game.size=7"])
+    assert mixed.game.rules() == Rules(7, 9.0)
+    assert config.with_overrides(mixed, ["game.size=13"]).game.rules() == Rules(13, 7.5)
+    assert config.with_overrides(mixed, ["game.size=13", "game.komi=3"]).game.rules() == Rules(13, 3.0)
+    assert config.with_overrides(mixed, ["game.komi=3", "game.suicide=true"]).game.rules() == Rules(7, 3.0, suicide=True)
+    assert config.with_overrides(mixed, ["game.sizes=[]", "game.size=5", "game.komi=4"]).game.rules() == Rules(5, 4.0)
+    assert config.from_dict({"game": {"size": 7, "sizes": [[7, 1, 9]]}}).game.komi == 9.0
+    assert config.from_dict({"game": {"size": 7, "komi": 4, "sizes": [[7, 1, 9]]}}).game.komi == 4.0
 
 
 def test_unreadable_files(tmp_path: Path) -> None:

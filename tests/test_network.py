@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
 from zerogo.config import NetworkConfig
+from zerogo.config.sections import VALUE_POOLING
 from zerogo.errors import InputError
 from zerogo.network import HEADS, MaskedNorm, Network, inference_copy, pool
 
@@ -51,9 +54,10 @@ def test_a_fresh_network_knows_nothing(training: bool) -> None:
     assert outputs["value"].abs().max() < 0.05 and outputs["ownership"].abs().max() < 0.05
 
 
-def test_a_smaller_board_in_a_padded_batch() -> None:
+@pytest.mark.parametrize("value_pooling", VALUE_POOLING)
+def test_a_smaller_board_in_a_padded_batch(value_pooling: str) -> None:
     """A 4x4 game says the same alone and inside a batch of side 7, and the points off its board are out of the question."""
-    network = make_network()
+    network = make_network(dataclasses.replace(SMALL, value_pooling=value_pooling))
     planes, numbers = make_input(3, 7)
     small, _ = make_input(1, 4)
     planes[1] = 0
@@ -96,6 +100,8 @@ def test_pooling() -> None:
     mean = x.mean((2, 3))
     expected = torch.cat([mean, mean * -0.8, x.amax((2, 3))], dim=1)
     assert torch.allclose(pool(x, None), expected, atol=1e-6) and torch.allclose(pool(x, on_board), expected, atol=1e-6)
+    squares = torch.cat([mean, mean * -0.8, mean * (0.64 - 0.1)], dim=1)  # ((6 - 14)^2 / 100 - 0.1), as METHODS 2.3 has it
+    assert torch.allclose(pool(x, None, True), squares, atol=1e-6) and torch.allclose(pool(x, on_board, True), squares, atol=1e-6)
     wide = torch.relu(torch.randn(2, 32, 6, 6))
     assert torch.equal(pool(wide, None)[:, 64:], wide.amax((2, 3)))
 

@@ -70,6 +70,7 @@ def test_a_run_leaves_its_settings_checkpoints_samples_and_games(finished: Path)
     games = torch.cat([load_shard(shard.path).game for shard in shards])
     assert int(games.max()) < found[1].counters["games"] and len(games.unique()) >= 16 + 2 * 8
     assert list((finished / "games").glob("*.sgf"))
+    assert "against itself" in (finished / "report.html").read_text(), "what the final matches showed"
 
 
 def test_a_checkpoint_alone_is_enough_to_play(finished: Path, tmp_path: Path) -> None:

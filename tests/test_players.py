@@ -13,6 +13,7 @@ from zerogo.arena import play_match
 from zerogo.config import Config, SearchConfig
 from zerogo.errors import InputError
 from zerogo.players import PlayoutEvaluator, RandomPlayer, SearchPlayer, make_player
+from zerogo.players.playout import playouts_of
 from zerogo.players.random_player import Rim, draw_point, eyes
 from zerogo.rules import Rules
 from zerogo.search import Search
@@ -168,6 +169,13 @@ def test_unknown_players_are_refused_with_what_is_allowed(spec: str) -> None:
         make_player(spec, Config().evaluation, torch.device("cpu"), torch.float32)
 
 
+@pytest.mark.parametrize("number", ["100001", "9" * 5000])
+def test_too_many_playouts_are_refused(number: str) -> None:
+    with pytest.raises(InputError, match="too many playouts a move; allowed are mcts:1 to mcts:100000"):
+        make_player(f"mcts:{number}", Config().evaluation, torch.device("cpu"), torch.float32)
+    assert playouts_of("mcts:00100000") == 100_000 and playouts_of("mcts-runs/5x5") is None
+
+
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a network")
@@ -176,6 +184,6 @@ def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_network_of_another_board_size_is_refused() -> None:
-    player = SearchPlayer("nine", Search(PlayoutEvaluator(), SearchConfig(algorithm="puct")), 4, size=9)
+    player = SearchPlayer("nine", Search(PlayoutEvaluator(), SearchConfig(algorithm="puct")), 4, sizes={9})
     with pytest.raises(InputError, match="9x9.*5x5"):
         player.choose(board.new_games(1, Rules(5)), torch.arange(1), seed=1)

@@ -332,6 +332,7 @@ def test_a_resigned_game_says_so(tmp_path: Path) -> None:
     write_games(tmp_path, [Game(7, Rules(3), [4, 0], [0.5, -0.9], 1.0, EndReason.RESIGNED)], "tiny")
     text = (tmp_path / "game-00000007.sgf").read_text()
     assert "RE[B+R]" in text and "ended by: resigned" in text
+    assert "SBKV[75.00]" in text and "SBKV[95.00]" in text  # Black's winrates, for a graph
 
 
 def saved(config: Config, path: Path) -> Path:

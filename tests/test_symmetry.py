@@ -58,6 +58,28 @@ def test_planes_actions_and_inverses(dtype: torch.dtype) -> None:
     assert torch.equal(symmetry.transform_actions(policy, back), actions)
 
 
+def test_a_smaller_board_turns_in_its_corner() -> None:
+    sizes = torch.tensor([5, 3, 1, 4, 2, 3, 4, 5], dtype=torch.int32)
+    generator = torch.Generator().manual_seed(2)
+    planes, actions = torch.rand(8, 3, 5, 5, generator=generator), torch.rand(8, 26, generator=generator)
+    for turn in (*ALL, torch.arange(8), torch.tensor([7, 5, 3, 1, 6, 4, 2, 0])):
+        each = torch.full((8,), turn) if isinstance(turn, int) else turn
+        moved, flat = symmetry.transform_planes(planes, turn, sizes), symmetry.transform_planes(planes[:, 0], turn, sizes)
+        points = symmetry.transform_actions(actions, turn, sizes)
+        for k, size in enumerate(sizes.tolist()):
+            s, off = int(each[k]), torch.ones(5, 5, dtype=torch.bool)
+            off[:size, :size] = False
+            assert torch.equal(moved[k, :, :size, :size], symmetry.transform_planes(planes[k : k + 1, :, :size, :size], s)[0])
+            assert torch.equal(flat[k], moved[k, 0]) and torch.equal(flat[k][off], planes[k, 0][off])
+            own = actions[k : k + 1, :-1].view(1, 5, 5)[:, :size, :size]
+            assert torch.equal(points[k, :-1].view(5, 5)[:size, :size], symmetry.transform_planes(own, s)[0])
+            assert points[k, -1] == actions[k, -1]
+        back = symmetry.INVERSE[turn] if isinstance(turn, int) else symmetry.inverse(turn)
+        assert torch.equal(symmetry.transform_planes(moved, back, sizes), planes)
+    same = torch.full((8,), 5, dtype=torch.int32)
+    assert torch.equal(symmetry.transform_planes(planes, torch.arange(8), same), symmetry.transform_planes(planes, torch.arange(8)))
+
+
 def test_memory_layout_changes_nothing() -> None:
     planes = torch.rand(6, 4, 7, 7)
     each = torch.tensor([0, 3, 5, 5, 7, 1])

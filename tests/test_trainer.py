@@ -110,12 +110,16 @@ def test_augmented_samples_are_equivariant(sizes: list[int]) -> None:
     trainer, batch = make_trainer(), make_batch(rules=[Rules(size) for size in sizes])
     straight, _, plain = trainer._turned(dataclasses.replace(batch, symmetry=torch.zeros(8, dtype=torch.int64)))
     turned, _, targets = trainer._turned(dataclasses.replace(batch, symmetry=torch.arange(8)))
-    for s in range(8):
-        assert torch.equal(turned[s : s + 1], symmetry.transform_planes(straight[s : s + 1], s))
-        assert torch.equal(targets.ownership[s : s + 1], symmetry.transform_planes(plain.ownership[s : s + 1], s))
-        assert torch.equal(targets.policy[s : s + 1], symmetry.transform_actions(plain.policy[s : s + 1], s))
-        if plain.on_board is not None:
-            assert torch.equal(targets.on_board[s : s + 1], symmetry.transform_planes(plain.on_board[s : s + 1], s))
+    for s, size in enumerate(sizes):  # a smaller board is turned in its corner
+        passes, points = plain.policy[s, -1], targets.policy[s, :-1].view(5, 5)
+        assert torch.equal(turned[s, :, :size, :size], symmetry.transform_planes(straight[s : s + 1, :, :size, :size], s)[0])
+        assert torch.equal(targets.ownership[s, :size, :size], symmetry.transform_planes(plain.ownership[s : s + 1, :size, :size], s)[0])
+        before = plain.policy[s : s + 1, :-1].view(1, 5, 5)[:, :size, :size]
+        assert torch.equal(points[:size, :size], symmetry.transform_planes(before, s)[0])
+        assert targets.policy[s, -1] == passes and not turned[s, :, size:].any() and not turned[s, :, :, size:].any()
+    assert (targets.on_board is None) == (plain.on_board is None)
+    if plain.on_board is not None:
+        assert torch.equal(targets.on_board, plain.on_board)
     assert torch.equal(targets.value, plain.value)
     assert math.isfinite(trainer.step(batch)["loss"])
 

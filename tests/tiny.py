@@ -15,6 +15,7 @@ from zerogo.config import Config, with_overrides
 from zerogo.evaluator import Evaluation
 from zerogo.features import make_encoder
 from zerogo.network import Network
+from zerogo.rules import own_actions
 
 CPU = torch.device("cpu")
 SETTINGS = (
@@ -65,7 +66,7 @@ def network(settings: Config, seed: int = 1) -> Network:
     encoder = make_encoder(settings.features.encoder, settings.features.komi_input)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Network(settings.network, encoder.num_planes, encoder.num_globals, settings.game.size)
+        return Network(settings.network, encoder.num_planes, encoder.num_globals, settings.game.largest_size)
 
 
 class Table:
@@ -77,7 +78,7 @@ class Table:
     def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
         legal = board.legal_actions(state) if legal is None else legal
         own = draws.key(5, state.hash, state.to_play, state.passes)
-        weight = ((draws.key(own.unsqueeze(1), torch.arange(legal.shape[1])) & 0xFFF) + 1) * legal
+        weight = ((draws.key(own.unsqueeze(1), own_actions(state.rules.size, state.board_size)) & 0xFFF) + 1) * legal
         prior = torch.div(weight << 20, weight.sum(1, keepdim=True), rounding_mode="floor").to(torch.float32) / 2**20
         return Evaluation(prior=prior, value=((own >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5)
 

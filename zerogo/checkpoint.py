@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from zerogo import coords
 from zerogo.config import Config, from_dict
 from zerogo.errors import InputError
 from zerogo.features import Encoder, make_encoder
@@ -68,9 +69,9 @@ class Checkpoint:
     source: str = "checkpoint"
 
     @property
-    def size(self) -> int:
-        """Board side N that the network learned on."""
-        return self.config.game.size
+    def sizes(self) -> frozenset[int]:
+        """The board sides that the network learned on."""
+        return frozenset(self.config.game.all_sizes)
 
     def encoder(self) -> Encoder:
         """Returns the encoder that the network was trained with."""
@@ -94,7 +95,7 @@ def save(path: str | Path, checkpoint: Checkpoint) -> None:
         "format": FORMAT,
         "version": VERSION,
         "config": checkpoint.config.to_dict(),
-        "encoder": checkpoint.config.features.encoder,
+        "encoder": checkpoint.encoder().name,
         "size": checkpoint.config.game.size,
     }
     parts |= {name: _portable(getattr(checkpoint, name)) for name in PARTS if name not in parts}
@@ -171,7 +172,7 @@ def _portable(value: Any) -> Any:
 def _empty_network(config: Config) -> Network:
     """Returns a network of the config's shape with fresh weights."""
     encoder = make_encoder(config.features.encoder, config.features.komi_input)
-    return Network(config.network, encoder.num_planes, encoder.num_globals, config.game.size)
+    return Network(config.network, encoder.num_planes, encoder.num_globals, config.game.largest_size)
 
 
 def _require_fitting(weights: Mapping[str, Any], network: Network, where: str) -> None:
@@ -187,21 +188,29 @@ def _require_fitting(weights: Mapping[str, Any], network: Network, where: str) -
             raise InputError(f"checkpoint {where}: weights {name} have the shape {given[name]}; its own config asks for {expected[name]}")
 
 
-def require_compatible(checkpoint: Checkpoint, config: Config) -> None:
-    """Raises InputError when a run with this config can't go on from the checkpoint: another board size, encoder or network.
+def require_compatible(checkpoint: Checkpoint, config: Config, only_plays: bool = False) -> None:
+    """Raises InputError when a run with this config can't go on from the checkpoint: other board sizes, encoder or network.
 
-    Loss weights, rules apart from the size, and all that says how to play and train may change.
+    Loss weights, rules apart from the sizes, and all that says how to play and train may change. only_plays: nothing is to be learned, so
+    that some of the checkpoint's sizes will do.
     """
     old, new = checkpoint.config.to_dict(), config.to_dict()
     for settings in (old, new):
         settings["network"]["heads"] = sorted(settings["network"]["heads"])
-    keys = [("game", "size"), *(("features", key) for key in new["features"]), *(("network", key) for key in new["network"])]
-    for section, key in keys:
+    sizes = frozenset(config.game.all_sizes)
+    if sizes != checkpoint.sizes and not (only_plays and sizes < checkpoint.sizes):
+        one = len(sizes) == len(checkpoint.sizes) == 1
+        words = [max(sides) if one else coords.listed(sides) for sides in (checkpoint.sizes, sizes)]
+        raise _other(checkpoint, "game.size" if one else "game.sizes", *words)
+    for section, key in [*(("features", key) for key in new["features"]), *(("network", key) for key in new["network"])]:
         if old[section][key] != new[section][key]:
-            raise InputError(
-                f"{checkpoint.source} was made with {section}.{key} {old[section][key]}, the config says {new[section][key]}; "
-                "use the same, or start a new run under another run.name"
-            )
+            raise _other(checkpoint, f"{section}.{key}", old[section][key], new[section][key])
+
+
+def _other(checkpoint: Checkpoint, key: str, old: Any, new: Any) -> InputError:
+    """Returns the complaint that a setting is not what it was."""
+    again = "use the same, or start a new run under another run.name"
+    return InputError(f"{checkpoint.source} was made with {key} {old}, the config says {new}; {again}")
 
 
 def path_of(run_directory: str | Path, step: int) -> Path:

@@ -8,6 +8,7 @@ column then row, both from the top left, so `aa` is (row 0, column 0).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from zerogo.errors import InputError
 
@@ -24,6 +25,17 @@ def point(row: int, column: int, size: int) -> int:
     if not (0 <= row < size and 0 <= column < size):
         raise InputError(f"point: row {row}, column {column} is off the board; both go from 0 to {size - 1} on {size}x{size}")
     return row * size + column
+
+
+def on_other_board(action: int, size: int, other_size: int) -> int:
+    """Returns the action on a board of another side with the same top left corner; raises `InputError` where that has no such point."""
+    return other_size * other_size if action == size * size else point(*row_col(action, size), other_size)
+
+
+def listed(sizes: Iterable[int]) -> str:
+    """Returns board sides as a person lists them: "9x9", "7x7 and 9x9", "7x7, 9x9 and 13x13"."""
+    *others, last = [f"{size}x{size}" for size in sorted(sizes)]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def row_col(point: int, size: int) -> tuple[int, int]:

@@ -31,6 +31,9 @@ class Purpose(IntEnum):
     SETTLED = 9
     SGF = 10
     ROOT_SYMMETRY = 11
+    SIZE = 12
+    SUPERKO = 13
+    SUICIDE = 14
 
 
 def _mix(z: Tensor) -> Tensor:
@@ -51,31 +54,36 @@ def key(seed: int | Tensor, *parts: Tensor | int) -> Tensor:
     return mixed
 
 
-def split(keys: Tensor, n: int) -> Tensor:
-    """Returns n different keys of each key: int64 [...] -> int64 [..., n]."""
-    counter = torch.arange(1, n + 1, dtype=torch.int64, device=keys.device) * GOLDEN
-    return _mix(keys.unsqueeze(-1) + counter)
+def split(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
+    """Returns n different keys of each key: int64 [...] -> int64 [..., n]; with `places` those that stand there among more.
+
+    places: int64 [..., n], which of a key's numbers, from 0 on, are wanted; None is 0 to n - 1. So the draws for the points of a small
+    board are the same inside the tensors of a larger one. It means the same in all functions below; the last place is the largest.
+    """
+    index = torch.arange(n, dtype=torch.int64, device=keys.device) if places is None else places
+    return _mix(keys.unsqueeze(-1) + (index + 1) * GOLDEN)
 
 
-def uniform(keys: Tensor, n: int) -> Tensor:
+def uniform(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
     """Returns n uniform numbers in (0, 1) of each key: int64 [...] -> float32 [..., n]; 0 and 1 never come, so a logarithm is safe."""
-    bits = (split(keys, n) >> 40) & 0xFFFFFF  # 24 bits are what a float32 holds exactly
+    bits = (split(keys, n, places) >> 40) & 0xFFFFFF  # 24 bits are what a float32 holds exactly
     return ((bits.to(torch.float32) + 0.5) * (1.0 / 16777216.0)).clamp(max=1.0 - 2.0**-24)
 
 
-def gumbel(keys: Tensor, n: int) -> Tensor:
+def gumbel(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
     """Returns n standard Gumbel numbers of each key: int64 [...] -> float32 [..., n]."""
-    return -torch.log(-torch.log(uniform(keys, n)))
+    return -torch.log(-torch.log(uniform(keys, n, places)))
 
 
-def normal(keys: Tensor, n: int) -> Tensor:
+def normal(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
     """Returns n standard normal numbers of each key (Box-Muller): int64 [...] -> float32 [..., n]."""
-    pairs = uniform(keys, 2 * n)
+    both = None if places is None else torch.cat([places, places + places[..., -1:] + 1], dim=-1)
+    pairs = uniform(keys, 2 * n, both)
     radius = torch.sqrt(-2.0 * torch.log(pairs[..., :n]))
     return radius * torch.cos(2.0 * torch.pi * pairs[..., n:])
 
 
-def log_gamma(keys: Tensor, alpha: Tensor) -> Tensor:
+def log_gamma(keys: Tensor, alpha: Tensor, places: Tensor | None = None) -> Tensor:
     """Returns the logarithm of Gamma(alpha, 1) numbers: keys int64 [...], alpha float32 [..., n] > 0 -> float32 [..., n].
 
     Marsaglia and Tsang (2000) for alpha + 1, brought down by U^(1/alpha) in logarithms, where a small alpha can't underflow.
@@ -84,21 +92,22 @@ def log_gamma(keys: Tensor, alpha: Tensor) -> Tensor:
     d = alpha + (1.0 - 1.0 / 3.0)
     c = 1.0 / torch.sqrt(9.0 * d)
     tries = split(keys, GAMMA_TRIES + 1)
-    x = normal(tries[..., :-1], n)
-    u = uniform(tries[..., :-1] ^ GOLDEN, n)
+    of_tries = None if places is None else places.unsqueeze(-2)
+    x = normal(tries[..., :-1], n, of_tries)
+    u = uniform(tries[..., :-1] ^ GOLDEN, n, of_tries)
     v = (1.0 + c.unsqueeze(-2) * x) ** 3
     safe = v.clamp(min=1e-30)
     accepted = (v > 0) & (torch.log(u) < 0.5 * x * x + d.unsqueeze(-2) * (1.0 - v + torch.log(safe)))
     first = accepted.to(torch.int8).argmax(dim=-2, keepdim=True)
     chosen = safe.gather(-2, first).squeeze(-2)
-    boost = torch.log(uniform(tries[..., -1], n)) / alpha
+    boost = torch.log(uniform(tries[..., -1], n, places)) / alpha
     return torch.log(d * chosen) + boost
 
 
-def dirichlet(keys: Tensor, alpha: Tensor) -> Tensor:
+def dirichlet(keys: Tensor, alpha: Tensor, places: Tensor | None = None) -> Tensor:
     """Returns Dirichlet(alpha) vectors, whose rows sum to 1: keys int64 [B], alpha float32 [B, n] (0 takes no part) -> float32 [B, n]."""
     takes_part = alpha > 0
-    logs = log_gamma(keys, torch.where(takes_part, alpha, torch.ones_like(alpha)))
+    logs = log_gamma(keys, torch.where(takes_part, alpha, torch.ones_like(alpha)), places)
     return torch.softmax(torch.where(takes_part, logs, torch.full_like(logs, -torch.inf)), dim=-1)
 
 

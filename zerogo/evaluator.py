@@ -72,13 +72,18 @@ class Evaluator:
         shape = (state.num_games, state.board_size**2 + 1)
         assert legal.dtype == torch.bool and legal.shape == shape, f"legal is {legal.dtype} {list(legal.shape)}, not bool {list(shape)}"
         planes, inputs = self.encoder.planes(state, self.network.dtype), self.encoder.globals(state)
-        on_board = on_board_mask(state)
         if self.symmetries == "none":
-            return _evaluation(self.network(planes, inputs, on_board), legal)
+            return _evaluation(self.network(planes, inputs, on_board_mask(state)), legal)
         if self.symmetries == "random":
-            return _evaluation(self._turned(planes, inputs, on_board, self._draw(state, key)), legal)
-        turned = [_evaluation(self._turned(planes, inputs, on_board, s), legal) for s in range(symmetry.NUM_SYMMETRIES)]
+            return _evaluation(self._turned(planes, inputs, state, self._draw(state, key)), legal)
+        turned = [_evaluation(self._turned(planes, inputs, state, s), legal) for s in range(symmetry.NUM_SYMMETRIES)]
         return _average(turned)
+
+    @torch.inference_mode()
+    def turned(self, state: board.State, turn: int) -> Evaluation:
+        """Returns the evaluation of B positions with every board turned by one symmetry, 0 to 7, whatever `symmetries` says."""
+        planes, inputs = self.encoder.planes(state, self.network.dtype), self.encoder.globals(state)
+        return _evaluation(self._turned(planes, inputs, state, turn), board.legal_actions(state))
 
     def _draw(self, state: board.State, key: Tensor | None) -> Tensor:
         """Returns each game's transform: int64 [B]; a given key is mixed once more, so that any integers will do."""
@@ -86,16 +91,16 @@ class Evaluator:
             key = draws.key(state.hash, state.to_play, state.ply)
         return (draws.key(_DRAW, Purpose.SYMMETRY, key) >> 40) & (symmetry.NUM_SYMMETRIES - 1)
 
-    def _turned(self, planes: Tensor, inputs: Tensor, on_board: Tensor | None, turn: int | Tensor) -> dict[str, Tensor]:
-        """Returns the network's outputs for turned boards, turned back."""
+    def _turned(self, planes: Tensor, inputs: Tensor, state: board.State, turn: int | Tensor) -> dict[str, Tensor]:
+        """Returns the network's outputs for boards turned in their places, turned back."""
         back = symmetry.INVERSE[turn] if isinstance(turn, int) else symmetry.inverse(turn)
-        seen = None if on_board is None else symmetry.transform_planes(on_board, turn)
-        outputs = self.network(symmetry.transform_planes(planes, turn), inputs, seen)
-        return {name: TURN_BACK[name](output, back) if name in TURN_BACK else output for name, output in outputs.items()}
+        size = None if state.rules.same_size else state.rules.size
+        outputs = self.network(symmetry.transform_planes(planes, turn, size), inputs, on_board_mask(state))
+        return {name: TURN_BACK[name](output, back, size) if name in TURN_BACK else output for name, output in outputs.items()}
 
 
 # What outputs that live on the board need; others are the same for every symmetry.
-TURN_BACK: dict[str, Callable[[Tensor, int | Tensor], Tensor]] = {
+TURN_BACK: dict[str, Callable[[Tensor, int | Tensor, Tensor | None], Tensor]] = {
     "policy": symmetry.transform_actions,
     "ownership": symmetry.transform_planes,
 }

@@ -142,10 +142,11 @@ def _finish(y: Tensor, on_board: Tensor | None, relu: bool) -> Tensor:
     return y if on_board is None else torch.where(on_board.unsqueeze(1), y, torch.zeros((), dtype=y.dtype, device=y.device))
 
 
-def pool(x: Tensor, on_board: Tensor | None) -> Tensor:
+def pool(x: Tensor, on_board: Tensor | None, by_area: bool = False) -> Tensor:
     """Returns what is known of each channel over the whole board: mean, mean scaled by the board's side, maximum.
 
-    x: [B, C, N, N], not negative and zero off the board -> float32 [B, 3C].
+    x: [B, C, N, N], not negative and zero off the board -> float32 [B, 3C]. by_area: instead of the maximum the mean scaled by the square
+    of the side, as KataGo's value head has it: from the three a sum over the board can be told on boards of any size.
     """
     num_games, channels, board_size, _ = x.shape
     # In float32: the maximum of bfloat16 numbers is 20 times slower on a CPU.
@@ -155,7 +156,8 @@ def pool(x: Tensor, on_board: Tensor | None) -> Tensor:
     else:
         area = on_board.flatten(1).sum(1, dtype=torch.float32).unsqueeze(1)
         mean, scale = values.sum(1) / area, (area.sqrt() - 14) / 10
-    return torch.cat([mean, mean * scale, _maximum(values, board_size)], dim=1)
+    last = mean * (scale * scale - 0.1) if by_area else _maximum(values, board_size)
+    return torch.cat([mean, mean * scale, last], dim=1)
 
 
 def _maximum(values: Tensor, board_size: int) -> Tensor:
@@ -217,7 +219,8 @@ class Readout(nn.Module):
 class Network(nn.Module):
     """The network for planes [B, C, N, N] and global inputs [B, g]; `settings` is the config's section `network`.
 
-    size: the board side that it is made for; it is remembered, the weights do not depend on it. Raises InputError for an unknown head.
+    size: the (largest) board side that it is made for; it is remembered, the weights do not depend on it. Raises InputError for an unknown
+    head.
     """
 
     def __init__(self, settings: NetworkConfig, num_planes: int, num_globals: int, size: int) -> None:
@@ -233,6 +236,7 @@ class Network(nn.Module):
         pooling = [settings.pooling_channels if every and index % every == 0 else 0 for index in range(1, settings.blocks + 1)]
         self.blocks = nn.ModuleList([Block(channels, pooled) for pooled in pooling])
         self.neck = ConvNorm(channels, settings.head_channels, 1)
+        self.pools_area = settings.value_pooling == "area"
         self.hidden = nn.Linear(POOLINGS * settings.head_channels, settings.value_hidden)
         self.map_readout = Readout(settings.head_channels, {name: HEADS[name].num_maps for name in self.heads})
         self.scalar_readout = Readout(settings.value_hidden, {name: HEADS[name].num_scalars for name in self.heads})
@@ -246,7 +250,7 @@ class Network(nn.Module):
         for block in self.blocks:
             x = block(x, on_board)
         x = self.neck(x, on_board)
-        scalars = self.scalar_readout(torch.relu(self.hidden(pool(x, on_board))))
+        scalars = self.scalar_readout(torch.relu(self.hidden(pool(x, on_board, self.pools_area))))
         maps = self.map_readout(x.permute(0, 2, 3, 1))
         return self._outputs(maps.permute(0, 3, 1, 2), scalars, on_board)
 

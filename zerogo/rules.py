@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -49,8 +50,9 @@ class RulesBatch:
     """The rules of B games as tensors, with the host-side facts that let a whole batch skip what none of its games needs.
 
     size: int32 [B]. komi: float32 [B]. superko: int8 [B], index into `SUPERKO`. suicide: bool [B]. scoring: int8 [B], index into `SCORING`.
-    board_size: N, the side of the tensors (at least the largest size). The `any_…` flags and `same_size` are host-side and may
-    err only on the side of caution: a flag that is False promises that no game of the batch needs it.
+    board_size: N, the side of the tensors (at least the largest size). same_size: all games have boards of that side, so that every point
+    exists. The `any_…` flags and `same_size` are host-side and may err only on the side of caution: a flag that is False promises that no
+    game of the batch needs it.
     """
 
     size: Tensor
@@ -65,13 +67,21 @@ class RulesBatch:
     any_territory: bool
 
     @staticmethod
-    def of(rules: Rules | Sequence[Rules], num_games: int | None = None, device: torch.device | str = "cpu") -> RulesBatch:
-        """Returns the batch of `num_games` games under one `Rules`, or of one game for each entry of a sequence."""
+    def of(
+        rules: Rules | Sequence[Rules],
+        num_games: int | None = None,
+        device: torch.device | str = "cpu",
+        board_size: int | None = None,
+    ) -> RulesBatch:
+        """Returns the batch of `num_games` games under one `Rules`, or of one game for each entry of a sequence.
+
+        board_size: the side of the tensors; None is the largest size.
+        """
         if isinstance(rules, Rules):
             number = 1 if num_games is None else num_games
             if number < 1:
                 raise InputError(f"rules: a batch of {number} games; at least 1 is needed")
-            one = RulesBatch.of([rules], device=device)
+            one = RulesBatch.of([rules], device=device, board_size=board_size)
             return replace(one, **{name: value.repeat(number) for name, value in vars(one).items() if isinstance(value, Tensor)})
         many = list(rules)
         if not many:
@@ -79,14 +89,18 @@ class RulesBatch:
         if num_games is not None and len(many) != num_games:
             raise InputError(f"rules: {len(many)} rules for {num_games} games; give one for all or one for each")
         kinds = set(many)
+        largest = max(r.size for r in kinds)
+        side = largest if board_size is None else board_size
+        if not largest <= side <= MAX_SIZE:
+            raise InputError(f"rules: a batch of side {side}; for boards of side {largest} allowed are {largest} to {MAX_SIZE}")
         return RulesBatch(
             size=torch.tensor([r.size for r in many], dtype=torch.int32, device=device),
             komi=torch.tensor([r.komi for r in many], dtype=torch.float32, device=device),
             superko=torch.tensor([SUPERKO.index(r.superko) for r in many], dtype=torch.int8, device=device),
             suicide=torch.tensor([r.suicide for r in many], dtype=torch.bool, device=device),
             scoring=torch.tensor([SCORING.index(r.scoring) for r in many], dtype=torch.int8, device=device),
-            board_size=max(r.size for r in kinds),
-            same_size=len({r.size for r in kinds}) == 1,
+            board_size=side,
+            same_size=all(r.size == side for r in kinds),
             any_suicide=any(r.suicide for r in kinds),
             any_superko=any(r.superko != "simple" for r in kinds),
             any_territory=any(r.scoring == "territory" for r in kinds),
@@ -104,3 +118,22 @@ class RulesBatch:
             suicide=bool(self.suicide[game]),
             scoring=SCORING[int(self.scoring[game])],
         )
+
+
+def own_actions(size: Tensor, board_size: int) -> Tensor:
+    """Returns which action of its own board each action of a batch of side N is: sizes int32 [B] -> int64 [B, A].
+
+    The last, the pass, is size * size; points off a game's board get 0, which has no meaning there.
+    """
+    return _own_actions(board_size, size.device)[size.to(torch.int64)]
+
+
+@cache
+def _own_actions(board_size: int, device: torch.device) -> Tensor:
+    """Returns the same for every size up to N: int64 [N + 1, A]."""
+    line = torch.arange(board_size)
+    row, column = line.view(1, -1, 1), line.view(1, 1, -1)
+    size = torch.arange(board_size + 1).view(-1, 1, 1)
+    points = torch.where((row < size) & (column < size), row * size + column, 0)
+    with torch.inference_mode(False):
+        return torch.cat([points.flatten(1), (size * size).view(-1, 1)], dim=1).to(device)

@@ -3,8 +3,8 @@
 Transform s turns a board by s % 4 quarter turns against the clock, after mirroring it left to right where s >= 4; 0 is the identity.
 A table says where a transformed entry comes from: `transformed[..., i] = original[..., table[s, i]]`. Pass stays pass.
 
-The transforms act on the whole N x N tensor: a smaller board in a padded batch moves with its surroundings, so its on-board mask must be
-transformed along with its planes.
+A smaller board in a padded batch lies in the top left corner, and is turned there: with the games' sizes given, a transform moves the
+points of each game's own board and leaves those off it where they are, so that masks of what is on the board stay as they are.
 """
 
 from __future__ import annotations
@@ -39,36 +39,45 @@ def inverse(symmetry: Tensor) -> Tensor:
     return _inverse_table(symmetry.device)[symmetry]
 
 
-def transform_planes(planes: Tensor, symmetry: int | Tensor) -> Tensor:
+def transform_planes(planes: Tensor, symmetry: int | Tensor, size: Tensor | None = None) -> Tensor:
     """Returns transformed planes: [B, C, N, N] or [B, N, N] of any dtype, under one transform or one for each game (int64 [B]).
 
-    Four-dimensional results lie in channels_last memory: there one point is one row, and rows move faster than single numbers.
+    size: int32 [B], the sides of the games' own boards; None is N. Four-dimensional results lie in channels_last memory: there one point is
+    one row, and rows move faster than single numbers.
     """
     board_size = planes.shape[-1]
-    table = point_table(board_size, planes.device)
+    table = _tables(board_size, symmetry, size, planes.device)[..., :-1]
     if planes.ndim == 3:
-        return _take(planes.flatten(1), table, symmetry).view_as(planes)
+        return _take(planes.flatten(1), table).view_as(planes)
     num_games, channels = planes.shape[:2]
     points = planes.permute(0, 2, 3, 1).reshape(num_games, -1, channels)
-    if isinstance(symmetry, int):
-        moved = points.index_select(1, table[symmetry])
+    if table.ndim == 1:
+        moved = points.index_select(1, table)
     else:
         first = torch.arange(num_games, device=planes.device).unsqueeze(1) * points.shape[1]
-        moved = points.flatten(0, 1).index_select(0, (table[symmetry] + first).flatten())
+        moved = points.flatten(0, 1).index_select(0, (table + first).flatten())
     return moved.view(num_games, board_size, board_size, channels).permute(0, 3, 1, 2)
 
 
-def transform_actions(values: Tensor, symmetry: int | Tensor) -> Tensor:
-    """Returns transformed numbers of actions, such as a policy: [B, A] of any dtype, under one transform or one a game (int64 [B])."""
+def transform_actions(values: Tensor, symmetry: int | Tensor, size: Tensor | None = None) -> Tensor:
+    """Returns transformed numbers of actions, such as a policy: [B, A] of any dtype, under one transform or one a game (int64 [B]).
+
+    size: as for `transform_planes`.
+    """
     board_size = round((values.shape[-1] - 1) ** 0.5)
     assert board_size * board_size + 1 == values.shape[-1], f"{values.shape[-1]} actions belong to no square board"
-    return _take(values, action_table(board_size, values.device), symmetry)
+    return _take(values, _tables(board_size, symmetry, size, values.device))
 
 
-def _take(values: Tensor, table: Tensor, symmetry: int | Tensor) -> Tensor:
-    if isinstance(symmetry, int):
-        return values.index_select(1, table[symmetry])
-    return values.gather(1, table[symmetry])
+def _tables(board_size: int, symmetry: int | Tensor, size: Tensor | None, device: torch.device) -> Tensor:
+    """Returns where the actions come from: int64 [A] where that is the same for all games, else [B, A]."""
+    if size is None:
+        return _action_table(board_size, device)[symmetry]
+    return _own_table(board_size, device)[size.to(torch.int64), symmetry]
+
+
+def _take(values: Tensor, table: Tensor) -> Tensor:
+    return values.index_select(1, table) if table.ndim == 1 else values.gather(1, table)
 
 
 @cache
@@ -79,6 +88,18 @@ def _action_table(board_size: int, device: torch.device) -> Tensor:
         boards = [torch.rot90(flipped, turns) for flipped in (board, board.flip(1)) for turns in range(4)]
         passes = torch.full((NUM_SYMMETRIES, 1), board_size * board_size)
         return torch.cat([torch.stack(boards).flatten(1), passes], dim=1).to(device)
+
+
+@cache
+def _own_table(board_size: int, device: torch.device) -> Tensor:
+    """Returns `_action_table` for boards of every side up to N in the corner of an N x N tensor: int64 [N + 1, 8, A]."""
+    with torch.inference_mode(False):
+        stays = torch.arange(board_size * board_size + 1).repeat(board_size + 1, NUM_SYMMETRIES, 1)
+        for size in range(1, board_size + 1):
+            corner = stays[size, :, :-1].view(NUM_SYMMETRIES, board_size, board_size)[:, :size, :size]
+            own = _action_table(size, torch.device("cpu"))[:, :-1].view(NUM_SYMMETRIES, size, size)
+            corner.copy_(own // size * board_size + own % size)
+        return stays.to(device)
 
 
 @cache

@@ -211,17 +211,17 @@ class Trainer:
     def _turned(self, batch: Batch) -> tuple[Tensor, Tensor, Targets]:
         """Returns planes, global inputs and targets on the device, each sample turned by its symmetry."""
         batch = batch.to(self.device)
-        turn, on_board = batch.symmetry, on_board_mask(batch.state)
-        planes = symmetry.transform_planes(self.encoder.planes(batch.state), turn)
+        turn, size = batch.symmetry, None if batch.state.rules.same_size else batch.state.rules.size
+        planes = symmetry.transform_planes(self.encoder.planes(batch.state), turn, size)
         targets = Targets(
-            policy=symmetry.transform_actions(batch.policy, turn),
+            policy=symmetry.transform_actions(batch.policy, turn, size),
             policy_weight=batch.policy_weight,
             value=batch.value,
             root_value=batch.root_value,
             score=batch.score,
-            ownership=symmetry.transform_planes(batch.ownership, turn),
+            ownership=symmetry.transform_planes(batch.ownership, turn, size),
             board_weight=batch.board_weight,
-            on_board=None if on_board is None else symmetry.transform_planes(on_board, turn),
+            on_board=on_board_mask(batch.state),  # every board is turned in its place
         )
         return planes, self.encoder.globals(batch.state), targets
 

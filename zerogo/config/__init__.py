@@ -105,7 +105,7 @@ def _plain(value: Any) -> Any:
 
 
 def from_dict(values: Mapping[str, Any], where: str = "config", places: Mapping[str, str] | None = None) -> Config:
-    """Returns the config of plain sections; keys that are absent keep their defaults.
+    """Returns the config of plain sections; keys that are absent keep their defaults, and an absent komi is what game.sizes says.
 
     where: the file or checkpoint that a complaint names; places: a more exact name for "search.c_puct" or "search", such as a line.
     Raises InputError for an unknown section or key (with the nearest valid name) and for a value that is not allowed.
@@ -124,6 +124,8 @@ def from_dict(values: Mapping[str, Any], where: str = "config", places: Mapping[
             if f"{name}.{key}" not in KEYS:
                 raise InputError(f"{places.get(f'{name}.{key}', where)}: {_unknown(f'{name}.{key}')}")
         sections[name] = _placed(partial(BY_NAME[name], **entries), where, places)
+        if name == GameConfig.NAME and "komi" not in entries:
+            sections[name] = sections[name].with_listed_komi()
     return _placed(partial(Config, **sections), where, places)
 
 
@@ -168,10 +170,16 @@ def load_with_overrides(path: str | Path | None, overrides: Sequence[str]) -> Co
 
 
 def with_overrides(config: Config, overrides: Sequence[str], where: str = "config", places: Mapping[str, str] | None = None) -> Config:
-    """Returns the config after "section.key=value" overrides, checked together; where and places are those of `from_dict`."""
+    """Returns the config after "section.key=value" overrides, checked together; where and places are those of `from_dict`.
+
+    Another game.size takes the komi that game.sizes gives to it, unless game.komi is there too.
+    """
     values, places = to_dict(config), dict(places or {})
     for text in overrides:
         _override(values, places, text)
+    named = {text.partition("=")[0].strip() for text in overrides}
+    if values["game"]["sizes"] and "game.komi" not in named and not {"game.size", "game.sizes"}.isdisjoint(named):
+        del values["game"]["komi"]
     return from_dict(values, where, places)
 
 

@@ -9,6 +9,9 @@ from dataclasses import MISSING, Field, field, fields
 from typing import Any
 
 from zerogo.errors import InputError
+from zerogo.rules import MAX_SIZE
+
+MOST_KOMI = 1000
 
 # YAML 1.1 reads 1e-3 as text because it wants a dot and a signed exponent; everybody writes 1e-3.
 EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
@@ -43,14 +46,18 @@ def allowed(entry: Field) -> str:
     """Returns in words what a field accepts, for example "a whole number from 1 to 25"."""
     limits = _limits(entry)
     pairs = "a list of [progress, factor] pairs such as [[0.0, 1.0], [0.8, 0.1]], progress rising from 0 to at most 1, factors 0 or more"
+    sizes = f"different sizes from 1 to {MAX_SIZE}, shares above 0, komi from -{MOST_KOMI} to {MOST_KOMI}"
+    sizes = f"[] or a list of [size, share, komi] such as [[7, 1, 9], [9, 2, 7]], {sizes}"
     plain = {
         "bool": "true or false",
         "str": f"one of {', '.join(entry.metadata['choices'])}" if entry.metadata["choices"] else "a text",
         "int": f"a whole number{limits}",
         "float": f"a number{limits}",
         "tuple[str, ...]": "a list of texts such as [random, mcts:200]",
+        "str | tuple[str, ...]": "a text such as zero17, or a list of texts such as [stones, liberties:8]",
         "dict[str, float]": f"a mapping of names to numbers{limits} such as {{policy: 1.0, value: 1.0}}",
         "tuple[tuple[float, float], ...]": pairs,
+        "tuple[tuple[int, float, float], ...]": sizes,
     }
     return plain[str(entry.type)]
 
@@ -114,6 +121,10 @@ def _read_texts(value: Any, entry: Field) -> tuple[str, ...]:
     return tuple(_read_text(part, entry) for part in value)
 
 
+def _read_text_or_texts(value: Any, entry: Field) -> str | tuple[str, ...]:
+    return _read_text(value, entry) if isinstance(value, str) else _read_texts(value, entry)
+
+
 def _read_weights(value: Any, entry: Field) -> dict[str, float]:
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
         raise ValueError
@@ -130,14 +141,28 @@ def _read_schedule(value: Any, entry: Field) -> tuple[tuple[float, float], ...]:
     return pairs
 
 
+def _read_sizes(value: Any, entry: Field) -> tuple[tuple[int, float, float], ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(part, (list, tuple)) and len(part) == 3 for part in value):
+        raise ValueError
+    read = tuple((_number(size), float(_number(share)), float(_number(komi))) for size, share, komi in value)
+    for size, share, komi in read:
+        if size != int(size) or not 1 <= size <= MAX_SIZE or share <= 0 or abs(komi) > MOST_KOMI:
+            raise ValueError
+    if len({size for size, _, _ in read}) < len(read):
+        raise ValueError
+    return tuple((int(size), share, komi) for size, share, komi in read)
+
+
 READERS: dict[str, Callable[[Any, Field], Any]] = {
     "int": _read_int,
     "float": _read_float,
     "bool": _read_bool,
     "str": _read_text,
     "tuple[str, ...]": _read_texts,
+    "str | tuple[str, ...]": _read_text_or_texts,
     "dict[str, float]": _read_weights,
     "tuple[tuple[float, float], ...]": _read_schedule,
+    "tuple[tuple[int, float, float], ...]": _read_sizes,
 }
 
 

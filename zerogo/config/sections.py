@@ -7,13 +7,15 @@ A source "KataGo" is its published self-play configuration, "Gumbel" is Danihelk
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zerogo.config.options import Section, option
+from zerogo.coords import listed
 from zerogo.errors import InputError
 from zerogo.rules import MAX_SIZE, SCORING, SUPERKO, Rules
 
 SYMMETRIES = ("none", "random", "all")
+VALUE_POOLING = ("max", "area")
 
 
 @dataclass(frozen=True)
@@ -37,40 +39,80 @@ class RunConfig(Section):
 
 @dataclass(frozen=True)
 class GameConfig(Section):
-    """The rules of the games, and how komi varies between them."""
+    """The rules of the games, and how they vary between them."""
 
     NAME = "game"
-    size: int = option(9, "board side in points", low=1, high=MAX_SIZE)
+    size: int = option(9, "board side in points; with game.sizes the one of them that people play by default", low=1, high=MAX_SIZE)
     komi: float = option(7.0, "points that White gets", low=-1000, high=1000, source="best play draws at 7 on 9x9, 9 on 7x7")
+    sizes: tuple[tuple[int, float, float], ...] = option(
+        (), "boards of a run that learns several: side, share of the games, komi; empty is game.size at game.komi alone", source="KataGo"
+    )
     superko: str = option("positional", "which repetition is illegal", choices=SUPERKO)
+    superko_shares: dict[str, float] = option(
+        {}, "self-play: kind of superko to its share of the games; empty is game.superko alone", low=0, source="KataGo"
+    )
     suicide: bool = option(False, "whether a move may remove its own string")
+    suicide_share: float = option(
+        0.0, "self-play: share of games that allow suicide where game.suicide does not", low=0, high=1, source="KataGo"
+    )
     scoring: str = option("area", "what counts at the end", choices=SCORING)
     move_cap: int = option(0, "plies after which a game is scored as it stands; 0 is 2 x size x size", low=0, high=20000)
     random_komi_share: float = option(0.0, "share of games with a drawn komi; needs features.komi_input", low=0, high=1, source="measured")
     komi_low: float = option(0.0, "lowest drawn komi in points; drawn values are komi plus or minus whole points", low=-1000, high=1000)
     komi_high: float = option(14.0, "highest drawn komi in points", low=-1000, high=1000)
+    komi_spread: float = option(
+        0.0, "most points between a drawn komi and the board's own; 0 is komi_low to komi_high instead", low=0, high=1000
+    )
 
-    def rules(self, komi: float | None = None) -> Rules:
-        """Returns the rules of one game, at the given komi or else at the section's."""
-        return Rules(self.size, self.komi if komi is None else komi, self.superko, self.suicide, self.scoring)
+    @property
+    def all_sizes(self) -> tuple[int, ...]:
+        """The sides of the boards that are played, rising."""
+        return tuple(sorted(size for size, _, _ in self.sizes)) or (self.size,)
 
-    def drawn_komi(self) -> tuple[float, ...]:
-        """Returns the komi values, rising, among which a game with a drawn komi chooses evenly."""
-        first, last = math.ceil(self.komi_low - self.komi), math.floor(self.komi_high - self.komi)
-        return tuple(self.komi + step for step in range(first, last + 1))
+    @property
+    def largest_size(self) -> int:
+        """The side of the largest of them, and so N of the tensors that hold all."""
+        return self.all_sizes[-1]
 
-    def plies(self) -> int:
-        """Returns the move cap in plies, with 0 resolved."""
-        return self.move_cap or 2 * self.size * self.size
+    def komi_of(self, size: int) -> float:
+        """Returns the komi on a board of the given side: that of game.sizes, else game.komi."""
+        return next((komi for side, _, komi in self.sizes if side == size), self.komi)
+
+    def with_listed_komi(self) -> GameConfig:
+        """Returns the section with the komi that game.sizes gives to game.size."""
+        return replace(self, komi=self.komi_of(self.size))
+
+    def rules(self, komi: float | None = None, size: int | None = None) -> Rules:
+        """Returns the rules of one game: of game.size at game.komi, of another side at that one's, or at the given komi."""
+        if komi is None:
+            komi = self.komi if size is None else self.komi_of(size)
+        return Rules(self.size if size is None else size, komi, self.superko, self.suicide, self.scoring)
+
+    def drawn_komi(self, komi: float | None = None) -> tuple[float, ...]:
+        """Returns the values, rising, among which a game with a drawn komi chooses evenly. komi: the board's own, by default game.komi."""
+        own = self.komi if komi is None else komi
+        low, high = (own - self.komi_spread, own + self.komi_spread) if self.komi_spread else (self.komi_low, self.komi_high)
+        return tuple(own + step for step in range(math.ceil(low - own), math.floor(high - own) + 1))
+
+    def plies(self, size: int | None = None) -> int:
+        """Returns the move cap in plies, with 0 resolved, on a board of the given side, by default game.size."""
+        return self.move_cap or 2 * (size or self.size) ** 2
 
     def _check(self) -> None:
         if self.komi_low > self.komi_high:
             raise InputError(f"game.komi_low is {self.komi_low:g}; it must be at most game.komi_high, which is {self.komi_high:g}")
-        if self.random_komi_share > 0 and not self.drawn_komi():
-            raise InputError(
-                f"game.komi_low {self.komi_low:g} to game.komi_high {self.komi_high:g} holds no komi that differs from {self.komi:g} by "
-                "a whole number of points"
-            )
+        for komi in sorted({self.komi_of(size) for size in self.all_sizes}):
+            if self.random_komi_share > 0 and not self.drawn_komi(komi):
+                raise InputError(
+                    f"game.komi_low {self.komi_low:g} to game.komi_high {self.komi_high:g} holds no komi that differs from {komi:g} by "
+                    "a whole number of points"
+                )
+        if self.sizes and self.size not in self.all_sizes:
+            raise InputError(f"game.size is {self.size}; game.sizes has {listed(self.all_sizes)} only")
+        unknown = [kind for kind in self.superko_shares if kind not in SUPERKO]
+        if unknown or (self.superko_shares and not any(self.superko_shares.values())):
+            what = repr(unknown[0]) if unknown else "no share above 0"
+            raise InputError(f"game.superko_shares has {what}; allowed are {', '.join(SUPERKO)}, at least one of them above 0")
 
 
 @dataclass(frozen=True)
@@ -78,7 +120,11 @@ class FeaturesConfig(Section):
     """What the network sees."""
 
     NAME = "features"
-    encoder: str = option("zero17", "name of the input encoder", source="AlphaGo Zero")
+    encoder: str | tuple[str, ...] = option(
+        "zero17",
+        "the input encoder: zero17, alphago48 or 49, katago22, article48, article22, handcrafted, or a list of plane groups",
+        source="AlphaGo Zero",
+    )
     komi_input: bool = option(True, "tell the network the komi from the side to move's view")
 
 
@@ -93,6 +139,12 @@ class NetworkConfig(Section):
     pooling_channels: int = option(32, "channels of the pooled branch of such a block", low=1, high=4096, source="KataGo")
     head_channels: int = option(32, "channels of each head", low=1, high=4096, source="KataGo")
     value_hidden: int = option(64, "width of the value head's hidden layer", low=1, high=8192)
+    value_pooling: str = option(
+        "max",
+        "what the value head pools beside the mean: max, or area, which tells a sum on boards of many sizes",
+        choices=VALUE_POOLING,
+        source="area is KataGo's",
+    )
     heads: dict[str, float] = option(
         {"policy": 1.0, "value": 1.0, "ownership": 0.5}, "head name to loss weight; policy and value are needed", low=0, source="KataGo"
     )
@@ -133,6 +185,13 @@ class SearchConfig(Section):
     symmetry_leaf: str = option("random", "board symmetries at the leaves", choices=SYMMETRIES, source="KataGo")
     forced_playouts: float = option(
         0.0, "puct: k of forced playouts at the root of full searches; 0 is off", low=0, high=100, source="KataGo"
+    )
+    leaves: int = option(
+        1,
+        "leaves of one tree taken in one step, with virtual loss; more than 1 is for few games at once",
+        low=1,
+        high=1024,
+        source="KataGo",
     )
 
 
@@ -219,9 +278,12 @@ class EvaluationConfig(Section):
     final_games: int = option(200, "the same for the matches at the end of the run", low=2, high=1_000_000)
     simulations: int = option(64, "simulations a move of the network's player", low=1, high=100_000)
     opponents: tuple[str, ...] = option(
-        ("random", "mcts:200"), "random, mcts:N (N playouts a move), self, or a checkpoint's path; with @white behind it always White"
+        ("random", "mcts:200"),
+        "random, mcts:N (N playouts a move), self, a checkpoint's path, gnugo:LEVEL or another engine; with @white behind it always White",
     )
     symmetry: str = option("random", "board symmetries of every evaluation: none, one random, all 8 averaged", choices=SYMMETRIES)
+    engine_seconds: float = option(60.0, "seconds that a GTP engine may take for an answer before it loses the game", above=0, high=10**6)
+    engine_processes: int = option(0, "processes of a GTP engine that think at once; 0 is the usable cores", low=0, high=4096)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from zerogo.errors import InputError
 from zerogo.players import external
 from zerogo.players.external import ExternalPlayer
 from zerogo.players.player import FORFEIT, RESIGN, Guest, Player, close, knows, require_size
-from zerogo.players.playout import PlayoutEvaluator
+from zerogo.players.playout import PlayoutEvaluator, playouts_of
 from zerogo.players.random_player import RandomPlayer
 from zerogo.players.search_player import SearchPlayer
 
@@ -48,10 +47,10 @@ def make_player(spec: str, settings: EvaluationConfig, device: torch.device, dty
         return RandomPlayer()
     if external.is_external(spec):
         return ExternalPlayer(external.find(spec), settings.engine_seconds, settings.engine_processes)
-    match = re.fullmatch(r"mcts:(\d+)", spec)
-    if match and int(match[1]) > 0:
-        return SearchPlayer.of_playouts(int(match[1]))
-    if spec.startswith("mcts") or not Path(spec).exists():
+    playouts = playouts_of(spec)
+    if playouts is not None:
+        return SearchPlayer.of_playouts(playouts)
+    if not Path(spec).exists():
         raise InputError(f"there is no player {spec!r}; allowed are {KINDS}")
     found = checkpoints.find(spec)
     return SearchPlayer.of_checkpoint(checkpoints.load(found), settings, device, dtype)

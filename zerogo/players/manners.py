@@ -11,8 +11,8 @@ Dead stones *matter* where the agreed result is better than one of the others: t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from zerogo import board, scoring
 from zerogo.game import GameState, Move, Player, Point, String, neighbours
+from zerogo.sgf.positions import turned
 
 if TYPE_CHECKING:
     from zerogo.players.live import LiveGame
@@ -31,6 +32,10 @@ DEAD = -0.5  # a string is dead if its points' mean ownership, for its owner, is
 CERTAIN = 0.9  # a point is decided if its ownership is as large, for either side
 FREE = 0.02  # passing costs nothing if its value is so little below the best move's
 TIDY = 0.1  # a move for the sake of order may be worth so much less than the best
+SURE_VISITS = 8  # a move's value is taken from the search as it is if it was visited so often
+MOST_LOOKS = 4  # moves against dead stones that are looked at on their own before one move
+
+Look = Callable[[int], float]  # an action to its value, -1 to 1 for the side to move, after a search of that move alone
 
 
 @dataclass(frozen=True)
@@ -38,8 +43,9 @@ class Manners:
     """When a player resigns, and whether it captures dead stones before it passes.
 
     It resigns where its winrate is below `resign_winrate` after at least `resign_visits` visits, it is behind by more than `resign_points`
-    of the board's points, and as many moves were played as `resign_after` of the board's points (half of them in handicap games). Shares
-    are in [0, 1]. cleanup: every dead stone of the opponent is captured before a pass (`kgs-genmove_cleanup`).
+    of the board's points, and as many moves were played as `resign_after` of the board's points (half of them in handicap games); small
+    boards, on which games take more moves for each point, have to wait longer (see `_moves_to_wait`). Shares are in [0, 1]. cleanup: where
+    it would pass, it captures the opponent's dead stones before, as far as that is safe (`kgs-genmove_cleanup`).
     """
 
     resign: bool = True
@@ -50,25 +56,23 @@ class Manners:
     cleanup: bool = False
 
 
-def decide(game: LiveGame, to_play: Player, thought: Thought, manners: Manners, state: board.State) -> int | None:
+def decide(
+    game: LiveGame, to_play: Player, thought: Thought, manners: Manners, state: board.State, look: Look | None = None
+) -> int | None:
     """Returns the action to play, None to resign.
 
-    thought: the search's, for `to_play`. state: the present position, one game, with `to_play` to move. Passes where the opponent has
-    passed and that wins, and where nothing is left to gain; never plays inside pass-alive territory except to capture dead stones that
-    matter.
+    thought: the search's, for `to_play`. state: the present position, one game, with `to_play` to move. look: asks the search about a move
+    that it has hardly tried. Passes where the opponent has passed and that wins, and where nothing is left to gain; never plays inside
+    pass-alive territory except to capture dead stones that matter, or all of them if `manners.cleanup` wants that.
     """
-    moment = _Moment(game, to_play, thought, state)
-    if manners.cleanup and (move := _capture(moment)) is not None:
-        return move
-    if moment.opponent_passed and moment.passing_wins:
-        return moment.pass_action
-    if moment.is_settled:
-        return _end(moment)
+    moment = _Moment(game, to_play, thought, state, look)
+    if moment.is_settled or (moment.opponent_passed and moment.passing_wins):
+        return _end(moment, manners.cleanup)
     if manners.resign and _is_hopeless(moment, manners):
         return None
     best = _best_open(moment)
     if best == moment.pass_action or _nothing_left(moment):
-        return _end(moment)
+        return _end(moment, manners.cleanup)
     return best
 
 
@@ -118,11 +122,12 @@ def _alive_points(state: GameState) -> dict[Player, set[int]]:
 class _Moment:
     """What is asked about one position before a move; counts are points for the side to move."""
 
-    def __init__(self, game: LiveGame, to_play: Player, thought: Thought, state: board.State) -> None:
-        self.game, self.to_play, self.thought, self.tensor = game, to_play, thought, state
+    def __init__(self, game: LiveGame, to_play: Player, thought: Thought, state: board.State, look: Look | None) -> None:
+        self.game, self.to_play, self.thought, self.tensor, self.look = game, to_play, thought, state, look
+        self.looks_left = MOST_LOOKS
         self.size = game.rules.size
         self.pass_action = self.size * self.size
-        self.state = _with_turn(game.state, to_play)
+        self.state = turned(game.state, to_play)
 
     @property
     def opponent_passed(self) -> bool:
@@ -178,11 +183,19 @@ class _Moment:
 
 def _is_hopeless(moment: _Moment, manners: Manners) -> bool:
     """Whether a person would resign: surely behind, by much, and late enough."""
-    thought, points = moment.thought, moment.pass_action
+    thought = moment.thought
     share = max(manners.resign_after, 0.5) if moment.game.handicap else manners.resign_after
-    if len(moment.game.moves) < share * points or thought.visits < manners.resign_visits:
+    if len(moment.game.moves) < _moves_to_wait(share, moment.size) or thought.visits < manners.resign_visits:
         return False
-    return thought.winrate < manners.resign_winrate and thought.score < -manners.resign_points * points
+    return thought.winrate < manners.resign_winrate and thought.score < -manners.resign_points * moment.size**2
+
+
+def _moves_to_wait(share: float, size: int) -> float:
+    """Returns how many moves are played before anybody resigns: a share of the board's points, on small boards of a line of 13 a row.
+
+    At a share of 0.2 that is 13 moves on 5x5, 23 on 9x9, 34 on 13x13 and 72 on 19x19; a fifth of 5x5 would be the first 5 moves.
+    """
+    return share * size * max(size, 13)
 
 
 def _best_open(moment: _Moment) -> int:
@@ -221,13 +234,16 @@ def _nothing_left(moment: _Moment) -> bool:
     return bool(decided.all())
 
 
-def _end(moment: _Moment) -> int:
-    """Returns a pass; where dead stones matter a move that captures them, or at least one that goes on."""
-    if not moment.dead_stones_matter:
+def _end(moment: _Moment, cleanup: bool) -> int:
+    """Returns a pass; where dead stones matter, or all are to be captured, a move against them. Where they matter and can't be captured,
+    it is a move that goes on, so that the opponent has to answer."""
+    if not (cleanup or moment.dead_stones_matter):
         return moment.pass_action
     move = _capture(moment)
-    if move is not None or moment.is_settled:
-        return moment.pass_action if move is None else move
+    if move is not None:
+        return move
+    if moment.is_settled or not moment.dead_stones_matter:
+        return moment.pass_action
     going_on = [found.action for found in _good(moment) if found.action not in moment.closed and found.action != moment.pass_action]
     return next((action for action in going_on if _is_sound(moment, action)), moment.pass_action)
 
@@ -242,7 +258,7 @@ def _capture(moment: _Moment) -> int | None:
     reach = {point: string for string in sorted(strings, key=_effort, reverse=True) for point in string.liberties}
     for point in sorted(reach, key=lambda point: (*_effort(reach[point]), point)):
         action = Move(point).action(moment.size)
-        if _is_sound(moment, action) and not _costs(moment, action):
+        if _is_sound(moment, action) and _is_harmless(moment, action):
             return action
     return None
 
@@ -266,16 +282,22 @@ def _is_sound(moment: _Moment, action: int) -> bool:
     return kept and string is not None and (takes or (len(string.liberties) >= 2 and not is_eye))
 
 
-def _costs(moment: _Moment, action: int) -> bool:
-    """Whether the search thinks a capture costs too much."""
-    seen = [found.action for found in moment.thought.candidates]
-    return action in seen and action not in [found.action for found in _good(moment)]
+def _is_harmless(moment: _Moment, action: int) -> bool:
+    """Whether a capture costs nothing: it lies in own pass-alive territory, or the search likes it hardly less than the best move.
 
-
-def _with_turn(state: GameState, to_play: Player) -> GameState:
-    """Returns the position with the given side to move, and going on even after two passes."""
-    ko = state.ko if state.to_play is to_play else None
-    return replace(state, to_play=to_play, passes=0, ko=ko)
+    That stones are dead is only what the network takes to be likely, and a move against them may fill the liberty that the own stones live
+    by; so what the search has hardly tried is looked at, and refused where nobody can look.
+    """
+    if action in moment.alive[moment.to_play]:
+        return True
+    seen = next((found for found in moment.thought.candidates if found.action == action), None)
+    enough = (moment.thought.best.value if moment.thought.best else moment.thought.value) - TIDY
+    if seen is not None and (seen.visits >= SURE_VISITS or seen.value < enough):
+        return seen.value >= enough
+    if moment.look is None or moment.looks_left == 0:
+        return False
+    moment.looks_left -= 1
+    return moment.look(action) >= enough
 
 
 def _indices(points: Iterable[Point], size: int) -> set[int]:

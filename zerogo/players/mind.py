@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation, Evaluator
 from zerogo.players.player import knows
-from zerogo.players.playout import PlayoutEvaluator, playout_outlook_black
+from zerogo.players.playout import PlayoutEvaluator, playout_outlook_black, playouts_of
 from zerogo.search import Search
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from zerogo.search.games import Game
 
 LEAVES = 8  # of a step, where one game has the device for itself
+SIMULATIONS_A_LEAF = 8  # at least, of a move: several leaves a step cost strength where a move has few simulations
 OWNERSHIP_PLAYOUTS = 64
 QUICK_PLAYOUTS = 16
 KINDS = "mcts:N (N playouts a move), the path of a checkpoint, or the folder of a run"
@@ -77,18 +77,26 @@ class Mind:
         return Search(self.search.evaluator, self.search.settings, game, self.search.root_evaluator)
 
 
-def make_mind(spec: str, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype, *, leaves: int = LEAVES) -> Mind:
+def make_mind(
+    spec: str, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype, *, simulations: int | None = None,
+    leaves: int | None = None,
+) -> Mind:
     """Returns what thinks by a word such as "mcts:200" or a checkpoint's path.
 
-    settings: the config's section `evaluation`. leaves: of a step. Raises InputError for an unknown word (the random player thinks nothing)
-    and for a checkpoint that can't be loaded.
+    settings: the config's section `evaluation`. simulations: of a move, by default what the word or the settings say. leaves: of a step, by
+    default up to LEAVES as the simulations bear it. Raises InputError for an unknown word (the random player thinks nothing) and for a
+    checkpoint that can't be loaded.
     """
-    match = re.fullmatch(r"mcts:(\d+)", spec)
-    if match and int(match[1]) > 0:
-        return mind_of_playouts(int(match[1]), device, leaves)
-    if spec.startswith("mcts") or not Path(spec).exists():
+    playouts = playouts_of(spec)
+    if playouts is None and not Path(spec).exists():
         raise InputError(f"{spec!r} can't think about positions; allowed are {KINDS}")
-    return mind_of_checkpoint(checkpoints.load(checkpoints.find(spec)), settings, device, dtype, leaves)
+    number = simulations or playouts or settings.simulations
+    leaves = leaves or min(LEAVES, max(1, number // SIMULATIONS_A_LEAF))
+    if playouts is not None:
+        mind = mind_of_playouts(playouts, device, leaves)
+    else:
+        mind = mind_of_checkpoint(checkpoints.load(checkpoints.find(spec)), settings, device, dtype, leaves)
+    return dataclasses.replace(mind, simulations=number)
 
 
 def mind_of_checkpoint(

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from zerogo import board, draws, flood, scoring
+from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation
 from zerogo.players.random_player import Rim, sparing_rows
 
 LONGEST = 2  # a playout ends after so many plies a point; sparing eyes, nearly all have ended by passes before
+MOST_PLAYOUTS = 100_000  # of a move, as many as `evaluation.simulations` may be
 DROP_EVERY = 4  # tries between looks for playouts that are over
 _DRAW = 2  # seed of the playouts' draws
+
+
+def playouts_of(word: str) -> int | None:
+    """Returns N of "mcts:N", None for any other word. Raises InputError for an N beyond MOST_PLAYOUTS, whose trees no memory holds."""
+    match = re.fullmatch(r"mcts:0*([1-9][0-9]*)", word)
+    if match and (len(match[1]) > len(str(MOST_PLAYOUTS)) or int(match[1]) > MOST_PLAYOUTS):
+        raise InputError(f"{word[:40]!r} asks for too many playouts a move; allowed are mcts:1 to mcts:{MOST_PLAYOUTS}")
+    return int(match[1]) if match else None
 
 
 class PlayoutEvaluator:

@@ -1,4 +1,4 @@
-"""The player that moves at random but spares its own eyes, and what an eye is."""
+"""The player that moves at random but spares its own eyes."""
 
 from __future__ import annotations
 

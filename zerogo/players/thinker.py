@@ -21,7 +21,13 @@ from zerogo.search.games import Go
 from zerogo.search.tree import ROOT, Tree
 
 CAPACITY = 20_000
+NODES_A_SIMULATION = 4  # of the tree: half of it is for what is kept from the last move
 REMEMBERED = 12  # positions whose trees are kept for an undo
+
+
+def room_for(simulations: int) -> int:
+    """Returns the nodes of a tree in which every move gets so many simulations."""
+    return max(CAPACITY, NODES_A_SIMULATION * simulations)
 
 
 @dataclass(frozen=True)
@@ -65,11 +71,12 @@ _Place = tuple[int, tuple[tuple[Player, int], ...], Player, Ban | None]
 class Thinker:
     """Thinks about one game at a time.
 
-    capacity: nodes of the tree; when it is full, thinking stops until a move is played. seed: of the draws, such as the symmetries.
+    capacity: nodes of the tree. most_bytes: a full tree doubles as long as it takes no more; then thinking stops until a move is played.
+    seed: of the draws, such as the symmetries.
     """
 
-    def __init__(self, mind: Mind, capacity: int = CAPACITY, seed: int = 0) -> None:
-        self.mind, self.capacity, self.seed = mind, capacity, seed
+    def __init__(self, mind: Mind, capacity: int = CAPACITY, seed: int = 0, most_bytes: int = 0) -> None:
+        self.mind, self.capacity, self.seed, self.most_bytes = mind, capacity, seed, most_bytes
         self._lane = torch.zeros(1, dtype=torch.int64, device=mind.device)
         self._remembered: dict[_Place, Forest] = {}
         self._place: _Place | None = None
@@ -93,7 +100,7 @@ class Thinker:
         self._remember()
         found = self._remembered.pop(place, None)
         if found is not None:
-            self._search, self._forest = self._search_for(ban, game.size), self._unfolded(found, state)
+            self._search, self._forest = self._search_for(ban, game.size), self._unfolded(found, state, self.capacity)
         elif not self._follow(place, state):
             self._search = self._search_for(ban, game.size)
             self._forest = self._search.plant(state, self.capacity // 2)
@@ -104,9 +111,9 @@ class Thinker:
     @torch.inference_mode()
     def step(self, most: int | None = None) -> int:
         """Runs one step of the search, a few simulations (at most `most`); returns how many, 0 where the tree is full or the game over."""
-        forest = self._facing()
-        if not bool(forest.unspent) and not self._begin():
+        if not bool(self._facing().unspent) and not self._begin() and not self._grow():
             return 0
+        forest = self._facing()
         before, budget = int(forest.done), forest.budget.clone()
         if most is not None:
             forest.budget.clamp_(max=before + most)
@@ -135,6 +142,18 @@ class Thinker:
             self._known = self.mind.inform(self._state)
         return thoughts(self.mind, forest, self._lane, self._state, self._known, [self._after], looks_after)[0]
 
+    def worth(self, game: LiveGame, to_play: Player, action: int, simulations: int) -> float:
+        """Returns a move's value, -1 to 1 for `to_play`, after a search of so many simulations that tries nothing else; then faces the
+        position as before, with what was thought of it."""
+        others = frozenset(range(game.size**2 + 1)) - {action}
+        self.face(game, to_play, Ban(others, others, plies=1))
+        done = 0
+        while done < simulations and (more := self.step(simulations - done)):
+            done += more
+        found = self.thought(looks_after=False)
+        self.face(game, to_play)
+        return found.best.value if found.best else found.value
+
     @property
     def visits(self) -> int:
         """Visits of the present position, kept ones included, its own evaluation too."""
@@ -161,6 +180,14 @@ class Thinker:
         self._search.begin(forest, self._lane, min(room, forest.longest), self.seed)
         return bool(forest.unspent)
 
+    def _grow(self) -> bool:
+        """Gives a full tree twice the room, where it may have it; returns whether there is anything to search."""
+        tree = self._facing().tree
+        if bool(tree.terminal[0, ROOT]) or 2 * tree.num_nodes * tree.bytes_per_node > self.most_bytes:
+            return False
+        self._forest = self._unfolded(self._facing(), self._state, 2 * tree.num_nodes)
+        return self._begin()
+
     def _follow(self, place: _Place, state: board.State) -> bool:
         """Follows the moves played since, where each was the turn of the tree's side to move; returns whether it could."""
         if self._place is None or self._forest is None or place[3] is not None or self._place[3] is not None:
@@ -184,17 +211,22 @@ class Thinker:
         self._remembered.pop(self._place, None)
         small, deepest = _nodes_up_to(self._forest.tree, used), self._forest.deepest.clone()
         self._remembered[self._place] = dataclasses.replace(self._forest, tree=small, deepest=deepest)
-        while len(self._remembered) > REMEMBERED:
+        most = max(self.most_bytes, REMEMBERED * self.capacity * small.bytes_per_node)  # grown trees are few
+        while len(self._remembered) > REMEMBERED or sum(_bytes(forest) for forest in self._remembered.values()) > most:
             self._remembered.pop(next(iter(self._remembered)))
 
-    def _unfolded(self, kept: Forest, state: board.State) -> Forest:
-        """Returns a remembered tree with room to grow."""
-        forest = self._search.plant(state, self.capacity // 2)
+    def _unfolded(self, kept: Forest, state: board.State, nodes: int) -> Forest:
+        """Returns a tree with room for so many nodes, or for all that it has."""
+        forest = self._search.plant(state, max(nodes, kept.tree.num_nodes) // 2)
         for field in dataclasses.fields(Tree):
             small, large = getattr(kept.tree, field.name), getattr(forest.tree, field.name)
             large.copy_(small) if field.name == "size" else large[:, : small.shape[1]].copy_(small)
         forest.deepest.copy_(kept.deepest)
         return forest
+
+
+def _bytes(forest: Forest) -> int:
+    return forest.tree.num_nodes * forest.tree.bytes_per_node
 
 
 def _nodes_up_to(tree: Tree, number: int) -> Tree:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from zerogo import board, draws, scoring
+from zerogo import board, coords, draws, scoring
 from zerogo.draws import Purpose
 from zerogo.flood import may_look
 from zerogo.replay import Samples
-from zerogo.rules import Rules
+from zerogo.rules import Rules, own_actions
 from zerogo.search import Search, SearchResult, tempered
-from zerogo.selfplay.opening import drawn_rules
+from zerogo.selfplay.opening import begin
 from zerogo.selfplay.recorder import Recorder
 from zerogo.selfplay.resignation import Resignation
 
@@ -37,7 +37,8 @@ class EndReason(IntEnum):
 
 @dataclass(frozen=True)
 class Game:
-    """A finished game as a person or a chart wants it. score_black: points, komi included; sign of the winner where it was resigned."""
+    """A finished game as a person or a chart wants it. moves: actions of its own board. score_black: points, komi included; sign of the
+    winner where it was resigned."""
 
     number: int
     rules: Rules
@@ -55,9 +56,10 @@ class Harvest:
     games: list[Game] = field(default_factory=list)  # the share that is kept as SGF
     lengths: list[int] = field(default_factory=list)
     scores_black: list[float] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
     komi: list[float] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
-    last_boards: list[Tensor] = field(default_factory=list)  # int8 [N, N] of a few games
+    last_boards: list[Tensor] = field(default_factory=list)  # int8 [N, N] of a few games, each of its own size
     last_ownership: list[Tensor] = field(default_factory=list)  # int8 [N, N] of the same, Black's view
     moves: int = 0
     simulations: int = 0
@@ -74,13 +76,13 @@ class Harvest:
 class SelfPlay:
     """B games played by one network against itself.
 
-    config: its sections game, search and selfplay say how. seed and the number of a game decide every draw of that game. first_game: the
-    number of the first game; every number is used once.
+    config: its sections game, search and selfplay say how. seed and the number of a game decide every draw of that game, that of its board
+    among them: N is the side of the largest. first_game: the number of the first game; every number is used once.
     """
 
     def __init__(self, config: Config, evaluator: Evaluator, device: torch.device, seed: int, first_game: int = 0) -> None:
         self.config, self.settings, self.seed, self.device = config, config.selfplay, seed, device
-        self.max_plies = config.game.plies()
+        self.max_plies = max(config.game.plies(size) for size in config.game.all_sizes)
         self.next_game = first_game
         self.network_step = 0
         self.search = Search(evaluator, config.search)
@@ -91,7 +93,7 @@ class SelfPlay:
         self.numbers = torch.zeros(self.num_games, dtype=torch.int64, device=device)
         self.is_full = torch.zeros(self.num_games, dtype=torch.bool, device=device)
         self.states = self._new_games(lanes)
-        self.recorder = Recorder(self.num_games, self.max_plies, config.game.size, device)
+        self.recorder = Recorder(self.num_games, self.max_plies, config.game.largest_size, device)
         self.forest = self.search.plant(self.states, max(self._budgets()))
         self._begin(lanes)
 
@@ -122,12 +124,12 @@ class SelfPlay:
         return harvest
 
     def _simulate(self, harvest: Harvest) -> None:
-        """Runs simulations until a game may have spent its budget: on the CPU exactly so many, elsewhere `check_every`."""
-        left = (self.forest.budget - self.forest.done).clamp(min=0)
+        """Runs steps until a game may have spent its budget: on the CPU exactly so many, elsewhere those of `check_every` simulations."""
+        left, done = (self.forest.budget - self.forest.done).clamp(min=0), self.forest.done.clone()
         number = int(left.min()) if may_look(left) else self.settings.check_every
-        for _ in range(max(1, number)):
+        for _ in range(max(1, -(-number // self.config.search.leaves))):
             self.search.simulate(self.forest)
-        harvest.simulations += int(torch.minimum(left, torch.full_like(left, max(1, number))).sum())
+        harvest.simulations += int((self.forest.done - done).sum())
 
     def _move(self, lane: Tensor, harvest: Harvest) -> None:
         """Plays the moves of the games `lane` (int64 [K]), takes in those that are over, and starts the next searches."""
@@ -155,10 +157,12 @@ class SelfPlay:
         if self.config.search.algorithm == "gumbel":
             return result.action
         settings = self.settings
-        half_life = settings.temperature_half_life or self.config.game.size
+        sizes, is_mixed = states.rules.size, not states.rules.same_size
+        half_life = settings.temperature_half_life or (sizes if is_mixed else states.board_size)
         decay = 0.5 ** (states.ply.to(torch.float32) / half_life)
         temperature = settings.temperature_end + (settings.temperature_start - settings.temperature_end) * decay
-        return tempered(result.policy, temperature, draws.key(self.seed, self.numbers[lane], states.ply, Purpose.MOVE))
+        keys = draws.key(self.seed, self.numbers[lane], states.ply, Purpose.MOVE)
+        return tempered(result.policy, temperature, keys, own_actions(sizes, states.board_size) if is_mixed else None)
 
     def _begin(self, lane: Tensor) -> None:
         """Starts the searches of the games `lane`, each full or cheap by a draw of its own (playout-cap randomisation)."""
@@ -177,11 +181,11 @@ class SelfPlay:
         return full, (self.settings.cheap_simulations if self.settings.full_share < 1 else full)
 
     def _new_games(self, lane: Tensor) -> board.State:
-        """Returns fresh games for the places `lane`, with the next numbers, each with its komi."""
+        """Returns fresh games for the places `lane`, with the next numbers, each with its own rules."""
         numbers = torch.arange(self.next_game, self.next_game + len(lane))
         self.next_game += len(lane)
         self.numbers[lane] = numbers.to(self.device)
-        return board.new_games(len(lane), drawn_rules(self.config, numbers, self.seed), self.device, self.max_plies)
+        return begin(self.config, numbers, self.seed, self.device)
 
     def _resigns(self, lane: Tensor, states: board.State, result: SearchResult) -> Tensor:
         """Returns whether the side to move gives up: bool [K]."""
@@ -226,11 +230,13 @@ class SelfPlay:
             harvest.samples.append(samples.packed())
         harvest.lengths += length.tolist()
         harvest.scores_black += result.tolist()
+        sizes = states.rules.size.tolist()
+        harvest.sizes += sizes
         harvest.komi += states.rules.komi.tolist()
         harvest.ends += ends.tolist()
         if len(harvest.last_boards) < 9:
-            harvest.last_boards += list(states.stones.cpu())
-            harvest.last_ownership += list(ownership.cpu())
+            harvest.last_boards += [stones[:n, :n] for stones, n in zip(states.stones.cpu(), sizes, strict=True)]
+            harvest.last_ownership += [owners[:n, :n] for owners, n in zip(ownership.cpu(), sizes, strict=True)]
         self._keep_records(lane, states, length, ends, harvest)
         if self.settings.resign_share:
             self._learn_resignation(lane, states, length, torch.sign(score))
@@ -239,12 +245,11 @@ class SelfPlay:
         """Keeps the moves of the share of games that is written as SGF."""
         drawn = draws.uniform(draws.key(self.seed, self.numbers[lane], Purpose.SGF), 1).squeeze(1)
         for k in (drawn < self.settings.sgf_share).nonzero().squeeze(1).tolist():
-            plies = int(length[k])
-            moves, values = self.recorder.actions[lane[k], :plies], self.recorder.root_value[lane[k], :plies]
+            plies, rules = int(length[k]), states.rules.at(k)
+            values = self.recorder.root_value[lane[k], :plies].tolist()
+            moves = [coords.on_other_board(move, states.board_size, rules.size) for move in self.recorder.actions[lane[k], :plies].tolist()]
             score = harvest.scores_black[len(harvest.scores_black) - len(lane) + k]
-            harvest.games.append(
-                Game(int(self.numbers[lane[k]]), states.rules.at(k), moves.tolist(), values.tolist(), score, EndReason(int(ends[k])))
-            )
+            harvest.games.append(Game(int(self.numbers[lane[k]]), rules, moves, values, score, EndReason(int(ends[k]))))
 
     def _learn_resignation(self, lane: Tensor, states: board.State, length: Tensor, winner_black: Tensor) -> None:
         """Remembers, of the games in which nobody might resign, the lowest value that each side saw from `resign_min_ply` on."""

@@ -29,6 +29,7 @@ def write_games(directory: Path, games: Sequence[Game], player: str) -> None:
     for game in games:
         comments = [f"value for the side to move {value:+.3f}" for value in game.root_values]
         comments[-1:] = [f"{comments[-1]}\nended by: {game.end.name.lower()}"] if comments else []
+        values_black = [value if ply % 2 == 0 else -value for ply, value in enumerate(game.root_values)]
         record = sgf.GameRecord(
             rules=game.rules,
             moves=game.moves,
@@ -36,6 +37,7 @@ def write_games(directory: Path, games: Sequence[Game], player: str) -> None:
             black=player,
             white=player,
             comments=comments,
+            winrates_black=[min(1.0, max(0.0, (1 + value) / 2)) for value in values_black],
         )
         sgf.write(directory / f"game-{game.number:08d}.sgf", record)
 
@@ -47,7 +49,7 @@ def generate(config: Config, checkpoint_path: Path, num_games: int, out_dir: Pat
     The games are those numbered 0 to num_games - 1, not the first to be finished, which would be the short ones.
     """
     checkpoint = checkpoints.load(checkpoint_path)
-    checkpoints.require_compatible(checkpoint, config)
+    checkpoints.require_compatible(checkpoint, config, only_plays=True)
     set_threads(config.run.threads)
     device = pick_device(config.run.device)
     at_once = dataclasses.replace(config.selfplay, games=min(config.selfplay.games, num_games), sgf_share=1.0)

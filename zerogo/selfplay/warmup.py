@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from zerogo import board, scoring
+from zerogo import board, flood, scoring
 from zerogo.players import RandomPlayer
 from zerogo.selfplay.games import EndReason, Harvest
-from zerogo.selfplay.opening import drawn_rules
+from zerogo.selfplay.opening import begin
 from zerogo.selfplay.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ def random_games(config: Config, num_games: int, seed: int, first_game: int, dev
 
 def _play(config: Config, numbers: torch.Tensor, seed: int, device: torch.device, harvest: Harvest) -> None:
     player = RandomPlayer()
-    max_plies = config.game.plies()
-    states = board.new_games(len(numbers), drawn_rules(config, numbers, seed), device, max_plies)
+    states = begin(config, numbers, seed, device)
     numbers = numbers.to(device)
-    recorder = Recorder(len(numbers), max_plies, config.game.size, device)
-    even = torch.full((len(numbers), states.board_size**2 + 1), 1.0 / (states.board_size**2 + 1), device=device)
+    recorder = Recorder(len(numbers), int(states.cap.max()), states.board_size, device)
+    exists = torch.nn.functional.pad(flood.unpack_rows(states.on_board).flatten(1), (0, 1), value=True)  # the pass too
+    even = exists / exists.sum(1, keepdim=True)
     unknown = torch.zeros(len(numbers), device=device)
     while True:
         lane = (~states.finished).nonzero().squeeze(1)
@@ -56,6 +56,7 @@ def _play(config: Config, numbers: torch.Tensor, seed: int, device: torch.device
     harvest.samples.append(samples.packed())
     harvest.lengths += length.tolist()
     harvest.scores_black += score.tolist()
+    harvest.sizes += states.rules.size.tolist()
     harvest.komi += states.rules.komi.tolist()
     ends = torch.where(states.passes >= 2, int(EndReason.PASSES), int(EndReason.CAPPED))
     harvest.ends += ends.tolist()

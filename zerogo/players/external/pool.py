@@ -7,6 +7,7 @@ cleared, so that its answer is a function of (moves, seed): GNU Go's moves come 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 from collections.abc import Sequence
@@ -92,17 +93,23 @@ class Seat:
     def _greet(self) -> None:
         """Asks what the engine knows and tells it the rules. A refused size or ruleset is a fault, as no game could be played."""
         seconds, rules = self.start.seconds, self.start.rules
-        try:
-            (listed,) = self.process.ask(["list_commands"], self.start.start_seconds)
-        except Refusal:  # GTP asks for it, but there is no need to play without such an engine
-            listed = ""
-        self._known = set(listed.split())
+        self._known = set(self._commands().split())
         self.label = " ".join(self._asked_if_known(command) for command in ("name", "version")).strip()
         self.process.ask([f"boardsize {rules.size}", "clear_board"], seconds)
         if "kata-set-rules" in self._known:
             self.process.ask([f"kata-set-rules {json.dumps(rulesets.to_json(rules))}"], seconds)
         self.process.ask([f"komi {rules.komi:g}"], seconds)
         self._moves = ()
+
+    def _commands(self) -> str:
+        """Returns the names of the engine's commands, none where it doesn't tell; GTP asks for it, but it can play without."""
+        for is_numbering in (True, False):  # it may be that it trips over the numbers
+            self.process.is_numbering = is_numbering
+            with contextlib.suppress(Refusal):
+                (listed,) = self.process.ask(["list_commands"], self.start.start_seconds)
+                if listed:
+                    return listed
+        return ""
 
     def _asked_if_known(self, command: str) -> str:
         return self.process.ask([command], self.start.seconds)[0] if command in self._known else ""

@@ -2,12 +2,15 @@
 
 Replies are read as GTP 2 has them ("= text" or "? text" up to a blank line, several lines too), with the liberties that engines take:
 lines before the first reply, carriage returns, blank lines too many, and any amount of text on stderr, whose end is kept for reports.
+Commands are numbered, so that an answer too many, or in the wrong place, is found out instead of being taken for the next one's; an engine
+that leaves the numbers out is believed.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -29,7 +32,10 @@ class Refusal(EngineFault):
 
 
 class EngineProcess:
-    """A running engine. Not for several threads at once."""
+    """A running engine. Not for several threads at once.
+
+    is_numbering: whether commands are sent with numbers, which every engine should repeat before its answer.
+    """
 
     def __init__(self, command: Sequence[str]) -> None:
         """Starts the program, in a process group of its own, so that it ends with all that it has started. Raises EngineFault."""
@@ -42,6 +48,7 @@ class EngineProcess:
         self._reply: list[str] = []  # lines of the reply that is being read
         self._noise: list[str] = []  # lines outside of replies
         self._has_spoken, self._is_closed = False, False
+        self.is_numbering, self._repeats_numbers, self._number = True, False, 0
         self._selector = selectors.DefaultSelector()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             os.set_blocking(stream.fileno(), False)
@@ -53,10 +60,13 @@ class EngineProcess:
 
         Raises EngineFault, and Refusal where an answer is a refusal: what was sent after it has been answered then, too.
         """
-        self._outgoing += "".join(f"{command}\n" for command in commands).encode()
+        first = self._number + 1
+        self._number += len(commands)
+        for number, command in enumerate(commands, first):
+            self._outgoing += (f"{number} {command}\n" if self.is_numbering else f"{command}\n").encode()
         texts, refused = [], None
-        for command in commands:
-            is_fine, text = self._answer(command, seconds)
+        for number, command in enumerate(commands, first):
+            is_fine, text = self._answer(number, command, seconds)
             texts.append(text)
             if not is_fine and refused is None:
                 refused = f"refused {command!r}: {text[:SHOWN] or 'without a word'}"
@@ -91,8 +101,8 @@ class EngineProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _answer(self, command: str, seconds: float) -> tuple[bool, str]:
-        """Returns the next reply: whether it is a "=", and its text."""
+    def _answer(self, number: int, command: str, seconds: float) -> tuple[bool, str]:
+        """Returns the next reply, which must be to the command of this number: whether it is a "=", and its text."""
         deadline = time.monotonic() + seconds
         while (reply := self._next_reply()) is None:
             left = deadline - time.monotonic()
@@ -102,7 +112,12 @@ class EngineProcess:
                 raise EngineFault(f"more than {MOST_BYTES} bytes for an answer to {command!r}")
             if not self._pump(left):
                 raise EngineFault(f"{self._ending()} at {command!r}{self._last_words()}")
-        return reply
+        is_fine, echo, text = reply
+        if self.is_numbering and echo != str(number) and (echo or self._repeats_numbers):
+            said = f"{'=' if is_fine else '?'}{echo} {text.partition(chr(10))[0]}"[:SHOWN]
+            raise EngineFault(f"said {said!r} where the answer to {command!r} was due")
+        self._repeats_numbers |= bool(echo)
+        return is_fine, text
 
     def _pump(self, seconds: float) -> bool:
         """Waits for something to read or write and does it; returns False when the engine will say no more."""
@@ -133,15 +148,15 @@ class EngineProcess:
         if not self._outgoing:
             self._selector.unregister(self._process.stdin)
 
-    def _next_reply(self) -> tuple[bool, str] | None:
-        """Returns a reply out of what has come, or None where it is not whole yet."""
+    def _next_reply(self) -> tuple[bool, str, str] | None:
+        """Returns a reply out of what has come: whether it is a "=", its number if it has one, its text. None where it is not whole yet."""
         while b"\n" in self._incoming:
             raw, self._incoming = self._incoming.split(b"\n", 1)
             line = raw.decode("utf-8", "replace").replace("\r", "").rstrip()
             if self._reply and not line:
                 reply, self._reply, self._noise, self._has_spoken = self._reply, [], [], True
-                first = reply[0][1:].lstrip("0123456789").strip()
-                return reply[0][0] == "=", "\n".join([first, *reply[1:]]).strip()
+                number, first = re.fullmatch(r".([0-9]*)(.*)", reply[0]).groups()
+                return reply[0][0] == "=", number, "\n".join([first.strip(), *reply[1:]]).strip()
             if self._reply or line[:1] in ("=", "?"):
                 self._reply.append(line)
             elif line:

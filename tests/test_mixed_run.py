@@ -1,0 +1,191 @@
+"""A run that learns 3x3, 4x4 and 5x5 together: what it leaves behind, how it goes on, and who may play what came of it."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import gtp_talk
+import pytest
+import tiny
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from zerogo import arena, checkpoint, sgf
+from zerogo.analysis.query import QueryError, parse
+from zerogo.analysis.settings import Settings
+from zerogo.config import EvaluationConfig, with_overrides
+from zerogo.errors import InputError
+from zerogo.pipeline import train
+from zerogo.players import make_player
+from zerogo.players.live import LiveGame
+from zerogo.players.mind import make_mind
+from zerogo.players.thinker import Thinker
+from zerogo.replay import Replay, Samples
+from zerogo.replay.shards import find_shards, load_shard
+from zerogo.rules import Rules
+from zerogo.selfplay import generate
+from zerogo.selfplay.opening import drawn_rules
+from zerogo.telemetry import read_metrics
+
+SIZES = {3: 8.5, 4: 1.5, 5: 24.5}  # and their komi
+MIXED = (
+    "game.sizes=[[3, 1, 8.5], [4, 1, 1.5], [5, 1, 24.5]]", "game.size=4", "game.komi=1.5", "game.move_cap=0", "game.random_komi_share=0.5",
+    "game.komi_spread=2", "game.superko_shares={positional: 1, situational: 1}", "game.suicide_share=0.5", "network.value_pooling=area",
+    "features.encoder=[on_board, 'history:7', katago_rules]", "selfplay.random_opening_games=32", "pipeline.games_per_iteration=16",
+)  # fmt: skip
+
+
+def settings(folder: Path, *overrides: str):
+    return tiny.config(*MIXED, f"run.directory={folder}", *overrides)
+
+
+def run(folder: Path, *overrides: str, resume: bool = False) -> Path:
+    train(settings(folder, *overrides), resume=resume)
+    return folder / "tiny"
+
+
+def newest(folder: Path) -> checkpoint.Checkpoint:
+    return checkpoint.load(checkpoint.newest(folder))
+
+
+def all_samples(folder: Path) -> Samples:
+    return Samples.cat([load_shard(shard.path, 5) for shard in find_shards(folder / "replay")])
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two rounds with matches, that the tests only look at."""
+    matches = ("pipeline.final_matches=true", "evaluation.every_iterations=1", "evaluation.opponents=[random, self]")
+    return run(tmp_path_factory.mktemp("finished"), *matches)
+
+
+@pytest.fixture
+def copied(finished: Path, tmp_path: Path) -> Path:
+    """The folder of all runs, with a copy of that run to go on with."""
+    shutil.copytree(finished, tmp_path / "tiny")
+    return tmp_path
+
+
+# What a run leaves behind
+
+
+def test_samples_and_games_of_all_boards(finished: Path) -> None:
+    samples, config = all_samples(finished), newest(finished).config
+    assert samples.board_size == 5 and newest(finished).sizes == {3, 4, 5} and config.game.rules().komi == 1.5
+    numbers = samples.game.unique()
+    rules = dict(zip(numbers.tolist(), drawn_rules(config, numbers, config.run.seed), strict=True))
+    assert len(samples) == newest(finished).counters["replay"]["total"] and min(Counter(one.size for one in rules.values()).values()) > 5
+    for k in range(len(samples)):
+        assert samples.state().rules.at(k) == rules[int(samples.game[k])]
+    for path in (finished / "games").glob("*.sgf"):
+        record = sgf.read(path)
+        assert record.rules.size in SIZES and all(0 <= move <= record.rules.size**2 for move in record.moves)
+        assert LiveGame.of_record(record).moves  # legal by the plain rules
+
+
+def test_charts_tell_the_boards_apart(finished: Path) -> None:
+    records = read_metrics(finished / "logs" / "metrics.jsonl")
+    matches = [record for record in records if "eval/3x3/random_winrate" in record]
+    assert len(matches) == 2  # after the first round and at the end
+    for size in SIZES:
+        assert all({f"eval/{size}x{size}/elo", f"eval/{size}x{size}/self_whole_board_black"} <= record.keys() for record in matches)
+        assert any(f"selfplay_{size}x{size}/share_of_games" in record for record in records)
+        assert "random" in (finished / f"{size}x{size}" / "report.html").read_text()
+    assert not any("eval/elo" in record for record in records)
+    events = EventAccumulator(str(finished / "logs"))
+    events.Reload()
+    assert {"selfplay/final_boards", *(f"network/first_move_{size}x{size}" for size in SIZES)} <= set(events.Tags()["images"])
+
+
+# Going on
+
+
+def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
+    before, old = newest(copied / "tiny"), all_samples(copied / "tiny")
+    folder = run(copied, "pipeline.iterations=3", "game.sizes=[[5, 3, 24.5], [4, 1, 1.5], [3, 1, 8.5]]", resume=True)
+    after, samples = newest(folder), all_samples(folder)
+    assert (before.counters["rounds"], after.counters["rounds"]) == (2, 3) and after.step > before.step
+    for name, tensor in old.tensors().items():
+        assert torch.equal(samples.tensors()[name][: len(old)], tensor), name
+    assert int(samples.game[len(old) :].min()) > int(old.game.max()) and (samples.size[len(old) :] == 5).any()
+    assert after.sizes == before.sizes and len(after.counters["matches"]["pool"]) == len(before.counters["matches"]["pool"])
+
+
+def test_what_is_resumed_is_what_was_left(copied: Path) -> None:
+    """A run that is over is only saved again, with the same weights, and draws the same batches from its samples."""
+    before = newest(copied / "tiny")
+    replays = []
+    for _ in range(2):
+        state = newest(run(copied, resume=True))
+        assert (state.step, state.counters["replay"]) == (before.step, before.counters["replay"])
+        assert all(torch.equal(state.averaged_weights[name], before.averaged_weights[name]) for name in before.averaged_weights)
+        replay = Replay.open(state.config.replay, 5, copied / "tiny" / "replay", state.config.run.seed)
+        replay.load_state_dict(state.counters["replay"] | state.generators)
+        replay.credit = 16
+        replays.append(replay.take(16))
+    assert torch.equal(replays[0].policy, replays[1].policy) and len(set(replays[0].state.rules.size.tolist())) > 1
+
+
+@pytest.mark.parametrize(("override", "what"), [("game.sizes=[]", "4x4"), ("game.sizes=[[4, 1, 1], [7, 1, 9]]", "4x4 and 7x7")])
+def test_other_boards_can_not_be_learned_from_there(copied: Path, override: str, what: str) -> None:
+    with pytest.raises(InputError, match=f"was made with game.sizes 3x3, 4x4 and 5x5, the config says {what}; use the same"):
+        run(copied, override, resume=True)
+
+
+# Who may play it
+
+
+def test_matches_on_each_board(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = str(checkpoint.newest(finished))
+    for size, komi in SIZES.items():
+        config = with_overrides(newest(finished).config, [f"game.size={size}", "evaluation.simulations=2"])
+        (result,) = arena.evaluate([path, "random"], 2, config, tmp_path / str(size))
+        assert (result.rules.size, result.rules.komi, result.num_games) == (size, komi, 2)
+        assert f"{size}x{size}, komi {komi:g}" in capsys.readouterr().out
+    config = with_overrides(newest(finished).config, ["game.sizes=[]", "game.size=6"])
+    with pytest.raises(InputError, match="plays on 3x3, 4x4 and 5x5 only; game.size is 6x6"):
+        arena.evaluate([path, "random"], 2, config, tmp_path / "6")
+    with pytest.raises(InputError, match="game.size is 6; game.sizes has 3x3, 4x4 and 5x5 only"):
+        with_overrides(newest(finished).config, ["game.size=6"])
+
+
+def test_minds_players_and_clients(finished: Path) -> None:
+    path = str(checkpoint.newest(finished))
+    mind = make_mind(path, EvaluationConfig(simulations=2), tiny.CPU, torch.float32)
+    assert [mind.knows(size) for size in (2, 3, 4, 5, 6)] == [False, True, True, True, False]
+    thinker = Thinker(mind, capacity=100)
+    for size in SIZES:
+        thinker.face(LiveGame(Rules(size, 0.5)))
+        assert thinker.step() > 0 and thinker.thought().ownership.shape == (size, size)
+    with pytest.raises(InputError, match="plays on 3x3, 4x4 and 5x5 only; this game is on 9x9"):
+        thinker.face(LiveGame(Rules(9)))
+    with pytest.raises(QueryError, match="the board is 9x9; this network plays on 3x3, 4x4 and 5x5 only"):
+        parse({"id": "a", "moves": [], "boardXSize": 9, "boardYSize": 9}, Settings(), mind.sizes)
+    talk = gtp_talk.Talk(gtp_talk.engine(path, "--simulations", "2"))
+    assert (talk.value("query_boardsize"), talk.value("get_komi")) == ("4", "1.5")
+    for size in (5, 3):
+        assert talk.value(f"boardsize {size}") == "" and talk.value("genmove b")
+    assert talk.ask("boardsize 9") == "? unacceptable size" and talk.engine.said[-1].endswith("plays on 3x3, 4x4 and 5x5 only")
+
+
+def test_self_play_on_one_of_the_boards(finished: Path, tmp_path: Path) -> None:
+    """`selfplay.py` with the sizes taken out plays on one board, in tensors of its own side."""
+    config = with_overrides(newest(finished).config, ["game.sizes=[]", "game.size=3", "game.komi=8.5"])
+    generate(config, checkpoint.newest(finished), 4, tmp_path / "out")
+    (shard,) = find_shards(tmp_path / "out" / "samples")
+    assert load_shard(shard.path).board_size == 3 and len(list((tmp_path / "out" / "games").glob("*.sgf"))) == 4
+
+
+def test_an_opponent_for_one_board_is_met_there(finished: Path, tmp_path: Path) -> None:
+    single = tiny.config("game.size=4")
+    weights = tiny.network(single).state_dict()
+    checkpoint.save(tmp_path / "four.pt", checkpoint.Checkpoint(single, 1, weights, weights))
+    assert make_player(str(tmp_path / "four.pt"), EvaluationConfig(), tiny.CPU, torch.float32).sizes == {4}
+    opponents = (f"evaluation.opponents=[random, '{tmp_path}/four.pt']", "evaluation.every_iterations=1")
+    folder = run(tmp_path / "runs", *opponents)
+    pool = newest(folder).counters["matches"]["pool"]
+    assert [(entry[1], entry[5]) for entry in pool] == [("random", 3), ("random", 4), ("tiny@1", 4), ("random", 5)]
+    with pytest.raises(InputError, match="four.pt plays on 4x4 only; this run is on 3x3 and 5x5"):
+        run(tmp_path / "more", *opponents, "game.sizes=[[3, 1, 9], [5, 1, 9]]", "game.size=5")

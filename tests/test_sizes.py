@@ -1,0 +1,343 @@
+"""Boards of different sizes in one batch: padding never influences a result, from the noise of the search to the gradients of a step."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+import tiny
+import torch
+from test_search import NoLooking, blind
+from torch import Tensor
+
+from zerogo import board, draws
+from zerogo.config import Config, SearchConfig
+from zerogo.errors import InputError
+from zerogo.evaluator import Evaluator
+from zerogo.features import ENCODERS, make_encoder, on_board_mask
+from zerogo.players import RandomPlayer
+from zerogo.players.playout import PlayoutEvaluator
+from zerogo.replay import Batch, Samples
+from zerogo.rules import Rules, RulesBatch, own_actions
+from zerogo.search import Search, tempered
+from zerogo.selfplay import EndReason, SelfPlay, random_games
+from zerogo.selfplay.opening import drawn_rules
+from zerogo.trainer import Trainer
+
+__all__ = ["blind"]  # a fixture of test_search
+SIDE = 6  # of the padded batches
+MIXED = "game.sizes=[[3, 2, 8.5], [4, 1, 1.5], [5, 1, 24.5]]"
+
+
+def own_places(size: int, side: int) -> Tensor:
+    """Returns where the actions of a board stand among those of a batch of another side: int64 [size * size + 1]."""
+    return torch.tensor([row * side + column for row in range(size) for column in range(size)] + [side * side])
+
+
+def cropped(values: Tensor, size: int, side: int) -> Tensor:
+    """Returns a small board's part of numbers by action [..., A] or by point [..., N, N]; all others must be 0."""
+    if values.shape[-1] == side:
+        assert not values[..., size:, :].any() and not values[..., size:].any()
+        return values[..., :size, :size]
+    places = own_places(size, side)
+    assert values.count_nonzero() == values[..., places].count_nonzero()
+    return values[..., places]
+
+
+def both(rules: list[Rules], plies: int, seed: int = 0) -> tuple[board.State, board.State]:
+    """Returns the same random games of one size twice: in tensors of their own side, and in larger ones."""
+    size = rules[0].size
+    alone, padded = board.new_games(len(rules), rules), board.new_games(len(rules), rules, board_size=SIDE)
+    places, generator = own_places(size, SIDE), torch.Generator().manual_seed(seed)
+    for _ in range(plies):
+        legal = board.legal_actions(alone)
+        assert torch.equal(cropped(board.legal_actions(padded), size, SIDE), legal)
+        weights = legal.to(torch.float32)
+        weights[:, -1] = 0.02
+        actions = torch.multinomial(weights, 1, generator=generator).squeeze(1)
+        alone, padded = board.step(alone, actions), board.step(padded, places[actions])
+    return alone, padded
+
+
+def some_rules(size: int, number: int = 6) -> list[Rules]:
+    """Returns rules of one size that differ otherwise."""
+    kinds = [("positional", False), ("situational", True), ("simple", True)]
+    return [Rules(size, 0.5 * k, *kinds[k % 3]) for k in range(number)]
+
+
+# The rules and the draws
+
+
+def test_a_batch_may_be_larger_than_its_boards() -> None:
+    same, larger = RulesBatch.of([Rules(4), Rules(4)]), RulesBatch.of([Rules(4), Rules(4)], board_size=SIDE)
+    assert (same.board_size, same.same_size, larger.board_size, larger.same_size) == (4, True, SIDE, False)
+    assert RulesBatch.of(Rules(3), 5, board_size=SIDE).size.tolist() == [3] * 5
+    for side in (3, 26):
+        with pytest.raises(InputError, match=f"a batch of side {side}; for boards of side 4 allowed are 4 to 25"):
+            RulesBatch.of([Rules(4)], board_size=side)
+
+
+def test_own_actions() -> None:
+    numbers = own_actions(torch.tensor([2, 4, 1], dtype=torch.int32), 4)
+    for row, size in zip(numbers, (2, 4, 1), strict=True):
+        assert row[own_places(size, 4)].tolist() == list(range(size * size + 1))
+    assert numbers[1].tolist() == list(range(17))
+
+
+def test_games_end_at_caps_of_their_own() -> None:
+    state = board.new_games(3, [Rules(3), Rules(5), Rules(4)], move_cap=[1, 3, 2])
+    ends = []
+    for _ in range(3):
+        state = board.step(state, torch.tensor([0, int(state.ply[1]), int(state.ply[2])]))
+        ends.append(state.finished.tolist())
+    assert ends == [[True, False, False], [True, False, True], [True, True, True]]
+
+
+@pytest.mark.parametrize("kind", [draws.uniform, draws.gumbel, draws.normal])
+def test_numbers_are_drawn_by_their_places(kind: Callable) -> None:
+    keys = draws.key(1, torch.arange(5))
+    alone, places = kind(keys, 10), own_actions(torch.full((5,), 3), SIDE)
+    assert torch.equal(kind(keys, 37, places)[:, own_places(3, SIDE)], alone)
+    assert torch.equal(kind(keys, 10, torch.arange(10).expand(5, -1)), alone)
+
+
+def test_noise_is_drawn_by_the_own_board() -> None:
+    keys, alpha = draws.key(1, torch.arange(5)), torch.rand(5, 10) + 0.05
+    alpha[:, 3] = 0
+    padded = torch.zeros(5, 37).index_copy(1, own_places(3, SIDE), alpha)
+    numbers = own_actions(torch.full((5,), 3), SIDE)
+    assert torch.allclose(cropped(draws.dirichlet(keys, padded, numbers), 3, SIDE), draws.dirichlet(keys, alpha), atol=1e-6)
+    chosen, expected = tempered(padded, 0.7, keys, numbers), tempered(alpha, 0.7, keys)
+    assert torch.equal(chosen, own_places(3, SIDE)[expected])
+
+
+# What sees positions: encoders, evaluators, players
+
+
+@pytest.mark.parametrize("preset", sorted(ENCODERS))
+@pytest.mark.parametrize("size", [2, 4])
+def test_encoders(preset: str, size: int) -> None:
+    encoder = make_encoder(preset, komi_input=True)
+    alone, padded = both(some_rules(size), 9)
+    assert torch.equal(cropped(encoder.planes(padded), size, SIDE), encoder.planes(alone))
+    assert torch.equal(encoder.globals(padded), encoder.globals(alone))
+    assert on_board_mask(alone) is None and on_board_mask(padded).sum() == 6 * size * size
+
+
+def sharp_network(config: Config) -> torch.nn.Module:
+    """Returns a network whose readouts tell positions apart."""
+    network = tiny.network(config)
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if "readout" in name:
+                parameter.normal_(std=0.5, generator=torch.Generator().manual_seed(len(name)))
+    return network
+
+
+@pytest.mark.parametrize("symmetries", ["none", "random", "all"])
+@pytest.mark.parametrize("value_pooling", ["max", "area"])
+def test_evaluations(symmetries: str, value_pooling: str) -> None:
+    config = tiny.config("network.blocks=2", f"network.value_pooling={value_pooling}")
+    evaluator = Evaluator.from_network(sharp_network(config), make_encoder("zero17", True), symmetries=symmetries)
+    alone, padded = both(some_rules(4), 9)
+    one, other = evaluator(alone), evaluator(padded)
+    assert torch.allclose(cropped(other.prior, 4, SIDE), one.prior, atol=1e-6) and one.prior.std() > 0.01
+    assert torch.allclose(other.value, one.value, atol=1e-6)
+    assert torch.allclose(cropped(other.ownership, 4, SIDE), one.ownership, atol=1e-6)
+    for turn in (3, 6):
+        assert torch.allclose(evaluator.turned(padded, turn).value, evaluator.turned(alone, turn).value, atol=1e-6)
+
+
+def test_random_moves_and_playouts() -> None:
+    alone, padded = both(some_rules(4), 9)
+    ids, keys = torch.arange(6), draws.key(2, torch.arange(6))
+    assert torch.equal(RandomPlayer().choose(padded, ids, 5), own_places(4, SIDE)[RandomPlayer().choose(alone, ids, 5)])
+    one, other = PlayoutEvaluator()(alone, key=keys), PlayoutEvaluator()(padded, key=keys)
+    assert torch.equal(cropped(other.prior, 4, SIDE), one.prior) and torch.equal(other.value, one.value)
+
+
+# The search
+
+
+SEARCHES = {
+    "gumbel": SearchConfig(max_considered=6),
+    "puct": SearchConfig(algorithm="puct", forced_playouts=2.0),
+    "leaves": SearchConfig(max_considered=6, leaves=3),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_with_noise(name: str) -> None:
+    """Two moves of a search that explores and keeps its tree: the same visits, and the same policy to a rounding."""
+    alone, padded = both(some_rules(4), 5)
+    search, places, lane = Search(tiny.Table(), SEARCHES[name]), own_places(4, SIDE), torch.arange(6)
+    trees = [None, None]
+    for _ in range(2):
+        found = [search.run(state, 24, 7, tree, explore=True) for state, tree in zip((alone, padded), trees, strict=True)]
+        assert torch.equal(cropped(found[1].visits, 4, SIDE), found[0].visits) and int(found[0].visits.amax(1).min()) > 1
+        assert torch.equal(found[1].action, places[found[0].action])
+        assert torch.allclose(cropped(found[1].policy, 4, SIDE), found[0].policy, atol=1e-5)
+        assert torch.allclose(found[1].value, found[0].value, atol=1e-5)
+        alone, padded = board.step(alone, found[0].action), board.step(padded, found[1].action)
+        trees = [result.tree for result in found]
+        for tree, result, state in zip(trees, found, (alone, padded), strict=True):
+            search.advance(tree, lane, result.action, state)
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_search_without_a_look_by_the_host(name: str, blind: Callable) -> None:
+    """As it goes on a device: simulations of games of different sizes read nothing back, and find the same."""
+    _, padded = both(some_rules(4), 5)
+    evaluator = Evaluator.from_network(sharp_network(tiny.config()), make_encoder("zero17", True), symmetries="random")
+    search, lane = Search(evaluator, SEARCHES[name]), torch.arange(6)
+    expected = search.run(padded, 12, 7, explore=True)
+    blind()
+    forest = search.plant(padded, 12)
+    search.begin(forest, lane, 12, 7, explore=True)
+    while bool(forest.unspent.any()):
+        with NoLooking():
+            search.simulate(forest)
+    assert torch.equal(search.result(forest, lane).visits, expected.visits)
+
+
+def test_noise_makes_a_difference() -> None:
+    """Else the test above would say nothing of it."""
+    alone, _ = both(some_rules(4), 5)
+    for settings in SEARCHES.values():
+        noisy, plain = (Search(tiny.Table(), settings).run(alone, 24, 7, explore=explore) for explore in (True, False))
+        assert not torch.equal(noisy.visits, plain.visits)
+
+
+def test_a_search_over_a_network() -> None:
+    config = tiny.config("network.blocks=2")
+    evaluator = Evaluator.from_network(sharp_network(config), make_encoder("zero17", True), symmetries="random")
+    alone, padded = both(some_rules(4, 12), 5)
+    found = [Search(evaluator, SearchConfig(max_considered=4)).run(state, 16, 7, explore=True) for state in (alone, padded)]
+    assert torch.equal(cropped(found[1].visits, 4, SIDE), found[0].visits)
+    assert torch.allclose(cropped(found[1].policy, 4, SIDE), found[0].policy, atol=1e-4)
+
+
+# Self-play
+
+
+def games_by_number(config: Config, num_games: int, evaluator: object | None = None) -> tuple[dict, Samples]:
+    """Returns the games of a stretch of self-play, each with its end, and all samples."""
+    selfplay = SelfPlay(config, evaluator or tiny.Table(), tiny.CPU, seed=3)
+    selfplay.resignation.threshold = -0.3
+    harvest = selfplay.play(num_games)
+    assert len(harvest.sizes) == len(harvest.komi) == len(harvest.lengths) and Counter(harvest.sizes).keys() <= {3, 4, 5}
+    for stones, owners, size in zip(harvest.last_boards, harvest.last_ownership, harvest.sizes, strict=False):
+        assert stones.shape == owners.shape == (size, size)
+    return {game.number: game for game in harvest.games}, harvest.all_samples()
+
+
+@pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
+def test_a_game_is_the_same_among_games_of_other_sizes(algorithm: str) -> None:
+    """What a run on many boards plays and records under a number is what a run on that board alone does, moves, values and targets."""
+    common = (f"search.algorithm={algorithm}", "selfplay.games=6", "selfplay.full_simulations=6", "selfplay.sgf_share=1")
+    common = (*common, "search.max_considered=4", "game.move_cap=0", "selfplay.resign_share=0.5", "selfplay.resign_min_ply=4")
+    common = (*common, "selfplay.full_share=0.6", "game.random_komi_share=0.5", "game.komi_spread=3", "selfplay.cheap_simulations=3")
+    common = (*common, "game.suicide_share=0.5", "game.superko_shares={simple: 1, positional: 2}")
+    mixed, samples = games_by_number(tiny.config(*common, MIXED), 16)
+    assert {game.end for game in mixed.values()} >= {EndReason.RESIGNED, EndReason.PASSES} and len(mixed) == 16
+    seen = Counter()
+    for size, komi in ((3, 8.5), (4, 1.5), (5, 24.5)):
+        alone, own = games_by_number(tiny.config(*common, f"game.size={size}", f"game.komi={komi}"), 16)
+        shared = [number for number in mixed if mixed[number].rules.size == size and number in alone]
+        for number in shared:
+            one, other = alone[number], mixed[number]
+            assert (other.rules, other.moves, other.end, other.score_black) == (one.rules, one.moves, one.end, one.score_black)
+            assert other.root_values == pytest.approx(one.root_values, abs=1e-5)
+            compare_samples(samples.at(samples.game == number), own.at(own.game == number), size)
+        seen[size] = len(shared)
+    assert min(seen.values()) >= 2, seen
+
+
+def compare_samples(padded: Samples, alone: Samples, size: int, side: int = 5) -> None:
+    """Asserts that samples say the same: exactly where they hold integers, to a rounding elsewhere."""
+    places = own_places(size, side)
+    for name, values in alone.tensors().items():
+        found = getattr(padded, name)
+        if name == "rows":
+            assert not found[..., size:].any()
+            found = found[..., :size]
+        elif name == "policy":
+            found = cropped(found, size, side)
+        elif name == "ownership":
+            found = cropped(found, size, side)
+        elif name in ("moves", "ko"):
+            values = torch.where(values >= 0, places[values.clamp(min=0).to(torch.int64)].to(values.dtype), values)
+        if values.is_floating_point():
+            assert torch.allclose(found.float(), values.float(), atol=2e-3 if name == "policy" else 1e-5), name
+        else:
+            assert torch.equal(found, values), name
+
+
+def test_random_games() -> None:
+    """The games that a run begins with are alike too, and say nothing of points that are off the board."""
+    mixed = random_games(tiny.config(MIXED, "game.move_cap=0"), 30, 3, 0, tiny.CPU)
+    samples = mixed.all_samples()
+    for size, komi in ((3, 8.5), (4, 1.5), (5, 24.5)):
+        own = random_games(tiny.config(f"game.size={size}", f"game.komi={komi}", "game.move_cap=0"), 30, 3, 0, tiny.CPU).all_samples()
+        numbers = [number for number in range(30) if (samples.size[samples.game == number] == size).all()]
+        assert len(numbers) > 3
+        for number in numbers:
+            compare_samples(samples.at(samples.game == number), own.at(own.game == number), size)
+
+
+def test_shares_of_sizes_and_rules() -> None:
+    extra = ("game.suicide_share=0.25", "game.superko_shares={simple: 1, situational: 3}")
+    config = tiny.config(MIXED, *extra, "game.random_komi_share=0.5", "game.komi_spread=1")
+    numbers = torch.arange(4000)
+    found = drawn_rules(config, numbers, seed=1)
+    count = Counter(rules.size for rules in found)
+    assert abs(count[3] - 2000) < 130 and abs(count[4] - 1000) < 110 and count[3] + count[4] + count[5] == 4000
+    assert abs(sum(rules.suicide for rules in found) - 1000) < 110
+    superko = Counter(rules.superko for rules in found)
+    assert set(superko) == {"simple", "situational"} and abs(superko["simple"] - 1000) < 110
+    komi = {size: {rules.komi for rules in found if rules.size == size} for size in (3, 4, 5)}
+    assert komi == {3: {7.5, 8.5, 9.5}, 4: {0.5, 1.5, 2.5}, 5: {23.5, 24.5, 25.5}}
+    assert drawn_rules(config, numbers[100:200].flip(0), seed=1) == found[100:200][::-1]
+    assert drawn_rules(config, numbers, seed=2) != found
+
+
+# Learning
+
+
+def learned(batch: Batch, precision: torch.dtype = torch.float32) -> tuple[dict[str, float], dict[str, Tensor]]:
+    """Returns the metrics and the gradients of a fresh network's first step."""
+    config = tiny.config("network.blocks=2", "network.value_pooling=area", "training.gradient_clip=0")
+    trainer = Trainer(sharp_network(config), make_encoder("zero17", True), config.training, config.network.heads, "cpu", precision)
+    metrics = trainer.step(batch)
+    gradients = {name: parameter.grad for name, parameter in trainer.network.named_parameters()}
+    return {name: float(value) for name, value in metrics.items()}, gradients
+
+
+def padded_samples(samples: Samples, side: int) -> Samples:
+    """Returns the same samples in tensors of a larger side."""
+    old = samples.board_size
+    places, extra = own_places(old, side), side - old
+    fields = samples.tensors()
+    point = {name: torch.where(fields[name] >= 0, places[fields[name].clamp(min=0).to(torch.int64)], -1) for name in ("moves", "ko")}
+    policy = torch.zeros(len(samples), side * side + 1, dtype=samples.policy.dtype).index_copy(1, places, samples.policy)
+    rows, ownership = torch.nn.functional.pad(samples.rows, (0, extra)), torch.nn.functional.pad(samples.ownership, (0, extra, 0, extra))
+    return dataclasses.replace(
+        samples, rows=rows, ownership=ownership, policy=policy, **{name: values.to(torch.int16) for name, values in point.items()}
+    )
+
+
+@pytest.mark.parametrize("sizes", ["[]", "[[3, 1, 9], [5, 1, 24]]"])
+def test_losses_and_gradients(sizes: str) -> None:
+    """A batch, of one size or of two, is learned from alike in tensors of its own side and in larger ones."""
+    config = tiny.config("game.size=5", "game.komi=24.5", f"game.sizes={sizes}", "game.move_cap=0")
+    samples = random_games(config, 6, 3, 0, tiny.CPU).all_samples()
+    samples = dataclasses.replace(samples, policy_weight=torch.rand(len(samples), generator=torch.Generator().manual_seed(1)))
+    turns = torch.randint(8, (len(samples),), generator=torch.Generator().manual_seed(2))
+    one, gradients = learned(Batch.of(samples, turns))
+    other, found = learned(Batch.of(padded_samples(samples, 7), turns))
+    assert one == pytest.approx(other, rel=1e-4, abs=1e-5) and one["gradient_norm"] > 0.01
+    largest = max(float(gradient.abs().max()) for gradient in gradients.values())
+    for name, gradient in gradients.items():
+        assert torch.allclose(found[name], gradient, atol=2e-5 * max(1.0, largest), rtol=1e-3), name
