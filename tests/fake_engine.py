@@ -123,11 +123,16 @@ def main() -> None:
         sys.exit("cannot find my network")
     if MODE == "slow":
         time.sleep(0.8)
+    if MODE == "misleading":
+        print("=== the engine ===\n", flush=True)
     if MODE == "banner":
         print("Welcome to the engine!\n\nLoading ...", flush=True)
     board, komi = Board(9), 0.0
     for line in sys.stdin:
-        name, *words = line.split()
+        words = line.split()
+        number = words.pop(0) if words[0].isdigit() and MODE != "innumerate" else ""
+        name, *words = words
+        number = "" if MODE == "unnumbered" else number
         answer, status = "", "="
         if MODE == "noisy":
             sys.stderr.write("= thinking \n\n? info " * 5000 + "\n")
@@ -135,7 +140,7 @@ def main() -> None:
         if name == "list_commands":
             answer = "\n".join(COMMANDS + (["kata-set-rules", "set_random_seed"] if MODE == "kata" else []))
         elif name in ("kata-set-rules", "set_random_seed"):
-            open(FILE, "a").write(line)
+            open(FILE, "a").write(" ".join([name, *words]) + "\n")
         elif name == "name":
             answer = "Fake"
         elif name == "version":
@@ -163,12 +168,14 @@ def main() -> None:
             said = f"{'B' if score > 0 else 'W'}+{abs(score):.1f}" if score else "0"
             status, answer = ("?", "no idea") if MODE == "unsure" else ("=", said)
         elif name == "quit":
-            print("=\n", flush=True)
+            print(f"={number}\n", flush=True)
             return
         else:
-            status, answer = "?", "unknown command"
+            status, answer = ("=", "") if MODE == "innumerate" else ("?", "unknown command")
         end = "\r\n" if MODE == "dos" else "\n"
-        sys.stdout.write(f"{status} {answer}{end}{end}")
+        if MODE == "twice" and name == "genmove" and board.count >= TROUBLE_AT:
+            sys.stdout.write(f"={number} {answer}\n\n")
+        sys.stdout.write(f"{status}{number} {answer}{end}{end}")
         sys.stdout.flush()
 
 

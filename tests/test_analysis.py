@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -472,6 +473,22 @@ def test_broken_lines_are_answered(line: str | bytes) -> None:
     assert len(session.ask(query())) == 1
 
 
+@pytest.mark.parametrize("field", ['"boardXSize": ', '"action": "query_models", "note": '])
+def test_deep_lines_are_answered(field: str) -> None:
+    """Just where Python's stack ends json reads more than can be handled; each depth around it gets one reply that json can write."""
+    session = Session()
+    session.engine.write = lambda reply: session.replies.append(json.dumps(reply) and reply)
+    limit = sys.getrecursionlimit()
+    for depth in range(limit // 2, limit + 1):
+        assert len(session.ask(f'{{"id": "a", {field}{"[" * depth}{"]" * depth}}}')) == 1
+    assert session.replies[-1].keys() == {"error"}
+
+
+def test_a_number_too_large_for_json_is_none() -> None:
+    [reply] = ask('{"id": "a", "action": "query_version", "note": 1e999}')
+    assert reply.keys() == {"error"}
+
+
 def test_blank_lines_are_nothing() -> None:
     assert ask("", " \n", b"\r\n") == []
 
@@ -641,6 +658,21 @@ def test_a_program_talks_to_it() -> None:
     assert process.returncode == 0 and "Started, ready to begin handling requests" in errors and "-human-model" in errors
     ended = [reply for reply in replies if not reply.get("isDuringSearch", True)]
     assert {reply["id"] for reply in ended} == {"ponder", "last"} and {reply["rootInfo"]["visits"] for reply in ended} > {20}
+
+
+@pytest.mark.parametrize("cause", ["ctrl-c", "nobody reads"])
+def test_it_ends_quietly_while_it_waits_for_a_line(cause: str) -> None:
+    process = start("--checkpoint", "mcts:8")
+    while "Started" not in process.stderr.readline():
+        pass
+    if cause == "ctrl-c":
+        process.send_signal(signal.SIGINT)
+    else:
+        process.stdout.close()
+        process.stdin.write("broken\n")
+        process.stdin.flush()
+    assert process.wait(timeout=60) == (130 if cause == "ctrl-c" else 1)
+    assert process.stderr.read() == ("interrupted\n" if cause == "ctrl-c" else "")
 
 
 def test_the_end_of_input_need_not_be_waited_for() -> None:

@@ -242,6 +242,7 @@ def test_stopped_games_count_for_who_did_not_stop_them() -> None:
     assert summary["own_scores"] == {"a": {"same": 0, "same_winner": 1, "of": 1}, "b": {"same": 1, "same_winner": 1, "of": 1}}
     lines = "\n".join(result.lines())
     assert "    game 3: a: crashed\n    game 4: b: hung" in lines and "b resigned in 1 of 4 games" in lines
+    assert "  mean score -2.0 points over the games that were counted (1); " in lines
 
 
 TOLD = {"B+3.5": 3.5, "w+0.5": -0.5, "0": 0.0, "Draw": 0.0, "W+12.0 (upper bound: -1)": -12.0, "B+R": None, "": None, "B+nan": None}

@@ -98,7 +98,7 @@ def test_a_process_answers() -> None:
 SCRIPT = "import sys\nfor line in sys.stdin:\n    sys.stdout.write({answer!r})\n    sys.stdout.flush()\n"
 ANSWERS = {
     "plain": ("= D4\n\n", "D4"),
-    "an id": ("=12 D4\n\n", "D4"),
+    "an id": ("=1 D4\n\n", "D4"),
     "carriage returns": ("= D4\r\n\r\n", "D4"),
     "no space": ("=\n\n", ""),
     "several lines": ("= a\nb\n  c\n\n", "a\nb\n  c"),
@@ -119,6 +119,23 @@ def test_replies_are_read(case: str) -> None:
         assert process.ask(["genmove b"], 20) == [expected]
     finally:
         process.kill()
+
+
+def test_answers_that_are_not_the_next_command_s_are_found_out() -> None:
+    """They used to be taken for its answer, so that all that came after it was off by one."""
+    process = EngineProcess([sys.executable, "-S", "-E", str(FAKE), "misleading"])
+    try:
+        with pytest.raises(EngineFault, match=r"said '=1 boardsize.*' where the answer to 'name' was due"):
+            process.ask(["list_commands", "name"], 20)
+    finally:
+        process.kill()
+
+
+def test_an_engine_that_trips_over_numbers_is_asked_without(use) -> None:
+    """It says = to whatever it does not know."""
+    player = use("innumerate")
+    player.check(RULES)
+    assert player.label == "Fake 1.0"
 
 
 def test_a_process_that_is_none() -> None:
@@ -258,6 +275,7 @@ FAULTS = {
     "off-board": r"answered 'T19', which is no move, at move [67]",
     "empty": r"answered '', which is no move, at move [67]",
     "refuse": r"refused 'genmove [bw]': not now, at move [67]",
+    "twice": r"said '=\d+ [A-E][1-5]' where the answer to '(play [bw] [A-E][1-5]|clear_board)' was due, at move [6-9]",
     "babble": r"said 'I think C3' where a reply begins with = or \?, at move [67]",
 }
 
@@ -289,7 +307,7 @@ def test_one_crash_costs_one_game(use, tmp_path: Path) -> None:
     assert np.array_equal(result.moves[rest], whole.moves[rest]) and result.counted.sum() == 3
 
 
-@pytest.mark.parametrize("mode", ["noisy", "slow", "banner", "dos"])
+@pytest.mark.parametrize("mode", ["noisy", "slow", "banner", "dos", "unnumbered"])
 def test_engines_with_odd_manners_play(mode: str, use) -> None:
     result = play_match(use(mode), Last(), RULES, 2, seed=1, opening_plies=2)
     assert same_moves(result, play_match(use("good"), Last(), RULES, 2, seed=1, opening_plies=2)) and not result.stops
@@ -319,6 +337,8 @@ def test_what_can_not_start_is_refused_at_once(use) -> None:
         use("good").check(Rules(25))
     with pytest.raises(InputError, match="no answer to 'list_commands' within 0.2 s"):
         use("slow", start_seconds=0.2).check(RULES)
+    with pytest.raises(InputError, match=r"misleading said '=1 boardsize.*' where the answer to 'boardsize 5' was due"):
+        use("misleading").check(RULES)
     fine = use("good")
     fine.check(RULES)
     assert fine.label == "Fake 1.0"
@@ -381,6 +401,16 @@ def written(folder: Path) -> dict[tuple[int, int], dict]:
     found = {(line["match"], line["game"]): line for line in lines}
     assert len(found) == len(lines)
     return found
+
+
+def test_engines_get_as_many_plies_in_a_run_as_in_an_evaluation(use) -> None:
+    engine, network, game = use("good"), RandomPlayer(), config().game
+    assert (arena.cap_for(game, [network], 5), arena.cap_for(game, [network, engine], 5)) == (50, 150)
+    assert arena.cap_for(config("game.move_cap=9").game, [engine], 5) == 9
+    overrides = (f"evaluation.opponents=[{json.dumps(command('good'))}, random]", "evaluation.engine_processes=1")
+    matches = Matches(config(*overrides), torch.device("cpu"), torch.float32)
+    widths = [matches._match(network, spec, 5, 2).moves.shape[1] for spec in matches.sizes_of]
+    assert widths == [150, 50]
 
 
 def test_a_match_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

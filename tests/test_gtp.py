@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from zerogo import __version__, checkpoint, sgf
 from zerogo.errors import InputError
 from zerogo.game import Player
 from zerogo.gtp import analyze, basic, gogui, parameters, raw_nn, registry, session
-from zerogo.gtp.protocol import Input, Output, Request, lines_of, parse
+from zerogo.gtp.protocol import Input, Output, Request, parse
 
 TESTED_BELOW = {"list_commands", "cputime", "printsgf"}
 WITH_VERTICES = ("play", "color", "is_legal", "captures", "set_free_handicap", "set_position", "gogui-setup", "gogui-play_sequence")
@@ -131,32 +129,6 @@ def test_parse(line: str, request_: Request | None) -> None:
     assert parse(line) == request_
 
 
-def piped(*chunks: bytes) -> list[str]:
-    """Returns the lines of a pipe into which chunks are written one after the other."""
-    reading, writing = os.pipe()
-
-    def write() -> None:
-        for chunk in chunks:
-            os.write(writing, chunk)
-            time.sleep(0.002)
-        os.close(writing)
-
-    threading.Thread(target=write).start()
-    try:
-        return list(lines_of(reading))
-    finally:
-        os.close(reading)
-
-
-def test_lines_of_a_pipe() -> None:
-    assert piped(b"a\nb\n") == ["a", "b"]
-    assert piped(b"na", b"me\n\nver", b"sion") == ["name", "", "version"]  # the last line counts without its end
-    assert piped() == []
-    assert piped(b"\xff\xfe\n\xc3", b"\xa9\r\n") == ["��", "é\r"]
-    long = b"x" * 300_000
-    assert piped(long, b"\nname\n") == [long.decode(), "name"]
-
-
 def test_two_requests_in_one_write(talk: Talk) -> None:
     assert raw(talk.engine, "1 name\n2 protocol_version\n") == "=1 zerogo\n\n=2 2\n\n"
 
@@ -232,6 +204,7 @@ def test_rules_that_there_are_not(text: str, talk: Talk) -> None:
     assert talk.ask(f"kata-set-rules {text}").startswith("? ")
     assert talk.ask("kata-set-rule ko NONE").startswith("? ")
     assert talk.ask("kata-set-rule colour red").startswith("? ")
+    assert talk.ask("kata-set-rule komi 5") == "? komi is no rule here; write: komi POINTS"
 
 
 def test_rules_change_in_the_middle_of_a_game(talk: Talk) -> None:
@@ -282,7 +255,7 @@ def test_reg_genmove_plays_nothing(talk: Talk) -> None:
 def lost_for_white(talk: Talk) -> None:
     """An open board on which White can't make up for the komi."""
     talk.value("komi -60")
-    talk.value("gogui-play_sequence b C3 w D3 b C2 w D2 b C4")
+    talk.value("gogui-play_sequence b C3 w D3 b C2 w D2 b B4 w D4 b B3 w C4 b B2 w pass b A1 w pass b C1 w pass b C5")
     talk.value("kata-set-param maxVisits 40")
 
 
@@ -290,7 +263,7 @@ def test_it_resigns_where_all_is_lost(talk: Talk) -> None:
     lost_for_white(talk)
     talk.value("cgos-opponent_name Anna")
     assert talk.value("genmove w") == "resign"
-    assert talk.value("last_move") == "black C4"
+    assert talk.value("last_move") == "black C5"
     record = sgf.read_text(talk.value("printsgf"))
     assert (record.result, record.white, record.black) == ("B+R", "zerogo mcts:8", "Anna")
     assert "I gave Black" in talk.value("kgs-chat private anna hi")

@@ -242,9 +242,10 @@ def test_handicap_and_rules(play: Callable[..., str]) -> None:
 def test_going_on_from_a_file(play: Callable[..., str], tmp_path: Path) -> None:
     path = tmp_path / "game.sgf"
     path.write_text("(;SZ[5]KM[2.5]RU[Nim];B[aa];W[bb];AE[aa];B[cc];W[cc])")
-    shown = play("E5", "--white", "human", "--sgf", str(path), "--move", "3", "--save", str(path))
+    new = tmp_path / "new.sgf"
+    shown = play("E5", "--white", "human", "--sgf", str(path), "--move", "3", "--save", str(new))
     assert "5x5, komi 2.5" in shown and "RU is 'Nim', which nobody knows" in shown and "White, move 2> " in shown
-    assert sgf.read(path).moves == [12, 4] and sgf.read(path).setup[1][1] == 2
+    assert sgf.read(new).moves == [12, 4] and sgf.read(new).setup[1][1] == 2
     path.write_text("(;SZ[5]KM[2.5]RU[AGA];B[aa];W[aa])")
     with pytest.raises(InputError, match="move 2, white A5, is illegal: occupied.*--move says where to go on"):
         play("", "--sgf", str(path))
@@ -252,9 +253,27 @@ def test_going_on_from_a_file(play: Callable[..., str], tmp_path: Path) -> None:
     for words, what in ((["--size", "9"], "is on 5x5"), (["--move", "7"], "game.sgf.*after 7 moves of a"), (["--move", "-1"], "after -1")):
         with pytest.raises(InputError, match=what):
             play("", "--sgf", str(path), *words)
-    play("", "--sgf", str(path), "--move", "0", "--save", str(path))
+    play("", "--sgf", str(path), "--white", "human", "--save", str(path))
     assert path.read_text() == "(;SZ[5]KM[2.5]RU[AGA];B[aa])"  # nobody has moved
+    play("E5", "--sgf", str(path), "--white", "human", "--save", str(path))
+    assert sgf.read(path).moves == [0, 4]
     assert "5x5, komi 2.5, territory scoring" in play("", "--sgf", str(path), "--rules", "japanese", "--white", "human")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("(;SZ[5]KM[0];B[aa];W[bb])", ["--move", "1"]),
+        ("(;SZ[5]KM[0];B[aa](;W[bb])(;W[cc]))", []),
+        ("(;SZ[5]KM[0];B[aa];AE[aa];B[cc])", []),
+    ],
+)
+def test_saving_loses_no_moves_of_the_file(play: Callable[..., str], tmp_path: Path, text: str, words: list[str]) -> None:
+    path = tmp_path / "game.sgf"
+    path.write_text(text)
+    with pytest.raises(InputError, match="game.sgf, whose other moves would be lost; give it a new name"):
+        play("E5", "--white", "human", "--sgf", str(path), "--save", str(path), *words)
+    assert path.read_text() == text
 
 
 def test_a_network_brings_its_board(play: Callable[..., str], tmp_path: Path) -> None:
@@ -278,6 +297,7 @@ def save_network(path: Path, settings: object) -> None:
     [
         (["--white", "nobody"], "there is no player 'nobody'; allowed are human, random, mcts:N"),
         (["--white", "mcts:0"], "'mcts:0' can't think"),
+        (["--white", "mcts:999999999"], "allowed are mcts:1 to mcts:100000"),
         (["--white", "mcts:many"], "'mcts:many' can't think"),
         (["--size", "26"], "size is 26"),
         (["--size", "0"], "size is 0"),

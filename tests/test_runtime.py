@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -189,3 +190,34 @@ def test_script_main_ignores_a_closed_pipe() -> None:
     start = time.monotonic()
     assert process.stderr.read() == ""
     assert process.wait() == 1 and time.monotonic() - start < 30
+
+
+def piped(*chunks: bytes) -> list[bytes]:
+    """Returns the lines of a pipe into which chunks are written one after the other."""
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        for chunk in chunks:
+            os.write(writing, chunk)
+            time.sleep(0.002)
+        os.close(writing)
+
+    threading.Thread(target=write).start()
+    try:
+        return list(runtime.lines_of(reading))
+    finally:
+        os.close(reading)
+
+
+def test_lines_of_a_pipe() -> None:
+    assert piped(b"a\nb\n") == [b"a", b"b"]
+    assert piped(b"na", b"me\n\nver", b"sion") == [b"name", b"", b"version"]  # the last line counts without its end
+    assert piped() == []
+    assert piped(b"\xff\xfe\n\xc3", b"\xa9\r\n") == [b"\xff\xfe", b"\xc3\xa9\r"]
+    long = b"x" * 300_000
+    assert piped(long, b"\nname\n") == [long, b"name"]
+
+
+def test_a_process_without_stdin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    assert list(runtime.lines_of_stdin()) == []

@@ -102,6 +102,8 @@ def test_collections(tmp_path: Path) -> None:
         ("PL[black]", "", "", "b"),
         ("PL[?];W[aa]", "", "", "w"),
         ("AB[aa:bb]AE[ab]", "", "A9 B9 B8", "b"),  # a rectangle
+        ("AB[bb:aa]AE[ab]", "", "A9 B9 B8", "b"),  # its corners the other way round
+        ("AB[ab:ba]AE[ab]", "", "A9 B9 B8", "b"),
     ],
 )
 def test_starts(start: str, handicap: str, setup: str, first: str) -> None:

@@ -60,7 +60,7 @@ def test_moves_are_chosen_by_number_from_the_end_and_in_ranges(folder: Path):
     assert chosen_moves("-7", story) == [0] and chosen_moves("all", story) == list(range(7))
     assert chosen_moves("1-3, 5,2", story) == [1, 2, 3, 5]
     assert chosen_moves("4-2", story) == [4, 3, 2] and chosen_moves("-3--1", story) == [4, 5, 6]
-    for text in ("7", "-8", "2-9", "x", "", "1.5", "99999999999"):
+    for text in ("7", "-8", "2-9", "x", "", "1.5", "99999999999", "1-" + "9" * 5000):
         with pytest.raises(InputError, match="--move is"):
             chosen_moves(text, story)
 
@@ -201,7 +201,9 @@ def test_a_game_that_is_over_has_nothing_to_think_about(folder: Path, tmp_path: 
         ("@game.sgf --checkpoint @game.sgf", "game.sgf"),
         ("@large.sgf --checkpoint @tiny.pt", "tiny@5 plays on 3x3 only; large.sgf is on 5x5"),
         ("@game.sgf --checkpoint @tiny.pt --symmetries most", "--symmetries is 'most'; allowed are none, random, all"),
-        ("@game.sgf --checkpoint @tiny.pt --simulations 0", "--simulations is 0; it must be 1 or more"),
+        ("@game.sgf --checkpoint @tiny.pt --simulations 0", "--simulations is 0; allowed are 1 to 100000"),
+        ("@game.sgf --checkpoint mcts:999999999 --what visits", "allowed are mcts:1 to mcts:100000"),
+        ("@game.sgf --checkpoint mcts:9 --simulations 100001", "--simulations is 100001"),
         ("@game.sgf --out x.bmp", "--out is x.bmp; allowed are names that end in .png or .gif"),
         ("@game.sgf --out @game.sgf/x.png", "cannot make the directory"),
         ("@game.sgf --cell 5", "--cell is 5; allowed are 12 to 200 pixels"),

@@ -158,3 +158,11 @@ def test_progress_on_a_terminal() -> None:
         progress.note("hello")
         progress.update(10)
     assert "hello\n" in stream.getvalue() and "100%" in stream.getvalue()
+
+
+def test_progress_in_parts_of_games_is_short() -> None:
+    progress = Progress("match", 8, "games", stream=io.StringIO(), clock=lambda: 0.0)
+    progress.update(0.0533333)
+    assert progress.line().startswith("match: 0.1/8 games, 1 %")
+    progress.update(100000)
+    assert progress.line().startswith("match: 100000/8 games")

@@ -10,7 +10,7 @@ from zerogo.errors import InputError
 from zerogo.game import Player
 from zerogo.players.live import LiveGame
 from zerogo.players.mind import make_mind, mind_of_playouts
-from zerogo.players.thinker import Ban, Thinker
+from zerogo.players.thinker import Ban, Thinker, _bytes
 from zerogo.rules import Rules
 
 CPU = torch.device("cpu")
@@ -145,6 +145,34 @@ def test_a_finished_game_and_a_full_tree() -> None:
     assert thinker.thought().candidates == []
 
 
+def test_a_full_tree_grows() -> None:
+    """It keeps all that it has, also when it is remembered, and stops at the bytes that it may take."""
+    game = LiveGame(RULES)
+    thinker = Thinker(mind_of_playouts(64, leaves=4), capacity=20)
+    thinker.face(game)
+    thinker.most_bytes = most = 200 * thinker._facing().tree.bytes_per_node
+    think(thinker, 50)
+    assert thinker.visits > 50 and thinker.thought().visits == thinker.visits
+    think(thinker, 10**6)
+    assert 100 < thinker.visits <= 200 and thinker.step() == 0
+    full = thinker.thought()
+    game.play(BLACK, full.best.action)
+    thinker.face(game)
+    assert thinker.visits == full.best.visits
+    game.undo()
+    thinker.face(game)
+    assert [(found.action, found.visits, found.pv) for found in thinker.thought().candidates] == [
+        (found.action, found.visits, found.pv) for found in full.candidates
+    ]
+    for point in (0, 6, 12, 18):
+        game.play(game.to_play, point)
+        thinker.face(game)
+        think(thinker, 60)
+    thinker.face(LiveGame(RULES))
+    remembered = thinker._remembered.values()
+    assert 1 < len(remembered) < 5 and sum(map(_bytes, remembered)) <= max(most, 12 * 20 * most // 200)
+
+
 def test_the_shipped_network() -> None:
     mind = make_mind("checkpoints/quickstart-5x5.pt", EvaluationConfig(), CPU, torch.float32, leaves=4)
     thinker, game = Thinker(mind, capacity=600), LiveGame(Rules(5, 24.5))
@@ -163,6 +191,15 @@ def test_words() -> None:
             make_mind(word, EvaluationConfig(), CPU, torch.float32)
 
 
+def test_leaves_suit_the_simulations() -> None:
+    """Few simulations take one leaf a step, many take several; simulations are the word's unless others are asked for."""
+    found = {}
+    for word, simulations, leaves in (("mcts:10", None, None), ("mcts:400", None, None), ("mcts:400", 30, None), ("mcts:400", 30, 5)):
+        mind = make_mind(word, EvaluationConfig(), CPU, torch.float32, simulations=simulations, leaves=leaves)
+        found[word, simulations, leaves] = (mind.name, mind.simulations, mind.search.settings.leaves)
+    assert list(found.values()) == [("mcts:10", 10, 1), ("mcts:400", 400, 8), ("mcts:400", 30, 3), ("mcts:400", 30, 5)]
+
+
 def test_the_same_thought_twice() -> None:
     made = []
     for _ in range(2):
@@ -171,3 +208,14 @@ def test_the_same_thought_twice() -> None:
         think(thinker, 80)
         made.append(thinker.thought().candidates)
     assert made[0] == made[1]
+
+
+def test_worth_of_one_move(thinker: Thinker) -> None:
+    """It is that move's value, for the side that makes it, and what was thought before stays."""
+    game = LiveGame(RULES)
+    thinker.face(game)
+    think(thinker, 60)
+    before = thinker.thought()
+    centre, corner = (thinker.worth(game, BLACK, action, 64) for action in (12, 0))
+    assert -1 <= corner < centre <= 1
+    assert thinker.thought().visits == before.visits and thinker.thought().candidates == before.candidates

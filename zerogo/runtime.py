@@ -1,4 +1,4 @@
-"""Device, precision, threads, generators, the run's lock and atomic files: what a process needs around its work.
+"""Device, precision, threads, generators, the run's lock, atomic files and lines of stdin: what a process needs around its work.
 
 Nothing is probed or changed at import; every function says what it touches.
 """
@@ -24,6 +24,7 @@ from zerogo.errors import InputError
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 INPUT_ERROR_STATUS = 2
 INTERRUPTED_STATUS = 130  # 128 + SIGINT, what shells report
+_CHUNK = 1 << 16  # bytes that are read at a time
 
 
 def pick_device(name: str = "auto") -> torch.device:
@@ -150,7 +151,7 @@ class RunLock:
         try:
             file = open(self.directory / self.FILE, "a+")
         except OSError as error:
-            raise InputError(f"cannot lock the run directory {self.directory}: {error.strerror}") from None
+            raise InputError(f"cannot lock the folder {self.directory}: {error.strerror}") from None
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -158,9 +159,9 @@ class RunLock:
             holder = file.read().strip()
             file.close()
             if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise InputError(f"cannot lock the run directory {self.directory}: {error.strerror}") from None
+                raise InputError(f"cannot lock the folder {self.directory}: {error.strerror}") from None
             who = f" by process {holder}" if holder else ""
-            raise InputError(f"the run directory {self.directory} is already in use{who}; wait for it or {way_out}") from None
+            raise InputError(f"the folder {self.directory} is already in use{who}; wait for it or {way_out}") from None
         file.truncate(0)
         file.write(f"{os.getpid()}\n")
         file.flush()
@@ -230,6 +231,28 @@ def remove_leftovers(directory: str | Path) -> int:
     for path in leftovers:
         path.unlink(missing_ok=True)
     return len(leftovers)
+
+
+def lines_of(handle: int) -> Iterator[bytes]:
+    """Yields the lines of a file handle without their ends, each as soon as it is whole; a last one without an end counts, too.
+
+    The handle is read directly: Python can't shut down cleanly while a thread waits inside its buffered stdin.
+    """
+    pending: list[bytes] = []
+    while chunk := os.read(handle, _CHUNK):
+        first, *others = chunk.split(b"\n")
+        pending.append(first)
+        if others:
+            *whole, last = [b"".join(pending), *others]
+            yield from whole
+            pending = [last]
+    if rest := b"".join(pending):
+        yield rest
+
+
+def lines_of_stdin() -> Iterator[bytes]:
+    """Returns the lines of stdin, see `lines_of`; none where the process was started without one."""
+    return iter(()) if sys.stdin is None else lines_of(sys.stdin.fileno())
 
 
 def script_main(function: Callable[[], int | None]) -> None:

@@ -213,7 +213,8 @@ class Progress:
         """Returns the plain line, such as "train: 1200/5000 games, 24 %, 31.2 games/s, 2:02 left, loss 1.23"."""
         seconds = max(self._clock() - self._start, 1e-9)
         rate = (self._done - self._initial) / seconds
-        parts = [f"{self._done:.6g} {self.unit}" if self.total is None else f"{self._done:.6g}/{self.total:.6g} {self.unit}"]
+        done = f"{self._done:.6g}" if self._done == int(self._done) else f"{self._done:.1f}"  # parts of games come with many digits
+        parts = [f"{done} {self.unit}" if self.total is None else f"{done}/{self.total:.6g} {self.unit}"]
         if self.total:
             parts.append(f"{100 * self._done / self.total:.0f} %")
         parts.append(f"{rate:.3g} {self.unit}/s")

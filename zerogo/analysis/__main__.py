@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import queue
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, BinaryIO
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zerogo.analysis.engine import Engine
@@ -66,8 +68,8 @@ def main(arguments: argparse.Namespace, unknown: list[str]) -> None:
 
     if unknown:
         print(f"warning: arguments without a meaning here: {' '.join(unknown)}", file=sys.stderr)
-    if arguments.positions < 1 or arguments.memory <= 0 or arguments.leaves < 1:
-        raise InputError("--positions and --leaves must be 1 or more, and --memory above 0")
+    if arguments.positions < 1 or not 0 < arguments.memory < math.inf or arguments.leaves < 1:
+        raise InputError("--positions and --leaves must be 1 or more, and --memory above 0 and finite")
     runtime.set_threads(arguments.threads)
     device = runtime.pick_device(arguments.device)
     dtype = runtime.pick_dtype(arguments.precision, device)
@@ -77,7 +79,7 @@ def main(arguments: argparse.Namespace, unknown: list[str]) -> None:
     engine = Engine(mind, write, settings, limits)
     print(f"{mind.name} on {device}: up to {limits.positions} positions at a time, {torch.get_num_threads()} threads", file=sys.stderr)
     print("Started, ready to begin handling requests", file=sys.stderr, flush=True)
-    serve(engine, sys.stdin.buffer, wait_at_end=not arguments.quit_without_waiting)
+    serve(engine, runtime.lines_of_stdin(), wait_at_end=not arguments.quit_without_waiting)
 
 
 def read_settings(arguments: argparse.Namespace, visits: int | None) -> Settings:
@@ -100,8 +102,8 @@ def write(reply: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def serve(engine: Engine, source: BinaryIO, wait_at_end: bool = True) -> None:
-    """Answers the lines of a stream until it ends, and then what is still queued, unless `wait_at_end` is off.
+def serve(engine: Engine, source: Iterable[bytes], wait_at_end: bool = True) -> None:
+    """Answers lines until they end, and then what is still queued, unless `wait_at_end` is off.
 
     A thread reads, so that a line is seen at the latest after one step of the search.
     """
@@ -120,11 +122,15 @@ def serve(engine: Engine, source: BinaryIO, wait_at_end: bool = True) -> None:
         engine.step()
 
 
-def _read(source: BinaryIO, lines: queue.SimpleQueue[bytes | None]) -> None:
+def _read(source: Iterable[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
     """Hands on every line, then None."""
-    for line in source:
-        lines.put(line)
-    lines.put(None)
+    try:
+        for line in source:
+            lines.put(line)
+    except OSError:
+        pass  # a terminal that has gone is the end of the input
+    finally:
+        lines.put(None)
 
 
 if __name__ == "__main__":

@@ -78,6 +78,9 @@ class Engine:
             self.write({"id": fields["id"], "field": error.field, "error": str(error)})
         except InputError as error:
             self.write({"error": str(error)})
+        except RecursionError:  # what json could read may still be too deep to be checked, shown or sent back
+            known = {"id": fields["id"]} if "id" in fields else {}
+            self.write(known | {"error": "the brackets of the line are nested too deeply"})
 
     def step(self) -> bool:
         """Begins what there is room for, runs one step of all searches and writes what is due; returns whether there is more to do."""
@@ -222,8 +225,8 @@ def _object(line: str | bytes) -> dict[str, Any]:
     """Returns a line's JSON object. Raises InputError for anything else, and where it has no id."""
     try:
         text = line.decode() if isinstance(line, bytes) else line
-        fields = json.loads(text, parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:  # of UTF-8, too
+        fields = json.loads(text, parse_constant=_no_number, parse_float=_finite)
+    except ValueError as error:  # of UTF-8, too
         raise InputError(f"could not parse input line as json request: {error}") from None
     if not isinstance(fields, dict):
         raise InputError(f"the line is {shown(fields)}; a request must be a JSON object")
@@ -234,3 +237,8 @@ def _object(line: str | bytes) -> dict[str, Any]:
 
 def _no_number(name: str) -> float:
     raise ValueError(f"{name} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    """Returns the number of a text such as 1.5. Raises ValueError for 1e999, which could not be sent back as JSON."""
+    return number if math.isfinite(number := float(text)) else _no_number(text)

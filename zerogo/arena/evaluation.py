@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerogo import elo
 from zerogo.arena.journal import NUM_GAMES, Journal
-from zerogo.arena.match import play_match, round_robin
+from zerogo.arena.match import cap_for, play_match, round_robin
 from zerogo.arena.report import write_report
 from zerogo.arena.result import MatchResult
 from zerogo.arena.standings import rate, table
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 SELF = "self"
 RESULT_FILE = "result.json"
 FORMAT = 2  # 2: games may end without a score
-GUEST_PLIES = 6  # a point, where an engine plays and no cap is set: engines that capture dead stones before they pass take their time
 
 
 def evaluate(
@@ -87,9 +86,8 @@ class Evaluation:
 
     @property
     def move_cap(self) -> int:
-        """The ply at which a game ends: the config's; where that leaves it open, engines get more than networks, who learned with it."""
-        has_guest = any(isinstance(player, Guest) for player in self.players)
-        return GUEST_PLIES * self.config.game.size**2 if has_guest and not self.config.game.move_cap else self.config.game.plies()
+        """The ply at which a game ends."""
+        return cap_for(self.config.game, self.players, self.config.game.size)
 
     def settings(self) -> dict[str, Any]:
         """Returns, as plain values, what a match must have in common with the one that it goes on with."""

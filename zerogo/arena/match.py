@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -15,17 +16,29 @@ from zerogo import draws
 from zerogo.arena.games import Terms, play_all
 from zerogo.arena.result import MatchResult, Played, result_of
 from zerogo.errors import InputError
-from zerogo.players import Player
+from zerogo.players import Guest, Player
 from zerogo.rules import Rules
+
+if TYPE_CHECKING:
+    from zerogo.config import GameConfig
 
 COLOURS = ("paired", "a_black")
 AT_ONCE = 1024  # games of one batch, which bounds the memory of trees; a game doesn't depend on it
 AT_ONCE_WITH_GUESTS = 32  # fewer where processes play one game after the other, so that games end, and are kept, early
 
+GUEST_PLIES = 6  # a point, where an engine plays and no cap is set: engines that capture dead stones before they pass take their time
+
 # Called with the games played so far: a game that goes on counts as the share of the move cap that it has reached.
 OnProgress = Callable[[float], None]
 # Called with the games that have just ended.
 OnGames = Callable[[list[Played]], None]
+
+
+def cap_for(game: GameConfig, players: Sequence[Player], size: int) -> int:
+    """Returns the ply at which these players' games end: the config's; where that leaves it open, engines get more than networks, who
+    learned with it."""
+    has_guest = any(isinstance(player, Guest) for player in players)
+    return GUEST_PLIES * size**2 if has_guest and not game.move_cap else game.plies(size)
 
 
 def play_match(

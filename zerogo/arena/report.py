@@ -18,6 +18,7 @@ from zerogo.arena.result import FORFEIT, NO_MOVE, RESIGNED, MatchResult
 from zerogo.arena.standings import points_table
 from zerogo.rules import Rules
 from zerogo.runtime import make_directory, write_atomically
+from zerogo.sgf import result_text
 
 if TYPE_CHECKING:
     from zerogo.config import Config
@@ -58,8 +59,7 @@ def result_words(result: MatchResult, game: int) -> str:
     stop = result.stops.get(game)
     if stop is not None:
         return f"{'W' if stop.black_lost else 'B'}+{'R' if stop.kind == RESIGNED else 'F'}"
-    score = float(result.score_black[game])
-    return "0" if score == 0 else f"{'B' if score > 0 else 'W'}+{abs(score):g}"
+    return result_text(float(result.score_black[game]))
 
 
 def _settings_line(results: Sequence[MatchResult], rules: Rules) -> str:

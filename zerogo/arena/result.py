@@ -232,7 +232,9 @@ class MatchResult:
                 if wins + draws + losses:
                     lines.append(f"  as {colour}: {wins} won, {losses} lost, {draws} drawn")
         whole = f"Black owned the whole board in {100 * self.whole_board_black:.0f} % of the games"
-        lines.append(f"  mean score {self.mean_score:+.1f} points; {whole}" if self.counted.any() else "  no game was counted")
+        counted = int(self.counted.sum())
+        over = "" if counted == self.num_games else f" over the games that were counted ({counted})"
+        lines.append(f"  mean score {self.mean_score:+.1f} points{over}; {whole}" if counted else "  no game was counted")
         capped = f"; {int(self.capped.sum())} ended at the move cap" if self.capped.any() else ""
         lines.append(f"  {self.num_different_games} of {self.num_games} games differ; {self.lengths.mean():.0f} plies a game{capped}")
         return lines + self._lines_of_stops() + self._lines_of_own_scores()

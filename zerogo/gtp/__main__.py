@@ -44,7 +44,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--komi", type=_number(float, -1000, 1000), metavar="POINTS", help="points that White gets (default: game.komi)")
     add("--resign", action=argparse.BooleanOptionalAction, default=True, help="give up lost games (default: --resign)")
     add("--resign-threshold", type=_number(float, 0, 1), default=0.05, metavar="P", help="winrate below which it does so (default: 0.05)")
-    add("--cleanup", action="store_true", help="capture all dead stones before passing, for referees who take none off")
+    add("--cleanup", action="store_true", help="capture dead stones, where that is safe, before passing, for referees who take none off")
     add("--lag", type=_number(float, 0), default=0.3, metavar="S", help="seconds of each move left to the controller (default: 0.3)")
     add("--threads", type=_number(int, 0), metavar="N", help="CPU threads; 0 is torch's choice (default: run.threads)")
     add("--device", metavar="D", help="auto, cpu, cuda or cuda:1 (default: run.device)")
@@ -116,15 +116,17 @@ def opened(path: Path | None) -> Iterator[Log]:
 
 def main(arguments: argparse.Namespace) -> None:
     """Does what the command line says, until `quit` or the end of the input."""
-    from zerogo.gtp.protocol import Input, Output, lines_of
+    from zerogo.gtp.protocol import Input, Output
     from zerogo.gtp.session import serve
     from zerogo.gtp.start import make_engine
+    from zerogo.runtime import lines_of_stdin
 
     sys.stdout.reconfigure(encoding="utf-8", errors="replace", newline="\n")
     replies = sys.stdout
     # Nothing else may get between the replies: what some library prints goes to stderr.
     with opened(arguments.log) as log, contextlib.redirect_stdout(sys.stderr):
-        source = Input(lines_of(sys.stdin.fileno()), lambda line: log.note(">", line))
+        lines = (line.decode("utf-8", "replace") for line in lines_of_stdin())
+        source = Input(lines, lambda line: log.note(">", line))
         engine = make_engine(arguments, log.say)
         log.say("GTP ready")
         serve(engine, source, Output(replies, lambda text: log.note("<", text)))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 RESIGN = "resign"
 MOVES_A_POINT = 0.45  # moves of one side that a game takes, for each point of the board: it shares out the main time
 LEAST_MOVES_A_POINT = 0.15  # and how many there may always still be
+LOOK_SIMULATIONS = 16  # for a move that only good manners want
 CAUTION = 1.25  # the next step is taken to last so much longer than the longest of late
 EVEN = 1e-7  # differences of priors that count as none
 
@@ -98,7 +99,14 @@ def _thought_out(
         resign=options.resign and timed, resign_winrate=options.resign_threshold, cleanup=cleanup or options.cleanup
     )
     thought = thinker.thought(looks_after=False)
-    action = manners.decide(game, player, thought, behaviour, game.tensor(engine.mind.device, player))
+
+    def look(candidate: int) -> float:
+        """Returns what a move is worth, the worst where there is no time to find out."""
+        if seconds is not None and engine.now() + LOOK_SIMULATIONS * engine.step.longest > started + seconds:
+            return -1.0
+        return thinker.worth(game, player, candidate, LOOK_SIMULATIONS)
+
+    action = manners.decide(game, player, thought, behaviour, game.tensor(engine.mind.device, player), look)
     engine.outlook = (player, thought.winrate)
     engine.overhead.note(engine.now() - searched)
     return action

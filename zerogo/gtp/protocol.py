@@ -6,17 +6,15 @@ another one. Lines are read by a thread of its own, so that a search can see tha
 
 from __future__ import annotations
 
-import os
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TextIO
 
 INTERRUPT = re.compile(r"\s*#\s*interrupt\s*")  # GoGui's way to stop a genmove; a comment to all who don't know it
 _ID = re.compile(r"[0-9]+")
-_CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -39,23 +37,6 @@ def parse(line: str) -> Request | None:
         return None
     number = words.pop(0) if _ID.fullmatch(words[0]) else ""
     return Request(number, words[0] if words else "", words[1:])
-
-
-def lines_of(handle: int) -> Iterator[str]:
-    """Yields the lines of a file handle without their ends, each as soon as it is whole; a last one without an end counts, too.
-
-    The handle is read directly: Python can't shut down cleanly while a thread waits inside its buffered stdin.
-    """
-    pending = b""
-    while chunk := os.read(handle, _CHUNK):
-        whole, end, rest = chunk.rpartition(b"\n")
-        if end:
-            yield from (pending + whole).decode("utf-8", "replace").split("\n")
-            pending = rest
-        else:
-            pending += rest
-    if pending:
-        yield pending.decode("utf-8", "replace")
 
 
 class Input:

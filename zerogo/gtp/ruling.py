@@ -33,6 +33,8 @@ def kata_set_rule(engine: Engine, arguments: list[str]) -> str:
     """Changes one field of `kata-get-rules`."""
     parse.only(arguments, "kata-set-rule FIELD VALUE", 2)
     key, text = arguments
+    if key == "komi":
+        raise InputError("komi is no rule here; write: komi POINTS")
     value = {"true": True, "false": False}.get(text.lower(), text.upper())
     fields = rulesets.to_json(engine.game.rules) | {key: value}
     return _take(engine, rulesets.from_json(fields, engine.size, engine.game.rules.komi), "")

@@ -12,13 +12,12 @@ from zerogo.gtp.clock import Clock
 from zerogo.gtp.engine import Engine, Options
 from zerogo.players import require_size
 from zerogo.players.live import LiveGame
-from zerogo.players.mind import LEAVES, Mind, make_mind
-from zerogo.players.thinker import CAPACITY, Thinker
+from zerogo.players.mind import Mind, make_mind
+from zerogo.players.thinker import Thinker, room_for
 from zerogo.runtime import pick_device, pick_dtype, set_threads
 
 RANDOM = "random"
-NODES_A_SIMULATION = 4  # of the tree: half of it is for what is kept from the last move
-SIMULATIONS_A_LEAF = 8  # at least, of a move: several leaves a step cost strength where a move has few simulations
+TREE_BYTES = 2**29  # of the tree at most: growing on would take longer than an analysis may take to stop
 WARMING_STEPS = 2
 
 
@@ -51,14 +50,14 @@ def make_engine(arguments: argparse.Namespace, say: Callable[[str], None]) -> En
     if mind is not None:
         require_size(mind, rules.size, "game.size is")
     options = Options(
-        simulations=config.evaluation.simulations if mind is None else arguments.simulations or mind.simulations,
+        simulations=config.evaluation.simulations if mind is None else mind.simulations,
         most_simulations=arguments.simulations,
         resign=arguments.resign,
         resign_threshold=arguments.resign_threshold,
         cleanup=arguments.cleanup,
         seed=config.run.seed,
     )
-    thinker = None if mind is None else Thinker(mind, max(CAPACITY, NODES_A_SIMULATION * options.simulations), config.run.seed)
+    thinker = None if mind is None else Thinker(mind, room_for(options.simulations), config.run.seed, TREE_BYTES)
     engine = Engine(mind.name if mind else RANDOM, LiveGame(rules), mind, thinker, Clock(lag=arguments.lag), options, say=say)
     engine.rules_name = rulesets.canonical(arguments.rules or "") or ""
     engine.warn(engine.deviation())
@@ -71,12 +70,10 @@ def _mind(arguments: argparse.Namespace, config: Config) -> Mind | None:
     if arguments.checkpoint == RANDOM:
         return None
     device = pick_device(config.run.device)
-    leaves = arguments.leaves
-    if leaves is None:
-        word = arguments.checkpoint.removeprefix("mcts:")
-        most = arguments.simulations or (int(word) if word.isdecimal() else config.evaluation.simulations)
-        leaves = min(LEAVES, max(1, most // SIMULATIONS_A_LEAF))
-    return make_mind(arguments.checkpoint, config.evaluation, device, pick_dtype(config.run.precision, device), leaves=leaves)
+    dtype = pick_dtype(config.run.precision, device)
+    return make_mind(
+        arguments.checkpoint, config.evaluation, device, dtype, simulations=arguments.simulations, leaves=arguments.leaves
+    )
 
 
 def _warm_up(engine: Engine) -> None:

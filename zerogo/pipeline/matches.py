@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from zerogo import elo
-from zerogo.arena import MatchResult, play_match
+from zerogo.arena import MatchResult, cap_for, play_match
 from zerogo.arena.report import write_report
 from zerogo.arena.result import FORFEIT
 from zerogo.arena.standings import rate
@@ -110,12 +110,13 @@ class Matches:
 
     def _match(self, player: Player, spec: str, size: int, num_games: int) -> MatchResult:
         """Plays one match; half as many games where only one colour is at stake."""
-        rules, cap, seed = self.config.game.rules(size=size), self.config.game.plies(size), self.config.run.seed
-        common = {"move_cap": cap, "device": self.device}
+        game, seed = self.config.game, self.config.run.seed
+        rules, common = game.rules(size=size), {"device": self.device}
         if spec == "self":
-            return play_match(player, player, rules, num_games // 2, seed, colours="a_black", **common)
+            return play_match(player, player, rules, num_games // 2, seed, colours="a_black", move_cap=game.plies(size), **common)
         name = spec.removesuffix(WHITE)
         opponent = make_player(name, self.config.evaluation, self.device, self.dtype)
+        common |= {"move_cap": cap_for(game, [opponent], size)}
         try:
             if spec.endswith(WHITE):
                 return play_match(player, opponent, rules, num_games // 2, seed, colours="a_black", **common)

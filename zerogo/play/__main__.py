@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -69,6 +70,7 @@ def main(arguments: argparse.Namespace) -> None:
     """Does what the command line says; however the game ends, it is saved."""
     from zerogo.play.setup import make_talk
 
+    sys.stdin = sys.stdin or open(os.devnull)  # a process may be started without one
     sys.stdin.reconfigure(errors="replace")
     talk = make_talk(arguments, ask)
     try:

@@ -13,8 +13,8 @@ from zerogo.game import Player
 from zerogo.players import RandomPlayer
 from zerogo.players.live import LiveGame
 from zerogo.players.manners import Manners, decide
-from zerogo.players.mind import LEAVES, Mind, make_mind
-from zerogo.players.thinker import CAPACITY, Thinker
+from zerogo.players.mind import Mind, make_mind
+from zerogo.players.thinker import Thinker, room_for
 from zerogo.players.thought import Thought
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 HUMAN, RANDOM = "human", "random"
 KINDS = "human, random, mcts:N (N playouts a move), the path of a checkpoint, or the folder of a run"
-NODES_A_SIMULATION = 4  # of the tree: half of it is for what is kept from the last move
-SIMULATIONS_A_LEAF = 8  # at least, of a move: several leaves a step cost strength where a move has few simulations
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class ThinkingBot:
 
     def __init__(self, mind: Mind, simulations: int, manners: Manners, seed: int) -> None:
         self.name, self.mind, self.simulations, self.manners = mind.name, mind, simulations, manners
-        self.thinker = Thinker(mind, max(CAPACITY, NODES_A_SIMULATION * simulations), seed)
+        self.thinker = Thinker(mind, room_for(simulations), seed)
 
     def think(self, game: LiveGame, player: Player) -> Thought:
         """Returns what it thinks after its simulations, kept ones from earlier moves not counted."""
@@ -93,8 +91,5 @@ def make_bot(
         return RandomBot(seed)
     if not spec.startswith("mcts:") and not Path(spec).exists():
         raise InputError(f"there is no player {spec!r}; allowed are {KINDS}")
-    word = spec.removeprefix("mcts:")
-    most = simulations or (int(word[:9]) if word.isdecimal() else settings.simulations)
-    leaves = min(LEAVES, max(1, most // SIMULATIONS_A_LEAF))
-    mind = make_mind(spec, settings, device, dtype, leaves=leaves)
-    return ThinkingBot(mind, simulations or mind.simulations, manners or Manners(), seed)
+    mind = make_mind(spec, settings, device, dtype, simulations=simulations)
+    return ThinkingBot(mind, mind.simulations, manners or Manners(), seed)

@@ -74,6 +74,8 @@ def _game_of_file(arguments: argparse.Namespace) -> tuple[LiveGame, list[str]]:
     record = sgf.read(arguments.sgf)
     if arguments.size is not None and arguments.size != record.rules.size:
         raise InputError(f"--size is {arguments.size}, but the game in {arguments.sgf} is on {record.rules.size}x{record.rules.size}")
+    if arguments.save is not None and arguments.save.exists() and _has_more(record, arguments):
+        raise InputError(f"--save is {arguments.save}, whose other moves would be lost; give it a new name")
     record.rules = make_rules(arguments, record.rules)
     _, problem = sgf.replay(record, arguments.move)
     if problem is not None:
@@ -82,6 +84,11 @@ def _game_of_file(arguments: argparse.Namespace) -> tuple[LiveGame, list[str]]:
         return LiveGame.of_record(sgf.since_edit(record, arguments.move)), record.notes
     except InputError as error:
         raise InputError(f"--move in {arguments.sgf}: {error}") from None
+
+
+def _has_more(record: sgf.GameRecord, arguments: argparse.Namespace) -> bool:
+    """Says whether the file of --sgf holds moves that are not of the game that goes on: later ones, variations, those before an edit."""
+    return arguments.move not in (None, len(record.moves)) or bool(record.edits) or len(sgf.variations(arguments.sgf)) > 1
 
 
 def make_rules(arguments: argparse.Namespace, known: Rules) -> Rules:
@@ -131,7 +138,10 @@ def make_screen(colour: str) -> Screen:
 
 
 def check_save(path: Path | None, source: Path | None) -> None:
-    """Raises InputError where the game could not be saved, or where another file than the one it comes from would be lost."""
+    """Raises InputError where the game could not be saved, or where another file than the one it comes from would be lost.
+
+    Whether that one would lose anything is looked at when it is read.
+    """
     if path is None:
         return
     if path.is_dir() or not path.parent.is_dir():

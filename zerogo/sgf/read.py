@@ -160,7 +160,7 @@ class _Reader:
             places = [coords.row_col(coords.from_sgf(corner, self.size), self.size) for corner in corners]
         except InputError as error:
             raise InputError(f"{self.where}, {name} after {len(self.moves)} moves: {_short(error)}") from None
-        (top, left), (bottom, right) = places[0], places[-1]
+        (top, bottom), (left, right) = (sorted((line[0], line[-1])) for line in zip(*places, strict=True))  # some give corners in any order
         return [row * self.size + column for row in range(top, bottom + 1) for column in range(left, right + 1)]
 
     def _player(self, node: Node) -> str:

@@ -20,7 +20,8 @@ from zerogo.features import Encoder, make_encoder
 from zerogo.game import Player
 from zerogo.players import require_size
 from zerogo.players.live import LiveGame
-from zerogo.players.mind import LEAVES, Mind, make_mind
+from zerogo.players.mind import Mind, make_mind
+from zerogo.players.playout import MOST_PLAYOUTS, playouts_of
 from zerogo.players.thinker import Thinker
 from zerogo.players.thought import Thought
 from zerogo.rules import Rules
@@ -30,10 +31,9 @@ from zerogo.sgf import GameRecord
 if TYPE_CHECKING:
     from zerogo.board import State
 
-SIMULATIONS_A_LEAF = 8  # at least: several leaves a step cost strength where there are few simulations
 SPARE_NODES = 64
 EVALUATED_AT_ONCE = 128  # positions of a game whose values are charted
-_RANGE = re.compile(r"(-?\d+)-(-?\d+)")
+_RANGE = re.compile(r"(-?\d{1,9})-(-?\d{1,9})")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,19 +64,18 @@ def make_watcher(
         if symmetries not in SYMMETRIES:
             raise InputError(f"--symmetries is {symmetries!r}; allowed are {', '.join(SYMMETRIES)}")
         settings = dataclasses.replace(settings, symmetry=symmetries)
-    if simulations is not None and simulations < 1:
-        raise InputError(f"--simulations is {simulations}; it must be 1 or more")
+    if simulations is not None and not 1 <= simulations <= MOST_PLAYOUTS:
+        raise InputError(f"--simulations is {simulations}; allowed are 1 to {MOST_PLAYOUTS}")
     encoder = _encoder(features, config)
     if checkpoint is None:
         return Watcher(None, 0, encoder, None)
     set_threads(0 if config is None else config.run.threads)
     where = pick_device(device)
     dtype = pick_dtype("auto" if config is None else config.run.precision, where)
-    number = simulations or (settings.simulations if config is not None else int(checkpoint.removeprefix("mcts:")))
-    mind = make_mind(checkpoint, settings, where, dtype, leaves=min(LEAVES, max(1, number // SIMULATIONS_A_LEAF)))
+    mind = make_mind(checkpoint, settings, where, dtype, simulations=simulations)
     if symmetries is not None and isinstance(mind.evaluate, Evaluator):
         mind = dataclasses.replace(mind, evaluate=mind.evaluate.with_symmetries(symmetries))
-    return Watcher(mind, number, encoder, config)
+    return Watcher(mind, mind.simulations, encoder, config)
 
 
 def _encoder(features: str | None, config: Config | None) -> Encoder | None:
@@ -89,7 +88,7 @@ def _encoder(features: str | None, config: Config | None) -> Encoder | None:
 
 def _config_of(checkpoint: str | None) -> Config | None:
     """Returns a checkpoint's settings, None for plain playouts. Raises InputError for a word that names neither."""
-    if checkpoint is None or re.fullmatch(r"mcts:0*[1-9]\d*", checkpoint):
+    if checkpoint is None or playouts_of(checkpoint) is not None:
         return None
     if not Path(checkpoint).exists():
         raise InputError(f"--checkpoint is {checkpoint!r}; allowed are a checkpoint file, the folder of a run and mcts:N")
