@@ -105,7 +105,9 @@ def _weak_strings(state: State, for_mover: bool) -> tuple[np.ndarray, Lanes]:
         is_weak &= is_own == (liberties == 1)
     weak = np.flatnonzero(is_weak)
     owner, targets = owner[weak], targets[weak]
-    return owner, Lanes(stones[owner], others[owner], targets, exists[owner], np.zeros_like(targets))
+    planes = (stones[owner], others[owner], targets, exists[owner], np.zeros_like(targets))
+    narrow = np.int16 if state.board_size < 15 else np.int32  # with the bit that a shift adds
+    return owner, Lanes(*(plane.astype(narrow) for plane in planes))
 
 
 class Reading:
