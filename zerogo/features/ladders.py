@@ -24,11 +24,11 @@ from torch import Tensor
 
 from zerogo import scoring
 from zerogo.board import State
+from zerogo.features.ladder_moves import Lanes, answers, attack, count, next_to_several, two_liberties
 from zerogo.flood import flood_host, neighbours_host
 
 MOST_LANES = 1000
 FEW = 2000  # so few attacks cost hardly more than the calls; both moves are then tried at once, which saves rounds
-HANDFUL = 500  # so few lanes cost less than the calls that sorting them out would take
 NONE = -1
 UNKNOWN, CAUGHT, SAFE, GIVEN_UP = range(4)
 
@@ -46,34 +46,6 @@ class Ladders:
     catching: Tensor
     escaping: Tensor
     given_up: Tensor
-
-
-@dataclass(frozen=True)
-class Lanes:
-    """K lines being read. Planes are int32 [K, N]: own, other: stones of the defender and of the attacker; target: the string in danger;
-    exists: the board; ko: where the attacker may not play.
-    """
-
-    own: np.ndarray
-    other: np.ndarray
-    target: np.ndarray
-    exists: np.ndarray
-    ko: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.own)
-
-    @property
-    def empty(self) -> np.ndarray:
-        return self.exists & ~(self.own | self.other)
-
-    def at(self, index: np.ndarray) -> Lanes:
-        """Returns some of the lanes: int64 [J]."""
-        return Lanes(*(getattr(self, field.name).take(index, axis=0) for field in fields(Lanes)))  # a fifth of the time of [index]
-
-    @staticmethod
-    def cat(parts: list[Lanes]) -> Lanes:
-        return Lanes(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Lanes)))
 
 
 def read_ladders(state: State, for_mover: bool = False) -> Ladders:
@@ -96,9 +68,9 @@ def _weak_strings(state: State, for_mover: bool) -> tuple[np.ndarray, Lanes]:
     exists = on_board.repeat(2, axis=0)
     empty = exists & ~(stones | others)
     # A stone next to three empty points makes its string strong; this spares the floods of most strings.
-    strong = flood_host(_next_to_several(empty, 3) & stones, stones)
+    strong = flood_host(next_to_several(empty, 3) & stones, stones)
     owner, targets = (tensor.numpy() for tensor in scoring.components(torch.from_numpy(stones & ~strong)))
-    liberties = _count(neighbours_host(targets) & empty[owner])
+    liberties = count(neighbours_host(targets) & empty[owner])
     is_weak = (liberties == 1) | (liberties == 2)
     if for_mover:
         is_own = owner % 2 == state.to_play.cpu().numpy()[owner // 2] - 1
@@ -122,7 +94,7 @@ class Reading:
     """
 
     def __init__(self, strings: Lanes) -> None:
-        liberties = _count(neighbours_host(strings.target) & strings.empty)
+        liberties = count(neighbours_host(strings.target) & strings.empty)
         self.strings, self.pairs, self.ataris = strings, np.flatnonzero(liberties == 2), np.flatnonzero(liberties == 1)
         self.attack, self.start, self.open_answers, self.spent = (np.zeros(0, dtype=np.int64) for _ in range(4))
         self.defence, self.tried, self.failed = (np.zeros(0, dtype=np.int64) for _ in range(3))
@@ -133,9 +105,9 @@ class Reading:
     def run(self) -> None:
         """Reads everything."""
         pairs = self.strings.at(self.pairs)
-        first, second = _two_liberties(pairs)
+        first, second = two_liberties(pairs)
         moves = np.concatenate([first, second])
-        tried, lanes, is_saved = _attack(Lanes.cat([pairs, pairs]), moves, np.concatenate([second, first]))
+        tried, lanes, is_saved = attack(Lanes.cat([pairs, pairs]), moves, np.concatenate([second, first]))
         self.num_moves, self.first_moves = len(tried), moves[tried]
         self.first_strings = np.concatenate([np.concatenate([self.pairs, self.pairs])[tried], self.ataris])
         lanes = Lanes.cat([lanes, self.strings.at(self.ataris)])
@@ -149,9 +121,9 @@ class Reading:
                 self.tried[more] += 1
                 tasks, is_second = np.concatenate([tasks, more]), np.concatenate([is_second, np.ones(len(more), dtype=bool)])
             boards = self.boards.at(tasks)
-            first, second = _two_liberties(boards)
+            first, second = two_liberties(boards)
             is_second = is_second[:, None]
-            tried, lanes, is_saved = _attack(boards, np.where(is_second, second, first), np.where(is_second, first, second))
+            tried, lanes, is_saved = attack(boards, np.where(is_second, second, first), np.where(is_second, first, second))
             again = self._settle(failed=np.delete(tasks, tried))
             tasks = np.concatenate([again, self._defend(tasks[tried], lanes, is_saved)])
 
@@ -175,7 +147,7 @@ class Reading:
         self.start = np.concatenate([self.start, starts])
         in_atari = at_start & (np.arange(len(attacks)) >= self.num_moves)
         asked = np.flatnonzero(~is_saved)
-        parent, move, after, liberties = _answers(lanes.at(asked), in_atari[asked])
+        parent, move, after, liberties = answers(lanes.at(asked), in_atari[asked])
         parent = asked[parent]
         is_saved = is_saved.copy()
         is_saved[parent[liberties >= 3]] = True
@@ -229,156 +201,6 @@ def _once(ids: np.ndarray, number: int) -> np.ndarray:
     last, place = np.empty(number, dtype=np.int64), np.arange(len(ids))
     last[ids] = place
     return ids[last[ids] == place]
-
-
-def _attack(lanes: Lanes, moves: np.ndarray, left: np.ndarray) -> tuple[np.ndarray, Lanes, np.ndarray]:
-    """Plays the attacker's moves against strings with two liberties, the other of which is left: planes int32 [K, N].
-
-    Returns which moves could be made and may work, int64 [J], the boards after them, and whether a ko that they open saves the string.
-    """
-    empty = lanes.empty
-    # An extension that gains three empty points at once saves the string, whatever else happens.
-    is_wise = (_count(neighbours_host(left) & empty & ~moves) < 3) & ~_any(moves & lanes.ko)
-    tried = np.flatnonzero(is_wise)
-    lanes, moves, empty = lanes.at(tried), moves.take(tried, axis=0), empty.take(tried, axis=0)
-    empty &= ~moves
-    near = neighbours_host(moves)
-    dead = _dead(near & lanes.own & ~lanes.target, lanes.own, empty)
-    after = Lanes(lanes.own & ~dead, lanes.other | moves, lanes.target, lanes.exists, np.zeros_like(moves))
-    empty |= dead
-    is_legal = _any(near & empty)
-    doubtful = np.flatnonzero(~is_legal)
-    if len(doubtful):
-        strings = flood_host(moves[doubtful], after.other[doubtful])
-        is_legal[doubtful] = _any(neighbours_host(strings) & empty[doubtful])
-    is_ko = _is_ko(near, lanes.other, dead, empty)
-    legal = np.flatnonzero(is_legal)
-    return tried[legal], after.at(legal), is_ko[legal]
-
-
-def _answers(lanes: Lanes, in_atari: np.ndarray) -> tuple[np.ndarray, np.ndarray, Lanes, np.ndarray]:
-    """Plays the defender's moves: the extension, and captures where it does not save the string, or was in atari at the start.
-
-    Returns the lane before int64 [J], the move int32 [J, N], the boards after it, and the target's liberties then, int64 [J].
-    """
-    empty = lanes.empty
-    last = neighbours_host(lanes.target) & empty
-    if len(lanes) <= HANDFUL:
-        owner, points = _captures(lanes, empty, last)
-        parent, moves = np.concatenate([np.arange(len(lanes)), owner]), np.concatenate([last, points])
-        return parent, moves, *_reply(lanes.at(parent), moves)
-    extended, liberties = _reply(lanes, last)
-    asked = np.flatnonzero((liberties < 3) | in_atari)
-    owner, points = _captures(lanes.at(asked), empty.take(asked, axis=0), last.take(asked, axis=0))
-    captured, gained = _reply(lanes.at(asked[owner]), points)
-    parent = np.concatenate([np.arange(len(lanes)), asked[owner]])
-    return parent, np.concatenate([last, points]), Lanes.cat([extended, captured]), np.concatenate([liberties, gained])
-
-
-def _reply(lanes: Lanes, moves: np.ndarray) -> tuple[Lanes, np.ndarray]:
-    """Plays a move of the defender in each lane: int32 [K, N], one point each. Returns the boards and the target's liberties, int64 [K].
-
-    A suicide leaves the target without liberties.
-    """
-    empty = lanes.empty & ~moves
-    near = neighbours_host(moves)
-    dead = _dead(near & lanes.other, lanes.other, empty)
-    own, other = lanes.own | moves, lanes.other & ~dead
-    empty |= dead
-    touches = _any(near & lanes.target)
-    target = np.where(touches[:, None], lanes.target | moves, lanes.target)
-    joins = np.flatnonzero(touches & _any(near & lanes.own & ~lanes.target))
-    if len(joins):
-        target[joins] = flood_host(target[joins], own[joins])
-    ko = np.where(_is_ko(near, lanes.own, dead, empty)[:, None], dead, 0)
-    return Lanes(own, other, target, lanes.exists, ko), _count(neighbours_host(target) & empty)
-
-
-def _captures(lanes: Lanes, empty: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns where the defender takes strings in atari that touch the target: lanes int64 [J], points int32 [J, N].
-
-    The target's own last liberty is left out: playing there is the extension.
-    """
-    # A stone with two empty neighbours is not in atari, nor is any that hangs together with it.
-    touching = neighbours_host(lanes.target) & lanes.other
-    free = _next_to_several(empty, 2) & lanes.other
-    left = np.flatnonzero(_any(touching & ~free))
-    if not len(left):
-        return left, last[:0]
-    strings = flood_host(*(planes.take(left, axis=0) for planes in (touching, lanes.other)))
-    strings &= ~flood_host(free.take(left, axis=0) & strings, strings)
-    owners, points = [left[:0]], [last[:0]]
-    while len(going := np.flatnonzero(_any(strings))):
-        left, strings = left[going], strings.take(going, axis=0)
-        found = flood_host(_first(strings), strings)
-        liberties = neighbours_host(found) & empty[left]
-        is_atari = (_count(liberties) == 1) & ~_any(liberties & last[left])
-        owners.append(left[is_atari])
-        points.append(liberties[is_atari])
-        strings &= ~found
-    return np.concatenate(owners), np.concatenate(points)
-
-
-def _two_liberties(lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the attacker's two moves, the more promising first: the one that leaves the extension with fewer new empty points."""
-    empty = lanes.empty
-    liberties = neighbours_host(lanes.target) & empty
-    one = _first(liberties)
-    other = liberties & ~one
-    is_better = (_count(neighbours_host(other) & empty) <= _count(neighbours_host(one) & empty))[:, None]
-    return np.where(is_better, one, other), np.where(is_better, other, one)
-
-
-def _dead(suspects: np.ndarray, stones: np.ndarray, empty: np.ndarray) -> np.ndarray:
-    """Returns the strings of the stones that hold a suspect (planes [K, N]) and have no liberty."""
-    suspects = suspects & ~neighbours_host(empty)
-    dead = np.zeros_like(stones)
-    lanes = np.flatnonzero(_any(suspects))
-    if not len(lanes):
-        return dead
-    strings = flood_host(suspects.take(lanes, axis=0), stones.take(lanes, axis=0))
-    alive = flood_host(neighbours_host(empty.take(lanes, axis=0)) & strings, strings)
-    dead[lanes] = strings & ~alive
-    return dead
-
-
-def _is_ko(near: np.ndarray, friends: np.ndarray, dead: np.ndarray, empty: np.ndarray) -> np.ndarray:
-    """Returns whether moves have taken one stone and stand alone with that point as their one liberty: near, the points beside them."""
-    return (_count(dead) == 1) & ~_any(near & friends) & ~_any((near & empty) ^ dead)
-
-
-def _count(planes: np.ndarray) -> np.ndarray:
-    """Returns how many points planes hold: int32 [K, N] -> int64 [K]."""
-    return np.einsum("kn->k", np.bitwise_count(planes), dtype=np.int64, casting="safe")  # half the time of a sum
-
-
-def _any(planes: np.ndarray) -> np.ndarray:
-    """Returns whether planes hold a point: int32 [K, N] -> bool [K]."""
-    if len(planes) < 1000:
-        return planes.any(1)
-    found = planes[:, 0].copy()
-    for row in range(1, planes.shape[1]):  # a third of the time of any()
-        found |= planes[:, row]
-    return found != 0
-
-
-def _first(planes: np.ndarray) -> np.ndarray:
-    """Returns the first point of each plane: int32 [K, N]."""
-    row = (planes != 0).argmax(1)
-    first, lane = np.zeros_like(planes), np.arange(len(planes))
-    bits = planes[lane, row]
-    first[lane, row] = bits & -bits
-    return first
-
-
-def _next_to_several(empty: np.ndarray, number: int) -> np.ndarray:
-    """Returns the points next to at least `number`, 2 or 3, points of the plane: int32 [K, N]. Bits may run over the last column."""
-    left, right = empty << 1, empty >> 1
-    up, down = np.zeros_like(empty), np.zeros_like(empty)
-    up[:, 1:], down[:, :-1] = empty[:, :-1], empty[:, 1:]
-    if number == 2:
-        return (left & right) | (up & down) | ((left | right) & (up | down))
-    return (left & right & (up | down)) | ((left | right) & up & down)
 
 
 def _on_boards(reading: Reading, owner: np.ndarray, state: State) -> Ladders:
