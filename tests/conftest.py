@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 
 # Before torch is imported, which reads them once.
 for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[name] = "1"
 
+import pytest
 import torch
 
 torch.set_num_threads(1)
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # must be set before the first `import triton`
+
+
+@pytest.fixture
+def blind(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Makes every module take the way that it takes on CUDA."""
+
+    def switch() -> None:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("zerogo") and hasattr(module, "may_look"):
+                monkeypatch.setattr(module, "may_look", lambda tensor: False)
+
+    return switch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -23,18 +22,6 @@ from zerogo.features.ladders import read_ladders
 from zerogo.pipeline.run import train
 from zerogo.rules import SCORING, SUPERKO, Rules
 from zerogo.search import Search
-
-
-@pytest.fixture
-def blind(monkeypatch: pytest.MonkeyPatch):
-    """Makes every module take the way that it takes on CUDA."""
-
-    def switch() -> None:
-        for name, module in list(sys.modules.items()):
-            if name.startswith("zerogo") and hasattr(module, "may_look"):
-                monkeypatch.setattr(module, "may_look", lambda tensor: False)
-
-    return switch
 
 
 def play_random(rules: list[Rules], plies: int, seed: int = 0) -> tuple[board.State, list[Tensor]]:

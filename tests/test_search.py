@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -358,18 +357,6 @@ class NoLooking(TorchDispatchMode):
         if "aten.index" in name and len(arguments) > 1 and isinstance(arguments[1], (list, tuple)):
             assert all(index is None or index.dtype != torch.bool for index in arguments[1]), f"{name} by a mask"
         return function(*arguments, **(named or {}))
-
-
-@pytest.fixture
-def blind(monkeypatch: pytest.MonkeyPatch):
-    """Makes every module take the way that it takes on CUDA."""
-
-    def switch() -> None:
-        for name, module in list(sys.modules.items()):
-            if name.startswith("zerogo") and hasattr(module, "may_look"):
-                monkeypatch.setattr(module, "may_look", lambda tensor: False)
-
-    return switch
 
 
 @BOTH

@@ -5,6 +5,7 @@ What every line holds is written by `report`; how fast something is, is always s
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from typing import Any
@@ -14,6 +15,14 @@ import torch
 from zerogo.errors import InputError
 
 COMMON = ("bench", "size", "batch", "device", "dtype", "threads")
+
+
+def add_batch_arguments(parser: argparse.ArgumentParser, what: str, batch: int) -> None:
+    """The options that most benches share. what: the batch is made of, such as "games played"; batch: its default size."""
+    parser.add_argument("--size", default="9", help="side of the board, or several as 9,19 (default 9)")
+    parser.add_argument("--batch", default=str(batch), help=f"{what} at once, or several as 64,{batch} (default {batch})")
+    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 leaves the choice to torch (default 0)")
 
 
 def report(line: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from zerogo import board, flood
-from zerogo.bench import report, whole_numbers
+from zerogo.bench import add_batch_arguments, report, whole_numbers
 from zerogo.board import State
 from zerogo.board.state import exact_legal_rows
 from zerogo.errors import InputError
@@ -31,10 +31,7 @@ WARM_PLIES = 2  # times the points of the board: by then games of all ages are i
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--size", default="9", help="side of the board, or several as 9,19 (default 9)")
-    parser.add_argument("--batch", default="1024", help="games played at once, or several as 256,1024 (default 1024)")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 leaves the choice to torch (default 0)")
+    add_batch_arguments(parser, "games played", 1024)
     parser.add_argument("--superko", default="positional", help="positional, situational or simple (default positional)")
     parser.add_argument("--seconds", type=float, default=2.0, help="length of one round (default 2)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds; the median counts (default 3)")

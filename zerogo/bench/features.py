@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from zerogo.bench import report, whole_numbers
+from zerogo.bench import add_batch_arguments, report, whole_numbers
 from zerogo.bench.net import middle_games, per_second
 from zerogo.board import State
 from zerogo.errors import InputError
@@ -25,10 +25,7 @@ BESIDE = "zero17"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--preset", default="alphago48", help=f"{', '.join(ENCODERS)}, or groups as stones+liberties:8 (default alphago48)")
     parser.add_argument("--without", default="", help="groups that are left out, as ladder_capture+ladder_escape")
-    parser.add_argument("--size", default="9", help="side of the board, or several as 9,19 (default 9)")
-    parser.add_argument("--batch", default="1024", help="positions at once, or several as 256,1024 (default 1024)")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 leaves the choice to torch (default 0)")
+    add_batch_arguments(parser, "positions", 1024)
     parser.add_argument("--precision", default="float32", help="auto, float32 or bfloat16 (default float32)")
     parser.add_argument("--seconds", type=float, default=0.5, help="length of one round (default 0.5)")
     parser.add_argument("--rounds", type=int, default=7, help="rounds; the best counts: others only slow it down (default 7)")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from zerogo import board, draws
-from zerogo.bench import report, whole_numbers
+from zerogo.bench import add_batch_arguments, report, whole_numbers
 from zerogo.board import State
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError
@@ -33,12 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_network_arguments(parser: argparse.ArgumentParser) -> None:
     """The options that `net` and `search` share."""
-    parser.add_argument("--size", default="9", help="side of the board, or several as 9,19 (default 9)")
-    parser.add_argument("--batch", default="256", help="positions evaluated at once, or several as 64,256 (default 256)")
+    add_batch_arguments(parser, "positions evaluated", 256)
     parser.add_argument("--blocks", type=int, default=6, help="residual blocks (default 6)")
     parser.add_argument("--channels", type=int, default=96, help="channels of the trunk (default 96)")
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 leaves the choice to torch (default 0)")
     parser.add_argument("--precision", default="auto", help="auto, float32 or bfloat16 (default auto)")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of one round (default 1)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds; the best counts: others only slow it down (default 5)")
