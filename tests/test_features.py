@@ -185,16 +185,6 @@ def test_without_a_look_by_the_host(name: str, blind) -> None:
         assert torch.equal(found, planes) and torch.equal(told, numbers)
 
 
-def test_threads_share_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    state, _ = play_random([Rules(5)] * 10, 25)
-    encoder = make_encoder([*ENCODERS["alphago49"], *ENCODERS["handcrafted"]], komi_input=True)
-    with torch.inference_mode():
-        expected = encoder.planes(state)
-        monkeypatch.setattr("zerogo.features.encoder.SHARE", 3)
-        monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-        assert torch.equal(encoder.planes(state), expected)
-
-
 def restoring(state: board.State) -> dict:
     """Returns what a sample keeps of games."""
     names = ("black", "white", "recent", "to_play", "rules", "moves", "passes", "ply", "ko")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +16,6 @@ from zerogo.board import State
 from zerogo.features.groups import Form, Group, make_group
 from zerogo.features.view import View
 
-SHARE = 128  # games that are worth a thread
 CANVAS = 16384  # points that are painted at a time: with 48 planes 800 KB
 BFLOAT16_ONE = np.uint16(0x3F80)  # the bits of a 1
 CHUNK = 8  # bit planes that are unpacked at once on the host: their bits at a point make a byte
@@ -72,15 +69,11 @@ class GroupEncoder:
         return torch.cat([group.read(view) for group in self._globals], dim=1)
 
     def _painted(self, state: State, dtype: torch.dtype) -> Tensor:
-        """Returns the planes [B, N, N, C], on the host.
-
-        The games are shared out among as many threads as torch would use: most of the time is spent inside NumPy, which lets others run.
-        """
+        """Returns the planes [B, N, N, C], on the host. In one thread: two that share the games out take turns at Python's lock, and took
+        a third longer than one."""
         size = state.board_size
         planes = torch.empty(state.num_games, size * size, self.num_planes, dtype=dtype)
-        shares = _shares(state.num_games)
-        states = [state] if len(shares) == 1 else [state.map(lambda tensor, share=share: tensor[share]) for share in shares]
-        _at_once(self._paint, states, [planes[share].flatten(0, 1) for share in shares])
+        self._paint(state, planes.flatten(0, 1))
         return planes.unflatten(1, (size, size))
 
     def _paint(self, state: State, planes: Tensor) -> None:
@@ -111,29 +104,6 @@ class GroupEncoder:
             else:
                 others.append((columns, given[0]))
         return strokes, others
-
-
-def _shares(num_games: int) -> list[slice]:
-    """Returns the games by threads: at least `SHARE` of them each, since every share costs a millisecond whatever its size."""
-    number = max(1, min(torch.get_num_threads(), num_games // SHARE))
-    ends = [num_games * index // number for index in range(number + 1)]
-    return [slice(start, end) for start, end in zip(ends, ends[1:], strict=False)]
-
-
-def _at_once(work: Callable[..., Any], *arguments: list[Any]) -> list[Any]:
-    """Returns the results of `work` on the first arguments, the second and so on, each but the first in a thread of its own."""
-    jobs = list(zip(*arguments, strict=True))
-    if len(jobs) == 1:
-        return [work(*jobs[0])]
-    is_inference = torch.is_inference_mode_enabled()  # every thread has a mode of its own
-
-    def run(job: tuple[Any, ...]) -> Any:
-        with torch.inference_mode(is_inference):
-            return work(*job)
-
-    with ThreadPoolExecutor(len(jobs) - 1) as others:
-        futures = [others.submit(run, job) for job in jobs[1:]]
-        return [work(*jobs[0]), *(future.result() for future in futures)]
 
 
 def _unpacked(rows: Tensor) -> Tensor:
