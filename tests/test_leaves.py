@@ -13,7 +13,7 @@ import test_search
 import tiny
 import torch
 import toys
-from test_search import GUMBEL, PUCT, RULES, NoLooking, TableEvaluator, blind, check_nodes, random_games, replayed
+from test_search import GUMBEL, PUCT, RULES, NoLooking, TableEvaluator, check_nodes, random_games, replayed
 from test_search_toys import GAMES, check_links, nodes_of
 from torch import Tensor
 

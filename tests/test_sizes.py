@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 import tiny
 import torch
-from test_search import NoLooking, blind
+from test_search import NoLooking
 from torch import Tensor
 
 from zerogo import board, draws
