@@ -27,7 +27,6 @@ from zerogo.search.gumbel import considered_visits, phase_ends
 from zerogo.search.tree import CLOSED, NOWHERE, ROOT
 from zerogo.selfplay import SelfPlay
 
-__all__ = ["blind"]  # a fixture of test_search
 RICH = dataclasses.replace(PUCT, fpu_reduction_root=0.1, forced_playouts=2.0, c_puct_log=0.3, c_puct_base=10.0)
 ALL = pytest.mark.parametrize("settings", [PUCT, RICH, GUMBEL], ids=["puct", "puct with all", "gumbel"])
 BOTH = test_search.BOTH

@@ -26,7 +26,6 @@ from zerogo.selfplay import EndReason, SelfPlay, random_games
 from zerogo.selfplay.opening import drawn_rules
 from zerogo.trainer import Trainer
 
-__all__ = ["blind"]  # a fixture of test_search
 SIDE = 6  # of the padded batches
 MIXED = "game.sizes=[[3, 2, 8.5], [4, 1, 1.5], [5, 1, 24.5]]"
 
