@@ -21,12 +21,12 @@ from zerogo import board
 from zerogo.analysis import Engine, Limits, Settings
 from zerogo.analysis.__main__ import parse as parse_arguments
 from zerogo.analysis.__main__ import read_settings
-from zerogo.analysis.bans import RestrictedGo
 from zerogo.analysis.batch import Batch, Job, Kind, roots
 from zerogo.analysis.query import QueryError, parse
 from zerogo.analysis.settings import read_config
 from zerogo.errors import InputError
 from zerogo.game import Player
+from zerogo.players.bans import RestrictedGo
 from zerogo.players.live import LiveGame
 from zerogo.players.mind import Mind, mind_of_playouts
 from zerogo.rules import Rules

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from zerogo import board
-from zerogo.analysis.bans import BannedState, RestrictedGo
 from zerogo.analysis.query import Query
 from zerogo.evaluator import Evaluation
 from zerogo.flood import may_look
+from zerogo.players.bans import BannedState, RestrictedGo
 from zerogo.players.mind import Mind
 from zerogo.players.thought import Outlooks, Thought, look_after, thoughts
 from zerogo.search import Search

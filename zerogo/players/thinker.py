@@ -11,13 +11,13 @@ from torch import Tensor
 from zerogo import board
 from zerogo.evaluator import Evaluation
 from zerogo.game import Player
+from zerogo.players.bans import BannedState, RestrictedGo
 from zerogo.players.live import LiveGame
 from zerogo.players.mind import Mind
 from zerogo.players.player import require_size
 from zerogo.players.thought import Outlooks, Thought, look_after, missing, thoughts, visited
 from zerogo.search import Search
 from zerogo.search.forest import Forest
-from zerogo.search.games import Go
 from zerogo.search.tree import ROOT, Tree
 
 CAPACITY = 20_000
@@ -42,26 +42,12 @@ class Ban:
     plies: int = 1
 
 
-class BannedGo(Go):
-    """Go in which some moves are not thought about: the search never sees them as legal."""
-
-    def __init__(self, ban: Ban, num_actions: int, device: torch.device) -> None:
-        self.plies = ban.plies
-        self.allowed = torch.ones(2, num_actions, dtype=torch.bool, device=device)
-        for row, actions in enumerate((ban.black, ban.white)):
-            self.allowed[row, torch.tensor(sorted(actions), dtype=torch.int64, device=device)] = False
-
-    def root_legal(self, states: board.State) -> Tensor:
-        return self._without(super().root_legal(states), states.to_play, torch.zeros_like(states.ply))
-
-    def legal(self, states: board.State, lane: Tensor, position: board.Position) -> Tensor:
-        return self._without(super().legal(states, lane, position), position.to_play, position.ply - states.ply[lane])
-
-    def _without(self, legal: Tensor, to_play: Tensor, depth: Tensor) -> Tensor:
-        """Returns the legal moves that are not banned: legal bool [K, A], to_play int8 [K], depth int32 [K] plies from the root."""
-        left = legal & self.allowed[(to_play - 1).to(torch.int64)]
-        applies = (depth < self.plies) & left.any(1)
-        return torch.where(applies.unsqueeze(1), left, legal)
+    def until(self, num_actions: int, device: torch.device) -> Tensor:
+        """Returns the ban of one game as `BannedState` has it: int32 [1, 2, A]."""
+        plies = torch.zeros(1, 2, num_actions, dtype=torch.int32, device=device)
+        for row, actions in enumerate((self.black, self.white)):
+            plies[0, row, torch.tensor(sorted(actions), dtype=torch.int64, device=device)] = self.plies
+        return plies
 
 
 # What a tree belongs to: the start of the game, its moves, whose turn it is, and what is banned.
@@ -97,12 +83,14 @@ class Thinker:
         if place == self._place:
             return
         state = game.tensor(self.mind.device, to_play)
+        if ban is not None:
+            state = BannedState.of(state, ban.until(game.size**2 + 1, self.mind.device))
         self._remember()
         found = self._remembered.pop(place, None)
         if found is not None:
-            self._search, self._forest = self._search_for(ban, game.size), self._unfolded(found, state, self.capacity)
+            self._search, self._forest = self._search_for(ban), self._unfolded(found, state, self.capacity)
         elif not self._follow(place, state):
-            self._search = self._search_for(ban, game.size)
+            self._search = self._search_for(ban)
             self._forest = self._search.plant(state, self.capacity // 2)
         self._place, self._state, self._known, self._after = place, state, None, {}
         self._forest.states = state
@@ -169,8 +157,8 @@ class Thinker:
         assert self._forest is not None, "face a game first"
         return self._forest
 
-    def _search_for(self, ban: Ban | None, size: int) -> Search:
-        return self.mind.search if ban is None else self.mind.of_game(BannedGo(ban, size * size + 1, self.mind.device))
+    def _search_for(self, ban: Ban | None) -> Search:
+        return self.mind.search if ban is None else self.mind.of_game(RestrictedGo())
 
     @torch.inference_mode()
     def _begin(self) -> bool:
