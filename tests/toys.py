@@ -70,7 +70,7 @@ class Toy:
         return ~result.isnan(), result.nan_to_num()
 
     def repeats(self, states: Positions, position: Positions, line: SimpleNamespace, actions: Tensor) -> Tensor:
-        last = line.words.gather(1, line.depth.view(-1, 1, 1)).view(-1).to(torch.int64)
+        last = line.words[line.path.gather(1, line.depth.unsqueeze(1)).squeeze(1), 0].to(torch.int64)
         return self.repeating[last, actions]
 
     def leaf(self, states: Positions, position: Positions, line: SimpleNamespace, actions: Tensor) -> Positions:

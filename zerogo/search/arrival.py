@@ -58,10 +58,7 @@ class Arrival:
 def arrive(game: Game, tree: Tree, lanes: Lanes, way: Descent, parent: Tensor) -> Arrival:
     """Makes the last move of each simulation: parent int64 [K], the rows of the nodes from which."""
     states, lane = lanes.states, lanes.lane
-    rows = way.path.view(-1)
-    words = tree.at("words", rows).unflatten(0, way.path.shape)
-    moves = torch.cat([tree.at("action", rows).unflatten(0, way.path.shape)[:, 1:], way.action.to(torch.int32).unsqueeze(1)], dim=1)
-    line = Line(lane, words, moves.to(torch.int64), way.depth)
+    line = Line(lane, way.path, way.depth, tree.words.flatten(0, 1), tree.action.view(-1))
     position = game.play(states, lane, tree.at("words", parent), way.action)
     finished, result = game.outcome(states, lane, position)
     repeats = game.repeats(states, position, line, way.action)

@@ -24,14 +24,22 @@ from zerogo.rules import SUPERKO, own_actions
 class Line:
     """How K lanes came to their leaves: what an encoder or superko may want to know of the way.
 
-    lane: int64 [K], which games. words: int32 [K, D, W], the packed positions on the path, root first. actions: int64 [K, D], the action
-    that was taken at each. depth: int64 [K], index of the leaf's parent on the path; what is behind it has no meaning.
+    lane: int64 [K], which games. path: int64 [K, D], the nodes' rows in `words` and `actions`, root first. depth: int64 [K], index of the
+    leaf's parent on the path; what is behind it has no meaning. words: int32 [R, W], the packed positions of all nodes. actions: int32 [R],
+    the move that led to each.
     """
 
     lane: Tensor
+    path: Tensor
+    depth: Tensor
     words: Tensor
     actions: Tensor
-    depth: Tensor
+
+    def rows(self, ago: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the nodes so many moves before the leaf's parent, and their index on the path, negative before the root, whose row then
+        stands in: ago int64 [n] -> int64 [K, n] twice."""
+        index = self.depth.unsqueeze(1) - ago
+        return self.path.gather(1, index.clamp(min=0)), index
 
 
 def of_lanes(tensor: Tensor, lane: Tensor) -> Tensor:
@@ -151,7 +159,8 @@ class Go:
             return None
         now = position.hash.unsqueeze(1)
         before = of_lanes(states.seen[:, : states.ply_bound + 1], line.lane) == now
-        way = _hashes(line.words, states.board_size) == now
+        words = line.words.index_select(0, line.path.view(-1)).unflatten(0, line.path.shape)
+        way = _hashes(words, states.board_size) == now
         if flood.may_look(now) and not bool(before.any() | way.any()):
             return torch.zeros_like(position.finished)
         superko, depth = of_lanes(states.rules.superko, line.lane), line.depth.unsqueeze(1)
@@ -166,11 +175,11 @@ class Go:
         return (before.any(1) | way.any(1)) & ~is_pass & (superko != SUPERKO.index("simple"))
 
     def leaf(self, states: State, position: Position, line: Line, actions: Tensor) -> State:
-        lane, depth = line.lane, line.depth.unsqueeze(1)
-        back = depth - torch.arange(RECENT_MOVES - 1, device=depth.device) - 1
-        moves = line.actions.gather(1, back.clamp(min=0)).to(torch.int16)
-        earlier = of_lanes(states.moves, lane).gather(1, (-back - 1).clamp(min=0))
-        moves = torch.cat([actions.to(torch.int16).unsqueeze(1), torch.where(back >= 0, moves, earlier)], dim=1)
+        lane = line.lane
+        rows, left = line.rows(torch.arange(RECENT_MOVES - 1, device=lane.device))
+        earlier = of_lanes(states.moves, lane).gather(1, (-left).clamp(min=0))
+        moves = torch.where(left > 0, line.actions[rows].to(torch.int16), earlier)
+        moves = torch.cat([actions.to(torch.int16).unsqueeze(1), moves], dim=1)
         fields = {field.name: getattr(position, field.name) for field in dataclasses.fields(position)}
         # Evaluators need no history for superko, and copying it would be the largest part of this.
         games = dataclasses.replace(states, seen=states.seen[:, :0], links=states.links[:, :0])
@@ -180,14 +189,12 @@ class Go:
     @staticmethod
     def _recent(states: State, line: Line) -> Tensor:
         """Returns the positions before the leaves, newest first: int32 [K, 7, 2, N], from the way and behind the root from the game."""
-        num_lanes, length, num_words = line.words.shape
         stones = 2 * states.board_size
-        way = line.words.view(-1, num_words)[:, :stones]
-        table = torch.cat([way, states.recent.view(-1, stones)])
-        ago = line.depth.unsqueeze(1) - torch.arange(RECENT, device=line.depth.device)
-        on_way = torch.arange(num_lanes, device=ago.device).unsqueeze(1) * length + ago
-        before = len(way) + line.lane.unsqueeze(1) * RECENT - 1 - ago
-        return table.index_select(0, torch.where(ago >= 0, on_way, before).view(-1)).view(num_lanes, RECENT, 2, states.board_size)
+        rows, left = line.rows(torch.arange(RECENT, device=line.depth.device))
+        way = line.words.index_select(0, rows.view(-1))[:, :stones].unflatten(0, rows.shape)
+        earlier = line.lane.unsqueeze(1) * RECENT + (-left - 1).clamp(min=0)
+        before = states.recent.view(-1, stones).index_select(0, earlier.view(-1)).view_as(way)
+        return torch.where((left >= 0).unsqueeze(2), way, before).unflatten(2, (2, states.board_size))
 
     def take(self, leaves: State, index: Tensor) -> State:
         return leaves.map(lambda tensor: tensor[index])

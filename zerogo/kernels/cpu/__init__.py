@@ -1,0 +1,1 @@
+"""Kernels for the CPU: plain loops over games that Numba compiles, the games shared out among torch's threads."""
