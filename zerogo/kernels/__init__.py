@@ -21,7 +21,7 @@ _in_use = True
 
 
 def compiled(name: str, device: torch.device) -> ModuleType | None:
-    """Returns the kernels `name` ("board", "tree", ...) for a device, or None where torch must do: nothing is compiled for it, or not wanted."""
+    """Returns the kernels `name` ("board", "tree", …) for a device, or None where torch must do: there are none, or they are not wanted."""
     return _module(name, device.type) if _in_use else None
 
 
