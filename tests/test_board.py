@@ -39,8 +39,9 @@ def play_all(state: board.State, vertices: str) -> board.State:
 
 @pytest.fixture
 def without_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Takes the way that never lets the host look, which is else taken on CUDA alone."""
+    """Takes the way that never lets the host look, which is else taken on CUDA alone, without kernels."""
     monkeypatch.setattr(flood, "may_look", lambda tensor: False)
+    monkeypatch.setattr("zerogo.kernels._in_use", False)
 
 
 # size, games of each of the six kinds of rules

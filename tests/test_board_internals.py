@@ -1,11 +1,9 @@
-"""The board's shortcuts against what they stand for: carried atari, the host's NumPy ways, the hash chains and the filters before
-superko."""
+"""The board's shortcuts against what they stand for: carried atari, kernels, the hash chains and the filters before superko."""
 
 from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -39,6 +37,7 @@ def not_looking(monkeypatch):
     def run(function, *args):
         with monkeypatch.context() as patch:
             patch.setattr(flood, "may_look", lambda tensor: False)
+            patch.setattr("zerogo.kernels._in_use", False)
             for name in ("item", "tolist", "numpy", "nonzero", "__bool__", "__int__", "__float__", "__index__"):
                 patch.setattr(Tensor, name, _refuse)
             return function(*args)
@@ -139,22 +138,6 @@ def test_floods_agree(board_size: int, not_looking) -> None:
         grown = flood.flood(seeds, within)
         assert torch.equal(grown, not_looking(flood.flood, seeds, within))
         assert torch.equal(flood.row_counts(within), not_looking(flood.row_counts, within))
-        near = flood.neighbours(within) & flood.pack_rows(torch.ones(board_size, board_size, dtype=torch.bool))
-        assert np.array_equal(flood.neighbours_host(within.numpy()) & ((1 << board_size) - 1), near.numpy())
-
-
-@pytest.mark.parametrize("board_size", [3, 9, 19])
-def test_flood_that_may_stop_at_two_liberties(board_size: int) -> None:
-    """A plane left unfinished shows two of the points; every other one is whole."""
-    generator = torch.Generator().manual_seed(board_size)
-    within = flood.pack_rows(torch.rand(200, board_size, board_size, generator=generator) < 0.6)
-    seeds = flood.pack_rows(torch.rand(200, board_size, board_size, generator=generator) < 0.02) & within
-    free = flood.pack_rows(torch.rand(200, board_size, board_size, generator=generator) < 0.03) & ~within
-    whole = flood.flood(seeds, within)
-    found = torch.from_numpy(np.ascontiguousarray(flood.flood_host(seeds.numpy(), within.numpy(), free.numpy())))
-    liberties = flood.count(flood.neighbours(found) & free)
-    assert ((liberties >= 2) | (found == whole).all(1)).all()
-    assert ((found & ~whole) == 0).all() and (found & seeds == seeds).all()
 
 
 def test_chains_are_those_made_from_nothing() -> None:

@@ -82,6 +82,19 @@ def test_exponents_without_a_dot_are_numbers(tmp_path: Path) -> None:
     assert load_with_overrides(None, ["training.learning_rate=1e-3"]).training.learning_rate == 1e-3
 
 
+def test_on_and_off_are_words(tmp_path: Path) -> None:
+    """YAML 1.1 reads them as true and false."""
+    path = tmp_path / "a.yaml"
+    for word in ("on", "off", "auto"):
+        path.write_text(f"run: {{compile: {word}}}\n")
+        assert load(path).run.compile == word
+        load(path).dump(path)
+        assert load(path).run.compile == word
+        assert load_with_overrides(None, [f"run.compile={word}"]).run.compile == word
+    with pytest.raises(InputError, match="run.kernels is True; it must be one of auto, plain"):
+        config.from_dict({"run": {"kernels": True}})
+
+
 def test_overrides(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("search: {c_puct: 2}\n")

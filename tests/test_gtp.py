@@ -438,6 +438,12 @@ def test_a_run_s_folder_and_options(trained: Path) -> None:
     assert engine.mind.search.settings.leaves == 2 and "tiny" in talk.value("gogui-title")
 
 
+def test_leaves_are_measured_where_that_is_asked_for(trained: Path) -> None:
+    engine = gtp_talk.engine(str(trained), "--simulations", "32", "--leaves", "0")
+    assert 1 <= engine.mind.search.settings.leaves <= 4 and engine.mind.search.settings.algorithm == "puct"
+    assert any("in a step: " in line for line in engine.said), engine.said
+
+
 def test_a_board_of_another_size_is_refused_at_the_start(trained: Path) -> None:
     with pytest.raises(InputError, match="plays on 3x3 only; game.size is 9"):
         gtp_talk.engine(str(trained), "game.size=9")

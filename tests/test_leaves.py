@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -17,12 +16,11 @@ from test_search import GUMBEL, PUCT, RULES, NoLooking, TableEvaluator, check_no
 from test_search_toys import GAMES, check_links, nodes_of
 from torch import Tensor
 
-from zerogo import board
+from zerogo import board, kernels
 from zerogo.bench import __main__ as bench
 from zerogo.config import SearchConfig
 from zerogo.rules import Rules
-from zerogo.search import Forest, Search, descent, leaves, puct, search
-from zerogo.search.arrival import Lanes
+from zerogo.search import Forest, Search, leaves, puct
 from zerogo.search.gumbel import considered_visits, phase_ends
 from zerogo.search.tree import CLOSED, NOWHERE, ROOT
 from zerogo.selfplay import SelfPlay
@@ -33,20 +31,8 @@ BOTH = test_search.BOTH
 BUDGETS = [0, 1, 5, 24, 17, 39, 40, 30]
 
 
-@contextmanager
-def in_torch() -> Iterator[None]:
-    """Lets the search make its descents in torch, as it does off the CPU."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(descent, "may_look", lambda tensor: False)
-        patch.setattr(search, "descend_several", lambda forest, lane, _, settings: several_in_torch(forest, settings))
-        yield
-
-
-def several_in_torch(forest: Forest, settings: SearchConfig) -> tuple[Lanes, descent.Descent]:
-    return leaves.descend_several(forest, torch.arange(forest.num_games), forest.unspent, settings)
-
-
-in_numpy = nullcontext
+in_torch = kernels.plain
+compiled = nullcontext
 
 
 def several(settings: SearchConfig, number: int) -> SearchConfig:
@@ -148,16 +134,16 @@ def test_a_tree_can_be_filled_to_its_last_node() -> None:
 
 @ALL
 def test_one_leaf_a_step_is_the_plain_search(settings: SearchConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways of several with one leaf give every bit of a search that takes one at a time."""
+    """The way of several with one leaf gives every bit of a search that takes one at a time."""
     state, _ = random_games(RULES[1], 8, 5, move_cap=20)
-    plain = Search(TableEvaluator(), settings).run(state, torch.tensor(BUDGETS), explore=True)
-    for way in (in_numpy, in_torch):
-        made = Search(TableEvaluator(), settings)
-        monkeypatch.setattr(made, "_one_each", made._several)
+    for way in (compiled, in_torch):
         with way():
-            found = made.run(state, torch.tensor(BUDGETS), explore=True)
-        same_trees(plain.tree, found.tree)
-        assert torch.equal(plain.policy, found.policy) and int(found.tree.collisions) == 0
+            found = Search(TableEvaluator(), settings).run(state, torch.tensor(BUDGETS), explore=True)
+            with monkeypatch.context() as patch:
+                patch.setattr(leaves, "_one_each", leaves._several)
+                several_of_one = Search(TableEvaluator(), settings).run(state, torch.tensor(BUDGETS), explore=True)
+        same_trees(found.tree, several_of_one.tree)
+        assert torch.equal(found.policy, several_of_one.policy) and int(several_of_one.tree.collisions) == 0
 
 
 def test_collisions_cost_nothing() -> None:
@@ -212,13 +198,13 @@ def test_every_simulation_has_a_key_of_its_own() -> None:
 
 @ALL
 @pytest.mark.parametrize("rule", [RULES[1], RULES[4]], ids=["5x5 suicide", "2x2"])
-def test_numpy_and_torch_choose_alike(settings: SearchConfig, rule: Rules) -> None:
+def test_kernels_and_torch_choose_alike(settings: SearchConfig, rule: Rules) -> None:
     """Two searches in a row on 8 trees, whose every node, visit and sum is equal."""
     state, _ = random_games(rule, 8, 6, move_cap=24)
     budgets = torch.tensor(BUDGETS)
     for number in (5, 16):
         forests = []
-        for way in (in_numpy, in_torch):
+        for way in (compiled, in_torch):
             made = Search(TableEvaluator(passing=2), several(settings, number))
             with way():
                 found = made.run(state, budgets, explore=True)
@@ -228,7 +214,7 @@ def test_numpy_and_torch_choose_alike(settings: SearchConfig, rule: Rules) -> No
         same_trees(*forests)
 
 
-def test_numpy_and_torch_choose_alike_with_any_numbers() -> None:
+def test_kernels_and_torch_choose_alike_with_any_numbers() -> None:
     """Priors and values that round: the order of the operations counts."""
 
     class Rounding(TableEvaluator):
@@ -241,7 +227,7 @@ def test_numpy_and_torch_choose_alike_with_any_numbers() -> None:
     state, _ = random_games(Rules(size=9, komi=6.5), 10, 20)
     for settings in (PUCT, RICH, GUMBEL):
         forests = []
-        for way in (in_numpy, in_torch):
+        for way in (compiled, in_torch):
             with way():
                 forests.append(Search(Rounding(), several(settings, 16)).run(state, 100, explore=True).tree)
         same_trees(*forests)

@@ -125,6 +125,40 @@ def test_the_copy_for_playing_agrees(settings: NetworkConfig, dtype: torch.dtype
             assert (output - expected[name]).abs().max() < tolerance, name
 
 
+@pytest.mark.parametrize("size", [1, 3, 9, 19])
+def test_the_copy_for_playing_knows_every_size_and_batch(size: int) -> None:
+    """Its weights are laid out for the network's own size, and work on others."""
+    network = make_network()
+    planes, numbers = make_input(9, size)
+    playing = inference_copy(network)
+    for batch in (1, 9):
+        with torch.no_grad():
+            expected = network(planes[:batch], numbers[:batch])
+        for name, output in playing(planes[:batch], numbers[:batch]).items():
+            assert (output - expected[name]).abs().max() < 1e-3, name
+
+
+def test_a_compiled_copy_is_the_same_and_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later copy shares what the first one's compilation made, and other batches need one more; no compiler is needed to see that."""
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    compile_with = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda module: compile_with(module, backend=backend))
+    torch._dynamo.reset()
+    planes, numbers = make_input(6, 5)
+    for network in (make_network(), make_network(trained=False), make_network()):
+        playing, plain = inference_copy(network, compiled=True), inference_copy(network)
+        for batch in (6, 4, 3):
+            outputs = playing(planes[:batch], numbers[:batch])
+            for name, output in plain(planes[:batch], numbers[:batch]).items():
+                assert (output - outputs[name]).abs().max() < 1e-4, name
+    assert len(graphs) == 2
+
+
 def test_the_copy_outlives_training() -> None:
     network = make_network()
     planes, numbers = make_input(2, 5)

@@ -37,6 +37,34 @@ def test_pick_dtype() -> None:
         runtime.pick_dtype("half", "cpu")
 
 
+def test_pick_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not runtime.pick_compile("auto", "cpu") and not runtime.pick_compile("off", "cpu")
+    monkeypatch.setenv("CXX", sys.executable)
+    assert runtime.pick_compile("on", "cpu")
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert not runtime.pick_compile("auto", "cpu")
+    with pytest.raises(InputError, match="there is no C.. compiler 'no-such-compiler' here; install one, or set run.compile to off"):
+        runtime.pick_compile("on", "cpu")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match="triton is not installed"):
+        runtime.pick_compile("on", "cuda")
+    with pytest.raises(InputError, match="'yes'; allowed are auto, off, on"):
+        runtime.pick_compile("yes", "cpu")
+
+
+def test_free_bytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What a container still may take, where that is less than what the machine has; "max" is no limit."""
+    cpu = torch.device("cpu")
+    monkeypatch.setattr(runtime, "CGROUP", tmp_path)
+    free = runtime.free_bytes(cpu)
+    assert free is None or free > 0
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("1000\n")
+    assert (runtime.free_bytes(cpu) is None) == (free is None)
+    (tmp_path / "memory.max").write_text("5000\n")
+    assert runtime.free_bytes(cpu) in (None, 4000)
+
+
 def test_set_threads() -> None:
     before = torch.get_num_threads()
     try:

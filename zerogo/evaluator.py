@@ -53,9 +53,10 @@ class Evaluator:
         dtype: torch.dtype = torch.float32,
         symmetries: str = "none",
         heads: tuple[str, ...] | None = None,
+        compiled: bool = False,
     ) -> Evaluator:
-        """Returns an evaluator over a copy of the network in `dtype`, with all heads or the given ones."""
-        return Evaluator(inference_copy(network, device, dtype, heads), encoder, symmetries)
+        """Returns an evaluator over a copy of the network in `dtype`, with all heads or the given ones; see `inference_copy`."""
+        return Evaluator(inference_copy(network, device, dtype, heads, compiled), encoder, symmetries)
 
     def with_symmetries(self, symmetries: str) -> Evaluator:
         """Returns an evaluator over the same network that turns the board otherwise."""

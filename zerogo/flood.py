@@ -4,9 +4,9 @@ A plane of a board is int32 [..., N]: bit c of row r is the point in row r and c
 a plane are then a handful of bitwise operations on N words instead of on N*N numbers: on 2 cores this is what makes a step of a
 thousand games cost what a step of one costs elsewhere.
 
-A flood must reach its fixpoint. On the CPU the host looks at what still grows and goes on with those boards alone. On CUDA it must not wait
-for the host, so strings are found in a number of rounds that is proven enough (`string_labels`). Both ways give the same result;
-`may_look` is the one place that decides.
+A flood must reach its fixpoint. Kernels do so by themselves, board by board. Torch must not wait for the host to look at what still grows,
+so there strings are found in a number of rounds that is proven enough (`string_labels`). Both ways give the same result. Elsewhere, where
+a look spares work, `may_look` is the one place that decides whether it's allowed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from __future__ import annotations
 import math
 from functools import cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
-FEW = 48  # so few boards cost no more than the calls; picking the unfinished ones from them would
+from zerogo import kernels
 
 
 def may_look(tensor: Tensor) -> bool:
@@ -69,8 +68,6 @@ def neighbours(rows: Tensor) -> Tensor:
 
 def row_counts(rows: Tensor) -> Tensor:
     """Returns how many points each row holds: int32 [...] -> int32 [...]."""
-    if may_look(rows):
-        return torch.from_numpy(np.bitwise_count(rows.numpy()).astype(np.int32))
     x = rows - ((rows >> 1) & 0x55555555)
     x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
     x = (x + (x >> 4)) & 0x0F0F0F0F
@@ -107,69 +104,9 @@ def flood(seeds: Tensor, within: Tensor) -> Tensor:
     """
     shape = seeds.shape
     seeds, within = (seeds & within).reshape(-1, shape[-1]), within.expand(shape).reshape(-1, shape[-1])
-    grown = torch.from_numpy(flood_host(seeds.numpy(), within.numpy())) if may_look(seeds) else _flood_bounded(seeds, within)
+    fast = kernels.compiled("flood", seeds.device)
+    grown = _flood_bounded(seeds, within) if fast is None else fast.flood(seeds, within)
     return grown.reshape(shape)
-
-
-def flood_host(seeds: np.ndarray, within: np.ndarray, liberties: np.ndarray | None = None) -> np.ndarray:
-    """The same in NumPy, whose calls cost a third of torch's: seeds (already within), within int32 or int64 [K, N] -> the same.
-
-    Grows by two steps, then by four at a time, and goes on with the planes that changed: most strings are small, a few snake. An empty
-    row after each plane lets one shift of the flat array serve all rows without running from board to board. liberties: int32 [K, N];
-    with them a plane that shows two of these points beside it is finished as it is, which spares the floods of the large strings where
-    only strings in atari are asked for.
-    """
-    num_planes, board_size = seeds.shape
-    rows = np.zeros((num_planes, board_size + 1), seeds.dtype)
-    inside = np.zeros((num_planes, board_size + 1), seeds.dtype)
-    rows[:, :-1], inside[:, :-1] = seeds, within
-    free = None if liberties is None else np.concatenate([liberties, inside[:, -1:]], axis=1)
-    result, lanes, steps = rows, None, 1
-    while len(rows):
-        before, after, scratch = rows.reshape(-1), np.empty(rows.size, rows.dtype), np.empty(rows.size, rows.dtype)
-        for _ in range(steps):
-            _spread(before, after, scratch)
-            after &= inside.reshape(-1)
-            _spread(after, before, scratch)
-            beside = before & free.reshape(-1) if free is not None else None
-            before &= inside.reshape(-1)
-        grows = np.not_equal(before, after).reshape(rows.shape).any(1)
-        if free is not None:
-            grows &= np.bitwise_count(beside).reshape(rows.shape).sum(1) < 2
-        growing, steps = np.flatnonzero(grows), 2
-        if len(growing) and len(rows) < FEW:
-            continue
-        if len(growing) < len(rows):
-            if lanes is not None:
-                result[lanes] = rows
-            lanes = growing if lanes is None else lanes[growing]
-            rows, inside = rows.take(growing, axis=0), inside.take(growing, axis=0)
-            free = None if free is None else free.take(growing, axis=0)
-    return result[:, :-1]
-
-
-def _spread(rows: np.ndarray, spread: np.ndarray, scratch: np.ndarray) -> None:
-    """Writes into `spread` the points and their neighbours; flat arrays, the two results are contiguous and not the first."""
-    np.left_shift(rows, 1, out=spread)
-    np.right_shift(rows, 1, out=scratch)
-    spread |= scratch
-    spread |= rows
-    spread[1:] |= rows[:-1]
-    spread[:-1] |= rows[1:]
-
-
-def neighbours_host(rows: np.ndarray) -> np.ndarray:
-    """`neighbours` in NumPy: int32 [K, N] -> int32 [K, N]. Flat shifts move whole boards; the row that would run into the next one is
-    emptied."""
-    near, shifted = rows << 1, rows >> 1
-    near |= shifted
-    np.copyto(shifted, rows)
-    shifted[:, -1] = 0
-    near.reshape(-1)[1:] |= shifted.reshape(-1)[:-1]
-    np.copyto(shifted, rows)
-    shifted[:, 0] = 0
-    near.reshape(-1)[:-1] |= shifted.reshape(-1)[1:]
-    return near
 
 
 def _flood_bounded(rows: Tensor, within: Tensor) -> Tensor:

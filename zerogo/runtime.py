@@ -8,8 +8,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import importlib.util
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import warnings
@@ -22,8 +24,10 @@ import torch
 from zerogo.errors import InputError
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+COMPILE = ("auto", "off", "on")
 INPUT_ERROR_STATUS = 2
 INTERRUPTED_STATUS = 130  # 128 + SIGINT, what shells report
+CGROUP = Path("/sys/fs/cgroup")
 _CHUNK = 1 << 16  # bytes that are read at a time
 
 
@@ -64,6 +68,23 @@ def has_cpu_bfloat16() -> bool:
     return any(probe() for probe in probes if probe is not None)
 
 
+def pick_compile(choice: str, device: torch.device | str) -> bool:
+    """Says whether the network that plays goes through torch.compile: where that is asked for by "on"; "auto" has seen it win nowhere yet.
+
+    Raises InputError where the compiler that it needs is not there.
+    """
+    if choice not in COMPILE:
+        raise InputError(f"compile is {choice!r}; allowed are {', '.join(COMPILE)}")
+    if choice != "on":
+        return False
+    if torch.device(device).type == "cuda" and importlib.util.find_spec("triton") is None:
+        raise InputError("run.compile is on, but triton is not installed, which compiles for CUDA; install it, or set run.compile to off")
+    compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    if shutil.which(compiler) is None:
+        raise InputError(f"run.compile is on, but there is no C++ compiler {compiler!r} here; install one, or set run.compile to off")
+    return True
+
+
 def usable_cores() -> int:
     """Returns the number of CPU cores that this process may use, which in a container can be fewer than the machine has."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
@@ -75,6 +96,27 @@ def set_threads(count: int) -> int:
         raise InputError(f"threads is {count}; it must be 0 (torch's choice) or more")
     torch.set_num_threads(count or min(torch.get_num_threads(), usable_cores()))
     return torch.get_num_threads()
+
+
+def synchronize(device: torch.device) -> None:
+    """Waits until the device has done all that it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Returns how much memory of the device, for the CPU of the machine or container, is free; None where that can't be told."""
+    if device.type == "cuda":
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch's own, for tensors to come
+        return torch.cuda.mem_get_info(device)[0] + kept
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+        with contextlib.suppress(OSError, ValueError):  # a container may be allowed less than the machine has; "max" is no number
+            limit, used = (int((CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
+            free = min(free, max(0, limit - used))
+        return free
+    return None
 
 
 def generator(seed: int, device: torch.device | str = "cpu") -> torch.Generator:

@@ -21,7 +21,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from zerogo import flood
+from zerogo import flood, kernels
 from zerogo.rules import SCORING, RulesBatch
 
 
@@ -110,16 +110,17 @@ def settled(state: Position) -> Tensor:
     Most games fail a test of a few bitwise operations: two neighbouring empty points away from all black stones can't be Black's.
     """
     board, black, white = state.on_board, state.black, state.white
+    if (fast := kernels.compiled("scoring", board.device)) is not None:
+        return fast.settled(black, white, board, _flags(_suicide_of(state), board))
     empty = board & ~(black | white)
     far_black, far_white = empty & ~flood.neighbours(black), empty & ~flood.neighbours(white)
     open_points = far_black & flood.neighbours(far_black) & far_white & flood.neighbours(far_white)
     possible = (open_points == 0).all(-1) & (flood.count(empty) >= 2)
-    if not flood.may_look(board):
-        return possible & _all_alive(black, white, board, _suicide_of(state))
-    games = possible.nonzero().squeeze(1)
     suicide = _suicide_of(state)
-    if isinstance(suicide, Tensor):
-        suicide = suicide[games]
+    if not flood.may_look(board):
+        return possible & _all_alive(black, white, board, suicide)
+    games = possible.nonzero().squeeze(1)
+    suicide = suicide[games] if isinstance(suicide, Tensor) else suicide
     return possible.index_copy(0, games, _all_alive(black[games], white[games], board[games], suicide))
 
 
@@ -152,8 +153,10 @@ def territory_rows_score(black: Tensor, white: Tensor, on_board: Tensor, capture
 def pass_alive_rows(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor | bool = False) -> tuple[Tensor, Tensor]:
     """Returns what `pass_alive` does as bit rows: int32 [B, N] three times -> two int32 [B, N]. Both colours are one batch of 2B.
 
-    On the CPU the work follows the strings and regions that there are; on CUDA nothing waits for the host. Both give the same result.
+    On the CPU a kernel's work follows the strings and regions that there are; torch never waits for the host. Both give the same result.
     """
+    if (fast := kernels.compiled("scoring", black.device)) is not None:
+        return fast.pass_alive_rows(black, white, on_board, _flags(suicide, on_board))
     own, board = torch.cat((black, white)), torch.cat((on_board, on_board))
     other = board & ~own
     empty = other & ~torch.cat((white, black))
@@ -162,64 +165,8 @@ def pass_alive_rows(black: Tensor, white: Tensor, on_board: Tensor, suicide: Ten
         must_touch = torch.where(torch.cat((suicide, suicide)).unsqueeze(1), other, empty)
     elif suicide:
         must_touch = other
-    if flood.may_look(board):
-        area = _benson_looking(own, other, empty, must_touch)
-    else:
-        area = _benson_bounded(own, other, empty, must_touch)
+    area = _benson(own, other, empty, must_touch)
     return area[: len(black)], area[len(black) :]
-
-
-# Benson's algorithm on X planes of one colour's stones, where the host may look: all regions and strings of all games are rows of one list
-
-
-def _benson_looking(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor) -> Tensor:
-    """Returns the pass-alive area of own stones: all arguments and the result int32 [X, N].
-
-    must_touch: the points of a region that must be next to a string for the region to be vital to it. Most planes are done after one
-    flood: they have no two regions that could be vital.
-    """
-    # No string is next to all points of a region that holds a point without any own stone beside it: those regions can't be vital.
-    eyes = other & ~flood.flood(must_touch & ~flood.neighbours(own), other)
-    planes = (flood.count(_corners(eyes)) >= 2).nonzero().squeeze(1)
-    area = torch.zeros_like(own)
-    if planes.numel():
-        area[planes] = _benson_of_lists(own[planes], other[planes], empty[planes], must_touch[planes], eyes[planes])
-    return area
-
-
-def _benson_of_lists(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor, eyes: Tensor) -> Tensor:
-    """Returns what `_benson_looking` does; eyes int32 [X, N] are the regions without a must-touch point away from all own stones."""
-    eye_plane, eye = components(eyes)
-    has_empty = ((eye & empty[eye_plane]) != 0).any(-1)
-    eye_plane, eye = eye_plane[has_empty], eye[has_empty]
-    string_plane, string = components(flood.flood(flood.neighbours(eyes), own))
-    pair_eye, pair_string = _pairs(eye_plane, string_plane, own.shape[0])
-    touched = flood.neighbours(string)
-    is_vital = (((eye & must_touch[eye_plane])[pair_eye] & ~touched[pair_string]) == 0).all(-1)
-    pair_eye, pair_string = pair_eye[is_vital], pair_string[is_vital]
-
-    alive = torch.ones_like(string_plane, dtype=torch.bool)
-    while True:
-        safe = torch.zeros_like(own).index_add_(0, string_plane[alive], string[alive])  # strings are disjoint: a sum is their union
-        weak = flood.neighbours(own & ~safe)
-        is_closed = ((eye & weak[eye_plane]) == 0).all(-1)
-        is_vital = is_closed[pair_eye] & alive[pair_string]
-        still = torch.bincount(pair_string[is_vital], minlength=string_plane.numel()) >= 2
-        if torch.equal(still, alive):
-            break
-        alive = still
-    vital = torch.zeros_like(eye_plane).index_add_(0, pair_eye, is_vital.to(torch.int64)) > 0
-    area = safe.index_add(0, eye_plane[vital], eye[vital])  # strings and regions are disjoint as well
-    return area | _nearly_filled(own, other, safe)
-
-
-def _nearly_filled(own: Tensor, other: Tensor, safe: Tensor) -> Tensor:
-    """Returns the regions that touch living strings alone and have at most one point not next to one: int32 [X, N] each -> int32 [X, N]."""
-    closed = other & ~flood.flood(flood.neighbours(own & ~safe), other)
-    closed = torch.where((safe != 0).any(-1, keepdim=True), closed, 0)
-    plane, region = components(closed)
-    is_small = flood.count(region & ~flood.neighbours(safe)[plane]) <= 1
-    return torch.zeros_like(safe).index_add_(0, plane[is_small], region[is_small])
 
 
 def _corners(planes: Tensor) -> Tensor:
@@ -244,24 +191,15 @@ def components(planes: Tensor) -> tuple[Tensor, Tensor]:
     return plane[is_first], grown[is_first]
 
 
-def _pairs(left: Tensor, right: Tensor, num_planes: int) -> tuple[Tensor, Tensor]:
-    """Returns the indices of all pairs of equal planes: int64 [L] and [R], both ascending and below num_planes -> two int64 [K]."""
-    sizes = torch.bincount(right, minlength=num_planes)
-    starts = torch.cumsum(sizes, 0) - sizes
-    repeats = sizes[left]
-    index = torch.repeat_interleave(torch.arange(left.numel(), device=left.device), repeats)
-    within = torch.arange(index.numel(), device=left.device) - (torch.cumsum(repeats, 0) - repeats)[index]
-    return index, starts[left][index] + within
+# Benson's algorithm on X planes of one colour's stones: strings and regions by labels, [X, P] throughout
 
 
-# Benson's algorithm without a look by the host: strings and regions by labels, [X, P] throughout
+def _benson(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor) -> Tensor:
+    """Returns the pass-alive area of own stones, by operations whose number depends on N alone: all arguments and the result int32 [X, N].
 
-
-def _benson_bounded(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor) -> Tensor:
-    """Returns what `_benson_looking` does, by operations whose number depends on N alone.
-
-    A string or region is known by its label, one of its points; label P stands for none. A region can only be vital to the strings next
-    to the first of its must-touch points, at most four.
+    must_touch: the points of a region that must be next to a string for the region to be vital to it. A string or region is known by its
+    label, one of its points; label P stands for none. A region can only be vital to the strings next to the first of its must-touch points,
+    at most four.
     """
     board_size = own.shape[1]
     num_points = board_size * board_size
@@ -276,8 +214,10 @@ def _benson_bounded(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tenso
         is_closed = ~_touches_struck(labels, beside, alive)
         counted = (is_vital & is_closed.unsqueeze(1)).to(torch.int32).flatten(1)
         counts = torch.zeros_like(alive, dtype=torch.int32).scatter_add_(1, candidates.flatten(1), counted)
-        alive = alive & (counts >= 2)
+        before, alive = alive, alive & (counts >= 2)
         alive[:, -1] = True  # label P, none, is never struck off
+        if flood.may_look(alive) and torch.equal(alive, before):
+            break
     is_safe = is_own & alive.gather(1, labels)
     is_closed = ~_touches_struck(labels, beside, alive) & is_safe.any(1, keepdim=True)
     is_hidden = is_other & (beside == num_points).all(1)
@@ -329,6 +269,11 @@ def _rows_of(stones: Tensor, on_board: Tensor | None) -> tuple[Tensor, Tensor, T
     if on_board is None:
         on_board = torch.full(stones.shape[:2], (1 << stones.shape[2]) - 1, dtype=torch.int32, device=stones.device)
     return flood.pack_rows(stones == 1), flood.pack_rows(stones == 2), on_board
+
+
+def _flags(suicide: Tensor | bool, on_board: Tensor) -> Tensor:
+    """Returns bool [B]: whether each game allows suicide."""
+    return suicide if isinstance(suicide, Tensor) else torch.full((len(on_board),), suicide, device=on_board.device)
 
 
 def _suicide_of(state: Position) -> Tensor | bool:

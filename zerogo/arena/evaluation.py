@@ -10,7 +10,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from zerogo import elo
+from zerogo import elo, kernels
 from zerogo.arena.journal import NUM_GAMES, Journal
 from zerogo.arena.match import cap_for, play_match, round_robin
 from zerogo.arena.report import write_report
@@ -43,6 +43,7 @@ def evaluate(
     """
     _require_pairing(players, num_games)
     set_threads(config.run.threads)
+    kernels.choose(config.run.kernels)
     device = pick_device(config.run.device)
     dtype = pick_dtype(config.run.precision, device)
     rules = config.game.rules()
@@ -51,7 +52,8 @@ def evaluate(
     try:
         _require_able(made, rules)
         with Journal(Path(out_dir), evaluation.settings(), evaluation.pairs, rules, resume) as journal:
-            print(f"{rules.size}x{rules.size}, komi {rules.komi:g}, {num_games} games a pair, {describe(device)['device']}", flush=True)
+            machine = f"{describe(device)['device']}, {kernels.in_use(device)}"
+            print(f"{rules.size}x{rules.size}, komi {rules.komi:g}, {num_games} games a pair, {machine}", flush=True)
             start = time.monotonic()
             results = evaluation.play(journal, device)
             evaluation.conclude(Path(out_dir), results, time.monotonic() - start)

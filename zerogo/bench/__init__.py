@@ -1,4 +1,5 @@
-"""The measurements: `python -m zerogo.bench {board,net,features,search,selfplay}`. Each prints one JSON line per configuration.
+"""The measurements: `python -m zerogo.bench {board,net,features,search,profile,memory,selfplay}`. Each prints JSON lines, one a
+configuration.
 
 What every line holds is written by `report`; how fast something is, is always said beside what it is to be compared with, in the same run.
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
@@ -31,6 +33,15 @@ def report(line: dict[str, Any]) -> None:
     assert not missing, f"report: a line without {', '.join(missing)}"
     sys.stdout.write(json.dumps({**line, "torch": torch.__version__}) + "\n")
     sys.stdout.flush()
+
+
+def show_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Writes columns for a person to stderr; stdout has the JSON lines alone. All cells but a row's first stand to the right."""
+    lines = [tuple(header), *map(tuple, rows)]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(header))]
+    for first, *others in lines:
+        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
+        print("  ".join(cells).rstrip(), file=sys.stderr)
 
 
 def whole_numbers(text: str) -> list[int]:

@@ -1,4 +1,4 @@
-"""`python -m zerogo.bench {board,net,features,search,selfplay}`: reads the arguments and runs one measurement."""
+"""`python -m zerogo.bench {board,net,features,search,profile,memory,selfplay}`: reads the arguments and runs one measurement."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ BENCHES = {
     "net": "evaluations a second of a network",
     "features": "positions a second of an encoder, beside zero17",
     "search": "simulations a second, and which share of the raw network's speed that is",
+    "profile": "where the time of a simulation goes, with compiled kernels and without",
+    "memory": "bytes a node, and the largest trees that fit a device",
     "selfplay": "games, moves and samples of self-play",
 }
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from zerogo import board, flood
+from zerogo import board, flood, kernels
 from zerogo.bench import add_batch_arguments, report, whole_numbers
 from zerogo.board import State
 from zerogo.board.state import exact_legal_rows
@@ -77,8 +77,9 @@ class RandomGames:
     """A batch of games that are played at random and replaced when they end (two passes, or 2 * N * N plies)."""
 
     def __init__(self, rules: Rules, batch: int, device: torch.device) -> None:
-        self.fresh = board.new_games(batch, rules, device=device, move_cap=2 * rules.size**2)
-        self.state = self.fresh.map(torch.clone)
+        self.rules, self.device = rules, device
+        self.fresh: dict[int, State] = {}
+        self.state = self._new(batch)
         self.generator = torch.Generator(device=device).manual_seed(1)
 
     def play_plies(self, plies: int) -> None:
@@ -87,7 +88,16 @@ class RandomGames:
             self.state = board.step_(self.state, actions)
             ended = self.state.finished.nonzero().squeeze(1)
             if ended.numel():
-                self.state = board.put_(self.state, ended, board.select(self.fresh, ended))
+                self.state = board.put_(self.state, ended, self._fresh(len(ended)))
+
+    def _new(self, number: int) -> State:
+        return board.new_games(number, self.rules, device=self.device, move_cap=2 * self.rules.size**2)
+
+    def _fresh(self, number: int) -> State:
+        """Returns so many new games, made once: they are only copied from."""
+        if number not in self.fresh:
+            self.fresh[number] = self._new(number)
+        return self.fresh[number]
 
     def moves_per_second(self, seconds: float) -> float:
         """Returns moves a second, over at least that many seconds."""
@@ -107,12 +117,16 @@ class RandomGames:
 def draw(state: State, generator: torch.Generator) -> Tensor:
     """Returns a move for every game, uniform over its legal moves, pass included: int64 [B]. Takes B numbers from the generator.
 
-    Rows come first, [N, B]: sums over them add whole rows, which a CPU does fast.
+    Without kernels rows come first, [N, B]: sums over them add whole rows, which is fast.
     """
-    rows, board_size = exact_legal_rows(state).T.contiguous(), state.board_size
+    legal, board_size = exact_legal_rows(state), state.board_size
+    numbers = torch.rand(state.num_games, generator=generator, device=state.device, dtype=torch.float64)
+    if (fast := kernels.compiled("games", state.device)) is not None:
+        return fast.pick(legal, numbers)
+    rows = legal.T.contiguous()
     up_to = flood.row_counts(rows).cumsum(0, dtype=torch.int32)
     total = up_to[-1] + 1
-    chosen = (torch.rand(len(total), generator=generator, device=rows.device, dtype=torch.float64) * total).to(torch.int32)
+    chosen = (numbers * total).to(torch.int32)
     row = (up_to <= chosen).sum(0)  # N where the pass is chosen
     skipped = torch.where(row > 0, up_to.gather(0, (row - 1).clamp(min=0).unsqueeze(0)).squeeze(0), 0)
     bits = rows.gather(0, row.clamp(max=board_size - 1).unsqueeze(0))

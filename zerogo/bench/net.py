@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,13 +18,51 @@ from zerogo.config import NetworkConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import Encoder, make_encoder
-from zerogo.network import Network
+from zerogo.network import Network, inference_copy
 from zerogo.rules import Rules
 from zerogo.runtime import pick_device, pick_dtype, set_threads
 
 HEADS = ("policy", "value")  # what a search asks for
-# Dense bfloat16 and TF32 peaks in TFLOP/s by what the device's name holds, from the makers' data sheets.
-PEAKS = {"H200": (989.0, 495.0), "H100": (989.0, 495.0), "A100": (312.0, 156.0), "L40S": (362.0, 183.0), "RTX 4090": (165.0, 83.0)}
+# Peaks of the matrix units in TFLOP/s, dense, bfloat16 with float32 sums and TF32, by words of the device's name: from the makers' data
+# sheets and white papers. Of several entries that fit a name the longest counts.
+PEAKS = {
+    "B200": (2250.0, 1125.0),
+    "H200": (989.0, 495.0),
+    "H200 NVL": (836.0, 418.0),
+    "H100": (989.0, 495.0),
+    "H100 PCIe": (756.0, 378.0),
+    "H100 NVL": (836.0, 418.0),
+    "GH200": (989.0, 495.0),
+    "A100": (312.0, 156.0),
+    "A800": (312.0, 156.0),
+    "A30": (165.0, 82.0),
+    "A40": (150.0, 75.0),
+    "A10": (125.0, 62.5),
+    "A10G": (70.0, 35.0),
+    "L40S": (362.0, 183.0),
+    "L40": (181.0, 90.5),
+    "L4": (121.0, 60.0),
+    "RTX A6000": (155.0, 77.4),
+    "RTX 6000 Ada": (364.0, 182.0),
+    "RTX 5090": (209.5, 104.8),
+    "RTX 5080": (112.6, 56.3),
+    "RTX 5070 Ti": (87.9, 43.9),
+    "RTX 5070": (61.7, 30.9),
+    "RTX 4090": (165.2, 82.6),
+    "RTX 4080": (97.5, 48.7),
+    "RTX 4080 SUPER": (104.4, 52.2),
+    "RTX 4070 Ti": (80.2, 40.1),
+    "RTX 4070": (58.3, 29.1),
+    "RTX 4060 Ti": (44.1, 22.1),
+    "RTX 4060": (30.2, 15.1),
+    "RTX 3090": (71.0, 35.6),
+    "RTX 3090 Ti": (80.0, 40.0),
+    "RTX 3080": (59.5, 29.8),
+    "RTX 3070": (40.6, 20.3),
+    "RTX 3060": (25.5, 12.7),
+    "MI300X": (1307.0, 654.0),
+}
+UNLIKE = ("Laptop", "Max-Q", "Mobile", "RTX 4090 D", "SUPER", "MIG")  # words of devices with other peaks than what else their names say
 OPENING = 0.2  # share of the points that are played before the positions that are measured, at the least; at most three times that
 
 
@@ -65,8 +104,11 @@ class Setup:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
             network = Network(settings, encoder.num_planes, encoder.num_globals, size)
+        state = middle_games(size, batch, device)
+        if getattr(args, "spread", 0.0):
+            _spread_(network, encoder, state, args.spread)
         evaluator = Evaluator.from_network(network, encoder, device, dtype, "random", HEADS)
-        return Setup(evaluator, network, encoder, middle_games(size, batch, device), device, dtype)
+        return Setup(evaluator, network, encoder, state, device, dtype)
 
     def forward(self) -> Callable[[], Any]:
         """Returns the network alone on planes that are ready."""
@@ -96,6 +138,14 @@ def middle_games(size: int, batch: int, device: torch.device) -> State:
         goes_on = ((plies > ply) & ~after.finished).nonzero().squeeze(1)
         state = board.put(state, goes_on, board.select(after, goes_on))
     return state
+
+
+@torch.no_grad()
+def _spread_(network: Network, encoder: Encoder, state: State, spread: float) -> None:
+    """Scales the policy's last layer so that over the points of a board its logits have this standard deviation, on the average."""
+    playing = inference_copy(network, state.device, heads=("policy",))
+    logits = playing(encoder.planes(state, torch.float32), encoder.globals(state))["policy"]
+    network.map_readout.parts["policy"].weight *= (spread / logits[:, :-1].std(1).mean()).to(network.map_readout.parts["policy"].weight)
 
 
 def per_second(work: Callable[[], Any], synchronize: Callable[[], None], seconds: float, at_least: int = 1) -> float:
@@ -134,8 +184,17 @@ def _measure(args: argparse.Namespace, setup: Setup) -> None:
 
 
 def _peak(setup: Setup) -> float | None:
-    """Returns the device's peak in TFLOP/s at the run's precision, where it is known."""
+    """Returns the device's peak in TFLOP/s at the run's precision, where it is known; on a CPU it never is."""
     if setup.device.type != "cuda":
         return None
-    name = torch.cuda.get_device_name(setup.device)
-    return next((peaks[0 if setup.dtype == torch.bfloat16 else 1] for part, peaks in PEAKS.items() if part in name), None)
+    peaks = peaks_of(torch.cuda.get_device_name(setup.device))
+    return None if peaks is None else peaks[0 if setup.dtype == torch.bfloat16 else 1]
+
+
+def peaks_of(name: str) -> tuple[float, float] | None:
+    """Returns the entry of `PEAKS` for a device's name, or None for a device that isn't among them."""
+    fitting = [words for words in PEAKS if re.search(rf"\b{re.escape(words)}\b", name)]
+    best = max(fitting, key=len, default=None)
+    if best is None or any(word in name and word not in best for word in UNLIKE):
+        return None
+    return PEAKS[best]

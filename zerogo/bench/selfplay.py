@@ -1,4 +1,8 @@
-"""Games, moves and samples of self-play by a fresh network, and the raw network's evaluations a second beside them, in one run."""
+"""Games, moves and samples of self-play by a fresh network, and the raw network's evaluations a second beside them, in one run.
+
+`efficiency` is the ratio of simulations a second, everything that self-play does included, to the evaluations of the network alone at the
+same batch and precision, each in its best round.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,7 @@ def _measure(args: argparse.Namespace, setup: Setup) -> None:
     config = dataclasses.replace(
         Config(),
         game=GameConfig(size=size),
-        search=SearchConfig(algorithm=args.algorithm, keep_tree=False),
+        search=SearchConfig(algorithm=args.algorithm),
         selfplay=SelfplayConfig(games=batch, full_simulations=args.sims, cheap_simulations=args.sims, sgf_share=0.0),
     )
     selfplay = SelfPlay(config, setup.evaluator, setup.device, seed=1)
@@ -57,5 +61,6 @@ def _measure(args: argparse.Namespace, setup: Setup) -> None:
         "samples_per_s": round(samples / seconds),
         "simulations_per_s": round(sum(harvest.simulations for harvest in harvests) / seconds),
         "evals_per_s": round(max(evals)),
+        "efficiency": round(max(harvest.simulations / harvest.seconds for harvest in harvests) / max(evals), 3),
     }
     report(line)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -45,25 +44,6 @@ def eyes(own: Tensor, rim: Rim) -> Tensor:
     """
     around, here = _around(own, rim)
     return (_fits(around, rim) & ~here) >> 1
-
-
-def eyes_host(own: np.ndarray, on_board: np.ndarray) -> np.ndarray:
-    """The same in NumPy, a quarter of the time: own int32 [B, N], on_board int32 [B, N], or [1, N] for all -> int32 [B, N]."""
-    solid, off = _framed_host(own | ~on_board), _framed_host(~on_board)
-    left, right = (solid << 1) | 1, solid >> 1
-    above, below = left[:-2] & right[:-2], left[2:] & right[2:]
-    three = (above & (left[2:] | right[2:])) | (below & (left[:-2] | right[:-2]))
-    edge = (off[1:-1] << 1) | 1 | (off[1:-1] >> 1) | off[:-2] | off[2:]
-    fits = (above & below) | (three & ~edge)
-    fits &= left[1:-1] & right[1:-1] & solid[:-2] & solid[2:] & ~solid[1:-1]
-    return np.ascontiguousarray(fits.T)
-
-
-def _framed_host(rows: np.ndarray) -> np.ndarray:
-    """Returns rows with a full one above and below: int32 [B, N] -> int32 [N + 2, B]; games last, where shifts of rows are whole arrays."""
-    framed = np.full((rows.shape[1] + 2, len(rows)), -1, np.int32)
-    framed[1:-1] = rows.T
-    return framed
 
 
 def eye_makers(own: Tensor, empty: Tensor, rim: Rim) -> Tensor:

@@ -2,21 +2,13 @@
 
 `seen` [B, H] holds the hash at each ply. `links` [B, 3H] makes it a hash table with chains: its first 2H entries hold, for each value of
 the hash's low bits, the last ply with such a hash, the other H hold for each ply the one before it in its chain; -1 ends a chain. So a
-look-up costs about one read instead of H. The host's superko uses it; where the host must not look, all of `seen` is compared.
+look-up costs about one read instead of H. The CPU's kernels use it; elsewhere all of `seen` is compared.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
 import torch
 from torch import Tensor
-
-from zerogo import flood
-
-if TYPE_CHECKING:
-    from zerogo.board.state import State
 
 NOT_SEEN = -(2**63) + 1  # fills the unused places of `seen`; a position has this hash with a chance of 2^-64
 FIRST_WIDTH = 32  # plies that `seen` has room for after the first move; it doubles when they are used up, so H is a power of two
@@ -41,37 +33,12 @@ def links_of(seen: Tensor, width: int) -> Tensor:
 def remember_(seen: Tensor, links: Tensor, hashes: Tensor, ply: Tensor, goes_on: Tensor) -> None:
     """Writes the positions after a move into `seen` and `links`: hashes int64 [B], ply int32 [B]; games that do not go on stay as they
     are."""
-    width = seen.shape[1]
-    game = torch.arange(len(seen), device=seen.device)
-    where = torch.where
-    if flood.may_look(seen):  # the same operations, each several times faster
-        where, game = np.where, game.numpy()
-        seen, links, hashes, ply, goes_on = (tensor.numpy() for tensor in (seen, links, hashes, ply, goes_on))
+    width, game = seen.shape[1], torch.arange(len(seen), device=seen.device)
     words, chains = seen.reshape(-1), links.reshape(-1)
     words[game * width + ply] = hashes
     slot = game * (3 * width)
     link = slot + (2 * width) + ply
     slot = slot + (hashes & (2 * width - 1))
     newest = chains[slot]
-    chains[link] = where(goes_on, newest, chains[link])
+    chains[link] = torch.where(goes_on, newest, chains[link])
     chains[slot] = ply
-
-
-def was_seen(state: State, game: np.ndarray, hashes: np.ndarray, is_situational: np.ndarray) -> np.ndarray:
-    """Returns whether the games may not come to these hashes with their next move: int64 [K] each -> bool [K]. On the host.
-
-    is_situational: bool [B]; such a game may repeat a position with the other side to move.
-    """
-    seen, links, now = state.seen.numpy(), state.links.numpy(), state.ply.numpy()
-    width = seen.shape[1]
-    found = np.zeros(len(game), bool)
-    ply = links.reshape(-1).take(game * (3 * width) + (hashes & (2 * width - 1)))
-    asked = np.flatnonzero(ply >= 0)
-    while len(asked):
-        where, ply = game[asked], ply[ply >= 0]
-        same = seen.reshape(-1).take(where * width + ply) == hashes[asked]
-        same &= ~is_situational[where] | (((ply ^ now[where]) & 1) == 1)
-        found[asked[same]] = True
-        ply = np.where(same, -1, links.reshape(-1).take(where * (3 * width) + 2 * width + ply))
-        asked = asked[ply >= 0]
-    return found

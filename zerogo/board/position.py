@@ -4,7 +4,7 @@ The key to the speed is `atari`: the stones whose string has exactly one liberty
 look at the neighbours, and a move can only change the strings that it touches: its own, at most four of the opponent's, and those beside
 what it captured. No other string is looked at. `find_atari` recomputes it from nothing and is what the tests hold it against.
 
-`legal_rows` and `play` stand here as torch operations that never wait for a device; on the CPU they hand over to their twins in `host`.
+`find_atari`, `legal_rows` and `play` stand here as torch operations that never wait for a device; where there are kernels they hand over.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from zerogo import flood
-from zerogo.board import host, zobrist
+from zerogo import flood, kernels
+from zerogo.board import zobrist
 from zerogo.rules import RulesBatch
 
 BLACK, WHITE = 1, 2
@@ -76,14 +76,6 @@ class Position:
         return flood.unpack_rows(self.black).to(torch.int8) + 2 * flood.unpack_rows(self.white).to(torch.int8)
 
 
-@dataclass(frozen=True)
-class Removed:
-    """What a move took off the board: by_black, by_white int32 [B, N], stones of White and of Black (suicide counts for the opponent)."""
-
-    white_stones: Tensor
-    black_stones: Tensor
-
-
 def on_board_rows(size: Tensor, board_size: int) -> Tensor:
     """Returns the plane of the points that exist: size int32 [B] -> int32 [B, N]."""
     rows = ((1 << size.to(torch.int64)) - 1).to(torch.int32).unsqueeze(-1)
@@ -97,8 +89,8 @@ def find_atari(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, 
     By floods alone, for all strings at once: a string has one liberty exactly if, for every bit of the liberties' indices, it does not
     touch both a liberty with that bit and one without.
     """
-    if flood.may_look(black):
-        return host.find_atari(black, white, on_board)
+    if (fast := kernels.compiled("board", black.device)) is not None:
+        return fast.find_atari(black, white, on_board)
     board_size = black.shape[-1]
     empty = on_board & ~(black | white)
     index = torch.arange(board_size * board_size, device=black.device).view(board_size, board_size)
@@ -124,8 +116,8 @@ def legal_rows(position: Position, on_board: Tensor, suicide: Tensor | None) -> 
     suicide: bool [B], None where no game allows it. A point is legal if a neighbour is empty, an own string with another liberty,
     or an opponent's string in atari, and it is not banned by ko.
     """
-    if flood.may_look(on_board):
-        return torch.from_numpy(host.legal_rows(position, on_board, suicide))
+    if (fast := kernels.compiled("board", on_board.device)) is not None:
+        return fast.legal_rows(position, on_board, suicide)
     own, opponent = own_and_opponent(position)
     empty = on_board & ~(own | opponent)
     breathing = empty | (own & ~position.atari) | (opponent & position.atari)
@@ -142,14 +134,16 @@ def own_and_opponent(position: Position) -> tuple[Tensor, Tensor]:
     return torch.where(is_black, position.black, position.white), torch.where(is_black, position.white, position.black)
 
 
-def play(position: Position, actions: Tensor, on_board: Tensor, suicide: Tensor | None, cap: Tensor) -> tuple[Position, Removed]:
-    """Returns the positions after one action in every game that goes on, and what was removed: actions int64 [B], legal (not checked).
+def play(position: Position, actions: Tensor, on_board: Tensor, suicide: Tensor | None, cap: Tensor) -> tuple[Position, Tensor]:
+    """Returns the positions after one action in every game that goes on, and the stones that it took off the board, black and white ones
+    int32 [B, 2, N]: actions int64 [B], legal (not checked).
 
     cap: int32 [B], a game is finished at this ply. Two passes in a row finish it too. Finished games stay as they are.
     """
-    if flood.may_look(actions):
-        fields, removed = host.play(position, actions, on_board, suicide, cap)
-        return Position(**fields), Removed(white_stones=removed[:, 1], black_stones=removed[:, 0])
+    if (fast := kernels.compiled("board", actions.device)) is not None:
+        keys = zobrist.point_keys(position.board_size, position.device)
+        fields, removed = fast.play(position, actions, on_board, suicide, cap, keys)
+        return Position(**fields), removed
     own, opponent = own_and_opponent(position)
     points = torch.where(position.finished, -1, actions)
     place = flood.points_to_rows(points, position.board_size)
@@ -245,7 +239,7 @@ def _beside(removed: Tensor, weak: Tensor) -> Tensor:
 
 def _after(
     before: Position, actions: Tensor, own: Tensor, opponent: Tensor, atari: Tensor, taken: Tensor, lost: Tensor, weak: Tensor, cap: Tensor
-) -> tuple[Position, Removed]:
+) -> tuple[Position, Tensor]:
     """Puts the position together: colours, ko, hash, captures, counters and the end. weak: the placed stone's string where it is in
     atari."""
     is_black = before.to_play == BLACK
@@ -269,7 +263,7 @@ def _after(
         captures=captures,
         finished=before.finished | (passes >= 2) | (ply >= cap),
     )
-    return after, Removed(white_stones=torch.where(by_colour, taken, lost), black_stones=torch.where(by_colour, lost, taken))
+    return after, torch.stack([torch.where(by_colour, lost, taken), torch.where(by_colour, taken, lost)], dim=1)
 
 
 def _removal(before: Position, taken: Tensor, lost: Tensor, weak: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,14 +6,13 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import flood
+from zerogo import flood, kernels
 from zerogo.board import zobrist
 from zerogo.board.history import FIRST_WIDTH, NOT_SEEN, links_of, remember_
-from zerogo.board.position import Position, Removed, find_atari, legal_rows, on_board_rows, play
+from zerogo.board.position import Position, find_atari, legal_rows, on_board_rows, play
 from zerogo.board.superko import known_repeats
 from zerogo.errors import InputError
 from zerogo.rules import Rules, RulesBatch
@@ -21,6 +20,7 @@ from zerogo.rules import Rules, RulesBatch
 RECENT = 7  # previous positions that are remembered for the encoders (AlphaGo Zero looks at 8)
 RECENT_MOVES = 5
 NO_CAP = 2**30
+HISTORY = ("seen", "links", "lost", "recent", "moves")  # what a move is written into
 
 
 @dataclass(frozen=True)
@@ -144,51 +144,32 @@ def step_(state: State, actions: Tensor) -> State:
 
 
 def _step(state: State, actions: Tensor, with_history_copied: bool) -> State:
-    position, removed = play(state, actions, state.on_board, state.suicide, state.cap)
     ply_bound = state.ply_bound + 1
     if ply_bound >= state.seen.shape[1]:
         state = _widened(state, max(FIRST_WIDTH, 2 * state.seen.shape[1]))
-    elif with_history_copied:
-        state = dataclasses.replace(state, seen=state.seen.clone(), links=state.links.clone())
-    going = ~state.finished
-    remember_(state.seen, state.links, position.hash, position.ply, going)
-    return dataclasses.replace(
-        state,
-        **{field.name: getattr(position, field.name) for field in dataclasses.fields(position)},
-        lost=_with_removed(state.lost, removed),
-        recent=_shifted(state.recent, (state.black, state.white), going),
-        moves=_shifted(state.moves, (actions,), going),
-        ply_bound=ply_bound,
-    )
+    own = _copied if with_history_copied else Tensor.contiguous
+    history = {name: own(getattr(state, name)) for name in HISTORY}
+    if (fast := kernels.compiled("games", state.device)) is not None:
+        fields = fast.step_(state, actions, zobrist.point_keys(state.board_size, state.device), history)
+    else:
+        position, removed = play(state, actions, state.on_board, state.suicide, state.cap)
+        fields = {field.name: getattr(position, field.name) for field in dataclasses.fields(position)}
+        going = ~state.finished
+        remember_(history["seen"], history["links"], position.hash, position.ply, going)
+        history["lost"] |= removed
+        history["recent"] = _shifted(state.recent, torch.stack([state.black, state.white], dim=1), going)
+        history["moves"] = _shifted(state.moves, actions, going)
+    return dataclasses.replace(state, **fields, **history, ply_bound=ply_bound)
 
 
-def _with_removed(lost: Tensor, removed: Removed) -> Tensor:
-    """Returns where stones were ever removed: int32 [B, 2, N]."""
-    if not flood.may_look(lost):
-        return lost | torch.stack([removed.black_stones, removed.white_stones], dim=1)
-    added = lost.numpy().copy()
-    added[:, 0] |= removed.black_stones.numpy()
-    added[:, 1] |= removed.white_stones.numpy()
-    return torch.from_numpy(added)
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
-def _shifted(recent: Tensor, newest: tuple[Tensor, ...], going: Tensor) -> Tensor:
-    """Returns the history with newest entries in front and the oldest dropped, in the games that go on: [B, n, ...], bool [B].
-
-    newest: one [B, ...], or those that fill the second dimension of the entry.
-    """
-    if not flood.may_look(recent):
-        first = torch.stack(newest, dim=1).view(len(recent), 1, *recent.shape[2:])
-        shifted = torch.cat([first.to(recent.dtype), recent[:, :-1]], dim=1)
-        return torch.where(going.view(-1, *[1] * (recent.ndim - 1)), shifted, recent)
-    old = recent.numpy()  # three times as fast as torch, and no thread waits for another where cores are scarce
-    shifted = np.empty_like(old)
-    shifted[:, 1:] = old[:, :-1]
-    for index, part in enumerate(newest):
-        shifted.reshape(len(old), old.shape[1], len(newest), -1)[:, 0, index] = part.numpy().reshape(len(old), -1)
-    stays = np.flatnonzero(~going.numpy())
-    shifted[stays] = old[stays]
-    return torch.from_numpy(shifted)
+def _shifted(recent: Tensor, newest: Tensor, going: Tensor) -> Tensor:
+    """Returns the history with a newest entry and without the oldest, in the games that go on: [B, n, ...], [B, ...], bool [B]."""
+    shifted = torch.cat([newest.to(recent.dtype).unsqueeze(1), recent[:, :-1]], dim=1)
+    return torch.where(going.view(-1, *[1] * (recent.ndim - 1)), shifted, recent)
 
 
 def _widened(state: State, width: int) -> State:
@@ -208,6 +189,9 @@ def legal_actions(state: State) -> Tensor:
 
 def exact_legal_rows(state: State) -> Tensor:
     """Returns the points that may be played, superko included: int32 [B, N]."""
+    fast = kernels.compiled("games", state.device)
+    if fast is not None and state.rules.any_superko and state.seen.shape[1]:
+        return fast.exact_legal_rows(state, zobrist.point_keys(state.board_size, state.device))
     legal = legal_rows(state, state.on_board, state.suicide)
     return legal & ~known_repeats(state, legal) if state.rules.any_superko else legal
 
@@ -227,25 +211,32 @@ def put_(state: State, index: Tensor, games: State) -> State:
         raise ValueError(f"put_: games of side {games.board_size} into a batch of side {state.board_size}; both must be the same")
     width = max(state.seen.shape[1], games.seen.shape[1])
     state, games = _widened(state, width), _widened(games, width)
-    for old, new in ((state, games), (state.rules, games.rules)):
-        for field in dataclasses.fields(old):
-            if isinstance(getattr(old, field.name), Tensor):
-                _assign(getattr(old, field.name), index, getattr(new, field.name))
-    rules = dataclasses.replace(
-        state.rules,
-        same_size=state.rules.same_size and games.rules.same_size,
-        any_suicide=state.rules.any_suicide or games.rules.any_suicide,
-        any_superko=state.rules.any_superko or games.rules.any_superko,
-        any_territory=state.rules.any_territory or games.rules.any_territory,
-    )
+    _replace_(_tensors(state), index, _tensors(games))
+    one, other = state.rules, games.rules
+    flags = {name: getattr(one, name) or getattr(other, name) for name in ("any_suicide", "any_superko", "any_territory")}
+    rules = dataclasses.replace(one, same_size=one.same_size and other.same_size, **flags)
     return dataclasses.replace(state, rules=rules, ply_bound=int(state.ply.max()))
 
 
-def _assign(old: Tensor, index: Tensor, new: Tensor) -> None:
-    if flood.may_look(old):
-        old.numpy()[index.numpy()] = new.numpy()  # a third of the time of an indexed assignment in torch
-    else:
-        old[index] = new
+def _tensors(state: State) -> list[Tensor]:
+    """Returns all tensors of the games and their rules, in the order of the fields."""
+    return [value for part in (state, state.rules) for value in vars(part).values() if isinstance(value, Tensor)]
+
+
+def _replace_(old: list[Tensor], index: Tensor, new: list[Tensor]) -> None:
+    """Writes [K, ...] over the entries with the indices int64 [K] of [B, ...], in every tensor."""
+    fast = kernels.compiled("games", index.device)
+    if fast is not None and all(_are_alike(*pair, len(index)) for pair in zip(old, new, strict=True)):
+        fast.replace_(old, index, new)
+        return
+    for one, other in zip(old, new, strict=True):
+        one[index] = other
+
+
+def _are_alike(one: Tensor, other: Tensor, number: int) -> bool:
+    """Whether so many entries can be copied as they lie in memory."""
+    alike = one.dtype == other.dtype and other.shape == (number, *one.shape[1:])
+    return alike and one.is_contiguous() and other.is_contiguous()
 
 
 def put(state: State, index: Tensor, games: State) -> State:

@@ -1,8 +1,12 @@
 """Which moves would repeat a whole-board position, exactly, for all games at once.
 
-A move can repeat a position only where a stone of its colour was removed before (the repeated position had it there), or by suicide. Those
-few suspects are played as one batch and their hashes compared with all that the game has seen (`_repeating_looking`). Where the host must
-not look at how many there are, every point is tested (`_repeating_bounded`). The two agree; a test holds them against each other.
+A move can repeat a position only where a stone of its colour was removed before (the repeated position had it there), or by suicide.
+Kernels play those few suspects and look their hashes up in all that the game has seen. Torch must not look at how many there are, so it
+tests every point (`_repeating_bounded`). The two agree; a test holds them against each other.
+
+Kernels leave out more, which can't repeat a position. The repeated position had every stone that stands after the move. A stone on a point
+where none of its colour was ever removed has stood since it came, so no position before it is repeated. If the last stone of either side
+is such a one, only the position before the last move could be, and only by capturing the last stone.
 """
 
 from __future__ import annotations
@@ -10,16 +14,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import flood
+from zerogo import flood, kernels
 from zerogo.board import zobrist
-from zerogo.board.history import NOT_SEEN, links_of, was_seen
-from zerogo.board.host import around, own_rows, rows_of
+from zerogo.board.history import NOT_SEEN, links_of
 from zerogo.board.position import BLACK, legal_rows, own_and_opponent
-from zerogo.flood import flood_host, neighbours_host
 from zerogo.rules import SUPERKO
 
 if TYPE_CHECKING:
@@ -33,13 +34,12 @@ HISTORY_CHUNK = 16  # remembered positions compared at a time with all points, t
 
 def repeating_rows(state: State, legal: Tensor) -> Tensor:
     """Returns those of the given points that superko bans: legal int32 [B, N], legal otherwise -> int32 [B, N]."""
-    if flood.may_look(legal):
-        return torch.from_numpy(_repeating_looking(state, legal.numpy()))
+    suicides = None if state.suicide is None else legal & ~legal_rows(state, state.on_board, None)
+    if (fast := kernels.compiled("board", legal.device)) is not None:
+        return fast.repeating_rows(state, legal, suicides, zobrist.point_keys(state.board_size, state.device))
     is_black = (state.to_play == BLACK).unsqueeze(-1)
     suspects = legal & torch.where(is_black, state.lost[:, 0], state.lost[:, 1])
-    suicides = torch.zeros_like(legal)
-    if state.suicide is not None:
-        suicides = legal & ~legal_rows(state, state.on_board, None)
+    suicides = torch.zeros_like(legal) if suicides is None else suicides
     banned = (suspects | suicides) & _repeating_bounded(state, suicides)
     return torch.where((state.rules.superko == SIMPLE).unsqueeze(-1), 0, banned)
 
@@ -64,11 +64,12 @@ def known_repeats(state: State, legal: Tensor) -> Tensor:
 
 
 def _recently_lost(state: State) -> Tensor:
-    """Returns where stones of the earlier positions are gone: int32 [B, 2, N]."""
-    stood = state.recent[:, 0]
-    for ago in range(1, state.recent.shape[1]):
-        stood = stood | state.recent[:, ago]
-    return stood & ~torch.stack([state.black, state.white], dim=1)
+    """Returns where a stone of one of the earlier positions is missing in the next one: int32 [B, 2, N]."""
+    positions = torch.cat([torch.stack([state.black, state.white], dim=1).unsqueeze(1), state.recent], dim=1)
+    lost = positions[:, 1:] & ~positions[:, :-1]
+    for ago in range(1, lost.shape[1]):
+        lost[:, 0] |= lost[:, ago]
+    return lost[:, 0].contiguous()
 
 
 def _with_recent_history(state: State) -> State:
@@ -88,95 +89,6 @@ def _relevant(state: State, seen: Tensor, game: Tensor | slice) -> Tensor:
     index = torch.arange(seen.shape[1], device=seen.device)
     same_side = ((index + state.ply[game].unsqueeze(1)) & 1) == 1
     return torch.where(same_side | (state.rules.superko[game] != SITUATIONAL).unsqueeze(1), seen, NOT_SEEN)
-
-
-def _repeating_looking(state: State, legal: np.ndarray) -> np.ndarray:
-    """Plays the suspects and looks their hashes up: int32 [B, N] -> int32 [B, N]."""
-    own, atari, superko = own_rows(state), rows_of(state.atari), state.rules.superko.numpy()
-    weak = atari & ~own
-    captures = neighbours_host(weak)
-    placements, captures = _without_hopeless(state, legal & ~captures, legal & captures, atari)
-    suicides = np.zeros_like(legal)
-    if state.suicide is not None:
-        suicides = legal & ~legal_rows(state, state.on_board, None).numpy()
-        placements &= ~suicides
-    suspects = placements | captures | suicides
-    is_simple = superko == SIMPLE
-    if is_simple.any():
-        suspects[is_simple] = 0
-    game, row, column = _points(suspects)
-    banned = np.zeros_like(legal)
-    if len(game):
-        removes = ((captures | suicides)[game, row] >> column) & 1 != 0
-        dies = (suicides[game, row] >> column) & 1 != 0
-        after = _hash_after(state, game, row, column, removes, dies, own, weak)
-        repeats = np.flatnonzero(was_seen(state, game, after, superko == SITUATIONAL))
-        np.bitwise_or.at(banned.reshape(-1), game[repeats] * state.board_size + row[repeats], (1 << column[repeats]).astype(np.int32))
-    return banned
-
-
-def _without_hopeless(state: State, placements: np.ndarray, captures: np.ndarray, atari: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the placements and captures that can repeat a position at all: int32 [B, N] each.
-
-    The repeated position had the stone that is now placed, so one of this colour was removed there. And it had every stone that stands
-    after the move. A stone on a point where none of its colour was ever removed has stood since it came, so no position before it is
-    repeated. If the last stone of either side is such a one, only the position before the last move could be, and only by capturing the
-    last stone.
-    """
-    board_size, table = state.board_size, around(state.board_size)
-    lost, moves = state.lost.numpy(), state.moves.numpy()
-    game, own = np.arange(len(moves)), state.to_play.numpy().astype(np.int64) - 1
-    last, previous = moves[:, 0], moves[:, 1]
-    is_new = (table.bit.take(last) & ~lost.reshape(-1).take((2 * game + 1 - own) * board_size + table.row.take(last))) != 0
-    is_new |= (table.bit.take(previous) & ~lost.reshape(-1).take((2 * game + own) * board_size + table.row.take(previous))) != 0
-    is_weak = (table.bit.take(last) & atari.reshape(-1).take(game * board_size + table.row.take(last))) != 0
-    suspects = lost.reshape(-1, board_size).take(2 * game + own, axis=0)
-    suspects[is_new & ~is_weak] = 0
-    captures &= suspects
-    suspects[is_new] = 0
-    placements &= suspects
-    return placements, captures
-
-
-def _points(planes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the set points of planes as game, row and column: int32 [B, N] -> int64 [K] each."""
-    words = planes.reshape(-1)
-    used = np.flatnonzero(words != 0)
-    bits = np.flatnonzero(np.unpackbits(words[used].astype("<i4", copy=False).view(np.uint8), bitorder="little").view(bool))
-    game, row = np.divmod(used[bits >> 5], planes.shape[1])
-    return game, row, bits & 31
-
-
-def _hash_after(
-    state: State,
-    game: np.ndarray,
-    row: np.ndarray,
-    column: np.ndarray,
-    removes: np.ndarray,
-    dies: np.ndarray,
-    own: np.ndarray,
-    weak: np.ndarray,
-) -> np.ndarray:
-    """Returns the hash of the stones after a move at each point: int64 [K] -> int64 [K].
-
-    removes: bool [K], the stone captures or is suicide. dies: bool [K], it is suicide. own, weak: int32 [B, N] the own stones, and the
-    opponent's in atari.
-    """
-    board_size = state.board_size
-    colour = state.to_play.numpy().astype(np.int64)[game] - 1
-    keys = zobrist.point_keys(board_size, state.device).numpy()
-    after = state.hash.numpy()[game] ^ keys.take(row * board_size + column + colour * (board_size**2 + 1))
-    chosen = np.flatnonzero(removes)
-    if len(chosen):
-        game, dies, colour = game[chosen], dies[chosen, None], colour[chosen]
-        place = np.zeros((len(chosen), board_size), np.int32)
-        place[np.arange(len(chosen)), row[chosen]] = 1 << column[chosen]
-        within, seeds = weak[game], neighbours_host(place)
-        seeds &= within
-        if dies.any():
-            within, seeds = np.where(dies, own[game] | place, within), np.where(dies, place, seeds)
-        after[chosen] ^= zobrist.hash_rows_host(flood_host(seeds, within), colour ^ ~dies[:, 0])
-    return after
 
 
 def _repeating_bounded(state: State, suicides: Tensor) -> Tensor:

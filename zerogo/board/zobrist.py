@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -51,20 +50,6 @@ def hash_rows_both(rows: Tensor) -> tuple[Tensor, Tensor]:
     first, shift = _chunks(board_size, rows.device)
     index = first + ((rows.unsqueeze(-1) >> shift) & ((1 << CHUNK) - 1))
     return xor_fold(_chunk_table(rows.device)[:, index].flatten(-2)).unbind(0)
-
-
-def hash_rows_host(rows: np.ndarray, colour: np.ndarray) -> np.ndarray:
-    """Returns the XOR of the keys of all points of a plane, in NumPy: int32 [K, N], int64 [K] (0 for Black's) -> int64 [K]."""
-    cpu, board_size = torch.device("cpu"), rows.shape[1]
-    first, shift = (part.numpy() for part in _chunks(board_size, cpu))
-    table = _chunk_table(cpu).numpy()
-    used = np.flatnonzero(rows)
-    lane, row = np.divmod(used, board_size)
-    index = (rows.reshape(-1)[used, None] >> shift) & ((1 << CHUNK) - 1)
-    index = index + (first[row] + colour[lane, None] * table.shape[1])
-    hashes = np.zeros(len(rows), np.int64)
-    np.bitwise_xor.at(hashes, lane, np.bitwise_xor.reduce(table.reshape(-1).take(index), axis=1))
-    return hashes
 
 
 def hash_stones(black: Tensor, white: Tensor) -> Tensor:

@@ -110,6 +110,8 @@ def _read_bool(value: Any, entry: Field) -> bool:
 
 
 def _read_text(value: Any, entry: Field) -> str:
+    if isinstance(value, bool) and "on" in entry.metadata["choices"]:
+        value = "on" if value else "off"  # which YAML 1.1 reads as true and false
     if not isinstance(value, str) or (entry.metadata["choices"] and value not in entry.metadata["choices"]):
         raise ValueError
     return value

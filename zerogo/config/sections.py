@@ -29,6 +29,14 @@ class RunConfig(Section):
     precision: str = option(
         "auto", "network arithmetic; auto is bfloat16 where the hardware has it", choices=("auto", "float32", "bfloat16")
     )
+    kernels: str = option(
+        "auto", "auto: compiled loops where their compiler is installed (Numba for the CPU, Triton for CUDA); plain: torch alone",
+        choices=("auto", "plain"),
+    )
+    compile: str = option(
+        "auto", "torch.compile for the network of self-play, a minute of work; auto is off: it lost on a CPU, on a GPU it is not measured",
+        choices=("auto", "off", "on"), source="measured",
+    )
     directory: str = option("checkpoints", "folder of all runs")
     name: str = option("", "folder of this run inside `directory`; empty takes the config file's name")
 
@@ -186,10 +194,11 @@ class SearchConfig(Section):
     forced_playouts: float = option(
         0.0, "puct: k of forced playouts at the root of full searches; 0 is off", low=0, high=100, source="KataGo"
     )
+    cuda_graph: bool = option(True, "on CUDA: capture the step of a search once as a CUDA graph and replay it, where that can be done")
     leaves: int = option(
         1,
-        "leaves of one tree taken in one step, with virtual loss; more than 1 is for few games at once",
-        low=1,
+        "leaves of one tree taken in one step, with virtual loss; more than 1 is for few games at once; 0 finds the number for self-play",
+        low=0,
         high=1024,
         source="KataGo",
     )
@@ -200,7 +209,9 @@ class SelfplayConfig(Section):
     """How the games to learn from are played."""
 
     NAME = "selfplay"
-    games: int = option(256, "games in lock-step: the batch of the network", low=1, high=1_000_000)
+    games: int = option(
+        256, "games in lock-step: the batch of the network; 0 finds at the start how many keep the device busy", low=0, high=1_000_000
+    )
     full_simulations: int = option(64, "simulations of a full search, whose policy is learned", low=1, high=100_000, source="measured")
     cheap_simulations: int = option(16, "simulations of a cheap search, which only moves the game on", low=1, high=100_000, source="KataGo")
     full_share: float = option(1.0, "probability that a move gets a full search", above=0, high=1, source="0.25 in KataGo")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from zerogo.flood import flood_host, neighbours_host
+from zerogo.features.row_floods import flood, neighbours
 
 HANDFUL = 500  # so few lanes cost less than the calls that sorting them out would take
 
@@ -46,19 +46,19 @@ def attack(lanes: Lanes, moves: np.ndarray, left: np.ndarray) -> tuple[np.ndarra
     """
     empty = lanes.empty
     # An extension that gains three empty points at once saves the string, whatever else happens.
-    is_wise = (count(neighbours_host(left) & empty & ~moves) < 3) & ~_any(moves & lanes.ko)
+    is_wise = (count(neighbours(left) & empty & ~moves) < 3) & ~_any(moves & lanes.ko)
     tried = np.flatnonzero(is_wise)
     lanes, moves, empty = lanes.at(tried), moves.take(tried, axis=0), empty.take(tried, axis=0)
     empty &= ~moves
-    near = neighbours_host(moves)
+    near = neighbours(moves)
     dead = _dead(near & lanes.own & ~lanes.target, lanes.own, empty)
     after = Lanes(lanes.own & ~dead, lanes.other | moves, lanes.target, lanes.exists, np.zeros_like(moves))
     empty |= dead
     is_legal = _any(near & empty)
     doubtful = np.flatnonzero(~is_legal)
     if len(doubtful):
-        strings = flood_host(moves[doubtful], after.other[doubtful])
-        is_legal[doubtful] = _any(neighbours_host(strings) & empty[doubtful])
+        strings = flood(moves[doubtful], after.other[doubtful])
+        is_legal[doubtful] = _any(neighbours(strings) & empty[doubtful])
     is_ko = _is_ko(near, lanes.other, dead, empty)
     legal = np.flatnonzero(is_legal)
     return tried[legal], after.at(legal), is_ko[legal]
@@ -70,7 +70,7 @@ def answers(lanes: Lanes, in_atari: np.ndarray) -> tuple[np.ndarray, np.ndarray,
     Returns the lane before int64 [J], the move int32 [J, N], the boards after it, and the target's liberties then, int64 [J].
     """
     empty = lanes.empty
-    last = neighbours_host(lanes.target) & empty
+    last = neighbours(lanes.target) & empty
     if len(lanes) <= HANDFUL:
         owner, points = _captures(lanes, empty, last)
         parent, moves = np.concatenate([np.arange(len(lanes)), owner]), np.concatenate([last, points])
@@ -89,7 +89,7 @@ def _reply(lanes: Lanes, moves: np.ndarray) -> tuple[Lanes, np.ndarray]:
     A suicide leaves the target without liberties.
     """
     empty = lanes.empty & ~moves
-    near = neighbours_host(moves)
+    near = neighbours(moves)
     dead = _dead(near & lanes.other, lanes.other, empty)
     own, other = lanes.own | moves, lanes.other & ~dead
     empty |= dead
@@ -97,9 +97,9 @@ def _reply(lanes: Lanes, moves: np.ndarray) -> tuple[Lanes, np.ndarray]:
     target = np.where(touches[:, None], lanes.target | moves, lanes.target)
     joins = np.flatnonzero(touches & _any(near & lanes.own & ~lanes.target))
     if len(joins):
-        target[joins] = flood_host(target[joins], own[joins])
+        target[joins] = flood(target[joins], own[joins])
     ko = np.where(_is_ko(near, lanes.own, dead, empty)[:, None], dead, 0)
-    return Lanes(own, other, target, lanes.exists, ko), count(neighbours_host(target) & empty)
+    return Lanes(own, other, target, lanes.exists, ko), count(neighbours(target) & empty)
 
 
 def _captures(lanes: Lanes, empty: np.ndarray, last: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -108,18 +108,18 @@ def _captures(lanes: Lanes, empty: np.ndarray, last: np.ndarray) -> tuple[np.nda
     The target's own last liberty is left out: playing there is the extension.
     """
     # A stone with two empty neighbours is not in atari, nor is any that hangs together with it.
-    touching = neighbours_host(lanes.target) & lanes.other
+    touching = neighbours(lanes.target) & lanes.other
     free = next_to_several(empty, 2) & lanes.other
     left = np.flatnonzero(_any(touching & ~free))
     if not len(left):
         return left, last[:0]
-    strings = flood_host(*(planes.take(left, axis=0) for planes in (touching, lanes.other)))
-    strings &= ~flood_host(free.take(left, axis=0) & strings, strings)
+    strings = flood(*(planes.take(left, axis=0) for planes in (touching, lanes.other)))
+    strings &= ~flood(free.take(left, axis=0) & strings, strings)
     owners, points = [left[:0]], [last[:0]]
     while len(going := np.flatnonzero(_any(strings))):
         left, strings = left[going], strings.take(going, axis=0)
-        found = flood_host(_first(strings), strings)
-        liberties = neighbours_host(found) & empty[left]
+        found = flood(_first(strings), strings)
+        liberties = neighbours(found) & empty[left]
         is_atari = (count(liberties) == 1) & ~_any(liberties & last[left])
         owners.append(left[is_atari])
         points.append(liberties[is_atari])
@@ -130,22 +130,22 @@ def _captures(lanes: Lanes, empty: np.ndarray, last: np.ndarray) -> tuple[np.nda
 def two_liberties(lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
     """Returns the attacker's two moves, the more promising first: the one that leaves the extension with fewer new empty points."""
     empty = lanes.empty
-    liberties = neighbours_host(lanes.target) & empty
+    liberties = neighbours(lanes.target) & empty
     one = _first(liberties)
     other = liberties & ~one
-    is_better = (count(neighbours_host(other) & empty) <= count(neighbours_host(one) & empty))[:, None]
+    is_better = (count(neighbours(other) & empty) <= count(neighbours(one) & empty))[:, None]
     return np.where(is_better, one, other), np.where(is_better, other, one)
 
 
 def _dead(suspects: np.ndarray, stones: np.ndarray, empty: np.ndarray) -> np.ndarray:
     """Returns the strings of the stones that hold a suspect (planes [K, N]) and have no liberty."""
-    suspects = suspects & ~neighbours_host(empty)
+    suspects = suspects & ~neighbours(empty)
     dead = np.zeros_like(stones)
     lanes = np.flatnonzero(_any(suspects))
     if not len(lanes):
         return dead
-    strings = flood_host(suspects.take(lanes, axis=0), stones.take(lanes, axis=0))
-    alive = flood_host(neighbours_host(empty.take(lanes, axis=0)) & strings, strings)
+    strings = flood(suspects.take(lanes, axis=0), stones.take(lanes, axis=0))
+    alive = flood(neighbours(empty.take(lanes, axis=0)) & strings, strings)
     dead[lanes] = strings & ~alive
     return dead
 

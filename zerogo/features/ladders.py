@@ -6,12 +6,12 @@ extends, or takes a string in atari that touches the one in danger. Three libert
 the attacker has just opened: ladders that depend on a ko are not counted as working (KataGo's `searchIsLadderCaptured`). A ko that stands
 at the start bans nobody; suicide counts as no move; superko is not looked at.
 
-All ladders are read in lock-step: a round plays one attack and all answers to it in every line that is still open, on bit rows, a lane a
-line. An attacker's second choice waits until the first has failed (unless few lines are left), so that a ladder costs a few lanes a ply;
-answers are read side by side. A first move whose reading grows beyond `MOST_LANES` lanes is given up: it counts as not working, and
-is reported.
+A first move whose reading grows beyond `MOST_LANES` answers is given up: it counts as not working, and is reported.
 
-The boards are read on the host, in NumPy: most rounds have few lanes, where calls cost more than their work.
+Kernels read each string for itself, depth first (`zerogo.kernels`). Where there are none, all ladders are read here in lock-step: a round
+plays one attack and all answers to it in every line that is still open, on bit rows, a lane a line. An attacker's second choice waits until
+the first has failed (unless few lines are left), so that a ladder costs a few lanes a ply; answers are read side by side. That is done on
+the host, in NumPy: most rounds have few lanes, where calls cost more than their work.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import scoring
+from zerogo import kernels, scoring
 from zerogo.board import State
 from zerogo.features.ladder_moves import Lanes, answers, attack, count, next_to_several, two_liberties
-from zerogo.flood import flood_host, neighbours_host
+from zerogo.features.row_floods import flood, neighbours
 
 MOST_LANES = 1000
 FEW = 2000  # so few attacks cost hardly more than the calls; both moves are then tried at once, which saves rounds
@@ -49,36 +49,45 @@ class Ladders:
 
 
 def read_ladders(state: State, for_mover: bool = False) -> Ladders:
-    """Returns what ladders there are in B positions, whoever is to move. Waits for the device that the state is on.
+    """Returns what ladders there are in B positions, whoever is to move.
 
     for_mover: only the moves that the side to move may make at once, at half the cost: the opponent's strings with two liberties, and own
     strings in atari.
     """
-    owner, strings = _weak_strings(state, for_mover)
+    return read_rows(state.black, state.white, state.on_board, state.to_play if for_mover else None)
+
+
+def read_rows(black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None = None) -> Ladders:
+    """The same from bit rows: int32 [B, N]; mover int8 [B], whose moves alone are asked for. Without a kernel it waits for the device."""
+    fast = kernels.compiled("ladders", black.device)
+    if fast is not None:
+        return Ladders(*fast.read(black, white, on_board, mover, MOST_LANES))
+    rows = [plane.cpu().numpy() for plane in (black, white, on_board)]
+    owner, strings = _weak_strings(*rows, None if mover is None else mover.cpu().numpy())
     reading = Reading(strings)
     reading.run()
-    return _on_boards(reading, owner, state)
+    return Ladders(*(torch.from_numpy(array).to(black.device) for array in _on_boards(reading, owner, *black.shape)))
 
 
-def _weak_strings(state: State, for_mover: bool) -> tuple[np.ndarray, Lanes]:
+def _weak_strings(black: np.ndarray, white: np.ndarray, on_board: np.ndarray, mover: np.ndarray | None) -> tuple[np.ndarray, Lanes]:
     """Returns the strings with one or two liberties as lanes, and whose they are: int64 [K], game * 2 + colour (0 black)."""
-    black, white, on_board = (rows.cpu().numpy() for rows in (state.black, state.white, state.on_board))
-    stones = np.stack([black, white], axis=1).reshape(-1, state.board_size)
-    others = np.stack([white, black], axis=1).reshape(-1, state.board_size)
+    board_size = black.shape[1]
+    stones = np.stack([black, white], axis=1).reshape(-1, board_size)
+    others = np.stack([white, black], axis=1).reshape(-1, board_size)
     exists = on_board.repeat(2, axis=0)
     empty = exists & ~(stones | others)
     # A stone next to three empty points makes its string strong; this spares the floods of most strings.
-    strong = flood_host(next_to_several(empty, 3) & stones, stones)
+    strong = flood(next_to_several(empty, 3) & stones, stones)
     owner, targets = (tensor.numpy() for tensor in scoring.components(torch.from_numpy(stones & ~strong)))
-    liberties = count(neighbours_host(targets) & empty[owner])
+    liberties = count(neighbours(targets) & empty[owner])
     is_weak = (liberties == 1) | (liberties == 2)
-    if for_mover:
-        is_own = owner % 2 == state.to_play.cpu().numpy()[owner // 2] - 1
+    if mover is not None:
+        is_own = owner % 2 == mover[owner // 2] - 1
         is_weak &= is_own == (liberties == 1)
     weak = np.flatnonzero(is_weak)
     owner, targets = owner[weak], targets[weak]
     planes = (stones[owner], others[owner], targets, exists[owner], np.zeros_like(targets))
-    narrow = np.int16 if state.board_size < 15 else np.int32  # with the bit that a shift adds
+    narrow = np.int16 if board_size < 15 else np.int32  # with the bit that a shift adds
     return owner, Lanes(*(plane.astype(narrow) for plane in planes))
 
 
@@ -94,7 +103,7 @@ class Reading:
     """
 
     def __init__(self, strings: Lanes) -> None:
-        liberties = count(neighbours_host(strings.target) & strings.empty)
+        liberties = count(neighbours(strings.target) & strings.empty)
         self.strings, self.pairs, self.ataris = strings, np.flatnonzero(liberties == 2), np.flatnonzero(liberties == 1)
         self.attack, self.start, self.open_answers, self.spent = (np.zeros(0, dtype=np.int64) for _ in range(4))
         self.defence, self.tried, self.failed = (np.zeros(0, dtype=np.int64) for _ in range(3))
@@ -203,9 +212,8 @@ def _once(ids: np.ndarray, number: int) -> np.ndarray:
     return ids[last[ids] == place]
 
 
-def _on_boards(reading: Reading, owner: np.ndarray, state: State) -> Ladders:
-    """Writes the results on boards: owner int64 [K], game * 2 + colour of each string."""
-    num_games, board_size = state.num_games, state.board_size
+def _on_boards(reading: Reading, owner: np.ndarray, num_games: int, board_size: int) -> tuple[np.ndarray, ...]:
+    """Returns the results on boards, the fields of `Ladders`: owner int64 [K], game * 2 + colour of each string."""
     caught, catching, escaping = (np.zeros((2 * num_games, board_size), dtype=np.int32) for _ in range(3))
     starts = reading.result[: len(reading.first_strings)]
     is_caught = np.zeros(len(owner), dtype=bool)
@@ -219,5 +227,4 @@ def _on_boards(reading: Reading, owner: np.ndarray, state: State) -> Ladders:
     np.bitwise_or.at(escaping, owner[reading.first_strings[parent[saves]]], move[saves])
     spent = reading.spent[: len(starts)] > MOST_LANES
     given_up = np.bincount(owner[reading.first_strings[spent]] // 2, minlength=num_games)
-    planes = [torch.from_numpy(plane.reshape(num_games, 2, board_size)).to(state.device) for plane in (caught, catching, escaping)]
-    return Ladders(*planes, torch.from_numpy(given_up).to(state.device))
+    return *(plane.reshape(num_games, 2, board_size) for plane in (caught, catching, escaping)), given_up

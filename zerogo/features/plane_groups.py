@@ -21,7 +21,7 @@ MOST_SCALED = 8  # liberties that a scaled plane shows as 1
 
 def _rows(*rows: Tensor) -> Tensor:
     """Returns planes as one tensor: int32 [B, N] each -> int32 [B, N, c]."""
-    return torch.stack(rows).permute(1, 2, 0)
+    return torch.stack(rows, dim=2)
 
 
 def _where(view: View, games: Tensor) -> Tensor:
@@ -71,12 +71,6 @@ def _colour(view: View) -> Tensor:
     return _rows(torch.where(view.is_black.view(-1, 1), view.state.on_board, 0))
 
 
-def _positions(view: View, earlier: int) -> Tensor:
-    """Returns the present and some earlier positions, newest first: int32 [B, 1 + earlier, 2, N], black and white stones."""
-    now = torch.stack([view.state.black, view.state.white], dim=1).unsqueeze(1)
-    return torch.cat([now, view.state.recent[:, :earlier]], dim=1)
-
-
 def _history_names(sides: tuple[str, str], earlier: int) -> tuple[str, ...]:
     when = ["now", *(f"{ago} ago" for ago in range(1, earlier + 1))]
     return tuple(f"{side} stone {moment}" for side in sides for moment in when)
@@ -84,20 +78,14 @@ def _history_names(sides: tuple[str, str], earlier: int) -> tuple[str, ...]:
 
 @several("history", "own stones now and in earlier positions, then the opponent's; empty before the first", RECENT, RECENT)
 def _history(earlier: int) -> Group:
-    def read(view: View) -> Tensor:
-        positions = _positions(view, earlier)
-        own_first = torch.where(view.is_black.view(-1, 1, 1, 1), positions, positions.flip(2))
-        return own_first.permute(0, 3, 2, 1).flatten(2)
-
-    return Group(Form.ROWS, _history_names(("own", "opponent's"), earlier), read, earlier)
+    names = _history_names(("own", "opponent's"), earlier)
+    return Group(Form.ROWS, names, lambda view: view.history(earlier, own_first=True), earlier)
 
 
 @several("colour_history", "black stones now and in earlier positions, then white ones", RECENT, RECENT)
 def _colour_history(earlier: int) -> Group:
-    def read(view: View) -> Tensor:
-        return _positions(view, earlier).permute(0, 3, 2, 1).flatten(2)
-
-    return Group(Form.ROWS, _history_names(("black", "white"), earlier), read, earlier)
+    names = _history_names(("black", "white"), earlier)
+    return Group(Form.ROWS, names, lambda view: view.history(earlier, own_first=False), earlier)
 
 
 @several("turns_since", "age of the stone here in plies, 1 for the last move; stones of the start are the oldest", RECENT + 1, RECENT + 1)

@@ -1,22 +1,20 @@
 """What strings and moves are worth at a glance, exactly and for every point of every game at once: liberties, captures, self-atari.
 
-On the CPU the host may look, and lists of strings and points do (`tactics_host`). On CUDA nothing waits for the host: strings are known by
-a label, and the points that a string touches are a set of bits at its label (`BoundedTactics`). Both give the same; a test holds them
-against each other.
+Kernels find them string by string (`zerogo.kernels`). `BoundedTactics` does the same in torch without waiting for a device: strings are
+known by a label, and the points that a string touches are a set of bits at its label. A test holds them against each other.
 """
 
 from __future__ import annotations
 
 from functools import cache, cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from zerogo import flood
+from zerogo import flood, kernels
 from zerogo.board import State
 from zerogo.board.position import own_and_opponent
-from zerogo.features.tactics_host import HostTactics
 
 BITS = 60  # points to a word of a set: all sums and shifts stay positive
 
@@ -50,7 +48,23 @@ class Tactics(Protocol):
 
 def read_tactics(state: State, legal: Tensor) -> Tactics:
     """Returns the tactics of B positions; legal int32 [B, N], where the side to move may play."""
-    return HostTactics(state, legal) if flood.may_look(legal) else BoundedTactics(state, legal)
+    fast = kernels.compiled("tactics", state.device)
+    if fast is None:
+        return BoundedTactics(state, legal)
+    return Numbers(*fast.read(*own_and_opponent(state), state.on_board, legal).unbind(0))
+
+
+class Numbers(NamedTuple):
+    """See `Tactics`: all of them, as the kernels give them in this order."""
+
+    liberties: Tensor
+    capture_size: Tensor
+    opponent_capture_size: Tensor
+    liberties_after: Tensor
+    size_after: Tensor
+    self_atari_size: Tensor
+    strings_joined: Tensor
+    weakest_opponent: Tensor
 
 
 class BoundedTactics:

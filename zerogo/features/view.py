@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import flood
+from zerogo import flood, kernels
 from zerogo.board import State
-from zerogo.board.eyes import Rim, eyes, eyes_host
+from zerogo.board.eyes import Rim, eyes
 from zerogo.board.position import BLACK, legal_rows, own_and_opponent
 from zerogo.board.state import RECENT
 from zerogo.board.superko import known_repeats
-from zerogo.features.ladders import Ladders, read_ladders
+from zerogo.features.ladders import Ladders, read_ladders, read_rows
 from zerogo.features.tactics import Tactics, read_tactics
-from zerogo.features.tactics_host import bits_of
-
-Array = Tensor | np.ndarray
 
 
 class View:
@@ -68,11 +64,9 @@ class View:
 
     @cached_property
     def own_eyes(self) -> Tensor:
-        own, on_board = self.sides[0], self.state.on_board
-        if not flood.may_look(own):
-            return eyes(own, self.rim) & self.empty
-        boards = on_board[:1] if self.state.rules.same_size else on_board
-        return torch.from_numpy(eyes_host(own.numpy(), boards.numpy())) & self.empty
+        own, fast = self.sides[0], kernels.compiled("planes", self.state.device)
+        found = eyes(own, self.rim) if fast is None else fast.eyes(own, self.state.on_board)
+        return found & self.empty
 
     @cached_property
     def tactics(self) -> Tactics:
@@ -93,8 +87,7 @@ class View:
         missing = range(len(self._ladders), number)
         if missing:
             positions = torch.cat([self._earlier(ago) for ago in missing])
-            many = self.state.map(lambda tensor: torch.cat([tensor] * len(missing)))
-            found = read_ladders(replace(many, black=positions[:, 0].contiguous(), white=positions[:, 1].contiguous()))
+            found = read_rows(positions[:, 0], positions[:, 1], self.state.on_board.repeat(len(missing), 1))
             parts = zip(*(getattr(found, field.name).split(self.state.num_games) for field in fields(Ladders)), strict=True)
             self._ladders.extend(Ladders(*part) for part in parts)
         return self._ladders[:number]
@@ -127,11 +120,30 @@ class View:
         Stones that stood at the start are the oldest.
         """
         assert most <= RECENT + 1, f"ages up to {most}; positions tell up to {RECENT + 1}"
-        state = self.state
-        if flood.may_look(state.black):
-            ages = _ages(state.black.numpy(), state.white.numpy(), state.recent.numpy(), state.ply.numpy(), most)
-            return torch.from_numpy(np.stack(ages)).permute(1, 2, 0)
-        return torch.stack(_ages(state.black, state.white, state.recent, state.ply, most), dim=2)
+        state, fast = self.state, kernels.compiled("planes", self.state.device)
+        if fast is not None:
+            return fast.ages(state.black, state.white, state.recent, state.ply, most)
+        black, white = state.black, state.white
+        stood = [black | white]
+        for ago in range(1, most):
+            before = state.recent[:, ago - 1] | -(state.ply < ago).view(-1, 1, 1).to(torch.int32)
+            black, white = black & before[:, 0], white & before[:, 1]
+            stood.append(black | white)
+        return torch.stack([*(now & ~older for now, older in zip(stood, stood[1:], strict=False)), stood[-1]], dim=2)
+
+    def history(self, earlier: int, own_first: bool) -> Tensor:
+        """Returns the stones now and in earlier positions, newest first, of one side and then of the other: int32 [B, N, 2 + 2 * earlier].
+
+        own_first: whether the side to move comes first, or Black.
+        """
+        state, fast = self.state, kernels.compiled("planes", self.state.device)
+        if fast is not None:
+            return fast.history(state.black, state.white, state.recent, state.to_play if own_first else None, earlier)
+        now = torch.stack([state.black, state.white], dim=1).unsqueeze(1)
+        positions = torch.cat([now, state.recent[:, :earlier]], dim=1)
+        if own_first:
+            positions = torch.where(self.is_black.view(-1, 1, 1, 1), positions, positions.flip(2))
+        return positions.permute(0, 3, 2, 1).flatten(2)
 
     def colours(self, black: Tensor, white: Tensor) -> tuple[Tensor, Tensor]:
         """Returns two planes or numbers of Black and White as own and opponent's: [B, ...] each."""
@@ -139,21 +151,6 @@ class View:
         return torch.where(is_black, black, white), torch.where(is_black, white, black)
 
 
-def _ages(black: Array, white: Array, recent: Array, ply: Array, most: int) -> list[Array]:
-    """Returns what `View.ages` does, plane by plane, in torch or in NumPy, whose calls cost a third."""
-    stood, is_whole = [black | white], isinstance(ply, np.ndarray) and ply.min() >= most - 1
-    for ago in range(1, most):
-        before = recent[:, ago - 1]
-        if not is_whole:
-            missing = (ply < ago).reshape(-1, 1, 1)
-            before = before | (-missing.astype(np.int32) if isinstance(ply, np.ndarray) else -missing.to(torch.int32))
-        black, white = black & before[:, 0], white & before[:, 1]
-        stood.append(black | white)
-    return [*(now & ~older for now, older in zip(stood, stood[1:], strict=False)), stood[-1]]
-
-
 def points(rows: Tensor) -> Tensor:
     """Returns bit rows as points: int32 [..., N] -> uint8 [..., N, N], 0 or 1."""
-    if flood.may_look(rows):
-        return torch.from_numpy(bits_of(rows.numpy()))
     return flood.unpack_rows(rows).to(torch.uint8)

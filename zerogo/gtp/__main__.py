@@ -39,7 +39,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("overrides", nargs="*", metavar="section.key=value", help="settings of the run that are to be others here, such as game.size=7")
     add("--checkpoint", required=True, metavar="X", help="who plays: a checkpoint, a run's folder, mcts:N or random")
     add("--simulations", type=_number(int, 1), metavar="N", help="simulations a move, at most (default: evaluation.simulations)")
-    add("--leaves", type=_number(int, 1), metavar="N", help="leaves of the tree that are evaluated at once (default: by the simulations)")
+    leaves = "leaves of the tree that are evaluated at once; 0 measures how many keep the device busy (default: by the simulations)"
+    add("--leaves", type=_number(int, 0), metavar="N", help=leaves)
     add("--rules", metavar="NAME", help="tromp-taylor, chinese, japanese, korean, aga, new-zealand, … (default: those of the run)")
     add("--komi", type=_number(float, -1000, 1000), metavar="POINTS", help="points that White gets (default: game.komi)")
     add("--resign", action=argparse.BooleanOptionalAction, default=True, help="give up lost games (default: --resign)")

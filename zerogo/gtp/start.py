@@ -6,13 +6,13 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from zerogo import checkpoint, rulesets
+from zerogo import checkpoint, kernels, rulesets
 from zerogo.config import Config, load, with_overrides
 from zerogo.gtp.clock import Clock
 from zerogo.gtp.engine import Engine, Options
 from zerogo.players import require_size
 from zerogo.players.live import LiveGame
-from zerogo.players.mind import Mind, make_mind
+from zerogo.players.mind import Mind, make_mind, with_fitting_leaves
 from zerogo.players.thinker import Thinker, room_for
 from zerogo.runtime import pick_device, pick_dtype, set_threads
 
@@ -46,9 +46,13 @@ def make_engine(arguments: argparse.Namespace, say: Callable[[str], None]) -> En
     if arguments.rules is not None:
         rules = rulesets.parse(arguments.rules, rules.size, rules.komi)
     set_threads(config.run.threads)
+    kernels.choose(config.run.kernels)
     mind = _mind(arguments, config)
     if mind is not None:
         require_size(mind, rules.size, "game.size is")
+        if arguments.leaves == 0:
+            mind, why = with_fitting_leaves(mind, rules)
+            say(why)
     options = Options(
         simulations=config.evaluation.simulations if mind is None else mind.simulations,
         most_simulations=arguments.simulations,

@@ -34,6 +34,20 @@ def _module(name: str, kind: str) -> ModuleType | None:
     return importlib.import_module(full_name) if importlib.util.find_spec(full_name) is not None else None
 
 
+def choose(kernels: str) -> None:
+    """Leaves everything in this process to torch where run.kernels is "plain"; "auto" leaves things as they are: compiled if possible."""
+    global _in_use
+    _in_use = _in_use and kernels != "plain"
+
+
+def in_use(device: torch.device) -> str:
+    """Returns for a person what does the work of kernels on a device."""
+    compiler = COMPILERS.get(device.type)
+    if not _in_use or compiler is None:
+        return "torch alone"
+    return f"kernels by {compiler}" if importlib.util.find_spec(compiler) is not None else f"torch alone, without {compiler}"
+
+
 @contextmanager
 def plain() -> Iterator[None]:
     """Leaves everything to torch inside a `with` block: the oracle of the kernels, and what runs without a compiler."""

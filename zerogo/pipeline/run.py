@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from zerogo import checkpoint as checkpoints
+from zerogo import kernels
 from zerogo.checkpoint import Checkpoint
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
@@ -25,8 +26,8 @@ from zerogo.network import Network
 from zerogo.pipeline import charts
 from zerogo.pipeline.matches import Matches
 from zerogo.replay import Batch, Replay
-from zerogo.runtime import RunLock, describe, make_directory, pick_device, pick_dtype, remove_leftovers, set_threads
-from zerogo.selfplay import Harvest, SelfPlay, random_games, write_games
+from zerogo.runtime import RunLock, describe, make_directory, pick_compile, pick_device, pick_dtype, remove_leftovers, set_threads
+from zerogo.selfplay import Harvest, SelfPlay, at_once, random_games, write_games
 from zerogo.telemetry import Progress, Telemetry
 from zerogo.trainer import Trainer
 
@@ -72,8 +73,10 @@ class Run:
             checkpoints.require_compatible(start, config)
         self.config, self.directory = config, directory
         set_threads(config.run.threads)
+        kernels.choose(config.run.kernels)
         self.device = pick_device(config.run.device)
         self.dtype = pick_dtype(config.run.precision, self.device)
+        self.compiled = pick_compile(config.run.compile, self.device)
         self.encoder = make_encoder(config.features.encoder, config.features.komi_input)
         with torch.random.fork_rng(devices=[]):  # torch draws first weights from its global generator, which is nobody else's business
             torch.manual_seed(config.run.seed)
@@ -83,6 +86,10 @@ class Run:
         self.counters: dict[str, Any] = {}
         self.replay = self._open_replay(start)
         self.matches = Matches(config, self.device, self.dtype)  # says at once which opponent there is not
+        if start is not None:  # what was found once stays
+            config = at_once.with_numbers(config, start.config.selfplay.games, start.config.search.leaves)
+        self.config, self.fit = at_once.fitted(config, self._evaluator(), self.device)
+        config = self.config
         config.dump(directory / "config.yaml")  # only now: what is wrong with the settings has been said, and the old ones still stand
         if start is not None:
             self._go_on_from(start)
@@ -121,7 +128,8 @@ class Run:
             self._keep(random_games(self.config, number - first, self.config.run.seed, first, self.device))
 
     def _evaluator(self) -> Evaluator:
-        return Evaluator.from_network(self.trainer.averaged, self.encoder, self.device, self.dtype, heads=PLAYING_HEADS)
+        averaged, compiled = self.trainer.averaged, self.compiled
+        return Evaluator.from_network(averaged, self.encoder, self.device, self.dtype, heads=PLAYING_HEADS, compiled=compiled)
 
     def go(self) -> None:
         """Runs until the config says that it is over, then shows what was learned."""
@@ -130,7 +138,10 @@ class Run:
         total = settings.minutes if in_minutes else settings.iterations or None
         done = self.seconds / 60 if in_minutes else self.rounds
         size = self.trainer.network.num_parameters()
-        print(f"{self.directory}: {describe(self.device)['device']}, {self.dtype}, {size} parameters", flush=True)
+        machine = f"{describe(self.device)['device']}, {self.dtype}, {kernels.in_use(self.device)}"
+        print(f"{self.directory}: {machine}, {size} parameters", flush=True)
+        if self.fit:
+            print(f"self-play: {self.fit}", flush=True)
         with Progress(self.config.run.name, total, "min" if in_minutes else "rounds", done=done) as progress:
             shown: dict[str, float | str] = {}
 

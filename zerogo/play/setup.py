@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from zerogo import checkpoint, coords, rulesets, sgf
+from zerogo import checkpoint, coords, kernels, rulesets, sgf
 from zerogo.config import Config, with_overrides
 from zerogo.errors import InputError
 from zerogo.game import Player
@@ -33,6 +33,7 @@ def make_talk(arguments: argparse.Namespace, ask: Callable[[str], str], say: Cal
     check_save(arguments.save, arguments.sgf)
     config = read_config(arguments)
     set_threads(config.run.threads)
+    kernels.choose(config.run.kernels)
     game, notes = make_game(arguments, config)
     bots = make_bots(arguments, config, game.size)
     names = {player: bot.name if bot else HUMAN for player, bot in bots.items()}

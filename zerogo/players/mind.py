@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from zerogo import board
+from zerogo import batching, board, runtime
 from zerogo import checkpoint as checkpoints
 from zerogo.config import SearchConfig
 from zerogo.errors import InputError
@@ -23,6 +23,7 @@ from zerogo.search import Search
 if TYPE_CHECKING:
     from zerogo.checkpoint import Checkpoint
     from zerogo.config import EvaluationConfig
+    from zerogo.rules import Rules
     from zerogo.search.games import Game
 
 LEAVES = 8  # of a step, where one game has the device for itself
@@ -97,6 +98,26 @@ def make_mind(
     else:
         mind = mind_of_checkpoint(checkpoints.load(checkpoints.find(spec)), settings, device, dtype, leaves)
     return dataclasses.replace(mind, simulations=number)
+
+
+def with_fitting_leaves(mind: Mind, rules: Rules) -> tuple[Mind, str]:
+    """Returns the mind with as many leaves a step as keep its device busy with one game, and why so many.
+
+    Its evaluator is timed in growing batches, up to what the simulations of a move bear. What is found differs between machines, and by the
+    moment, and so the moves may differ.
+    """
+    search = mind.search
+
+    @torch.inference_mode()
+    def rate(size: int) -> float:
+        states, keys = board.new_games(size, rules, mind.device), torch.arange(size, device=mind.device)
+        legal = board.legal_actions(states)
+        return batching.speed(lambda: search.evaluator(states, legal=legal, key=keys), size, lambda: runtime.synchronize(mind.device))
+
+    found = batching.find(rate, max(1, mind.simulations // SIMULATIONS_A_LEAF))
+    settings = dataclasses.replace(search.settings, leaves=found.size)
+    fitting = Search(search.evaluator, settings, search.game, search.root_evaluator)
+    return dataclasses.replace(mind, search=fitting), f"{found.size} leaves of the tree in a step: {found.why()}"
 
 
 def mind_of_checkpoint(

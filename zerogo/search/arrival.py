@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from zerogo import kernels
 from zerogo.flood import may_look
 from zerogo.search.descent import Descent
 from zerogo.search.forest import Forest
-from zerogo.search.games import Game, Line
+from zerogo.search.games import Game, Landing, Line
 from zerogo.search.tree import CLOSED, NOWHERE, ROOT, Tree, backup
 
 
@@ -38,51 +39,70 @@ class Lanes:
         return mask if self.active is None else mask & self.active
 
 
-@dataclass(frozen=True)
-class Arrival:
-    """Where K simulations came to by their last move.
+def lanes_of(game: Game, forest: Forest, way: Descent, counts: Tensor, slots: int) -> tuple[Lanes, Descent]:
+    """Returns whose simulations those in the slots are: counts bool [slots * B], which are used. A looking host leaves the others out."""
+    states = _states_in_slots(game, forest, slots)
+    lane = torch.arange(len(counts), device=counts.device)
+    if may_look(counts):
+        if not bool(counts.all()):
+            lane = counts.nonzero().squeeze(1)
+            way = Descent(*(getattr(way, field.name)[lane] for field in fields(way)))
+        counts = None
+    if slots == 1:
+        return Lanes(states, lane, lane, lane * forest.tree.num_nodes, counts), way
+    serial = torch.div(lane, forest.num_games, rounding_mode="floor")
+    owner = lane - serial * forest.num_games
+    return Lanes(states, lane, owner, owner * forest.tree.num_nodes, counts, slots, serial), way
 
-    position: the game's own. legal: bool [K, A]. finished: bool [K], the game is over there, with result float32 [K] for its side to move.
-    repeats: bool [K], the move is illegal after all. at_end: bool [K], no move was made, the game was over before. line: the way there.
-    """
 
-    position: Any
-    legal: Tensor
-    finished: Tensor
-    result: Tensor
-    repeats: Tensor
-    at_end: Tensor
-    line: Line
+def _states_in_slots(game: Game, forest: Forest, slots: int) -> Any:
+    if slots == 1:
+        return forest.states
+    if forest.slots is None:
+        forest.slots = game.take(forest.states, torch.arange(forest.num_games, device=forest.budget.device).repeat(slots))
+    return forest.slots
 
 
-def arrive(game: Game, tree: Tree, lanes: Lanes, way: Descent, parent: Tensor) -> Arrival:
-    """Makes the last move of each simulation: parent int64 [K], the rows of the nodes from which."""
-    states, lane = lanes.states, lanes.lane
+def arrive(game: Game, tree: Tree, lanes: Lanes, way: Descent) -> Landing:
+    """Makes the last move of each simulation; where there is none, the game being over, what is found has no meaning."""
+    states, lane, words = lanes.states, lanes.lane, tree.at("words", way.last)
     line = Line(lane, way.path, way.depth, tree.words.flatten(0, 1), tree.action.view(-1))
-    position = game.play(states, lane, tree.at("words", parent), way.action)
+    found = game.arrive(states, line, words, way.action) if hasattr(game, "arrive") else None
+    if found is not None:
+        return found
+    position = game.play(states, lane, words, way.action)
     finished, result = game.outcome(states, lane, position)
     repeats = game.repeats(states, position, line, way.action)
-    repeats = torch.zeros_like(way.at_end) if repeats is None else repeats & ~way.at_end
-    legal = game.legal(states, lane, position)
-    return Arrival(position, legal, finished, result, repeats, way.at_end, line)
+    repeats = torch.zeros_like(way.at_end) if repeats is None else repeats
+    leaf = game.leaf(states, position, line, way.action)
+    return Landing(game.pack(position), game.legal(states, lane, position), finished, result, repeats, leaf)
 
 
-def settle(game: Game, forest: Forest, lanes: Lanes, way: Descent, arrival: Arrival, prior: Tensor, value: Tensor) -> None:
-    """Writes the new nodes, closes moves that repeat, and counts and backs up the simulations: prior float32 [K, A], value float32 [K]."""
+def settle(forest: Forest, lanes: Lanes, way: Descent, found: Landing, prior: Tensor, value: Tensor) -> None:
+    """Writes the new nodes, closes moves that repeat, and counts and backs up the simulations.
+
+    prior: float32 [K, A], value: float32 [K], the network's; a finished position has its result instead.
+    """
+    compiled = kernels.compiled("tree", value.device)
+    if compiled is not None:
+        compiled.settle(forest, lanes, way, found, prior, value)
+        return
     tree, parent = forest.tree, way.last
-    stays = arrival.at_end | arrival.repeats
+    repeats = found.repeats & ~way.at_end
+    stays = way.at_end | repeats
     counts = lanes.among(~stays)
     node = torch.where(counts, ROOT + tree.size[lanes.game] + _rank(lanes, counts, forest.num_games), NOWHERE)
     tree.size.index_add_(0, lanes.game, counts.to(torch.int64))
-    words = game.pack(arrival.position)
-    _expand(tree, lanes.first, node, parent, way.action, words, arrival, prior, value)
-    _close(tree, lanes.first, parent, way.action, lanes.among(arrival.repeats))
-    value = _value_at_end(tree, parent, arrival, value)
+    value = torch.where(found.finished, found.result, value)
+    _expand(tree, lanes.first, node, parent, way.action, found, prior, value)
+    _close(tree, lanes.first, parent, way.action, lanes.among(repeats))
+    mean = tree.at("value_sum", parent) / tree.at("visits", parent).clamp(min=1)
+    value = torch.where(way.at_end, tree.at("value", parent), torch.where(repeats, mean, value))
     depth = torch.where(stays, way.depth, way.depth + 1)
     path = torch.cat([way.path, lanes.first.unsqueeze(1)], dim=1)
     path = path.scatter(1, (way.depth + 1).unsqueeze(1), (lanes.first + node).unsqueeze(1))
     _back_up(tree, lanes, path, depth, value)
-    _count(forest, lanes, depth, arrival)
+    _count(forest, lanes, depth, way.at_end | (found.finished & ~repeats), repeats)
 
 
 def _rank(lanes: Lanes, counts: Tensor, num_games: int) -> Tensor | int:
@@ -95,15 +115,15 @@ def _rank(lanes: Lanes, counts: Tensor, num_games: int) -> Tensor | int:
 
 
 def _expand(
-    tree: Tree, first: Tensor, node: Tensor, parent: Tensor, action: Tensor, words: Tensor, arrival: Arrival, prior: Tensor, value: Tensor
+    tree: Tree, first: Tensor, node: Tensor, parent: Tensor, action: Tensor, found: Landing, prior: Tensor, value: Tensor
 ) -> None:
     """Writes the new nodes (int64 [K], nowhere where there is none) and hangs them below their parents, rows int64 [K]."""
     new = (first + node,)
-    tree.words.flatten(0, 1).index_put_(new, words)
-    tree.children.flatten(0, 1).index_put_(new, arrival.legal.to(torch.int32) + CLOSED)  # UNVISITED is one above CLOSED
+    tree.words.flatten(0, 1).index_put_(new, found.words)
+    tree.children.flatten(0, 1).index_put_(new, found.legal.to(torch.int32) + CLOSED)  # UNVISITED is one above CLOSED
     tree.prior.flatten(0, 1).index_put_(new, prior)
     tree.value.view(-1).index_put_(new, value)
-    tree.terminal.view(-1).index_put_(new, arrival.finished)
+    tree.terminal.view(-1).index_put_(new, found.finished)
     tree.parent.view(-1).index_put_(new, (parent - first).to(torch.int32))
     tree.action.view(-1).index_put_(new, action.to(torch.int32))
     owner = torch.where(node == NOWHERE, first, parent)
@@ -119,12 +139,6 @@ def _close(tree: Tree, first: Tensor, parent: Tensor, action: Tensor, repeats: T
     tree.prior.flatten(0, 1).index_put_(place, torch.zeros_like(tree.value.view(-1)[parent]))
 
 
-def _value_at_end(tree: Tree, parent: Tensor, arrival: Arrival, value: Tensor) -> Tensor:
-    """Returns what is backed up: float32 [K], for a finished node its result, for a closed move the mean of its parent."""
-    mean = tree.at("value_sum", parent) / tree.at("visits", parent).clamp(min=1)
-    return torch.where(arrival.at_end, tree.at("value", parent), torch.where(arrival.repeats, mean, value))
-
-
 def _back_up(tree: Tree, lanes: Lanes, path: Tensor, depth: Tensor, value: Tensor) -> None:
     """Backs up the simulations that count. Several of one tree are added in their order, so that sums do not depend on chance: the host
     does so by itself, a device slot by slot."""
@@ -136,9 +150,9 @@ def _back_up(tree: Tree, lanes: Lanes, path: Tensor, depth: Tensor, value: Tenso
         backup(tree, path[slot], depth[slot], value[slot])
 
 
-def _count(forest: Forest, lanes: Lanes, depth: Tensor, arrival: Arrival) -> None:
+def _count(forest: Forest, lanes: Lanes, depth: Tensor, finished: Tensor, repeats: Tensor) -> None:
     """Counts the simulations, the leaves that need no network, and how deep the trees are."""
-    ended = torch.stack([arrival.at_end | (arrival.finished & ~arrival.repeats), arrival.repeats])
+    ended = torch.stack([finished, repeats])
     forest.exact_leaves += lanes.among(ended).sum(1)
     reached, one = depth, torch.ones_like(depth)
     if lanes.active is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -23,7 +23,8 @@ class Forest:
     same for all trees, on the host. overflowed: int64 [], kept trees dropped because their next search's nodes would not have fitted.
     exact_leaves: int64 [2], simulations that ended in a finished position, and in a closed move, without an evaluation of the network.
     collisions: int64 [], simulations that were dropped because they came to a node that another of their step was about to make. slots:
-    the root states once for each simulation of a step, slot by slot; None where they must be made anew.
+    the root states once for each simulation of a step, slot by slot; None where they must be made anew. graph: the step as a CUDA graph
+    (`search.graph.StepGraph`), None where there is none.
     """
 
     states: Any
@@ -42,6 +43,7 @@ class Forest:
     exact_leaves: Tensor
     collisions: Tensor
     slots: Any = None
+    graph: Any = field(default=None, init=False)  # a copy of the forest has none: it would hold the tree of this one
 
     @staticmethod
     def of(states: Any, tree: Tree, num_actions: int, longest: int) -> Forest:

@@ -13,11 +13,14 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from zerogo import flood, scoring
+from zerogo import flood, kernels, scoring
 from zerogo.board import Position, State, legal_actions
 from zerogo.board.position import legal_rows, play
 from zerogo.board.state import RECENT, RECENT_MOVES
+from zerogo.board.zobrist import point_keys
 from zerogo.rules import SUPERKO, own_actions
+
+LEAF_FIELDS = (*(field.name for field in dataclasses.fields(Position)), "recent", "moves")  # what a leaf has of its own
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,8 +50,30 @@ def of_lanes(tensor: Tensor, lane: Tensor) -> Tensor:
     return tensor if len(lane) == len(tensor) else tensor.index_select(0, lane)
 
 
+@dataclasses.dataclass(frozen=True)
+class Landing:
+    """What K moves lead to, all that the operations of `Game` would tell one by one.
+
+    words: int32 [K, W], as `pack` gives them. legal: bool [K, A]. finished: bool [K], result: float32 [K], as `outcome`. repeats: bool [K],
+    False too where no game forbids that. leaf: as `Game.leaf`.
+    """
+
+    words: Tensor
+    legal: Tensor
+    finished: Tensor
+    result: Tensor
+    repeats: Tensor
+    leaf: Any
+
+
 class Game(Protocol):
-    """Operations on K positions of the games `lane` (int64 [K], indices into `states`, ascending: K = B means all)."""
+    """Operations on K positions of the games `lane` (int64 [K], indices into `states`, ascending: K = B means all).
+
+    A game may also have all of them in one, `arrive(states, line, words, actions) -> Landing | None`: words int32 [K, W] are the leaves'
+    parents, actions int64 [K] the moves, the games are `line.lane`. It returns None where it has to be asked one by one. And where its
+    states hold numbers on the host that change from move to move, `lasting(states)` returns them with such as hold for later states of the
+    same shapes, too, so that a CUDA graph may read those from the same tensors.
+    """
 
     def num_actions(self, states: Any) -> int:
         """Returns A."""
@@ -104,6 +129,9 @@ class Go:
 
     def root_legal(self, states: State) -> Tensor:
         return legal_actions(states)
+
+    def lasting(self, states: State) -> State:
+        return dataclasses.replace(states, ply_bound=states.seen.shape[1] - 1)
 
     def pack(self, position: Position) -> Tensor:
         flags = [position.to_play, position.passes, position.finished, position.ply, position.ko]
@@ -181,10 +209,7 @@ class Go:
         moves = torch.where(left > 0, line.actions[rows].to(torch.int16), earlier)
         moves = torch.cat([actions.to(torch.int16).unsqueeze(1), moves], dim=1)
         fields = {field.name: getattr(position, field.name) for field in dataclasses.fields(position)}
-        # Evaluators need no history for superko, and copying it would be the largest part of this.
-        games = dataclasses.replace(states, seen=states.seen[:, :0], links=states.links[:, :0])
-        games = games if len(lane) == states.num_games else self.take(games, lane)
-        return dataclasses.replace(games, **fields, recent=self._recent(states, line), moves=moves)
+        return dataclasses.replace(self._without_history(states, lane), **fields, recent=self._recent(states, line), moves=moves)
 
     @staticmethod
     def _recent(states: State, line: Line) -> Tensor:
@@ -195,6 +220,21 @@ class Go:
         earlier = line.lane.unsqueeze(1) * RECENT + (-left - 1).clamp(min=0)
         before = states.recent.view(-1, stones).index_select(0, earlier.view(-1)).view_as(way)
         return torch.where((left >= 0).unsqueeze(2), way, before).unflatten(2, (2, states.board_size))
+
+    def arrive(self, states: State, line: Line, words: Tensor, actions: Tensor) -> Landing | None:
+        """Does all of the above in one pass over the games where there is a kernel for it; games by territory are asked one by one."""
+        fast = kernels.compiled("arrival", words.device)
+        if fast is None or states.rules.any_territory:
+            return None
+        found = fast.arrive(states, line, words, actions, point_keys(states.board_size, words.device))
+        of_leaf = {name: found[name] for name in LEAF_FIELDS}
+        leaf = dataclasses.replace(self._without_history(states, line.lane), **of_leaf)
+        return Landing(found["words"], found["legal"], found["finished"], found["result"], found["repeats"], leaf)
+
+    def _without_history(self, states: State, lane: Tensor) -> State:
+        """Returns the games `lane` without what superko remembers: evaluators need none, and copying it would be most of the work."""
+        games = dataclasses.replace(states, seen=states.seen[:, :0], links=states.links[:, :0])
+        return games if len(lane) == states.num_games else self.take(games, lane)
 
     def take(self, leaves: State, index: Tensor) -> State:
         return leaves.map(lambda tensor: tensor[index])

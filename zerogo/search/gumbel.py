@@ -81,12 +81,14 @@ def logits_of(nodes: Nodes) -> Tensor:
 def completed_values(nodes: Nodes) -> Tensor:
     """Returns the moves' values, those without a visit completed by the mixed value of the node: float32 [K, A], the node's view.
 
-    v_mix = (own + N * sum(prior * value) / sum(prior)) / (1 + N), the sums over the visited moves and N their visits.
+    v_mix = (own + N * sum(prior * value) / sum(prior)) / (1 + N), the sums over the visited moves and N their visits. Sums are made in
+    float64, so that their order leaves no trace.
     """
     is_visited = nodes.visits > 0
     prior = torch.where(is_visited, nodes.prior.clamp(min=TINY), 0.0)
     number = nodes.visits.sum(1)
-    average = (prior * nodes.value).sum(1) / prior.sum(1).clamp(min=TINY)
+    total, mass = (numbers.sum(1, dtype=torch.float64).to(torch.float32) for numbers in (prior * nodes.value, prior))
+    average = total / mass.clamp(min=TINY)
     mixed = (nodes.own + number * average) / (1.0 + number)
     return torch.where(is_visited, nodes.value, mixed.unsqueeze(1))
 
@@ -106,8 +108,11 @@ def interior_scores(nodes: Nodes, settings: SearchConfig) -> Tensor:
     """Returns improved policy less share of visits: float32 [K, A], -inf where closed; its argmax follows the policy's proportions.
 
     Simulations under way count as visits and need no virtual loss: the choice keeps proportions, so one more visit makes it look elsewhere.
+    The softmax of the improved logits is made without logarithms, prior * exp(sigma - the highest), so that only visited moves need one.
     """
-    policy = torch.softmax(improved_logits(nodes, settings), dim=1)
+    urge = torch.where(nodes.is_open, sigma(completed_values(nodes), nodes, settings), -torch.inf)
+    weight = torch.exp(urge - urge.amax(1, keepdim=True)) * nodes.prior.clamp(min=TINY)
+    policy = weight / weight.sum(1, keepdim=True, dtype=torch.float64).to(torch.float32)
     visits = nodes.visits if nodes.under_way is None else nodes.visits + nodes.under_way
     share = visits / (1.0 + visits.sum(1, keepdim=True))
     return torch.where(nodes.is_open, policy - share, -torch.inf)

@@ -1,9 +1,10 @@
-"""Several simulations of one tree in one step, so that few games fill the batch of the network.
+"""Where the simulations of a step go, one in every game or several.
 
-The descents of a step go one after another, in all games together. Each leaves virtual visits behind, so that the next one looks elsewhere,
-and marks the node that it is going to make as an end. A later one that gets there has collided: it has nothing to add and is dropped,
-without cost to the budget, though its virtual visits stay until the step is over, and a few descents more are made in place of such ones.
-Afterwards the trees are what they were, and all leaves go on together as if each were of a game of its own.
+With several the network's batch is filled by few games. The descents of a step then go one after another, in all games together. Each
+leaves virtual visits behind, so that the next one looks elsewhere, and marks the node that it is going to make as an end. A later one that
+gets there has collided: it has nothing to add and is dropped, without cost to the budget, though its virtual visits stay until the step is
+over, and a few descents more are made in place of such ones. Afterwards the trees are what they were, and all leaves go on together as if
+each were of a game of its own.
 """
 
 from __future__ import annotations
@@ -14,12 +15,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from zerogo import kernels
 from zerogo.search import choice
-from zerogo.search.arrival import Lanes
 from zerogo.search.choice import Flight
 from zerogo.search.descent import Descent, descend
 from zerogo.search.forest import Forest
-from zerogo.search.host import HostDescents
 from zerogo.search.tree import NOWHERE, ROOT, UNVISITED, Tree
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Round:
-    """One descent in each of B games. serial: int64 [B], see `Lanes`. counts: bool [B], started and not dropped. marked: int64 [B], the row
-    of the node to be made, nowhere where there is none."""
+    """One descent in each of B games. serial: int64 [B], how many of the game's were started before in this step. counts: bool [B], started
+    and not dropped. marked: int64 [B], the row of the node to be made, nowhere where there is none."""
 
     way: Descent
     serial: Tensor
@@ -37,14 +37,27 @@ class Round:
     marked: Tensor
 
 
-def descend_several(forest: Forest, lane: Tensor, active: Tensor | None, settings: SearchConfig) -> tuple[Lanes, Descent]:
-    """Returns where up to `leaves` simulations go in each of the games `lane` (int64 [K], ascending).
+def descend_in_slots(forest: Forest, settings: SearchConfig) -> tuple[Descent, Tensor]:
+    """Returns where up to `leaves` simulations go in every game: slot * B + game, and which slots are in use, bool [leaves * B].
 
-    active: bool [K], which of the games (all there are) may have any; None if these may, and then the host looks and leaves out what does
-    not count.
+    A game's first slots are used before its others; what an unused one holds has no meaning.
     """
-    if active is None:
-        return _descend_on_host(forest, lane, settings)
+    compiled = kernels.compiled("tree", forest.budget.device)
+    if compiled is not None:
+        path, depth, action, at_end, counts = compiled.descend(forest, settings)
+        return Descent(path, depth, action, at_end), counts
+    lane = torch.arange(forest.num_games, device=forest.budget.device)
+    return (_one_each if settings.leaves == 1 else _several)(forest, lane, settings)
+
+
+def _one_each(forest: Forest, lane: Tensor, settings: SearchConfig) -> tuple[Descent, Tensor]:
+    tree, first = forest.tree, lane * forest.tree.num_nodes
+    at_root = choice.at_root(forest, lane, settings)
+    way = descend(tree, first, at_root, lambda *nodes: choice.inside(tree, *nodes, settings), forest.depth_bound)
+    return way, forest.unspent
+
+
+def _several(forest: Forest, lane: Tensor, settings: SearchConfig) -> tuple[Descent, Tensor]:
     flight, until = Flight.of(forest), most_done(forest, settings)
     rounds = []
     for _ in range(tries(settings.leaves)):
@@ -59,13 +72,6 @@ def descend_several(forest: Forest, lane: Tensor, active: Tensor | None, setting
 def tries(leaves: int) -> int:
     """Returns how many descents a step may make: half as many again as it has leaves, in place of those that collide."""
     return leaves + leaves // 2
-
-
-def _descend_on_host(forest: Forest, lane: Tensor, settings: SearchConfig) -> tuple[Lanes, Descent]:
-    descents = HostDescents(forest, lane, settings, most_done(forest, settings), tries(settings.leaves))
-    forest.collisions += descents.descend()
-    way, slots, game, serial = descents.result()
-    return Lanes(forest.slots, slots, game, game * forest.tree.num_nodes, None, settings.leaves, serial), way
 
 
 def most_done(forest: Forest, settings: SearchConfig) -> Tensor:
@@ -106,18 +112,22 @@ def _unmark(tree: Tree, first: Tensor, done: Round) -> None:
     tree.terminal.view(-1).index_put_((done.marked,), torch.zeros_like(done.counts))
 
 
-def _in_slots(forest: Forest, lane: Tensor, rounds: list[Round], slots: int) -> tuple[Lanes, Descent]:
+def _in_slots(forest: Forest, lane: Tensor, rounds: list[Round], slots: int) -> tuple[Descent, Tensor]:
     """Returns the simulations that count in the slots of their serial numbers; in other slots is the first round's, which does not."""
     counts, serial = (torch.cat([getattr(done, name) for done in rounds]) for name in ("counts", "serial"))
-    number = slots * forest.num_games
+    number, levels = slots * forest.num_games, max(done.way.path.shape[1] for done in rounds)
     place = torch.where(counts, serial * forest.num_games + lane.repeat(len(rounds)), number)  # the last, which is cut off, is for others
+    nowhere = (lane * forest.tree.num_nodes).unsqueeze(1)
+
+    def all_of(name: str) -> list[Tensor]:
+        found = [getattr(done.way, name) for done in rounds]
+        return [torch.cat([path, nowhere.expand(-1, levels - path.shape[1])], dim=1) for path in found] if name == "path" else found
 
     def placed(name: str) -> Tensor:
-        first, every = getattr(rounds[0].way, name), torch.cat([getattr(done.way, name) for done in rounds])
-        return torch.cat([first.repeat(slots, *[1] * (first.ndim - 1)), first[:1]]).index_put((place,), every)[:number]
+        every = all_of(name)
+        first = every[0]
+        return torch.cat([first.repeat(slots, *[1] * (first.ndim - 1)), first[:1]]).index_put((place,), torch.cat(every))[:number]
 
     way = Descent(*(placed(field.name) for field in fields(Descent)))
     is_used = torch.zeros(number + 1, dtype=torch.bool, device=lane.device).index_put((place,), torch.ones_like(counts))[:number]
-    game, slot = lane.repeat(slots), torch.arange(slots, device=lane.device).repeat_interleave(forest.num_games)
-    lanes = torch.arange(number, device=lane.device)
-    return Lanes(forest.slots, lanes, game, game * forest.tree.num_nodes, is_used, slots, slot), way
+    return way, is_used

@@ -34,13 +34,13 @@ def scores(nodes: Nodes, settings: SearchConfig, is_root: bool) -> Tensor:
 
     A move that was not tried yet has the value of its node less fpu_reduction * sqrt(prior of the moves that were). A simulation under way
     counts as a visit that leaves the value as it is (Liu et al., "Watch the unobserved", 2020); one that counts as a loss besides, as in
-    KataGo, played much worse (docs/experiments.md).
+    KataGo, played much worse (docs/experiments.md). The sum is made in float64, where the order of so few priors leaves no trace.
     """
     reduction = settings.fpu_reduction_root if is_root else settings.fpu_reduction
     is_visited = nodes.visits > 0
     urgency = nodes.mean
     if reduction:
-        visited_mass = (nodes.prior * nodes.visits.clamp(max=1.0)).sum(1)
+        visited_mass = (nodes.prior * nodes.visits.clamp(max=1.0)).sum(1, dtype=torch.float64).to(torch.float32)
         urgency = urgency - reduction * torch.sqrt(visited_mass)
     value = torch.where(is_visited, nodes.value, urgency.unsqueeze(1))
     visits = nodes.visits if nodes.under_way is None else nodes.visits + nodes.under_way

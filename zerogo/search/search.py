@@ -17,12 +17,11 @@ from torch import Tensor
 from zerogo import draws
 from zerogo.draws import Purpose
 from zerogo.flood import may_look
-from zerogo.search import choice, gumbel, puct
-from zerogo.search.arrival import Arrival, Lanes, arrive, settle
-from zerogo.search.descent import Descent, descend
+from zerogo.search import graph, gumbel, puct
+from zerogo.search.arrival import Lanes, arrive, lanes_of, settle
 from zerogo.search.forest import Forest
-from zerogo.search.games import Game, Go, of_lanes
-from zerogo.search.leaves import descend_several
+from zerogo.search.games import Game, Go, Landing, of_lanes
+from zerogo.search.leaves import descend_in_slots
 from zerogo.search.tree import CLOSED, NOWHERE, ROOT, Nodes, Tree, keep_subtree_, look_at, reset_
 
 if TYPE_CHECKING:
@@ -177,52 +176,41 @@ class Search:
 
     def spend(self, forest: Forest) -> None:
         """Runs simulations until no budget is left. The host looks only after as many steps as it takes at best."""
-        while left := int((forest.budget - forest.done).max()):
+        left = int((forest.budget - forest.done).max())
+        while left:
             for _ in range(-(-left // self.settings.leaves)):
                 self.simulate(forest)
-            forest.depth_bound = int(forest.deepest.max())
+            left, forest.depth_bound = torch.stack([(forest.budget - forest.done).max(), forest.deepest.max()]).tolist()
 
     def simulate(self, forest: Forest) -> None:
         """Runs one step: up to `leaves` simulations, at least one, in every game whose budget is not spent."""
-        active = forest.unspent
-        looks = may_look(active)
-        lane = active.nonzero().squeeze(1) if looks else torch.arange(forest.num_games, device=active.device)
-        if lane.numel():
-            take = self._one_each if self.settings.leaves == 1 else self._several
-            lanes, way = take(forest, lane, None if looks else active)
-            arrival = arrive(self.game, forest.tree, lanes, way, way.last)
-            prior, value = self._evaluate(forest, lanes, arrival, way.action)
-            settle(self.game, forest, lanes, way, arrival, prior, value)
+        if not graph.replayed(self, forest):
+            self.step(forest)
         forest.depth_bound += 1
 
-    def _one_each(self, forest: Forest, lane: Tensor, active: Tensor | None) -> tuple[Lanes, Descent]:
-        """Returns where one simulation goes in each of the games `lane` (ascending); active: bool [K], which count, None if all do."""
-        tree, first = forest.tree, lane * forest.tree.num_nodes
-        at_root = choice.at_root(forest, lane, self.settings)
-        way = descend(tree, first, at_root, lambda *nodes: choice.inside(tree, *nodes, self.settings), forest.depth_bound)
-        return Lanes(forest.states, lane, lane, first, active), way
+    def step(self, forest: Forest) -> None:
+        """The same, operation by operation."""
+        if may_look(forest.deepest):
+            forest.depth_bound = int(forest.deepest.max())
+        lanes, way = lanes_of(self.game, forest, *descend_in_slots(forest, self.settings), self.settings.leaves)
+        if len(lanes.lane):
+            found = arrive(self.game, forest.tree, lanes, way)
+            prior, value = self._evaluate(forest, lanes, found, way.at_end)
+            settle(forest, lanes, way, found, prior, value)
 
-    def _several(self, forest: Forest, lane: Tensor, active: Tensor | None) -> tuple[Lanes, Descent]:
-        """The same for up to `leaves` simulations in each."""
-        if forest.slots is None:
-            every = torch.arange(forest.num_games, device=lane.device).repeat(self.settings.leaves)
-            forest.slots = self.game.take(forest.states, every)
-        return descend_several(forest, lane, active, self.settings)
-
-    def _evaluate(self, forest: Forest, lanes: Lanes, arrival: Arrival, action: Tensor) -> tuple[Tensor, Tensor]:
+    def _evaluate(self, forest: Forest, lanes: Lanes, found: Landing, at_end: Tensor) -> tuple[Tensor, Tensor]:
         """Returns priors float32 [K, A] and values float32 [K]; where the value is known anyway a looking host spares the network."""
-        leaves = self.game.leaf(lanes.states, arrival.position, arrival.line, action)
-        keys = forest.keys[lanes.game] + forest.done[lanes.game]
+        keys = of_lanes(forest.keys + forest.done, lanes.game) if lanes.serial is None else (forest.keys + forest.done)[lanes.game]
         keys = keys if lanes.serial is None else keys + lanes.serial
-        index = _wanted(arrival.at_end | arrival.repeats | arrival.finished) if may_look(keys) else None
+        index = _wanted(at_end | found.repeats | found.finished) if may_look(keys) else None
         if index is None:
-            found = self.evaluator(leaves, legal=arrival.legal, key=keys)
-            return found.prior.to(torch.float32), torch.where(arrival.finished, arrival.result, found.value.to(torch.float32))
-        prior, value = torch.zeros(arrival.legal.shape, dtype=torch.float32), torch.zeros_like(arrival.result)
+            said = self.evaluator(found.leaf, legal=found.legal, key=keys)
+            return said.prior.to(torch.float32), said.value.to(torch.float32)
+        prior, value = torch.zeros(found.legal.shape, dtype=torch.float32), torch.zeros_like(found.result)
         if index.numel():
-            found = self.evaluator(self.game.take(leaves, index), legal=arrival.legal[index], key=keys[index])
-            prior[index], value[index] = found.prior.to(torch.float32), found.value.to(torch.float32)
-        return prior, torch.where(arrival.finished, arrival.result, value)
+            said = self.evaluator(self.game.take(found.leaf, index), legal=found.legal[index], key=keys[index])
+            prior[index], value[index] = said.prior.to(torch.float32), said.value.to(torch.float32)
+        return prior, value
 
     def _roots(self, forest: Forest, lane: Tensor, prior: Tensor | None = None) -> tuple[Nodes, Tensor]:
         first = lane * forest.tree.num_nodes

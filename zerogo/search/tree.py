@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from zerogo import kernels
+
 NOWHERE, ROOT = 0, 1  # nodes that every tree has
 UNVISITED, CLOSED = 0, -1  # a child that has no node yet (it is nowhere); a move that is illegal, or was found to repeat a position
 
@@ -143,6 +145,10 @@ def keep_subtree_(tree: Tree, lane: Tensor, actions: Tensor) -> None:
     Where there was no such node, or the game was over there, the tree is empty afterwards. Nodes keep their order, so a node's index stays
     above its parent's.
     """
+    compiled = kernels.compiled("tree", lane.device)
+    if hasattr(compiled, "keep_subtree_"):
+        compiled.keep_subtree_(tree, lane, actions)
+        return
     num_nodes = tree.num_nodes
     new_root = tree.children[lane, ROOT, actions].to(torch.int64).clamp(min=NOWHERE)
     exists = (new_root != NOWHERE) & (tree.size[lane] > 0) & ~tree.terminal[lane, new_root]
@@ -161,8 +167,12 @@ def keep_subtree_(tree: Tree, lane: Tensor, actions: Tensor) -> None:
 def _move_nodes(tree: Tree, lane: Tensor, kept: Tensor, place: Tensor) -> None:
     """Empties the trees of some games but for the nodes kept (bool [K, M]), which go to their `place` (int64 [K, M], NOWHERE for others).
 
-    Reads how many they are: it is between moves, and most of a tree is dropped.
+    Without a kernel it reads how many they are: it is between moves, and most of a tree is dropped.
     """
+    compiled = kernels.compiled("tree", lane.device)
+    if hasattr(compiled, "move_nodes_"):
+        compiled.move_nodes_(tree, lane, place)
+        return
     game, node = kept.nonzero().unbind(1)
     first, base = lane[game] * tree.num_nodes, game * tree.num_nodes
     rows, targets, places = first + node, first + place[game, node], place.view(-1)

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from zerogo import checkpoint as checkpoints
-from zerogo import sgf
+from zerogo import kernels, sgf
 from zerogo.evaluator import Evaluator
 from zerogo.replay import Samples
 from zerogo.replay.shards import save_shard, shard_path
-from zerogo.runtime import describe, make_directory, pick_device, pick_dtype, set_threads
+from zerogo.runtime import describe, make_directory, pick_compile, pick_device, pick_dtype, set_threads
+from zerogo.selfplay import at_once
 from zerogo.selfplay.games import EndReason, Game, SelfPlay
 from zerogo.telemetry import Progress
 
@@ -51,16 +52,20 @@ def generate(config: Config, checkpoint_path: Path, num_games: int, out_dir: Pat
     checkpoint = checkpoints.load(checkpoint_path)
     checkpoints.require_compatible(checkpoint, config, only_plays=True)
     set_threads(config.run.threads)
+    kernels.choose(config.run.kernels)
     device = pick_device(config.run.device)
-    at_once = dataclasses.replace(config.selfplay, games=min(config.selfplay.games, num_games), sgf_share=1.0)
-    config = dataclasses.replace(config, selfplay=at_once)
-    evaluator = Evaluator.from_network(
-        checkpoint.network(averaged=True), checkpoint.encoder(), device, pick_dtype(config.run.precision, device), heads=("policy", "value")
-    )
+    together = dataclasses.replace(config.selfplay, games=min(config.selfplay.games, num_games), sgf_share=1.0)
+    config = dataclasses.replace(config, selfplay=together)
+    dtype, compiled = pick_dtype(config.run.precision, device), pick_compile(config.run.compile, device)
+    network = checkpoint.network(averaged=True)
+    evaluator = Evaluator.from_network(network, checkpoint.encoder(), device, dtype, heads=("policy", "value"), compiled=compiled)
+    config, fit = at_once.fitted(config, evaluator, device, num_games)
     selfplay = SelfPlay(config, evaluator, device, config.run.seed)
     selfplay.use(evaluator, checkpoint.step)
     config.dump(make_directory(out_dir) / "config.yaml")
-    print(f"{out_dir}: {num_games} games of {checkpoint_path} on {describe(device)['device']}")
+    print(f"{out_dir}: {num_games} games of {checkpoint_path} on {describe(device)['device']}, {kernels.in_use(device)}")
+    if fit:
+        print(f"self-play: {fit}")
     samples = make_directory(out_dir / "samples")
     finished = written = 0
     with Progress("selfplay", num_games, "games") as progress:

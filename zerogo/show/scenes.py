@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from zerogo import board, coords, sgf
+from zerogo import board, coords, kernels, sgf
 from zerogo import checkpoint as checkpoints
 from zerogo.config import Config, EvaluationConfig
 from zerogo.errors import InputError
@@ -70,6 +70,7 @@ def make_watcher(
     if checkpoint is None:
         return Watcher(None, 0, encoder, None)
     set_threads(0 if config is None else config.run.threads)
+    kernels.choose("auto" if config is None else config.run.kernels)
     where = pick_device(device)
     dtype = pick_dtype("auto" if config is None else config.run.precision, where)
     mind = make_mind(checkpoint, settings, where, dtype, simulations=simulations)

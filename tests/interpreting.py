@@ -1,0 +1,29 @@
+"""Makes Triton's interpreter twice as fast, for tests of kernels without a GPU.
+
+At every call of a device function it puts its own operations into `triton.language`, though the launch has done so already, and it watches
+every sum for an overflow that it then does not tell. Import this module for its effect in tests that interpret; where a Triton differs from
+those that it knows it does nothing.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+
+if os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None:
+    import triton.language as tl
+    from triton.runtime import interpreter
+
+    original, unpatched = getattr(interpreter, "_patch_lang", None), tl.arange
+
+    def patch_once(function):
+        """Does what the original does, unless that was done and not yet undone."""
+        languages = [module for module in (tl, tl.core) if any(value is module for value in function.__globals__.values())]
+        return original(function) if any(module.arange is unpatched for module in languages) else None
+
+    if original is not None:
+        interpreter._patch_lang = patch_once
+    options = getattr(interpreter.interpreter_builder, "options", None)
+    if options is not None and hasattr(options, "sanitize_overflow"):
+        interpreter.interpreter_builder.options = dataclasses.replace(options, sanitize_overflow=False)

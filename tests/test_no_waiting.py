@@ -1,0 +1,298 @@
+"""Nothing in a simulation or a move waits for a CUDA device: counted on the CPU, and under CUDA's own debug mode where there is one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import interpreting  # noqa: F401
+import pytest
+import torch
+from test_search import GUMBEL, PUCT, TableEvaluator, random_games
+from torch.overrides import TorchFunctionMode
+
+from zerogo import board, kernels
+from zerogo.config import NetworkConfig, SearchConfig
+from zerogo.evaluator import SYMMETRIES, Evaluator
+from zerogo.features import Encoder, make_encoder
+from zerogo.features.presets import ENCODERS
+from zerogo.network import Network
+from zerogo.rules import Rules
+from zerogo.search import Search, graph
+from zerogo.search.graph import HostReads
+
+RULES = [
+    Rules(size=4, komi=0.5, superko="positional"),
+    Rules(size=4, komi=0.0, superko="situational", suicide=True),
+    Rules(size=3, komi=-3.0, superko="simple", scoring="territory"),
+]
+# Without torch's ladders, which are read on the host.
+WITHOUT_LADDERS = [
+    "zero17",
+    "article22",
+    [group for group in ENCODERS["alphago48"] if "ladder" not in group],
+    [group for group in ENCODERS["katago22"] if "ladder" not in group],
+    [group for group in ENCODERS["article48"] if "ladder" not in group],
+    ["stones", *ENCODERS["handcrafted"]],
+]
+SEARCHES = {
+    f"{settings.algorithm}, {number}": dataclasses.replace(settings, leaves=number) for settings in (PUCT, GUMBEL) for number in (1, 4)
+}
+GROUP_NAMES = [groups if isinstance(groups, str) else ", ".join(groups[:2]) for groups in WITHOUT_LADDERS]
+EACH_RULE = pytest.mark.parametrize("rules", [*RULES, RULES], ids=["positional", "situational", "territory", "mixed"])
+EACH_SEARCH = pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
+
+
+class Calls(TorchFunctionMode):
+    """Notes what Python asks of a tensor that is on the CPU already, and what it makes of its own numbers: on CUDA these copy."""
+
+    ASKED = ("tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__array__", "item", "cpu", "__contains__")
+    MADE = ("tensor", "as_tensor", "from_numpy", "pin_memory")
+
+    def __init__(self, found: list[str]) -> None:
+        super().__init__()
+        self.found = found
+
+    def __torch_function__(self, function: Any, types: Any, arguments: tuple = (), named: dict | None = None) -> Any:
+        name = getattr(function, "__name__", "")
+        if name in self.ASKED or name in self.MADE and not isinstance(arguments[0], torch.Tensor):
+            self.found.append(name)
+        return function(*arguments, **(named or {}))
+
+
+@contextmanager
+def host_reads() -> Iterator[list[str]]:
+    """Collects the names of all that would make the host wait."""
+    with HostReads() as reads, Calls(reads.found):
+        yield reads.found
+
+
+def games(rules: Rules | list[Rules], num_games: int = 6, plies: int = 6) -> board.State:
+    rules = [rules[i % len(rules)] for i in range(num_games)] if isinstance(rules, list) else rules
+    return random_games(rules, num_games, plies, move_cap=40)[0]
+
+
+def network_evaluator(encoder: Encoder, device: str = "cpu", symmetries: str = "random") -> Evaluator:
+    settings = NetworkConfig(blocks=2, channels=8, pooling_channels=8, head_channels=8)
+    return Evaluator.from_network(
+        Network(settings, encoder.num_planes, encoder.num_globals, 4), encoder, device=device, symmetries=symmetries
+    )
+
+
+# Counted on the CPU
+
+
+def test_what_is_counted() -> None:
+    """The count sees each of the usual ways to wait."""
+    numbers, whole = torch.arange(6), torch.tensor([1, 2])
+    ways: dict[str, Callable[[], Any]] = {
+        "bool": lambda: bool(numbers.any()),
+        "int": lambda: int(numbers.sum()),
+        "float": lambda: float(numbers.sum()),
+        "item": lambda: numbers.sum().item(),
+        "tolist": lambda: numbers.tolist(),
+        "numpy": lambda: numbers.numpy(),
+        "cpu": lambda: numbers.cpu(),
+        "nonzero": lambda: numbers.nonzero(),
+        "where": lambda: torch.where(numbers > 2),
+        "mask": lambda: numbers[numbers > 2],
+        "masked write": lambda: numbers.clone().__setitem__(numbers > 2, torch.zeros(3, dtype=torch.int64)),
+        "masked_select": lambda: numbers.masked_select(numbers > 2),
+        "unique": lambda: torch.unique(numbers),
+        "equal": lambda: torch.equal(numbers, numbers),
+        "repeat": lambda: torch.repeat_interleave(whole, whole),
+        "list": lambda: torch.tensor([1, 2]),
+        "another device": lambda: numbers.to("meta"),
+        "if": lambda: 1 if numbers.sum() else 0,
+        "range": lambda: range(numbers.sum()),
+    }
+    for name, way in ways.items():
+        with host_reads() as found:
+            way()
+        assert found, name
+    with host_reads() as found:
+        numbers.clone()[whole] = torch.where(numbers > 2, numbers, 0)[whole] + numbers.gather(0, whole).repeat_interleave(1)
+    assert not found
+
+
+@pytest.mark.parametrize("rules", [RULES[1], RULES], ids=["situational", "mixed"])
+def test_a_move_on_the_board_reads_nothing(rules: Rules | list[Rules], blind: Callable[[], None]) -> None:
+    blind()
+    state = games(rules)
+    for _ in range(2):  # the first one makes tables
+        actions = board.legal_actions(state).to(torch.int8).argmax(1)
+        state = board.step_(state, actions)
+    with host_reads() as found:
+        legal = board.legal_actions(state)
+        state = board.step_(state, legal.to(torch.int8).argmax(1))
+        board.step(state, board.legal_actions(state).to(torch.int8).argmax(1))
+    assert not found
+
+
+@EACH_SEARCH
+def test_a_simulation_reads_nothing(settings: SearchConfig, blind: Callable[[], None]) -> None:
+    """In games of different rules, one of which is not to be searched."""
+    state = games(RULES, 4)
+    blind()
+    made = Search(TableEvaluator(), settings)
+    forest = made.plant(state, 24)
+    made.begin(forest, torch.arange(4), torch.tensor([24, 0, 3, 11]), seed=1, explore=True)
+    made.simulate(forest)
+    for _ in range(3):
+        with host_reads() as found:
+            made.simulate(forest)
+        assert not found
+
+
+@pytest.mark.parametrize("groups", WITHOUT_LADDERS, ids=GROUP_NAMES)
+def test_an_evaluation_reads_nothing(groups: str | list[str], blind: Callable[[], None]) -> None:
+    """Boards of one size take other ways than mixed ones."""
+    state = games(RULES[0], 3)
+    evaluator = network_evaluator(make_encoder(groups, True))
+    blind()
+    legal = board.legal_actions(state)
+    evaluator(state, legal=legal)
+    for symmetries in SYMMETRIES:
+        with host_reads() as found:
+            evaluator.with_symmetries(symmetries)(state, legal=legal)
+        assert not found
+
+
+@pytest.mark.parametrize("settings", [PUCT, GUMBEL], ids=["puct", "gumbel"])
+def test_a_move_of_the_search_reads_little(settings: SearchConfig, blind: Callable[[], None]) -> None:
+    """Between simulations the host may look, but each look costs the time that the device needs to finish."""
+    state, lane = games(RULES[0], 4), torch.arange(4)
+    blind()
+    made = Search(TableEvaluator(), settings)
+    forest = made.plant(state, 8)
+    reads: dict[str, list[str]] = {}
+    for turn in range(2):
+        with host_reads() as reads["begin"]:
+            made.begin(forest, lane, torch.tensor([8, 8, 5, 8]), seed=turn, explore=True)
+        with host_reads() as reads["spend"]:
+            made.spend(forest)
+        with host_reads() as reads["result"]:
+            actions = made.result(forest, lane).action
+        state = board.step(state, actions)
+        with host_reads() as reads["advance"]:
+            made.advance(forest, lane, actions, state)
+    counts = {name: sum(not call.startswith("__") for call in found) for name, found in reads.items()}  # bool() and int() are seen twice
+    most = 6 if settings is PUCT else 10
+    assert counts["begin"] <= most and counts["spend"] <= 2 and counts["result"] == 0 and counts["advance"] <= 1, reads
+
+
+@pytest.mark.parametrize("preset", ["alphago48", "katago22"])
+def test_kernels_read_ladders_without_waiting(preset: str, blind: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    blind()
+    state = games(RULES[0], 1, plies=3)
+    evaluator = network_evaluator(make_encoder(preset, True), symmetries="none")
+    monkeypatch.setattr(kernels, "compiled", lambda name, device: kernels._module(name, "cuda"))
+    for turn in range(2):
+        with host_reads() if turn else nullcontext([]) as found:  # the first one makes tables
+            evaluator(state)
+        assert not found
+
+
+# On torch's device without memory, where nothing can be read: what needs a number raises an error, and so does what mixes devices
+
+
+def on_no_device(rules: list[Rules]) -> board.State:
+    return board.new_games(3, rules, device="meta", move_cap=40)
+
+
+def test_the_board_needs_no_numbers() -> None:
+    state = on_no_device(RULES)
+    for turn in range(2):
+        with host_reads() if turn else nullcontext([]) as found:  # the first one makes tables
+            state = board.step_(state, board.legal_actions(state).to(torch.int8).argmax(1))
+        assert not found
+    assert state.hash.device.type == "meta"
+
+
+@EACH_SEARCH
+def test_a_simulation_needs_no_numbers(settings: SearchConfig) -> None:
+    made = Search(TableEvaluator(), settings)
+    forest = made.plant(on_no_device(RULES), 12)
+    forest.depth_bound = 3
+    for turn in range(2):
+        with host_reads() if turn else nullcontext([]) as found:
+            made.simulate(forest)
+        assert not found
+    made.result(forest, torch.arange(3, device="meta"))
+
+
+@pytest.mark.parametrize("groups", WITHOUT_LADDERS, ids=GROUP_NAMES)
+def test_an_evaluation_needs_no_numbers(groups: str | list[str]) -> None:
+    state = on_no_device(RULES)
+    evaluator = network_evaluator(make_encoder(groups, True), "meta")
+    for turn in range(2):
+        with host_reads() if turn else nullcontext([]) as found:
+            said = evaluator(state)
+        assert not found and said.prior.device.type == "meta"
+
+
+# Under CUDA's debug mode
+
+ON_CUDA = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+
+@contextmanager
+def no_waiting() -> Iterator[None]:
+    """Lets torch raise an error wherever it waits for the device."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def on_cuda(*marks: Any) -> Callable:
+    def marked(function: Callable) -> Callable:
+        for mark in (*ON_CUDA, *marks):
+            function = mark(function)
+        return function
+
+    return marked
+
+
+@on_cuda(EACH_RULE)
+def test_cuda_plays_without_waiting(rules: Rules | list[Rules]) -> None:
+    state = board.to_device(games(rules), "cuda")
+    for turn in range(3):
+        with no_waiting() if turn else nullcontext():  # tables and kernels are made once
+            legal = board.legal_actions(state)
+            state = board.step_(state, legal.to(torch.int8).argmax(1))
+
+
+@on_cuda(EACH_SEARCH)
+@pytest.mark.parametrize("has_graph", [False, True], ids=["eager", "graph"])
+def test_cuda_searches_without_waiting(settings: SearchConfig, has_graph: bool) -> None:
+    """And finds what the CPU finds."""
+    state, budgets = games(RULES[0]), torch.tensor([24, 0, 3, 24, 11, 24])
+    expected = Search(TableEvaluator(), settings).run(state, budgets, seed=1).visits
+    made = Search(TableEvaluator(), dataclasses.replace(settings, cuda_graph=has_graph))
+    lane, on_device = torch.arange(6, device="cuda"), board.to_device(state, "cuda")
+    made.run(on_device, 8)
+    forest = made.plant(on_device, 24)
+    made.begin(forest, lane, budgets.cuda(), seed=1)
+    for step in range(30):
+        # A capture itself waits, once, when the steps before it have been watched.
+        with no_waiting() if not has_graph or step > graph.WARM_UP else nullcontext():
+            made.simulate(forest)
+    assert not has_graph or kernels.compiled("tree", lane.device) is None or forest.graph.play is not None
+    assert torch.equal(made.result(forest, lane).visits.cpu(), expected)
+
+
+@on_cuda()
+@pytest.mark.parametrize("groups", WITHOUT_LADDERS, ids=GROUP_NAMES)
+def test_cuda_evaluates_without_waiting(groups: str | list[str]) -> None:
+    state = board.to_device(games(RULES), "cuda")
+    evaluator = network_evaluator(make_encoder(groups, True), "cuda")
+    legal = board.legal_actions(state)
+    evaluator(state, legal=legal)
+    with no_waiting():
+        evaluator(state, legal=legal)
+        evaluator(state)

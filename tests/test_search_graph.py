@@ -1,0 +1,163 @@
+"""The step as a CUDA graph: what it is captured for, when anew, and that it finds what the steps themselves find."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import weakref
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from test_search import GUMBEL, PUCT, TableEvaluator, random_games
+
+from zerogo import board
+from zerogo.config import SearchConfig
+from zerogo.rules import Rules
+from zerogo.search import Forest, Search, graph
+
+SEARCHES = {"puct": PUCT, "gumbel, 3 leaves": dataclasses.replace(GUMBEL, leaves=3)}
+EACH = pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
+
+
+@pytest.fixture
+def captured(monkeypatch: pytest.MonkeyPatch, blind: Callable[[], None]) -> list[Callable[[], None]]:
+    """Lets steps be "captured" on the CPU, where the replay makes the step itself, on the graph's own states; returns all that were."""
+    found: list[Callable[[], None]] = []
+
+    def record(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
+        found.append(step)
+        return step
+
+    blind()
+    monkeypatch.setattr(graph, "record", record)
+    monkeypatch.setattr(graph, "may_capture", lambda search, forest: search.settings.cuda_graph)
+    return found
+
+
+def game_of(settings: SearchConfig, moves: int, budget: int = 9, **changes: Any) -> list[tuple]:
+    """Plays some moves from one forest; returns what every search found."""
+    state, _ = random_games(Rules(size=4, komi=0.5, superko="positional"), 3, 4, move_cap=40)
+    made, lane, found = Search(TableEvaluator(), dataclasses.replace(settings, **changes)), torch.arange(3), []
+    forest = made.plant(state, budget)
+    for turn in range(moves):
+        made.begin(forest, lane, budget, seed=turn, explore=True)
+        made.spend(forest)
+        result = made.result(forest, lane)
+        found.append((result.visits, result.policy, result.value, forest.done.clone(), forest.tree.size.clone()))
+        state = board.step(state, result.action)
+        made.advance(forest, lane, result.action, state)
+    return found
+
+
+def same(one: list[tuple], two: list[tuple]) -> None:
+    for left, right in zip(one, two, strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(left, right, strict=True))
+
+
+@EACH
+def test_one_capture_serves_many_moves(settings: SearchConfig, captured: list) -> None:
+    """The root states are others after every move, the ply too; only where the history gets more room it is captured anew."""
+    plain = game_of(settings, moves=5, cuda_graph=False)
+    assert not captured
+    same(game_of(settings, moves=5), plain)
+    assert 1 <= len(captured) <= 2
+
+
+def forest_of(made: Search, state: board.State, budget: int = 20) -> Forest:
+    forest = made.plant(state, budget)
+    made.begin(forest, torch.arange(3), budget, seed=1)
+    return forest
+
+
+def test_is_captured_anew_where_it_must_be(captured: list) -> None:
+    state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
+    made = Search(TableEvaluator(), PUCT)
+    forest = forest_of(made, state)
+    steps = graph.WARM_UP + 1
+
+    def goes_on(number: int) -> int:
+        for _ in range(number):
+            made.simulate(forest)
+        return len(captured)
+
+    assert goes_on(graph.WARM_UP) == 0 and goes_on(3) == 1
+    forest.states = state.map(torch.clone)
+    assert goes_on(1) == 1
+    forest.states = dataclasses.replace(state, seen=torch.nn.functional.pad(state.seen, (0, 8)))
+    assert goes_on(steps) == 2
+    made.evaluator = TableEvaluator(passing=2)
+    assert goes_on(graph.WARM_UP) == 2 and goes_on(1) == 3
+    made.settings = dataclasses.replace(PUCT, c_puct=2.0)
+    assert goes_on(steps) == 4
+    forest.states = dataclasses.replace(forest.states, rules=dataclasses.replace(state.rules, any_suicide=True))
+    assert goes_on(steps) == 5
+    assert forest.done.tolist() == [20] * 3
+
+
+def test_a_step_that_reads_is_not_captured(captured: list) -> None:
+    class Reads(TableEvaluator):
+        def __call__(self, state: board.State, legal: torch.Tensor, key: torch.Tensor) -> SimpleNamespace:
+            assert bool(legal.any())
+            return super().__call__(state, legal, key)
+
+    state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
+    expected = Search(TableEvaluator(), dataclasses.replace(PUCT, cuda_graph=False)).run(state, 8, seed=1)
+    found = Search(Reads(), PUCT).run(state, 8, seed=1)
+    assert not captured and torch.equal(expected.visits, found.visits) and found.tree.graph.refuses
+
+
+def test_a_step_that_cannot_be_captured_is_made_all_the_same(captured: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
+    expected = Search(TableEvaluator(), PUCT).run(state, 8, seed=1)
+    monkeypatch.setattr(graph, "record", fails)
+    with pytest.warns(UserWarning, match="without a CUDA graph.*not permitted"):
+        found = Search(TableEvaluator(), PUCT).run(state, 8, seed=1)
+    assert torch.equal(expected.visits, found.visits) and found.visits.sum(1).tolist() == [8] * 3
+
+
+def test_a_forest_is_freed_with_its_graph(captured: list) -> None:
+    """Trees are large: nothing may keep one until Python looks for circles."""
+    state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
+    gc.disable()
+    try:
+        forest = Search(TableEvaluator(), PUCT).run(state, 8, seed=1).tree
+        assert forest.graph.play is not None
+        gone = weakref.ref(forest.tree.prior)
+        captured.clear()
+        forest.graph.play = None  # on CUDA it holds no forest
+        del forest
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def test_the_cpu_has_none() -> None:
+    state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
+    assert Search(TableEvaluator(), PUCT).run(state, 8).tree.graph is None
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@EACH
+def test_cuda_replays_what_it_would_do(settings: SearchConfig) -> None:
+    state, _ = random_games(Rules(size=5, komi=0.5, superko="positional"), 3, 4, move_cap=40)
+    found = []
+    for has_graph in (False, True):
+        now, lane = board.to_device(state, "cuda"), torch.arange(3, device="cuda")
+        made = Search(TableEvaluator(), dataclasses.replace(settings, cuda_graph=has_graph))
+        forest = made.plant(now, 12)
+        for turn in range(6):
+            made.begin(forest, lane, 12, seed=turn, explore=True)
+            made.spend(forest)
+            result = made.result(forest, lane)
+            found.append((has_graph, result.visits.cpu(), result.value.cpu()))
+            now = board.step(now, result.action)
+            made.advance(forest, lane, result.action, now)
+    half = len(found) // 2
+    same([one[1:] for one in found[:half]], [one[1:] for one in found[half:]])

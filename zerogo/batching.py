@@ -1,0 +1,89 @@
+"""How many positions at a time keep a device busy: measured at the start of a run, in a second or two.
+
+Small batches leave a device waiting for its next step; beyond some size a larger one gains nothing, and costs memory and freshness. What is
+timed comes as a callable, so this module knows neither networks nor games.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+GAIN = 0.05  # that a doubling must bring, and that the chosen batch may lack of the best one
+PATIENCE = 2  # doublings in a row that may bring less: one may have met a busy moment of the machine
+ROUNDS = 3
+ROUND_SECONDS = 0.03
+LONGEST_SECONDS = 0.2  # of one call: what a device spends between calls, microseconds to milliseconds, no longer counts beside it
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch that was chosen. size: positions. rates: positions a second by size, rising, of all that were tried. most: the limit."""
+
+    size: int
+    rates: dict[int, float]
+    most: int
+
+    def why(self) -> str:
+        """Returns for a person what the batch brings, and what the next smaller and larger one would."""
+        words, sizes = [f"{self.rates[self.size]:,.0f} evaluations/s in batches of {self.size:,}"], list(self.rates)
+        place = sizes.index(self.size)
+        for other in sizes[max(0, place - 1) : place] + sizes[place + 1 : place + 2]:
+            change = round(100 * (self.rates[other] / self.rates[self.size] - 1))
+            words.append(f"{abs(change)} % {'more' if change >= 0 else 'less'} in those of {other:,}")
+        if self.size == self.most:
+            words.append("the most that there is room or use for")
+        return ", ".join(words)
+
+
+def find(rate: Callable[[int], float], most: int, least: int = 1) -> Batch:
+    """Returns the smallest batch that is within `GAIN` of the fastest one.
+
+    rate: positions a second in batches of a size. It is asked for `least` and its doubles, and for `most` at last, until they bring nothing
+    more or the device's memory is full.
+    """
+    assert 1 <= most and 1 <= least, f"from {least} to {most} positions"
+    rates: dict[int, float] = {}
+    size = min(least, most)
+    while size <= most and not _is_flat(list(rates.values())):
+        try:
+            rates[size] = rate(size)
+        except torch.OutOfMemoryError:
+            if not rates:
+                raise
+            most = size - 1
+            break
+        if size / rates[size] > LONGEST_SECONDS:
+            break
+        size = most if size < most < 2 * size else 2 * size
+    best = max(rates.values())
+    return Batch(min(size for size, found in rates.items() if found >= (1 - GAIN) * best), rates, most)
+
+
+def _is_flat(rates: list[float]) -> bool:
+    """Says whether the last doublings brought nothing worth having."""
+    before, last = rates[:-PATIENCE], rates[-PATIENCE:]
+    return bool(before) and max(last) < (1 + GAIN) * max(before)
+
+
+def speed(work: Callable[[], Any], size: int, synchronize: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Returns how many positions a second `work` gets through, which takes `size` of them at a time.
+
+    The best of some rounds counts, as what else the machine does only slows them down; a first call, which sets things up, does not.
+    synchronize: waits until the device has done what it was given.
+    """
+    work()
+    synchronize()
+    best = 0.0
+    for _ in range(ROUNDS):
+        start, times = clock(), 0
+        while not times or clock() - start < ROUND_SECONDS:
+            work()
+            synchronize()
+            times += 1
+        best = max(best, times * size / max(clock() - start, 1e-9))
+    return best

@@ -1,0 +1,170 @@
+"""Bytes a node costs, and the largest trees that fit devices of given sizes.
+
+A device holds its context (CONTEXT_MB, a stated amount), the network, and for every game its state, its tables, what a move needs for a
+while, and the nodes of its tree. All but the context are measured here: the tensors of a network, of games and of trees as a search makes
+them, and as `workspace` the most that torch held at once beside them during whole moves, without kernels, which need less. From two sizes
+of batch and tree follows what a game and what a node adds. A tree that is kept from move to move has room for two searches.
+
+Lines are JSON on stdout, one for every board, device and batch with the nodes that fit, and one for every number of simulations with the
+batch that fits; on stderr the same stands as a table. Beside it stands what others quote for mctx with pgx; it isn't measured here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
+
+from zerogo import kernels
+from zerogo.bench import report, show_table, whole_numbers
+from zerogo.bench.net import Setup
+from zerogo.bench.search import Games
+from zerogo.config import SearchConfig
+from zerogo.search import Forest, Search
+
+NETWORKS = {9: (6, 96), 19: (10, 128)}  # blocks and channels of configs/9x9.yaml and configs/19x19.yaml, up to that side
+CONTEXT_MB = 600  # what CUDA and its libraries take before the first tensor: stated, not measured
+QUOTED = {9: 7700, 19: 34000}  # bytes a node of mctx with pgx
+GAMES, SIMULATIONS = (16, 48), (8, 40)  # two sizes each, from which follows what one more costs
+MEGA = 1e6
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--size", default="9,19", help="side of the board, or several (default 9,19)")
+    parser.add_argument("--memory", default="8,24,80", help="the devices' memory in GB, 10^9 bytes (default 8,24,80)")
+    parser.add_argument("--batch", default="256,1024,4096", help="games at once (default 256,1024,4096)")
+    parser.add_argument("--sims", default="64,400", help="simulations of a search (default 64,400)")
+    parser.add_argument("--blocks", type=int, default=0, help="residual blocks; 0 takes 6 up to 9x9 and 10 above (default 0)")
+    parser.add_argument("--channels", type=int, default=0, help="channels of the trunk; 0 takes 96 and 128 (default 0)")
+    parser.add_argument("--precision", default="bfloat16", help="auto, float32 or bfloat16 (default bfloat16)")
+    parser.add_argument("--device", default="auto", help="where it is measured: auto, cpu or cuda (default auto)")
+    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 leaves the choice to torch (default 0)")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Prints a line for every size, memory, and batch or number of simulations."""
+    lists = {name: whole_numbers(getattr(args, name)) for name in ("size", "memory", "batch", "sims")}
+    for size in lists["size"]:
+        costs, common = _measure(args, size)
+        rows = []
+        for memory in lists["memory"]:
+            for line in _lines(costs, memory, lists["batch"], lists["sims"]):
+                report(common | line)
+                rows.append(tuple(str(line[name]) for name in ("memory_gb", "given", "batch", "simulations", "nodes")))
+        show_table((f"{size}x{size}: GB", "given", "games", "simulations", "nodes of each"), rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Costs:
+    """Bytes: of the network, of each game without its tree, of each node, and of what a move needs for a while, for a game and a node."""
+
+    network: int
+    game: float
+    node: int
+    table: float
+    game_workspace: float
+    node_workspace: float
+
+    def nodes(self, memory: float, batch: int) -> int:
+        """Returns how many nodes the tree of each game may have: memory in bytes."""
+        left = (memory - CONTEXT_MB * MEGA - self.network) / batch - self.game - self.game_workspace
+        return max(0, int(left / (self.node + self.node_workspace + self.table)))
+
+    def batch(self, memory: float, nodes: int) -> int:
+        """Returns how many games with so many nodes each fit."""
+        each = self.game + self.game_workspace + nodes * (self.node + self.node_workspace + self.table)
+        return max(0, int((memory - CONTEXT_MB * MEGA - self.network) / each))
+
+
+def _lines(costs: Costs, memory: int, batches: Iterable[int], simulations: Iterable[int]) -> Iterator[dict[str, Any]]:
+    """Yields what fits: the trees of given batches, and the batches with given trees."""
+    fits = [("batch", batch, costs.nodes(memory * 1e9, batch)) for batch in batches]
+    fits += [("simulations", costs.batch(memory * 1e9, 2 * number + 2), 2 * number + 2) for number in simulations]
+    for given, batch, nodes in fits:
+        line = {"memory_gb": memory, "given": given, "batch": batch, "nodes": nodes, "simulations": max(0, (nodes - 2) // 2)}
+        workspace = batch * (costs.game_workspace + nodes * costs.node_workspace)
+        yield line | {
+            "trees_mb": round(batch * nodes * costs.node / MEGA),
+            "games_mb": round(batch * (costs.game + nodes * costs.table) / MEGA),
+            "workspace_mb": round(workspace / MEGA),
+            "network_mb": round(costs.network / MEGA, 1),
+            "context_mb": CONTEXT_MB,
+        }
+
+
+@torch.inference_mode()
+def _measure(args: argparse.Namespace, size: int) -> tuple[Costs, dict[str, Any]]:
+    """Returns the costs on a board, and what all lines of it say."""
+    blocks, channels = NETWORKS[9 if size <= 9 else 19]
+    shape = {"blocks": args.blocks or blocks, "channels": args.channels or channels}
+    setup = Setup.of(argparse.Namespace(**(vars(args) | shape), seconds=1.0, rounds=1), size, max(GAMES))
+    search = Search(setup.evaluator, SearchConfig(algorithm="puct"))
+    with kernels.plain():
+        games = {(batch, sims): Games(setup, search, sims, batch) for batch in GAMES for sims in SIMULATIONS}
+        peaks = {key: peak_bytes(lambda key=key: games[key].move(key[1]), setup) for key in games}
+    forests = {key: held.forest for key, held in games.items()}
+    few, many = SIMULATIONS
+    extra_nodes = forests[GAMES[0], many].tree.num_nodes - forests[GAMES[0], few].tree.num_nodes
+    per_game = {sims: (peaks[GAMES[1], sims] - peaks[GAMES[0], sims]) / (GAMES[1] - GAMES[0]) for sims in SIMULATIONS}
+    node_workspace = max(0.0, (per_game[many] - per_game[few]) / extra_nodes)
+    held = {sims: _bytes_beside_tree(forests[GAMES[1], sims]) / GAMES[1] for sims in SIMULATIONS}
+    table = (held[many] - held[few]) / extra_nodes
+    tree = forests[GAMES[1], few].tree
+    costs = Costs(
+        network=_network_bytes(setup),
+        game=held[few] - table * tree.num_nodes,
+        node=tree.bytes_per_node,
+        table=table,
+        game_workspace=max(0.0, per_game[few] - node_workspace * tree.num_nodes),
+        node_workspace=node_workspace,
+    )
+    line = setup.line("memory") | shape | {"bytes_per_node": costs.node, "bytes_per_game": round(costs.game)}
+    return costs, line | ({"mctx_pgx_bytes_per_node_quoted": QUOTED[size]} if size in QUOTED else {})
+
+
+def _tensors(holder: Any) -> Iterator[Tensor]:
+    """Yields the tensors in dataclasses and what they hold."""
+    if isinstance(holder, Tensor):
+        yield holder
+    elif dataclasses.is_dataclass(holder):
+        for field in dataclasses.fields(holder):
+            yield from _tensors(getattr(holder, field.name))
+
+
+def _bytes_beside_tree(forest: Forest) -> int:
+    """Returns what the games take without their trees: their states with all history, and the search's tables."""
+    others = (getattr(forest, field.name) for field in dataclasses.fields(forest) if field.name != "tree")
+    distinct = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for held in others for tensor in _tensors(held)}
+    return sum(distinct.values())
+
+
+def _network_bytes(setup: Setup) -> int:
+    """Returns the bytes of the evaluator's weights."""
+    network = setup.evaluator.network.network
+    readouts = [network.map_readout.joined, network.scalar_readout.joined]
+    tensors = [*network.parameters(), *network.buffers(), *(tensor for joined in readouts if joined is not None for tensor in joined)]
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def peak_bytes(work: Callable[[], Any], setup: Setup) -> int:
+    """Returns the bytes that torch held at most during the work beside what it held before."""
+    work()  # what stays from now on is there already
+    if setup.device.type == "cuda":
+        setup.synchronize()
+        torch.cuda.reset_peak_memory_stats(setup.device)
+        before = torch.cuda.memory_allocated(setup.device)
+        work()
+        return torch.cuda.max_memory_allocated(setup.device) - before
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        work()
+    changes = sorted((event.start_ns(), event.nbytes()) for event in seen.profiler.kineto_results.events() if event.name() == "[memory]")
+    most = held = 0
+    for _, number in changes:
+        held += number
+        most = max(most, held)
+    return most

@@ -1,0 +1,345 @@
+"""Ladders on the CPU: every string read for itself, depth first on one board, moves taken back from a list of what they changed.
+
+What is read is what `features.ladders` says; only the order differs, and with it how many answers a reading tries. A level of the reading
+is an attack: the string has two liberties and the attacker is to move. After the attacker's move the answers to it are listed; the first
+of them that saves the string ends the attack.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zerogo.kernels.cpu.flat import EMPTY, OFF, label, list_points, load, new_board, new_places
+from zerogo.kernels.cpu.loops import array, inline, kernel, over_games
+
+CAUGHT, SAFE, GIVEN_UP = range(3)
+# All memory is one array of int64, which is cheaper to hand on than many. It begins with boards of PLACES: the stones, two floods (the
+# number of the last one that came by, and its stones in order), of which one may run while the other stands still.
+PLACES = 704
+STONES, MARK, QUEUE, WALKED, PATH = (PLACES * board for board in range(5))
+# Then single words: steps to the four sides, where the list of changes begins and ends and where the answers begin, answers listed since
+# the first move, the place of the ko that the last move opened, floods so far, stones of the last whole flood, and the first liberties
+# that the last flood found.
+STEPS = 5 * PLACES
+FIRST_CHANGE, CHANGES, ANSWERS, LISTED, KO, FLOODS, LENGTH, LIBERTY = (STEPS + 4 + word for word in range(8))
+# Then the levels. Of each: the attacker's two moves, how many of them were tried and how many may be, the place that a ko bans, how many
+# changes the board had before and after the move under way, and which of the listed answers comes next and where they end.
+LEVELS = LIBERTY + 3
+FIRST_MOVE, TRIED, TO_TRY, BAN, BEFORE, AFTER, NEXT, END = 0, 2, 3, 4, 5, 6, 7, 8
+LEVEL = 9
+# Behind them the changes, place * 4 + what stood there, and the answers, of all levels one after the other.
+NOWHERE = 0  # a place of the border
+SEVERAL = 3  # liberties that save a string
+
+
+def read(black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Returns the ladders of B positions, the fields of `features.ladders.Ladders`: strings that are caught, first moves that catch, moves
+    that escape, int32 [B, 2, N] each for strings of Black and of White, and first moves that were given up, int64 [B].
+
+    black, white, on_board: int32 [B, N]. mover: int8 [B], whose moves alone are asked for; None for everybody's. most: answers that are
+    listed after a first move before it is given up.
+    """
+    shape = len(black), 2, black.shape[1]
+    caught, catching, escaping = (torch.zeros(shape, dtype=torch.int32) for _ in range(3))
+    given_up = torch.zeros(len(black), dtype=torch.int64)
+    asked = torch.zeros(len(black), dtype=torch.int8) if mover is None else mover
+    given = array(black), array(white), array(on_board), array(asked)
+    over_games(_read, len(black), *given, most, caught.numpy(), catching.numpy(), escaping.numpy(), given_up.numpy())
+    return caught, catching, escaping, given_up
+
+
+@kernel
+def _read(first, last, black, white, on_board, mover, most, caught, catching, escaping, given_up):
+    size = black.shape[1]
+    work, board = _new(size, most), new_board(size)
+    stones, empty, root = new_places(board), new_places(board), new_places(board)
+    for game in range(first, last):
+        load(board, black[game], white[game], on_board[game])
+        number, _ = list_points(board, size, stones, empty)
+        label(board, size, stones[:number], root)
+        work[: len(board)] = board
+        for k in range(number):
+            at = np.int64(stones[k])
+            if root[at] != at:
+                continue
+            colour, liberties = work[STONES + at], _liberties(work, at, SEVERAL)
+            if liberties % SEVERAL == 0 or (mover[game] != 0 and (colour == mover[game]) != (liberties == 1)):
+                continue
+            if liberties == 1:
+                is_caught, unread = _read_atari(work, at, size, most, escaping, game)
+            else:
+                is_caught, unread = _read_pair(work, at, size, most, catching, game)
+            given_up[game] += unread
+            if is_caught:
+                for other in range(k, number):
+                    if root[stones[other]] == at:
+                        _add(caught, game, colour, stones[other], size)
+
+
+@inline
+def _new(size, most):
+    """Returns memory for readings of so many answers."""
+    # Each level listed an answer at least, and its two stones come once and go once.
+    changes = LEVELS + LEVEL * (most + 4)
+    answers = changes + 4 * (most + 4) + PLACES
+    work = np.zeros(answers + most + 4 + PLACES, np.int64)
+    work[FIRST_CHANGE], work[CHANGES], work[ANSWERS] = changes, changes, answers
+    work[STEPS], work[STEPS + 1], work[STEPS + 2], work[STEPS + 3] = -size - 1, -1, 1, size + 1
+    return work
+
+
+@inline
+def _add(rows, game, colour, at, size):
+    """Adds a place to bit rows: int32 [B, 2, N]."""
+    rows[game, colour - 1, at // (size + 1) - 1] |= np.int32(1) << np.int32(at % (size + 1))
+
+
+@inline
+def _read_pair(work, at, size, most, catching, game):
+    """Reads a string with two liberties, which the last flood has found, and enters the attacker's first moves that work; returns whether
+    there are any, and how many could not be read."""
+    one, other = work[LIBERTY], work[LIBERTY + 1]
+    is_caught, unread = False, 0
+    for _ in range(2):
+        work[LISTED], work[LEVELS + END] = 0, work[ANSWERS]
+        outcome = _attacked(work, at, one, other, NOWHERE, 1, most)
+        if outcome == CAUGHT:
+            _add(catching, game, work[STONES + at], one, size)
+            is_caught = True
+        unread += outcome == GIVEN_UP
+        one, other = other, one
+    return is_caught, unread
+
+
+@inline
+def _read_atari(work, at, size, most, escaping, game):
+    """Reads a string in atari, whose liberty the last flood has found, and enters its own side's moves that save it; returns whether there
+    are none, and whether it could not be read: then what is entered may not be all."""
+    begin, is_caught = work[ANSWERS], True
+    work[LISTED] = 0
+    work[LEVELS + END] = _list_answers(work, at, work[LIBERTY], begin, True)
+    for k in range(begin, work[LEVELS + END]):
+        liberties, outcome = _answer(work, at, work[k]), GIVEN_UP if work[LISTED] > most else CAUGHT
+        if outcome == CAUGHT and liberties == 2:
+            outcome = _attacked(work, at, work[LIBERTY], work[LIBERTY + 1], work[KO], 2, most)
+        _take_back(work, work[FIRST_CHANGE])
+        if outcome == GIVEN_UP:
+            return False, 1
+        if liberties == SEVERAL or outcome == SAFE:
+            _add(escaping, game, work[STONES + at], work[k], size)
+            is_caught = False
+    return is_caught, 0
+
+
+@inline
+def _attacked(work, at, one, other, ban, to_try, most):
+    """Returns whether the attacker, to move, catches the string at a place; leaves the board as it was. one, other: its liberties, that
+    many of which the attacker may try. ban: where it may not play."""
+    level, start, is_attack = LEVELS + LEVEL, work[CHANGES], True
+    _open(work, level, one, other, ban, to_try)
+    while True:
+        if is_attack:
+            if _attack(work, level, at):
+                is_attack = False
+            elif level == LEVELS + LEVEL:
+                return SAFE
+            else:  # the answer that led here saves the string
+                level -= LEVEL
+                _take_back(work, work[level + BEFORE])
+        elif work[LISTED] > most:
+            _take_back(work, start)
+            return GIVEN_UP
+        elif work[level + NEXT] == work[level + END]:
+            _take_back(work, work[level + BEFORE])
+            if level == LEVELS + LEVEL:
+                return CAUGHT
+            level -= LEVEL
+            _take_back(work, work[level + AFTER])
+        else:
+            move = work[work[level + NEXT]]
+            work[level + NEXT] += 1
+            liberties = _answer(work, at, move)
+            if liberties == 2:
+                level, is_attack = level + LEVEL, True
+                _open(work, level, work[LIBERTY], work[LIBERTY + 1], work[KO], 2)
+            else:
+                is_attack = liberties == SEVERAL
+                _take_back(work, work[level + BEFORE] if is_attack else work[level + AFTER])
+
+
+@inline
+def _open(work, level, one, other, ban, to_try):
+    """Enters a level. Where the attacker may try both moves, the more promising one comes first: the one that leaves the extension with
+    fewer new empty points."""
+    if to_try == 2 and _empty_beside(work, other) > _empty_beside(work, one):
+        one, other = other, one
+    work[level + FIRST_MOVE], work[level + FIRST_MOVE + 1] = one, other
+    work[level + TRIED], work[level + TO_TRY], work[level + BAN] = 0, to_try, ban
+
+
+@inline
+def _attack(work, level, at):
+    """Plays the attacker's next move that may work, if there is one, and lists the answers; returns whether there was."""
+    while work[level + TRIED] < work[level + TO_TRY]:
+        move, left = work[level + FIRST_MOVE + work[level + TRIED]], work[level + FIRST_MOVE + 1 - work[level + TRIED]]
+        work[level + TRIED] += 1
+        if move == work[level + BAN]:
+            continue
+        work[level + BEFORE] = work[CHANGES]
+        # An extension that gains three empty points at once saves the string, whatever else happens.
+        _change(work, move, 3 - work[STONES + at])
+        if _empty_beside(work, left) < SEVERAL:
+            taken = _capture(work, move, 3 - work[STONES + at])
+            if work[KO] == NOWHERE and (taken > 0 or _is_alive(work, move)):
+                work[level + AFTER], work[level + NEXT] = work[CHANGES], work[level - LEVEL + END]
+                work[level + END] = _list_answers(work, at, left, work[level + NEXT], False)
+                return True
+        _take_back(work, work[level + BEFORE])
+    return False
+
+
+@inline
+def _list_answers(work, at, last, begin, is_all):
+    """Lists the defender's moves from `begin` on: where it takes strings in atari that touch the one at a place, then its last liberty;
+    returns where they end. Unless all are asked for, no captures where the extension saves the string anyway."""
+    end = begin
+    if is_all or _empty_beside(work, last) < SEVERAL:
+        end = _list_captures(work, at, last, begin)
+    work[end] = last
+    work[LISTED] += end + 1 - begin
+    return end + 1
+
+
+@inline
+def _list_captures(work, at, last, begin):
+    """Lists where the defender takes strings in atari that touch the one at a place, but for one move; returns where they end."""
+    work[FLOODS] += 1
+    number, looked, end, walk, colour = 1, 0, begin, work[FLOODS], work[STONES + at]
+    work[PATH], work[WALKED + at] = at, walk
+    while looked < number:
+        here = work[PATH + looked]
+        looked += 1
+        for side in range(4):
+            near = here + work[STEPS + side]
+            stone = work[STONES + near]
+            if stone == EMPTY or stone == OFF or work[WALKED + near] == walk:
+                continue
+            work[WALKED + near] = walk
+            if stone == colour:
+                work[PATH + number] = near
+                number += 1
+            elif _empty_beside(work, near) < 2 and _liberties(work, near, 2) == 1:
+                end = _list_once(work, begin, end, work[LIBERTY], last)
+    return end
+
+
+@inline
+def _list_once(work, begin, end, move, last):
+    """Lists a move unless it is there or is the one that comes last; returns where the list ends."""
+    if move == last:
+        return end
+    for k in range(begin, end):
+        if work[k] == move:
+            return end
+    work[end] = move
+    return end + 1
+
+
+@inline
+def _answer(work, at, move):
+    """Plays a move of the defender; returns how many liberties the string at a place has then, up to SEVERAL, and finds them. A suicide
+    leaves it none."""
+    colour = work[STONES + at]
+    _change(work, move, colour)
+    if _capture(work, move, colour) == 0:
+        friends, liberties = 0, 0
+        for side in range(4):
+            near = move + work[STEPS + side]
+            if work[STONES + near] == EMPTY and liberties < SEVERAL:
+                work[LIBERTY + liberties] = near
+                liberties += 1
+            friends += work[STONES + near] == colour
+        if friends == 1 or liberties == SEVERAL:  # it is the extension; if it joins nothing else, there is no other liberty
+            return liberties
+    return _liberties(work, at, SEVERAL)
+
+
+@inline
+def _empty_beside(work, at):
+    """Returns how many empty points are beside a place."""
+    number = 0
+    for side in range(4):
+        number += work[STONES + at + work[STEPS + side]] == EMPTY
+    return number
+
+
+@inline
+def _is_alive(work, at):
+    """Whether the string at a place has a liberty."""
+    return _empty_beside(work, at) > 0 or _liberties(work, at, 1) > 0
+
+
+@inline
+def _liberties(work, at, most):
+    """Returns how many liberties a string has, up to `most`, and finds them; the whole string, too, if it has fewer."""
+    work[FLOODS] += 1
+    flood, colour, number, looked, liberties = work[FLOODS], work[STONES + at], 1, 0, 0
+    work[QUEUE], work[MARK + at] = at, flood
+    while looked < number:
+        here = work[QUEUE + looked]
+        looked += 1
+        for side in range(4):
+            near = here + work[STEPS + side]
+            stone = work[STONES + near]
+            if (stone != EMPTY and stone != colour) or work[MARK + near] == flood:
+                continue
+            work[MARK + near] = flood
+            if stone == EMPTY:
+                work[LIBERTY + liberties] = near
+                liberties += 1
+                if liberties == most:
+                    return liberties
+            else:
+                work[QUEUE + number] = near
+                number += 1
+    work[LENGTH] = number
+    return liberties
+
+
+@inline
+def _capture(work, move, colour):
+    """Takes off what a stone that was just placed captures; returns how many stones, and notes the ko that it opens: where it has taken one
+    stone and stands alone with that place as its one liberty."""
+    taken, last = 0, NOWHERE
+    for side in range(4):
+        near = move + work[STEPS + side]
+        if work[STONES + near] == 3 - colour and not _is_alive(work, near):
+            for k in range(work[LENGTH]):
+                _change(work, work[QUEUE + k], EMPTY)
+            taken, last = taken + work[LENGTH], near
+    work[KO] = NOWHERE
+    if taken == 1:
+        is_lone = True
+        for side in range(4):
+            near = move + work[STEPS + side]
+            is_lone &= work[STONES + near] != colour and (work[STONES + near] != EMPTY or near == last)
+        work[KO] = last if is_lone else NOWHERE
+    return taken
+
+
+@inline
+def _change(work, at, what):
+    work[work[CHANGES]] = at * 4 + work[STONES + at]
+    work[CHANGES] += 1
+    work[STONES + at] = what
+
+
+@inline
+def _take_back(work, number):
+    """Undoes the last changes down to that place in the list of them."""
+    while work[CHANGES] > number:
+        work[CHANGES] -= 1
+        change = work[work[CHANGES]]
+        work[STONES + (change >> 2)] = change & 3

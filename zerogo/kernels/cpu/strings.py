@@ -1,0 +1,263 @@
+"""One game's board as a kernel works on it: a few planes of bit rows in scratch memory, strings found on them, and one move.
+
+Scratch memory is one flat int32 array of `WORDS`; each plane takes `STRIDE` words of it, row r at place r + 1, so that there is an empty
+row above and below. All planes are zero at the start; only rows of the board are ever set.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from zerogo.kernels.cpu.loops import bit_count, first_bit, inline
+
+STRIDE = 32
+# The side to move and the other's stones, those in atari, the empty points; what a move removes; a string, and what is left to look at of
+# it; own scratch; no point at all; more scratch.
+OWN, OTHER, ATARI, FREE, TAKEN, STRING, PENDING, WEAK, NOTHING, NEAR = (STRIDE * plane for plane in range(10))
+WORDS = 10 * STRIDE
+SEVERAL = 2
+
+
+@inline
+def scratch():
+    """Returns fresh scratch memory."""
+    return np.zeros(WORDS, np.int32)
+
+
+@inline
+def fill(seeds, within):
+    """Returns the points of a row's runs `within` that hold a seed: a sum carries upwards through a run, doubled shifts go down."""
+    grown = (seeds | (seeds << 1) | (seeds >> 1)) & within
+    if grown == seeds:
+        return seeds
+    grown |= within & ~(within + grown)
+    for shift in (1, 2, 4, 8, 16):
+        grown |= within & (grown >> shift)
+        within &= within >> shift
+    return grown
+
+
+@inline
+def _one_more(found, row, liberties):
+    """Returns what is known of a string's liberties with more of them in a row: 0 for none, the only one's code, -1 for several."""
+    if liberties == 0:
+        return found
+    code = (row << 32) | liberties
+    if (liberties & (liberties - 1)) != 0 or (found != 0 and found != code):
+        return -1
+    return code
+
+
+@inline
+def string(work, within, free, row, bit, stops):
+    """Writes into STRING the points of a plane `within` that are connected to one of them, and returns how many points of the plane `free`
+    are beside it: 0, 1 or SEVERAL. stops: whether it may leave off as soon as there are several."""
+    for k in range(2 * STRIDE):
+        work[STRING + k] = 0  # PENDING, too
+    work[PENDING + row] = bit
+    rows, found = 1 << row, 0
+    while rows != 0:
+        row = first_bit(rows)
+        rows &= rows - 1
+        new = fill(work[PENDING + row], work[within + row])
+        work[PENDING + row] = 0
+        work[STRING + row] |= new
+        found = _one_more(found, row, ((new << 1) | (new >> 1)) & work[free + row])
+        found = _one_more(found, row - 1, new & work[free + row - 1])
+        found = _one_more(found, row + 1, new & work[free + row + 1])
+        if stops and found < 0:
+            return SEVERAL
+        above = new & work[within + row - 1] & ~work[STRING + row - 1]
+        if above != 0:
+            work[PENDING + row - 1] |= above
+            rows |= 1 << (row - 1)
+        below = new & work[within + row + 1] & ~work[STRING + row + 1]
+        if below != 0:
+            work[PENDING + row + 1] |= below
+            rows |= 1 << (row + 1)
+    return SEVERAL if found < 0 else 0 if found == 0 else 1
+
+
+@inline
+def load(work, black, white, atari, on_board, game, is_black):
+    """Copies a game's position into scratch memory: planes int32 [B, N]."""
+    for row in range(black.shape[1]):
+        own, other = black[game, row], white[game, row]
+        work[FREE + 1 + row] = on_board[game, row] & ~(own | other)
+        work[ATARI + 1 + row] = atari[game, row]
+        if not is_black:
+            own, other = other, own
+        work[OWN + 1 + row] = own
+        work[OTHER + 1 + row] = other
+
+
+@inline
+def beside(side, row, bit):
+    """Returns row and bit of the neighbour on a side (0 to 3: left, right, above, below); may be off the board."""
+    if side == 0:
+        return row, bit >> 1
+    if side == 1:
+        return row, bit << 1
+    return (row - 1, bit) if side == 2 else (row + 1, bit)
+
+
+@inline
+def _take_off(work, size, stones):
+    """Takes STRING off the plane `stones` and adds it to TAKEN; returns how many stones that were."""
+    number = 0
+    for row in range(1, size + 1):
+        gone = work[STRING + row]
+        work[stones + row] &= ~gone
+        work[ATARI + row] &= ~gone
+        work[FREE + row] |= gone
+        work[TAKEN + row] |= gone
+        number += bit_count(gone)
+    return number
+
+
+@inline
+def _relieve(work, size, stones):
+    """Takes the strings in atari of the plane `stones` beside TAKEN out of ATARI: they have a second liberty now."""
+    for row in range(1, size + 1):
+        work[WEAK + row] = work[stones + row] & work[ATARI + row]
+    for row in range(1, size + 1):
+        gone = work[TAKEN + row]
+        near = (gone << 1) | (gone >> 1) | work[TAKEN + row - 1] | work[TAKEN + row + 1]
+        while (near & work[WEAK + row]) != 0:
+            weak = near & work[WEAK + row]
+            string(work, WEAK, NOTHING, row, weak & -weak, False)
+            for k in range(1, size + 1):
+                work[WEAK + k] &= ~work[STRING + k]
+                work[ATARI + k] &= ~work[STRING + k]
+
+
+@inline
+def _join(work, size, row, bit):
+    """Takes own strings in atari beside the placed stone, which has joined them to more liberties, out of ATARI."""
+    for side in range(4):
+        near, at = beside(side, row, bit)
+        if (work[OWN + near] & work[ATARI + near] & at) != 0:
+            for k in range(1, size + 1):
+                work[WEAK + k] = work[OWN + k] & work[ATARI + k]
+            string(work, WEAK, NOTHING, near, at, False)
+            for k in range(1, size + 1):
+                work[ATARI + k] &= ~work[STRING + k]
+
+
+@inline
+def _add_atari(work, size):
+    for row in range(1, size + 1):
+        work[ATARI + row] |= work[STRING + row]
+
+
+@inline
+def _capture(work, size, row, bit):
+    """Takes off the opponent's strings in atari beside the placed stone; returns how many stones, and the place of one as row * STRIDE +
+    column."""
+    number, last = 0, 0
+    for side in range(4):
+        near, at = beside(side, row, bit)
+        if (work[OTHER + near] & work[ATARI + near] & at) != 0:
+            if number == 0:
+                for k in range(STRIDE):
+                    work[TAKEN + k] = 0
+            string(work, OTHER, NOTHING, near, at, False)
+            number += _take_off(work, size, OTHER)
+            last = near * STRIDE + first_bit(at)
+    return number, last
+
+
+@inline
+def place(work, size, row, bit, may_die):
+    """Places a stone of the side to move and does all that follows on OWN, OTHER, ATARI and FREE; row counts from 1.
+
+    Returns how many stones were removed, which are in TAKEN then, whether they are its own (may_die: suicide is allowed), and the place
+    that the simple ko rule bans as row * STRIDE + column, or -1.
+    """
+    work[OWN + row] |= bit
+    work[FREE + row] &= ~bit
+    number, last = _capture(work, size, row, bit)
+    if number > 0:
+        _relieve(work, size, OWN)
+    ko, dies = -1, False
+    liberties = string(work, OWN, FREE, row, bit, True)
+    if liberties == 1:
+        _add_atari(work, size)
+        is_lone = work[STRING + row - 1] | work[STRING + row + 1] | (work[STRING + row] ^ bit)
+        if number == 1 and is_lone == 0:
+            ko = last
+    elif liberties == SEVERAL:
+        _join(work, size, row, bit)
+    elif may_die:
+        dies = True
+        for k in range(STRIDE):
+            work[TAKEN + k] = 0
+        number = _take_off(work, size, OWN)
+        _relieve(work, size, OTHER)
+    for side in range(4):
+        near, at = beside(side, row, bit)
+        if (work[OTHER + near] & ~work[ATARI + near] & at) != 0 and string(work, OTHER, FREE, near, at, True) == 1:
+            _add_atari(work, size)
+    return number, dies, ko
+
+
+@inline
+def move(work, size, action, colour, may_die, keys):
+    """Plays a point in the loaded position, see `place`; colour: 0 where Black plays.
+
+    Returns by what the hash changes, how many stones were removed (then TAKEN), whose they are, and the point that ko bans or -1.
+    """
+    row, column = action // size, action % size
+    number, dies, banned = place(work, size, 1 + row, 1 << column, may_die)
+    key, whose = keys[colour * (size * size + 1) + action], colour if dies else 1 - colour
+    if number > 0:
+        key ^= key_of(work, TAKEN, size, whose, keys)
+    return key, number, whose, (banned // STRIDE - 1) * size + banned % STRIDE if banned >= 0 else -1
+
+
+@inline
+def legal_into(work, size, mine, ko, may_die):
+    """Writes into WEAK the points that may be played but for superko by the side whose stones are the plane `mine`; ko: a point or -1."""
+    for row in range(1, 1 + size):
+        # Own strings with another liberty and the opponent's in atari are where exactly one of the two planes is set.
+        work[PENDING + row] = (work[mine + row] ^ work[ATARI + row]) | work[FREE + row]
+    work[PENDING] = work[PENDING + 1 + size] = 0
+    for row in range(1, 1 + size):
+        here = work[PENDING + row]
+        near = (here << 1) | (here >> 1) | work[PENDING + row - 1] | work[PENDING + row + 1]
+        work[WEAK + row] = work[FREE + row] & (-1 if may_die else near)
+    if ko >= 0:
+        work[WEAK + 1 + ko // size] &= ~(1 << (ko % size))
+
+
+@inline
+def area(work, size):
+    """Returns the area of OWN less that of OTHER in points; FREE is empty after it."""
+    lead = 0
+    for row in range(1, 1 + size):
+        lead += bit_count(work[OWN + row]) - bit_count(work[OTHER + row])
+        while work[FREE + row] != 0:
+            string(work, FREE, NOTHING, row, work[FREE + row] & -work[FREE + row], False)
+            number, own, other = 0, 0, 0
+            for k in range(1, 1 + size):
+                here = work[STRING + k]
+                near = (here << 1) | (here >> 1) | work[STRING + k - 1] | work[STRING + k + 1]
+                own |= near & work[OWN + k]
+                other |= near & work[OTHER + k]
+                number += bit_count(here)
+                work[FREE + k] &= ~here
+            lead += number if other == 0 and own != 0 else -number if own == 0 and other != 0 else 0
+    return lead
+
+
+@inline
+def key_of(rows, plane, size, colour, keys):
+    """Returns the XOR of the keys of all points of a plane as stones of a colour, 0 for Black: keys int64 [2 * A]."""
+    key = 0
+    for row in range(size):
+        bits = rows[plane + 1 + row]
+        first = colour * (size * size + 1) + row * size
+        while bits != 0:
+            key ^= keys[first + first_bit(bits)]
+            bits &= bits - 1
+    return key

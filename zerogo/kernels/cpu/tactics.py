@@ -1,0 +1,165 @@
+"""Tactics on the CPU: the strings of a game with their liberties as sets of bits, then one look around each empty point."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zerogo.kernels.cpu.flat import FIRST, SECOND, label, list_points, load, new_board, new_places, steps_of
+from zerogo.kernels.cpu.loops import array, bit_count, kernel, over_games, part
+
+# What `read` gives, in this order; `features.tactics.Tactics` says what they are.
+NUMBERS = (
+    "liberties", "capture_size", "opponent_capture_size", "liberties_after", "size_after", "self_atari_size", "strings_joined",
+    "weakest_opponent",
+)  # fmt: skip
+LIBERTIES, CAPTURES, OPPONENT_CAPTURES, LIBERTIES_AFTER, SIZE_AFTER, SELF_ATARI, JOINED, WEAKEST = range(len(NUMBERS))
+WORD = 64  # places to a word of a set
+# What a string is worth to the points beside it, as fields of a number: its own stones, own stones in atari, the opponent's, own strings.
+FIELD = (1 << 15) - 1
+OWN_WEAK, TAKEN, STRINGS = 16, 32, 48
+POINT, ROW, COLUMN = range(3)
+MOST = 1 << 14  # more liberties than there are
+
+
+def read(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tensor:
+    """Returns the tactics of B positions in the order of `NUMBERS`: int16 [8, B, N, N], from bit rows int32 [B, N] each.
+
+    own, opponent: stones of the side to move and of the other. legal: where the side to move may play.
+    """
+    num_games, size = own.shape
+    numbers = torch.empty(len(NUMBERS), num_games, size, size, dtype=torch.int16)
+    over_games(_read, num_games, array(own), array(opponent), array(on_board), array(legal), numbers.flatten(2).numpy())
+    return numbers
+
+
+@kernel
+def _read(first, last, own, opponent, on_board, legal, numbers):
+    size, board, steps = own.shape[1], new_board(own.shape[1]), steps_of(own.shape[1])
+    words = (len(board) - 1) // WORD + 1
+    stones, empty, root = new_places(board), new_places(board), new_places(board)
+    worth, weakness, liberties = np.zeros(len(board), np.int64), np.zeros(len(board), np.int32), np.zeros(len(board), np.int32)
+    breath, around, free = np.zeros((len(board), words), np.uint64), _around(board, size, steps), np.zeros(words, np.uint64)
+    points = _points(board, size)
+    for game in range(first, last):
+        load(board, own[game], opponent[game], on_board[game])
+        num_stones, num_empty = list_points(board, size, stones, empty)
+        label(board, size, stones[:num_stones], root)
+        _breathe(steps, empty[:num_empty], root, breath, free)
+        _weigh(board, stones[:num_stones], root, liberties, worth, weakness, breath)
+        found, may_play = numbers[:, game], legal[game]
+        found[:] = 0
+        for k in range(num_stones):
+            found[LIBERTIES, points[stones[k], POINT]] = liberties[root[stones[k]]]
+        for k in range(num_empty):
+            at, point = empty[k], points[empty[k], POINT]
+            beside = root[at - size - 1], root[at - 1], root[at + 1], root[at + size + 1]
+            total, weakest = _look(beside, worth, weakness)
+            found[WEAKEST, point] = weakest % MOST
+            found[OPPONENT_CAPTURES, point] = (total >> OWN_WEAK) & FIELD
+            if (may_play[points[at, ROW]] >> np.int32(points[at, COLUMN])) & 1:
+                taken, length = (total >> TAKEN) & FIELD, 1 + (total & FIELD)
+                after = _union(at, beside, breath, around, free) - (length > 1)  # the point was a liberty of each string
+                if taken:
+                    after += _freed(board, size, steps, root, liberties, beside, at)
+                found[CAPTURES, point], found[LIBERTIES_AFTER, point] = taken, after
+                found[SIZE_AFTER, point], found[JOINED, point] = length, total >> STRINGS
+                found[SELF_ATARI, point] = length if after <= 1 else 0
+
+
+@part
+def _points(board, size):
+    """Returns the point, the row and the column of each place: uint32 [places, 3]; a look is faster than to divide."""
+    points = np.zeros((len(board), 3), np.uint32)
+    for point in range(size * size):
+        row, column = divmod(point, size)
+        at = (row + 1) * (size + 1) + column
+        points[at, POINT], points[at, ROW], points[at, COLUMN] = point, row, column
+    return points
+
+
+@part
+def _around(board, size, steps):
+    """Returns the set of the places beside each place of the board: uint64 [places, W]."""
+    around = np.zeros((len(board), (len(board) - 1) // WORD + 1), np.uint64)
+    for at in range(size + 1, (size + 1) * (size + 1)):
+        for side in range(4):
+            near = at + steps[side]
+            around[at, near // WORD] |= np.uint64(1) << np.uint64(near % WORD)
+    return around
+
+
+@part
+def _breathe(steps, empty, root, breath, free):
+    """Writes for each string, at its first stone, which liberties it has: uint64 [places, W]; and the set of the empty points: uint64 [W].
+    What is not beside a string goes to place 0, where nobody looks."""
+    breath[:], free[:] = 0, 0
+    for k in range(len(empty)):
+        at = empty[k]
+        word, bit = at // np.uint32(WORD), np.uint64(1) << np.uint64(at % np.uint32(WORD))
+        free[word] |= bit
+        for side in range(4):
+            breath[root[at + steps[side]], word] |= bit
+
+
+@part
+def _weigh(board, stones, root, liberties, worth, weakness, breath):
+    """Writes for each string, at its first stone, how many liberties it has (int32 [places]), what it adds to the numbers of a point beside
+    it (int64 [places], four fields, 0 at place 0) and the opponent's liberties (int32 [places], MOST for own ones), and empties the
+    opponent's sets, which nobody joins."""
+    worth[0], weakness[0], breath[0] = 0, MOST, 0
+    for k in range(len(stones)):
+        at = stones[k]
+        if root[at] == at:
+            number = 0
+            for word in range(breath.shape[1]):
+                number += np.int64(bit_count(breath[at, word]))
+            liberties[at] = number
+            if board[at] == FIRST:
+                worth[at], weakness[at] = 1 << STRINGS, MOST
+            else:
+                worth[at], weakness[at], breath[at] = 0, number, 0
+        is_weak = np.int64(liberties[root[at]] == 1)
+        worth[root[at]] += 1 + (is_weak << OWN_WEAK) if board[at] == FIRST else is_weak << TAKEN
+
+
+@part
+def _look(beside, worth, weakness):
+    """Returns the sum of what the different ones of four strings are worth, and the liberties of the opponent's weakest; 0 is none."""
+    above, left, right, below = beside
+    total = worth[above] + (worth[left] if left != above else 0)
+    total += worth[right] if (right != above) & (right != left) else 0
+    total += worth[below] if (below != above) & (below != left) & (below != right) else 0
+    return total, min(min(weakness[above], weakness[left]), min(weakness[right], weakness[below]))
+
+
+@part
+def _union(at, beside, breath, around, free):
+    """Returns how many empty points are beside `at` or the own ones of the strings beside it."""
+    above, left, right, below = beside
+    total = 0
+    for word in range(len(free)):
+        union = (around[at, word] & free[word]) | breath[above, word] | breath[left, word] | breath[right, word] | breath[below, word]
+        total += np.int64(bit_count(union))
+    return total
+
+
+@part
+def _freed(board, size, steps, root, liberties, beside, at):
+    """Returns how many stones that a move at `at` captures are beside the string that it makes. Captures are few, so all points are looked
+    at."""
+    total = 0
+    for place in range(size + 1, (size + 1) * (size + 1)):
+        if board[place] == SECOND and liberties[root[place]] == 1 and _is_one_of(root[place], beside):
+            is_beside = False
+            for side in range(4):
+                near = place + steps[side]
+                is_beside |= near == at or (board[near] == FIRST and _is_one_of(root[near], beside))
+            total += is_beside
+    return total
+
+
+@part
+def _is_one_of(first, beside):
+    return (beside[0] == first) | (beside[1] == first) | (beside[2] == first) | (beside[3] == first)

@@ -1,0 +1,190 @@
+"""Bit rows in one warp: what the kernels for boards are made of.
+
+A plane of a board is a block of 32 lanes, int32: lane r holds row r, bit c is column c (see `zerogo.flood`). Lanes beyond the board and
+bits beyond its columns are 0 in every plane of points that exist, so a shift that wraps around brings nothing in (N <= 25). A scalar is
+the same in all lanes. Everything here is for kernels of one warp, and the same interpreted and compiled.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+LANES = tl.constexpr(32)
+
+
+@triton.jit
+def from_above(rows):
+    """Returns for each lane the row above it: int32 [32] -> int32 [32]."""
+    return tl.gather(rows, (tl.arange(0, LANES) + 31) & 31, 0)
+
+
+@triton.jit
+def from_below(rows):
+    """Returns for each lane the row below it: int32 [32] -> int32 [32]."""
+    return tl.gather(rows, (tl.arange(0, LANES) + 1) & 31, 0)
+
+
+@triton.jit
+def neighbours(rows):
+    """Returns the points next to a point of the plane, as `flood.neighbours`: bits and lanes may lie beyond the board, so mask it."""
+    return (rows << 1) | (rows >> 1) | from_above(rows) | from_below(rows)
+
+
+@triton.jit
+def any_lane(is_set):
+    """Returns whether any lane says so: bool [32] -> bool scalar."""
+    return tl.max(is_set.to(tl.int32), 0) != 0
+
+
+@triton.jit
+def any_point(rows):
+    """Returns whether a plane holds a point: int32 [32] -> bool scalar."""
+    return any_lane(rows != 0)
+
+
+@triton.jit
+def row_counts(rows):
+    """Returns how many points each row holds: int32 [...] -> int32 [...]. The compiler makes one instruction of it."""
+    x = rows.to(tl.uint32)
+    x = x - ((x >> 1) & 0x55555555)
+    x = (x & 0x33333333) + ((x >> 2) & 0x33333333)
+    x = (x + (x >> 4)) & 0x0F0F0F0F
+    return ((x * 0x01010101) >> 24).to(tl.int32)
+
+
+@triton.jit
+def count(rows):
+    """Returns how many points a plane holds: int32 [32] -> int32 scalar."""
+    return tl.sum(row_counts(rows), 0)
+
+
+@triton.jit
+def has_one_point(rows):
+    """Returns whether a plane holds exactly one point: int32 [32] -> bool scalar."""
+    return count(rows) == 1
+
+
+@triton.jit
+def first_column(rows):
+    """Returns the column of each row's first point, 31 where it is empty: int32 [...] -> int32 [...].
+
+    Bit 31 stands in for an empty row's, since for 0 the compiler would make lanes branch apart.
+    """
+    filled = rows | -2147483648
+    return row_counts((filled & -filled) - 1)
+
+
+@triton.jit
+def first_point(rows, N: tl.constexpr):
+    """Returns the index of the first point of a plane: int32 [32] -> int32 scalar, 32 * N or more where it is empty."""
+    return tl.min(tl.where(rows != 0, tl.arange(0, LANES) * N + first_column(rows), LANES * N), 0)
+
+
+@triton.jit
+def point_rows(point, N: tl.constexpr):
+    """Returns the plane of one point: int32 scalar, P or more or negative for none -> int32 [32]."""
+    is_point = (point >= 0) & (point < N * N)
+    row, column = point // N, tl.where(is_point, point % N, 0)
+    return tl.where(is_point & (tl.arange(0, LANES) == row), 1 << column, 0)
+
+
+@triton.jit
+def load_rows(pointer, index, N: tl.constexpr):
+    """Returns plane `index` of a tensor int32 [..., N]: int32 [32]. The index may be int64, where the tensor is large."""
+    lane = tl.arange(0, LANES)
+    return tl.load(pointer + index * N + lane, mask=lane < N, other=0)
+
+
+@triton.jit
+def store_rows(pointer, index, rows, N: tl.constexpr):
+    """Writes plane `index` of a tensor int32 [..., N]."""
+    lane = tl.arange(0, LANES)
+    tl.store(pointer + index * N + lane, rows, mask=lane < N)
+
+
+@triton.jit
+def point_bits(rows, point, N: tl.constexpr):
+    """Returns whether points are in a plane: rows int32 [32], point int32 [32] below 32 * N -> int32 [32] of 0 and 1."""
+    row = point // N
+    return (tl.gather(rows, row, 0) >> (point - row * N)) & 1
+
+
+@triton.jit
+def fill_sideways(rows, within):
+    """Returns the points of `within` whose run of its row holds a point of `rows`, which lie within.
+
+    To higher columns by the carry of one addition, to lower ones by doubling the distance.
+    """
+    rows = rows | (within & ~(within + rows))
+    rows = rows | (within & (rows >> 1))
+    within = within & (within >> 1)
+    rows = rows | (within & (rows >> 2))
+    within = within & (within >> 2)
+    rows = rows | (within & (rows >> 4))
+    within = within & (within >> 4)
+    rows = rows | (within & (rows >> 8))
+    within = within & (within >> 8)
+    return rows | (within & (rows >> 16))
+
+
+@triton.jit
+def grow(rows, within):
+    """Returns the points one row further up and down, and all that lies in the same run of a row."""
+    return fill_sideways(rows | ((from_above(rows) | from_below(rows)) & within), within)
+
+
+@triton.jit
+def flood(seeds, within):
+    """Returns all points of `within` connected to a seed through it, to the fixpoint: int32 [32] each -> int32 [32].
+
+    Seeds outside `within` do not count. Two steps go by between two looks at whether it still grows, since a look costs as much.
+    """
+    rows = fill_sideways(seeds & within, within)
+    grows = any_point(rows)
+    while grows:
+        before = grow(rows, within)
+        rows = grow(before, within)
+        grows = any_lane(rows != before)
+    return rows
+
+
+@triton.jit
+def flood_two(seeds, within, other_seeds, other_within):
+    """Returns two independent floods, whose steps fill each other's waits."""
+    rows, other = fill_sideways(seeds & within, within), fill_sideways(other_seeds & other_within, other_within)
+    grows = any_point(rows | other)
+    while grows:
+        before, other_before = grow(rows, within), grow(other, other_within)
+        rows, other = grow(before, within), grow(other_before, other_within)
+        grows = any_lane((rows != before) | (other != other_before))
+    return rows, other
+
+
+@triton.jit
+def xor_words(words):
+    """Returns the XOR of all lanes: int64 [32] -> int64 scalar. By halves, since a warp reduces 32 bits in one instruction."""
+    low, high = tl.xor_sum(words.to(tl.int32), 0), tl.xor_sum((words >> 32).to(tl.int32), 0)
+    return (high.to(tl.int64) << 32) | (low.to(tl.int64) & 0xFFFFFFFF)
+
+
+@triton.jit
+def hash_of(rows, keys, first, N: tl.constexpr):
+    """Returns the XOR of the keys of all points of a plane: keys int64 [2 * A] (`zobrist.point_keys`), first 0 for Black's, A for White's
+    -> int64 scalar."""
+    lane = tl.arange(0, LANES)
+    words = tl.zeros([LANES], tl.int64)
+    left = any_point(rows)
+    while left:
+        words = words ^ tl.load(keys + first + lane * N + first_column(rows), mask=rows != 0, other=0)
+        rows = rows & (rows - 1)
+        left = any_point(rows)
+    return xor_words(words)
+
+
+@triton.jit
+def first_plane(rows):
+    """Returns the plane of the first point of a plane alone: int32 [32] -> int32 [32], empty where that is."""
+    lane = tl.arange(0, LANES)
+    row = tl.min(tl.where(rows != 0, lane, LANES), 0)
+    return tl.where(lane == row, rows & -rows, 0)

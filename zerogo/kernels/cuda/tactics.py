@@ -1,0 +1,119 @@
+"""What strings and moves are worth at a glance, on CUDA: one program a game, string by string, without waiting for the host.
+
+A string's liberties are found by a flood of its stones, and tell at once what a move on each of them joins or takes. Such numbers are added
+up in tiles, a row of the board in each lane; several of them share a word. Only moves that join several strings, or join one and take
+another, need a flood of their own.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from zerogo.kernels.cuda.rows import LANES, any_point, count, first_plane, flood, from_above, from_below, load_rows, neighbours
+
+# What `read` gives, in this order; `features.tactics.Tactics` says what they are.
+NUMBERS = (
+    "liberties", "capture_size", "opponent_capture_size", "liberties_after", "size_after", "self_atari_size", "strings_joined",
+    "weakest_opponent",
+)  # fmt: skip
+# What the words of the tiles are made of, for a move: `joined` holds the stones that it joins, their strings, and the stones that the
+# opponent would take there; `after` its liberties and the stones that it takes. A board has at most 625 points.
+STRING, LOST, TAKEN = tl.constexpr(1 << 10), tl.constexpr(1 << 13), tl.constexpr(1 << 12)
+MANY = tl.constexpr(1 << 14)  # more liberties than any string has
+
+
+def read(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tensor:
+    """Returns the tactics of B positions in the order of `NUMBERS`: int16 [8, B, N, N], from bit rows int32 [B, N] each.
+
+    own, opponent: stones of the side to move and of the other. legal: where the side to move may play.
+    """
+    num_games, size = own.shape
+    numbers = torch.empty(len(NUMBERS), num_games, size, size, dtype=torch.int16, device=own.device)
+    planes = [rows.contiguous() for rows in (own, opponent, on_board, legal)]
+    tactics_kernel[(num_games,)](*planes, numbers, N=size, COLUMNS=triton.next_power_of_2(size), num_warps=1)
+    return numbers
+
+
+@triton.jit
+def tactics_kernel(owns, opponents, on_board, legal, numbers, N: tl.constexpr, COLUMNS: tl.constexpr):
+    """Reads one game and writes its part of `numbers`."""
+    game = tl.program_id(0).to(tl.int64)
+    own, opponent, moves = load_rows(owns, game, N), load_rows(opponents, game, N), load_rows(legal, game, N)
+    stones = own | opponent
+    empty = load_rows(on_board, game, N) & ~stones
+    weak, hard, joined, after, near = _strings(own, opponent, empty, COLUMNS)
+    after = _after_hard(own, weak, empty, hard & moves, after, COLUMNS)
+    row, column = tl.arange(0, LANES)[:, None], tl.arange(0, COLUMNS)[None, :]
+    place, step = numbers + (game * N + row) * N + column, tl.num_programs(0).to(tl.int64) * N * N
+    inside = (row < N) & (column < N)
+    may, size, liberties = _tile(moves, COLUMNS), 1 + joined % STRING, after % TAKEN
+    tl.store(place, near * _tile(stones, COLUMNS), inside)
+    tl.store(place + step, may * (after // TAKEN), inside)
+    tl.store(place + 2 * step, joined // LOST, inside)
+    tl.store(place + 3 * step, may * liberties, inside)
+    tl.store(place + 4 * step, may * size, inside)
+    tl.store(place + 5 * step, may * tl.where(liberties < 2, size, 0), inside)
+    tl.store(place + 6 * step, may * (joined % LOST // STRING), inside)
+    tl.store(place + 7 * step, tl.where(near == MANY, 0, near * _tile(empty, COLUMNS)), inside)
+
+
+@triton.jit
+def _strings(own, opponent, empty, COLUMNS: tl.constexpr):
+    """Goes through the strings. Returns the opponent's in atari, the moves that need a flood, and three tiles: what a move joins, what it
+    then has, and the liberties of the string on a point or of the opponent's weakest beside it."""
+    weak, once, twice, takes = tl.zeros_like(own), tl.zeros_like(own), tl.zeros_like(own), tl.zeros_like(own)
+    joined, after = tl.zeros([LANES, COLUMNS], tl.int32), tl.zeros([LANES, COLUMNS], tl.int32)
+    near = _tile(empty, COLUMNS) * MANY
+    left = own | opponent
+    while any_point(left):
+        seed = first_plane(left)
+        is_own = any_point(seed & own)
+        string = flood(seed, tl.where(is_own, own, opponent))
+        left &= ~string
+        liberties = neighbours(string) & empty
+        number, size, beside = count(liberties), count(string), _tile(liberties, COLUMNS)
+        near += number * _tile(string, COLUMNS)
+        if is_own:
+            joined += beside * (size + STRING + tl.where(number == 1, size * LOST, 0))
+            after += beside * (number - 1 + _numbers_beside(empty & ~liberties, COLUMNS))
+            twice |= once & liberties
+            once |= liberties
+        else:
+            near = tl.where(beside != 0, tl.minimum(near, number), near)
+            after += beside * tl.where(number == 1, size * TAKEN, 0)
+            weak |= tl.where(number == 1, string, 0)
+            takes |= tl.where(number == 1, liberties, 0)
+    after += _tile(~once, COLUMNS) * _numbers_beside(empty | weak, COLUMNS)
+    return weak, twice | (once & takes), joined, after, near
+
+
+@triton.jit
+def _after_hard(own, weak, empty, hard, after, COLUMNS: tl.constexpr):
+    """Returns what moves have, with the liberties after those that need a flood: what the new string touches that is empty or was taken."""
+    while any_point(hard):
+        move = first_plane(hard)
+        hard &= ~move
+        string, dead = flood(move, own | move), flood(neighbours(move) & weak, weak)
+        number = count(neighbours(string) & (empty | dead) & ~move)
+        after = tl.where(_tile(move, COLUMNS) != 0, after - after % TAKEN + number, after)
+    return after
+
+
+@triton.jit
+def _tile(rows, COLUMNS: tl.constexpr):
+    """Returns bit rows as points: int32 [32] -> int32 [32, COLUMNS], 0 or 1."""
+    return (rows[:, None] >> tl.arange(0, COLUMNS)[None, :]) & 1
+
+
+@triton.jit
+def _numbers_beside(rows, COLUMNS: tl.constexpr):
+    """Returns how many neighbours of each point are among these: int32 [32] -> int32 [32, COLUMNS]. The shifts are added bit by bit."""
+    left, right, up, down = rows << 1, rows >> 1, from_above(rows), from_below(rows)
+    across, along = left ^ right, up ^ down
+    ones = across ^ along
+    twos = (left & right) ^ (up & down) ^ (across & along)
+    fours = left & right & up & down
+    return _tile(ones, COLUMNS) + 2 * _tile(twos, COLUMNS) + 4 * _tile(fours, COLUMNS)

@@ -1,0 +1,197 @@
+"""A step of a search as one CUDA graph: captured once, then replayed, so that the host only says "again".
+
+A graph writes where it wrote when it was captured, into the forest's tensors, which stay, and reads root states from tensors of its own,
+into which new ones are copied when a move was played. It is captured anew where anything else changes: the shapes (room for a longer
+history), the evaluator, the settings. A step that waits for the host can't be captured; whether it does is watched before (`HostReads`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from zerogo import kernels
+
+if TYPE_CHECKING:
+    from zerogo.search.forest import Forest
+    from zerogo.search.search import Search
+
+WARM_UP = 3  # steps without a graph, in which kernels are compiled and tables made; the last one is watched
+
+
+class HostReads(TorchDispatchMode):
+    """Notes in `found` the names of operations that would make the host wait for the device, while they run on any device.
+
+    Those are the ones whose result or its shape the host must know, and copies between devices. `Tensor.tolist` and `Tensor.numpy` of a
+    CPU tensor are no operations and stay unseen; off the CPU they copy.
+    """
+
+    READS = ("_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero", "masked_select", "_unique2", "unique_dim")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: tuple = (), named: dict | None = None) -> Any:
+        result = function(*arguments, **(named or {}))
+        name = function.overloadpacket.__name__
+        if name in self.READS or name == "repeat_interleave" and function._overloadname == "Tensor":
+            self.found.append(name)
+        elif name.startswith(("index", "_index_put")) and len(arguments) > 1 and isinstance(arguments[1], (list, tuple)):
+            if any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in arguments[1]):
+                self.found.append(f"{name} by a mask")
+        elif name in ("_to_copy", "copy_", "_copy_from"):
+            ends = [tensor.device.type for tensor in (*arguments[:2], result) if isinstance(tensor, Tensor)]
+            if len(set(ends)) > 1:
+                self.found.append(f"{name} from device to device")
+        return result
+
+
+def replayed(search: Search, forest: Forest) -> bool:
+    """Runs one step of the forest from its graph, or one on the way to having it; False where it has none and nothing was done."""
+    if not may_capture(search, forest):
+        return False
+    if forest.graph is None or not forest.graph.serves(search, forest):
+        forest.graph = StepGraph(search, forest)
+    return forest.graph.run(search, forest)
+
+
+def may_capture(search: Search, forest: Forest) -> bool:
+    """Returns whether the step is wanted as a graph, and its launches are the same every time: with kernels only."""
+    device = forest.budget.device
+    return device.type == "cuda" and search.settings.cuda_graph and kernels.compiled("tree", device) is not None
+
+
+class StepGraph:
+    """The step of one search on one forest, which keeps it; it doesn't keep the forest, so that no tree lives longer than it is used.
+
+    roots: the states that were copied last; states, slots: the graph's own, as in `Forest`. play: replays the step.
+    """
+
+    def __init__(self, search: Search, forest: Forest) -> None:
+        self.needs, self.shapes = _needs(search, forest), _shapes(_lasting(search.game, forest.states))
+        self.roots: Any = forest.states
+        self.states: Any = None
+        self.slots: Any = None
+        self.play: Callable[[], None] | None = None
+        self.steps, self.refuses = 0, False
+
+    def serves(self, search: Search, forest: Forest) -> bool:
+        """Returns whether this is still the step to make."""
+        if any(one is not other for one, other in zip(self.needs, _needs(search, forest), strict=True)):
+            return False
+        return forest.states is self.roots or _shapes(_lasting(search.game, forest.states)) == self.shapes
+
+    def run(self, search: Search, forest: Forest) -> bool:
+        """Makes a step; False where the host has to, because it is too early or can't be otherwise."""
+        self.steps += 1
+        if self.refuses or self.steps < WARM_UP:
+            return False
+        self._take_in(search, forest)
+        if self.steps == WARM_UP:
+            with HostReads() as reads:
+                self._step(search, forest)
+            self.refuses = bool(reads.found)
+            return True
+        if self.play is None:
+            self._capture(search, forest)
+        if self.play is None:
+            return False
+        self.play()
+        return True
+
+    def _take_in(self, search: Search, forest: Forest) -> None:
+        """Copies the present root states into the graph's, where they are others."""
+        if self.states is not None and forest.states is self.roots:
+            return
+        self.roots = forest.states
+        with torch.inference_mode():  # they may be written by threads with and without
+            if self.states is None:
+                self.states = _mapped(_copied, _lasting(search.game, forest.states))
+                self.slots = _in_slots(search, self.states, forest)
+                return
+            torch._foreach_copy_(_tensors(self.states), _tensors(forest.states))
+            if self.slots is not None:
+                torch._foreach_copy_(_tensors(self.slots), _tensors(_in_slots(search, self.states, forest)))
+
+    def _capture(self, search: Search, forest: Forest) -> None:
+        try:
+            self.play = record(lambda: self._step(search, forest), forest.budget.device)
+        except RuntimeError as error:
+            self.refuses = True
+            warnings.warn(f"the search goes on without a CUDA graph, as its step could not be captured: {error}", stacklevel=2)
+
+    def _step(self, search: Search, forest: Forest) -> None:
+        """Makes a step that reads the graph's own root states."""
+        states, slots = forest.states, forest.slots
+        forest.states, forest.slots = self.states, self.slots
+        try:
+            search.step(forest)
+        finally:
+            forest.states, forest.slots = states, slots
+
+
+def record(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
+    """Returns what replays a step, which itself is not made. Raises RuntimeError where it can't be captured."""
+    with torch.cuda.device(device):
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may go on with what a capture forbids.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            step()
+    return graph.replay
+
+
+def _in_slots(search: Search, states: Any, forest: Forest) -> Any:
+    leaves = search.settings.leaves
+    if leaves == 1:
+        return None
+    return search.game.take(states, torch.arange(forest.num_games, device=forest.budget.device).repeat(leaves))
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _needs(search: Search, forest: Forest) -> list[Any]:
+    """Returns the objects whose replacement makes another step of it; the tensors among them are written in place."""
+    fields = [getattr(forest, field.name) for field in dataclasses.fields(forest)]
+    return [search, search.evaluator, search.settings, search.game, forest.tree, *(field for field in fields if isinstance(field, Tensor))]
+
+
+def _lasting(game: Any, states: Any) -> Any:
+    """Returns root states whose numbers on the host hold for later ones of the same shapes, too."""
+    return game.lasting(states) if hasattr(game, "lasting") else states
+
+
+def _mapped(function: Callable[[Tensor], Tensor], states: Any) -> Any:
+    """Returns the same dataclass with the function of every tensor, at any depth."""
+    if isinstance(states, Tensor):
+        return function(states)
+    if not dataclasses.is_dataclass(states):
+        return states
+    parts = {field.name: _mapped(function, getattr(states, field.name)) for field in dataclasses.fields(states)}
+    return dataclasses.replace(states, **parts)
+
+
+def _shapes(states: Any) -> Any:
+    """Returns what must be the same in states that follow: shapes, kinds of numbers, and what lies on the host."""
+    if isinstance(states, Tensor):
+        return states.shape, states.dtype, states.device
+    if not dataclasses.is_dataclass(states):
+        return states
+    return type(states), *(_shapes(getattr(states, field.name)) for field in dataclasses.fields(states))
+
+
+def _tensors(states: Any) -> list[Tensor]:
+    """Returns all tensors of a dataclass, in the order of the fields."""
+    if isinstance(states, Tensor):
+        return [states]
+    if not dataclasses.is_dataclass(states):
+        return []
+    return [tensor for field in dataclasses.fields(states) for tensor in _tensors(getattr(states, field.name))]
