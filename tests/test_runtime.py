@@ -68,12 +68,12 @@ def test_free_bytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def test_set_threads() -> None:
     before = torch.get_num_threads()
     try:
-        assert runtime.set_threads(2) == 2
-        assert runtime.set_threads(0) == min(2, runtime.usable_cores())
+        assert runtime.set_up_cpu(2) == 2
+        assert runtime.set_up_cpu(0) == min(2, runtime.usable_cores())
     finally:
         torch.set_num_threads(before)
     with pytest.raises(InputError, match="threads is -1"):
-        runtime.set_threads(-1)
+        runtime.set_up_cpu(-1)
 
 
 def test_generators_leave_the_global_one_alone() -> None:

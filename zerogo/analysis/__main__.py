@@ -70,7 +70,7 @@ def main(arguments: argparse.Namespace, unknown: list[str]) -> None:
         print(f"warning: arguments without a meaning here: {' '.join(unknown)}", file=sys.stderr)
     if arguments.positions < 1 or not 0 < arguments.memory < math.inf or arguments.leaves < 1:
         raise InputError("--positions and --leaves must be 1 or more, and --memory above 0 and finite")
-    runtime.set_threads(arguments.threads)
+    runtime.set_up_cpu(arguments.threads)
     device = runtime.pick_device(arguments.device)
     dtype = runtime.pick_dtype(arguments.precision, device)
     mind = make_mind(arguments.checkpoint, EvaluationConfig(), device, dtype, leaves=arguments.leaves)

@@ -19,7 +19,7 @@ from zerogo.arena.standings import rate, table
 from zerogo.errors import InputError
 from zerogo.players import ExternalPlayer, Guest, Player, close, make_player, require_size
 from zerogo.rules import Rules
-from zerogo.runtime import describe, pick_device, pick_dtype, set_threads, write_atomically
+from zerogo.runtime import describe, pick_device, pick_dtype, set_up_cpu, write_atomically
 from zerogo.telemetry import Progress
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def evaluate(
     number of games, before a game is played.
     """
     _require_pairing(players, num_games)
-    set_threads(config.run.threads)
+    set_up_cpu(config.run.threads)
     kernels.choose(config.run.kernels)
     device = pick_device(config.run.device)
     dtype = pick_dtype(config.run.precision, device)

@@ -8,9 +8,8 @@ time.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import statistics
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,14 +18,14 @@ from torch import Tensor
 
 from zerogo import board, flood, kernels
 from zerogo.bench import add_batch_arguments, report, whole_numbers
+from zerogo.bench.peer import Peer, add_peer_arguments, check_peer_size
 from zerogo.board import State
 from zerogo.board.state import exact_legal_rows
 from zerogo.errors import InputError
 from zerogo.rules import Rules
-from zerogo.runtime import pick_device, set_threads
+from zerogo.runtime import pick_device, set_up_cpu
 
 PEER = Path(__file__).with_name("pgx_peer.py")
-PEER_SIZES = (9, 19)
 WARM_PLIES = 2  # times the points of the board: by then games of all ages are in the batch
 
 
@@ -35,17 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--superko", default="positional", help="positional, situational or simple (default positional)")
     parser.add_argument("--seconds", type=float, default=2.0, help="length of one round (default 2)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds; the median counts (default 3)")
-    parser.add_argument("--peer", action="store_true", help="time pgx as well, in turn with zerogo (sizes 9 and 19, on the CPU)")
-    parser.add_argument("--peer-python", default=sys.executable, metavar="PATH", help="the Python that has pgx (default this one)")
+    add_peer_arguments(parser, "pgx")
 
 
 def run(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch."""
     device = pick_device(args.device)
-    set_threads(args.threads)
+    set_up_cpu(args.threads)
     if args.rounds < 1 or args.seconds <= 0:
         raise InputError(f"{args.rounds} rounds of {args.seconds} seconds; at least one round of more than 0 seconds is needed")
     for size in whole_numbers(args.size):
+        if args.peer:
+            check_peer_size(size)
         for batch in whole_numbers(args.batch):
             _measure(args, size, batch, device)
 
@@ -55,17 +55,13 @@ def _measure(args: argparse.Namespace, size: int, batch: int, device: torch.devi
     threads = torch.get_num_threads()
     line = {"bench": "board", "size": size, "batch": batch, "device": str(device), "dtype": "int32", "threads": threads}
     line["superko"] = args.superko
-    peer = Peer(args.peer_python, size, batch, threads) if args.peer else None
-    try:
+    with Peer(args.peer_python, PEER, [size, batch, threads], "pgx") if args.peer else contextlib.nullcontext() as peer:
         games.play_plies(WARM_PLIES * size * size)
         own, other = [], []
         for _ in range(args.rounds):
             own.append(games.moves_per_second(args.seconds))
             if peer is not None:
-                other.append(peer.moves_per_second(args.seconds))
-    finally:
-        if peer is not None:
-            peer.close()
+                other.append(peer.ask(args.seconds))
     line["moves_per_s"] = round(statistics.median(own))
     if peer is not None:
         line["peer"], line["peer_moves_per_s"] = peer.name, round(statistics.median(other))
@@ -133,38 +129,3 @@ def draw(state: State, generator: torch.Generator) -> Tensor:
     is_set = (bits >> torch.arange(board_size, dtype=torch.int32, device=rows.device).unsqueeze(1)) & 1
     column = (is_set.cumsum(0, dtype=torch.int32) <= chosen - skipped).sum(0)
     return torch.where(row == board_size, board_size**2, row * board_size + column)
-
-
-class Peer:
-    """pgx in a process of its own, which plays while it is asked and waits otherwise."""
-
-    def __init__(self, python: str, size: int, batch: int, threads: int) -> None:
-        if size not in PEER_SIZES:
-            raise InputError(f"--peer with size {size}; pgx plays 9 and 19")
-        command = (python, str(PEER), str(size), str(batch), str(threads))
-        try:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        except OSError as error:
-            raise InputError(f"--peer-python {python!r} can't be started ({error.strerror}); name a Python that has pgx") from None
-        self.name = self.process.stdout.readline().strip()
-        if not self.name.startswith("pgx "):
-            self.close()
-            raise InputError(f"--peer: {python} has no pgx that can be imported; install pgx there, or name another with --peer-python")
-
-    def moves_per_second(self, seconds: float) -> float:
-        self.process.stdin.write(f"{seconds}\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
-        if not answer:
-            raise InputError("--peer: the process that runs pgx ended in the middle; try a smaller --batch")
-        return float(answer)
-
-    def close(self) -> None:
-        """Ends the process: it leaves when its input closes."""
-        self.process.stdin.close()
-        try:
-            self.process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.process.stdout.close()

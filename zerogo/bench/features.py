@@ -17,7 +17,7 @@ from zerogo.bench.net import middle_games, per_second
 from zerogo.board import State
 from zerogo.errors import InputError
 from zerogo.features import ENCODERS, Encoder, make_encoder
-from zerogo.runtime import pick_device, pick_dtype, set_threads
+from zerogo.runtime import pick_device, pick_dtype, set_up_cpu
 
 BESIDE = "zero17"
 
@@ -35,7 +35,7 @@ def run(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch."""
     device = pick_device(args.device)
     dtype = pick_dtype(args.precision, device)
-    set_threads(args.threads)
+    set_up_cpu(args.threads)
     if args.rounds < 1 or args.seconds <= 0:
         raise InputError(f"{args.rounds} rounds of {args.seconds} seconds; at least one round of more than 0 seconds is needed")
     encoder = _encoder(args.preset, args.without)

@@ -20,7 +20,7 @@ from zerogo.evaluator import Evaluator
 from zerogo.features import Encoder, make_encoder
 from zerogo.network import Network, inference_copy
 from zerogo.rules import Rules
-from zerogo.runtime import pick_device, pick_dtype, set_threads
+from zerogo.runtime import pick_device, pick_dtype, set_up_cpu
 
 HEADS = ("policy", "value")  # what a search asks for
 # Peaks of the matrix units in TFLOP/s, dense, bfloat16 with float32 sums and TF32, by words of the device's name: from the makers' data
@@ -96,7 +96,7 @@ class Setup:
         """Returns a network with fresh random weights, the same at every run, and games in their middle."""
         device = pick_device(args.device)
         dtype = pick_dtype(args.precision, device)
-        set_threads(args.threads)
+        set_up_cpu(args.threads)
         if args.rounds < 1 or args.seconds <= 0:
             raise InputError(f"{args.rounds} rounds of {args.seconds} seconds; at least one round of more than 0 seconds is needed")
         encoder = make_encoder("zero17", True)

@@ -14,7 +14,7 @@ from zerogo.players import require_size
 from zerogo.players.live import LiveGame
 from zerogo.players.mind import Mind, make_mind, with_fitting_leaves
 from zerogo.players.thinker import Thinker, room_for
-from zerogo.runtime import pick_device, pick_dtype, set_threads
+from zerogo.runtime import pick_device, pick_dtype, set_up_cpu
 
 RANDOM = "random"
 TREE_BYTES = 2**29  # of the tree at most: growing on would take longer than an analysis may take to stop
@@ -45,7 +45,7 @@ def make_engine(arguments: argparse.Namespace, say: Callable[[str], None]) -> En
     rules = config.game.rules()
     if arguments.rules is not None:
         rules = rulesets.parse(arguments.rules, rules.size, rules.komi)
-    set_threads(config.run.threads)
+    set_up_cpu(config.run.threads)
     kernels.choose(config.run.kernels)
     mind = _mind(arguments, config)
     if mind is not None:

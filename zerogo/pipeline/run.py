@@ -26,7 +26,7 @@ from zerogo.network import Network
 from zerogo.pipeline import charts
 from zerogo.pipeline.matches import Matches
 from zerogo.replay import Batch, Replay
-from zerogo.runtime import RunLock, describe, make_directory, pick_compile, pick_device, pick_dtype, remove_leftovers, set_threads
+from zerogo.runtime import RunLock, describe, make_directory, pick_compile, pick_device, pick_dtype, remove_leftovers, set_up_cpu
 from zerogo.selfplay import Harvest, SelfPlay, at_once, random_games, write_games
 from zerogo.telemetry import Progress, Telemetry
 from zerogo.trainer import Trainer
@@ -72,7 +72,7 @@ class Run:
         if start is not None:
             checkpoints.require_compatible(start, config)
         self.config, self.directory = config, directory
-        set_threads(config.run.threads)
+        set_up_cpu(config.run.threads)
         kernels.choose(config.run.kernels)
         self.device = pick_device(config.run.device)
         self.dtype = pick_dtype(config.run.precision, self.device)

@@ -20,7 +20,7 @@ from zerogo.players import require_size
 from zerogo.players.live import LiveGame
 from zerogo.players.manners import Manners
 from zerogo.rules import Rules
-from zerogo.runtime import pick_device, pick_dtype, set_threads
+from zerogo.runtime import pick_device, pick_dtype, set_up_cpu
 
 ADVISER = "mcts:400"  # gives hints and judges dead stones where no bot at the table thinks
 HANDICAP_KOMI = 0.5
@@ -32,7 +32,7 @@ def make_talk(arguments: argparse.Namespace, ask: Callable[[str], str], say: Cal
         raise InputError(f"--simulations is {arguments.simulations}; it must be 1 or more")
     check_save(arguments.save, arguments.sgf)
     config = read_config(arguments)
-    set_threads(config.run.threads)
+    set_up_cpu(config.run.threads)
     kernels.choose(config.run.kernels)
     game, notes = make_game(arguments, config)
     bots = make_bots(arguments, config, game.size)

@@ -12,7 +12,7 @@ from zerogo import kernels, sgf
 from zerogo.evaluator import Evaluator
 from zerogo.replay import Samples
 from zerogo.replay.shards import save_shard, shard_path
-from zerogo.runtime import describe, make_directory, pick_compile, pick_device, pick_dtype, set_threads
+from zerogo.runtime import describe, make_directory, pick_compile, pick_device, pick_dtype, set_up_cpu
 from zerogo.selfplay import at_once
 from zerogo.selfplay.games import EndReason, Game, SelfPlay
 from zerogo.telemetry import Progress
@@ -51,7 +51,7 @@ def generate(config: Config, checkpoint_path: Path, num_games: int, out_dir: Pat
     """
     checkpoint = checkpoints.load(checkpoint_path)
     checkpoints.require_compatible(checkpoint, config, only_plays=True)
-    set_threads(config.run.threads)
+    set_up_cpu(config.run.threads)
     kernels.choose(config.run.kernels)
     device = pick_device(config.run.device)
     together = dataclasses.replace(config.selfplay, games=min(config.selfplay.games, num_games), sgf_share=1.0)

@@ -25,7 +25,7 @@ from zerogo.players.playout import MOST_PLAYOUTS, playouts_of
 from zerogo.players.thinker import Thinker
 from zerogo.players.thought import Thought
 from zerogo.rules import Rules
-from zerogo.runtime import pick_device, pick_dtype, set_threads
+from zerogo.runtime import pick_device, pick_dtype, set_up_cpu
 from zerogo.sgf import GameRecord
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def make_watcher(
     encoder = _encoder(features, config)
     if checkpoint is None:
         return Watcher(None, 0, encoder, None)
-    set_threads(0 if config is None else config.run.threads)
+    set_up_cpu(0 if config is None else config.run.threads)
     kernels.choose("auto" if config is None else config.run.kernels)
     where = pick_device(device)
     dtype = pick_dtype("auto" if config is None else config.run.precision, where)

@@ -172,7 +172,9 @@ def _attacked(work, at, one, other, ban, to_try, most):
 @inline
 def _open(work, level, one, other, ban, to_try):
     """Enters a level. Where the attacker may try both moves, the more promising one comes first: the one that leaves the extension with
-    fewer new empty points."""
+    fewer new empty points, of equal ones the earlier point, so that every reader takes the same order."""
+    if to_try == 2 and one > other:
+        one, other = other, one
     if to_try == 2 and _empty_beside(work, other) > _empty_beside(work, one):
         one, other = other, one
     work[level + FIRST_MOVE], work[level + FIRST_MOVE + 1] = one, other
@@ -237,13 +239,17 @@ def _list_captures(work, at, last, begin):
 
 @inline
 def _list_once(work, begin, end, move, last):
-    """Lists a move unless it is there or is the one that comes last; returns where the list ends."""
+    """Lists a move in the order of the points unless it is there or is the one that comes last; returns where the list ends."""
     if move == last:
         return end
     for k in range(begin, end):
         if work[k] == move:
             return end
-    work[end] = move
+    place = end
+    while place > begin and work[place - 1] > move:
+        work[place] = work[place - 1]
+        place -= 1
+    work[place] = move
     return end + 1
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import hashlib
+import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numba
@@ -15,22 +18,43 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from torch import Tensor
 
-FEWEST = 64  # games to a thread; fewer are not worth waking one
+FEWEST = 128  # games to a thread; fewer are seldom worth waking one
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def kernel(function: Callable) -> Callable:
     """Compiles a function when it is first called, and keeps the result on disk. Division by zero is NumPy's, indices are not checked."""
-    return numba.njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)(function)
+    return _compiled(function, nogil=True, no_cfunc_wrapper=True)
 
 
 def inline(function: Callable) -> Callable:
     """The same for a helper that kernels call."""
-    return numba.njit(cache=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def part(function: Callable) -> Callable:
     """The same for a helper that is called at one place or is short: it becomes part of its caller, which hands no arrays on then."""
-    return numba.njit(nogil=True, cache=True, error_model="numpy", forceinline=True)(function)
+    return _compiled(function, nogil=True, forceinline=True)
+
+
+def _compiled(function: Callable, **options: bool) -> Callable:
+    """Numba takes a kept result for good while the function's own file is what it was, though helpers in others may have changed: so the
+    folder of the results is named after all of them. Numba reads the folder's name here and at no later time."""
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(_folder())
+    try:
+        return numba.njit(cache=True, error_model="numpy", **options)(function)
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+@cache
+def _folder() -> Path:
+    """Returns where compiled kernels are kept: beside the sources, or in the user's cache where those can't be written."""
+    here = Path(__file__).parent
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(here.glob("*.py")))).hexdigest()[:16]
+    beside = here / "__pycache__"
+    home = beside if os.access(beside if beside.exists() else here, os.W_OK) else Path.home() / ".cache" / "zerogo"
+    return Path(numba.config.CACHE_DIR or home) / f"kernels-{digest}"
 
 
 @intrinsic
@@ -64,18 +88,40 @@ def array(tensor: Tensor) -> np.ndarray:
 
 
 def over_games(loop: Callable, num_games: int, *arguments: Any) -> None:
-    """Calls loop(first, last, *arguments) for all games, in as many stretches as torch has threads."""
+    """Calls loop(first, last, *arguments) for all games, in as many stretches as torch has threads, on torch's own threads.
+
+    Others would compete with those for the cores: a thread of OpenMP goes on spinning for milliseconds after each operation of torch's.
+    """
     threads = min(torch.get_num_threads(), num_games // FEWEST)
-    if threads < 2:
+    if threads < 2 or _team() is None:
         loop(0, num_games, *arguments)
         return
+    fork, number_of_thread = _team()
     bounds = [num_games * k // threads for k in range(threads + 1)]
-    others = [_pool(threads - 1).submit(loop, *pair, *arguments) for pair in zip(bounds[1:-1], bounds[2:], strict=True)]
-    loop(bounds[0], bounds[1], *arguments)
-    for other in others:
-        other.result()
+    left, raised = set(range(threads)), []
+
+    def stretch(_data: int | None) -> None:
+        number = number_of_thread()
+        left.discard(number)
+        try:
+            loop(bounds[number], bounds[number + 1], *arguments)
+        except BaseException as error:  # must not be lost in a thread that isn't Python's
+            raised.append(error)
+
+    fork(_CALLBACK(stretch), None, threads, 0)
+    for number in left:  # OpenMP may give fewer threads than it is asked for
+        loop(bounds[number], bounds[number + 1], *arguments)
+    if raised:
+        raise raised[0]
 
 
 @cache
-def _pool(workers: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(workers, thread_name_prefix="zerogo-kernel")
+def _team() -> tuple[Callable, Callable] | None:
+    """Returns OpenMP's functions that run a callback in a team of threads, and that tell a thread its number; None where there are none."""
+    library = ctypes.CDLL(None)  # where torch has loaded its OpenMP for all to see
+    try:
+        fork, number = library.GOMP_parallel, library.omp_get_thread_num
+    except AttributeError:
+        return None
+    fork.argtypes, fork.restype = (_CALLBACK, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint), None
+    return fork, number
