@@ -95,8 +95,8 @@ def usable_cores() -> int:
 def set_up_cpu(threads: int) -> int:
     """Sets the CPU threads of torch for the whole process and returns the number; 0 leaves torch's choice, at most the usable cores.
 
-    Also keeps freed memory: every step frees and asks again for the same megabytes, and glibc gives them back to the system each time, whose
-    cleared pages cost a third of a search with a small network (measured).
+    Also keeps freed memory: every step frees and asks again for the same megabytes, which glibc gives back to the system each time. New
+    pages, which must be cleared, cost a third of a search with a small network (measured).
     """
     if threads < 0:
         raise InputError(f"threads is {threads}; it must be 0 (torch's choice) or more")
