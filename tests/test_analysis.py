@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import random
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,19 +19,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zerogo import board
+from zerogo import board, kernels
 from zerogo.analysis import Engine, Limits, Settings
 from zerogo.analysis.__main__ import parse as parse_arguments
 from zerogo.analysis.__main__ import read_settings
 from zerogo.analysis.batch import Batch, Job, Kind, roots
 from zerogo.analysis.query import QueryError, parse
 from zerogo.analysis.settings import read_config
+from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import Player
 from zerogo.players.bans import RestrictedGo
 from zerogo.players.live import LiveGame
 from zerogo.players.mind import Mind, mind_of_playouts
 from zerogo.rules import Rules
+from zerogo.search import Search
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = ROOT / "checkpoints" / "quickstart-5x5.pt"
@@ -325,6 +329,24 @@ def test_bans_end_at_their_depth() -> None:
         may.append(game.legal(states, lane, now)[:, 20].tolist())
     # Black moves first in the first game, White in the second.
     assert may == [[False, False], [True, False], [False, True], [True, True]]
+
+
+@pytest.mark.parametrize("way", ["kernels", "plain"])
+def test_no_node_lies_behind_a_banned_move(way: str) -> None:
+    banned = {"moves": [f"{column}{row}" for column in "ABCDE" for row in (4, 5)], "untilDepth": 4}
+    query_of_both = query(avoidMoves=[{"player": "B", **banned}, {"player": "W", **banned}])
+    states = roots([Job(parse(query_of_both, Settings()), 0, 0, 1, 0)], torch.device("cpu"))
+
+    def even(leaves: board.State, legal: torch.Tensor, key: torch.Tensor) -> SimpleNamespace:
+        return SimpleNamespace(prior=legal / legal.sum(1, keepdim=True), value=torch.zeros(len(legal)))
+
+    with kernels.plain() if way == "plain" else contextlib.nullcontext():
+        tree = Search(even, SearchConfig(), RestrictedGo()).run(states, 300).tree.tree
+    nodes = range(2, 1 + int(tree.size[0]))
+    depth = {1: 0}
+    for node in nodes:  # a node's index is above its parent's
+        depth[node] = depth[int(tree.parent[0, node])] + 1
+    assert max(depth.values()) >= 3 and all(int(tree.action[0, node]) >= 10 for node in nodes if depth[node] <= 4)
 
 
 def test_where_everything_is_banned_everything_may_be_played() -> None:

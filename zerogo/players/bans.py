@@ -10,7 +10,7 @@ from torch import Tensor
 
 from zerogo.board import BLACK, Position, State
 from zerogo.search import Go
-from zerogo.search.games import of_lanes
+from zerogo.search.games import Landing, Line, of_lanes
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,13 @@ class RestrictedGo(Go):
     def legal(self, states: BannedState, lane: Tensor, position: Position) -> Tensor:
         depth = position.ply - of_lanes(states.ply, lane)
         return _without(super().legal(states, lane, position), of_lanes(states.until, lane), position.to_play, depth)
+
+    def arrive(self, states: BannedState, line: Line, words: Tensor, actions: Tensor) -> Landing | None:
+        found = super().arrive(states, line, words, actions)
+        if found is None:
+            return None
+        depth = found.leaf.ply - of_lanes(states.ply, line.lane)
+        return dataclasses.replace(found, legal=_without(found.legal, of_lanes(states.until, line.lane), found.leaf.to_play, depth))
 
 
 def _without(legal: Tensor, until: Tensor, to_play: Tensor, depth: Tensor) -> Tensor:
