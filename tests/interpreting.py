@@ -1,8 +1,8 @@
-"""Makes Triton's interpreter twice as fast, for tests of kernels without a GPU.
+"""Marks tests of Triton kernels that need its interpreter (`interpreted`), and makes that twice as fast.
 
 At every call of a device function it puts its own operations into `triton.language`, though the launch has done so already, and it watches
-every sum for an overflow that it then does not tell. Import this module for its effect in tests that interpret; where a Triton differs from
-those that it knows it does nothing.
+every sum for an overflow that it then does not tell. Import this module in tests that interpret, for its effect at least; where a Triton
+differs from those that it knows it does nothing.
 """
 
 from __future__ import annotations
@@ -10,6 +10,12 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import os
+
+import pytest
+import torch
+
+# Kernels take the CPU's tensors only from the interpreter, which `conftest` switches on where there is no GPU.
+interpreted = pytest.mark.skipif(torch.cuda.is_available(), reason="interpreted without a GPU, compiled with one")
 
 if os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("triton") is not None:
     import triton.language as tl

@@ -55,18 +55,36 @@ def test_calls_that_last_are_large_enough() -> None:
     assert asked == [16, 32, 64, 128, 256] and found.size == 256
 
 
-def test_full_memory_is_the_limit() -> None:
+NO_MEMORY = [
+    torch.OutOfMemoryError("CUDA out of memory"),
+    RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+]
+
+
+@pytest.mark.parametrize("error", NO_MEMORY, ids=str)
+def test_full_memory_is_the_limit(error: RuntimeError) -> None:
     whole = device(1e-4, 1e-7)
 
     def rate(size: int) -> float:
         if size > 256:
-            raise torch.OutOfMemoryError
+            raise error
         return whole(size)
 
     found = find(rate, 1 << 16, 16)
     assert found.size == 256 and found.most == 511
-    with pytest.raises(torch.OutOfMemoryError):
+    with pytest.raises(type(error), match="memory|ALLOC_FAILED"):
         find(rate, 1 << 16, 512)
+
+
+def test_other_errors_are_no_limit() -> None:
+    def rate(size: int) -> float:
+        if size > 16:
+            raise RuntimeError("CUDNN_STATUS_EXECUTION_FAILED")
+        return 1.0 * size**2
+
+    with pytest.raises(RuntimeError, match="EXECUTION"):
+        find(rate, 1 << 16, 16)
 
 
 def test_it_says_why() -> None:

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from zerogo.bench import __main__ as bench
+from zerogo.bench import net
 from zerogo.bench.memory import peak_bytes
 from zerogo.bench.net import peaks_of
+from zerogo.search.captured import captured
 
 CPU = ["--device", "cpu", "--threads", "1"]
 TINY = ["--size", "3", "--batch", "4", "--blocks", "1", "--channels", "8", *CPU]
@@ -54,7 +56,37 @@ def test_peaks_by_a_devices_name() -> None:
     }  # fmt: skip
     assert {name: peaks_of(name)[0] for name in known} == known
     unknown = ("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4070 SUPER", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "RTX A1000")
-    assert [peaks_of(name) for name in unknown] == [None] * 4
+    without = [f"NVIDIA GeForce RTX {words}" for words in ("3060 Ti", "3070 Ti", "3080 Ti", "4070 Ti SUPER", "4090 D", "5090 D")]
+    assert [peaks_of(name) for name in (*unknown, *without)] == [None] * 10
+    assert peaks_of("NVIDIA GeForce RTX 3090 Ti")[0] == 80 and peaks_of("NVIDIA GeForce RTX 3090")[0] == 71
+
+
+@pytest.mark.parametrize("has_graph", [False, True])
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_network_alone_counts_in_its_faster_way(name: str, has_graph: bool, capsys, monkeypatch) -> None:
+    """As on CUDA, where the other way is a graph: here one that has no work at all, or none."""
+    monkeypatch.setattr(net, "captured", lambda work, device: (lambda: None) if has_graph else None)
+    assert bench.main([name, *TINY, *SHORT, *([] if name == "net" else ["--sims", "3"])]) == 0
+    assert (lines_of(capsys)[0]["evals_per_s"] > 1e6) == has_graph
+
+
+def test_no_graph_off_cuda() -> None:
+    assert captured(lambda: pytest.fail("not asked for"), torch.device("cpu")) is None
+
+
+def test_no_graph_of_work_that_waits_or_cannot_be_captured(monkeypatch) -> None:
+    """Pretends that there is a CUDA device."""
+    device = torch.device("cuda")
+    monkeypatch.setattr("zerogo.search.captured.record", lambda work, device: work)
+    work = lambda: torch.zeros(1) + 1  # noqa: E731
+    assert captured(work, device) is work
+    assert captured(lambda: torch.zeros(1).nonzero(), device) is None
+
+    def refused(work, device) -> None:
+        raise RuntimeError("capture failed")
+
+    monkeypatch.setattr("zerogo.search.captured.record", refused)
+    assert captured(work, device) is None
 
 
 @pytest.mark.parametrize("options", [["--algorithm", "gumbel"], ["--kernels", "plain"], ["--leaves", "2"], ["--spread", "2"]], ids=" ".join)

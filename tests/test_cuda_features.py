@@ -7,12 +7,12 @@ from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import interpreting  # noqa: F401
 import pytest
 import torch
 from cases import spiral
 from compiling import compile_for
 from diagrams import parse
+from interpreting import interpreted
 from test_ladders import CLASSICAL, ladder_positions
 from test_no_waiting import host_reads
 from torch import Tensor
@@ -75,11 +75,13 @@ def painted(module_device: str, dtype: torch.dtype) -> None:
     assert torch.equal(found, torch.cat([bits[..., :5], first, real[..., :1], bits[..., 5:], second, real[..., 1:]], dim=-1))
 
 
+@interpreted
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_planes_are_painted_as_told(dtype: torch.dtype) -> None:
     painted("cpu", dtype)
 
 
+@interpreted
 @pytest.mark.parametrize("group", ["stones", "liberties:3", "rule_planes"])
 def test_planes_of_one_kind_alone(group: str, as_on_cuda: Callable[[], Any]) -> None:
     state, encoder = games([5, 6], 9, seed=4), make_encoder([group], komi_input=False)
@@ -89,6 +91,7 @@ def test_planes_of_one_kind_alone(group: str, as_on_cuda: Callable[[], Any]) -> 
     assert torch.equal(encoder.planes(state), wanted)
 
 
+@interpreted
 def test_rows_of_history_ages_and_eyes(blind: Callable[[], None]) -> None:
     """Games of several lengths and sizes: young ones have no history to look at."""
     state = games([5, 9, 7], 30, seed=1)
@@ -123,14 +126,17 @@ def same_tactics(state: board.State, device: str = "cpu") -> None:
         assert torch.equal(numbers, getattr(wanted, name)), name
 
 
+@interpreted
 def test_tactics_of_crowded_boards_of_several_sizes() -> None:
     same_tactics(positions([5, 7, 9, 5, 8], seed=1, empty=0.35))
 
 
+@interpreted
 def test_tactics_of_a_crowded_large_board() -> None:
     same_tactics(positions([19], seed=2, empty=0.25))
 
 
+@interpreted
 def test_tactics_of_spirals() -> None:
     """One string winds over the whole board; the last liberty of all is where a move takes it, or dies."""
     stones = torch.tensor([spiral(9)[0]] * 2, dtype=torch.int8)
@@ -160,6 +166,7 @@ def _classical(names: list[str], turn: int = 0) -> board.State:
     return board.from_stones(both, torch.ones(len(both), dtype=torch.int8), Rules(both.shape[1]))
 
 
+@interpreted
 @pytest.mark.parametrize("turn", range(4))
 def test_classical_ladders_of_both_colours(turn: int) -> None:
     names = ("captures on the way", "the attacker begins, and only one side works", "longer than the board is wide", "not by a ko")
@@ -177,11 +184,13 @@ BANNED = """
     """
 
 
+@interpreted
 def test_the_second_move_is_tried_where_a_ko_bans_the_first() -> None:
     stones = torch.tensor([parse(BANNED)], dtype=torch.int8)
     assert same_ladders(board.from_stones(stones, torch.ones(1, dtype=torch.int8), Rules(6))) == 0
 
 
+@interpreted
 def test_random_ladders(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many programs and one: several share a game's strings, or one reads many games with one stack."""
     small = [rows for rows in ladder_positions(40, seed=5) if len(rows) == 7][:3]
@@ -191,11 +200,13 @@ def test_random_ladders(monkeypatch: pytest.MonkeyPatch) -> None:
     same_ladders(state, for_mover=True)
 
 
+@interpreted
 def test_ladders_of_boards_of_several_sizes() -> None:
     """Random stones: captures, kos, strings that fill the board."""
     same_ladders(positions([5, 6], seed=3, empty=0.4))
 
 
+@interpreted
 def test_readings_that_grow_too_large_are_given_up() -> None:
     state = _classical(["runs into the corner"])
     caught, _, escaping, given_up = ladders.read(state.black, state.white, state.on_board, None, 3)
@@ -241,6 +252,7 @@ def as_on_cuda(blind: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> Ca
     return switch
 
 
+@interpreted
 @pytest.mark.parametrize("name", [name for name in ENCODERS if name != "alphago49"])
 def test_presets_as_on_cuda(name: str, as_on_cuda: Callable[[], Kernels]) -> None:
     """They show what they show without kernels, and between kernels nothing waits for the device."""

@@ -1,6 +1,7 @@
 """The trees' CUDA kernels against torch: whole searches of toys and of Go, several leaves, kept subtrees; and they compile.
 
-Interpreted, where there is no GPU, and on it with `pytest -m gpu`; torch does the same on the same device.
+Interpreted, where there is no GPU, and on it with `pytest -m gpu`. Torch's answers are always the CPU's; on a GPU, whose exponentials and
+sums round otherwise, whole numbers are the same and fractions close.
 """
 
 from __future__ import annotations
@@ -19,16 +20,19 @@ import toys
 from compiling import compile_for
 from test_search import GUMBEL, PUCT, TableEvaluator, random_games
 from torch import Tensor
+from torch.nn import functional as F
 
 from zerogo import board, kernels
 from zerogo.config import SearchConfig
 from zerogo.rules import Rules
 from zerogo.search import Forest, Search, graph
+from zerogo.search.games import Go, Line
 from zerogo.search.graph import HostReads
 from zerogo.search.leaves import descend_in_slots
 from zerogo.search.tree import CLOSED, NOWHERE, ROOT, UNVISITED, Tree, keep_subtree_
 
 pytest.importorskip("triton")
+CPU = torch.device("cpu")
 from zerogo.kernels.cuda import tree as kernel  # noqa: E402
 
 RICH = dataclasses.replace(PUCT, fpu_reduction_root=0.1, forced_playouts=2.0, c_puct_log=0.3, c_puct_base=10.0)
@@ -83,18 +87,36 @@ def several(settings: SearchConfig, number: int, keep_tree: bool = True) -> Sear
     return dataclasses.replace(settings, leaves=number, keep_tree=keep_tree, cuda_graph=False)
 
 
-def same_forests(one: Forest, two: Forest) -> None:
-    """All that is used is equal to the bit, and what is not is empty."""
-    for name in ("budget", "done", "deepest", "exact_leaves", "collisions", "overflowed", "kept_visits", "root_prior"):
-        assert torch.equal(getattr(one, name), getattr(two, name)), name
-    assert torch.equal(one.tree.size, two.tree.size)
-    node = torch.arange(one.tree.num_nodes, device=one.tree.size.device)
-    used = (node > NOWHERE) & (node < ROOT + one.tree.size.unsqueeze(1))
+def both(device: torch.device, ours: Callable = by_kernel) -> list[tuple[Callable, torch.device]]:
+    """Returns torch's way on the CPU and the kernels' on the device."""
+    return [(kernels.plain, CPU), (ours, device)]
+
+
+def same(plain: Tensor, ours: Tensor, name: str) -> None:
+    """Equal to the bit; fractions that a GPU has found are close."""
+    if ours.is_floating_point() and ours.device.type == "cuda":
+        torch.testing.assert_close(ours.cpu(), plain, rtol=1e-5, atol=1e-5, msg=lambda text: f"{name}: {text}")
+    else:
+        assert torch.equal(plain, ours.cpu()), name
+
+
+def same_trees(plain: Tree, ours: Tree) -> None:
+    """All that is used is the same, and what the kernels leave unused is empty."""
+    same(plain.size, ours.size, "size")
+    node = torch.arange(plain.num_nodes)
+    used = (node > NOWHERE) & (node < ROOT + plain.size.unsqueeze(1))
+    at = used.to(ours.size.device)
     for field in dataclasses.fields(Tree):
         if field.name != "size":
-            assert torch.equal(getattr(one.tree, field.name)[used], getattr(two.tree, field.name)[used]), field.name
+            same(getattr(plain, field.name)[used], getattr(ours, field.name)[at], field.name)
     for name in ("visits", "value_sum", "terminal"):
-        assert not getattr(two.tree, name)[~used].any(), name
+        assert not getattr(ours, name)[~at].any(), name
+
+
+def same_forests(plain: Forest, ours: Forest) -> None:
+    for name in ("budget", "done", "deepest", "exact_leaves", "collisions", "overflowed", "kept_visits", "root_prior"):
+        same(getattr(plain, name), getattr(ours, name), name)
+    same_trees(plain.tree, ours.tree)
 
 
 def searches(made: Search, states: Any, budgets: Tensor, play: Callable[[Any, Tensor], Any], moves: int = 2) -> Forest:
@@ -120,11 +142,11 @@ def play_toy(states: toys.Positions, actions: Tensor) -> toys.Positions:
 @pytest.mark.parametrize(("name", "number"), [("puct", 1), ("puct with all", 4), ("gumbel", 1), ("gumbel", 4)])
 def test_toys_are_searched_alike(name: str, number: int, device: torch.device) -> None:
     """Two searches in a row with the subtrees kept, budgets of their own; finished positions and moves that are found closed are met."""
-    budgets, toy, forests = torch.tensor([0, 11, 11, 8], device=device), on(device, TOYS), []
-    for way in (kernels.plain, by_kernel):
+    budgets, forests = torch.tensor([0, 11, 11, 8]), []
+    for way, where in both(device):
         with way():
-            made = Search(told, several(SETTINGS[name], number), game=toy)
-            forests.append(searches(made, on(device, toy.new(STARTS)), budgets, play_toy))
+            made = Search(told, several(SETTINGS[name], number), game=on(where, TOYS))
+            forests.append(searches(made, on(where, TOYS.new(STARTS)), budgets.to(where), play_toy))
     same_forests(*forests)
     assert (forests[0].exact_leaves > 0).all()
     assert number == 1 or int(forests[0].collisions) > 0
@@ -134,11 +156,11 @@ def test_toys_are_searched_alike(name: str, number: int, device: torch.device) -
 def test_go_is_searched_alike(name: str, number: int, device: torch.device) -> None:
     """On a board of 9 points superko and the move cap are met; with a kept subtree."""
     states, _ = random_games(Rules(size=3, komi=0.5, superko="positional", suicide=True), 3, 5, move_cap=9)
-    states, budgets, forests = on(device, states), torch.tensor([12, 10, 5], device=device), []
-    for way in (kernels.plain, by_kernel):
+    budgets, forests = torch.tensor([12, 10, 5]), []
+    for way, where in both(device):
         with way():
             made = Search(TableEvaluator(passing=3), several(SETTINGS[name], number))
-            forests.append(searches(made, states, budgets, board.step))
+            forests.append(searches(made, on(where, states), budgets.to(where), board.step))
     same_forests(*forests)
     assert int(forests[0].exact_leaves[0]) > 0
 
@@ -147,12 +169,12 @@ def test_go_is_searched_alike(name: str, number: int, device: torch.device) -> N
 def test_go_is_searched_alike_by_kernels_alone(name: str, number: int, device: torch.device) -> None:
     """With those for boards and for what moves lead to, in games of different rules and sizes; and nothing is read in a simulation."""
     rules = [Rules(size=3, komi=0.5, suicide=True), Rules(size=4, superko="situational")]
-    states, budgets, forests = on(device, random_games(rules, 2, 5, move_cap=14)[0]), torch.tensor([6, 4], device=device), []
-    for way in (kernels.plain, by_kernels_alone):
+    states, budgets, forests = random_games(rules, 2, 5, move_cap=14)[0], torch.tensor([6, 4]), []
+    for way, where in both(device, by_kernels_alone):
         with way():
             made = Search(TableEvaluator(passing=3), several(SETTINGS[name], number))
-            forests.append(searches(made, states, budgets, board.step))
-            made.begin(forests[-1], torch.arange(2, device=device), 6, seed=3)
+            forests.append(searches(made, on(where, states), budgets.to(where), board.step))
+            made.begin(forests[-1], torch.arange(2, device=where), 6, seed=3)
             with HostReads() as reads:
                 made.simulate(forests[-1])
             assert not reads.found
@@ -160,20 +182,21 @@ def test_go_is_searched_alike_by_kernels_alone(name: str, number: int, device: t
 
 
 def test_a_tree_is_filled_to_its_last_node(device: torch.device) -> None:
-    states, forests = on(device, random_games(Rules(size=4, komi=0.5), 2, 4)[0]), []
-    for way in (kernels.plain, by_kernel):
+    states, forests = random_games(Rules(size=4, komi=0.5), 2, 4)[0], []
+    for way, where in both(device):
         with way():
             made = Search(TableEvaluator(), several(PUCT, 4, keep_tree=False))
-            forests.append(made.run(states, torch.tensor([13, 6], device=device)).tree)
+            forests.append(made.run(on(where, states), torch.tensor([13, 6], device=where)).tree)
     same_forests(*forests)
     assert int(forests[1].tree.size[0]) == 14 == forests[1].tree.num_nodes - 1
 
 
 def test_a_kept_tree_that_would_overflow_is_dropped(device: torch.device) -> None:
-    toy, states, forests = on(device, TOYS), on(device, TOYS.new(STARTS[3:])), []
-    for way in (kernels.plain, by_kernel):
+    forests = []
+    for way, where in both(device):
         with way():
-            made = Search(told, several(PUCT, 1), game=toy)
+            states = on(where, TOYS.new(STARTS[3:]))
+            made = Search(told, several(PUCT, 1), game=on(where, TOYS))
             forest = made.plant(states, 6)
             made.run(states, 6, tree=forest)
             forest.tree.size[:] = 9  # as if more were kept
@@ -186,18 +209,20 @@ def test_a_kept_tree_that_would_overflow_is_dropped(device: torch.device) -> Non
 def test_a_long_line_is_followed_and_backed_up(device: torch.device) -> None:
     """Deeper than the nodes that are backed up at once, to its end, which is met twice; with a move beside it that is closed."""
     toy = toys.written_out(0, lambda state: {0: state + 1}, lambda state: 0.5 if state == 70 else None, num_actions=2)
-    toy = on(device, toy)
-    made = Search(toy.evaluator(exact=False), several(PUCT, 1), game=toy)
-    with kernels.plain():
-        plain = made.plant(on(device, toy.new([0])), 75)
-        made.begin(plain, torch.arange(1, device=device), 75, seed=1)
-        for _ in range(69):
-            made.simulate(plain)
-        ours = copy.deepcopy(plain)
-    for forest, way in ((plain, kernels.plain), (ours, by_kernel)):
+    forests = []
+    for way, where in both(device):
+        told_by = on(where, toy)
+        made = Search(told_by.evaluator(exact=False), several(PUCT, 1), game=told_by)
+        with kernels.plain():
+            forest = made.plant(on(where, toy.new([0])), 75)
+            made.begin(forest, torch.arange(1, device=where), 75, seed=1)
+            for _ in range(69):
+                made.simulate(forest)
         with way():
             for _ in range(3):
                 made.simulate(forest)
+        forests.append(forest)
+    plain, ours = forests
     same_forests(plain, ours)
     assert int(ours.deepest) == 70 and ours.exact_leaves.tolist() == [3, 0] and int(ours.done) == 72
 
@@ -216,29 +241,23 @@ def test_a_spent_forest_stays_as_it_is(device: torch.device) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_subtrees_are_kept_alike(seed: int, device: torch.device) -> None:
     """Larger than what is moved at once; of some games only, one move without a node, one to a finished position."""
-    toy = on(device, toys.tic_tac_toe(("XX.O.....", "X...O....")[seed]))
-    states, trees = on(device, toy.new([0] * 5)), []
-    for way in (kernels.plain, by_kernel):
-        with kernels.plain():
-            made = Search(toy.evaluator(exact=False), several(PUCT, 1), game=toy)
-            tree = made.run(states, torch.tensor([60, 40, 50, 60, 3], device=device)).tree.tree
-        best = tree.visits[torch.arange(5, device=device).unsqueeze(1), tree.children[:, ROOT].clamp(min=0).long()].argmax(1)
-        if seed == 0:
-            best[1] = 2  # ends the game
-            assert tree.terminal[1, int(tree.children[1, ROOT, 2])]
-        with way():
-            lane = torch.tensor([0, 1, 3, 4], device=device)
-            keep_subtree_(tree, lane, best[lane])
-        trees.append(tree)
-    used = torch.arange(trees[0].num_nodes, device=device) < ROOT + trees[0].size.unsqueeze(1)
-    used[:, NOWHERE] = False
-    assert torch.equal(trees[0].size, trees[1].size) and int(trees[0].size[0]) > 8
-    for field in dataclasses.fields(Tree):
-        if field.name != "size":
-            assert torch.equal(getattr(trees[0], field.name)[used], getattr(trees[1], field.name)[used]), field.name
-    used[:, NOWHERE] = True  # torch has written there
+    toy = toys.tic_tac_toe(("XX.O.....", "X...O....")[seed])
+    with kernels.plain():
+        made = Search(toy.evaluator(exact=False), several(PUCT, 1), game=toy)
+        tree = made.run(toy.new([0] * 5), torch.tensor([60, 40, 50, 60, 3])).tree.tree
+    best = tree.visits[torch.arange(5).unsqueeze(1), tree.children[:, ROOT].clamp(min=0).long()].argmax(1)
+    if seed == 0:
+        best[1] = 2  # ends the game
+        assert tree.terminal[1, int(tree.children[1, ROOT, 2])]
     for name in ("visits", "value_sum", "terminal"):
-        assert not getattr(trees[1], name)[~used].any(), name
+        getattr(tree, name)[:, NOWHERE] = 0  # torch has written there
+    trees, lane = [], torch.tensor([[0, 9], [1, 9], [3, 9], [4, 9]])[:, 0]  # with gaps in memory
+    for way, where in both(device):
+        with way():
+            trees.append(on(where, copy.deepcopy(tree)))
+            keep_subtree_(trees[-1], on(where, lane), best[lane].to(where))
+    same_trees(*trees)
+    assert int(trees[0].size[0]) > 8
 
 
 # Choices
@@ -274,12 +293,11 @@ def strange_forest(num_actions: int, seed: int, device: torch.device) -> Forest:
 def test_choices_among_many_moves(settings: SearchConfig, num_actions: int, number: int, device: torch.device) -> None:
     """Random priors and values, so that all sums and quotients round."""
     for seed in range(2):
-        forest = strange_forest(num_actions, seed, device)
         settings = several(settings, number)
         with kernels.plain():
-            expected, counts = descend_in_slots(forest, settings)
+            expected, counts = descend_in_slots(strange_forest(num_actions, seed, CPU), settings)
         with by_kernel():
-            found, counted = descend_in_slots(forest, settings)
+            found, counted = (on(CPU, one) for one in descend_in_slots(strange_forest(num_actions, seed, device), settings))
         assert torch.equal(counts, counted) and int(counts.sum()) > number
         for name in ("depth", "action", "at_end"):
             assert torch.equal(getattr(found, name)[counts], getattr(expected, name)[counts]), name
@@ -306,8 +324,23 @@ def test_unused_slots_name_a_node_and_a_move(device: torch.device) -> None:
     game = torch.arange(3, device=device).repeat(5)
     assert counts.view(5, 3).sum(0).tolist()[2] == 0
     assert torch.equal(found.last[~counts] - game[~counts] * 8, torch.full_like(game[~counts], ROOT))
-    assert ((found.path >= 0) & (found.path < 24)).all()
+    assert torch.equal(found.last, found.path[torch.arange(15, device=device), found.depth]) and (found.last < 24).all()
     assert (forest.tree.children[game[~counts], ROOT, found.action[~counts]] != CLOSED).all()
+
+
+def test_what_is_behind_the_end_of_a_path_is_not_read() -> None:
+    """The kernel leaves there what was in memory, and torch looks for repetitions along whole paths."""
+    states, lane = random_games(Rules(size=3, komi=0.5, superko="positional", suicide=True), 3, 5)[0], torch.arange(3)
+    forest, game = Search(TableEvaluator(), several(PUCT, 1)).run(states, 12).tree, Go()
+    way, _ = descend_in_slots(forest, PUCT)
+    words, found = forest.tree.words.flatten(0, 1), []
+    for fill in (0, 2**40, -1):
+        path = torch.where(torch.arange(way.path.shape[1] + 1) <= way.depth.unsqueeze(1), F.pad(way.path, (0, 1)), fill)
+        line = Line(lane, path, way.depth, words, forest.tree.action.view(-1))
+        back = words[path[:, 0]]  # as if every move led back to the root
+        position = game.play(states, lane, back, torch.full((3,), 9))
+        found.append(game.repeats(states, position, line, torch.zeros(3, dtype=torch.int64)))
+    assert all(torch.equal(one, found[0]) for one in found) and found[0].all()
 
 
 # Compiled

@@ -267,3 +267,23 @@ def test_play_tells_what_it_took() -> None:
             plainly, taken = play(state, actions, state.on_board, state.suicide, state.cap)
         assert_same(after, plainly, "position")
         assert torch.equal(removed, taken)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    """Kernels check no index, so what would read or write beyond the games must not reach them."""
+    state = board.new_games(4, Rules(size=5))
+    with pytest.raises(ValueError, match=r"actions are \[1\]; they must be \[4\]"):
+        board.step(state, torch.tensor([3]))
+    with pytest.raises(ValueError, match=r"actions are \[4, 1\]; they must be \[4\]"):
+        board.step(state, torch.zeros(4, 1, dtype=torch.int64))
+    for action in (-1, 26, 10**6):
+        with pytest.raises(IndexError):
+            board.step(state, torch.tensor([0, 1, action, 2]))
+    with pytest.raises(ValueError, match=r"the index is torch.bool; it must be int64"):
+        board.put_(state, torch.tensor([True] * 4), state)
+    without_history = dataclasses.replace(state, seen=state.seen[:, :0], links=state.links[:, :0])
+    with pytest.raises(ValueError, match="came without their history"):
+        board.step(without_history, torch.zeros(4, dtype=torch.int64))
+    longer = dataclasses.replace(state, ply=state.ply + 300)
+    with pytest.raises(IndexError, match="longer than what is kept"):
+        board.step(longer, torch.zeros(4, dtype=torch.int64))

@@ -223,3 +223,18 @@ def test_an_empty_tree_stays_empty() -> None:
     forest = Search(TableEvaluator(), PUCT).plant(states, 4)
     keep_subtree_(forest.tree, torch.arange(2), torch.tensor([0, 9]))
     assert forest.tree.size.tolist() == [0, 0] and not forest.tree.visits.any()
+
+
+def test_moves_that_there_are_not_are_refused() -> None:
+    state = board.new_games(3, Rules(size=5))
+
+    def even(leaves: board.State, legal: Tensor, key: Tensor) -> SimpleNamespace:
+        return SimpleNamespace(prior=legal / legal.sum(1, keepdim=True), value=torch.zeros(len(legal)))
+
+    search = Search(even, SearchConfig())
+    forest = search.run(state, 4).tree
+    for action in (-1, 26, 10**7):
+        with pytest.raises(IndexError):
+            search.advance(forest, torch.arange(3), torch.tensor([0, action, 1]), state)
+    with pytest.raises(ValueError, match="search.leaves is 0"):
+        Search(even, SearchConfig(leaves=0))

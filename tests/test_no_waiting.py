@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-import interpreting  # noqa: F401
 import pytest
 import torch
+from interpreting import interpreted
 from test_search import GUMBEL, PUCT, TableEvaluator, random_games
 from torch.overrides import TorchFunctionMode
 
@@ -183,6 +183,7 @@ def test_a_move_of_the_search_reads_little(settings: SearchConfig, blind: Callab
     assert counts["begin"] <= most and counts["spend"] <= 2 and counts["result"] == 0 and counts["advance"] <= 1, reads
 
 
+@interpreted
 @pytest.mark.parametrize("preset", ["alphago48", "katago22"])
 def test_kernels_read_ladders_without_waiting(preset: str, blind: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("triton")

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from zerogo import runtime
+from zerogo import board, runtime
 from zerogo.errors import InputError
+from zerogo.rules import Rules
 from zerogo.runtime import RunLock, write_atomically
 
 ROOT = Path(__file__).parent.parent
@@ -27,6 +28,31 @@ def test_pick_device() -> None:
     for name in ("gpu", "mps", "cuda:99", ""):
         with pytest.raises(InputError, match=f"device is '{name}'"):
             runtime.pick_device(name)
+
+
+def test_a_numbered_device_becomes_the_current_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton launches there, whatever device the tensors are on."""
+    made: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", made.append)
+    assert runtime.pick_device("cuda").index is None and runtime.pick_device("cpu").type == "cpu" and not made
+    with pytest.raises(InputError, match="torch finds 2 CUDA devices"):
+        runtime.pick_device("cuda:2")
+    assert runtime.pick_device("cuda:1").index == 1 and made == [torch.device("cuda:1")]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+def test_games_are_played_on_a_second_gpu() -> None:
+    before = torch.cuda.current_device()
+    try:
+        state = board.new_games(4, Rules(5), runtime.pick_device("cuda:1"))
+        assert torch.cuda.current_device() == 1
+        for _ in range(5):
+            state = board.step(state, board.legal_actions(state).to(torch.int8).argmax(1))
+        assert state.device.index == 1 and state.ply.tolist() == [5] * 4
+    finally:
+        torch.cuda.set_device(before)
 
 
 def test_pick_dtype() -> None:
@@ -59,13 +85,14 @@ def test_free_bytes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     free = runtime.free_bytes(cpu)
     assert free is None or free > 0
     (tmp_path / "memory.max").write_text("max\n")
-    (tmp_path / "memory.current").write_text("1000\n")
+    (tmp_path / "memory.stat").write_text("anon 1\ninactive_file 200\n")
+    (tmp_path / "memory.current").write_text("1200\n")
     assert (runtime.free_bytes(cpu) is None) == (free is None)
     (tmp_path / "memory.max").write_text("5000\n")
     assert runtime.free_bytes(cpu) in (None, 4000)
 
 
-def test_set_threads() -> None:
+def test_threads() -> None:
     before = torch.get_num_threads()
     try:
         assert runtime.set_up_cpu(2) == 2

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
 import torch
 from sgfmill import boards
 
-from zerogo import flood, scoring
+from zerogo import flood, kernels, scoring
 from zerogo.rules import Rules, RulesBatch
+from zerogo.search.graph import HostReads
 
 
 def stones_of(*diagrams: str) -> torch.Tensor:
@@ -111,6 +113,22 @@ def as_state(stones: torch.Tensor, rules, captures=None):
     )
 
 
+WAYS = pytest.mark.parametrize("way", ["compiled", "plain", "blind"])  # the last is torch's on CUDA
+
+
+@pytest.fixture
+def use(blind: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Chooses what does the work from now on."""
+
+    def choose(way: str) -> None:
+        if way == "blind":
+            blind()
+        elif way == "plain":
+            monkeypatch.setattr(kernels, "_in_use", False)
+
+    return choose
+
+
 POSITIONS = [(2, 200), (3, 400), (4, 400), (5, 400), (7, 200), (9, 150), (13, 30), (19, 12)]
 
 
@@ -130,16 +148,19 @@ def test_area_agrees_with_plain_python_and_sgfmill(size, number):
         assert scores[i] == board.area_score()
 
 
-@pytest.mark.parametrize("may_look", [True, False])
+@WAYS
 @pytest.mark.parametrize("suicide", [False, True])
 @pytest.mark.parametrize(("size", "number"), POSITIONS)
-def test_pass_alive_agrees_with_plain_python(size, number, suicide, may_look, monkeypatch):
-    monkeypatch.setattr(flood, "may_look", lambda tensor: may_look)  # the way of CUDA is the other one
+def test_pass_alive_agrees_with_plain_python(size, number, suicide, way, use):
+    use(way)
     rng = random.Random(100 + size)
     grids = [random_legal(size, rng, rng.uniform(0.4, 0.95)) for _ in range(number)]
     grids += [[[c and rng.choice((c, 1)) for c in row] for row in random_legal(size, rng, 0.85)] for _ in range(number)]
     stones = torch.tensor(grids, dtype=torch.int8)
-    black, white = scoring.pass_alive(stones, suicide=torch.full((len(grids),), suicide))
+    flags = torch.full((len(grids),), suicide)
+    black, white = scoring.pass_alive(stones, suicide=flags)
+    rows = scoring.pass_alive_rows(*scoring._rows_of(stones, None), suicide=flags)
+    assert torch.equal(flood.unpack_rows(rows[0]), black) and torch.equal(flood.unpack_rows(rows[1]), white)  # without a look as with it
     found = 0
     for i, grid in enumerate(grids):
         assert as_set(black[i]) == slow_benson(grid, 1, suicide), grid
@@ -262,9 +283,9 @@ def test_final_score_follows_each_games_rules():
     assert scoring.final_score_black(as_state(stones, rules, captures)).tolist() == [-1.5, 2.0, 1.0]
 
 
-@pytest.mark.parametrize("may_look", [True, False])
-def test_games_of_mixed_sizes_are_scored_as_if_alone(may_look, monkeypatch):
-    monkeypatch.setattr(flood, "may_look", lambda tensor: may_look)
+@WAYS
+def test_games_of_mixed_sizes_are_scored_as_if_alone(way, use):
+    use(way)
     rng = random.Random(3)
     sizes = [1, 2, 3, 4, 5, 7, 9] * 12
     grids = [random_legal(n, rng, rng.uniform(0.3, 0.95)) for n in sizes]
@@ -282,7 +303,9 @@ def test_games_of_mixed_sizes_are_scored_as_if_alone(may_look, monkeypatch):
         assert not together[1][i, sizes[i] :].any() and not together[1][i, :, sizes[i] :].any()
 
 
-def test_settled_is_all_points_pass_alive():
+@WAYS
+def test_settled_is_all_points_pass_alive(way, use):
+    use(way)
     rng, seen = random.Random(11), set()
     for size in (3, 4, 5, 7):
         grids = [random_legal(size, rng, rng.uniform(0.7, 0.95)) for _ in range(600)]
@@ -293,6 +316,24 @@ def test_settled_is_all_points_pass_alive():
         assert torch.equal(scoring.settled(as_state(stones, Rules(size=size))), expected)
         seen |= set(expected.tolist())
     assert seen == {True, False}
+
+
+def test_looks_spare_work_between_moves(blind):
+    """As on CUDA: settled asks once which games may be, and goes on with none of those that can't; what features ask for never looks."""
+    blind()
+    middle, end = stones_of("..... ..X.. ..... .O... ....."), stones_of(".X.X. XXXXX OOOOO .O.O. OOOOO")
+    going_on, over = (as_state(stones.expand(3, -1, -1), Rules(size=5)) for stones in (middle, end))
+
+    def looks(work, *arguments) -> list[str]:
+        with HostReads() as reads:
+            work(*arguments)
+        return reads.found
+
+    assert looks(scoring.settled, going_on) == ["nonzero"]
+    assert 2 <= len(looks(scoring.settled, over)) <= 4
+    assert 1 <= len(looks(scoring.final_rows, over, True)) <= 3
+    assert not looks(scoring.final_rows, over) and not looks(scoring.area_rows, over.black, over.white, over.on_board)
+    assert scoring.settled(over).all() and not scoring.settled(going_on).any()
 
 
 def test_empty_boards_belong_to_nobody():

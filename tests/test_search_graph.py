@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,6 +35,7 @@ def captured(monkeypatch: pytest.MonkeyPatch, blind: Callable[[], None]) -> list
     blind()
     monkeypatch.setattr(graph, "record", record)
     monkeypatch.setattr(graph, "may_capture", lambda search, forest: search.settings.cuda_graph)
+    monkeypatch.setattr(graph, "PAYS", 1)
     return found
 
 
@@ -97,6 +99,75 @@ def test_is_captured_anew_where_it_must_be(captured: list) -> None:
     assert forest.done.tolist() == [20] * 3
 
 
+def test_is_captured_where_that_pays(captured: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short search is not worth it; a long one is, and so are many short ones in the same trees, and steps whose end is not known."""
+    monkeypatch.setattr(graph, "PAYS", 12)
+    state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
+    made = Search(TableEvaluator(), dataclasses.replace(PUCT, keep_tree=False))
+    made.run(state, 12 + graph.WARM_UP - 2)
+    assert not captured
+    made.run(state, 12 + graph.WARM_UP - 1)
+    assert len(captured) == 1
+    forest = made.plant(state, 5)
+    for turn, number in enumerate((1, 1, 1, 2)):
+        made.replace(forest, torch.arange(3), state)
+        made.run(state, 5, seed=turn, tree=forest)
+        assert len(captured) == number
+    forest = forest_of(made, state)
+    for _ in range(graph.WARM_UP + 1):
+        made.simulate(forest)
+    assert len(captured) == 3
+
+
+def test_root_states_are_copied_into_all_slots(captured: list) -> None:
+    state, _ = random_games([Rules(4, superko="positional"), Rules(3, superko="situational"), Rules(4)], 3, 4)
+    made = Search(TableEvaluator(), dataclasses.replace(PUCT, leaves=3))
+    forest = forest_of(made, state)
+    for _ in range(graph.WARM_UP):
+        made.simulate(forest)
+    after = board.step(state, torch.full((3,), 16))
+    made.replace(forest, torch.arange(3), dataclasses.replace(after, seen=after.seen[:, : state.seen.shape[1]], links=state.links + 1))
+    made.begin(forest, torch.arange(3), 9, seed=2)
+    made.simulate(forest)
+    wanted = made.game.take(forest.graph.states, torch.arange(3).repeat(3))
+    assert forest.graph.states.ply.tolist() == after.ply.tolist()
+    for one, other in zip(graph._tensors(forest.graph.slots), graph._tensors(wanted), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_broken_capture_leaves_the_stream_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch does it: where the end of a capture fails, its stream is not taken away."""
+    made, device = SimpleNamespace(stream="the process's own", streams=[]), torch.device("cuda:1")
+
+    @contextmanager
+    def on(stream: Any) -> Iterator[None]:
+        before, made.stream = made.stream, stream
+        try:
+            yield
+        finally:
+            made.stream = before
+
+    @contextmanager
+    def capture(number: Any, stream: Any, capture_error_mode: str) -> Iterator[None]:
+        made.stream = stream
+        made.streams.append(stream)
+        yield
+        raise RuntimeError("capture was invalidated")
+
+    fake = SimpleNamespace(
+        device=lambda device: on(made.stream), stream=on, current_stream=lambda device: made.stream,
+        Stream=lambda device: [device], CUDAGraph=object, graph=capture,
+    )  # fmt: skip
+    monkeypatch.setattr(graph, "torch", SimpleNamespace(cuda=fake))
+    graph._capture_stream.cache_clear()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="invalidated"):
+            graph.record(lambda: None, device)
+        assert made.stream == "the process's own"
+    graph._capture_stream.cache_clear()
+    assert made.streams[0] == [device] and made.streams[0] is made.streams[1]
+
+
 def test_a_step_that_reads_is_not_captured(captured: list) -> None:
     class Reads(TableEvaluator):
         def __call__(self, state: board.State, legal: torch.Tensor, key: torch.Tensor) -> SimpleNamespace:
@@ -105,7 +176,9 @@ def test_a_step_that_reads_is_not_captured(captured: list) -> None:
 
     state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
     expected = Search(TableEvaluator(), dataclasses.replace(PUCT, cuda_graph=False)).run(state, 8, seed=1)
-    found = Search(Reads(), PUCT).run(state, 8, seed=1)
+    with pytest.warns(UserWarning, match=r"without a CUDA graph, as its step waits for the host \(_local_scalar_dense") as said:
+        found = Search(Reads(), PUCT).run(state, 8, seed=1)
+    assert len(said) == 1
     assert not captured and torch.equal(expected.visits, found.visits) and found.tree.graph.refuses
 
 
@@ -145,7 +218,8 @@ def test_the_cpu_has_none() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @EACH
-def test_cuda_replays_what_it_would_do(settings: SearchConfig) -> None:
+def test_cuda_replays_what_it_would_do(settings: SearchConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graph, "PAYS", 1)
     state, _ = random_games(Rules(size=5, komi=0.5, superko="positional"), 3, 4, move_cap=40)
     found = []
     for has_graph in (False, True):

@@ -15,6 +15,7 @@ import torch
 
 GAIN = 0.05  # that a doubling must bring, and that the chosen batch may lack of the best one
 PATIENCE = 2  # doublings in a row that may bring less: one may have met a busy moment of the machine
+NO_MEMORY = ("out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED")
 ROUNDS = 3
 ROUND_SECONDS = 0.03
 LONGEST_SECONDS = 0.2  # of one call: what a device spends between calls, microseconds to milliseconds, no longer counts beside it
@@ -52,8 +53,8 @@ def find(rate: Callable[[int], float], most: int, least: int = 1) -> Batch:
     while size <= most and not _is_flat(list(rates.values())):
         try:
             rates[size] = rate(size)
-        except torch.OutOfMemoryError:
-            if not rates:
+        except RuntimeError as error:
+            if not rates or not _lacks_memory(error):
                 raise
             most = size - 1
             break
@@ -62,6 +63,11 @@ def find(rate: Callable[[int], float], most: int, least: int = 1) -> Batch:
         size = most if size < most < 2 * size else 2 * size
     best = max(rates.values())
     return Batch(min(size for size, found in rates.items() if found >= (1 - GAIN) * best), rates, most)
+
+
+def _lacks_memory(error: RuntimeError) -> bool:
+    """Says whether it was memory that ran out: torch has an error for it, the libraries below only words."""
+    return isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in NO_MEMORY)
 
 
 def _is_flat(rates: list[float]) -> bool:

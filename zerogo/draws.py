@@ -1,5 +1,8 @@
 """Random draws as pure functions of (seed, game, ply, purpose, …): the same game comes out alone or among thousands, on any device.
 
+That is so of the draws, and of games as far as the network says the same: its sums may round differently in other batches and on other
+devices, and CUDA computes convolutions of float32 in TF32 unless torch.backends.cudnn.allow_tf32 is set to False.
+
 A key is an int64 tensor; mixing is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014),
 a bijection on 64 bits that passes BigCrush when fed with a counter. Nothing here has a state, so nothing has to be saved.
 """

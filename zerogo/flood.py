@@ -6,7 +6,7 @@ thousand games cost what a step of one costs elsewhere.
 
 A flood must reach its fixpoint. Kernels do so by themselves, board by board. Torch must not wait for the host to look at what still grows,
 so there strings are found in a number of rounds that is proven enough (`string_labels`). Both ways give the same result. Elsewhere, where
-a look spares work, `may_look` is the one place that decides whether it's allowed.
+a look spares work, `may_look` is the one place that decides whether it's allowed inside a step; between moves it always is.
 """
 
 from __future__ import annotations

@@ -34,7 +34,10 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_… of malloc.h
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """Returns the device of that name; "auto" is CUDA when there is one, else the CPU. Raises InputError for what this machine lacks."""
+    """Returns the device of that name; "auto" is CUDA when there is one, else the CPU. Raises InputError for what this machine lacks.
+
+    A CUDA device with a number becomes the current one of the calling thread, as that is where Triton launches; nothing else is touched.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -46,6 +49,8 @@ def pick_device(name: str = "auto") -> torch.device:
     count = torch.cuda.device_count() if device.type == "cuda" else 0
     if device.type == "cuda" and (device.index or 0) >= count:
         raise InputError(f"device is {name!r}, but torch finds {count} CUDA devices here; use cpu or auto")
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)
     return device
 
 
@@ -53,7 +58,8 @@ def pick_dtype(name: str, device: torch.device | str) -> torch.dtype:
     """Returns the network's dtype: "float32", "bfloat16", or for "auto" bfloat16 on CUDA and on CPUs with instructions for it.
 
     With AVX-512 BF16 a CPU core evaluates 1.5 (3 blocks x 32 channels, 5x5) to 2.3 times (2x32, 9x9) as many positions as in float32;
-    a CPU without such instructions goes through float32 and is slower.
+    a CPU without such instructions goes through float32 and is slower. On CUDA torch computes convolutions of float32 in TF32, with 10 bits
+    of fraction, unless torch.backends.cudnn.allow_tf32 is set to False.
     """
     if name in PRECISIONS:
         return PRECISIONS[name]
@@ -102,9 +108,10 @@ def set_up_cpu(threads: int) -> int:
         raise InputError(f"threads is {threads}; it must be 0 (torch's choice) or more")
     torch.set_num_threads(threads or min(torch.get_num_threads(), usable_cores()))
     with contextlib.suppress(AttributeError, OSError, TypeError):  # only glibc has it
-        c_library = ctypes.CDLL(None)
-        c_library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
-        c_library.mallopt(_MMAP_THRESHOLD, 2**30)
+        mallopt = ctypes.CDLL(None).mallopt
+        # Before 2.35 it takes no more than 32 MB; trimming alone would make things worse, as it ends glibc's own adaptation.
+        if mallopt(_MMAP_THRESHOLD, 2**30) or mallopt(_MMAP_THRESHOLD, 2**25):
+            mallopt(_TRIM_THRESHOLD, 2**31 - 1)
     return torch.get_num_threads()
 
 
@@ -124,6 +131,8 @@ def free_bytes(device: torch.device) -> int | None:
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
         with contextlib.suppress(OSError, ValueError):  # a container may be allowed less than the machine has; "max" is no number
             limit, used = (int((CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
+            statistics = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
+            used -= int(statistics["inactive_file"])  # files that were read, and can be forgotten
             free = min(free, max(0, limit - used))
         return free
     return None

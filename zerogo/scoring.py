@@ -4,6 +4,10 @@ Two doors lead to each: `stones` int8 [B, N, N] (0 empty, 1 black, 2 white) for 
 the hot path. `on_board` int32 [B, N] says which points exist where games of different sizes share a batch; without it all do.
 Scores and ownership here are Black's: positive is good for Black.
 
+Inside a step of a search or an evaluation the host never waits for a device; between moves it may look, and spares most of the work. What
+is only asked between moves looks (`settled`, `final_score_black`, `final_ownership_black`, `pass_alive`); what features ask for, too
+(`final_rows`, `pass_alive_rows`), does so only where it is told that it `may_look`. Either way the result is the same.
+
 **What counts as pass-alive**, for either colour; told for Black:
 * A *region* is a connected set of points without a black stone, as large as it can be. A region is *vital* to a black string if it has an
   empty point and all its empty points are liberties of that string. Where the rules allow suicide ALL its points must be, stones included
@@ -68,9 +72,10 @@ def area_ownership_black(stones: Tensor, on_board: Tensor | None = None) -> Tens
 def pass_alive(stones: Tensor, suicide: Tensor | bool = False, on_board: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Returns the points, stones and territory, that are Black's and White's unconditionally: int8 [B, N, N] -> two bool [B, N, N].
 
-    suicide: whether the rules allow it, for all games or bool [B]. The definition is the module's docstring.
+    suicide: whether the rules allow it, for all games or bool [B]. The definition is the module's docstring. The host looks, once a round
+    of Benson's algorithm.
     """
-    black, white = pass_alive_rows(*_rows_of(stones, on_board), suicide=suicide)
+    black, white = pass_alive_rows(*_rows_of(stones, on_board), suicide=suicide, may_look=True)
     return flood.unpack_rows(black), flood.unpack_rows(white)
 
 
@@ -85,17 +90,18 @@ def winner_black(score_black: Tensor) -> Tensor:
 def final_ownership_black(state: Position) -> Tensor:
     """Returns whose point each is at the end of the game: int8 [B, N, N], +1 Black's, -1 White's, 0 nobody's.
 
-    Pass-alive territory is its owner's, dead stones inside too; everything else as it stands, as area.
+    Pass-alive territory is its owner's, dead stones inside too; everything else as it stands, as area. The host looks, as in `pass_alive`.
     """
-    return _signed(*final_rows(state))
+    return _signed(*final_rows(state, may_look=True))
 
 
 def final_score_black(state: Position) -> Tensor:
     """Returns the result in points with komi, under each game's own way of scoring: float32 [B], positive when Black wins.
 
     Stones inside the other side's pass-alive territory are dead; other stones live (players must capture what they call dead).
+    The host looks, as in `pass_alive`.
     """
-    area = final_rows(state)
+    area = final_rows(state, may_look=True)
     score = (flood.count(area[0]) - flood.count(area[1])).to(torch.float32)
     if state.rules.any_territory:
         dead = (state.black & area[1]) | (state.white & area[0])
@@ -107,7 +113,8 @@ def final_score_black(state: Position) -> Tensor:
 def settled(state: Position) -> Tensor:
     """Returns whether every point is pass-alive, so that nothing can change the result: bool [B]. Asked between moves, so it is cheap.
 
-    Most games fail a test of a few bitwise operations: two neighbouring empty points away from all black stones can't be Black's.
+    Most games fail a test of a few bitwise operations: two neighbouring empty points away from all black stones can't be Black's. The host
+    looks once which games are left, and where there are any, once a round of Benson's algorithm.
     """
     board, black, white = state.on_board, state.black, state.white
     if (fast := kernels.compiled("scoring", board.device)) is not None:
@@ -116,18 +123,21 @@ def settled(state: Position) -> Tensor:
     far_black, far_white = empty & ~flood.neighbours(black), empty & ~flood.neighbours(white)
     open_points = far_black & flood.neighbours(far_black) & far_white & flood.neighbours(far_white)
     possible = (open_points == 0).all(-1) & (flood.count(empty) >= 2)
-    suicide = _suicide_of(state)
-    if not flood.may_look(board):
-        return possible & _all_alive(black, white, board, suicide)
     games = possible.nonzero().squeeze(1)
+    if not games.numel():
+        return possible
+    suicide = _suicide_of(state)
     suicide = suicide[games] if isinstance(suicide, Tensor) else suicide
     return possible.index_copy(0, games, _all_alive(black[games], white[games], board[games], suicide))
 
 
-def final_rows(state: Position) -> tuple[Tensor, Tensor]:
-    """Returns Black's and White's points at the end of the game as bit rows, two int32 [B, N]; see `final_ownership_black`."""
+def final_rows(state: Position, may_look: bool = False) -> tuple[Tensor, Tensor]:
+    """Returns Black's and White's points at the end of the game as bit rows, two int32 [B, N]; see `final_ownership_black`.
+
+    may_look: whether the host may wait for the device, as between moves.
+    """
     black, white = area_rows(state.black, state.white, state.on_board)
-    black_alive, white_alive = pass_alive_rows(state.black, state.white, state.on_board, suicide=_suicide_of(state))
+    black_alive, white_alive = pass_alive_rows(state.black, state.white, state.on_board, _suicide_of(state), may_look)
     return (black & ~white_alive) | black_alive, (white & ~black_alive) | white_alive
 
 
@@ -150,10 +160,13 @@ def territory_rows_score(black: Tensor, white: Tensor, on_board: Tensor, capture
     return (points + prisoners).to(torch.float32)
 
 
-def pass_alive_rows(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor | bool = False) -> tuple[Tensor, Tensor]:
+def pass_alive_rows(
+    black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor | bool = False, may_look: bool = False
+) -> tuple[Tensor, Tensor]:
     """Returns what `pass_alive` does as bit rows: int32 [B, N] three times -> two int32 [B, N]. Both colours are one batch of 2B.
 
-    On the CPU a kernel's work follows the strings and regions that there are; torch never waits for the host. Both give the same result.
+    On the CPU a kernel's work follows the strings and regions that there are; so does that of torch's rounds where the host `may_look`
+    (between moves) or the tensors are its own, else their number depends on N alone. All give the same result.
     """
     if (fast := kernels.compiled("scoring", black.device)) is not None:
         return fast.pass_alive_rows(black, white, on_board, _flags(suicide, on_board))
@@ -165,7 +178,7 @@ def pass_alive_rows(black: Tensor, white: Tensor, on_board: Tensor, suicide: Ten
         must_touch = torch.where(torch.cat((suicide, suicide)).unsqueeze(1), other, empty)
     elif suicide:
         must_touch = other
-    area = _benson(own, other, empty, must_touch)
+    area = _benson(own, other, empty, must_touch, may_look or flood.may_look(own))
     return area[: len(black)], area[len(black) :]
 
 
@@ -194,9 +207,10 @@ def components(planes: Tensor) -> tuple[Tensor, Tensor]:
 # Benson's algorithm on X planes of one colour's stones: strings and regions by labels, [X, P] throughout
 
 
-def _benson(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor) -> Tensor:
-    """Returns the pass-alive area of own stones, by operations whose number depends on N alone: all arguments and the result int32 [X, N].
+def _benson(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor, may_look: bool) -> Tensor:
+    """Returns the pass-alive area of own stones: all planes and the result int32 [X, N].
 
+    may_look: the rounds end when a look by the host, one a round, finds that nothing changed; otherwise their number depends on N alone.
     must_touch: the points of a region that must be next to a string for the region to be vital to it. A string or region is known by its
     label, one of its points; label P stands for none. A region can only be vital to the strings next to the first of its must-touch points,
     at most four.
@@ -216,7 +230,7 @@ def _benson(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor) -> Te
         counts = torch.zeros_like(alive, dtype=torch.int32).scatter_add_(1, candidates.flatten(1), counted)
         before, alive = alive, alive & (counts >= 2)
         alive[:, -1] = True  # label P, none, is never struck off
-        if flood.may_look(alive) and torch.equal(alive, before):
+        if may_look and torch.equal(alive, before):
             break
     is_safe = is_own & alive.gather(1, labels)
     is_closed = ~_touches_struck(labels, beside, alive) & is_safe.any(1, keepdim=True)
@@ -281,7 +295,7 @@ def _suicide_of(state: Position) -> Tensor | bool:
 
 
 def _all_alive(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor | bool) -> Tensor:
-    black_alive, white_alive = pass_alive_rows(black, white, on_board, suicide=suicide)
+    black_alive, white_alive = pass_alive_rows(black, white, on_board, suicide, may_look=True)
     return ((black_alive | white_alive) == on_board).all(-1)
 
 

@@ -1,8 +1,8 @@
 """Random legal moves a second: how fast many games are played at once, beside pgx (ROUNDS rounds of each, interleaved).
 
 A move is drawn uniformly from the exact legal mask, pass included. Every game in the batch is going on: one that ends is replaced by a
-fresh one before the next move, and the time for that counts. The peer does the same in its own process; only one of the two works at a
-time.
+fresh one before the next move, and the time for that counts. The peer does the same on the same device in its own process, with
+--peer-batch in several, of which the fastest counts; only one works at a time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from zerogo import board, flood, kernels
 from zerogo.bench import add_batch_arguments, report, whole_numbers
-from zerogo.bench.peer import Peer, add_peer_arguments, check_peer_size
+from zerogo.bench.peer import Peer, add_peer_arguments, check_peer_size, peer_batches
 from zerogo.board import State
 from zerogo.board.state import exact_legal_rows
 from zerogo.errors import InputError
@@ -55,17 +55,21 @@ def _measure(args: argparse.Namespace, size: int, batch: int, device: torch.devi
     threads = torch.get_num_threads()
     line = {"bench": "board", "size": size, "batch": batch, "device": str(device), "dtype": "int32", "threads": threads}
     line["superko"] = args.superko
-    with Peer(args.peer_python, PEER, [size, batch, threads], "pgx") if args.peer else contextlib.nullcontext() as peer:
+    with contextlib.ExitStack() as running:
+        peers: dict[int, Peer] = {}
+        for games_at_once in peer_batches(args, batch) if args.peer else []:
+            peers[games_at_once] = running.enter_context(Peer(args.peer_python, PEER, [size, games_at_once, threads, str(device)], "pgx"))
         games.play_plies(WARM_PLIES * size * size)
-        own, other = [], []
+        own, others = [], {games_at_once: [] for games_at_once in peers}
         for _ in range(args.rounds):
             own.append(games.moves_per_second(args.seconds))
-            if peer is not None:
-                other.append(peer.ask(args.seconds))
+            for games_at_once, peer in peers.items():
+                others[games_at_once].append(peer.ask(args.seconds))
     line["moves_per_s"] = round(statistics.median(own))
-    if peer is not None:
-        line["peer"], line["peer_moves_per_s"] = peer.name, round(statistics.median(other))
-        line["ratio"] = round(statistics.median(own) / statistics.median(other), 2)
+    if peers:
+        best, rates = max(others.items(), key=lambda item: statistics.median(item[1]))
+        line |= {"peer": peers[best].name, "peer_batch": best, "peer_moves_per_s": round(statistics.median(rates))}
+        line["ratio"] = round(statistics.median(own) / statistics.median(rates), 2)
     report(line)
 
 

@@ -1,8 +1,9 @@
 """Searches of mctx on games of pgx, for `bench search --peer`. Run as a script by a Python that has both and need not have zerogo.
 
-Arguments: algorithm, spread (see `search --spread`), size, batch, simulations, blocks, channels, threads. Prints "mctx <version>, …", then
-answers every line "KIND DTYPE SECONDS": for `search` with simulations a second over whole searches, for `network` with evaluations a second
-of the network alone, at least so many seconds long. What a line asks for first is compiled before the clock starts.
+Arguments: algorithm, spread (see `search --spread`), size, batch, simulations, blocks, channels, threads, device ("cpu", "cuda" or
+"cuda:1"). Prints "mctx <version>, … on <device>", then answers every line "KIND DTYPE SECONDS": for `search` with simulations a second over
+whole searches, for `network` with evaluations a second of the network alone, at least so many seconds long. What a line asks for first is
+compiled before the clock starts.
 
 The search is the one of pgx's AlphaZero example: a node holds pgx's state; a step plays the move, evaluates, masks illegal moves, and
 turns the value's sign (discount -1, at the end 0). The roots are games in their middle, each at a ply of its own, like zerogo's; between
@@ -12,7 +13,6 @@ with its normalisation folded in, on NHWC data: as a convolution XLA runs it 2 t
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 
@@ -221,16 +221,16 @@ def _where(mask, chosen, otherwise):
 
 
 def main() -> None:
-    algorithm, spread, *numbers = sys.argv[1:]
+    algorithm, spread, *numbers, device = sys.argv[1:]
     *shape, threads = (int(word) for word in numbers)
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    if hasattr(os, "sched_setaffinity"):  # XLA takes as many threads as it may use cores
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     import importlib.metadata
 
+    from pgx_peer import set_up  # beside this script
+
+    set_up(device, threads)
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("mctx", "pgx", "jax"))
     peer = Peer(algorithm, float(spread), *shape)
-    print(versions, flush=True)
+    print(f"{versions} on {device}", flush=True)
     for line in sys.stdin:
         kind, dtype, seconds = line.split()
         print(peer.rate(kind, dtype, float(seconds)), flush=True)

@@ -2,8 +2,9 @@
 
 A device holds its context (CONTEXT_MB, a stated amount), the network, and for every game its state, its tables, what a move needs for a
 while, and the nodes of its tree. All but the context are measured here: the tensors of a network, of games and of trees as a search makes
-them, and as `workspace` the most that torch held at once beside them during whole moves, without kernels, which need less. From two sizes
-of batch and tree follows what a game and what a node adds. A tree that is kept from move to move has room for two searches.
+them, and as `workspace` the most that torch held at once beside them during moves, without kernels, which need less. These are moves of few
+simulations: a tree has all its room from the start, and one simulation needs what the next does. From two sizes of batch and tree follows
+what a game and what a node adds. A tree that is kept from move to move has room for two searches.
 
 Lines are JSON on stdout, one for every board, device and batch with the nodes that fit, and one for every number of simulations with the
 batch that fits; on stderr the same stands as a table. Beside it stands what others quote for mctx with pgx; it isn't measured here.
@@ -23,14 +24,14 @@ from torch.profiler import ProfilerActivity, profile
 from zerogo import kernels
 from zerogo.bench import report, show_table, whole_numbers
 from zerogo.bench.net import Setup
-from zerogo.bench.search import Games
+from zerogo.bench.search import WARM_SIMULATIONS, Games
 from zerogo.config import SearchConfig
 from zerogo.search import Forest, Search
 
 NETWORKS = {9: (6, 96), 19: (10, 128)}  # blocks and channels of configs/9x9.yaml and configs/19x19.yaml, up to that side
 CONTEXT_MB = 600  # what CUDA and its libraries take before the first tensor: stated, not measured
 QUOTED = {9: 7700, 19: 34000}  # bytes a node of mctx with pgx
-GAMES, SIMULATIONS = (16, 48), (8, 40)  # two sizes each, from which follows what one more costs
+GAMES, SIMULATIONS = (8, 24), (8, 2000)  # two sizes each, from which follows what one more costs
 MEGA = 1e6
 
 
@@ -106,7 +107,7 @@ def _measure(args: argparse.Namespace, size: int) -> tuple[Costs, dict[str, Any]
     search = Search(setup.evaluator, SearchConfig(algorithm="puct"))
     with kernels.plain():
         games = {(batch, sims): Games(setup, search, sims, batch) for batch in GAMES for sims in SIMULATIONS}
-        peaks = {key: peak_bytes(lambda key=key: games[key].move(key[1]), setup) for key in games}
+        peaks = {key: peak_bytes(lambda key=key: games[key].move(min(WARM_SIMULATIONS, key[1])), setup) for key in games}
     forests = {key: held.forest for key, held in games.items()}
     few, many = SIMULATIONS
     extra_nodes = forests[GAMES[0], many].tree.num_nodes - forests[GAMES[0], few].tree.num_nodes

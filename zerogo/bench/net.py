@@ -1,4 +1,7 @@
-"""Network evaluations a second: the forward pass alone, with fresh random weights and ready input, and the share of the device's peak."""
+"""Network evaluations a second: the forward pass alone, with fresh random weights and ready input, and the share of the device's peak.
+
+On CUDA the pass is timed operation by operation and as a graph, which is how a search replays it, and the faster one counts.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,11 @@ from zerogo.features import Encoder, make_encoder
 from zerogo.network import Network, inference_copy
 from zerogo.rules import Rules
 from zerogo.runtime import pick_device, pick_dtype, set_up_cpu
+from zerogo.search.captured import captured
 
 HEADS = ("policy", "value")  # what a search asks for
-# Peaks of the matrix units in TFLOP/s, dense, bfloat16 with float32 sums and TF32, by words of the device's name: from the makers' data
-# sheets and white papers. Of several entries that fit a name the longest counts.
+# Peaks of the matrix units in TFLOP/s by words of the device's name: the makers' figures for dense bfloat16 with float32 sums and for TF32,
+# as remembered and not looked up again: check yours. Of several entries that fit a name the longest counts.
 PEAKS = {
     "B200": (2250.0, 1125.0),
     "H200": (989.0, 495.0),
@@ -62,7 +66,7 @@ PEAKS = {
     "RTX 3060": (25.5, 12.7),
     "MI300X": (1307.0, 654.0),
 }
-UNLIKE = ("Laptop", "Max-Q", "Mobile", "RTX 4090 D", "SUPER", "MIG")  # words of devices with other peaks than what else their names say
+UNLIKE = ("Laptop", "Max-Q", "Mobile", "D", "Ti", "SUPER", "MIG")  # words of devices with other peaks than what else their names say
 OPENING = 0.2  # share of the points that are played before the positions that are measured, at the least; at most three times that
 
 
@@ -110,10 +114,16 @@ class Setup:
         evaluator = Evaluator.from_network(network, encoder, device, dtype, "random", HEADS)
         return Setup(evaluator, network, encoder, state, device, dtype)
 
-    def forward(self) -> Callable[[], Any]:
-        """Returns the network alone on planes that are ready."""
+    def forwards(self) -> list[Callable[[], Any]]:
+        """Returns the network alone on planes that are ready, warm; on CUDA, where it can be, as a graph, too."""
         planes, inputs = self.encoder.planes(self.state, self.dtype), self.encoder.globals(self.state)
-        return lambda: self.evaluator.network(planes, inputs, None)
+
+        def forward() -> Any:
+            return self.evaluator.network(planes, inputs, None)
+
+        per_second(forward, self.synchronize, 0.2, at_least=3)
+        replay = captured(forward, self.device)
+        return [forward] if replay is None else [forward, replay]
 
     def line(self, bench: str) -> dict[str, Any]:
         """Returns what every line says of its configuration."""
@@ -161,6 +171,11 @@ def per_second(work: Callable[[], Any], synchronize: Callable[[], None], seconds
     return times / (time.perf_counter() - start)
 
 
+def evals_per_second(setup: Setup, forwards: list[Callable[[], Any]], seconds: float) -> float:
+    """Returns the positions a second of the network alone in the faster of its ways, over at least so many seconds of each."""
+    return max(per_second(forward, setup.synchronize, seconds) for forward in forwards) * setup.state.num_games
+
+
 def run(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch."""
     for size in whole_numbers(args.size):
@@ -170,10 +185,8 @@ def run(args: argparse.Namespace) -> None:
 
 @torch.inference_mode()
 def _measure(args: argparse.Namespace, setup: Setup) -> None:
-    forward = setup.forward()
-    per_second(forward, setup.synchronize, 0.2, at_least=3)
-    rates = [per_second(forward, setup.synchronize, args.seconds) for _ in range(args.rounds)]
-    evals = max(rates) * setup.state.num_games
+    forwards = setup.forwards()
+    evals = max(evals_per_second(setup, forwards, args.seconds) for _ in range(args.rounds))
     teraflops = evals * setup.network.num_operations(setup.state.board_size) / 1e12
     line = setup.line("net") | {"blocks": args.blocks, "channels": args.channels}
     line |= {"evals_per_s": round(evals), "tflops_per_s": round(teraflops, 4)}
@@ -193,8 +206,11 @@ def _peak(setup: Setup) -> float | None:
 
 def peaks_of(name: str) -> tuple[float, float] | None:
     """Returns the entry of `PEAKS` for a device's name, or None for a device that isn't among them."""
-    fitting = [words for words in PEAKS if re.search(rf"\b{re.escape(words)}\b", name)]
-    best = max(fitting, key=len, default=None)
-    if best is None or any(word in name and word not in best for word in UNLIKE):
+    best = max((words for words in PEAKS if _has(name, words)), key=len, default=None)
+    if best is None or any(_has(name, word) and not _has(best, word) for word in UNLIKE):
         return None
     return PEAKS[best]
+
+
+def _has(name: str, words: str) -> bool:
+    return re.search(rf"\b{re.escape(words)}\b", name) is not None

@@ -1,8 +1,8 @@
 """Random games of pgx, for `bench board --peer`. Run as a script by a Python that has pgx and need not have zerogo.
 
-Arguments: size, batch, threads. Prints "pgx <version>" when all is compiled, then for every line "seconds" on its input the moves a
-second that it made in that time. Moves are drawn uniformly from pgx's legal mask and games that ended are replaced by fresh ones, as in
-zerogo's measurement.
+Arguments: size, batch, threads, device ("cpu", "cuda" or "cuda:1"). Prints "pgx <version> on <device>" when all is compiled, then for every
+line "seconds" on its input the moves a second that it made in that time. Moves are drawn uniformly from pgx's legal mask and games that
+ended are replaced by fresh ones, as in zerogo's measurement.
 """
 
 from __future__ import annotations
@@ -38,16 +38,31 @@ def compiled(size: int, batch: int):
     return play, jax.block_until_ready(play(carry))  # no further warming up: pgx does the same work in a game's first ply as in its last
 
 
+def set_up(device: str, threads: int) -> None:
+    """Makes jax work on the device; where it has no such one, says so and ends the process."""
+    platform, _, index = device.partition(":")
+    os.environ["JAX_PLATFORMS"] = platform
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # zerogo needs memory of the same device
+    if platform == "cpu" and hasattr(os, "sched_setaffinity"):  # XLA takes as many threads as it may use cores
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    import jax
+
+    try:
+        jax.config.update("jax_default_device", jax.devices(platform)[int(index or 0)])
+    except Exception:  # which one, differs among versions of jax: an assertion, too
+        print(f"no {device}", flush=True)
+        sys.exit(1)
+
+
 def main() -> None:
     size, batch, threads = (int(word) for word in sys.argv[1:4])
-    os.environ["JAX_PLATFORMS"] = "cpu"
-    if hasattr(os, "sched_setaffinity"):  # XLA takes as many threads as it may use cores
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    device = sys.argv[4]
+    set_up(device, threads)
     import jax
     import pgx
 
     play, carry = compiled(size, batch)
-    print(f"pgx {pgx.__version__}", flush=True)
+    print(f"pgx {pgx.__version__} on {device}", flush=True)
     for line in sys.stdin:
         start, plies = time.perf_counter(), 0
         while time.perf_counter() - start < float(line):

@@ -2,8 +2,9 @@
 
 The games start in their middle. Every search is a move's: the best move but the pass is played, the subtree below it is kept, and games
 that end are replaced by others in their middle; only new simulations count. Rounds of the network alone and of searches take turns in one
-run, so that what else the machine does falls on both, and of each the best round counts. A fresh network's priors are next to even, and so
-its trees are flat; --spread gives it a policy as decided as a trained one's, and deeper trees of which more is kept.
+run, so that what else the machine does falls on both, and of each the best round counts; on CUDA the network, too, is replayed as a graph,
+if that is faster. A fresh network's priors are next to even, and so its trees are flat; --spread gives it a policy as decided as a trained
+one's, and deeper trees of which more is kept.
 
 `efficiency` is the ratio of the simulations that the network evaluated to its evaluations alone: those that end in a finished position or
 a closed move need no network, `simulations_per_s` has them and `efficiency` has not, so 1 is its limit. The clock runs while simulations
@@ -12,8 +13,9 @@ do. What lies between two searches (noise, the moves, keeping the subtrees) is i
 With several leaves a step the network alone is shown as many positions as a step has, games x leaves. `gain` is then the speed beside that
 of one leaf a step, and `collision_share` the share of descents that were dropped, which `simulations_per_s` has not either.
 
-With --peer mctx searches games of pgx in a process of its own, in turn with zerogo: the same network, batch, simulations and threads, in
-whichever precision is faster there. `ratio` is zerogo's simulations a second by the peer's, whose clock, too, runs in searches alone.
+With --peer mctx searches games of pgx on the same device in a process of its own, in turn with zerogo: the same network, simulations and
+threads, the same batch or the best of --peer-batch, in whichever precision is faster there. `ratio` is zerogo's simulations a second by the
+peer's, whose clock, too, runs in searches alone.
 """
 
 from __future__ import annotations
@@ -29,11 +31,10 @@ import torch
 
 from zerogo import board, kernels
 from zerogo.bench import report, whole_numbers
-from zerogo.bench.net import Setup, add_network_arguments, per_second
-from zerogo.bench.peer import Peer, add_peer_arguments, check_peer_size
+from zerogo.bench.net import Setup, add_network_arguments, evals_per_second
+from zerogo.bench.peer import Peer, add_peer_arguments, check_peer_size, peer_batches
 from zerogo.config import SearchConfig
 from zerogo.errors import InputError
-from zerogo.runtime import pick_device
 from zerogo.search import Search
 
 PEER = Path(__file__).with_name("mctx_peer.py")
@@ -72,8 +73,6 @@ def run(args: argparse.Namespace) -> None:
     for size in whole_numbers(args.size):
         if args.peer:
             check_peer_size(size)
-        if args.peer and pick_device(args.device).type != "cpu":
-            raise InputError(f"--peer with device {args.device}; it is timed on the CPU: add --device cpu")
         for batch in whole_numbers(args.batch):
             with kernels.plain() if args.kernels == "plain" else contextlib.nullcontext():
                 _measure(args, Setup.of(args, size, batch * args.leaves), batch)
@@ -84,23 +83,25 @@ def _measure(args: argparse.Namespace, setup: Setup, batch: int) -> None:
     settings = SearchConfig(algorithm=args.algorithm, leaves=args.leaves)
     games = Games(setup, Search(setup.evaluator, settings), args.sims, batch)
     single = Games(setup, Search(setup.evaluator, dataclasses.replace(settings, leaves=1)), args.sims, batch) if args.leaves > 1 else None
-    forward = setup.forward()
-    per_second(forward, setup.synchronize, 0.2, at_least=3)
+    forwards = setup.forwards()
     evals, rates, singles = [], [], []
-    with SearchPeer(args, setup.state.board_size, batch) if args.peer else contextlib.nullcontext() as peer:
+    with contextlib.ExitStack() as running:
+        batches = peer_batches(args, batch) if args.peer else []
+        peers = [running.enter_context(SearchPeer(args, setup, games_at_once)) for games_at_once in batches]
         for _ in range(args.rounds):
-            evals.append(per_second(forward, setup.synchronize, args.seconds) * setup.state.num_games)
+            evals.append(evals_per_second(setup, forwards, args.seconds))
             rates.append(games.play(args.seconds))
             if single is not None:
                 singles.append(single.play(args.seconds))
-            if peer is not None:
+            for peer in peers:
                 peer.play(args.seconds)
     line = setup.line("search") | {"blocks": args.blocks, "channels": args.channels, "algorithm": args.algorithm, "sims": args.sims}
     line |= {"batch": batch, "leaves": args.leaves, "spread": args.spread, "kernels": args.kernels} | _rates(games, max(evals), rates)
     if singles:
         gain = max(rate for rate, _ in rates) / max(rate for rate, _ in singles)
         line |= {"gain": round(gain, 3), "collision_share": round(games.collision_share, 5)}
-    report(line | games.line() | ({} if peer is None else peer.line(max(rate for rate, _ in rates))))
+    best = max(peers, key=lambda peer: peer.best, default=None)
+    report(line | games.line() | ({} if best is None else best.line(max(rate for rate, _ in rates))))
 
 
 def _rates(games: Games, raw: float, rates: list[tuple[float, float]]) -> dict[str, Any]:
@@ -188,11 +189,12 @@ class Games:
 
 
 class SearchPeer(Peer):
-    """mctx with pgx at the same sizes of everything: rounds of its network and its searches, in the precision that is faster there."""
+    """mctx with pgx at the same sizes of all but the batch: rounds of its network and its searches, in the precision that is faster."""
 
-    def __init__(self, args: argparse.Namespace, size: int, batch: int) -> None:
-        sizes = [size, batch, args.sims, args.blocks, args.channels, torch.get_num_threads()]
-        super().__init__(args.peer_python, PEER, [args.algorithm, args.spread, *sizes], "mctx")
+    def __init__(self, args: argparse.Namespace, setup: Setup, batch: int) -> None:
+        self.batch = batch
+        sizes = [setup.state.board_size, batch, args.sims, args.blocks, args.channels, torch.get_num_threads()]
+        super().__init__(args.peer_python, PEER, [args.algorithm, args.spread, *sizes, str(setup.device)], "mctx")
         self.evals: dict[str, list[float]] = {"float32": [], "bfloat16": []}
         self.rates: dict[str, list[float]] = {name: [] for name in self.evals}
 
@@ -207,8 +209,13 @@ class SearchPeer(Peer):
         """The precision of the faster searches."""
         return max(self.rates, key=lambda name: max(self.rates[name], default=0.0))
 
+    @property
+    def best(self) -> float:
+        """Its simulations a second."""
+        return max(self.rates[self.dtype])
+
     def line(self, own: float) -> dict[str, Any]:
         """Returns what a line says of the peer beside zerogo's simulations a second."""
-        found, raw = max(self.rates[self.dtype]), max(self.evals[self.dtype])
+        found, raw = self.best, max(self.evals[self.dtype])
         numbers = {"peer_simulations_per_s": round(found), "peer_evals_per_s": round(raw), "peer_efficiency": round(found / raw, 3)}
-        return {"peer": self.name, "peer_dtype": self.dtype} | numbers | {"ratio": round(own / found, 2)}
+        return {"peer": self.name, "peer_batch": self.batch, "peer_dtype": self.dtype} | numbers | {"ratio": round(own / found, 2)}

@@ -1,7 +1,7 @@
 """Games, moves and samples of self-play by a fresh network, and the raw network's evaluations a second beside them, in one run.
 
 `efficiency` is the ratio of simulations a second, everything that self-play does included, to the evaluations of the network alone at the
-same batch and precision, each in its best round.
+same batch and precision, each in its best round; on CUDA these, too, are replayed as a graph where that is faster.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import dataclasses
 import torch
 
 from zerogo.bench import report, whole_numbers
-from zerogo.bench.net import Setup, add_network_arguments, per_second
+from zerogo.bench.net import Setup, add_network_arguments, evals_per_second
 from zerogo.config import Config, GameConfig, SearchConfig, SelfplayConfig
 from zerogo.errors import InputError
 from zerogo.selfplay import SelfPlay
@@ -46,11 +46,11 @@ def _measure(args: argparse.Namespace, setup: Setup) -> None:
         selfplay=SelfplayConfig(games=batch, full_simulations=args.sims, cheap_simulations=args.sims, sgf_share=0.0),
     )
     selfplay = SelfPlay(config, setup.evaluator, setup.device, seed=1)
-    forward = setup.forward()
+    forwards = setup.forwards()
     selfplay.play(batch)  # the games that begin together end together; after that they are spread
     evals, harvests = [], []
     for _ in range(args.rounds):
-        evals.append(per_second(forward, setup.synchronize, args.seconds) * batch)
+        evals.append(evals_per_second(setup, forwards, args.seconds))
         harvests.append(selfplay.play(max(1, batch // 2)))
     seconds = sum(harvest.seconds for harvest in harvests)
     samples = sum(len(part) for harvest in harvests for part in harvest.samples)

@@ -144,6 +144,10 @@ def step_(state: State, actions: Tensor) -> State:
 
 
 def _step(state: State, actions: Tensor, with_history_copied: bool) -> State:
+    if actions.shape != (state.num_games,):
+        raise ValueError(f"step: actions are {list(actions.shape)}; they must be [{state.num_games}], one for each game")
+    if state.seen.shape[1] == 0:
+        raise ValueError("step: these games came without their history (see `restore`); they can't be played on")
     ply_bound = state.ply_bound + 1
     if ply_bound >= state.seen.shape[1]:
         state = _widened(state, max(FIRST_WIDTH, 2 * state.seen.shape[1]))
@@ -209,6 +213,8 @@ def put_(state: State, index: Tensor, games: State) -> State:
     """
     if state.board_size != games.board_size:
         raise ValueError(f"put_: games of side {games.board_size} into a batch of side {state.board_size}; both must be the same")
+    if index.dtype != torch.int64:
+        raise ValueError(f"put_: the index is {index.dtype}; it must be int64, the numbers of the games")
     width = max(state.seen.shape[1], games.seen.shape[1])
     state, games = _widened(state, width), _widened(games, width)
     _replace_(_tensors(state), index, _tensors(games))

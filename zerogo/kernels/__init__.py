@@ -2,13 +2,16 @@
 
 `cpu/` holds loops over games that Numba compiles, `cuda/` Triton kernels, one program a game. Both have the same doors: modules of the same
 names with functions of the same arguments and results. The torch operations that they stand in for are where they always were; they run
-on any device, do the same, and are what the tests hold the kernels against. Where the compiler is missing they do the work alone.
+on any device, do the same, and are what the tests hold the kernels against. Where the compiler is missing, or does not work, they do the
+work alone.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -17,6 +20,7 @@ from types import ModuleType
 import torch
 
 COMPILERS = {"cpu": "numba", "cuda": "triton"}  # by kind of device
+OLDEST = (7, 5)  # the least compute capability that Triton compiles for
 _in_use = True
 
 
@@ -27,11 +31,38 @@ def compiled(name: str, device: torch.device) -> ModuleType | None:
 
 @cache
 def _module(name: str, kind: str) -> ModuleType | None:
-    compiler = COMPILERS.get(kind)
-    if compiler is None or importlib.util.find_spec(compiler) is None:
+    if kind not in COMPILERS or _obstacle(kind) is not None:
         return None
     full_name = f"zerogo.kernels.{kind}.{name}"
     return importlib.import_module(full_name) if importlib.util.find_spec(full_name) is not None else None
+
+
+@cache
+def _obstacle(kind: str) -> str | None:
+    """Returns why a kind of device has no kernels, None where it has them. Warns, once, where the compiler is there but does not work."""
+    compiler = COMPILERS[kind]
+    if importlib.util.find_spec(compiler) is None:
+        return f"without {compiler}"
+    try:
+        importlib.import_module(compiler)
+        if kind == "cuda" and torch.cuda.is_available() and os.environ.get("TRITON_INTERPRET") != "1":
+            _try_triton()
+    except Exception as error:  # a broken installation may raise anything
+        reason = " ".join(str(error).split()) or type(error).__name__
+        warnings.warn(f"torch does the work of the kernels alone, as {compiler} does not work here: {reason}", stacklevel=2)
+        return f"as {compiler} does not work here: {reason}"
+    return None
+
+
+def _try_triton() -> None:
+    """Raises what a launch on the current CUDA device would: Triton builds its driver with a C compiler, and old devices are too old."""
+    import triton
+
+    triton.runtime.driver.active.get_current_target()
+    capability = torch.cuda.get_device_capability()
+    if capability < OLDEST:
+        found, least = (".".join(map(str, version)) for version in (capability, OLDEST))
+        raise RuntimeError(f"the GPU has compute capability {found}, and Triton needs {least} or more")
 
 
 def choose(kernels: str) -> None:
@@ -45,7 +76,8 @@ def in_use(device: torch.device) -> str:
     compiler = COMPILERS.get(device.type)
     if not _in_use or compiler is None:
         return "torch alone"
-    return f"kernels by {compiler}" if importlib.util.find_spec(compiler) is not None else f"torch alone, without {compiler}"
+    obstacle = _obstacle(device.type)
+    return f"kernels by {compiler}" if obstacle is None else f"torch alone, {obstacle}"
 
 
 @contextmanager

@@ -50,7 +50,7 @@ class SearchPlayer:
         """Returns the averaged network of a checkpoint with its own search settings, and evaluation's simulations and symmetries."""
         network, encoder = checkpoint.network(averaged=True), checkpoint.encoder()
         evaluator = Evaluator.from_network(network, encoder, device, dtype, settings.symmetry, heads=("policy", "value"))
-        leaves = checkpoint.config.search.leaves or 1  # 0 is for self-play to find
-        search = Search(evaluator, dataclasses.replace(checkpoint.config.search, keep_tree=False, forced_playouts=0.0, leaves=leaves))
+        # How many leaves a step takes was measured for self-play, where it ran; a match has many games, and must not depend on that.
+        search = Search(evaluator, dataclasses.replace(checkpoint.config.search, keep_tree=False, forced_playouts=0.0, leaves=1))
         label = name or f"{Path(checkpoint.config.run.name).name}@{checkpoint.step}"
         return SearchPlayer(label, search, settings.simulations, checkpoint.sizes)

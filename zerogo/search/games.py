@@ -187,16 +187,18 @@ class Go:
             return None
         now = position.hash.unsqueeze(1)
         before = of_lanes(states.seen[:, : states.ply_bound + 1], line.lane) == now
-        words = line.words.index_select(0, line.path.view(-1)).unflatten(0, line.path.shape)
-        way = _hashes(words, states.board_size) == now
+        depth = line.depth.unsqueeze(1)
+        back = depth - torch.arange(line.path.shape[1], device=now.device)
+        first, path = 3 * states.board_size, line.path.masked_fill(back < 0, 0)  # row 0 is nowhere
+        hashes = line.words[:, first : first + 2].index_select(0, path.view(-1)).view(torch.int64)
+        way = hashes.view_as(path) == now
         if flood.may_look(now) and not bool(before.any() | way.any()):
             return torch.zeros_like(position.finished)
-        superko, depth = of_lanes(states.rules.superko, line.lane), line.depth.unsqueeze(1)
+        superko = of_lanes(states.rules.superko, line.lane)
         any_side = (superko != SUPERKO.index("situational")).unsqueeze(1)
         # How many plies ago the position stood that the leaf's parent followed: with an odd number the same side was to move as at the
         # leaf.
         ago = of_lanes(states.ply, line.lane).unsqueeze(1) + depth - torch.arange(before.shape[1], device=now.device)
-        back = depth - torch.arange(way.shape[1], device=now.device)
         before = before & (any_side | ((ago & 1) == 1))
         way = way & (back >= 0) & (any_side | ((back & 1) == 1))
         is_pass = actions == states.board_size**2

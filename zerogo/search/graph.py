@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from zerogo.search.search import Search
 
 WARM_UP = 3  # steps without a graph, in which kernels are compiled and tables made; the last one is watched
+PAYS = 32  # steps for which a capture, which waits for the device, is worth its while: so many come, or as many have been
 
 
 class HostReads(TorchDispatchMode):
@@ -53,13 +55,16 @@ class HostReads(TorchDispatchMode):
         return result
 
 
-def replayed(search: Search, forest: Forest) -> bool:
-    """Runs one step of the forest from its graph, or one on the way to having it; False where it has none and nothing was done."""
+def replayed(search: Search, forest: Forest, left: int | None = None) -> bool:
+    """Runs one step of the forest from its graph, or one on the way to having it; False where it has none and nothing was done.
+
+    left: how many steps are sure to be made, this one among them; None is enough for a capture.
+    """
     if not may_capture(search, forest):
         return False
     if forest.graph is None or not forest.graph.serves(search, forest):
         forest.graph = StepGraph(search, forest)
-    return forest.graph.run(search, forest)
+    return forest.graph.run(search, forest, PAYS if left is None else left)
 
 
 def may_capture(search: Search, forest: Forest) -> bool:
@@ -88,16 +93,15 @@ class StepGraph:
             return False
         return forest.states is self.roots or _shapes(_lasting(search.game, forest.states)) == self.shapes
 
-    def run(self, search: Search, forest: Forest) -> bool:
-        """Makes a step; False where the host has to, because it is too early or can't be otherwise."""
+    def run(self, search: Search, forest: Forest, left: int) -> bool:
+        """Makes a step of `left` that are sure to come; False where the host has to, because it is too early or can't be otherwise."""
         self.steps += 1
-        if self.refuses or self.steps < WARM_UP:
+        is_new = self.states is None
+        if self.refuses or self.steps < WARM_UP or is_new and max(left, self.steps - WARM_UP) < PAYS:
             return False
         self._take_in(search, forest)
-        if self.steps == WARM_UP:
-            with HostReads() as reads:
-                self._step(search, forest)
-            self.refuses = bool(reads.found)
+        if is_new:
+            self._watch(search, forest)
             return True
         if self.play is None:
             self._capture(search, forest)
@@ -117,15 +121,25 @@ class StepGraph:
                 self.slots = _in_slots(search, self.states, forest)
                 return
             torch._foreach_copy_(_tensors(self.states), _tensors(forest.states))
-            if self.slots is not None:
-                torch._foreach_copy_(_tensors(self.slots), _tensors(_in_slots(search, self.states, forest)))
+            for own, root in zip(_tensors(self.slots), _tensors(self.states), strict=True) if self.slots is not None else ():
+                own.unflatten(0, (search.settings.leaves, forest.num_games)).copy_(root)  # into all slots at once
+
+    def _watch(self, search: Search, forest: Forest) -> None:
+        """Makes a step and finds out whether it waits for the host."""
+        with HostReads() as reads:
+            self._step(search, forest)
+        if reads.found:
+            self._refuse(f"waits for the host ({', '.join(sorted(set(reads.found)))})")
 
     def _capture(self, search: Search, forest: Forest) -> None:
         try:
             self.play = record(lambda: self._step(search, forest), forest.budget.device)
         except RuntimeError as error:
-            self.refuses = True
-            warnings.warn(f"the search goes on without a CUDA graph, as its step could not be captured: {error}", stacklevel=2)
+            self._refuse(f"could not be captured: {error}")
+
+    def _refuse(self, why: str) -> None:
+        self.refuses = True
+        warnings.warn(f"the search goes on without a CUDA graph, as its step {why}", stacklevel=2)
 
     def _step(self, search: Search, forest: Forest) -> None:
         """Makes a step that reads the graph's own root states."""
@@ -138,13 +152,19 @@ class StepGraph:
 
 
 def record(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
-    """Returns what replays a step, which itself is not made. Raises RuntimeError where it can't be captured."""
-    with torch.cuda.device(device):
+    """Returns what replays a step, which itself is not made. Raises RuntimeError where it can't be captured; the present stream stays."""
+    with torch.cuda.device(device), torch.cuda.stream(torch.cuda.current_stream(device)):  # torch leaves a broken capture's stream in place
         graph = torch.cuda.CUDAGraph()
         # Other threads may go on with what a capture forbids.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, stream=_capture_stream(device), capture_error_mode="thread_local"):
             step()
     return graph.replay
+
+
+@cache
+def _capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """Returns the stream on which a device's steps are captured: torch's own is one for all devices."""
+    return torch.cuda.Stream(device)
 
 
 def _in_slots(search: Search, states: Any, forest: Forest) -> Any:

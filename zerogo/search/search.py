@@ -66,6 +66,8 @@ class Search:
     def __init__(
         self, evaluator: Evaluate, settings: SearchConfig, game: Game | None = None, root_evaluator: Evaluate | None = None
     ) -> None:
+        if settings.leaves < 1:
+            raise ValueError(f"Search: search.leaves is {settings.leaves}; it must be at least 1 (0 is for self-play, which replaces it)")
         self.evaluator = evaluator
         self.root_evaluator = root_evaluator or evaluator
         self.settings = settings
@@ -178,13 +180,13 @@ class Search:
         """Runs simulations until no budget is left. The host looks only after as many steps as it takes at best."""
         left = int((forest.budget - forest.done).max())
         while left:
-            for _ in range(-(-left // self.settings.leaves)):
-                self.simulate(forest)
+            for steps in range(-(-left // self.settings.leaves), 0, -1):
+                self.simulate(forest, steps)
             left, forest.depth_bound = torch.stack([(forest.budget - forest.done).max(), forest.deepest.max()]).tolist()
 
-    def simulate(self, forest: Forest) -> None:
-        """Runs one step: up to `leaves` simulations, at least one, in every game whose budget is not spent."""
-        if not graph.replayed(self, forest):
+    def simulate(self, forest: Forest, left: int | None = None) -> None:
+        """Runs one step: up to `leaves` simulations, at least one, in every game whose budget is not spent. left: see `graph.replayed`."""
+        if not graph.replayed(self, forest, left):
             self.step(forest)
         forest.depth_bound += 1
 

@@ -199,7 +199,7 @@ class SelfPlay:
         return drawn < self.settings.resign_share
 
     def _ends(self, lane: Tensor, after: board.State, resigns: Tensor) -> Tensor:
-        """Returns what ended the games by this move: int64 [K], an `EndReason`, -1 for those that go on."""
+        """Returns what ended the games by this move: int64 [K], an `EndReason`, -1 for those that go on. The host looks (`settled`)."""
         drawn = draws.uniform(draws.key(self.seed, self.numbers[lane], Purpose.SETTLED), 1).squeeze(1)
         is_settled = scoring.settled(after) & (drawn < self.settings.settled_end_share)
         ends = torch.full_like(lane, -1)

@@ -103,9 +103,11 @@ def play_loop(
         if finished[game]:
             continue
         action, colour = actions[game], to_play[game] - 1
+        if not 0 <= action <= size * size:
+            raise IndexError("an action is beyond the board")
         new_to_play[game], new_ply[game], new_ko[game] = 2 - colour, ply[game] + 1, -1
         new_passes[game] = 0
-        if not 0 <= action < size * size:
+        if action == size * size:
             new_passes[game] = passes[game] + 1
         else:
             load(work, black, white, atari, on_board, game, colour == 0)

@@ -1,6 +1,6 @@
 """What a ply of many games takes, each in one pass over them: exact legal points, a draw among them, a move with its history, new games.
 
-Only the CPU has these; they are made of the kernels of `board` and `superko`, and spare calls and turns of threads.
+They are made of the kernels of `board` and `superko`, and spare calls and turns of threads.
 """
 
 from __future__ import annotations
@@ -85,6 +85,8 @@ def _remember(start, stop, finished, ply, black, white, seen, links, lost, recen
     for game in range(start, stop):  # apart from the rest: what is read here is seldom at hand, and several games wait for it at a time
         if not finished[game]:
             slot, now = hashes[game] & (2 * width - 1), ply[game] + 1
+            if now >= width:
+                raise IndexError("a game is longer than what is kept of it")
             seen[game, now] = hashes[game]
             links[game, 2 * width + now] = links[game, slot]
             links[game, slot] = now

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
-from collections.abc import Callable
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -40,21 +44,35 @@ def part(function: Callable) -> Callable:
 def _compiled(function: Callable, **options: bool) -> Callable:
     """Numba takes a kept result for good while the function's own file is what it was, though helpers in others may have changed: so the
     folder of the results is named after all of them. Numba reads the folder's name here and at no later time."""
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(_folder())
+    folder, before = _folder(), numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(folder)
     try:
-        return numba.njit(cache=True, error_model="numpy", **options)(function)
+        return numba.njit(cache=folder is not None, error_model="numpy", **options)(function)
     finally:
         numba.config.CACHE_DIR = before
 
 
 @cache
-def _folder() -> Path:
-    """Returns where compiled kernels are kept: beside the sources, or in the user's cache where those can't be written."""
+def _folder() -> Path | None:
+    """Makes and returns the folder where compiled kernels are kept: beside the sources, or where those can't be written in the user's cache
+    or among temporary files; None where nothing can be written. Those of earlier sources are removed."""
     here = Path(__file__).parent
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(here.glob("*.py")))).hexdigest()[:16]
-    beside = here / "__pycache__"
-    home = beside if os.access(beside if beside.exists() else here, os.W_OK) else Path.home() / ".cache" / "zerogo"
-    return Path(numba.config.CACHE_DIR or home) / f"kernels-{digest}"
+    asked = numba.config.CACHE_DIR
+    homes = (asked,) if asked else (here / "__pycache__", Path("~/.cache/zerogo").expanduser(), Path(tempfile.gettempdir(), "zerogo"))
+    for home in map(Path, homes):
+        folder = home / f"kernels-{digest}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError:
+            continue
+        for other in home.glob("kernels-*"):
+            if other != folder:
+                shutil.rmtree(other, ignore_errors=True)
+        return folder
+    return None
 
 
 @intrinsic
@@ -96,32 +114,43 @@ def over_games(loop: Callable, num_games: int, *arguments: Any) -> None:
     if threads < 2 or _team() is None:
         loop(0, num_games, *arguments)
         return
-    fork, number_of_thread = _team()
     bounds = [num_games * k // threads for k in range(threads + 1)]
-    left, raised = set(range(threads)), []
+    stretches, raised = list(zip(bounds[:-1], bounds[1:], strict=True)), []
 
-    def stretch(_data: int | None) -> None:
-        number = number_of_thread()
-        left.discard(number)
+    def work(_data: int | None) -> None:
         try:
-            loop(bounds[number], bounds[number + 1], *arguments)
-        except BaseException as error:  # must not be lost in a thread that isn't Python's
+            loop(*stretches.pop(), *arguments)
+        except BaseException as error:
             raised.append(error)
 
-    fork(_CALLBACK(stretch), None, threads, 0)
-    for number in left:  # OpenMP may give fewer threads than it is asked for
-        loop(bounds[number], bounds[number + 1], *arguments)
+    with _unraisable_into(raised):
+        _team()(_CALLBACK(work), None, threads, 0)
     if raised:
         raise raised[0]
+    for stretch in stretches:  # OpenMP may give fewer threads than it is asked for
+        loop(*stretch, *arguments)
+
+
+@contextmanager
+def _unraisable_into(raised: list[BaseException]) -> Iterator[None]:
+    """Adds to a list what a callback from C can't raise: Ctrl-C may come before its first line, and would be printed and forgotten. Signals
+    come to the main thread alone."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before, sys.unraisablehook = sys.unraisablehook, lambda unraisable: raised.append(unraisable.exc_value)
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 @cache
-def _team() -> tuple[Callable, Callable] | None:
-    """Returns OpenMP's functions that run a callback in a team of threads, and that tell a thread its number; None where there are none."""
-    library = ctypes.CDLL(None)  # where torch has loaded its OpenMP for all to see
+def _team() -> Callable | None:
+    """Returns OpenMP's function that runs a callback in a team of threads; None where there is none."""
     try:
-        fork, number = library.GOMP_parallel, library.omp_get_thread_num
-    except AttributeError:
+        fork = ctypes.CDLL(None).GOMP_parallel  # where torch has loaded its OpenMP for all to see
+    except (AttributeError, OSError, TypeError):
         return None
     fork.argtypes, fork.restype = (_CALLBACK, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint), None
-    return fork, number
+    return fork

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from zerogo.kernels.cpu.loops import array, first_bit, inline, kernel, over_games
 from zerogo.kernels.cpu.strings import NOTHING, OTHER, OWN, STRIDE, STRING, TAKEN, WEAK, beside, key_of, load, scratch, string
+from zerogo.rules import SUPERKO
 
-SIMPLE, SITUATIONAL = 0, 2
+SIMPLE, SITUATIONAL = SUPERKO.index("simple"), SUPERKO.index("situational")
 
 
 def repeating_rows(state: Any, legal: Tensor, suicides: Tensor | None, keys: Tensor) -> Tensor:

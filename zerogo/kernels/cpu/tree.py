@@ -118,7 +118,7 @@ def keep_subtree_(tree: Any, lane: Tensor, actions: Tensor) -> None:
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    return tensor.contiguous().numpy()
+    return tensor.detach().contiguous().numpy()
 
 
 def _trees(tree: Any) -> Trees:
@@ -318,6 +318,8 @@ def _keep(first, last, trees, lane, actions):
     num_nodes = trees.visits.shape[0] // trees.size.shape[0]
     place = np.zeros(num_nodes, np.int32)
     for k in range(first, last):
+        if not (0 <= lane[k] < len(trees.size) and 0 <= actions[k] < trees.children.shape[1]):
+            raise IndexError("a game or its action is beyond the trees")
         game, base, size = lane[k], lane[k] * num_nodes, trees.size[lane[k]]
         new_root = max(trees.children[base + ROOT, actions[k]], NOWHERE) if size > 0 else NOWHERE
         if trees.terminal[base + new_root]:

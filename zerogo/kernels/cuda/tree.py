@@ -23,7 +23,7 @@ ROWS = tl.constexpr(8)  # nodes that are moved at once
 
 class Slots(NamedTuple):
     """Where the simulations of a step go, see `kernels.cpu.tree.Slots`. Here D is the tree's M, so that the shape never changes, and what
-    is behind the end of a path is row 0."""
+    is behind the end of a path has no meaning."""
 
     path: Tensor
     depth: Tensor
@@ -38,7 +38,7 @@ def descend(forest: Any, settings: Any) -> Slots:
     num_games, num_nodes, num_actions = tree.children.shape
     number, device = leaves * num_games, tree.size.device
     slots = Slots(
-        path=torch.zeros(number, num_nodes, dtype=torch.int64, device=device),
+        path=torch.empty(number, num_nodes, dtype=torch.int64, device=device),
         depth=torch.zeros(number, dtype=torch.int64, device=device),
         action=torch.zeros(number, dtype=torch.int64, device=device),
         at_end=torch.zeros(number, dtype=torch.bool, device=device),
@@ -86,7 +86,7 @@ def move_nodes_(tree: Any, lane: Tensor, place: Tensor) -> None:
     num_words = tree.words.shape[2]
     move_kernel[(len(lane),)](
         tree.words, tree.children, tree.prior, tree.visits, tree.value_sum, tree.value, tree.terminal, tree.parent, tree.action, tree.size,
-        lane, place.contiguous(), num_nodes, num_words,
+        lane.contiguous(), place.contiguous(), num_nodes, num_words,
         ACTIONS=num_actions, WORDS=triton.next_power_of_2(num_words), **launch(num_actions),
     )  # fmt: skip
 
