@@ -1,9 +1,9 @@
 """Compiled versions of the hot operations, and the one place that chooses among them.
 
-`cpu/` holds loops over games that Numba compiles, `cuda/` Triton kernels, one program a game. Both have the same doors: modules of the same
-names with functions of the same arguments and results. The torch operations that they stand in for are where they always were; they run
-on any device, do the same, and are what the tests hold the kernels against. Where the compiler is missing, or does not work, they do the
-work alone.
+`cpu/` holds loops over games that Numba compiles, `cuda/` Triton kernels, one program a game. Both have the same doors, modules of the same
+names with functions of the same arguments and results, but for two that the CPU alone has (`scoring`, and `tree.keep_subtree_`, for which
+CUDA has `tree.move_nodes_`). The torch operations that they stand in for are where they always were; they run on any device, do the same,
+and are what the tests hold the kernels against. Where the compiler is missing, or does not work, they do the work alone.
 """
 
 from __future__ import annotations
