@@ -13,7 +13,10 @@ batch that fits; on stderr the same stands as a table. Beside it stands what oth
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -152,6 +155,20 @@ def _network_bytes(setup: Setup) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
+@contextlib.contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """Keeps off the terminal what the profiler's C++ part tells of its start and stop."""
+    sys.stderr.flush()
+    before, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(nowhere)
+
+
 def peak_bytes(work: Callable[[], Any], setup: Setup) -> int:
     """Returns the bytes that torch held at most during the work beside what it held before."""
     work()  # what stays from now on is there already
@@ -161,7 +178,7 @@ def peak_bytes(work: Callable[[], Any], setup: Setup) -> int:
         before = torch.cuda.memory_allocated(setup.device)
         work()
         return torch.cuda.max_memory_allocated(setup.device) - before
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+    with _silent_stderr(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         work()
     changes = sorted((event.start_ns(), event.nbytes()) for event in seen.profiler.kineto_results.events() if event.name() == "[memory]")
     most = held = 0
