@@ -61,14 +61,14 @@ def _folder() -> Path | None:
     asked = numba.config.CACHE_DIR
     homes = (asked,) if asked else (here / "__pycache__", Path("~/.cache/zerogo").expanduser(), Path(tempfile.gettempdir(), "zerogo"))
     for home in map(Path, homes):
-        folder = home / f"kernels-{digest}"
+        folder = home / f"zerogo-kernels-{digest}"
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
                 pass
         except OSError:
             continue
-        for other in home.glob("kernels-*"):
+        for other in home.glob("zerogo-kernels-" + "[0-9a-f]" * len(digest)):
             if other != folder:
                 shutil.rmtree(other, ignore_errors=True)
         return folder
