@@ -38,3 +38,11 @@ def blind(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
                 monkeypatch.setattr(module, "may_look", lambda tensor: False)
 
     return switch
+
+
+@pytest.fixture(params=["interpreted", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> torch.device:
+    """Where Triton kernels run; what they are held against is always the CPU's."""
+    if (request.param == "cuda") != torch.cuda.is_available():
+        pytest.skip("interpreted without a GPU, compiled with one")
+    return torch.device("cuda" if request.param == "cuda" else "cpu")

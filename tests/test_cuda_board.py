@@ -32,14 +32,6 @@ CPU = torch.device("cpu")
 KINDS = [(kind, suicide) for kind in SUPERKO for suicide in (False, True)]
 
 
-@pytest.fixture(params=["interpreted", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> torch.device:
-    """Where the kernels run; torch's answers are always the CPU's."""
-    if (request.param == "cuda") != torch.cuda.is_available():
-        pytest.skip("interpreted without a GPU, compiled with one")
-    return torch.device("cuda" if request.param == "cuda" else "cpu")
-
-
 def on(device: torch.device, thing: Any) -> Any:
     """Returns tensors, or what holds them, on a device; the rest as it is."""
     if isinstance(thing, Tensor):

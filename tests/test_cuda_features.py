@@ -29,6 +29,7 @@ from zerogo.rules import Rules
 
 pytest.importorskip("triton")
 from zerogo.kernels.cuda import ladders, planes, tactics  # noqa: E402
+from zerogo.kernels.shared import TACTICS  # noqa: E402
 
 MODULES: dict[str, ModuleType] = {"planes": planes, "tactics": tactics, "ladders": ladders}
 DOORS = {"planes": ("paint", "history", "ages", "eyes"), "tactics": ("read",), "ladders": ("read",)}
@@ -122,7 +123,7 @@ def same_tactics(state: board.State, device: str = "cpu") -> None:
     rows = (*own_and_opponent(state), state.on_board, legal)
     found = tactics.read(*(plane.to(device) for plane in rows)).cpu()
     wanted = BoundedTactics(state, legal)
-    for name, numbers in zip(tactics.NUMBERS, found, strict=True):
+    for name, numbers in zip(TACTICS, found, strict=True):
         assert torch.equal(numbers, getattr(wanted, name)), name
 
 

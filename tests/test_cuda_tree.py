@@ -48,13 +48,6 @@ def _as_on_cuda(blind: Callable[[], None]) -> None:
     blind()
 
 
-@pytest.fixture(params=["interpreted", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request: pytest.FixtureRequest) -> torch.device:
-    if (request.param == "cuda") != torch.cuda.is_available():
-        pytest.skip("interpreted without a GPU, compiled with one")
-    return torch.device("cuda" if request.param == "cuda" else "cpu")
-
-
 def on(device: torch.device, thing: Any) -> Any:
     """Returns a dataclass of tensors on a device, at any depth."""
     return graph._mapped(lambda tensor: tensor.to(device), thing)

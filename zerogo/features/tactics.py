@@ -15,6 +15,7 @@ from torch import Tensor
 from zerogo import flood, kernels
 from zerogo.board import State
 from zerogo.board.position import own_and_opponent
+from zerogo.kernels.shared import TACTICS
 
 BITS = 60  # points to a word of a set: all sums and shifts stay positive
 
@@ -51,11 +52,12 @@ def read_tactics(state: State, legal: Tensor) -> Tactics:
     fast = kernels.compiled("tactics", state.device)
     if fast is None:
         return BoundedTactics(state, legal)
-    return Numbers(*fast.read(*own_and_opponent(state), state.on_board, legal).unbind(0))
+    found = fast.read(*own_and_opponent(state), state.on_board, legal)
+    return Numbers(**dict(zip(TACTICS, found.unbind(0), strict=True)))
 
 
 class Numbers(NamedTuple):
-    """See `Tactics`: all of them, as the kernels give them in this order."""
+    """See `Tactics`: all of them, as the kernels give them."""
 
     liberties: Tensor
     capture_size: Tensor

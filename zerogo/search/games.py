@@ -128,7 +128,12 @@ class Go:
         return self.pack(states)
 
     def root_legal(self, states: State) -> Tensor:
-        return legal_actions(states)
+        lane = torch.arange(states.num_games, device=states.device)
+        return self.allowed(states, lane, states, legal_actions(states))
+
+    def allowed(self, states: State, lane: Tensor, position: Position, legal: Tensor) -> Tensor:
+        """Returns those of the legal moves (bool [K, A]) that the search may think about, at roots and in trees: here all of them."""
+        return legal
 
     def lasting(self, states: State) -> State:
         return dataclasses.replace(states, ply_bound=states.seen.shape[1] - 1)
@@ -162,7 +167,7 @@ class Go:
 
     def legal(self, states: State, lane: Tensor, position: Position) -> Tensor:
         points = flood.unpack_rows(legal_rows(position, of_lanes(states.on_board, lane), self._suicide(states, lane))).flatten(1)
-        return torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
+        return self.allowed(states, lane, position, torch.cat([points, torch.ones_like(points[:, :1])], dim=1))
 
     def outcome(self, states: State, lane: Tensor, position: Position) -> tuple[Tensor, Tensor]:
         """The score of the board as it stands: inside the tree dead stones count until they are captured, whatever is pass-alive."""
@@ -231,7 +236,8 @@ class Go:
         found = fast.arrive(states, line, words, actions, point_keys(states.board_size, words.device))
         of_leaf = {name: found[name] for name in LEAF_FIELDS}
         leaf = dataclasses.replace(self._without_history(states, line.lane), **of_leaf)
-        return Landing(found["words"], found["legal"], found["finished"], found["result"], found["repeats"], leaf)
+        legal = self.allowed(states, line.lane, leaf, found["legal"])
+        return Landing(found["words"], legal, found["finished"], found["result"], found["repeats"], leaf)
 
     def _without_history(self, states: State, lane: Tensor) -> State:
         """Returns the games `lane` without what superko remembers: evaluators need none, and copying it would be most of the work."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from zerogo.kernels.shared import TINY
 from zerogo.search.tree import Nodes
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 Table = Callable[[int, int], tuple[int, ...]]  # (moves considered, budget) -> something for each simulation
 
-TINY = 1e-20  # a prior of 0 would be a logit of -inf for a legal move
 
 
 @cache

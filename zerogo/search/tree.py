@@ -10,9 +10,11 @@ import torch
 from torch import Tensor
 
 from zerogo import kernels
+from zerogo.kernels.shared import CLOSED, NOWHERE, ROOT, UNVISITED
 
-NOWHERE, ROOT = 0, 1  # nodes that every tree has
-UNVISITED, CLOSED = 0, -1  # a child that has no node yet (it is nowhere); a move that is illegal, or was found to repeat a position
+__all__ = [
+    "CLOSED", "NOWHERE", "ROOT", "UNVISITED", "Nodes", "Tree", "backup", "keep_subtree_", "look_at", "reset_",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from zerogo.kernels import shared
 from zerogo.kernels.cpu.loops import inline
+from zerogo.kernels.shared import CLOSED, NOWHERE, ROOT, UNVISITED
 
-NOWHERE, ROOT = 0, 1  # as in `search.tree`
-UNVISITED, CLOSED = 0, -1
 ZERO, ONE, WORST = np.float32(0), np.float32(1), np.float32(-np.inf)
-TINY = np.float32(1e-20)  # as in `search.gumbel`
+TINY = np.float32(shared.TINY)
 
 
 class Own(NamedTuple):

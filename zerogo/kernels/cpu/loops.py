@@ -57,7 +57,8 @@ def _folder() -> Path | None:
     """Makes and returns the folder where compiled kernels are kept: beside the sources, or where those can't be written in the user's cache
     or among temporary files; None where nothing can be written. Those of earlier sources are removed."""
     here = Path(__file__).parent
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(here.glob("*.py")))).hexdigest()[:16]
+    sources = sorted([*here.glob("*.py"), *here.parent.glob("*.py")])
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     asked = numba.config.CACHE_DIR
     homes = (asked,) if asked else (here / "__pycache__", Path("~/.cache/zerogo").expanduser(), Path(tempfile.gettempdir(), "zerogo"))
     for home in map(Path, homes):

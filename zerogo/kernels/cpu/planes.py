@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from zerogo.kernels.cpu.loops import kernel, over_games, part
+from zerogo.kernels.shared import NUMBERS, ROWS, VALUES
 
-ROWS, NUMBERS, VALUES = range(3)  # what planes are made of; see `paint`
 # The bits of a 1; other dtypes are painted as float32 first.
 ONES = {torch.float32: np.uint32(0x3F800000), torch.bfloat16: np.uint16(0x3F80), torch.float16: np.uint16(0x3C00), torch.uint8: np.uint8(1)}
 

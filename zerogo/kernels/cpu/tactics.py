@@ -8,13 +8,9 @@ from torch import Tensor
 
 from zerogo.kernels.cpu.flat import FIRST, SECOND, label, list_points, load, new_board, new_places, steps_of
 from zerogo.kernels.cpu.loops import array, bit_count, kernel, over_games, part
+from zerogo.kernels.shared import TACTICS
 
-# What `read` gives, in this order; `features.tactics.Tactics` says what they are.
-NUMBERS = (
-    "liberties", "capture_size", "opponent_capture_size", "liberties_after", "size_after", "self_atari_size", "strings_joined",
-    "weakest_opponent",
-)  # fmt: skip
-LIBERTIES, CAPTURES, OPPONENT_CAPTURES, LIBERTIES_AFTER, SIZE_AFTER, SELF_ATARI, JOINED, WEAKEST = range(len(NUMBERS))
+LIBERTIES, CAPTURES, OPPONENT_CAPTURES, LIBERTIES_AFTER, SIZE_AFTER, SELF_ATARI, JOINED, WEAKEST = range(len(TACTICS))
 WORD = 64  # places to a word of a set
 # What a string is worth to the points beside it, as fields of a number: its own stones, own stones in atari, the opponent's, own strings.
 FIELD = (1 << 15) - 1
@@ -24,12 +20,12 @@ MOST = 1 << 14  # more liberties than there are
 
 
 def read(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tensor:
-    """Returns the tactics of B positions in the order of `NUMBERS`: int16 [8, B, N, N], from bit rows int32 [B, N] each.
+    """Returns the tactics of B positions in the order of `TACTICS`: int16 [8, B, N, N], from bit rows int32 [B, N] each.
 
     own, opponent: stones of the side to move and of the other. legal: where the side to move may play.
     """
     num_games, size = own.shape
-    numbers = torch.empty(len(NUMBERS), num_games, size, size, dtype=torch.int16)
+    numbers = torch.empty(len(TACTICS), num_games, size, size, dtype=torch.int16)
     over_games(_read, num_games, array(own), array(opponent), array(on_board), array(legal), numbers.flatten(2).numpy())
     return numbers
 

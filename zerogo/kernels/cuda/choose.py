@@ -9,9 +9,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-NOWHERE, ROOT = tl.constexpr(0), tl.constexpr(1)
-UNVISITED, CLOSED = tl.constexpr(0), tl.constexpr(-1)
-TINY = tl.constexpr(1e-20)  # as in `search.gumbel`
+from zerogo.kernels import shared
+
+NOWHERE, ROOT = tl.constexpr(shared.NOWHERE), tl.constexpr(shared.ROOT)
+UNVISITED, CLOSED = tl.constexpr(shared.UNVISITED), tl.constexpr(shared.CLOSED)
+TINY = tl.constexpr(shared.TINY)
 
 
 @triton.jit

@@ -10,8 +10,8 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo.kernels.cuda.rows import from_above, from_below, load_rows, store_rows
+from zerogo.kernels.shared import NUMBERS
 
-ROWS, NUMBERS, VALUES = range(3)  # what planes are made of; see `paint`
 BLOCK = 1024  # elements to a program
 MOST_INT32 = 2**31 - BLOCK
 

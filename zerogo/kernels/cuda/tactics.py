@@ -13,12 +13,8 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo.kernels.cuda.rows import LANES, any_point, count, first_plane, flood, from_above, from_below, load_rows, neighbours
+from zerogo.kernels.shared import TACTICS
 
-# What `read` gives, in this order; `features.tactics.Tactics` says what they are.
-NUMBERS = (
-    "liberties", "capture_size", "opponent_capture_size", "liberties_after", "size_after", "self_atari_size", "strings_joined",
-    "weakest_opponent",
-)  # fmt: skip
 # What the words of the tiles are made of, for a move: `joined` holds the stones that it joins, their strings, and the stones that the
 # opponent would take there; `after` its liberties and the stones that it takes. A board has at most 625 points.
 STRING, LOST, TAKEN = tl.constexpr(1 << 10), tl.constexpr(1 << 13), tl.constexpr(1 << 12)
@@ -26,12 +22,12 @@ MANY = tl.constexpr(1 << 14)  # more liberties than any string has
 
 
 def read(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tensor:
-    """Returns the tactics of B positions in the order of `NUMBERS`: int16 [8, B, N, N], from bit rows int32 [B, N] each.
+    """Returns the tactics of B positions in the order of `TACTICS`: int16 [8, B, N, N], from bit rows int32 [B, N] each.
 
     own, opponent: stones of the side to move and of the other. legal: where the side to move may play.
     """
     num_games, size = own.shape
-    numbers = torch.empty(len(NUMBERS), num_games, size, size, dtype=torch.int16, device=own.device)
+    numbers = torch.empty(len(TACTICS), num_games, size, size, dtype=torch.int16, device=own.device)
     planes = [rows.contiguous() for rows in (own, opponent, on_board, legal)]
     tactics_kernel[(num_games,)](*planes, numbers, N=size, COLUMNS=triton.next_power_of_2(size), num_warps=1)
     return numbers
