@@ -287,6 +287,8 @@ def _rows_of(stones: Tensor, on_board: Tensor | None) -> tuple[Tensor, Tensor, T
 
 def _flags(suicide: Tensor | bool, on_board: Tensor) -> Tensor:
     """Returns bool [B]: whether each game allows suicide."""
+    if isinstance(suicide, Tensor) and suicide.shape != on_board.shape[:1]:
+        raise ValueError(f"suicide is {list(suicide.shape)}; it must be one bool, or bool [{len(on_board)}], one for each game")
     return suicide if isinstance(suicide, Tensor) else torch.full((len(on_board),), suicide, device=on_board.device)
 
 
