@@ -38,15 +38,31 @@ OVERRIDE = re.compile(r"[a-z_]+\.[a-z_.0-9]+=.*", re.DOTALL)
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Returns the command line's settings, with players and overrides told apart."""
-    parser = argparse.ArgumentParser(description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("players", nargs="+", metavar="player", help="two or more players; section.key=value may stand among them")
-    parser.add_argument("--games", type=int, default=100, metavar="N", help="games of each pair, half with each colour (default: 100)")
-    parser.add_argument("--simulations", type=int, metavar="N", help="simulations a move of a network (default: evaluation.simulations)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "players", nargs="+", metavar="player", help="two or more players; section.key=value may stand among them"
+    )
+    parser.add_argument(
+        "--games", type=int, default=100, metavar="N", help="games of each pair, half with each colour (default: 100)"
+    )
+    parser.add_argument(
+        "--simulations", type=int, metavar="N", help="simulations a move of a network (default: evaluation.simulations)"
+    )
     parser.add_argument("--seed", type=int, help="seed of the matches (default: run.seed)")
-    parser.add_argument("--opening", type=int, default=0, metavar="N", help="random moves at the start, alike for both games of a pair")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="new folder for the results (default: checkpoints/match-DATE-TIME)")
-    parser.add_argument("--resume", action="store_true", help="go on with the unfinished match in --out; more --games are allowed")
-    parser.add_argument("--config", type=Path, help="YAML file with the settings (default: those of the first checkpoint)")
+    parser.add_argument(
+        "--opening", type=int, default=0, metavar="N", help="random moves at the start, alike for both games of a pair"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="new folder for the results (default: checkpoints/match-DATE-TIME)"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with the unfinished match in --out; more --games are allowed"
+    )
+    parser.add_argument(
+        "--config", type=Path, help="YAML file with the settings (default: those of the first checkpoint)"
+    )
     parsed = parser.parse_intermixed_args(arguments)
     parsed.overrides = [text for text in parsed.players if OVERRIDE.fullmatch(text)]
     parsed.players = [text for text in parsed.players if not OVERRIDE.fullmatch(text)]
@@ -56,7 +72,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def read_config(arguments: argparse.Namespace) -> Config:
-    """Returns the settings of the matches: from --config, else from the first checkpoint among the players, else the defaults."""
+    """Returns the settings of the matches: from --config, else from the first checkpoint among the players, else the
+    defaults.
+    """
     from zerogo import checkpoint
     from zerogo.config import Config, load, with_overrides
     from zerogo.players.external import is_external

@@ -18,12 +18,32 @@ The settings are those of the checkpoint's run, unless --config or section.key=v
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Returns the command line's settings."""
-    parser = argparse.ArgumentParser(description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--checkpoint", type=Path, required=True, metavar="X", help="checkpoint file, or a run's folder (its newest one)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        required=True,
+        metavar="X",
+        help="checkpoint file, or a run's folder (its newest one)",
+    )
     parser.add_argument("--games", type=int, default=100, metavar="N", help="finished games to write (default: 100)")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="new folder for the results (default: checkpoints/selfplay-DATE-TIME)")
-    parser.add_argument("--config", type=Path, help="YAML file with the settings (default: those inside the checkpoint)")
-    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings that replace those of the checkpoint or config")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="new folder for the results (default: checkpoints/selfplay-DATE-TIME)",
+    )
+    parser.add_argument(
+        "--config", type=Path, help="YAML file with the settings (default: those inside the checkpoint)"
+    )
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        metavar="section.key=value",
+        help="settings that replace those of the checkpoint or config",
+    )
     return parser.parse_intermixed_args(arguments)
 
 

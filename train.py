@@ -27,17 +27,27 @@ Stop it with Ctrl-C or in any other way; --resume goes on from the last complete
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Returns the command line's settings."""
-    parser = argparse.ArgumentParser(description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--config", type=Path, help="YAML file with the settings (default: configs/quickstart.yaml)")
-    parser.add_argument("--run", metavar="NAME", help="name of the run's folder (default: run.name, else the config file's name)")
-    parser.add_argument("--resume", action="store_true", help="go on with a run; without --config under the settings that it had")
+    parser.add_argument(
+        "--run", metavar="NAME", help="name of the run's folder (default: run.name, else the config file's name)"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="go on with a run; without --config under the settings that it had"
+    )
     parser.add_argument("--keys", action="store_true", help="list every setting with its meaning, and stop")
-    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help="settings that replace those of the config file")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="section.key=value", help="settings that replace those of the config file"
+    )
     return parser.parse_intermixed_args(arguments)
 
 
 def read_config(arguments: argparse.Namespace) -> Config:
-    """Returns the run's config with its name filled in: from --config, from the run that is resumed, or the quick start's."""
+    """Returns the run's config with its name filled in: from --config, from the run that is resumed, or the quick
+    start's.
+    """
     from zerogo.config import load_with_overrides, with_overrides
 
     path = arguments.config or QUICKSTART

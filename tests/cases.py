@@ -1,4 +1,6 @@
-"""Pinned positions and sequences that go wrong easily; `game` and `board` must agree on each (see test_game.py and test_board.py)."""
+"""Pinned positions and sequences that go wrong easily; `game` and `board` must agree on each (see test_game.py and
+test_board.py).
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,9 @@ from itertools import count
 class Case:
     """A start, moves that are legal under every ko rule, and one more move that is legal only under some.
 
-    diagram: the start ("" is an empty 9x9). to_play: 1 or 2. moves: GTP vertices. last: the vertex in question. legal_under: the ko
-    rules that allow it. after: the diagram after it where it is legal ("" is not told). suicide: whether that is allowed.
-    """
+    diagram: the start ("" is an empty 9x9). to_play: 1 or 2. moves: GTP vertices. last: the vertex in question.
+    legal_under: the ko rules that allow it. after: the diagram after it where it is legal ("" is not told). suicide:
+    whether that is allowed."""
 
     diagram: str
     to_play: int
@@ -23,7 +25,8 @@ class Case:
     suicide: bool = False
 
 
-# Action sequences of exactly 1, 2, 3, … actions from the empty 2x2 board without suicide, counted by two independent programs.
+# Action sequences of exactly 1, 2, 3, … actions from the empty 2x2 board without suicide, counted by two independent
+# programs.
 PERFT_2X2 = {
     "positional": [5, 21, 68, 156, 316, 604, 1088, 2184, 4184, 8024, 13800, 23560],
     "situational": [5, 21, 68, 156, 316, 604, 1112, 2312, 4544, 8800, 15248, 26456],
@@ -67,29 +70,35 @@ CASES = {
         "X . X . . \n . . X . . \n X X X . . \n . . . . . \n . . . . .",
     ),
     # ECOSYSTEM 1.4, tried with GNU Go: the position that comes back had White to move, Black to move.
-    "send two, return one, White had moved": Case(EMPTY_9, 1, "A2 C2 E5 D1 E6 B1 B2 A1 C1", "B1", ("simple", "situational")),
+    "send two, return one, White had moved": Case(
+        EMPTY_9, 1, "A2 C2 E5 D1 E6 B1 B2 A1 C1", "B1", ("simple", "situational")
+    ),
     "send two, return one, Black had moved": Case(EMPTY_9, 1, "A2 C2 B2 D1 E6 B1 pass A1 C1", "B1", ("simple",)),
     # Each move takes one of three kos; the sixth one makes the start again.
     "triple ko": Case(THREE_KOS, 1, "C8 B5 C2 B8 C5", "B2", ("simple",), THREE_KOS),
-    "suicide of two stones": Case(
-        SUICIDE_CORNER, 1, "A5 pass", "B5", ("simple", "situational"), SUICIDE_CORNER, True
-    ),
+    "suicide of two stones": Case(SUICIDE_CORNER, 1, "A5 pass", "B5", ("simple", "situational"), SUICIDE_CORNER, True),
     # White passed at the start, so that the position with White to move has been before.
-    "suicide of two stones that repeats the situation": Case(SUICIDE_CORNER, 2, "pass A5 pass", "B5", ("simple",), SUICIDE_CORNER, True),
+    "suicide of two stones that repeats the situation": Case(
+        SUICIDE_CORNER, 2, "pass A5 pass", "B5", ("simple",), SUICIDE_CORNER, True
+    ),
     "suicide of two stones, new position": Case(
         SUICIDE_CORNER, 1, "A5 E1", "B5", ALL, ". . O . . \n O O . . . \n . . . . . \n . . . . . \n . . . . O", True
     ),
-    "suicide of one stone": Case(". O . \n O . . \n . . .", 1, "", "A3", ("simple", "situational"), ". O . \n O . . \n . . .", True),
-    "suicide of one stone that repeats the situation": Case(". O . \n O . . \n . . .", 2, "pass", "A3", ("simple",), "", True),
+    "suicide of one stone": Case(
+        ". O . \n O . . \n . . .", 1, "", "A3", ("simple", "situational"), ". O . \n O . . \n . . .", True
+    ),
+    "suicide of one stone that repeats the situation": Case(
+        ". O . \n O . . \n . . .", 2, "pass", "A3", ("simple",), "", True
+    ),
     "suicide where it is not allowed": Case(SUICIDE_CORNER, 1, "A5 E1", "B5", ()),
     "suicide of one stone where it is not allowed": Case(". O . \n O . . \n . . .", 1, "", "A3", ()),
 }
 
 
 def spiral(size: int) -> tuple[list[list[int]], tuple[int, int]]:
-    """Returns stones and an empty point: a spiral of Black's from the corner to the centre, White's string between its arms, and the last
-    liberty of both, at the inner end of the spiral: White plays there and takes all of Black's in one move.
-    """
+    """Returns stones and an empty point: a spiral of Black's from the corner to the centre, White's string between its
+    arms, and the last liberty of both, at the inner end of the spiral: White plays there and takes all of Black's in
+    one move."""
     black = [(0, 0)]
     row, column, down, right = 0, 0, 0, 1
     inside = range(size)

@@ -1,21 +1,22 @@
 """Compiles Triton kernels for GPUs that are not here.
 
-A test process interprets its kernels, and Triton decides that once and for all when it is imported. So another process compiles them, one
-for all tests of a session, which waits for requests:
+A test process interprets its kernels, and Triton decides that once and for all when it is imported. So another process
+compiles them, one for all tests of a session, which waits for requests:
 
-    found = compile_for(board.play_kernel, {"black": "*i32", "ply": "*i32", "finished": "*i1", "num_games": "i32"}, {"N": 9})
+    found = compile_for(board.play_kernel, {"black": "*i32", "ply": "*i32", "finished": "*i1", "num_games": "i32"},
+    {"N": 9})
 
-The signature gives the type of every argument that is not a `tl.constexpr` ("*i32" is a pointer; "i8", "i16", "i32", "i64", "i1" of bool,
-"fp32", …), the constants give the others. The kernel is found by its module and its own name, so it must be a module's `@triton.jit`
-function; the module is imported without TRITON_INTERPRET. One that does not compile raises an AssertionError with the compiler's words.
+The signature gives the type of every argument that is not a `tl.constexpr` ("*i32" is a pointer; "i8", "i16", "i32",
+"i64", "i1" of bool, "fp32", …), the constants give the others. The kernel is found by its module and its own name, so
+it must be a module's `@triton.jit` function; the module is imported without TRITON_INTERPRET. One that does not compile
+raises an AssertionError with the compiler's words.
 
 Easier, and nearer to what happens on a GPU, is to call what launches kernels, with tensors on the CPU:
 
     found = compile_call(board.legal_rows, position, on_board, None)
 
-The other process makes the same call, and every launch in it compiles its kernel with the types that Triton finds in the arguments, tuples
-of tensors too, and launches nothing; what the call returns has no meaning.
-"""
+The other process makes the same call, and every launch in it compiles its kernel with the types that Triton finds in
+the arguments, tuples of tensors too, and launches nothing; what the call returns has no meaning."""
 
 from __future__ import annotations
 
@@ -55,14 +56,21 @@ TYPES = {
 
 def types_of(**examples: Any) -> dict[str, str]:
     """Returns the signature of arguments like these: tensors, whole numbers (i32) and floats (fp32)."""
-    return {name: f"*{TYPES[value.dtype]}" if isinstance(value, Tensor) else TYPES[type(value)] for name, value in examples.items()}
+    return {
+        name: f"*{TYPES[value.dtype]}" if isinstance(value, Tensor) else TYPES[type(value)]
+        for name, value in examples.items()
+    }
 
 
 def compile_for(
-    kernel: Any, signature: dict[str, str], constants: dict[str, Any], num_warps: int = 1, architectures: tuple[int, ...] = ARCHITECTURES
+    kernel: Any,
+    signature: dict[str, str],
+    constants: dict[str, Any],
+    num_warps: int = 1,
+    architectures: tuple[int, ...] = ARCHITECTURES,
 ) -> dict[int, dict[str, int]]:
-    """Compiles a kernel to machine code for each architecture and returns what it uses there, by architecture: registers of a thread,
-    `spills` (bytes of local memory of a thread), `shared` (bytes of a block)."""
+    """Compiles a kernel to machine code for each architecture and returns what it uses there, by architecture:
+    registers of a thread, `spills` (bytes of local memory of a thread), `shared` (bytes of a block)."""
     function = kernel.fn
     request = {
         "module": function.__module__,
@@ -78,8 +86,8 @@ def compile_for(
 def compile_call(
     function: Callable, *arguments: Any, architectures: tuple[int, ...] = ARCHITECTURES
 ) -> dict[int, dict[str, dict[str, int]]]:
-    """Compiles all kernels that a function of a module launches for these arguments, and returns what each uses, by architecture and by
-    the kernel's name, as `compile_for` does."""
+    """Compiles all kernels that a function of a module launches for these arguments, and returns what each uses, by
+    architecture and by the kernel's name, as `compile_for` does."""
     call = base64.b64encode(pickle.dumps((function, arguments))).decode()
     answer = _ask({"call": call, "architectures": architectures}, function.__name__)
     return {int(architecture): use for architecture, use in answer.items()}
@@ -123,7 +131,12 @@ def _serve() -> None:
 
 
 def _compile(
-    module: str, name: str, signature: dict[str, str], constants: dict[str, Any], num_warps: int, architectures: list[int]
+    module: str,
+    name: str,
+    signature: dict[str, str],
+    constants: dict[str, Any],
+    num_warps: int,
+    architectures: list[int],
 ) -> dict[int, dict[str, int]]:
     import triton
     from triton.backends.compiler import GPUTarget
@@ -189,7 +202,9 @@ def _resources(cubin: bytes) -> dict[str, int]:
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        told = subprocess.run([str(tool), "--dump-resource-usage", file.name], capture_output=True, text=True, check=True).stdout
+        told = subprocess.run(
+            [str(tool), "--dump-resource-usage", file.name], capture_output=True, text=True, check=True
+        ).stdout
     numbers = dict(re.findall(r"(REG|STACK|LOCAL):(\d+)", told))
     return {"registers": int(numbers["REG"]), "spills": int(numbers["STACK"]) + int(numbers["LOCAL"])}
 

@@ -11,10 +11,14 @@ SYMBOLS = ".XO"  # index = colour: 0 empty, 1 black, 2 white
 
 
 def parse(text: str) -> list[list[int]]:
-    """Returns the stones of a diagram: rows from the top, 0 empty, 1 black, 2 white; asserts that it is a square of known symbols."""
+    """Returns the stones of a diagram: rows from the top, 0 empty, 1 black, 2 white; asserts that it is a square of
+    known symbols.
+    """
     lines = ["".join(line.split()) for line in text.strip().splitlines()]
     assert all(len(line) == len(lines) for line in lines), f"not a square diagram:\n{text}"
-    assert all(symbol in SYMBOLS for line in lines for symbol in line), f"unknown symbol; known are {SYMBOLS!r}:\n{text}"
+    assert all(symbol in SYMBOLS for line in lines for symbol in line), (
+        f"unknown symbol; known are {SYMBOLS!r}:\n{text}"
+    )
     return [[SYMBOLS.index(symbol) for symbol in line] for line in lines]
 
 

@@ -1,4 +1,5 @@
-"""A GTP engine for tests, without torch: `fake_engine.py MODE [FILE]`. Plays the first legal point for some moves, then passes.
+"""A GTP engine for tests, without torch: `fake_engine.py MODE [FILE]`. Plays the first legal point for some moves, then
+passes.
 
 The modes other than "good" go wrong on purpose, as their names say; FILE is where some of them leave a mark.
 """
@@ -10,7 +11,18 @@ import sys
 import time
 
 LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"
-COMMANDS = ["boardsize", "clear_board", "final_score", "genmove", "komi", "list_commands", "name", "play", "quit", "version"]
+COMMANDS = [
+    "boardsize",
+    "clear_board",
+    "final_score",
+    "genmove",
+    "komi",
+    "list_commands",
+    "name",
+    "play",
+    "quit",
+    "version",
+]
 MODE = sys.argv[1] if len(sys.argv) > 1 else "good"
 FILE = sys.argv[2] if len(sys.argv) > 2 else ""
 TROUBLE_AT = 5  # stones that have been played when trouble begins
@@ -51,7 +63,9 @@ class Board:
         if point in self.stones or (point, colour) == self.ko:
             return False
         self.stones[point] = colour
-        dead = [other for other in self.near(point) if self.stones.get(other) not in (None, colour) and self.is_dead(other)]
+        dead = [
+            other for other in self.near(point) if self.stones.get(other) not in (None, colour) and self.is_dead(other)
+        ]
         taken = {stone for other in dead for stone in self.region(other)[0]}
         for other in taken:
             del self.stones[other]
@@ -60,7 +74,9 @@ class Board:
             return False
         own, edge = self.region(point)
         free = [other for other in edge if other not in self.stones]
-        self.ko = (next(iter(taken)), "bw"[colour == "b"]) if len(taken) == 1 and len(own) == 1 and len(free) == 1 else None
+        self.ko = (
+            (next(iter(taken)), "bw"[colour == "b"]) if len(taken) == 1 and len(own) == 1 and len(free) == 1 else None
+        )
         self.count += 1
         return True
 
@@ -114,7 +130,13 @@ def trouble(board: Board) -> str | None:
         sys.stdout.close()
         os.close(1)
         time.sleep(600)
-    answers = {"illegal": vertex(next(iter(board.stones), None)), "garbage": "banana", "off-board": "T19", "resign": "resign", "empty": ""}
+    answers = {
+        "illegal": vertex(next(iter(board.stones), None)),
+        "garbage": "banana",
+        "off-board": "T19",
+        "resign": "resign",
+        "empty": "",
+    }
     return answers.get(MODE)
 
 

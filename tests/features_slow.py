@@ -1,4 +1,6 @@
-"""Every group of planes and of global inputs once more, slowly: plain Python over `zerogo.game`, point by point, from the definitions."""
+"""Every group of planes and of global inputs once more, slowly: plain Python over `zerogo.game`, point by point, from
+the definitions.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from ladder_reader import read_all
 from test_scoring import slow_area, slow_benson
 
 from zerogo.features.patterns import PATTERNS
-from zerogo.game import GameState, Move, Player, Point, all_points, is_on_board, neighbours
+from zerogo.game import Colour, GameState, Move, Point, all_points, is_on_board, neighbours
 
 SIDES = (0, 1), (1, 0), (0, -1), (-1, 0)
 AROUND = [(row, column) for row in (-1, 0, 1) for column in (-1, 0, 1) if row or column]
@@ -45,7 +47,7 @@ class Seen:
             at = {point: min(value, most) for point, value in at.items()}
         return [self.plane(lambda point, wanted=wanted: at[point] == wanted) for wanted in range(1, most + 1)]
 
-    def colour(self, point: Point, ago: int = 0) -> Player | None:
+    def colour(self, point: Point, ago: int = 0) -> Colour | None:
         """Returns whose stone stood there, nobody's before the start."""
         return self.states[-1 - ago].board.player_at(point) if ago < len(self.states) else None
 
@@ -64,7 +66,9 @@ class Seen:
 
     @cached_property
     def after(self) -> dict[Point, tuple[int, int, int]]:
-        """Returns for each legal move: stones captured, liberties and size of the string that it makes; a suicide captures none."""
+        """Returns for each legal move: stones captured, liberties and size of the string that it makes; a suicide
+        captures none.
+        """
         found = {}
         for point in filter(self.legal, all_points(self.size)):
             removed = self.board.removed_by(self.mover, point)
@@ -84,7 +88,7 @@ class Seen:
         removed = self.board.removed_by(self.other, point)
         return 0 if point in removed else len(removed)
 
-    def strings_beside(self, point: Point, player: Player) -> set:
+    def strings_beside(self, point: Point, player: Colour) -> set:
         if self.board.string_at(point):
             return set()
         strings = {self.board.string_at(near) for near in neighbours(point, self.size)} - {None}
@@ -110,12 +114,12 @@ class Seen:
         return 1 + min(point.row, point.column, self.size - 1 - point.row, self.size - 1 - point.column)
 
     def komi(self) -> float:
-        return -self.rules.komi if self.mover is Player.BLACK else self.rules.komi
+        return -self.rules.komi if self.mover is Colour.BLACK else self.rules.komi
 
     def last_move(self, ago: int) -> Move | None:
         return self.states[-ago].last_move if ago < len(self.states) else None
 
-    def ladders(self, ago: int) -> dict[Player, tuple[set, set, set]]:
+    def ladders(self, ago: int) -> dict[Colour, tuple[set, set, set]]:
         return read_all(self.states[-1 - min(ago, len(self.states) - 1)].board, MOST_NODES)
 
     def grid(self) -> list[list[int]]:
@@ -131,7 +135,7 @@ def constant(seen: Seen, value: float) -> Plane:
     return seen.plane(lambda _: value)
 
 
-def stones_of(seen: Seen, player: Player, ago: int = 0) -> Plane:
+def stones_of(seen: Seen, player: Colour, ago: int = 0) -> Plane:
     return seen.plane(lambda point: seen.colour(point, ago) is player)
 
 
@@ -156,7 +160,7 @@ def stones(seen: Seen, _: int) -> list[Plane]:
 
 @group
 def colours(seen: Seen, _: int) -> list[Plane]:
-    return [stones_of(seen, Player.BLACK), stones_of(seen, Player.WHITE)]
+    return [stones_of(seen, Colour.BLACK), stones_of(seen, Colour.WHITE)]
 
 
 @group
@@ -166,7 +170,7 @@ def empty(seen: Seen, _: int) -> list[Plane]:
 
 @group
 def colour(seen: Seen, _: int) -> list[Plane]:
-    return [constant(seen, seen.mover is Player.BLACK)]
+    return [constant(seen, seen.mover is Colour.BLACK)]
 
 
 @group
@@ -176,7 +180,7 @@ def history(seen: Seen, earlier: int) -> list[Plane]:
 
 @group
 def colour_history(seen: Seen, earlier: int) -> list[Plane]:
-    return [stones_of(seen, player, ago) for player in (Player.BLACK, Player.WHITE) for ago in range(earlier + 1)]
+    return [stones_of(seen, player, ago) for player in (Colour.BLACK, Colour.WHITE) for ago in range(earlier + 1)]
 
 
 @group
@@ -213,12 +217,16 @@ def few_liberties(seen: Seen, most: int) -> list[Plane]:
 
 @group
 def own_liberties(seen: Seen, most: int) -> list[Plane]:
-    return seen.one_hot(lambda point: seen.liberties(point) if seen.colour(point) is seen.mover else 0, most, exact=True)
+    return seen.one_hot(
+        lambda point: seen.liberties(point) if seen.colour(point) is seen.mover else 0, most, exact=True
+    )
 
 
 @group
 def opponent_liberties(seen: Seen, most: int) -> list[Plane]:
-    return seen.one_hot(lambda point: seen.liberties(point) if seen.colour(point) is seen.other else 0, most, exact=True)
+    return seen.one_hot(
+        lambda point: seen.liberties(point) if seen.colour(point) is seen.other else 0, most, exact=True
+    )
 
 
 @group
@@ -256,7 +264,7 @@ def laddered(seen: Seen, number: int) -> list[Plane]:
     return [of_points(seen, set.union(*(sets[0] for sets in seen.ladders(ago).values()))) for ago in range(number)]
 
 
-def four_ladder_planes(seen: Seen, player: Player) -> list[Plane]:
+def four_ladder_planes(seen: Seen, player: Colour) -> list[Plane]:
     caught, catching, escaping = seen.ladders(0)[player]
     weak = [string.stones for string in seen.board.strings() if string.player is player and len(string.liberties) == 1]
     in_atari = set().union(*weak)
@@ -308,15 +316,18 @@ def ko_takes(seen: Seen, _: int) -> list[Plane]:
 def area(seen: Seen, _: int) -> list[Plane]:
     if seen.rules.scoring != "area":
         return [constant(seen, 0)] * 2
-    alive = {player: slow_benson(seen.grid(), player.value, seen.rules.suicide) for player in Player}
+    alive = {player: slow_benson(seen.grid(), player.value, seen.rules.suicide) for player in Colour}
     owned = slow_area(seen.grid())
-    points = {player: alive[player] | (owned[player.value] - alive[player.other]) for player in Player}
+    points = {player: alive[player] | (owned[player.value] - alive[player.other]) for player in Colour}
     return [of_points(seen, points[player]) for player in (seen.mover, seen.other)]
 
 
 @group
 def pass_alive(seen: Seen, _: int) -> list[Plane]:
-    return [of_points(seen, slow_benson(seen.grid(), player.value, seen.rules.suicide)) for player in (seen.mover, seen.other)]
+    return [
+        of_points(seen, slow_benson(seen.grid(), player.value, seen.rules.suicide))
+        for player in (seen.mover, seen.other)
+    ]
 
 
 @group
@@ -369,7 +380,9 @@ def connects(seen: Seen, _: int) -> list[Plane]:
 def makes_eye(seen: Seen, _: int) -> list[Plane]:
     def makes(point: Point) -> bool:
         around = [Point(point.row + row, point.column + column) for row, column in AROUND]
-        return any(seen.is_eye(near, point) and not seen.is_eye(near) for near in around if is_on_board(near, seen.size))
+        return any(
+            seen.is_eye(near, point) and not seen.is_eye(near) for near in around if is_on_board(near, seen.size)
+        )
 
     return [seen.plane(lambda point: seen.legal(point) and makes(point))]
 
@@ -398,7 +411,7 @@ def rule_planes(seen: Seen, _: int) -> list[Plane]:
     numbers = [seen.komi() / 15, rules.suicide]
     numbers += [rules.superko == kind for kind in ("positional", "situational", "simple")]
     numbers += [rules.scoring == kind for kind in ("area", "territory")]
-    return [constant(seen, number) for number in (*numbers, first is Player.WHITE, seen.now.passes > 0)]
+    return [constant(seen, number) for number in (*numbers, first is Colour.WHITE, seen.now.passes > 0)]
 
 
 # Global inputs: a list of numbers
@@ -418,7 +431,20 @@ def slow_globals(seen: Seen, name: str) -> list[float]:
         return [cut / 20]
     if name == "katago_rules":
         kind = {"positional": 0.5, "situational": -0.5, "simple": 0.0}[rules.superko]
-        told = [rules.superko != "simple", kind, rules.suicide, rules.scoring == "territory", 0, 0, 0, 0, seen.now.passes == 1, 0, 0, 0]
+        told = [
+            rules.superko != "simple",
+            kind,
+            rules.suicide,
+            rules.scoring == "territory",
+            0,
+            0,
+            0,
+            0,
+            seen.now.passes == 1,
+            0,
+            0,
+            0,
+        ]
         return [float(number) for number in told]
     assert name == "komi_parity", name
     if rules.scoring == "territory":

@@ -24,10 +24,11 @@ def sabaki_ids(written: str) -> list[tuple[str, str]]:
 
 
 def sabaki_variations(line: str, size: int, sign: int) -> tuple[list[dict], list[float] | None]:
-    """Returns the variations and the ownership of a line of analysis (Sabaki 0.60, enginesyncer.js): winrates in per cent.
+    """Returns the variations and the ownership of a line of analysis (Sabaki 0.60, enginesyncer.js): winrates in per
+    cent.
 
-    Without a decimal point a winrate is in ten-thousandths. A pv must end its segment; moves that are no vertices are dropped.
-    """
+    Without a decimal point a winrate is in ten-thousandths. A pv must end its segment; moves that are no vertices are
+    dropped."""
     ownership = None
     if (match := re.search(r"ownership\s+(.+)", line)) is not None:
         numbers = [sign * float(text) for text in match[1].split()]
@@ -45,18 +46,24 @@ def sabaki_variations(line: str, size: int, sign: int) -> tuple[list[dict], list
             winrate = float(rate) * 100 if "." in rate else int(rate) / 100
             score = float(known["scoreLead"]) if "scoreLead" in known else None
             moves = pv[0].split("pass")[0].split()
-            variations.append({"move": known["move"], "visits": int(known["visits"]), "winrate": winrate, "score": score, "pv": moves})
+            variations.append(
+                {"move": known["move"], "visits": int(known["visits"]), "winrate": winrate, "score": score, "pv": moves}
+            )
     return variations, ownership
 
 
 def lizzie_ids(written: str) -> list[int]:
-    """Returns the numbers of the replies as Lizzie reads them: Integer.parseInt of what follows the sign, which must be there."""
+    """Returns the numbers of the replies as Lizzie reads them: Integer.parseInt of what follows the sign, which must be
+    there.
+    """
     heads = [line for line in written.split("\n") if line.startswith(("=", "?"))]
     return [int(re.fullmatch(r"[=?](\d+)( .*)?", head)[1]) for head in heads]
 
 
 def lizzie_version_is_fine(version: str) -> bool:
-    """Says whether Lizzie accepts the engine: the second part of the version is 15 or more (it splits at dots, all before a space)."""
+    """Says whether Lizzie accepts the engine: the second part of the version is 15 or more (it splits at dots, all
+    before a space).
+    """
     parts = version.split(" ")[0].split(".")
     return len(parts) >= 2 and int(parts[1]) >= 15
 
@@ -89,7 +96,11 @@ def lizgoban_parts(line: str) -> tuple[list[dict], list[float] | None, dict]:
     root = known.get("rootInfo", "").split()
     ownership = [float(text) for text in known["ownership"].split()] if "ownership" in known else None
     suggestions = [_lizgoban_suggestion(segment.strip()) for segment in parts[0].split("info")[1:]]
-    return sorted(suggestions, key=lambda found: found["order"]), ownership, dict(zip(root[::2], root[1::2], strict=True))
+    return (
+        sorted(suggestions, key=lambda found: found["order"]),
+        ownership,
+        dict(zip(root[::2], root[1::2], strict=True)),
+    )
 
 
 def _lizgoban_suggestion(segment: str) -> dict:
@@ -105,7 +116,9 @@ def _lizgoban_suggestion(segment: str) -> dict:
 
 
 def cgos_last_line(written: str) -> tuple[dict, str]:
-    """Returns the sections of the last line before `play`, and the move, as the CGOS client keeps them: it knows info and ownership."""
+    """Returns the sections of the last line before `play`, and the move, as the CGOS client keeps them: it knows info
+    and ownership.
+    """
     lines = written.rstrip("\n").split("\n")
     assert lines[-1].startswith("play ") and lines[-2].startswith("info ")
     sections: dict = {"info": [], "ownership": []}

@@ -1,4 +1,6 @@
-"""Conversations that show every command and every error of GTP, as they go from a fresh engine on 5x5 with a komi of 7."""
+"""Conversations that show every command and every error of GTP, as they go from a fresh engine on 5x5 with a komi of
+7.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,9 @@ class Conversation:
         self.engine, self.written, self._changed = engine, "", threading.Condition()
 
     def hold(self, script: Sequence[str | Wait]) -> str:
-        """Returns all that is written when the lines of a script come; a function of what is written so far holds up the line behind it."""
+        """Returns all that is written when the lines of a script come; a function of what is written so far holds up
+        the line behind it.
+        """
         serve(self.engine, Input(self._lines(script)), Output(io.StringIO(), self._note))
         return self.written
 
@@ -37,7 +39,9 @@ class Conversation:
                 yield item
                 continue
             with self._changed:
-                assert self._changed.wait_for(lambda item=item: item(self.written), LONG), f"hung after {self.written!r}"
+                assert self._changed.wait_for(lambda item=item: item(self.written), LONG), (
+                    f"hung after {self.written!r}"
+                )
 
 
 def infos(number: int) -> Wait:

@@ -23,7 +23,9 @@ ROOT = Path(__file__).parent.parent
 def engine(checkpoint: str = "mcts:8", *arguments: str) -> Engine:
     """Returns the engine that a command line asks for; what it says to people is in `engine.said`."""
     said: list[str] = []
-    made = make_engine(parse(["--checkpoint", checkpoint, "--device", "cpu", "--precision", "float32", *arguments]), said.append)
+    made = make_engine(
+        parse(["--checkpoint", checkpoint, "--device", "cpu", "--precision", "float32", *arguments]), said.append
+    )
     made.said = said
     return made
 
@@ -36,7 +38,9 @@ def raw(talking: Engine, text: str | Iterable[str]) -> str:
 
 
 def replies(text: str) -> list[str]:
-    """Returns the replies in what an engine wrote, each with its sign, without the blank line; checks that each has one."""
+    """Returns the replies in what an engine wrote, each with its sign, without the blank line; checks that each has
+    one.
+    """
     assert text == "" or text.endswith("\n\n"), f"the last reply is not closed: {text!r}"
     assert "\n\n\n" not in text, f"a blank line too many: {text!r}"
     return text.split("\n\n")[:-1]
@@ -51,7 +55,9 @@ class Talk:
     refused: list[str] = field(default_factory=list)
 
     def ask(self, line: str) -> str:
-        """Returns the reply to one line with its sign: "= D4", "? illegal move"; empty where there is none. A refusal changes nothing."""
+        """Returns the reply to one line with its sign: "= D4", "? illegal move"; empty where there is none. A refusal
+        changes nothing.
+        """
         before = state_of(self.engine)
         found = replies(raw(self.engine, [line]))
         assert len(found) <= 1, f"{len(found)} replies to one line: {found}"
@@ -73,11 +79,22 @@ def state_of(talking: Engine) -> tuple:
     game = talking.game
     clock = (talking.clock.settings, dict(talking.clock.left), talking.clock.lag)
     whole = (game.rules, game.start, game.first, list(game.moves), list(game.handicap), game.state, game.start_id)
-    return (*whole, clock, vars(talking.options).copy(), talking.rules_name, talking.opponent, talking.own_colour, talking.result)
+    return (
+        *whole,
+        clock,
+        vars(talking.options).copy(),
+        talking.rules_name,
+        talking.opponent,
+        talking.own_colour,
+        talking.result,
+    )
 
 
-def transcript(talk: Talk, script: str, dress: Callable[[str, int], str] = lambda line, number: line, number: bool = False) -> str:
-    """Returns a script as the engine answers it: lines that begin with `> ` are sent (as `dress` writes them), and its replies below.
+def transcript(
+    talk: Talk, script: str, dress: Callable[[str, int], str] = lambda line, number: line, number: bool = False
+) -> str:
+    """Returns a script as the engine answers it: lines that begin with `> ` are sent (as `dress` writes them), and its
+    replies below.
 
     number: whether the lines were given ids, which the replies must bear; they are taken off again.
     """
@@ -92,7 +109,9 @@ def transcript(talk: Talk, script: str, dress: Callable[[str, int], str] = lambd
 
 
 class Process:
-    """An engine as a process of its own; `ask` sends a line and waits for its reply, however long that takes up to a minute."""
+    """An engine as a process of its own; `ask` sends a line and waits for its reply, however long that takes up to a
+    minute.
+    """
 
     def __init__(self, *arguments: str, cwd: Path = ROOT) -> None:
         command = (sys.executable, "-m", "zerogo.gtp", *arguments)

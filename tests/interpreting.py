@@ -1,9 +1,8 @@
 """Marks tests of Triton kernels that need its interpreter (`interpreted`), and makes that twice as fast.
 
-At every call of a device function it puts its own operations into `triton.language`, though the launch has done so already, and it watches
-every sum for an overflow that it then does not tell. Import this module in tests that interpret, for its effect at least; where a Triton
-differs from those that it knows it does nothing.
-"""
+At every call of a device function it puts its own operations into `triton.language`, though the launch has done so
+already, and it watches every sum for an overflow that it then does not tell. Import this module in tests that
+interpret, for its effect at least; where a Triton differs from those that it knows it does nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +24,9 @@ if os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("trito
 
     def patch_once(function):
         """Does what the original does, unless that was done and not yet undone."""
-        languages = [module for module in (tl, tl.core) if any(value is module for value in function.__globals__.values())]
+        languages = [
+            module for module in (tl, tl.core) if any(value is module for value in function.__globals__.values())
+        ]
         return original(function) if any(module.arange is unpatched for module in languages) else None
 
     if original is not None:

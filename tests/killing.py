@@ -1,9 +1,8 @@
 """Watches a run that is killed again and again; and kills one itself at chosen points of its file writing.
 
-As a script, `killing.py FOLDER SEED TIMES`: starts the run of tests/tiny.py in FOLDER that often, each time lets it die at a drawn
-rename or removal of a file, before or after it, and looks at what is left. Forked from one process that has torch loaded, that takes a
-second each.
-"""
+As a script, `killing.py FOLDER SEED TIMES`: starts the run of tests/tiny.py in FOLDER that often, each time lets it die
+at a drawn rename or removal of a file, before or after it, and looks at what is left. Forked from one process that has
+torch loaded, that takes a second each."""
 
 from __future__ import annotations
 
@@ -42,7 +41,9 @@ class Watch:
         self.crashes_between_saves = 0
 
     def look(self) -> None:
-        """Asserts that nothing finished was lost or changed, that all of it loads, and that the run went on from its newest checkpoint."""
+        """Asserts that nothing finished was lost or changed, that all of it loads, and that the run went on from its
+        newest checkpoint.
+        """
         for path, content in self.finished.items():
             assert path.exists() and path.read_bytes() == content, f"{path.name} was lost or changed"
         self._look_at_shards()
@@ -68,7 +69,9 @@ class Watch:
         folder = self.folder / "replay"
         shards = find_shards(folder) if folder.exists() else []
         whole = [shard for shard in shards if not shard.is_open]
-        assert [shard.first for shard in whole] == [0, *(shard.end for shard in whole)][: len(whole)], "numbers are missing or double"
+        assert [shard.first for shard in whole] == [0, *(shard.end for shard in whole)][: len(whole)], (
+            "numbers are missing or double"
+        )
         for shard in shards:
             if shard.path not in self.finished:
                 self._look_at_samples(shard)
@@ -76,13 +79,17 @@ class Watch:
                 self.finished.setdefault(shard.path, shard.path.read_bytes())
 
     def _look_at_samples(self, shard: Shard) -> None:
-        """Samples of an open shard come again in the finished one: the same content. What was never in a file may come otherwise."""
+        """Samples of an open shard come again in the finished one: the same content. What was never in a file may come
+        otherwise.
+        """
         samples = load_shard(shard.path)
         assert len(samples) == shard.count
         for k in range(len(samples)):
             identity = (int(samples.game[k]), int(samples.ply[k]))
             content = (shard.first + k, samples.rows[k].tolist(), samples.policy[k].tolist(), float(samples.score[k]))
-            assert self.samples.setdefault(identity, content) == content, f"game {identity[0]} stands in two shards, differently"
+            assert self.samples.setdefault(identity, content) == content, (
+                f"game {identity[0]} stands in two shards, differently"
+            )
 
     def _look_at_lines(self) -> None:
         path = self.folder / "logs" / "metrics.jsonl"

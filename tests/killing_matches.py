@@ -1,7 +1,7 @@
 """Kills a match again and again, at chosen points of its file writing and at random moments, and looks at what is left.
 
-As a script, `killing_matches.py FOLDER SEED TIMES`. Forked from one process that has torch loaded, that takes a second each.
-"""
+As a script, `killing_matches.py FOLDER SEED TIMES`. Forked from one process that has torch loaded, that takes a second
+each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ GAMES = 12
 def play(folder: Path, resume: bool) -> None:
     """Plays the match, or goes on with it: an engine against the random player, three games at once."""
     match.AT_ONCE_WITH_GUESTS = 3
-    arena.evaluate([ENGINE, "random"], GAMES, with_overrides(Config(), list(SETTINGS)), folder, opening_plies=2, resume=resume)
+    arena.evaluate(
+        [ENGINE, "random"], GAMES, with_overrides(Config(), list(SETTINGS)), folder, opening_plies=2, resume=resume
+    )
 
 
 def written(folder: Path) -> dict[int, dict]:

@@ -1,8 +1,10 @@
-"""A plain recursive ladder reader over `game.Board`, written from the definition alone: the oracle of `features.ladders`."""
+"""A plain recursive ladder reader over `game.Board`, written from the definition alone: the oracle of
+`features.ladders`.
+"""
 
 from __future__ import annotations
 
-from zerogo.game import Board, Player, Point, _ko_point, all_points, neighbours
+from zerogo.game import Board, Colour, Point, _ko_point, all_points, neighbours
 
 
 class TooLong(Exception):
@@ -37,7 +39,10 @@ class Reader:
     def saving(self, board: Board, stone: Point, find_all: bool = True) -> set[Point]:
         """Returns the defender's moves that save the string in atari."""
         string = board.string_at(stone)
-        around = {board.string_at(near) for one in string.stones for near in neighbours(one, board.size)} - {None, string}
+        around = {board.string_at(near) for one in string.stones for near in neighbours(one, board.size)} - {
+            None,
+            string,
+        }
         moves = set(string.liberties)
         for enemy in around:
             if enemy.player is not string.player and len(enemy.liberties) == 1:
@@ -59,10 +64,12 @@ class Reader:
         return found
 
 
-def read_all(board: Board, most_nodes: int = 20000) -> dict[Player, tuple[set, set, set]]:
-    """Returns for the strings of each player the points caught, catching and escaping, as `Ladders` has them; raises TooLong."""
+def read_all(board: Board, most_nodes: int = 20000) -> dict[Colour, tuple[set, set, set]]:
+    """Returns for the strings of each player the points caught, catching and escaping, as `Ladders` has them; raises
+    TooLong.
+    """
     found = {}
-    for player in Player:
+    for player in Colour:
         caught, catching, escaping = set(), set(), set()
         for string in board.strings():
             if string.player is not player:
@@ -85,5 +92,5 @@ def read_all(board: Board, most_nodes: int = 20000) -> dict[Player, tuple[set, s
 def board_of(rows: list[list[int]]) -> Board:
     """Returns the board of rows of 0, 1, 2."""
     size = len(rows)
-    stones = [(Player(rows[p.row][p.column]), p) for p in all_points(size) if rows[p.row][p.column]]
+    stones = [(Colour(rows[p.row][p.column]), p) for p in all_points(size) if rows[p.row][p.column]]
     return Board.of_stones(size, stones)

@@ -15,12 +15,14 @@ from torch import Tensor
 from zerogo import board, scoring
 from zerogo.board import zobrist
 from zerogo.board.position import find_atari
-from zerogo.game import Board, GameState, Move, Player, Point, all_points, neighbours
+from zerogo.game import Board, Colour, GameState, Move, Point, all_points, neighbours
 from zerogo.rules import Rules
 
 
 def kind_of(reason: str | None) -> str:
-    """Returns the kind of reason of `why_illegal`: "" for legal, "occupied", "suicide", "ko", "superko", "game over"."""
+    """Returns the kind of reason of `why_illegal`: "" for legal, "occupied", "suicide", "ko", "superko", "game
+    over".
+    """
     return "" if reason is None else reason.split(":")[0]
 
 
@@ -31,12 +33,17 @@ def all_moves(size: int) -> list[Move]:
 
 
 def dense_position(size: int, rng: random.Random) -> list[list[int]]:
-    """Returns a legal position with long winding strings and few empty points: colours follow a noise that neighbours share."""
+    """Returns a legal position with long winding strings and few empty points: colours follow a noise that neighbours
+    share.
+    """
     noise = {point: rng.random() for point in all_points(size)}
-    smooth = {point: (noise[point] + sum(noise[near] for near in neighbours(point, size)) * rng.uniform(0.2, 1.0)) for point in noise}
+    smooth = {
+        point: (noise[point] + sum(noise[near] for near in neighbours(point, size)) * rng.uniform(0.2, 1.0))
+        for point in noise
+    }
     median = sorted(smooth.values())[len(smooth) // 2]
     share = rng.choice((0.0, 0.05, 0.2))
-    stones = [(Player.BLACK if smooth[p] < median else Player.WHITE, p) for p in smooth if rng.random() >= share]
+    stones = [(Colour.BLACK if smooth[p] < median else Colour.WHITE, p) for p in smooth if rng.random() >= share]
     while True:
         full = Board.of_stones(size, stones)
         breathless = [string for string in full.strings() if not string.liberties]
@@ -49,13 +56,13 @@ def dense_position(size: int, rng: random.Random) -> list[list[int]]:
 
 
 class Lockstep:
-    """B random games on both boards. Moves are uniform among the legal plays; a pass comes with the chance `pass_share`, and with 1/2
-    from ply `long` times the points on, so that games come to an end by two passes. `dense`: they start from `dense_position`.
+    """B random games on both boards. Moves are uniform among the legal plays; a pass comes with the chance
+    `pass_share`, and with 1/2 from ply `long` times the points on, so that games come to an end by two passes. `dense`:
+    they start from `dense_position`.
 
-    reasons: how many of all candidate moves were illegal, by the kind of reason. why: the kinds for the present moves of each game.
-    hashes: position on a 25x25 board -> hash, for all games ever seen, and positions, its inverse: equal positions must have equal
-    hashes and different ones different hashes.
-    """
+    reasons: how many of all candidate moves were illegal, by the kind of reason. why: the kinds for the present moves
+    of each game. hashes: position on a 25x25 board -> hash, for all games ever seen, and positions, its inverse: equal
+    positions must have equal hashes and different ones different hashes."""
 
     def __init__(
         self,
@@ -88,7 +95,10 @@ class Lockstep:
             size = game.rules.size
             stones[index, :size, :size] = torch.tensor(start, dtype=torch.int8)
             self.games[index] = GameState.from_stones(start, to_play[index], game.rules)
-            points = [[(size - 1 - r, c) for r in range(size) for c in range(size) if start[r][c] == colour] for colour in (1, 2)]
+            points = [
+                [(size - 1 - r, c) for r in range(size) for c in range(size) if start[r][c] == colour]
+                for colour in (1, 2)
+            ]
             self.sgfmill[index].apply_setup(*points, [])
         device = self.state.device
         self.state = board.from_stones(stones.to(device), torch.tensor(to_play, device=device), self.state.rules)
@@ -129,7 +139,7 @@ class Lockstep:
     def _play(self, index: int, game: GameState, action: int) -> None:
         move = Move.from_action(self._narrow(game, action), game.rules.size)
         if move.point is not None and self.sgfmill[index] is not None:
-            colour = "b" if game.to_play is Player.BLACK else "w"
+            colour = "b" if game.to_play is Colour.BLACK else "w"
             self.sgfmill[index].play(game.rules.size - 1 - move.point.row, move.point.column, colour)
         self.games[index] = game.play(move)
 
@@ -156,7 +166,9 @@ class Lockstep:
             expected[index, :-1].view(side, side)[:size, :size] = mask[:-1].view(size, size)
             expected[index, -1] = True
             expected_stones[index, :size, :size] = torch.tensor(game.stones(), dtype=torch.int8)
-        assert torch.equal(state.stones, expected_stones), self._differing(state.stones.flatten(1) != expected_stones.flatten(1))
+        assert torch.equal(state.stones, expected_stones), self._differing(
+            state.stones.flatten(1) != expected_stones.flatten(1)
+        )
         assert torch.equal(legal, expected), self._differing(legal != expected)
         self._compare_numbers(state)
         self._compare_hashes(state)
@@ -172,7 +184,9 @@ class Lockstep:
         atari, breathless = find_atari(state.black, state.white, state.on_board)
         assert torch.equal(state.atari, atari), "the carried atari differs from the flood's"
         assert not breathless.any() and not board.unsettled_strings(state).any()
-        assert torch.equal(state.hash, zobrist.hash_stones(state.black, state.white)), "the hash differs from the stones'"
+        assert torch.equal(state.hash, zobrist.hash_stones(state.black, state.white)), (
+            "the hash differs from the stones'"
+        )
         assert torch.equal(state.black | state.white | state.on_board, state.on_board), "stones beyond the board"
 
     def _compare_numbers(self, state: board.State) -> None:
@@ -180,7 +194,7 @@ class Lockstep:
             "to_play": [game.to_play.value for game in self.games],
             "ply": [game.ply for game in self.games],
             "passes": [game.passes for game in self.games],
-            "captures": [[game.captures[Player.BLACK], game.captures[Player.WHITE]] for game in self.games],
+            "captures": [[game.captures[Colour.BLACK], game.captures[Colour.WHITE]] for game in self.games],
             "finished": [game.is_over for game in self.games],
             "ko": [-1 if game.ko is None else game.ko.row * state.board_size + game.ko.column for game in self.games],
         }
@@ -210,4 +224,6 @@ class Lockstep:
         index = int(wrong.any(1).nonzero()[0])
         game = self.games[index]
         where = wrong[index].nonzero().flatten().tolist()
-        return f"game {index} ({game.rules}) at ply {game.ply}, {game.to_play}: differs at {where}\n{show(game.stones())}"
+        return (
+            f"game {index} ({game.rules}) at ply {game.ply}, {game.to_play}: differs at {where}\n{show(game.stones())}"
+        )

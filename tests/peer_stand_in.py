@@ -10,7 +10,12 @@ import os
 import sys
 
 PGX = {"2": 70, "3": 90}  # moves a second by batch
-ANSWERS = {("network", "float32"): 400, ("network", "bfloat16"): 1000, ("search", "float32"): 50, ("search", "bfloat16"): 100}
+ANSWERS = {
+    ("network", "float32"): 400,
+    ("network", "bfloat16"): 1000,
+    ("search", "float32"): 50,
+    ("search", "bfloat16"): 100,
+}
 
 
 def main() -> None:

@@ -1,4 +1,6 @@
-"""KataGo's analysis protocol: what is asked, what is answered, from whose view, in which order; errors; batches; the command line."""
+"""KataGo's analysis protocol: what is asked, what is answered, from whose view, in which order; errors; batches; the
+command line.
+"""
 
 from __future__ import annotations
 
@@ -28,16 +30,16 @@ from zerogo.analysis.query import QueryError, parse
 from zerogo.analysis.settings import read_config
 from zerogo.config import SearchConfig
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
+from zerogo.players.analyst import Analyst, analyst_of_playouts
 from zerogo.players.bans import RestrictedGo
 from zerogo.players.live import LiveGame
-from zerogo.players.mind import Mind, mind_of_playouts
 from zerogo.rules import Rules
 from zerogo.search import Search
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = ROOT / "checkpoints" / "quickstart-5x5.pt"
-MIND = mind_of_playouts(16)
+MIND = analyst_of_playouts(16)
 # Black owns the upper half of this board and White the lower, whoever moves.
 HALVES = ["X.X.X", "XXXXX", ".....", "OOOOO", "O.O.O"]
 ALL_BLACK = ["XXXXX", "X.XXX", "XXXXX", "XXX.X", "XXXXX"]
@@ -53,21 +55,31 @@ def stones(rows: list[str]) -> list[list[str]]:
     """Returns a diagram as initialStones."""
     size = len(rows)
     points = [(row, column) for row in range(size) for column in range(size) if rows[row][column] != "."]
-    return [["B" if rows[row][column] == "X" else "W", f"{'ABCDEFGHJKLMN'[column]}{size - row}"] for row, column in points]
+    return [
+        ["B" if rows[row][column] == "X" else "W", f"{'ABCDEFGHJKLMN'[column]}{size - row}"] for row, column in points
+    ]
 
 
 def query(name: str = "q", **fields: Any) -> dict[str, Any]:
     """Returns a small query; fields with None are left out."""
-    usual = {"id": name, "rules": "new-zealand", "komi": 0.5, "boardXSize": 5, "boardYSize": 5, "moves": [], "maxVisits": 6}
+    usual = {
+        "id": name,
+        "rules": "new-zealand",
+        "komi": 0.5,
+        "boardXSize": 5,
+        "boardYSize": 5,
+        "moves": [],
+        "maxVisits": 6,
+    }
     return {key: value for key, value in (usual | fields).items() if value is not None}
 
 
 class Session:
     """An engine whose replies are kept."""
 
-    def __init__(self, mind: Mind = MIND, **arguments: Any) -> None:
+    def __init__(self, analyst: Analyst = MIND, **arguments: Any) -> None:
         self.replies: list[dict[str, Any]] = []
-        self.engine = Engine(mind, self.replies.append, **arguments)
+        self.engine = Engine(analyst, self.replies.append, **arguments)
 
     def ask(self, *lines: dict[str, Any] | str | bytes) -> list[dict[str, Any]]:
         """Returns the replies to lines, after all that was asked is done."""
@@ -94,9 +106,24 @@ def test_reply_has_katagos_keys() -> None:
     assert sum(move["visits"] for move in moves) == 39
     assert [move["order"] for move in moves] == list(range(len(moves)))
     for move in moves:
-        numbers = {"visits", "winrate", "scoreLead", "scoreMean", "scoreSelfplay", "scoreStdev", "prior", "utility", "lcb", "utilityLcb"}
+        numbers = {
+            "visits",
+            "winrate",
+            "scoreLead",
+            "scoreMean",
+            "scoreSelfplay",
+            "scoreStdev",
+            "prior",
+            "utility",
+            "lcb",
+            "utilityLcb",
+        }
         assert numbers <= move.keys()
-        assert move["pv"][0] == move["move"] and move["pvVisits"][0] == move["visits"] and len(move["pv"]) == len(move["pvVisits"])
+        assert (
+            move["pv"][0] == move["move"]
+            and move["pvVisits"][0] == move["visits"]
+            and len(move["pv"]) == len(move["pvVisits"])
+        )
         assert 0 <= move["winrate"] <= 1 and move["utility"] == pytest.approx(2 * move["winrate"] - 1, abs=1e-5)
         assert len(move["ownership"]) == 25
     assert len(reply["ownership"]) == 25 and all(-1 <= value <= 1 for value in reply["ownership"])
@@ -123,7 +150,9 @@ def test_lists_are_row_major_from_the_top_left() -> None:
 def test_perspective(perspective: str, moves: list[list[str]]) -> None:
     wants = {"includeOwnership": True, "includeMovesOwnership": True}
     setting = {"overrideSettings": {"reportAnalysisWinratesAs": perspective}}
-    [reply] = ask(query(initialStones=stones(ALL_BLACK), initialPlayer="B", moves=moves, maxVisits=20, **wants, **setting))
+    [reply] = ask(
+        query(initialStones=stones(ALL_BLACK), initialPlayer="B", moves=moves, maxVisits=20, **wants, **setting)
+    )
     black_to_move = not moves
     assert reply["rootInfo"]["currentPlayer"] == ("B" if black_to_move else "W")
     sees_black = perspective == "BLACK" or (perspective == "SIDETOMOVE" and black_to_move)
@@ -142,7 +171,11 @@ def test_perspective(perspective: str, moves: list[list[str]]) -> None:
 
 def test_perspectives_are_each_others_negatives() -> None:
     def told(perspective: str) -> dict[str, Any]:
-        fields = {"overrideSettings": {"reportAnalysisWinratesAs": perspective}, "includeOwnership": True, "includePolicy": True}
+        fields = {
+            "overrideSettings": {"reportAnalysisWinratesAs": perspective},
+            "includeOwnership": True,
+            "includePolicy": True,
+        }
         [reply] = ask(query(moves=[["B", "C3"]], maxVisits=12, **fields))
         return reply
 
@@ -150,7 +183,9 @@ def test_perspectives_are_each_others_negatives() -> None:
     assert mover == white
     assert black["policy"] == white["policy"] and black["ownership"] == [-value for value in white["ownership"]]
     for one, other in zip(black["moveInfos"], white["moveInfos"], strict=True):
-        assert one["move"] == other["move"] and one["prior"] == other["prior"] and one["scoreLead"] == -other["scoreLead"]
+        assert (
+            one["move"] == other["move"] and one["prior"] == other["prior"] and one["scoreLead"] == -other["scoreLead"]
+        )
         assert one["winrate"] == pytest.approx(1 - other["winrate"]) and one["lcb"] == pytest.approx(1 - other["lcb"])
         assert one["utilityLcb"] == pytest.approx(-other["utilityLcb"])
 
@@ -162,7 +197,11 @@ def various(number: int) -> list[dict[str, Any]]:
         places = draw.sample(["A1", "B2", "C3", "D4", "E5", "A5", "E1", "C1"], k % 6)
         moves = [["BW"[turn % 2], place] for turn, place in enumerate(places)]
         rules = draw.choice(["tromp-taylor", "japanese", "aga", {"ko": "SITUATIONAL", "suicide": False}])
-        queries.append(query(f"v{k}", moves=moves, rules=rules, komi=draw.choice([0.5, 24.5, -3]), maxVisits=draw.choice([5, 9, 14])))
+        queries.append(
+            query(
+                f"v{k}", moves=moves, rules=rules, komi=draw.choice([0.5, 24.5, -3]), maxVisits=draw.choice([5, 9, 14])
+            )
+        )
     return queries
 
 
@@ -187,7 +226,12 @@ def test_a_reply_is_the_same_with_several_leaves_a_step() -> None:
 def test_the_way_of_cuda_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the host must not look, idle lanes are searched along and finished ones replaced, with and without bans."""
     ban = {"avoidMoves": [{"player": "B", "moves": ["C3", "B2"], "untilDepth": 2}]}
-    queries = [*various(6), query("banned", maxVisits=14, **ban), query("many", maxVisits=70), query("other ban", **ban)]
+    queries = [
+        *various(6),
+        query("banned", maxVisits=14, **ban),
+        query("many", maxVisits=70),
+        query("other ban", **ban),
+    ]
     looking = final(ask(*queries))
     for name, module in list(sys.modules.items()):
         if name.startswith("zerogo") and hasattr(module, "may_look"):
@@ -212,19 +256,36 @@ def test_different_rules_and_komi_share_a_batch() -> None:
     assert len(session.engine._batches) == 1
     replies = final(session.ask())
     first = final(session.replies)
-    assert replies.keys() <= first.keys() and first["a"]["rootInfo"]["winrate"] < 0.1 and first["b"]["rootInfo"]["winrate"] > 0.9
+    assert (
+        replies.keys() <= first.keys()
+        and first["a"]["rootInfo"]["winrate"] < 0.1
+        and first["b"]["rootInfo"]["winrate"] > 0.9
+    )
 
 
 def test_other_boards_and_large_trees_get_batches_of_their_own() -> None:
     replies = ask(query("a"), query("b", boardXSize=3, boardYSize=3), query("c", maxVisits=70), query("d"))
-    assert {name: reply["rootInfo"]["visits"] for name, reply in final(replies).items()} == {"a": 6, "b": 6, "c": 70, "d": 6}
+    assert {name: reply["rootInfo"]["visits"] for name, reply in final(replies).items()} == {
+        "a": 6,
+        "b": 6,
+        "c": 70,
+        "d": 6,
+    }
 
 
 def test_turns_and_priorities() -> None:
     """The turns of one game come by priority, each once."""
-    fields = {"moves": [["B", "A1"], ["W", "B1"], ["B", "C1"]], "analyzeTurns": [3, 0, 1, 1], "priorities": [0, 5, 9, 9]}
+    fields = {
+        "moves": [["B", "A1"], ["W", "B1"], ["B", "C1"]],
+        "analyzeTurns": [3, 0, 1, 1],
+        "priorities": [0, 5, 9, 9],
+    }
     replies = ask(query(**fields), limits=Limits(positions=1))
-    assert [(reply["turnNumber"], reply["rootInfo"]["currentPlayer"]) for reply in replies] == [(1, "W"), (0, "B"), (3, "W")]
+    assert [(reply["turnNumber"], reply["rootInfo"]["currentPlayer"]) for reply in replies] == [
+        (1, "W"),
+        (0, "B"),
+        (3, "W"),
+    ]
     [last] = ask(query(moves=fields["moves"]))
     assert last["turnNumber"] == 3 and last == replies[2]
 
@@ -268,7 +329,9 @@ def test_terminate_all() -> None:
 
 
 def test_other_actions() -> None:
-    version, cleared, models = ask(*({"id": "x", "action": name, "more": 1} for name in ("query_version", "clear_cache", "query_models")))
+    version, cleared, models = ask(
+        *({"id": "x", "action": name, "more": 1} for name in ("query_version", "clear_cache", "query_models"))
+    )
     assert cleared == {"id": "x", "action": "clear_cache", "more": 1}
     assert version.items() >= {"id": "x", "more": 1}.items() and {"version", "git_hash"} <= version.keys()
     assert models["models"][0]["name"] == "mcts:16"
@@ -303,11 +366,15 @@ def first_moves(reply: dict[str, Any]) -> set[str]:
 
 
 def test_avoided_and_allowed_moves() -> None:
-    """Games with different bans share a batch; a ban ends at its depth, and policy is the network's, whatever is banned."""
+    """Games with different bans share a batch; a ban ends at its depth, and policy is the network's, whatever is
+    banned.
+    """
     only = {"player": "B", "moves": ["B2", "pass"], "untilDepth": 1}
     never = [{"player": "B", "moves": ["B2", "A1"], "untilDepth": 1}, {"player": "W", "moves": ["C3"], "untilDepth": 3}]
     wide = {"maxVisits": 60, "includePolicy": True, "boardXSize": 3, "boardYSize": 3}
-    replies = final(ask(query("only", allowMoves=[only], **wide), query("never", avoidMoves=never, **wide), query("free", **wide)))
+    replies = final(
+        ask(query("only", allowMoves=[only], **wide), query("never", avoidMoves=never, **wide), query("free", **wide))
+    )
     assert first_moves(replies["only"]) == {"B2", "pass"}
     assert not first_moves(replies["never"]) & {"B2", "A1"} and "C3" in first_moves(replies["never"])
     lines = [move["pv"] for move in replies["never"]["moveInfos"]]
@@ -317,7 +384,9 @@ def test_avoided_and_allowed_moves() -> None:
 
 
 def test_bans_end_at_their_depth() -> None:
-    """A forbidden move is legal again as many plies behind the root as the ban says, for each colour and each game by its own."""
+    """A forbidden move is legal again as many plies behind the root as the ban says, for each colour and each game by
+    its own.
+    """
     banned = [{"player": "B", "moves": ["A1"], "untilDepth": 3}, {"player": "W", "moves": ["A1"], "untilDepth": 1}]
     queries = [parse(query(avoidMoves=banned, moves=moves), Settings()) for moves in ([], [["B", "C3"]])]
     states = roots([Job(one, len(one.moves), 0, 1, 0) for one in queries], torch.device("cpu"))
@@ -391,12 +460,25 @@ def test_roots_are_the_games_that_were_told() -> None:
     [
         ({"moves": [["B", "C3"], ["W", "C3"]]}, 1, "C3", "occupied"),
         ({"moves": [["B", "A2"], ["W", "E5"], ["B", "B1"], ["W", "A1"]], "rules": "japanese"}, 3, "A1", "suicide"),
-        ({"initialStones": [["B", "B1"], ["B", "A2"], ["W", "C1"], ["W", "B2"]], "moves": [["W", "A1"], ["B", "B1"]]}, 1, "B1", "ko"),
         (
             {
-                "rules": "tromp-taylor", "boardXSize": 2, "boardYSize": 2,
+                "initialStones": [["B", "B1"], ["B", "A2"], ["W", "C1"], ["W", "B2"]],
+                "moves": [["W", "A1"], ["B", "B1"]],
+            },
+            1,
+            "B1",
+            "ko",
+        ),
+        (
+            {
+                "rules": "tromp-taylor",
+                "boardXSize": 2,
+                "boardYSize": 2,
                 "moves": [["B", "A1"], ["W", "B2"], ["B", "B1"], ["W", "A2"], ["B", "A1"], ["W", "B1"], ["B", "A1"]],
-            }, 6, "A1", "superko",
+            },
+            6,
+            "A1",
+            "superko",
         ),
     ],
 )
@@ -409,8 +491,18 @@ def test_illegal_moves(fields: dict[str, Any], number: int, vertex: str, reason:
 def test_an_illegal_move_spoils_no_other_query() -> None:
     """The referee goes on from the game that it knows; an illegal move is none of it."""
     good = [["B", "C3"], ["W", "B2"]]
-    replies = ask(query("a", moves=good), query("b", moves=[*good, ["B", "B2"]]), query("c", moves=[*good, ["B", "D4"]]), query("d"))
-    assert {reply["id"]: reply.get("turnNumber", "error") for reply in replies} == {"a": 2, "b": "error", "c": 3, "d": 0}
+    replies = ask(
+        query("a", moves=good),
+        query("b", moves=[*good, ["B", "B2"]]),
+        query("c", moves=[*good, ["B", "D4"]]),
+        query("d"),
+    )
+    assert {reply["id"]: reply.get("turnNumber", "error") for reply in replies} == {
+        "a": 2,
+        "b": "error",
+        "c": 3,
+        "d": 0,
+    }
 
 
 ENTRY = {"player": "B", "moves": ["C3"], "untilDepth": 1}
@@ -497,7 +589,9 @@ def test_broken_lines_are_answered(line: str | bytes) -> None:
 
 @pytest.mark.parametrize("field", ['"boardXSize": ', '"action": "query_models", "note": '])
 def test_deep_lines_are_answered(field: str) -> None:
-    """Just where Python's stack ends json reads more than can be handled; each depth around it gets one reply that json can write."""
+    """Just where Python's stack ends json reads more than can be handled; each depth around it gets one reply that json
+    can write.
+    """
     session = Session()
     session.engine.write = lambda reply: session.replies.append(json.dumps(reply) and reply)
     limit = sys.getrecursionlimit()
@@ -516,10 +610,20 @@ def test_blank_lines_are_nothing() -> None:
 
 
 def test_warnings_and_then_the_analysis() -> None:
-    fields = {"includeOwnershipStdev": True, "rules": "japanese", "colour": "blue", "overrideSettings": {"cpuctExploration": 2}}
+    fields = {
+        "includeOwnershipStdev": True,
+        "rules": "japanese",
+        "colour": "blue",
+        "overrideSettings": {"cpuctExploration": 2},
+    }
     session = Session()
     replies = session.ask(query(**fields))
-    assert {reply["field"] for reply in replies[:-1]} == {"includeOwnershipStdev", "rules", "colour", "overrideSettings"}
+    assert {reply["field"] for reply in replies[:-1]} == {
+        "includeOwnershipStdev",
+        "rules",
+        "colour",
+        "overrideSettings",
+    }
     assert all(reply["id"] == "q" and reply["warning"] for reply in replies[:-1]) and "rootInfo" in replies[-1]
     # The same rules are warned of once.
     assert "rules" not in {reply.get("field") for reply in session.ask(query(**fields))}
@@ -546,7 +650,17 @@ def test_memory_limits_positions() -> None:
 
 def test_settings_of_all_queries() -> None:
     arguments, unknown = parse_arguments(
-        ["analysis", "-model", "mcts:8", "-config", str(ROOT / "none.cfg"), "-override-config", "maxVisits=7,homeDataDir=/x", "-fast", "1"]
+        [
+            "analysis",
+            "-model",
+            "mcts:8",
+            "-config",
+            str(ROOT / "none.cfg"),
+            "-override-config",
+            "maxVisits=7,homeDataDir=/x",
+            "-fast",
+            "1",
+        ]
     )
     assert arguments.checkpoint == "mcts:8" and unknown == ["-fast", "1"]
     with pytest.raises(InputError, match=r"none\.cfg"):
@@ -559,14 +673,18 @@ def test_settings_of_all_queries() -> None:
 
 def test_config_files_of_katago(tmp_path: Path) -> None:
     path = tmp_path / "a.cfg"
-    path.write_text("# maxVisits = 1\nmaxVisits = 12 # most\nreportAnalysisWinratesAs = white\nnumAnalysisThreads=2\nwideRootNoise=0.25\n")
+    path.write_text(
+        "# maxVisits = 1\nmaxVisits = 12 # most\nreportAnalysisWinratesAs = white\nnumAnalysisThreads=2\nwideRootNoise=0.25\n"
+    )
     found, unknown = Settings().changed(read_config(path))
-    assert found == Settings(max_visits=12, perspective="WHITE", wide_root_noise=0.25) and unknown == ["numAnalysisThreads"]
+    assert found == Settings(max_visits=12, perspective="WHITE", wide_root_noise=0.25) and unknown == [
+        "numAnalysisThreads"
+    ]
     assert found.root_exponent == 0.5
 
 
 def test_wide_root_noise_widens_the_search() -> None:
-    """A mind that nearly always plays one move tries more of them."""
+    """A analyst that nearly always plays one move tries more of them."""
     peaked = torch.full((1, 26), 1e-5)
     peaked[0, 12] = 1 - 25e-5
 
@@ -574,17 +692,26 @@ def test_wide_root_noise_widens_the_search() -> None:
         found = MIND.search.evaluator(states, legal=legal, key=key)
         return type(found)(prior=peaked.expand(states.num_games, -1), value=found.value)
 
-    mind = Mind("sharp", None, type(MIND.search)(sharp, MIND.search.settings), 16, MIND.evaluate, MIND.quick, MIND.device)
+    analyst = Analyst(
+        "sharp", None, type(MIND.search)(sharp, MIND.search.settings), 16, MIND.evaluate, MIND.quick, MIND.device
+    )
     narrow, wide, again = (
-        ask(query(maxVisits=40, overrideSettings={"wideRootNoise": noise}), mind=mind)[0] for noise in (0, 2.0, 2.0)
+        ask(query(maxVisits=40, overrideSettings={"wideRootNoise": noise}), analyst=analyst)[0]
+        for noise in (0, 2.0, 2.0)
     )
     assert len(narrow["moveInfos"]) < len(wide["moveInfos"]) and wide == again
     assert {move["prior"] for move in wide["moveInfos"] + narrow["moveInfos"] if move["move"] == "C3"} == {0.99975}
 
 
 def test_lines_are_cut() -> None:
-    [reply] = ask(query(maxVisits=200, analysisPVLen=1, includePVVisits=True, rules="japanese", boardXSize=2, boardYSize=2))[-1:]
-    assert max(len(move["pv"]) for move in reply["moveInfos"]) == 2 == max(len(move["pvVisits"]) for move in reply["moveInfos"])
+    [reply] = ask(
+        query(maxVisits=200, analysisPVLen=1, includePVVisits=True, rules="japanese", boardXSize=2, boardYSize=2)
+    )[-1:]
+    assert (
+        max(len(move["pv"]) for move in reply["moveInfos"])
+        == 2
+        == max(len(move["pvVisits"]) for move in reply["moveInfos"])
+    )
 
 
 def test_hashes() -> None:
@@ -600,17 +727,17 @@ def test_hashes() -> None:
 
 def test_coordinates_by_number() -> None:
     first = parse(query(moves=[["b", "(0,3)"], ["White", "(4,4)"]]), Settings())
-    assert first.moves == ((Player.BLACK, 15), (Player.WHITE, 24))
+    assert first.moves == ((Colour.BLACK, 15), (Colour.WHITE, 24))
 
 
 def test_who_moves_first() -> None:
-    def first(**fields: Any) -> Player:
+    def first(**fields: Any) -> Colour:
         return parse(query(**fields), Settings()).first
 
-    assert first() is Player.BLACK and first(moves=[["W", "A1"]]) is Player.WHITE
-    assert first(initialStones=[["B", "A1"], ["B", "B2"]]) is Player.WHITE
-    assert first(initialStones=[["B", "A1"], ["W", "B2"]]) is Player.BLACK
-    assert first(initialStones=[["B", "A1"], ["B", "B2"]], initialPlayer="B") is Player.BLACK
+    assert first() is Colour.BLACK and first(moves=[["W", "A1"]]) is Colour.WHITE
+    assert first(initialStones=[["B", "A1"], ["B", "B2"]]) is Colour.WHITE
+    assert first(initialStones=[["B", "A1"], ["W", "B2"]]) is Colour.BLACK
+    assert first(initialStones=[["B", "A1"], ["B", "B2"]], initialPlayer="B") is Colour.BLACK
 
 
 def test_rules_and_komi() -> None:
@@ -623,15 +750,49 @@ def test_rules_and_komi() -> None:
 
 
 JUNK = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | st.sampled_from(["B", "C3", "pass", "BLACK", "AREA"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["player", "moves", "untilDepth", "ko", "maxTime"]), inner),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=6)
+    | st.sampled_from(["B", "C3", "pass", "BLACK", "AREA"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["player", "moves", "untilDepth", "ko", "maxTime"]), inner)
+    ),
     max_leaves=8,
 )
 KEYS = [
-    "id", "action", "terminateId", "turnNumbers", "moves", "initialStones", "initialPlayer", "rules", "komi", "whiteHandicapBonus",
-    "boardXSize", "boardYSize", "analyzeTurns", "maxVisits", "rootPolicyTemperature", "rootFpuReductionMax", "analysisPVLen",
-    "includeOwnership", "includeOwnershipStdev", "includeMovesOwnership", "includePolicy", "includePVVisits", "avoidMoves", "allowMoves",
-    "overrideSettings", "reportDuringSearchEvery", "firstReportDuringSearchAfter", "priority", "priorities", "other",
+    "id",
+    "action",
+    "terminateId",
+    "turnNumbers",
+    "moves",
+    "initialStones",
+    "initialPlayer",
+    "rules",
+    "komi",
+    "whiteHandicapBonus",
+    "boardXSize",
+    "boardYSize",
+    "analyzeTurns",
+    "maxVisits",
+    "rootPolicyTemperature",
+    "rootFpuReductionMax",
+    "analysisPVLen",
+    "includeOwnership",
+    "includeOwnershipStdev",
+    "includeMovesOwnership",
+    "includePolicy",
+    "includePVVisits",
+    "avoidMoves",
+    "allowMoves",
+    "overrideSettings",
+    "reportDuringSearchEvery",
+    "firstReportDuringSearchAfter",
+    "priority",
+    "priorities",
+    "other",
 ]
 
 
@@ -667,19 +828,32 @@ def test_a_program_talks_to_it() -> None:
     """As KaTrain starts it and asks; a line is seen while a search runs; the end of input waits for what is queued."""
     command = ("analysis", "-model", str(SHIPPED), "-override-config", "homeDataDir=/tmp/x", "--threads", "1")
     process = start(*command, "-human-model", "no.bin.gz")
-    endless = query("ponder", maxVisits=10_000_000, reportDuringSearchEvery=0.1, overrideSettings={"maxTime": 500}, rules="tromp-taylor")
+    endless = query(
+        "ponder",
+        maxVisits=10_000_000,
+        reportDuringSearchEvery=0.1,
+        overrideSettings={"maxTime": 500},
+        rules="tromp-taylor",
+    )
     process.stdin.write("broken\n" + json.dumps(endless) + "\n")
     process.stdin.flush()
     assert "error" in json.loads(process.stdout.readline())
     while not (report := json.loads(process.stdout.readline())).get("isDuringSearch"):
         assert "warning" in report
-    lines = [{"id": "t", "action": "terminate", "terminateId": "ponder"}, query("last", maxVisits=20, moves=[["B", "C3"]])]
+    lines = [
+        {"id": "t", "action": "terminate", "terminateId": "ponder"},
+        query("last", maxVisits=20, moves=[["B", "C3"]]),
+    ]
     process.stdin.write("\n".join(map(json.dumps, lines)))
     out, errors = process.communicate(timeout=60)
     replies = [json.loads(line) for line in out.splitlines()]
-    assert process.returncode == 0 and "Started, ready to begin handling requests" in errors and "-human-model" in errors
+    assert (
+        process.returncode == 0 and "Started, ready to begin handling requests" in errors and "-human-model" in errors
+    )
     ended = [reply for reply in replies if not reply.get("isDuringSearch", True)]
-    assert {reply["id"] for reply in ended} == {"ponder", "last"} and {reply["rootInfo"]["visits"] for reply in ended} > {20}
+    assert {reply["id"] for reply in ended} == {"ponder", "last"} and {
+        reply["rootInfo"]["visits"] for reply in ended
+    } > {20}
 
 
 @pytest.mark.parametrize("cause", ["ctrl-c", "nobody reads"])

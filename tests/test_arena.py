@@ -27,7 +27,9 @@ OF_EACH_GAME = ("score_black", "area_black", "a_is_black", "lengths", "capped", 
 
 
 class First:
-    """Plays the first legal point while the board has at least `leave` empty points, then passes. Notes how it was asked."""
+    """Plays the first legal point while the board has at least `leave` empty points, then passes. Notes how it was
+    asked.
+    """
 
     def __init__(self, name: str = "first", leave: int = 4) -> None:
         self.name, self.leave = name, leave
@@ -58,7 +60,9 @@ class Drawing:
 
 
 def replayed(result: MatchResult, game: int) -> board.State:
-    """Returns the end of one game, its moves played again; every one must be legal and the game over only at its end."""
+    """Returns the end of one game, its moves played again; every one must be legal and the game over only at its
+    end.
+    """
     state = board.new_games(1, result.rules, move_cap=result.moves.shape[1])
     for ply in range(result.lengths[game]):
         action = int(result.moves[game, ply])
@@ -161,7 +165,11 @@ def test_black_takes_the_whole_board() -> None:
     result = play_match(First(leave=3), Passer(), SMALL, 4, seed=1, colours="a_black")
     assert result.whole_board_black == 1.0 and (result.score_black == 8.5).all() and result.wins == 4
     paired = play_match(First(leave=3), Passer(), SMALL, 4, seed=1)
-    assert paired.whole_board_black == 0.5 and (paired.wins, paired.by_colour(True), paired.by_colour(False)) == (4, (2, 0, 0), (2, 0, 0))
+    assert paired.whole_board_black == 0.5 and (paired.wins, paired.by_colour(True), paired.by_colour(False)) == (
+        4,
+        (2, 0, 0),
+        (2, 0, 0),
+    )
     assert (play_match(Passer(), Passer(), SMALL, 2, seed=1).area_black == 0).all()  # an empty board is nobody's
 
 
@@ -234,18 +242,36 @@ def test_stopped_games_count_for_who_did_not_stop_them() -> None:
     result = replace(made([-2.0, math.nan, math.nan, math.nan], [True, False, True, False]), stops=stops, told=told)
     assert result.outcome_black.tolist() == [-1] * 4 and result.outcome_a.tolist() == [-1, 1, -1, 1]
     assert (result.wins, result.draws, result.losses) == (2, 0, 2) and result.by_colour(True) == (0, 0, 2)
-    assert result.mean_score == -2.0 and result.counted.tolist() == [True, False, False, False] and result.black_win_rate == 0.0
+    assert (
+        result.mean_score == -2.0
+        and result.counted.tolist() == [True, False, False, False]
+        and result.black_win_rate == 0.0
+    )
     assert result.stopped(RESIGNED) == (0, 1) and result.stopped(FORFEIT) == (1, 1)
-    assert result.agreement("b") == (1, 1, 1) and result.agreement("a") == (0, 1, 1) and result.agreement("c") == (0, 0, 0)
+    assert (
+        result.agreement("b") == (1, 1, 1) and result.agreement("a") == (0, 1, 1) and result.agreement("c") == (0, 0, 0)
+    )
     summary = json.loads(json.dumps(result.summary(), allow_nan=False))
     assert (summary["resigned"], summary["forfeits"]) == ([0, 1], [1, 1])
-    assert summary["own_scores"] == {"a": {"same": 0, "same_winner": 1, "of": 1}, "b": {"same": 1, "same_winner": 1, "of": 1}}
+    assert summary["own_scores"] == {
+        "a": {"same": 0, "same_winner": 1, "of": 1},
+        "b": {"same": 1, "same_winner": 1, "of": 1},
+    }
     lines = "\n".join(result.lines())
     assert "    game 3: a: crashed\n    game 4: b: hung" in lines and "b resigned in 1 of 4 games" in lines
     assert "  mean score -2.0 points over the games that were counted (1); " in lines
 
 
-TOLD = {"B+3.5": 3.5, "w+0.5": -0.5, "0": 0.0, "Draw": 0.0, "W+12.0 (upper bound: -1)": -12.0, "B+R": None, "": None, "B+nan": None}
+TOLD = {
+    "B+3.5": 3.5,
+    "w+0.5": -0.5,
+    "0": 0.0,
+    "Draw": 0.0,
+    "W+12.0 (upper bound: -1)": -12.0,
+    "B+R": None,
+    "": None,
+    "B+nan": None,
+}
 
 
 @pytest.mark.parametrize(("text", "score"), TOLD.items())
@@ -282,7 +308,9 @@ def test_finished_games_are_not_played_again() -> None:
     options = {"opening_plies": 2, "finished": kept[:5], "on_games": again.extend, "on_progress": seen.append}
     assert same(whole, play_match(Drawing("a"), Drawing("b"), SMALL, 8, seed=4, **options))
     assert {game.number for game in again} == {game.number for game in kept[5:]} and 5 <= seen[0] and seen[-1] == 8
-    nobody = play_match(Drawing("a"), Drawing("b"), SMALL, 8, seed=4, opening_plies=2, finished=kept, on_games=again.extend)
+    nobody = play_match(
+        Drawing("a"), Drawing("b"), SMALL, 8, seed=4, opening_plies=2, finished=kept, on_games=again.extend
+    )
     assert same(whole, nobody) and len(again) == 3
 
 
@@ -306,7 +334,11 @@ def test_evaluate_writes_games_and_result(tmp_path: Path, capsys: pytest.Capture
     files = sorted(path.name for path in (tmp_path / "out" / "games").iterdir())
     assert len(files) == 12 and files[0] == "random#2-vs-random#3-0001.sgf"
     found = json.loads((tmp_path / "out" / "result.json").read_text())
-    assert [match["players"] for match in found["matches"]] == [["random", "random#2"], ["random", "random#3"], ["random#2", "random#3"]]
+    assert [match["players"] for match in found["matches"]] == [
+        ["random", "random#2"],
+        ["random", "random#3"],
+        ["random#2", "random#3"],
+    ]
     assert found["matches"][0]["per_game"]["score_black"] == results[0].score_black.tolist()
     assert min(rating["elo"] for rating in found["ratings"]) == 0 and found["config"]["game"]["size"] == 3
     shown = capsys.readouterr().out
@@ -336,7 +368,9 @@ def test_evaluate_against_itself(tmp_path: Path, capsys: pytest.CaptureFixture) 
         (["random", "random"], 0, "games are 0"),
     ],
 )
-def test_bad_evaluations_are_refused_before_anything_is_written(players: list[str], games: int, what: str, tmp_path: Path) -> None:
+def test_bad_evaluations_are_refused_before_anything_is_written(
+    players: list[str], games: int, what: str, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match=what):
         arena.evaluate(players, games, config(), tmp_path / "out")
     assert not (tmp_path / "out").exists()

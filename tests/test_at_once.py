@@ -13,7 +13,7 @@ from zerogo import batching, checkpoint, config, kernels, runtime
 from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
 from zerogo.pipeline import train
-from zerogo.players.mind import mind_of_playouts, with_fitting_leaves
+from zerogo.players.analyst import analyst_of_playouts, with_fitting_leaves
 from zerogo.rules import Rules
 from zerogo.selfplay import SelfPlay, at_once, generate
 
@@ -22,7 +22,9 @@ AUTO = ("selfplay.games=0", "search.leaves=0", "selfplay.full_simulations=40", "
 
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Makes a device on which a call costs as much as 15 positions, 512 of which are enough; returns the sizes that are asked for."""
+    """Makes a device on which a call costs as much as 15 positions, 512 of which are enough; returns the sizes that are
+    asked for.
+    """
     asked: list[int] = []
 
     def speed(work, size: int, synchronize) -> float:
@@ -48,7 +50,9 @@ def fitted(*overrides: str, most_games: int = at_once.MOST) -> tuple[int, int, s
 def test_games_fill_the_batch_before_leaves_do(pretended: list[int]) -> None:
     games, leaves, why = fitted(*AUTO)
     assert (games, leaves) == (256, 1)
-    assert why.startswith("256 games at once: 944,649 evaluations/s in batches of 256, 5 % less in those of 128, 3 % more in those of 512")
+    assert why.startswith(
+        "256 games at once: 944,649 evaluations/s in batches of 256, 5 % less in those of 128, 3 % more in those of 512"
+    )
     assert pretended == [64, 128, 256, 512, 1024]
 
 
@@ -56,7 +60,9 @@ def test_leaves_fill_what_games_leave_open(pretended: list[int], monkeypatch: py
     assert fitted(*AUTO, most_games=100)[:2] == (100, 2)
     assert fitted("selfplay.games=100", *AUTO[1:])[:2] == (100, 2)
     games, leaves, why = fitted(*AUTO, most_games=3)
-    assert (games, leaves) == (3, 5) and why.startswith("3 games at once, 5 leaves of each tree in a step: ")  # 40 simulations bear no more
+    assert (games, leaves) == (3, 5) and why.startswith(
+        "3 games at once, 5 leaves of each tree in a step: "
+    )  # 40 simulations bear no more
     assert fitted("selfplay.full_simulations=7", "selfplay.cheap_simulations=7", *AUTO[:2], most_games=3)[:2] == (3, 1)
     assert fitted("selfplay.full_share=0.5", "selfplay.cheap_simulations=16", *AUTO[:3], most_games=3)[:2] == (3, 2)
     monkeypatch.setattr(at_once, "_games_in_memory", lambda *_: 64)
@@ -80,18 +86,22 @@ def test_mixed_sizes_and_another_encoder_can_be_measured(pretended: list[int]) -
 
 
 def test_memory_is_that_of_the_games(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A game's share of what a run of many games holds is what is reckoned for one, but for the positions that it has seen."""
+    """A game's share of what a run of many games holds is what is reckoned for one, but for the positions that it has
+    seen.
+    """
     settings = tiny.config("selfplay.games=50", "selfplay.full_simulations=60")
     selfplay = SelfPlay(settings, tiny.Table(), tiny.CPU, 1)
     selfplay.play(1)
-    bytes_a_game = (at_once._bytes(selfplay.forest) + at_once._bytes(selfplay.recorder)) / 50
+    bytes_a_game = (at_once._bytes(selfplay.search_state) + at_once._bytes(selfplay.recorder)) / 50
     monkeypatch.setattr(runtime, "free_bytes", lambda device: int(bytes_a_game * 1000 / at_once.MEMORY_SHARE))
     assert 950 <= at_once._games_in_memory(settings, tiny.Table(), tiny.CPU) <= 1100
     monkeypatch.setattr(runtime, "free_bytes", lambda device: None)
     assert at_once._games_in_memory(settings, tiny.Table(), tiny.CPU) == at_once.MOST
 
 
-def test_a_run_keeps_the_numbers_that_it_found(pretended: list[int], tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_run_keeps_the_numbers_that_it_found(
+    pretended: list[int], tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     words = (f"run.directory={tmp_path}", *AUTO[:2], "pipeline.iterations=1")
     train(tiny.config(*words))
     assert "\nself-play: 256 games at once: " in capsys.readouterr().out
@@ -109,11 +119,13 @@ def test_a_run_keeps_the_numbers_that_it_found(pretended: list[int], tmp_path: P
 
 
 def test_one_game_gets_leaves_as_its_simulations_bear(pretended: list[int]) -> None:
-    mind, why = with_fitting_leaves(dataclasses.replace(mind_of_playouts(800, leaves=1), simulations=800), Rules(size=3))
-    assert mind.search.settings.leaves == 100 and why.startswith("100 leaves of the tree in a step: ")
+    analyst, why = with_fitting_leaves(
+        dataclasses.replace(analyst_of_playouts(800, leaves=1), simulations=800), Rules(size=3)
+    )
+    assert analyst.search.settings.leaves == 100 and why.startswith("100 leaves of the tree in a step: ")
     assert pretended == [1, 2, 4, 8, 16, 32, 64, 100]
-    mind, _ = with_fitting_leaves(dataclasses.replace(mind, simulations=7), Rules(size=3))
-    assert mind.search.settings.leaves == 1
+    analyst, _ = with_fitting_leaves(dataclasses.replace(analyst, simulations=7), Rules(size=3))
+    assert analyst.search.settings.leaves == 1
 
 
 def test_kernels_are_said_and_can_be_switched_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +141,9 @@ def test_kernels_are_said_and_can_be_switched_off(monkeypatch: pytest.MonkeyPatc
     assert not kernels._in_use and kernels.in_use(cpu) == "torch alone" and kernels.compiled("board", cpu) is None
 
 
-def test_a_run_without_kernels_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+def test_a_run_without_kernels_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     monkeypatch.setattr(kernels, "_in_use", True)
     train(tiny.config(f"run.directory={tmp_path}", "run.kernels=plain", "pipeline.iterations=1"))
     assert ", torch alone, " in capsys.readouterr().out.splitlines()[0] and not kernels._in_use
@@ -139,4 +153,6 @@ def test_a_real_device_can_be_measured() -> None:
     """Whatever is found on a tiny network, it is allowed."""
     settings = tiny.config(*AUTO)
     found, why = at_once.fitted(settings, make_evaluator(settings), tiny.CPU)
-    assert at_once.FEWEST <= found.selfplay.games <= at_once.MOST and found.search.leaves == 1 and "evaluations/s" in why
+    assert (
+        at_once.FEWEST <= found.selfplay.games <= at_once.MOST and found.search.leaves == 1 and "evaluations/s" in why
+    )

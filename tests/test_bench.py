@@ -1,4 +1,6 @@
-"""The measurements of network, search, memory and self-play: what their lines hold. How fast anything is, is no matter for a test."""
+"""The measurements of network, search, memory and self-play: what their lines hold. How fast anything is, is no matter
+for a test.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,16 @@ def test_peaks_by_a_devices_name() -> None:
         "NVIDIA L4": 121, "NVIDIA L40S": 362, "NVIDIA GeForce RTX 4090": 165.2, "NVIDIA GeForce RTX 4080 SUPER": 104.4,
     }  # fmt: skip
     assert {name: peaks_of(name)[0] for name in known} == known
-    unknown = ("NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 4070 SUPER", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", "RTX A1000")
-    without = [f"NVIDIA GeForce RTX {words}" for words in ("3060 Ti", "3070 Ti", "3080 Ti", "4070 Ti SUPER", "4090 D", "5090 D")]
+    unknown = (
+        "NVIDIA GeForce RTX 4090 Laptop GPU",
+        "NVIDIA GeForce RTX 4070 SUPER",
+        "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
+        "RTX A1000",
+    )
+    without = [
+        f"NVIDIA GeForce RTX {words}"
+        for words in ("3060 Ti", "3070 Ti", "3080 Ti", "4070 Ti SUPER", "4090 D", "5090 D")
+    ]
     assert [peaks_of(name) for name in (*unknown, *without)] == [None] * 10
     assert peaks_of("NVIDIA GeForce RTX 3090 Ti")[0] == 80 and peaks_of("NVIDIA GeForce RTX 3090")[0] == 71
 
@@ -89,7 +99,9 @@ def test_no_graph_of_work_that_waits_or_cannot_be_captured(monkeypatch) -> None:
     assert captured(work, device) is None
 
 
-@pytest.mark.parametrize("options", [["--algorithm", "gumbel"], ["--kernels", "plain"], ["--leaves", "2"], ["--spread", "2"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "options", [["--algorithm", "gumbel"], ["--kernels", "plain"], ["--leaves", "2"], ["--spread", "2"]], ids=" ".join
+)
 def test_searches_of_all_kinds(options: list[str], capsys) -> None:
     assert bench.main(["search", *TINY, *SHORT, "--sims", "5", *options]) == 0
     (line,) = lines_of(capsys)
@@ -101,11 +113,27 @@ def test_memory(capsys, monkeypatch) -> None:
     """Trees that fit grow with the memory and shrink with the batch, and what a line adds up to fits the device."""
     monkeypatch.setattr("zerogo.bench.memory.GAMES", (2, 6))
     monkeypatch.setattr("zerogo.bench.memory.SIMULATIONS", (2, 8))
-    words = ["--size", "3", "--memory", "1,2", "--batch", "8,64", "--sims", "10", "--blocks", "1", "--channels", "8", *CPU]
+    words = [
+        "--size",
+        "3",
+        "--memory",
+        "1,2",
+        "--batch",
+        "8,64",
+        "--sims",
+        "10",
+        "--blocks",
+        "1",
+        "--channels",
+        "8",
+        *CPU,
+    ]
     assert bench.main(["memory", *words]) == 0
     lines = lines_of(capsys)
     given = ("batch", "batch", "simulations")
-    assert [(line["memory_gb"], line["given"]) for line in lines] == [(memory, what) for memory in (1, 2) for what in given]
+    assert [(line["memory_gb"], line["given"]) for line in lines] == [
+        (memory, what) for memory in (1, 2) for what in given
+    ]
     for line in lines:
         assert COMMON <= line.keys() and 0 < line["bytes_per_node"] < 1400
         parts = sum(line[name] for name in ("trees_mb", "games_mb", "workspace_mb", "network_mb", "context_mb"))

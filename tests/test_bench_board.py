@@ -13,7 +13,9 @@ from zerogo.rules import Rules
 
 
 def test_draws_are_uniform_over_the_legal_moves() -> None:
-    """20,000 draws in one position: no illegal move, each legal one near its share (6 standard deviations: it fails once in 1e6 times)."""
+    """20,000 draws in one position: no illegal move, each legal one near its share (6 standard deviations: it fails
+    once in 1e6 times).
+    """
     stones = torch.zeros(1, 4, 4, dtype=torch.int8)
     stones[0, 0, 1] = stones[0, 1, 0] = stones[0, 3, 3] = 2
     state = board.from_stones(stones.expand(20000, -1, -1).contiguous(), torch.ones(20000, dtype=torch.int8), Rules(4))
@@ -26,16 +28,35 @@ def test_draws_are_uniform_over_the_legal_moves() -> None:
 
 
 def test_line(capsys) -> None:
-    words = ["--size", "3,5", "--batch", "16", "--device", "cpu", "--threads", "1", "--seconds", "0.05", "--rounds", "1"]
+    words = [
+        "--size",
+        "3,5",
+        "--batch",
+        "16",
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+        "--seconds",
+        "0.05",
+        "--rounds",
+        "1",
+    ]
     assert bench.main(["board", *words]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["size"] for line in lines] == [3, 5]
     for line in lines:
-        assert {"bench", "size", "batch", "device", "dtype", "threads", "torch"} <= line.keys() and line["moves_per_s"] > 0
+        assert {"bench", "size", "batch", "device", "dtype", "threads", "torch"} <= line.keys() and line[
+            "moves_per_s"
+        ] > 0
 
 
 def test_bad_input_gets_one_sentence(capsys) -> None:
-    for words, part in ((["--size", "x"], "'x'"), (["--size", "0"], "0"), (["--size", "7", "--peer"], "pgx plays 9 and 19")):
+    for words, part in (
+        (["--size", "x"], "'x'"),
+        (["--size", "0"], "0"),
+        (["--size", "7", "--peer"], "pgx plays 9 and 19"),
+    ):
         assert bench.main(["board", *words, "--batch", "4", "--device", "cpu", "--seconds", "0.05"]) == 2
         error = capsys.readouterr().err
         assert part in error and error.count("\n") == 1

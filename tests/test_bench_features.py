@@ -15,7 +15,8 @@ def test_lines(capsys) -> None:
     assert bench.main(["features", *SHORT, "--without", "ladder_capture+ladder_escape"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [(line["bench"], line["batch"], line["preset"], line["planes"]) for line in lines] == [
-        ("features", 4, "alphago48", 46), ("features", 8, "alphago48", 46),
+        ("features", 4, "alphago48", 46),
+        ("features", 8, "alphago48", 46),
     ]
     assert all(min(line["positions_per_s"], line["zero17_positions_per_s"], line["ratio"]) > 0 for line in lines)
 

@@ -14,7 +14,22 @@ from zerogo.bench import __main__ as bench
 from zerogo.bench import board, pgx_peer, search
 
 STAND_IN = Path(__file__).with_name("peer_stand_in.py")
-TINY = ["--size", "9", "--batch", "2", "--sims", "2", "--blocks", "1", "--channels", "8", "--device", "cpu", "--threads", "1"]
+TINY = [
+    "--size",
+    "9",
+    "--batch",
+    "2",
+    "--sims",
+    "2",
+    "--blocks",
+    "1",
+    "--channels",
+    "8",
+    "--device",
+    "cpu",
+    "--threads",
+    "1",
+]
 WORDS = ["search", *TINY, "--seconds", "0.02", "--rounds", "2", "--peer"]
 
 
@@ -28,7 +43,9 @@ def notes(monkeypatch, tmp_path) -> Path:
 
 
 def test_a_peer_is_asked_in_turn_and_at_its_best(notes, capsys) -> None:
-    """The first round is in both precisions, the others in the one that was faster; it gets the same sizes of everything."""
+    """The first round is in both precisions, the others in the one that was faster; it gets the same sizes of
+    everything.
+    """
     assert bench.main(WORDS) == 0
     line = json.loads(capsys.readouterr().out)
     assert (line["peer"], line["peer_dtype"]) == ("mctx 0.0, pgx 0.0, jax 0.0 on cpu", "bfloat16")
@@ -41,7 +58,21 @@ def test_a_peer_is_asked_in_turn_and_at_its_best(notes, capsys) -> None:
 
 
 def test_the_best_of_the_peers_batches_counts(notes, capsys) -> None:
-    words = ["--size", "9", "--batch", "4", "--device", "cpu", "--threads", "1", "--seconds", "0.02", "--rounds", "1", "--peer"]
+    words = [
+        "--size",
+        "9",
+        "--batch",
+        "4",
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+        "--seconds",
+        "0.02",
+        "--rounds",
+        "1",
+        "--peer",
+    ]
     assert bench.main(["board", *words, "--peer-batch", "2,3"]) == 0
     line = json.loads(capsys.readouterr().out)
     assert (line["peer"], line["batch"], line["peer_batch"], line["peer_moves_per_s"]) == ("pgx 0.0 on cpu", 4, 3, 90)
@@ -53,7 +84,10 @@ def test_the_best_of_the_peers_batches_counts(notes, capsys) -> None:
 def test_a_peer_without_the_device(notes, monkeypatch, capsys) -> None:
     monkeypatch.setenv("PEER_LACKS", "1")
     assert bench.main(WORDS) == 2
-    assert f"--peer: the jax of {sys.executable} has no cpu; install one that has, or add --device cpu\n" in capsys.readouterr().err
+    assert (
+        f"--peer: the jax of {sys.executable} has no cpu; install one that has, or add --device cpu\n"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("error", [RuntimeError("Unable to initialize backend 'cuda'"), AssertionError()], ids=repr)

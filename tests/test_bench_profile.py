@@ -30,7 +30,9 @@ def test_lines(capsys) -> None:
 
 
 def test_a_stage_is_not_charged_for_those_inside_it(monkeypatch) -> None:
-    """On a clock that ticks once a look, an outer stage with an inner one in its middle gets what is before and after."""
+    """On a clock that ticks once a look, an outer stage with an inner one in its middle gets what is before and
+    after.
+    """
     ticks = iter(range(100))
     monkeypatch.setattr(time, "perf_counter", lambda: next(ticks))
     watch = Watch.__new__(Watch)

@@ -45,7 +45,21 @@ def without_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # size, games of each of the six kinds of rules
-RANDOM_GAMES = [(1, 1), (2, 10), (3, 10), (4, 8), (5, 6), (6, 5), (7, 4), (8, 3), (9, 4), (10, 2), (11, 1), (12, 1), (13, 1)]
+RANDOM_GAMES = [
+    (1, 1),
+    (2, 10),
+    (3, 10),
+    (4, 8),
+    (5, 6),
+    (6, 5),
+    (7, 4),
+    (8, 3),
+    (9, 4),
+    (10, 2),
+    (11, 1),
+    (12, 1),
+    (13, 1),
+]
 
 
 @pytest.mark.parametrize("size, copies", RANDOM_GAMES)
@@ -59,7 +73,9 @@ def test_random_games_agree_at_every_ply(size: int, copies: int) -> None:
 @pytest.mark.parametrize("size", range(14, 20))
 def test_random_games_on_large_boards_agree_at_every_ply(size: int) -> None:
     superko = SUPERKO[size % 3]
-    played = Lockstep([Rules(size=size, superko=superko, suicide=suicide) for suicide in (False, True)], f"large {size}", long=1.2)
+    played = Lockstep(
+        [Rules(size=size, superko=superko, suicide=suicide) for suicide in (False, True)], f"large {size}", long=1.2
+    )
     played.run(2 * size * size)
     assert all(game.is_over for game in played.games)
 
@@ -94,11 +110,15 @@ def test_the_largest_board() -> None:
 
 
 def test_new_games_in_finished_lanes_start_afresh() -> None:
-    """Lanes that finish get new games while the others go on, as in self-play, with the step that takes over the old state."""
+    """Lanes that finish get new games while the others go on, as in self-play, with the step that takes over the old
+    state.
+    """
     played = Lockstep(every_kind(3, 3), "lanes", long=3, step=board.step_)
     for _ in range(120):
         played.run(1)
-        played.replace([index for index, game in enumerate(played.games) if game.is_over][:2] or [played.random.randrange(18)])
+        played.replace(
+            [index for index, game in enumerate(played.games) if game.is_over][:2] or [played.random.randrange(18)]
+        )
         played.compare()
     assert played.reasons["superko"] > 20
 
@@ -134,7 +154,9 @@ def test_pinned_case(name: str, superko: str, way: str, request: pytest.FixtureR
 
 @pytest.mark.parametrize("way", ["looking", "bounded"])
 @pytest.mark.parametrize("size", [9, 19, 25])
-def test_a_spiral_over_the_whole_board_is_taken_in_one_move(size: int, way: str, request: pytest.FixtureRequest) -> None:
+def test_a_spiral_over_the_whole_board_is_taken_in_one_move(
+    size: int, way: str, request: pytest.FixtureRequest
+) -> None:
     if way == "bounded":
         request.getfixturevalue("without_looks")
     stones, (row, column) = spiral(size)
@@ -162,15 +184,16 @@ def test_perft_2x2(superko: str) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_number_of_legal_positions(size: int) -> None:
-    colourings = torch.tensor(list(itertools.product((0, 1, 2), repeat=size * size)), dtype=torch.int8).view(-1, size, size)
+    colourings = torch.tensor(list(itertools.product((0, 1, 2), repeat=size * size)), dtype=torch.int8).view(
+        -1, size, size
+    )
     state = board.from_stones(colourings, torch.ones(len(colourings), dtype=torch.int8), Rules(size=size))
     assert int((~board.unsettled_strings(state)).sum()) == LEGAL_POSITIONS[size]
 
 
 def test_number_of_legal_positions_4x4() -> None:
-    """All 3^16 colourings: every upper half with every lower one. The board's flood asks which stones a liberty reaches; every now and then
-    `from_stones` and `unsettled_strings`, which find out much more, must say the same.
-    """
+    """All 3^16 colourings: every upper half with every lower one. The board's flood asks which stones a liberty
+    reaches; every now and then `from_stones` and `unsettled_strings`, which find out much more, must say the same."""
     halves = torch.cartesian_prod(*[torch.arange(3, dtype=torch.int8)] * 8).view(-1, 2, 4)
     rows = torch.stack([flood.pack_rows(halves == 1), flood.pack_rows(halves == 2)])
     rules = RulesBatch.of(Rules(size=4), len(halves))
@@ -189,7 +212,9 @@ def test_number_of_legal_positions_4x4() -> None:
 
 def test_step_leaves_the_given_state_and_finished_games_alone() -> None:
     first = board.new_games(2, Rules(size=3))
-    second = board.step(first, torch.tensor([9, 0]))  # from here on there is room for more plies, and history need not grow
+    second = board.step(
+        first, torch.tensor([9, 0])
+    )  # from here on there is room for more plies, and history need not grow
     copies = first.map(torch.clone), second.map(torch.clone)
     board.step(second, torch.tensor([3, 4]))
     state = board.step(second, torch.tensor([9, 1]))
@@ -228,7 +253,9 @@ def test_restored_games_know_ko_and_moves() -> None:
     case = CASES["ko retake"]
     state = play_all(start(case.diagram, case.to_play), case.moves)
     names = ("moves", "passes", "ply", "ko")
-    restored = board.restore(state.black, state.white, state.recent, state.to_play, state.rules, **{n: getattr(state, n) for n in names})
+    restored = board.restore(
+        state.black, state.white, state.recent, state.to_play, state.rules, **{n: getattr(state, n) for n in names}
+    )
     assert torch.equal(board.legal_actions(restored), board.legal_actions(state))
     for name in ("hash", "atari", "recent", *names):
         assert torch.equal(getattr(restored, name), getattr(state, name))

@@ -1,4 +1,6 @@
-"""The board's shortcuts against what they stand for: carried atari, kernels, the hash chains and the filters before superko."""
+"""The board's shortcuts against what they stand for: carried atari, kernels, the hash chains and the filters before
+superko.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,14 @@ RULES = {
     "7-simple-suicide": Rules(7, superko="simple", suicide=True),
     "13": Rules(13, superko="situational"),
     "25-suicide": Rules(25, suicide=True),
-    "mixed": [Rules(2), Rules(5, suicide=True), Rules(7, superko="situational"), Rules(4, superko="simple"), Rules(1, suicide=True)] * 6,
+    "mixed": [
+        Rules(2),
+        Rules(5, suicide=True),
+        Rules(7, superko="situational"),
+        Rules(4, superko="simple"),
+        Rules(1, suicide=True),
+    ]
+    * 6,
     "1-suicide": Rules(1, suicide=True),
 }
 
@@ -58,7 +67,11 @@ def assert_same(one, other, what: str = "") -> None:
         a, b = getattr(one, field.name), getattr(other, field.name)
         if isinstance(a, Tensor):
             assert a.dtype == b.dtype and a.shape == b.shape, (what, field.name)
-            assert torch.equal(a, b), (what, field.name, (a != b).reshape(len(a), -1).any(1).nonzero().flatten().tolist())
+            assert torch.equal(a, b), (
+                what,
+                field.name,
+                (a != b).reshape(len(a), -1).any(1).nonzero().flatten().tolist(),
+            )
 
 
 def games_of(name: str, plies: int, num_games: int = 30):
@@ -73,22 +86,30 @@ def games_of(name: str, plies: int, num_games: int = 30):
 
 @pytest.mark.parametrize("name", RULES)
 def test_carried_fields_and_superko(name: str) -> None:
-    """At every ply: atari and hash are what they are when made from nothing, and the few suspects of superko are all that it bans."""
-    for state in games_of(name, 120 if name[:2] not in ("13", "25") else 250, 30 if name[:2] not in ("13", "25") else 8):
+    """At every ply: atari and hash are what they are when made from nothing, and the few suspects of superko are all
+    that it bans.
+    """
+    for state in games_of(
+        name, 120 if name[:2] not in ("13", "25") else 250, 30 if name[:2] not in ("13", "25") else 8
+    ):
         atari, breathless = find_atari(state.black, state.white, state.on_board)
         assert torch.equal(atari, state.atari) and not breathless.any()
         assert torch.equal(zobrist.hash_stones(state.black, state.white), state.hash)
         if state.board_size <= 9:
             legal = legal_rows(state, state.on_board, state.suicide)
             suicides = legal & ~legal_rows(state, state.on_board, None)
-            repeating = legal & superko._repeating_bounded(state, suicides)  # tests every point, whatever was lost before
+            repeating = legal & superko._repeating_bounded(
+                state, suicides
+            )  # tests every point, whatever was lost before
             repeating[state.rules.superko == superko.SIMPLE] = 0
             assert torch.equal(superko.repeating_rows(state, legal), repeating)
 
 
 @pytest.mark.parametrize("name", RULES)
 def test_host_that_may_not_look_comes_to_the_same(name: str, not_looking) -> None:
-    """A game stepped as on CUDA has the fields of one stepped by the host: every tensor, the history and the chains in it too."""
+    """A game stepped as on CUDA has the fields of one stepped by the host: every tensor, the history and the chains in
+    it too.
+    """
     rules = RULES[name]
     plies, num_games = (60, 30) if name[:2] not in ("13", "25") else (12, 4)
     looking = board.new_games(num_games, rules, move_cap=50)
@@ -165,7 +186,9 @@ def position(diagram: str, **rules) -> State:
     """Returns one game from a diagram of X, O and dots, Black to move, simple ko unless told."""
     rows = diagram.split()
     stones = torch.tensor([[{".": 0, "X": 1, "O": 2}[point] for point in row] for row in rows], dtype=torch.int8)
-    return board.from_stones(stones.unsqueeze(0), torch.tensor([1], dtype=torch.int8), Rules(len(rows), **{"superko": "simple", **rules}))
+    return board.from_stones(
+        stones.unsqueeze(0), torch.tensor([1], dtype=torch.int8), Rules(len(rows), **{"superko": "simple", **rules})
+    )
 
 
 CASES = {  # before, the move (row, column), after, stones in atari after
@@ -195,10 +218,16 @@ def test_suicide_relieves_what_surrounds_it(not_looking) -> None:
 
 
 def test_put_right_after_the_start() -> None:
-    """Fresh games must not share memory between their fields: the stones put into one colour's plane once came back in the other's."""
+    """Fresh games must not share memory between their fields: the stones put into one colour's plane once came back in
+    the other's.
+    """
     games = board.new_games(3, Rules(3))
     moved = board.step(board.select(games, torch.tensor([1])), torch.tensor([4]))
     games = board.put_(games, torch.tensor([1]), moved)
     assert games.stones.flatten(1).tolist() == [[0] * 9, [0, 0, 0, 0, 1, 0, 0, 0, 0], [0] * 9]
-    tensors = [getattr(games, field.name) for field in dataclasses.fields(games) if isinstance(getattr(games, field.name), torch.Tensor)]
+    tensors = [
+        getattr(games, field.name)
+        for field in dataclasses.fields(games)
+        if isinstance(getattr(games, field.name), torch.Tensor)
+    ]
     assert len({tensor.untyped_storage().data_ptr() for tensor in tensors}) == len(tensors)

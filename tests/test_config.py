@@ -1,4 +1,6 @@
-"""Settings: every file of configs/ is complete and valid, what is written is read back, and what is wrong is named with its place."""
+"""Settings: every file of configs/ is complete and valid, what is written is read back, and what is wrong is named with
+its place.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def file_complaint(tmp_path: Path, text: str) -> str:
 def test_shipped_configs_are_complete(path: Path) -> None:
     settings = load(path)
     written = yaml.safe_load(path.read_text())
-    assert [(name, list(entries)) for name, entries in written.items()] == [(name, list(own)) for name, own in settings.to_dict().items()]
+    assert [(name, list(entries)) for name, entries in written.items()] == [
+        (name, list(own)) for name, own in settings.to_dict().items()
+    ]
     assert settings.run.name == path.stem
     assert path.read_text().count("\n# ") >= len(SECTIONS)  # a comment at each section
     assert all(GameConfig.rules(settings.game, komi).komi == komi for komi in settings.game.drawn_komi())
@@ -50,7 +54,9 @@ def test_five_configs_are_shipped() -> None:
 
 
 def test_dump_reads_back(tmp_path: Path) -> None:
-    changed = load_with_overrides(None, ["training.learning_rate=1e-5", "network.heads.score=0.02", 'run.name=näme', "game.komi=-0.5"])
+    changed = load_with_overrides(
+        None, ["training.learning_rate=1e-5", "network.heads.score=0.02", "run.name=näme", "game.komi=-0.5"]
+    )
     changed.dump(tmp_path / "config.yaml")
     assert load(tmp_path / "config.yaml") == changed
     assert config.from_dict(changed.to_dict()) == changed
@@ -78,7 +84,11 @@ def test_exponents_without_a_dot_are_numbers(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("training: {learning_rate: 1e-3, weight_decay: 5E-5}\nreplay: {capacity: 1e6}\n")
     settings = load(path)
-    assert (settings.training.learning_rate, settings.training.weight_decay, settings.replay.capacity) == (1e-3, 5e-5, 1_000_000)
+    assert (settings.training.learning_rate, settings.training.weight_decay, settings.replay.capacity) == (
+        1e-3,
+        5e-5,
+        1_000_000,
+    )
     assert load_with_overrides(None, ["training.learning_rate=1e-3"]).training.learning_rate == 1e-3
 
 
@@ -99,13 +109,28 @@ def test_overrides(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("search: {c_puct: 2}\n")
     settings = load_with_overrides(path, ["game.size=5", "run.name=12", "search.algorithm=puct", "game.size=7"])
-    assert (settings.search.c_puct, settings.game.size, settings.run.name, settings.search.algorithm) == (2.0, 7, "12", "puct")
+    assert (settings.search.c_puct, settings.game.size, settings.run.name, settings.search.algorithm) == (
+        2.0,
+        7,
+        "12",
+        "puct",
+    )
     # Together valid, alone not: the order of overrides doesn't matter.
     both = load_with_overrides(None, ["replay.min_window=3000000", "replay.capacity=4000000"])
     assert both.replay.min_window == 3_000_000
-    assert load_with_overrides(None, ["network.heads.ownership=0"]).network.heads == {"policy": 1.0, "value": 1.0, "ownership": 0.0}
-    assert load_with_overrides(None, ["evaluation.opponents=[random, 'mcts:400']"]).evaluation.opponents == ("random", "mcts:400")
-    assert load_with_overrides(None, ["training.schedule=[[0, 1], [0.9, 0.1]]"]).training.schedule == ((0.0, 1.0), (0.9, 0.1))
+    assert load_with_overrides(None, ["network.heads.ownership=0"]).network.heads == {
+        "policy": 1.0,
+        "value": 1.0,
+        "ownership": 0.0,
+    }
+    assert load_with_overrides(None, ["evaluation.opponents=[random, 'mcts:400']"]).evaluation.opponents == (
+        "random",
+        "mcts:400",
+    )
+    assert load_with_overrides(None, ["training.schedule=[[0, 1], [0.9, 0.1]]"]).training.schedule == (
+        (0.0, 1.0),
+        (0.9, 0.1),
+    )
 
 
 @pytest.mark.parametrize(
@@ -153,7 +178,9 @@ def test_bad_overrides(override: str, words: list[str]) -> None:
 def test_bad_values_together() -> None:
     assert "at most selfplay.full_simulations" in complaint("selfplay.full_share=0.25", "selfplay.cheap_simulations=65")
     assert "features.komi_input is false" in complaint("game.random_komi_share=0.5", "features.komi_input=false")
-    assert "whole number of points" in complaint("game.random_komi_share=0.5", "game.komi=7.5", "game.komi_low=7", "game.komi_high=7.2")
+    assert "whole number of points" in complaint(
+        "game.random_komi_share=0.5", "game.komi=7.5", "game.komi_low=7", "game.komi_high=7.2"
+    )
     assert "replay.capacity" in complaint("replay.min_window=3000000")
     assert "game.size is 9; game.sizes has 5x5 and 7x7 only" in complaint("game.sizes=[[7, 1, 9], [5, 1, 24]]")
     narrow = ("game.random_komi_share=0.5", "game.komi_low=7", "game.komi_high=7.2")
@@ -170,7 +197,10 @@ def test_bad_values_together() -> None:
         ("game:\n", "bad.yaml, line 1: section game is None; it must hold settings such as size: …"),
         ("", "bad.yaml: expected sections such as game and search, found None"),
         ("- 1\n", "bad.yaml: expected sections such as game and search, found [1]"),
-        ("game: {komi_low: 30}\n", "bad.yaml, line 1: game.komi_low is 30; it must be at most game.komi_high, which is 14"),
+        (
+            "game: {komi_low: 30}\n",
+            "bad.yaml, line 1: game.komi_low is 30; it must be at most game.komi_high, which is 14",
+        ),
         ("game: {1: 2}\n", "bad.yaml, line 1: unknown key game.1"),
     ],
 )
@@ -188,7 +218,12 @@ def test_overrides_of_a_config_at_hand() -> None:
 def test_a_run_on_several_boards() -> None:
     mixed = load_with_overrides(None, ["game.sizes=[[13, 1, 7.5], [7, 2, 9]]", "game.size=13", "game.komi_spread=2"])
     game = mixed.game
-    assert (game.all_sizes, game.largest_size, Config().game.all_sizes, Config().game.largest_size) == ((7, 13), 13, (9,), 9)
+    assert (game.all_sizes, game.largest_size, Config().game.all_sizes, Config().game.largest_size) == (
+        (7, 13),
+        13,
+        (9,),
+        9,
+    )
     assert (game.rules(), game.rules(size=7), game.rules(3.5, 7).komi) == (Rules(13, 7.5), Rules(7, 9.0), 3.5)
     assert (game.drawn_komi(9.0), game.drawn_komi()) == ((7.0, 8.0, 9.0, 10.0, 11.0), (5.5, 6.5, 7.5, 8.5, 9.5))
     assert (game.plies(7), game.plies()) == (98, 338)
@@ -200,7 +235,9 @@ def test_another_size_takes_its_own_komi() -> None:
     assert mixed.game.rules() == Rules(7, 9.0)
     assert config.with_overrides(mixed, ["game.size=13"]).game.rules() == Rules(13, 7.5)
     assert config.with_overrides(mixed, ["game.size=13", "game.komi=3"]).game.rules() == Rules(13, 3.0)
-    assert config.with_overrides(mixed, ["game.komi=3", "game.suicide=true"]).game.rules() == Rules(7, 3.0, suicide=True)
+    assert config.with_overrides(mixed, ["game.komi=3", "game.suicide=true"]).game.rules() == Rules(
+        7, 3.0, suicide=True
+    )
     assert config.with_overrides(mixed, ["game.sizes=[]", "game.size=5", "game.komi=4"]).game.rules() == Rules(5, 4.0)
     assert config.from_dict({"game": {"size": 7, "sizes": [[7, 1, 9]]}}).game.komi == 9.0
     assert config.from_dict({"game": {"size": 7, "komi": 4, "sizes": [[7, 1, 9]]}}).game.komi == 4.0

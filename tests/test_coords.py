@@ -60,7 +60,26 @@ def test_pass_in_every_spelling() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "I5", "i5", "A0", "A10", "K1", "5A", "A", "9", "A1 ", "AA1", "A-1", "A+1", "A\u0661", "\u01311", "resign", "A001"]
+    "text",
+    [
+        "",
+        "I5",
+        "i5",
+        "A0",
+        "A10",
+        "K1",
+        "5A",
+        "A",
+        "9",
+        "A1 ",
+        "AA1",
+        "A-1",
+        "A+1",
+        "A\u0661",
+        "\u01311",
+        "resign",
+        "A001",
+    ],
 )
 def test_bad_vertices_name_the_value_and_what_is_allowed(text: str) -> None:
     with pytest.raises(InputError) as caught:

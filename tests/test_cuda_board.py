@@ -1,4 +1,6 @@
-"""The board's CUDA kernels against torch, bit for bit: interpreted, where there is no GPU, and on it with `pytest -m gpu`; they compile."""
+"""The board's CUDA kernels against torch, bit for bit: interpreted, where there is no GPU, and on it with `pytest -m
+gpu`; they compile.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,10 @@ def answers(device: torch.device, function: Callable, *arguments: Any) -> Any:
     if isinstance(found, dict):
         return {name: value.cpu() for name, value in found.items()}
     if isinstance(found, tuple):
-        return tuple(on(CPU, part) if isinstance(part, Tensor) else {name: value.cpu() for name, value in part.items()} for part in found)
+        return tuple(
+            on(CPU, part) if isinstance(part, Tensor) else {name: value.cpu() for name, value in part.items()}
+            for part in found
+        )
     return found.cpu()
 
 
@@ -65,7 +70,9 @@ def check_moves(state: State, actions: Tensor, device: torch.device) -> None:
     legal = position.legal_rows(state, state.on_board, state.suicide)
     same(answers(device, board_kernels.legal_rows, state, state.on_board, state.suicide), legal, "legal")
     after, removed = position.play(state, actions, state.on_board, state.suicide, state.cap)
-    fields, gone = answers(device, board_kernels.play, state, actions, state.on_board, state.suicide, state.cap, keys_of(state))
+    fields, gone = answers(
+        device, board_kernels.play, state, actions, state.on_board, state.suicide, state.cap, keys_of(state)
+    )
     for field in dataclasses.fields(after):
         same(fields[field.name], getattr(after, field.name), field.name)
     same(gone, removed, "removed")
@@ -96,7 +103,12 @@ def start(stones: list[list[int]], to_play: int, rules: Rules | list[Rules]) -> 
 
 GAMES = {  # rules, plies before the first look, looks, plies between two
     "small": ([Rules(5, superko=kind, suicide=suicide) for kind, suicide in KINDS], 20, 3, 9),
-    "tiny": ([Rules(2, superko="situational"), Rules(2), Rules(3, suicide=True), Rules(1), Rules(3, superko="situational")], 6, 6, 3),
+    "tiny": (
+        [Rules(2, superko="situational"), Rules(2), Rules(3, suicide=True), Rules(1), Rules(3, superko="situational")],
+        6,
+        6,
+        3,
+    ),
     "7": ([Rules(7, superko="simple")] * 2, 60, 3, 7),
     "mixed": ([Rules(9), Rules(5, suicide=True), Rules(7, superko="situational")], 40, 3, 11),
     "19": ([Rules(19, suicide=True)], 300, 2, 40),
@@ -141,7 +153,9 @@ def test_pinned_cases(name: str, device: torch.device, blind: Callable[[], None]
 
 
 @pytest.mark.parametrize("size", [19, 25])
-def test_a_spiral_over_the_whole_board_is_taken_in_one_move(size: int, device: torch.device, blind: Callable[[], None]) -> None:
+def test_a_spiral_over_the_whole_board_is_taken_in_one_move(
+    size: int, device: torch.device, blind: Callable[[], None]
+) -> None:
     stones, (row, column) = spiral(size)
     state = start(stones, 2, Rules(size))
     blind()
@@ -193,7 +207,9 @@ def test_floods(size: int, device: torch.device, blind: Callable[[], None]) -> N
 
 def test_a_ply_of_games(device: torch.device, blind: Callable[[], None]) -> None:
     """Exact legal moves, a draw among them, and a move with all that it leaves in the history."""
-    state = board.new_games(4, [Rules(5), Rules(3, suicide=True), Rules(2), Rules(2, superko="situational")], move_cap=[100, 100, 6, 100])
+    state = board.new_games(
+        4, [Rules(5), Rules(3, suicide=True), Rules(2), Rules(2, superko="situational")], move_cap=[100, 100, 6, 100]
+    )
     for _ in range(13):
         state = board.step(state, random_moves(state, 3))
     blind()
@@ -213,7 +229,9 @@ def test_a_ply_of_games(device: torch.device, blind: Callable[[], None]) -> None
 
 def test_draws_are_uniform(device: torch.device) -> None:
     generator = torch.Generator().manual_seed(1)
-    points = (torch.rand(5, 25, 25, generator=generator) < 0.3) & torch.tensor([True, True, True, False, True]).view(-1, 1, 1)
+    points = (torch.rand(5, 25, 25, generator=generator) < 0.3) & torch.tensor([True, True, True, False, True]).view(
+        -1, 1, 1
+    )
     numbers = torch.tensor([0.0, 0.4, 1 - 2**-53, 0.5, 0.999], dtype=torch.float64)
     found = answers(device, game_kernels.pick, flood.pack_rows(points), numbers)
     for game, number in enumerate(numbers.tolist()):
@@ -222,7 +240,8 @@ def test_draws_are_uniform(device: torch.device) -> None:
 
 
 def ways(roots: State, lane: Tensor, length: int, seed: int) -> tuple[Line, Tensor, Tensor]:
-    """Returns ways through trees of one branch each, their last positions' words, and moves from there, legal but for superko.
+    """Returns ways through trees of one branch each, their last positions' words, and moves from there, legal but for
+    superko.
 
     Simulation k went so many moves that k is the remainder; behind its end a path names its first node.
     """
@@ -245,7 +264,7 @@ def ways(roots: State, lane: Tensor, length: int, seed: int) -> tuple[Line, Tens
 def check_arrival(roots: State, line: Line, words: Tensor, actions: Tensor, device: torch.device) -> dict[str, Tensor]:
     """All that the search learns of a move, as `Go` tells it piece by piece. Returns it."""
     go = Go()
-    found = answers(device, arrival_kernels.arrive, roots, line, words, actions, keys_of(roots))
+    found = answers(device, arrival_kernels.step_leaves, roots, line, words, actions, keys_of(roots))
     after = go.play(roots, line.lane, words, actions)
     finished, result = go.outcome(roots, line.lane, after)
     repeats = go.repeats(roots, after, line, actions)
@@ -318,9 +337,11 @@ def test_games_are_played_through_the_kernels(device: torch.device, monkeypatch:
         for field in dataclasses.fields(wanted):
             if isinstance(getattr(wanted, field.name), Tensor):
                 same(getattr(played, field.name).cpu(), getattr(wanted, field.name), field.name)
-    played = board.put_(played, torch.tensor([2], device=device), board.select(played, torch.tensor([2], device=device)))
-    landed = Go().arrive(played, on(device, line), on(device, words), on(device, moves))
-    found = answers(device, arrival_kernels.arrive, states[-1], line, words, moves, keys_of(states[-1]))
+    played = board.put_(
+        played, torch.tensor([2], device=device), board.select(played, torch.tensor([2], device=device))
+    )
+    landed = Go().step_leaves(played, on(device, line), on(device, words), on(device, moves))
+    found = answers(device, arrival_kernels.step_leaves, states[-1], line, words, moves, keys_of(states[-1]))
     same(landed.words.cpu(), found["words"], "words")
     same(landed.leaf.recent.cpu(), found["recent"], "recent")
     assert asked >= {"games", "arrival"}
@@ -342,8 +363,14 @@ def test_kernels_compile(size: int, blind: Callable[[], None]) -> None:
         (board_kernels.repeating_rows, state, rows, rows, keys),
         (game_kernels.exact_legal_rows, state, keys),
         (game_kernels.pick, rows, torch.zeros(2, dtype=torch.float64)),
-        (game_kernels.step_, state, actions, keys, {name: getattr(state, name) for name in game_kernels.History._fields}),
-        (arrival_kernels.arrive, state, line, words, moves, keys),
+        (
+            game_kernels.step_,
+            state,
+            actions,
+            keys,
+            {name: getattr(state, name) for name in game_kernels.History._fields},
+        ),
+        (arrival_kernels.step_leaves, state, line, words, moves, keys),
     ]
     for function, *arguments in calls:
         found = compile_call(function, *arguments)

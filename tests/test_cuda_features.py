@@ -1,5 +1,5 @@
-"""The encoders' CUDA kernels, interpreted, against torch and the plain ladder reader; and that they compile. A GPU, if there is one, runs
-the same on many more positions."""
+"""The encoders' CUDA kernels, interpreted, against torch and the plain ladder reader; and that they compile. A GPU, if
+there is one, runs the same on many more positions."""
 
 from __future__ import annotations
 
@@ -71,9 +71,14 @@ def painted(module_device: str, dtype: torch.dtype) -> None:
     given = (tensor.to(module_device) for tensor in (rows, numbers, values))
     found = planes.paint(spans, *given, dtype).cpu()
     bits = ((rows.unsqueeze(2) >> torch.arange(9).view(-1, 1)) & 1).to(dtype)
-    first, second = ((numbers[k].clamp(max=most).unsqueeze(-1) == torch.arange(1, most + 1)).to(dtype) for k, most in ((0, 8), (1, 4)))
+    first, second = (
+        (numbers[k].clamp(max=most).unsqueeze(-1) == torch.arange(1, most + 1)).to(dtype)
+        for k, most in ((0, 8), (1, 4))
+    )
     real = values.to(dtype)
-    assert torch.equal(found, torch.cat([bits[..., :5], first, real[..., :1], bits[..., 5:], second, real[..., 1:]], dim=-1))
+    assert torch.equal(
+        found, torch.cat([bits[..., :5], first, real[..., :1], bits[..., 5:], second, real[..., 1:]], dim=-1)
+    )
 
 
 @interpreted
@@ -153,7 +158,10 @@ def same_ladders(state: board.State, for_mover: bool = False, device: str = "cpu
     with kernels.plain():
         wanted = read_ladders(state, for_mover)
     rows = (plane.to(device) for plane in (state.black, state.white, state.on_board))
-    found = [part.cpu() for part in ladders.read(*rows, state.to_play.to(device) if for_mover else None, plain_ladders.MOST_LANES)]
+    found = [
+        part.cpu()
+        for part in ladders.read(*rows, state.to_play.to(device) if for_mover else None, plain_ladders.MOST_LANES)
+    ]
     read = (wanted.given_up == 0) & (found[3] == 0)
     for name, part in zip(LADDERS, found, strict=True):
         assert torch.equal(part[read], getattr(wanted, name)[read]), name
@@ -170,11 +178,17 @@ def _classical(names: list[str], turn: int = 0) -> board.State:
 @interpreted
 @pytest.mark.parametrize("turn", range(4))
 def test_classical_ladders_of_both_colours(turn: int) -> None:
-    names = ("captures on the way", "the attacker begins, and only one side works", "longer than the board is wide", "not by a ko")
+    names = (
+        "captures on the way",
+        "the attacker begins, and only one side works",
+        "longer than the board is wide",
+        "not by a ko",
+    )
     assert same_ladders(_classical([names[turn]], turn)) == 0
 
 
-# Black's string on D5 is caught from C5: it takes D6 in a ko, so that White may not play the more promising D6, but D4 works as well.
+# Black's string on D5 is caught from C5: it takes D6 in a ko, so that White may not play the more promising D6, but D4
+# works as well.
 BANNED = """
     O O . O X O
     . . . X O X
@@ -195,7 +209,9 @@ def test_the_second_move_is_tried_where_a_ko_bans_the_first() -> None:
 def test_random_ladders(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many programs and one: several share a game's strings, or one reads many games with one stack."""
     small = [rows for rows in ladder_positions(40, seed=5) if len(rows) == 7][:3]
-    state = board.from_stones(torch.tensor(small, dtype=torch.int8), torch.tensor([1, 2, 1], dtype=torch.int8), Rules(7))
+    state = board.from_stones(
+        torch.tensor(small, dtype=torch.int8), torch.tensor([1, 2, 1], dtype=torch.int8), Rules(7)
+    )
     same_ladders(state)
     monkeypatch.setattr(ladders, "MOST_PROGRAMS", 1)
     same_ladders(state, for_mover=True)
@@ -226,7 +242,9 @@ class Kernels:
 
     def compiled(self, name: str, device: torch.device) -> SimpleNamespace | None:
         """Stands in for `kernels.compiled`."""
-        doors = {door: self._door(module, door) for kind, module in MODULES.items() for door in DOORS[kind] if kind == name}
+        doors = {
+            door: self._door(module, door) for kind, module in MODULES.items() for door in DOORS[kind] if kind == name
+        }
         return SimpleNamespace(**doors) if doors else None
 
     def _door(self, module: ModuleType, door: str) -> Callable[..., Any]:
@@ -283,7 +301,9 @@ def test_they_compile(size: int) -> None:
     paint = _pointers("i32", "rows", "table") | _pointers("bf16", "values", "planes") | {"numbers": "*i16"} | numbers
     sizes = {"N": size, "C": 48, "R": 17, "V": 3, "BLOCK": planes.BLOCK}
     for kinds in (False, True):
-        compile_for(planes.paint_kernel, paint, {**sizes, "HAS_NUMBERS": kinds, "HAS_VALUES": kinds, "WIDE": kinds}, num_warps=4)
+        compile_for(
+            planes.paint_kernel, paint, {**sizes, "HAS_NUMBERS": kinds, "HAS_VALUES": kinds, "WIDE": kinds}, num_warps=4
+        )
     past = _pointers("i32", "black", "white", "recent", "rows") | numbers
     ages, history = {"N": size, "RECENT": RECENT, "BLOCK": planes.BLOCK}, {"EARLIER": RECENT, "OWN": True}
     compile_for(planes.history_kernel, past | {"mover": "*i8"}, ages | history, num_warps=4)

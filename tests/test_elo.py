@@ -12,7 +12,12 @@ from zerogo import elo
 
 def test_wilson_known_values() -> None:
     # Newcombe (1998), Statistics in Medicine 17, table I, method 3: 81/263, 15/148, 0/20, 1/29.
-    for points, games, low, high in ((81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)):
+    for points, games, low, high in (
+        (81, 263, 0.2553, 0.3662),
+        (15, 148, 0.0624, 0.1605),
+        (0, 20, 0.0, 0.1611),
+        (1, 29, 0.0061, 0.1718),
+    ):
         assert elo.wilson_interval(points, games) == pytest.approx((low, high), abs=5e-5)
 
 
@@ -44,7 +49,9 @@ def test_pairs_that_cancel_narrow_the_interval_and_pairs_that_agree_widen_it() -
 
 @pytest.mark.parametrize("colour_decides", [0.0, 0.6])
 def test_the_pair_interval_covers_the_truth(colour_decides: float) -> None:
-    """In 2,000 matches of 50 pairs at a true rate of 0.6 the interval misses in about 5 %: outside 3 to 7.5 % by chance once in 10,000."""
+    """In 2,000 matches of 50 pairs at a true rate of 0.6 the interval misses in about 5 %: outside 3 to 7.5 % by chance
+    once in 10,000.
+    """
     generator = np.random.default_rng(0)
     misses = 0
     for _ in range(2000):

@@ -1,4 +1,6 @@
-"""GTP engines as players: fake ones that go wrong in every way, matches that go on and resume, and GNU Go where it is installed."""
+"""GTP engines as players: fake ones that go wrong in every way, matches that go on and resume, and GNU Go where it is
+installed.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,10 @@ def use() -> Iterator:
 
 
 def same(one: MatchResult, other: MatchResult) -> bool:
-    arrays = all(np.array_equal(getattr(one, name), getattr(other, name), equal_nan=name == "score_black") for name in OF_EACH_GAME)
+    arrays = all(
+        np.array_equal(getattr(one, name), getattr(other, name), equal_nan=name == "score_black")
+        for name in OF_EACH_GAME
+    )
     return arrays and one.stops == other.stops and one.told == other.told
 
 
@@ -218,13 +223,26 @@ def test_start_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     rules = Rules(9, 7.0, "situational", suicide=True)
     line = find("gnugo:3").command(rules, 5)
-    expected = "--mode gtp --quiet --chinese-rules --situational-superko --allow-all-suicide --capture-all-dead --never-resign"
+    expected = (
+        "--mode gtp --quiet --chinese-rules --situational-superko --allow-all-suicide --capture-all-dead --never-resign"
+    )
     assert line == [str(tmp_path / "gnugo"), *expected.split(), "--level", "3", "--seed", "5"]
     line = find("gnugo:0").command(Rules(9, 7.0, "simple", scoring="territory"), 5)
     assert {"--japanese-rules", "--simple-ko", "--forbid-suicide"} <= set(line)
     assert "--positional-superko" in find("gnugo:0").command(Rules(9), 5)
     line = find("pachi:1000").command(Rules(9), 5)
-    assert line[1:] == ["-d0", "-t", "=1000", "-s", "5", "-r", "chinese", "threads=1", "max_tree_size=100", "resign_threshold=0"]
+    assert line[1:] == [
+        "-d0",
+        "-t",
+        "=1000",
+        "-s",
+        "5",
+        "-r",
+        "chinese",
+        "threads=1",
+        "max_tree_size=100",
+        "resign_threshold=0",
+    ]
     with pytest.raises(InputError, match="pachi:1000 knows no suicide"):
         ExternalPlayer(find("pachi:1000")).check(rules)
     model = tmp_path / "net.bin.gz"
@@ -232,12 +250,21 @@ def test_start_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         find(f"katago:9:{model}")
     model.write_bytes(b"")
     line = find(f"katago:9:{model}").command(Rules(9), 5)
-    assert line[1:4] == ["gtp", "-model", str(model)] and "maxVisits=9," in line[5] and find(f"katago:9:{model}").name == "katago:9"
+    assert (
+        line[1:4] == ["gtp", "-model", str(model)]
+        and "maxVisits=9," in line[5]
+        and find(f"katago:9:{model}").name == "katago:9"
+    )
 
 
 @pytest.mark.parametrize(
     ("line", "name"),
-    [("gtp:sh -c true", "true"), (f"gtp:{sys.executable} -u /a/mine.py --x", "mine"), ("gtp:env X=1 sh", "X=1"), ("gtp:sh", "sh")],
+    [
+        ("gtp:sh -c true", "true"),
+        (f"gtp:{sys.executable} -u /a/mine.py --x", "mine"),
+        ("gtp:env X=1 sh", "X=1"),
+        ("gtp:sh", "sh"),
+    ],
 )
 def test_names_of_commands(line: str, name: str) -> None:
     assert find(line).name == name
@@ -263,7 +290,9 @@ def test_against_random_itself_and_another_engine(use) -> None:
     other = use("unsure")
     both = play_match(good, other, RULES, 4, seed=1, opening_plies=3)
     assert not both.stops and both.agreement("good") == (4, 4, 4) and both.agreement("unsure") == (0, 0, 0)
-    assert np.array_equal(play_match(Last(), good, RULES, 4, seed=1).moves[0::2], play_match(good, Last(), RULES, 4, seed=1).moves[1::2])
+    assert np.array_equal(
+        play_match(Last(), good, RULES, 4, seed=1).moves[0::2], play_match(good, Last(), RULES, 4, seed=1).moves[1::2]
+    )
 
 
 FAULTS = {
@@ -288,19 +317,29 @@ def test_a_fault_loses_the_game_and_the_match_goes_on(mode: str, use, tmp_path: 
     for game, stop in result.stops.items():
         assert stop.kind == FORFEIT and stop.black_lost == (not result.a_is_black[game])
         assert re.fullmatch(FAULTS[mode], stop.reason), stop.reason
-    assert np.isnan(result.score_black).all() and result.summary()["forfeits"] == [0, 4] and result.summary()["mean_score"] is None
+    assert (
+        np.isnan(result.score_black).all()
+        and result.summary()["forfeits"] == [0, 4]
+        and result.summary()["mean_score"] is None
+    )
     assert any(f"{mode} lost by a fault in 4 of 4 games" in line for line in result.lines())
 
 
 def test_a_resignation_ends_the_game(use, tmp_path: Path) -> None:
     result = play_match(use("resign"), Last(), RULES, 4, seed=1)
-    assert {stop.kind for stop in result.stops.values()} == {RESIGNED} and result.losses == 4 and result.stopped(RESIGNED) == (4, 0)
+    assert (
+        {stop.kind for stop in result.stops.values()} == {RESIGNED}
+        and result.losses == 4
+        and result.stopped(RESIGNED) == (4, 0)
+    )
     assert result.by_colour(True) == (0, 0, 2) and result.win_rate == 0.0
 
 
 def test_one_crash_costs_one_game(use, tmp_path: Path) -> None:
     """Its process served all games; the others are replayed for the next one."""
-    result = play_match(use("crash-once", str(tmp_path / "mark"), processes=1), Last(), RULES, 4, seed=1, opening_plies=2)
+    result = play_match(
+        use("crash-once", str(tmp_path / "mark"), processes=1), Last(), RULES, 4, seed=1, opening_plies=2
+    )
     assert len(result.stops) == 1 and "ended with status 7" in next(iter(result.stops.values())).reason
     whole = play_match(use("good"), Last(), RULES, 4, seed=1, opening_plies=2)
     rest = [game for game in range(4) if game not in result.stops]
@@ -331,7 +370,9 @@ def test_an_engine_that_knows_them_is_told_rules_and_seeds(use, tmp_path: Path) 
 
 
 def test_what_can_not_start_is_refused_at_once(use) -> None:
-    with pytest.raises(InputError, match=r"dead ended with status 1 at 'list_commands' \(cannot find my network\); it was started as: "):
+    with pytest.raises(
+        InputError, match=r"dead ended with status 1 at 'list_commands' \(cannot find my network\); it was started as: "
+    ):
         use("dead").check(RULES)
     with pytest.raises(InputError, match="good refused 'boardsize 25': unacceptable size; it was started as"):
         use("good").check(Rules(25))
@@ -354,7 +395,7 @@ def test_bugs_of_our_own_players_stay_bugs(use) -> None:
 
 
 def test_a_game_without_guests_asks_nobody_else() -> None:
-    assert not isinstance(RandomPlayer(), players.Guest) and isinstance(engine("good"), players.Guest)
+    assert not isinstance(RandomPlayer(), players.StatefulPlayer) and isinstance(engine("good"), players.StatefulPlayer)
     players.close(RandomPlayer())
 
 
@@ -365,13 +406,22 @@ def test_evaluate_writes_how_games_ended(tmp_path: Path, capsys: pytest.CaptureF
     results = arena.evaluate([command("crash"), command("resign"), "random"], 2, config(), tmp_path)
     assert [result.num_games for result in results] == [2, 2, 2]
     found = json.loads((tmp_path / "result.json").read_text())
-    assert found["engines"]["fake_engine"]["says"] == "Fake 1.0" and set(found["engines"]) == {"fake_engine", "fake_engine#2"}
+    assert found["engines"]["fake_engine"]["says"] == "Fake 1.0" and set(found["engines"]) == {
+        "fake_engine",
+        "fake_engine#2",
+    }
     assert sum(found["matches"][0]["forfeits"]) + sum(found["matches"][0]["resigned"]) == 2
     assert found["matches"][0]["per_game"]["score_black"] == [None, None]
-    games = [Sgf_game.from_bytes(path.read_bytes()).get_root() for path in sorted((tmp_path / "games").glob("fake_engine-vs-random-*"))]
+    games = [
+        Sgf_game.from_bytes(path.read_bytes()).get_root()
+        for path in sorted((tmp_path / "games").glob("fake_engine-vs-random-*"))
+    ]
     assert {game.get("RE") for game in games} == {"B+F", "W+F"}
     assert all("fake_engine: ended with status 3" in game.get("C") for game in games)
-    assert {game.get("RE") for game in map(root, (tmp_path / "games").glob("fake_engine#2-vs-random-*"))} <= {"B+R", "W+R"}
+    assert {game.get("RE") for game in map(root, (tmp_path / "games").glob("fake_engine#2-vs-random-*"))} <= {
+        "B+R",
+        "W+R",
+    }
     shown = capsys.readouterr().out
     assert "lost by a fault" in shown and "resigned in" in shown and (tmp_path / "report.html").exists()
 
@@ -397,7 +447,11 @@ def test_a_run_checks_its_engines_at_the_start() -> None:
 
 def written(folder: Path) -> dict[tuple[int, int], dict]:
     """Returns the finished games that a folder holds, by match and number; there is one line of each."""
-    lines = [json.loads(line) for line in (folder / GAMES_FILE).read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+    lines = [
+        json.loads(line)
+        for line in (folder / GAMES_FILE).read_bytes().splitlines(keepends=True)
+        if line.endswith(b"\n")
+    ]
     found = {(line["match"], line["game"]): line for line in lines}
     assert len(found) == len(lines)
     return found
@@ -473,8 +527,19 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
 
 def test_an_interrupt_ends_engines_that_hang(tmp_path: Path) -> None:
     mark = tmp_path / "pids"
-    line = (sys.executable, "evaluate.py", command("hang", str(mark)), "random", "--games", "2", "--out", str(tmp_path / "out"))
-    process = subprocess.Popen((*line, "game.size=5"), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    line = (
+        sys.executable,
+        "evaluate.py",
+        command("hang", str(mark)),
+        "random",
+        "--games",
+        "2",
+        "--out",
+        str(tmp_path / "out"),
+    )
+    process = subprocess.Popen(
+        (*line, "game.size=5"), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
     for _ in range(600):
         if mark.exists() and mark.read_text().strip():
             break
@@ -501,7 +566,9 @@ gnugo = pytest.mark.skipif(not has_gnugo(), reason=REASON)
 
 @gnugo
 def test_gnugo_plays_alike_whatever_plays_it() -> None:
-    """Its moves follow from the game and the seed alone, though a process may serve several games, and one game several processes."""
+    """Its moves follow from the game and the seed alone, though a process may serve several games, and one game several
+    processes.
+    """
     found = []
     for processes, at_once in ((1, 4), (3, 2)):
         one, other = (ExternalPlayer(find(f"gnugo:{level}"), 60, processes) for level in (0, 1))
@@ -515,7 +582,9 @@ def test_gnugo_plays_alike_whatever_plays_it() -> None:
 
 
 @gnugo
-@pytest.mark.parametrize("rules", [Rules(4, 0.5, "situational", suicide=True), Rules(7, 9.0, "simple"), Rules(3, 0.5, scoring="territory")])
+@pytest.mark.parametrize(
+    "rules", [Rules(4, 0.5, "situational", suicide=True), Rules(7, 9.0, "simple"), Rules(3, 0.5, scoring="territory")]
+)
 def test_gnugo_is_held_to_the_rules_of_the_match(rules: Rules) -> None:
     player = ExternalPlayer(find("gnugo:0"), 60, 1)
     try:

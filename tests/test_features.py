@@ -1,4 +1,6 @@
-"""The encoders as a whole: both sides' view, symmetries, boards of different sizes, samples, threads, whole runs; zero17 once more."""
+"""The encoders as a whole: both sides' view, symmetries, boards of different sizes, samples, threads, whole runs;
+zero17 once more.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ from zerogo.search import Search
 
 
 def play_random(rules: list[Rules], plies: int, seed: int = 0) -> tuple[board.State, list[Tensor]]:
-    """Returns games after random legal moves, passes only where nothing else is legal, and the stones after each ply from 0 on."""
+    """Returns games after random legal moves, passes only where nothing else is legal, and the stones after each ply
+    from 0 on.
+    """
     generator = torch.Generator().manual_seed(seed)
     state = board.new_games(len(rules), rules)
     stones = [state.stones]
@@ -82,7 +86,10 @@ def test_zero17_agrees_with_the_plain_one(plies: int) -> None:
 def test_dtypes(dtype: torch.dtype) -> None:
     state, _ = play_random([Rules(7)] * 3, 12)
     encoder = make_encoder("zero17", komi_input=False)
-    assert torch.equal(encoder.planes(state, dtype).float(), encoder.planes(state)) and encoder.planes(state, dtype).dtype == dtype
+    assert (
+        torch.equal(encoder.planes(state, dtype).float(), encoder.planes(state))
+        and encoder.planes(state, dtype).dtype == dtype
+    )
 
 
 @pytest.mark.parametrize("name", list(ENCODERS))
@@ -128,7 +135,10 @@ def test_shapes_ranges_and_names(name: str) -> None:
     planes = encoder.planes(state)
     assert planes.shape == (3, encoder.num_planes, 9, 9) and planes.is_contiguous(memory_format=torch.channels_last)
     assert encoder.globals(state).shape == (3, encoder.num_globals) and encoder.globals(state).dtype == torch.float32
-    assert len(set(encoder.plane_names())) == encoder.num_planes and len(set(encoder.global_names())) == encoder.num_globals
+    assert (
+        len(set(encoder.plane_names())) == encoder.num_planes
+        and len(set(encoder.global_names())) == encoder.num_globals
+    )
     assert encoder.num_planes == {"alphago49": 49, "handcrafted": 9}.get(name) or str(encoder.num_planes) == name[-2:]
     is_komi = torch.tensor(["komi" in plane for plane in encoder.plane_names()])
     assert planes[:, ~is_komi].min() == 0 and planes[:, ~is_komi].max() == 1
@@ -172,7 +182,9 @@ def test_turned_games_give_turned_planes(name: str) -> None:
 def test_without_a_look_by_the_host(name: str, blind) -> None:
     """What is done on CUDA gives the same, and only the ladder reader waits for the device."""
     sizes = [9, 5, 7, 3, 9, 2]
-    rules = [Rules(size, 3.5, SUPERKO[index % 3], index % 2 == 1, SCORING[index % 2]) for index, size in enumerate(sizes)]
+    rules = [
+        Rules(size, 3.5, SUPERKO[index % 3], index % 2 == 1, SCORING[index % 2]) for index, size in enumerate(sizes)
+    ]
     encoder = make_encoder(name, komi_input=True)
     states = [play_random(rules, plies, seed=plies)[0] for plies in (0, 20, 60, 90)]
     states += [board.restore(**restoring(state)) for state in states]
@@ -208,17 +220,26 @@ def test_samples_give_the_planes_of_their_games() -> None:
             assert torch.equal(encoder.globals(state), encoder.globals(restored))
             missing, found = missing + int(missed.sum()), found + int((after[:, index] > 0).flatten(1).any(1).sum())
             assert torch.equal(board.legal_actions(state)[~missed], board.legal_actions(restored)[~missed])
-    assert found > 5 * missing > 0, (found, missing)  # bans that only the whole game tells are few, even on these boards
+    assert found > 5 * missing > 0, (
+        found,
+        missing,
+    )  # bans that only the whole game tells are few, even on these boards
 
 
 def test_own_lists() -> None:
     encoder = make_encoder(("stones", "liberties:3", "komi_parity", "turns_since:2"), komi_input=True)
-    assert encoder.name == "stones, liberties:3, komi_parity, turns_since:2" and encoder.global_names() == ["komi parity", "komi"]
+    assert encoder.name == "stones, liberties:3, komi_parity, turns_since:2" and encoder.global_names() == [
+        "komi parity",
+        "komi",
+    ]
     expected = ["own stone", "opponent's stone", "liberties 1", "liberties 2", "liberties 3 or more", "turns since 1"]
     assert encoder.plane_names() == [*expected, "turns since 2 or more"]
     config = Config(features=FeaturesConfig(encoder=["stones", "liberties:3"]))
     assert config.features.encoder == ("stones", "liberties:3") and from_dict(config.to_dict()) == config
-    assert with_overrides(Config(), ["features.encoder=[stones, history:2]"]).features.encoder == ("stones", "history:2")
+    assert with_overrides(Config(), ["features.encoder=[stones, history:2]"]).features.encoder == (
+        "stones",
+        "history:2",
+    )
     assert with_overrides(Config(), ["features.encoder=katago22"]).features.encoder == "katago22"
 
 
@@ -247,7 +268,9 @@ def test_every_encoder_plays_and_learns(name: str | list[str], tmp_path: Path) -
     loaded = checkpoint.load(checkpoint.find(tmp_path / "tiny"))
     encoder = loaded.encoder()
     assert loaded.step > 0 and encoder.plane_names() == make_encoder(name, komi_input=True).plane_names()
-    search = Search(Evaluator.from_network(loaded.network(), encoder, symmetries="random"), SearchConfig(algorithm="puct"))
+    search = Search(
+        Evaluator.from_network(loaded.network(), encoder, symmetries="random"), SearchConfig(algorithm="puct")
+    )
     found = search.run(play_random([Rules(3, 4.5)] * 2, 3)[0], 8, seed=1)
     assert (found.visits.sum(1) >= 8).all()
     other = "zero17" if name != "zero17" else "alphago48"

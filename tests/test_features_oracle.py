@@ -1,4 +1,6 @@
-"""Every group and preset against `features_slow` on positions of random and of sensible games, of many sizes and rules in one batch."""
+"""Every group and preset against `features_slow` on positions of random and of sensible games, of many sizes and rules
+in one batch.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from zerogo.rules import Rules
 
 ASKED = {group for groups in ENCODERS.values() for group in groups}
 NAMED = {group.partition(":")[0] for group in ASKED}
-ALL = sorted(ASKED | {f"{name}:{kind.default}" if kind.most else name for name, kind in GROUPS.items() if name not in NAMED})
+ALL = sorted(
+    ASKED | {f"{name}:{kind.default}" if kind.most else name for name, kind in GROUPS.items() if name not in NAMED}
+)
 PLANES = [group for group in ALL if make_group(group).form is not Form.GLOBALS]
 GLOBALS = [group for group in ALL if make_group(group).form is Form.GLOBALS]
 LADDERS = {group for group in PLANES if "ladder" in group}
@@ -39,8 +43,8 @@ RULES = [
 
 
 def positions(rules: list[Rules], plies: int, seed: int) -> Iterator[tuple[board.State, dict[int, Seen]]]:
-    """Yields the games after each ply, and those that go on by their index. Even ones are played at random, passes now and then, odd ones
-    by the player that spares its eyes."""
+    """Yields the games after each ply, and those that go on by their index. Even ones are played at random, passes now
+    and then, odd ones by the player that spares its eyes."""
     state = board.new_games(len(rules), rules)
     games = [[GameState.new(rule)] for rule in rules]
     lanes, passing = torch.arange(len(rules)), state.board_size**2
@@ -79,9 +83,13 @@ def compare(state: board.State, games: dict[int, Seen], groups: list[str]) -> in
                 left_out += 1
                 continue
             different = np.argwhere(found[:, :size, :size] != np.float32(expected))
-            assert not len(different), f"{group}, [plane, row, column]: {different.tolist()}\n{seen.grid()}, {seen.mover}, {seen.rules}"
+            assert not len(different), (
+                f"{group}, [plane, row, column]: {different.tolist()}\n{seen.grid()}, {seen.mover}, {seen.rules}"
+            )
         expected = [number for group in GLOBALS for number in slow_globals(seen, group)]
-        assert torch.allclose(numbers[index], torch.tensor(expected)), f"{encoder.global_names()}: {numbers[index]}, not {expected}"
+        assert torch.allclose(numbers[index], torch.tensor(expected)), (
+            f"{encoder.global_names()}: {numbers[index]}, not {expected}"
+        )
     return left_out
 
 
@@ -128,7 +136,9 @@ def tensor_of(planes: list) -> Tensor:
 
 @pytest.mark.parametrize("name", list(ENCODERS))
 def test_presets_are_their_groups(name: str) -> None:
-    """The groups are compared above one by one; here a preset's planes lie one after the other in the order of its list."""
+    """The groups are compared above one by one; here a preset's planes lie one after the other in the order of its
+    list.
+    """
     state, games = next(itertools.islice(positions([Rules(7, 6.5)] * 4, 30, seed=4), 25, None))
     encoder = make_encoder(name, komi_input=False)
     planes, names = encoder.planes(state), encoder.plane_names()

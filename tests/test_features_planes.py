@@ -56,7 +56,9 @@ NINE = "\n".join(["." * 9] * 9)
 def state_of(diagram: str, to_play: int, moves: str = "", **rules) -> board.State:
     rows = parse(diagram)
     size = len(rows)
-    state = board.from_stones(torch.tensor([rows], dtype=torch.int8), torch.tensor([to_play], dtype=torch.int8), Rules(size, **rules))
+    state = board.from_stones(
+        torch.tensor([rows], dtype=torch.int8), torch.tensor([to_play], dtype=torch.int8), Rules(size, **rules)
+    )
     for vertex in moves.split():
         state = board.step(state, torch.tensor([coords.from_gtp(vertex, size)]))
     return state
@@ -80,7 +82,9 @@ def check(preset: str, state: board.State, indices: range, expected: dict[int, s
 
 
 def top_row(own: int, other: int, below: int, size: int = 9) -> str:
-    """Returns a diagram: from the upper left corner so many black and then white stones, and white ones below the first points."""
+    """Returns a diagram: from the upper left corner so many black and then white stones, and white ones below the first
+    points.
+    """
     rows = [["."] * size for _ in range(size)]
     rows[0][: own + other] = ["X"] * own + ["O"] * other
     rows[1][:below] = ["O"] * below
@@ -93,7 +97,12 @@ def top_row(own: int, other: int, below: int, size: int = 9) -> str:
 def test_alphago_stones_and_constants() -> None:
     others = "D5 E5 D4 E4 A3 D3 E3 A2 B2 C2 D2 E2 A1 B1 C1 D1 E1"
     black, white = "B5 A4 B3", "C5 B4 D4 C3"
-    check("alphago48", state_of(KO, 1), range(4), {0: black, 1: white, 2: f"A5 {others}".replace("E5 D4", "E5 C4"), 3: ALL})
+    check(
+        "alphago48",
+        state_of(KO, 1),
+        range(4),
+        {0: black, 1: white, 2: f"A5 {others}".replace("E5 D4", "E5 C4"), 3: ALL},
+    )
     after = "A5 D5 E5 B4 E4 A3 D3 E3 A2 B2 C2 D2 E2 A1 B1 C1 D1 E1"
     check("alphago48", state_of(KO, 1, "C4"), range(4), {0: "C5 D4 C3", 1: "B5 A4 C4 B3", 2: after, 3: ALL})
     check("alphago49", state_of(KO, 1), range(47, 49), {48: ALL})
@@ -118,14 +127,20 @@ def test_alphago_liberties(number: int) -> None:
 
 @pytest.mark.parametrize("number", range(1, 9))
 def test_alphago_captures_and_self_atari(number: int) -> None:
-    """n white stones between black ones die by a move at their end; n black stones between white ones are left with one liberty."""
+    """n white stones between black ones die by a move at their end; n black stones between white ones are left with one
+    liberty.
+    """
     swapped = top_row(number, 0, number).translate(str.maketrans("XO", "OX"))
     last = coords.to_gtp(number, 9)
     check("alphago48", state_of(swapped, 1), range(20, 28), {19 + number: last})
     if number < 8:
-        self_atari = vertices(make_encoder("alphago48", False).planes(state_of(top_row(number - 1, 0, number + 1), 1))[0, 27 + number])
+        self_atari = vertices(
+            make_encoder("alphago48", False).planes(state_of(top_row(number - 1, 0, number + 1), 1))[0, 27 + number]
+        )
         assert coords.to_gtp(number - 1, 9) in self_atari.split()
-        check("alphago48", state_of(top_row(number - 1, 0, number), 1), range(36, 37), {36: coords.to_gtp(number - 1, 9)})
+        check(
+            "alphago48", state_of(top_row(number - 1, 0, number), 1), range(36, 37), {36: coords.to_gtp(number - 1, 9)}
+        )
     free = make_encoder("alphago48", False).planes(state_of(top_row(number - 1, 0, 0), 1))[0, 36:44]
     assert free[:, 0, number - 1].tolist() == [float(liberties == min(number + 1, 8)) for liberties in range(1, 9)]
 
@@ -147,7 +162,9 @@ def test_katago_board_stones_liberties() -> None:
 
 
 def test_katago_superko_bans() -> None:
-    """Three kos: White may not make the position of the start again at B2, only the simple ko rule lets it. Nor retake at B5 at once."""
+    """Three kos: White may not make the position of the start again at B2, only the simple ko rule lets it. Nor retake
+    at B5 at once.
+    """
     for superko, banned in (("positional", "B5 B2"), ("situational", "B5 B2"), ("simple", "B5")):
         check("katago22", state_of(THREE_KOS, 1, "C8 B5 C2 B8 C5", superko=superko), range(6, 7), {6: banned})
 
@@ -207,7 +224,10 @@ def test_article48_stones_and_history() -> None:
     black, white = ["A9", "E9", "A7", "E7", "A5"], ["C9", "G9", "C7", "G7", "C5"]
     expected = {3 + ago: " ".join(black[: (11 - ago) // 2]) for ago in range(8)}
     expected |= {11 + ago: " ".join(white[: (10 - ago) // 2]) for ago in range(8)}
-    ordered = {index: " ".join(sorted(points.split(), key=lambda vertex: coords.from_gtp(vertex, 9))) for index, points in expected.items()}
+    ordered = {
+        index: " ".join(sorted(points.split(), key=lambda vertex: coords.from_gtp(vertex, 9)))
+        for index, points in expected.items()
+    }
     check("article48", line, range(3, 19), ordered)
 
 
@@ -218,7 +238,12 @@ def test_article48_liberties_and_captures() -> None:
     for number in range(1, 6):
         caught = state_of(top_row(number, 0, number), 2)
         check("article48", caught, range(27, 35), {26 + min(number, 4): coords.to_gtp(number, 9)})
-        check("article48", state_of(top_row(number, 0, number), 1), range(27, 35), {30 + min(number, 4): coords.to_gtp(number, 9)})
+        check(
+            "article48",
+            state_of(top_row(number, 0, number), 1),
+            range(27, 35),
+            {30 + min(number, 4): coords.to_gtp(number, 9)},
+        )
 
 
 def test_article48_ladders() -> None:
@@ -229,7 +254,12 @@ def test_article48_ladders() -> None:
 
 def test_article48_legal_and_edge() -> None:
     first = "A5 B5 C5 D5 E5 A4 E4 A3 E3 A2 E2 A1 B1 C1 D1 E1"
-    expected = {43: "D5 E5 E4 A3 D3 E3 A2 B2 C2 D2 E2 A1 B1 C1 D1 E1", 44: first, 45: "B4 C4 D4 B3 D3 B2 C2 D2", 46: "C3"}
+    expected = {
+        43: "D5 E5 E4 A3 D3 E3 A2 B2 C2 D2 E2 A1 B1 C1 D1 E1",
+        44: first,
+        45: "B4 C4 D4 B3 D3 B2 C2 D2",
+        46: "C3",
+    }
     check("article48", state_of(KO, 1, "C4"), range(43, 48), expected)
     check("article48", state_of(NINE, 1), range(47, 48), {47: "D6 E6 F6 D5 E5 F5 D4 E4 F4"})
 

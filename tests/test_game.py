@@ -9,10 +9,10 @@ from sgfmill.boards import Board as SgfmillBoard
 
 from zerogo import coords
 from zerogo.errors import InputError
-from zerogo.game import GameState, Move, Player, Point, neighbours
+from zerogo.game import Colour, GameState, Move, Point, neighbours
 from zerogo.rules import SUPERKO, Rules
 
-BLACK, WHITE = Player.BLACK, Player.WHITE
+BLACK, WHITE = Colour.BLACK, Colour.WHITE
 PASS = Move.pass_turn()
 
 
@@ -27,7 +27,7 @@ def play_all(game: GameState, vertices: str) -> GameState:
     return game
 
 
-def from_diagram(diagram: str, to_play: Player, **rules: object) -> GameState:
+def from_diagram(diagram: str, to_play: Colour, **rules: object) -> GameState:
     stones = parse(diagram)
     return GameState.from_stones(stones, to_play, Rules(size=len(stones), **rules))
 
@@ -44,7 +44,14 @@ PLAYS = {
     "a ko": (".XO. XO.O .XO. ....", BLACK, "C3", ".XO. X.XO .XO. ....", (1, 0), "B3"),
     "a ko in the corner": ("OX. .O. O..", BLACK, "A2", ".X. XO. O..", (1, 0), "A3"),
     "one stone taken by a string": (".XO. XO.O .XXO ....", BLACK, "C3", ".XO. X.XO .XXO ....", (1, 0), None),
-    "one stone taken by a stone with another liberty": (".XO. XO.. .XO. ....", BLACK, "C3", ".XO. X.X. .XO. ....", (1, 0), None),
+    "one stone taken by a stone with another liberty": (
+        ".XO. XO.. .XO. ....",
+        BLACK,
+        "C3",
+        ".XO. X.X. .XO. ....",
+        (1, 0),
+        None,
+    ),
     "two strings": ("O.O X.X ...", BLACK, "B3", ".X. X.X ...", (2, 0), None),
     "four strings": ("..X.. .XOX. XO.OX .XOX. ..X..", BLACK, "C3", "..X.. .X.X. X.X.X .X.X. ..X..", (4, 0), None),
     "everything else": ("XXX X.X XXX", WHITE, "B2", "... .O. ...", (0, 8), None),
@@ -62,7 +69,9 @@ def test_a_play_takes(name: str) -> None:
     assert (after.captures[BLACK], after.captures[WHITE]) == captures
     assert after.ko == (None if ko is None else at(ko, game.rules.size).point)
     assert (after.to_play, after.ply, after.passes) == (player.other, 1, 0)
-    assert show(game.stones()) == lines(before) and game.captures == {BLACK: 0, WHITE: 0}, "the state before has changed"
+    assert show(game.stones()) == lines(before) and game.captures == {BLACK: 0, WHITE: 0}, (
+        "the state before has changed"
+    )
 
 
 # rows, who plays where, how why_illegal begins under simple ko without suicide
@@ -116,7 +125,7 @@ def test_resignation_loses_whatever_the_score() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_pinned_case(name: str, superko: str) -> None:
     case: Case = CASES[name]
-    start = from_diagram(case.diagram, Player(case.to_play), superko=superko, suicide=case.suicide)
+    start = from_diagram(case.diagram, Colour(case.to_play), superko=superko, suicide=case.suicide)
     game = play_all(start, case.moves)
     move = at(case.last, game.rules.size)
     reason = game.why_illegal(move)
@@ -126,9 +135,13 @@ def test_pinned_case(name: str, superko: str) -> None:
 
 
 def test_the_reason_tells_ko_from_superko() -> None:
-    for name, kind in {"ko retake": "ko: B3", "triple ko": "superko: B2", "suicide where it is not allowed": "suicide: "}.items():
+    for name, kind in {
+        "ko retake": "ko: B3",
+        "triple ko": "superko: B2",
+        "suicide where it is not allowed": "suicide: ",
+    }.items():
         case = CASES[name]
-        game = play_all(from_diagram(case.diagram, Player(case.to_play)), case.moves)
+        game = play_all(from_diagram(case.diagram, Colour(case.to_play)), case.moves)
         assert game.why_illegal(at(case.last, game.rules.size)).startswith(kind)
 
 
@@ -159,8 +172,12 @@ def test_perft_2x2(superko: str) -> None:
 
 
 def test_perft_2x2_with_suicide() -> None:
-    """On 2x2 every suicide repeats a position, so only rules that do not mind let it happen."""
-    with_suicides = {"positional": PERFT_2X2["positional"][:9], "situational": [5, 21, 68, 180], "simple": [5, 21, 68, 180]}
+    """On 2x2 every suicide repeats a position, so only rules that do not analyst let it happen."""
+    with_suicides = {
+        "positional": PERFT_2X2["positional"][:9],
+        "situational": [5, 21, 68, 180],
+        "simple": [5, 21, 68, 180],
+    }
     for superko, expected in with_suicides.items():
         game = GameState.new(Rules(size=2, superko=superko, suicide=True))
         assert perft(game, 0, [0] * len(expected)) == expected
@@ -186,13 +203,26 @@ def sgfmill_stones(board: SgfmillBoard) -> list[list[int]]:
     return [[colours[board.get(row, column)] for column in range(board.side)] for row in reversed(range(board.side))]
 
 
-RANDOM_GAMES = [(2, 30), (3, 20), (4, 12), (5, 10), (6, 6), (7, 6), (9, 4), (11, 2), (13, 1), (19, 1)]  # size, games of each kind
+RANDOM_GAMES = [
+    (2, 30),
+    (3, 20),
+    (4, 12),
+    (5, 10),
+    (6, 6),
+    (7, 6),
+    (9, 4),
+    (11, 2),
+    (13, 1),
+    (19, 1),
+]  # size, games of each kind
 
 
 @pytest.mark.parametrize("size, num_games", RANDOM_GAMES)
 def test_random_games_agree_with_sgfmill(size: int, num_games: int) -> None:
     for number in range(num_games):
-        for superko, suicide in (("positional", False), ("situational", True), ("simple", False))[: 3 if size < 13 else 1]:
+        for superko, suicide in (("positional", False), ("situational", True), ("simple", False))[
+            : 3 if size < 13 else 1
+        ]:
             rng = random.Random(f"{size} {number} {superko}")
             game = GameState.new(Rules(size=size, superko=superko, suicide=suicide))
             board = SgfmillBoard(size)
@@ -226,7 +256,9 @@ def strings_by_flood(stones: list[list[int]]) -> set[tuple[frozenset, frozenset]
 
 @pytest.mark.parametrize("size", [2, 3, 5, 8])
 def test_strings_and_history_stay_true_in_random_games(size: int) -> None:
-    """Union-find with its liberties is held against floods, the position's number against the stones, superko against all boards."""
+    """Union-find with its liberties is held against floods, the position's number against the stones, superko against
+    all boards.
+    """
     rng, repeats = random.Random(size), 0
     game = GameState.new(Rules(size=size, suicide=True))
     boards = [game.stones()]
@@ -325,4 +357,7 @@ def test_a_game_keeps_its_earlier_states() -> None:
     second = first.play(at("C3", 5))
     one, other = second.play(at("C4", 5)), second.play(at("C2", 5))
     assert first.ply == 0 and not first.board.strings() and second.ply == 1
-    assert one.stones() != other.stones() and one.board.string_at(Point(2, 2)).liberties != other.board.string_at(Point(2, 2)).liberties
+    assert (
+        one.stones() != other.stones()
+        and one.board.string_at(Point(2, 2)).liberties != other.board.string_at(Point(2, 2)).liberties
+    )

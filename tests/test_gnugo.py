@@ -11,7 +11,7 @@ from cases import CASES
 from lockstep import Lockstep, all_moves
 
 from zerogo import coords
-from zerogo.game import GameState, Move, Player
+from zerogo.game import Colour, GameState, Move
 from zerogo.rules import SUPERKO, Rules
 
 # Debian installs it where a service's PATH often does not look.
@@ -26,7 +26,9 @@ pytestmark = pytest.mark.skipif(GNUGO is None, reason=REASON)
 def ask(commands: list[str], superko: str, suicide: bool) -> list[str]:
     """Returns GNU Go's answers to GTP commands; asserts that it refuses none."""
     flags = ("--mode", "gtp", "--quiet", KO_FLAGS[superko], SUICIDE_FLAGS[suicide])
-    done = subprocess.run((GNUGO, *flags), input="\n".join(commands) + "\n", capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        (GNUGO, *flags), input="\n".join(commands) + "\n", capture_output=True, text=True, timeout=120
+    )
     answers = [answer.strip() for answer in done.stdout.split("\n\n") if answer.strip()]
     assert len(answers) == len(commands), f"{len(answers)} answers to {len(commands)} commands: {done.stderr}"
     for command, answer in zip(commands, answers, strict=True):
@@ -35,7 +37,9 @@ def ask(commands: list[str], superko: str, suicide: bool) -> list[str]:
 
 
 class Transcript:
-    """The GTP commands that tell one game to GNU Go, and at each ply what it is asked about every point and should say."""
+    """The GTP commands that tell one game to GNU Go, and at each ply what it is asked about every point and should
+    say.
+    """
 
     def __init__(self, rules: Rules) -> None:
         self.rules, self.commands = rules, [f"boardsize {rules.size}", "clear_board"]
@@ -50,26 +54,31 @@ class Transcript:
         for index, (command, answer, expected) in enumerate(zip(self.commands, answers, self.expected, strict=True)):
             if expected is not None and answer != expected:
                 played = [line for line in self.commands[:index] if line.startswith("play")]
-                pytest.fail(f"{self.rules}: {command}: GNU Go says {answer}, we {expected}, after\n" + "\n".join(played))
+                pytest.fail(
+                    f"{self.rules}: {command}: GNU Go says {answer}, we {expected}, after\n" + "\n".join(played)
+                )
 
 
-def colour(player: Player) -> str:
-    return "b" if player is Player.BLACK else "w"
+def colour(player: Colour) -> str:
+    return "b" if player is Colour.BLACK else "w"
 
 
 def is_beyond_gnugo(game: GameState, move: Move) -> bool:
-    """Returns whether a move is a suicide under a superko rule: GNU Go 3.8 never sees that such a move repeats a position.
+    """Returns whether a move is a suicide under a superko rule: GNU Go 3.8 never sees that such a move repeats a
+    position.
 
-    Tried on 5x5 with --positional-superko --allow-all-suicide: after `w B4, b E2, w C5, b E3, w A4, b A5, w pass` it lets Black play B5,
-    though the suicide of two stones makes the position after A4 again. What a suicide leaves behind it does remember.
-    """
+    Tried on 5x5 with --positional-superko --allow-all-suicide: after `w B4, b E2, w C5, b E3, w A4, b A5, w pass` it
+    lets Black play B5, though the suicide of two stones makes the position after A4 again. What a suicide leaves behind
+    it does remember."""
     if move.point is None or game.rules.superko == "simple" or game.board.string_at(move.point) is not None:
         return False
     return move.point in game.board.removed_by(game.to_play, move.point)
 
 
 def compare_random_games(rules: list[Rules], seed: str, pass_share: float, plies: int) -> Lockstep:
-    """Plays random games on `board` and `game`, which are compared on the way, and asks GNU Go about every point at every ply of each."""
+    """Plays random games on `board` and `game`, which are compared on the way, and asks GNU Go about every point at
+    every ply of each.
+    """
     played = Lockstep(rules, seed, pass_share=pass_share, long=1e9)
     transcripts = [Transcript(rule) for rule in rules]
     for _ in range(plies):
@@ -92,9 +101,13 @@ def compare_random_games(rules: list[Rules], seed: str, pass_share: float, plies
     return played
 
 
-@pytest.mark.parametrize("size, copies, plies", [(2, 3, 60), (3, 4, 120), (4, 3, 150), (5, 3, 150), (7, 1, 150), (9, 1, 200), (13, 1, 100)])
+@pytest.mark.parametrize(
+    "size, copies, plies", [(2, 3, 60), (3, 4, 120), (4, 3, 150), (5, 3, 150), (7, 1, 150), (9, 1, 200), (13, 1, 100)]
+)
 def test_is_legal_agrees_in_random_games(size: int, copies: int, plies: int) -> None:
-    rules = [Rules(size=size, superko=superko, suicide=suicide) for superko in SUPERKO for suicide in (False, True)] * copies
+    rules = [
+        Rules(size=size, superko=superko, suicide=suicide) for superko in SUPERKO for suicide in (False, True)
+    ] * copies
     played = compare_random_games(rules, f"GNU Go {size}", 0.02, plies)
     assert played.reasons["superko"] > 0 or size > 9
 

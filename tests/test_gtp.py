@@ -1,4 +1,6 @@
-"""GTP line by line: a scripted conversation for every command and every error, plain and in all the disguises in which clients write."""
+"""GTP line by line: a scripted conversation for every command and every error, plain and in all the disguises in which
+clients write.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,21 @@ from gtp_talk import ROOT, Process, Talk, raw
 
 from zerogo import __version__, checkpoint, sgf
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.gtp import analyze, basic, gogui, parameters, raw_nn, registry, session
 from zerogo.gtp.protocol import Input, Output, Request, parse
 
 TESTED_BELOW = {"list_commands", "cputime", "printsgf"}
-WITH_VERTICES = ("play", "color", "is_legal", "captures", "set_free_handicap", "set_position", "gogui-setup", "gogui-play_sequence")
+WITH_VERTICES = (
+    "play",
+    "color",
+    "is_legal",
+    "captures",
+    "set_free_handicap",
+    "set_position",
+    "gogui-setup",
+    "gogui-play_sequence",
+)
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +50,24 @@ def talk(shared: Talk) -> Talk:
 
 def fresh(talk: Talk) -> Talk:
     """Brings an engine back to where it started, as a client would."""
-    start = ["kata-set-rules tromp-taylor", "kata-set-rule suicide false", "time_settings 0 1 0", "boardsize 5", "komi 7", "clear_cache"]
-    for line in (*start, "kata-set-param allowResignation true", "kata-set-param resignThreshold -0.9", "kata-set-param maxVisits 8"):
+    start = [
+        "kata-set-rules tromp-taylor",
+        "kata-set-rule suicide false",
+        "time_settings 0 1 0",
+        "boardsize 5",
+        "komi 7",
+        "clear_cache",
+    ]
+    for line in (
+        *start,
+        "kata-set-param allowResignation true",
+        "kata-set-param resignThreshold -0.9",
+        "kata-set-param maxVisits 8",
+    ):
         talk.value(line)
     for line in ("kata-set-param maxTime 1e20", "kata-set-param lagBuffer 0.3", "cgos-opponent_name"):
         talk.value(line)
-    talk.engine.options.most_simulations, talk.engine.outlook = None, None
+    talk.engine.options.most_simulations, talk.engine.preview = None, None
     talk.asked.clear(), talk.refused.clear(), talk.engine.said.clear()
     return talk
 
@@ -82,8 +105,12 @@ def test_conversations(name: str, dress: object, talk: Talk) -> None:
 
 
 def test_every_command_is_in_a_conversation() -> None:
-    others = {name for module in (analyze, raw_nn, gogui) for name in (*module.COMMANDS, *getattr(module, "STREAMS", {}))}
-    asked = {line[2:].split()[0] for script in SCRIPTS.values() for line in script.splitlines() if line.startswith("> ")}
+    others = {
+        name for module in (analyze, raw_nn, gogui) for name in (*module.COMMANDS, *getattr(module, "STREAMS", {}))
+    }
+    asked = {
+        line[2:].split()[0] for script in SCRIPTS.values() for line in script.splitlines() if line.startswith("> ")
+    }
     assert set(registry.COMMANDS) - others - asked == TESTED_BELOW
 
 
@@ -195,7 +222,17 @@ def test_rules_that_fall_short_of_their_name_say_so(talk: Talk) -> None:
     assert talk.value("kgs-rules chinese").startswith("zerogo's chinese-kgs rules differ")
     talk.value("kata-set-rule suicide true")
     assert "differ" not in talk.value("showboard")
-    for name in ("tromp-taylor", "chinese", "chinese-ogs", "chinese-kgs", "japanese", "korean", "aga", "bga", "new-zealand"):
+    for name in (
+        "tromp-taylor",
+        "chinese",
+        "chinese-ogs",
+        "chinese-kgs",
+        "japanese",
+        "korean",
+        "aga",
+        "bga",
+        "new-zealand",
+    ):
         talk.value(f"kata-set-rules {name}")
 
 
@@ -228,7 +265,9 @@ def test_it_plays_a_game_to_its_end(player: str) -> None:
         assert len(moves) < 200
     assert talk.value("genmove b") == "pass"  # and also when it is over
     assert talk.value("genmove w") == "pass"
-    assert talk.value("move_history").split("\n")[::-1][: len(moves)] == [f"{['black', 'white'][i % 2]} {v}" for i, v in enumerate(moves)]
+    assert talk.value("move_history").split("\n")[::-1][: len(moves)] == [
+        f"{['black', 'white'][i % 2]} {v}" for i, v in enumerate(moves)
+    ]
     record = sgf.read_text(talk.value("printsgf"))
     assert len(record.moves) == len(moves) + 2 and record.result == talk.value("final_score")
 
@@ -241,7 +280,10 @@ def test_two_moves_of_one_side_in_turn(talk: Talk) -> None:
 def test_the_random_player_follows_its_seed() -> None:
     def moves(seed: int) -> list[str]:
         talk = Talk(gtp_talk.engine("random", "--seed", str(seed), "game.size=9"))
-        return [talk.value(f"genmove {colour}") for colour in "bwbwbw"] + [talk.value("clear_board"), talk.value("genmove b")]
+        return [talk.value(f"genmove {colour}") for colour in "bwbwbw"] + [
+            talk.value("clear_board"),
+            talk.value("genmove b"),
+        ]
 
     assert moves(1) == moves(1) != moves(2)
     assert moves(1)[0] != moves(1)[-1]  # the next game is another one
@@ -292,19 +334,19 @@ def test_cleanup_takes_dead_stones_after_both_have_passed(talk: Talk) -> None:
 def test_thinking_goes_on_in_the_tree_that_is_there(talk: Talk) -> None:
     talk.value("kata-set-param maxVisits 40")
     talk.value("genmove b")
-    thinker = talk.engine.thinker
-    thinker.face(talk.engine.game)
-    assert thinker.visits > 1
+    session = talk.engine.session
+    session.face(talk.engine.game)
+    assert session.visits > 1
     talk.value("clear_cache")
-    thinker.face(talk.engine.game)
-    assert thinker.visits <= 1
+    session.face(talk.engine.game)
+    assert session.visits <= 1
 
 
 def test_the_number_of_simulations_is_kept(talk: Talk) -> None:
     steps = []
-    thinker = talk.engine.thinker
-    original = thinker.step
-    thinker.step = lambda most=None: steps.append(original(most)) or steps[-1]
+    session = talk.engine.session
+    original = session.step
+    session.step = lambda most=None: steps.append(original(most)) or steps[-1]
     try:
         talk.value("genmove b")
         assert sum(steps) == 8
@@ -312,7 +354,7 @@ def test_the_number_of_simulations_is_kept(talk: Talk) -> None:
         talk.value("genmove w")
         assert sum(steps) == 13
     finally:
-        del thinker.step
+        del session.step
 
 
 def test_gogui_s_interrupt_ends_a_genmove(talk: Talk) -> None:
@@ -347,7 +389,11 @@ def test_games_to_files_and_back(talk: Talk, tmp_path: Path) -> None:
     assert sgf.read(path).result == score
     talk.value("boardsize 9")
     assert talk.value(f"loadsgf {path}") == ""
-    assert (talk.value("query_boardsize"), talk.value("get_komi"), talk.value("last_move")) == ("5", "3.5", "white pass")
+    assert (talk.value("query_boardsize"), talk.value("get_komi"), talk.value("last_move")) == (
+        "5",
+        "3.5",
+        "white pass",
+    )
     assert talk.value(f"loadsgf {path} 2") == "" and talk.value("last_move") == "black C3"
     assert talk.value(f"loadsgf {path} 1") == "" and talk.value("move_history") == ""
     assert talk.value(f"loadsgf {path} 99") == "" and talk.value("last_move") == "white pass"
@@ -426,21 +472,30 @@ def test_a_network_plays_on_its_own_board_only(trained: Path) -> None:
     assert (talk.value("query_boardsize"), talk.value("get_komi"), talk.engine.options.simulations) == ("3", "4.5", 16)
     assert talk.ask("boardsize 9") == "? unacceptable size"
     assert talk.engine.said[-1].endswith("plays on 3x3 only")
-    assert talk.value("boardsize 3") == "" and talk.value("genmove b") in ("pass", *(f"{c}{r}" for c in "ABC" for r in "123"))
+    assert talk.value("boardsize 3") == "" and talk.value("genmove b") in (
+        "pass",
+        *(f"{c}{r}" for c in "ABC" for r in "123"),
+    )
     assert talk.value("final_score")[0] in "BW0"
 
 
 def test_a_run_s_folder_and_options(trained: Path) -> None:
-    talk = Talk(gtp_talk.engine(str(trained.parent.parent), "--simulations", "4", "--komi", "-2.5", "--rules", "japanese", "--leaves", "2"))
+    talk = Talk(
+        gtp_talk.engine(
+            str(trained.parent.parent), "--simulations", "4", "--komi", "-2.5", "--rules", "japanese", "--leaves", "2"
+        )
+    )
     engine = talk.engine
     assert (engine.options.simulations, engine.options.most_simulations, engine.game.rules.komi) == (4, 4, -2.5)
-    assert engine.game.rules.scoring == "territory" and engine.said[0].startswith("zerogo: zerogo's japanese rules differ")
-    assert engine.mind.search.settings.leaves == 2 and "tiny" in talk.value("gogui-title")
+    assert engine.game.rules.scoring == "territory" and engine.said[0].startswith(
+        "zerogo: zerogo's japanese rules differ"
+    )
+    assert engine.analyst.search.settings.leaves == 2 and "tiny" in talk.value("gogui-title")
 
 
 def test_leaves_are_measured_where_that_is_asked_for(trained: Path) -> None:
     engine = gtp_talk.engine(str(trained), "--simulations", "32", "--leaves", "0")
-    assert 1 <= engine.mind.search.settings.leaves <= 4 and engine.mind.search.settings.algorithm == "puct"
+    assert 1 <= engine.analyst.search.settings.leaves <= 4 and engine.analyst.search.settings.algorithm == "puct"
     assert any("in a step: " in line for line in engine.said), engine.said
 
 
@@ -478,7 +533,9 @@ def test_wrong_words_on_the_command_line(arguments: list[str], words: str, capsy
 
 
 def test_help_needs_no_torch() -> None:
-    probe = "import runpy, sys; sys.argv = ['gtp', '--help']\ntry: runpy.run_module('zerogo.gtp', run_name='__main__')\n"
+    probe = (
+        "import runpy, sys; sys.argv = ['gtp', '--help']\ntry: runpy.run_module('zerogo.gtp', run_name='__main__')\n"
+    )
     probe += "except SystemExit: print('torch' in sys.modules)"
     done = subprocess.run((sys.executable, "-c", probe), capture_output=True, text=True, cwd=ROOT)
     assert "examples:" in done.stdout and done.stdout.endswith("False\n"), done.stderr
@@ -486,7 +543,9 @@ def test_help_needs_no_torch() -> None:
 
 def test_wrong_settings_get_one_sentence() -> None:
     done = start("--checkpoint", "random", "game.sise=4")
-    assert (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    assert (
+        (done.returncode, done.stdout) == (2, "") and done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    )
 
 
 def test_a_process(tmp_path: Path) -> None:
@@ -527,4 +586,4 @@ def test_parameters_cover_their_list(talk: Talk) -> None:
     for name in parameters.PARAMETERS:
         talk.value(f"kata-set-param {name} {talk.value(f'kata-get-param {name}')}")
     assert json.loads(talk.value("kata-get-rules"))["suicide"] is False
-    assert talk.engine.game.to_play is Player.BLACK
+    assert talk.engine.game.to_play is Colour.BLACK

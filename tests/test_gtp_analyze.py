@@ -1,4 +1,6 @@
-"""Analysis that streams: its arguments, its exact formats, when it begins and ends; the raw network; what GoGui shows."""
+"""Analysis that streams: its arguments, its exact formats, when it begins and ends; the raw network; what GoGui
+shows.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,16 @@ from diagrams import parse
 from gtp_stream import Conversation, infos
 
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.gtp import analyze
-from zerogo.gtp.analyze import Wish, kata_line, lz_line, read_wish
+from zerogo.gtp.analyze import AnalyzeRequest, kata_line, lz_line, read_wish
 from zerogo.gtp.engine import Engine
-from zerogo.players.mind import Mind
-from zerogo.players.thinker import Ban, Thinker
-from zerogo.players.thought import Candidate, Thought
+from zerogo.players.analysis import Analysis, Candidate
+from zerogo.players.analyst import Analyst
+from zerogo.players.session import AnalysisSession, Ban
 
 QUICKSTART = "checkpoints/quickstart-5x5.pt"
-BLACK, WHITE = Player.BLACK, Player.WHITE
+BLACK, WHITE = Colour.BLACK, Colour.WHITE
 # Black has everything.
 WON = """
 . X . X .
@@ -42,11 +44,11 @@ def network() -> Engine:
 def fresh(network: Engine) -> Engine:
     network.game.clear()
     network.game.change_rules(komi=7.0)
-    network.thinker.clear()
+    network.session.clear()
     return network
 
 
-def by_hand(**changes: object) -> Thought:
+def by_hand(**changes: object) -> Analysis:
     """Returns a thought on 3x3 with two candidates and legal moves besides."""
     candidates = [
         Candidate(4, 7, 0.5, 3.25, 0.25, 0.4, (4, 0, 9), (7, 3, 1), np.full((3, 3), 0.5, dtype=np.float32)),
@@ -56,7 +58,13 @@ def by_hand(**changes: object) -> Thought:
     legal = np.array([True] * 5 + [False] * 4 + [True])
     ownership = np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3)
     known = {"visits": 10, "value": 0.2, "score": 1.5, "candidates": candidates, "prior": prior, "legal": legal}
-    return Thought(**(known | {"visits_by_action": np.zeros(10, dtype=np.int64), "ownership": ownership, "raw_value": 0.1} | changes))
+    return Analysis(
+        **(
+            known
+            | {"visits_by_action": np.zeros(10, dtype=np.int64), "ownership": ownership, "raw_value": 0.1}
+            | changes
+        )
+    )
 
 
 # Formats
@@ -65,14 +73,17 @@ def by_hand(**changes: object) -> Thought:
 def test_lz_line() -> None:
     first = "info move B2 visits 7 winrate 7500 prior 2500 lcb 4000 order 0 pv B2 A3 pass"
     second = "info move pass visits 2 winrate 0 prior 3333 lcb 0 order 1 pv pass"
-    assert lz_line(by_hand(), Wish(), 3) == f"{first} {second}"
-    assert lz_line(by_hand(), Wish(most=1), 3) == first
+    assert lz_line(by_hand(), AnalyzeRequest(), 3) == f"{first} {second}"
+    assert lz_line(by_hand(), AnalyzeRequest(most=1), 3) == first
     third = "info move A2 visits 0 winrate 6000 prior 2000 lcb 0 order 2 pv A2"
-    assert lz_line(by_hand(), Wish(least=3), 3) == f"{first} {second} {third}"
-    assert lz_line(by_hand(), Wish(least=30), 3).count("info") == 6, "no more than there are legal moves"
-    assert lz_line(by_hand(), Wish(least=30, most=4), 3).count("info") == 4
-    assert lz_line(by_hand(candidates=[]), Wish(), 3) == "info move pass visits 0 winrate 6000 prior 3333 lcb 0 order 0 pv pass"
-    assert lz_line(by_hand(candidates=[], legal=np.zeros(10, dtype=bool)), Wish(), 3) == ""
+    assert lz_line(by_hand(), AnalyzeRequest(least=3), 3) == f"{first} {second} {third}"
+    assert lz_line(by_hand(), AnalyzeRequest(least=30), 3).count("info") == 6, "no more than there are legal moves"
+    assert lz_line(by_hand(), AnalyzeRequest(least=30, most=4), 3).count("info") == 4
+    assert (
+        lz_line(by_hand(candidates=[]), AnalyzeRequest(), 3)
+        == "info move pass visits 0 winrate 6000 prior 3333 lcb 0 order 0 pv pass"
+    )
+    assert lz_line(by_hand(candidates=[], legal=np.zeros(10, dtype=bool)), AnalyzeRequest(), 3) == ""
 
 
 KATA_FIRST = (
@@ -86,11 +97,11 @@ def test_kata_line() -> None:
         "info move pass visits 2 edgeVisits 2 utility -1.000000 winrate 0.000000 scoreMean -2.0000 scoreLead -2.0000 prior 0.333333 "
         "lcb 0.000000 utilityLcb -1.000000 weight 2.0 order 1 pv pass"
     )
-    assert kata_line(by_hand(), Wish(), 3) == f"{KATA_FIRST} {second}"
+    assert kata_line(by_hand(), AnalyzeRequest(), 3) == f"{KATA_FIRST} {second}"
 
 
 def test_kata_line_with_all_there_is() -> None:
-    line = kata_line(by_hand(), Wish(most=1, shows=frozenset(analyze.SHOWS)), 3)
+    line = kata_line(by_hand(), AnalyzeRequest(most=1, shows=frozenset(analyze.SHOWS)), 3)
     assert line == (
         KATA_FIRST.replace(" order 0", " noResultValue 0.000000 order 0")
         + " pvVisits 7 3 1 pvEdgeVisits 7 3 1"
@@ -104,9 +115,9 @@ def test_kata_line_with_all_there_is() -> None:
 def test_every_float_has_a_point() -> None:
     """Sabaki takes a winrate without one for ten-thousandths; Lizzie dies of one in lz-analyze."""
     sure = by_hand(candidates=[Candidate(4, 7, 1.0, 0.0, 1.0, 1.0, (4,), (7,))])
-    numbers = re.findall(r"(?:winrate|prior|lcb|scoreLead|scoreMean) (\S+)", kata_line(sure, Wish(), 3))
+    numbers = re.findall(r"(?:winrate|prior|lcb|scoreLead|scoreMean) (\S+)", kata_line(sure, AnalyzeRequest(), 3))
     assert len(numbers) == 5 and all("." in number for number in numbers)
-    assert "." not in lz_line(sure, Wish(), 3)
+    assert "." not in lz_line(sure, AnalyzeRequest(), 3)
 
 
 # Arguments
@@ -115,30 +126,58 @@ def test_every_float_has_a_point() -> None:
 @pytest.mark.parametrize(
     ("text", "wish"),
     [
-        ("", Wish()),
-        ("b", Wish(player=BLACK)),
-        ("W 100", Wish(player=WHITE, interval=1.0)),
-        ("50", Wish(interval=0.5)),
-        ("Black interval 50", Wish(player=BLACK, interval=0.5)),
-        ("interval 1 minmoves 30", Wish(interval=0.01, least=30)),
-        ("interval 12.5", Wish(interval=0.125)),
-        ("999999 maxmoves 3", Wish(interval=9999.99, most=3)),
-        ("minmoves 0", Wish()),
-        ("1 ownership true", Wish(interval=0.01, shows=frozenset({"ownership"}))),
-        ("1 ownership true ownership false pvVisits TRUE", Wish(interval=0.01, shows=frozenset({"pvVisits"}))),
-        ("avoid b A1,B2 30 avoid w A1,pass 30", Wish(ban=Ban(frozenset({20, 16}), frozenset({20, 25}), 30))),
-        ("1 allow B D4 1", Wish(interval=0.01, ban=Ban(frozenset(range(26)) - {8}, frozenset(), 1))),
-        ("allow b d4,e5 1 allow w e5 1", Wish(ban=Ban(frozenset(range(26)) - {8, 4}, frozenset(range(26)) - {4}, 1))),
+        ("", AnalyzeRequest()),
+        ("b", AnalyzeRequest(player=BLACK)),
+        ("W 100", AnalyzeRequest(player=WHITE, interval=1.0)),
+        ("50", AnalyzeRequest(interval=0.5)),
+        ("Black interval 50", AnalyzeRequest(player=BLACK, interval=0.5)),
+        ("interval 1 minmoves 30", AnalyzeRequest(interval=0.01, least=30)),
+        ("interval 12.5", AnalyzeRequest(interval=0.125)),
+        ("999999 maxmoves 3", AnalyzeRequest(interval=9999.99, most=3)),
+        ("minmoves 0", AnalyzeRequest()),
+        ("1 ownership true", AnalyzeRequest(interval=0.01, shows=frozenset({"ownership"}))),
+        (
+            "1 ownership true ownership false pvVisits TRUE",
+            AnalyzeRequest(interval=0.01, shows=frozenset({"pvVisits"})),
+        ),
+        ("avoid b A1,B2 30 avoid w A1,pass 30", AnalyzeRequest(ban=Ban(frozenset({20, 16}), frozenset({20, 25}), 30))),
+        ("1 allow B D4 1", AnalyzeRequest(interval=0.01, ban=Ban(frozenset(range(26)) - {8}, frozenset(), 1))),
+        (
+            "allow b d4,e5 1 allow w e5 1",
+            AnalyzeRequest(ban=Ban(frozenset(range(26)) - {8, 4}, frozenset(range(26)) - {4}, 1)),
+        ),
     ],
 )
-def test_arguments(text: str, wish: Wish) -> None:
+def test_arguments(text: str, wish: AnalyzeRequest) -> None:
     assert read_wish(text.split(), 5, analyze.SHOWS) == wish
 
 
 REFUSED = [
-    "ownershipStdev true", "movesOwnershipStdev true", "ownership", "ownership yes", "nonsense 3", "interval", "interval -1", "interval x",
-    "minmoves -1", "minmoves 1.5", "maxmoves 0", "b w", "green 3", "1 2", "avoid", "avoid b A1", "avoid b Z9 1", "avoid x A1 1",
-    "avoid b A1,,B2 1", "avoid b A1 0", "avoid b A1 1 allow b B2 1", "allow b A1 1 allow b B2 1", "avoid b A1 1 avoid w A1 2", "A1", "--5",
+    "ownershipStdev true",
+    "movesOwnershipStdev true",
+    "ownership",
+    "ownership yes",
+    "nonsense 3",
+    "interval",
+    "interval -1",
+    "interval x",
+    "minmoves -1",
+    "minmoves 1.5",
+    "maxmoves 0",
+    "b w",
+    "green 3",
+    "1 2",
+    "avoid",
+    "avoid b A1",
+    "avoid b Z9 1",
+    "avoid x A1 1",
+    "avoid b A1,,B2 1",
+    "avoid b A1 0",
+    "avoid b A1 1 allow b B2 1",
+    "allow b A1 1 allow b B2 1",
+    "avoid b A1 1 avoid w A1 2",
+    "A1",
+    "--5",
 ]
 
 
@@ -187,23 +226,26 @@ def test_the_end_of_the_input_ends_it(fresh: Engine) -> None:
 def test_begins_at_once_and_needs_no_line(fresh: Engine) -> None:
     """Clients that ask for features send the next line at once."""
     assert gtp_talk.raw(fresh, "3 lz-analyze interval 1 minmoves 30\n4 name") == "=3\n\n=4 zerogo\n\n"
-    assert Conversation(fresh).hold(["3 kata-analyze", lambda written: written == "=3\n", "4 name"]) == "=3\n\n=4 zerogo\n\n"
+    assert (
+        Conversation(fresh).hold(["3 kata-analyze", lambda written: written == "=3\n", "4 name"])
+        == "=3\n\n=4 zerogo\n\n"
+    )
 
 
 def test_stops_within_one_step(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a line has come there is at most the step that is under way."""
     came, after = threading.Event(), []
-    real = Thinker.step
+    real = AnalysisSession.step
 
-    def step(thinker: Thinker, most: int | None = None) -> int:
+    def step(session: AnalysisSession, most: int | None = None) -> int:
         if came.is_set():
             after.append(1)
-        return real(thinker, most)
+        return real(session, most)
 
     def line_comes(written: str) -> bool:
         return infos(2)(written) and (came.set() or True)
 
-    monkeypatch.setattr(Thinker, "step", step)
+    monkeypatch.setattr(AnalysisSession, "step", step)
     Conversation(fresh).hold(["lz-analyze 1", line_comes, "name"])
     assert len(after) <= 2  # one may begin between the event and the line's arrival
 
@@ -218,16 +260,18 @@ def test_visits_grow(fresh: Engine) -> None:
 
 
 def test_a_full_tree_streams_on_without_work(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    thoughts, naps = [], []
-    monkeypatch.setattr(fresh, "thinker", Thinker(fresh.mind, capacity=40))
-    real = fresh.thinker.thought
-    monkeypatch.setattr(fresh.thinker, "thought", lambda: thoughts.append(1) or real())
+    analyses, naps = [], []
+    monkeypatch.setattr(fresh, "session", AnalysisSession(fresh.analyst, capacity=40))
+    real = fresh.session.analysis
+    monkeypatch.setattr(fresh.session, "analysis", lambda: analyses.append(1) or real())
     monkeypatch.setattr(analyze.time, "sleep", lambda seconds: naps.append(seconds))
     monkeypatch.setattr(analyze, "STALE_SECONDS", 0.001)
     written = Conversation(fresh).hold(["lz-analyze 1", infos(60)])
     lines = written.split("\n")[1:-2]
-    assert lines[-1] == lines[-20] and len(thoughts) < 40 and len(naps) >= 20
-    assert Conversation(fresh).hold(["lz-analyze 1", infos(2), "4 name"]).endswith("=4 zerogo\n\n"), "and again at the same position"
+    assert lines[-1] == lines[-20] and len(analyses) < 40 and len(naps) >= 20
+    assert Conversation(fresh).hold(["lz-analyze 1", infos(2), "4 name"]).endswith("=4 zerogo\n\n"), (
+        "and again at the same position"
+    )
 
 
 @pytest.mark.parametrize("command", ["lz-analyze", "kata-analyze"])
@@ -263,23 +307,29 @@ def test_a_finished_game(fresh: Engine) -> None:
 
 def test_a_prepared_thought_asks_nothing(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a line needs of the network is asked for in small parts, between which the next line is looked for."""
-    asked, real = [], Mind.inform
-    monkeypatch.setattr(Mind, "inform", lambda mind, states, *a, **k: asked.append(states.num_games) or real(mind, states, *a, **k))
+    asked, real = [], Analyst.inform
+    monkeypatch.setattr(
+        Analyst,
+        "inform",
+        lambda analyst, states, *a, **k: asked.append(states.num_games) or real(analyst, states, *a, **k),
+    )
     gtp_talk.raw(fresh, "play b A1")
-    fresh.thinker.face(fresh.game)
+    fresh.session.face(fresh.game)
     for _ in range(10):
-        fresh.thinker.step()
+        fresh.session.step()
     parts = 1
-    while not fresh.thinker.prepare():
+    while not fresh.session.prepare():
         parts += 1
     assert asked == [1] * len(asked) and parts >= len(asked) > 2
     number = len(asked)
-    scores = [candidate.score for candidate in fresh.thinker.thought().candidates]
+    scores = [candidate.score for candidate in fresh.session.analysis().candidates]
     assert len(asked) == number and len(set(scores)) > 1
-    fresh.thinker.clear()
-    fresh.thinker.face(fresh.game)
-    fresh.thinker.step()
-    assert {c.score for c in fresh.thinker.thought(looks_after=False).candidates} == {fresh.thinker.thought(looks_after=False).score}
+    fresh.session.clear()
+    fresh.session.face(fresh.game)
+    fresh.session.step()
+    assert {c.score for c in fresh.session.analysis(looks_after=False).candidates} == {
+        fresh.session.analysis(looks_after=False).score
+    }
 
 
 # genmove_analyze
@@ -341,17 +391,19 @@ def test_raw_nn(fresh: Engine) -> None:
     reply = gtp_talk.raw(fresh, "2 kata-raw-nn 3")
     assert reply.startswith("=2\nsymmetry 3\n") and "\n\n" not in reply[:-2]
     found = numbers_of(reply.removeprefix("=2"))
-    whole = fresh.mind.inform(fresh.game.tensor())
+    whole = fresh.analyst.inform(fresh.game.tensor())
     assert found["symmetry"] == [3] and found["whiteWin"][0] + found["whiteLoss"][0] == pytest.approx(1)
     assert len(found["policy"]) == len(found["whiteOwnership"]) == 25 and np.isnan(found["policy"][12])
     assert np.nansum(found["policy"]) + found["policyPass"][0] == pytest.approx(1, abs=1e-4)
     assert found["whiteWin"][0] == pytest.approx((1 + float(whole.value)) / 2, abs=0.2)  # White is to move
-    assert np.sign(found["whiteOwnership"]).sum() < 0 and found["whiteLead"][0] == pytest.approx(sum(found["whiteOwnership"]) + 7, abs=1e-3)
+    assert np.sign(found["whiteOwnership"]).sum() < 0 and found["whiteLead"][0] == pytest.approx(
+        sum(found["whiteOwnership"]) + 7, abs=1e-3
+    )
 
 
 def test_raw_nn_of_black_is_from_whites_view_too(fresh: Engine) -> None:
     found = numbers_of(gtp_talk.raw(fresh, "kata-raw-nn 0"))
-    seen = fresh.mind.inform(fresh.game.tensor(), turn=0)
+    seen = fresh.analyst.inform(fresh.game.tensor(), turn=0)
     assert found["whiteWin"][0] == pytest.approx((1 - float(seen.value)) / 2, abs=1e-5)
     assert found["whiteOwnership"] == pytest.approx((-seen.ownership.flatten()).tolist(), abs=1e-5)
 
@@ -361,7 +413,7 @@ def test_raw_nn_all_averages_to_the_whole(fresh: Engine) -> None:
     parts = gtp_talk.raw(fresh, "kata-raw-nn all")[2:].split("symmetry ")[1:]
     found = [numbers_of(f"=symmetry {part}") for part in parts]
     assert [part["symmetry"] for part in found] == [[turn] for turn in range(8)]
-    whole = fresh.mind.inform(fresh.game.tensor())
+    whole = fresh.analyst.inform(fresh.game.tensor())
     mean = np.nan_to_num(np.mean([part["policy"] for part in found], axis=0))
     assert mean == pytest.approx(whole.prior[0, :-1].numpy(), abs=1e-5)
 
@@ -399,11 +451,14 @@ def test_analyze_commands_are_known_and_answer(fresh: Engine) -> None:
 def test_ownership_is_a_dboard_of_black(fresh: Engine) -> None:
     boards = []
     for colour in ("b", "w"):
-        rows = [row.split() for row in gtp_talk.raw(fresh, f"zerogo-ownership {colour}").removeprefix("=\n").strip().split("\n")]
+        rows = [
+            row.split()
+            for row in gtp_talk.raw(fresh, f"zerogo-ownership {colour}").removeprefix("=\n").strip().split("\n")
+        ]
         assert [len(row) for row in rows] == [5] * 5
         boards.append(torch.tensor([[float(text) for text in row] for row in rows]))
         assert boards[-1].abs().max() <= 1
-    expected = fresh.mind.inform(fresh.game.tensor(to_play=WHITE)).ownership[0]
+    expected = fresh.analyst.inform(fresh.game.tensor(to_play=WHITE)).ownership[0]
     assert torch.allclose(boards[1], -expected, atol=1e-3)
 
 
@@ -418,7 +473,9 @@ def test_policy_and_visits_are_pairs(fresh: Engine) -> None:
 def test_value_is_gfx(fresh: Engine) -> None:
     rows = gtp_talk.raw(fresh, "zerogo-value b").removeprefix("=\n").strip().split("\n")
     assert [row.split()[0] for row in rows] == ["LABEL", "CIRCLE", "TEXT"] and rows[1] == "CIRCLE C3"
-    assert len(rows[0].split()) % 2 == 1 and re.fullmatch(r"TEXT Black wins \d+\.\d %, leads by [+-]\d+\.\d; \d+ visits", rows[2])
+    assert len(rows[0].split()) % 2 == 1 and re.fullmatch(
+        r"TEXT Black wins \d+\.\d %, leads by [+-]\d+\.\d; \d+ visits", rows[2]
+    )
     assert "Black wins 100.0 %" in gtp_talk.raw(won(), "zerogo-value w")
 
 
@@ -442,12 +499,20 @@ def test_variations_begin_with_the_best_move(fresh: Engine) -> None:
 
 def test_parameters(fresh: Engine) -> None:
     shown = gtp_talk.raw(fresh, "zerogo-param")
-    assert shown == "=\n[string] simulations 16\n[string] most_seconds_a_move 0\n[bool] resign 1\n[string] resign_below_percent 5\n\n"
+    assert (
+        shown
+        == "=\n[string] simulations 16\n[string] most_seconds_a_move 0\n[bool] resign 1\n[string] resign_below_percent 5\n\n"
+    )
     try:
         changes = ["simulations 3", "most_seconds_a_move 1.5", "resign 0", "resign_below_percent 12.5"]
         assert gtp_talk.raw(fresh, [f"zerogo-param {change}" for change in changes]) == "=\n\n" * 4
         options = fresh.options
-        assert (options.simulations, options.most_seconds, options.resign, options.resign_threshold) == (3, 1.5, False, 0.125)
+        assert (options.simulations, options.most_seconds, options.resign, options.resign_threshold) == (
+            3,
+            1.5,
+            False,
+            0.125,
+        )
         for bad in ("simulations 0", "simulations", "speed 3", "resign maybe", "simulations 1 2"):
             assert gtp_talk.raw(fresh, f"zerogo-param {bad}").startswith("? ")
     finally:

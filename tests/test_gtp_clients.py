@@ -9,7 +9,7 @@ import gtp_talk
 import pytest
 from gtp_stream import Conversation, infos
 
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.gtp.engine import Engine
 
 QUICKSTART = "checkpoints/quickstart-5x5.pt"
@@ -22,7 +22,14 @@ def started() -> Engine:
 
 @pytest.fixture
 def engine(started: Engine) -> Engine:
-    for line in ("boardsize 5", "komi 7", "clear_board", "time_settings 0 1 0", "kata-set-rules tromp-taylor", "clear_cache"):
+    for line in (
+        "boardsize 5",
+        "komi 7",
+        "clear_board",
+        "time_settings 0 1 0",
+        "kata-set-rules tromp-taylor",
+        "clear_cache",
+    ):
         assert gtp_talk.raw(started, line).startswith("=")
     started.said.clear()
     return started
@@ -44,14 +51,28 @@ def numbered(*lines: str, first: int = 0) -> list[str]:
 
 def test_sabaki_starts_and_syncs(engine: Engine) -> None:
     """Attaches without ids; its tracker sends komi before boardsize, and sends several commands without waiting."""
-    start = ["name", "version", "protocol_version", "list_commands", "komi 5.5", "boardsize 5", "clear_board", "play B C3", "play W D2"]
+    start = [
+        "name",
+        "version",
+        "protocol_version",
+        "list_commands",
+        "komi 5.5",
+        "boardsize 5",
+        "clear_board",
+        "play B C3",
+        "play W D2",
+    ]
     name, version, protocol, commands, *rest = contents(gtp_talk.raw(engine, start))
     assert (name, protocol, rest) == ("zerogo", "2", [""] * 5) and version
     offered = commands.split("\n")
     assert engine.game.rules.komi == 5.5
-    # It takes the first of these that is offered, and reads all but kata-… in ten-thousandths: a bare `analyze` must not be there.
+    # It takes the first of these that is offered, and reads all but kata-… in ten-thousandths: a bare `analyze` must
+    # not be there.
     assert next(found for found in ("analyze", "kata-analyze", "lz-analyze") if found in offered) == "kata-analyze"
-    assert next(found for found in ("genmove_analyze", "kata-genmove_analyze") if found in offered) == "kata-genmove_analyze"
+    assert (
+        next(found for found in ("genmove_analyze", "kata-genmove_analyze") if found in offered)
+        == "kata-genmove_analyze"
+    )
 
 
 @pytest.mark.parametrize("command", ["kata-analyze", "lz-analyze"])
@@ -73,7 +94,9 @@ def test_sabaki_analyses_and_goes_on(command: str, colour: str, sign: int, engin
 
 
 def test_sabaki_generates_moves(engine: Engine) -> None:
-    """The tracker takes the move from a line that begins with `play`; further commands wait until the reply has ended."""
+    """The tracker takes the move from a line that begins with `play`; further commands wait until the reply has
+    ended.
+    """
     for command in ("kata-genmove_analyze B 50", "lz-genmove_analyze W 50"):
         reply, name = contents(gtp_talk.raw(engine, [command, "name"]))
         assert re.fullmatch(r"play (pass|resign|[A-E][1-5])", reply.split("\n")[-1]) and name == "zerogo"
@@ -92,7 +115,17 @@ def test_sabaki_replays_with_handicap(engine: Engine) -> None:
 TWOGTP = [
     *("protocol_version", "name", "version", "list_commands", "boardsize 5", "clear_board", "komi 7.5", "cputime"),
     *("boardsize 5", "clear_board", "time_settings 300 0 0"),
-    *("genmove b", "play w pass", "genmove b", "play w pass", "genmove b", "play w pass", "final_score", "cputime", "quit"),
+    *(
+        "genmove b",
+        "play w pass",
+        "genmove b",
+        "play w pass",
+        "genmove b",
+        "play w pass",
+        "final_score",
+        "cputime",
+        "quit",
+    ),
 ]
 
 
@@ -110,9 +143,21 @@ def test_gogui_twogtp(player: str) -> None:
 
 def test_gogui_attaches_and_shows(engine: Engine) -> None:
     """It asks what there is to show, runs each command, and reads boards by counting words."""
-    lines = ["list_commands", "protocol_version", "name", "version", "gogui-analyze_commands", "gogui-interrupt", "gogui-title"]
+    lines = [
+        "list_commands",
+        "protocol_version",
+        "name",
+        "version",
+        "gogui-analyze_commands",
+        "gogui-interrupt",
+        "gogui-title",
+    ]
     offered, _, _, _, shown, interrupt, title = contents(gtp_talk.raw(engine, lines))
-    assert interrupt == "" and title and {"gogui-interrupt", "gogui-analyze_commands", "gg-undo"} <= set(offered.split("\n"))
+    assert (
+        interrupt == ""
+        and title
+        and {"gogui-interrupt", "gogui-analyze_commands", "gg-undo"} <= set(offered.split("\n"))
+    )
     gtp_talk.raw(engine, "play b C3")
     for found in clients.gogui_commands(shown):
         name, *arguments = found.command.split()
@@ -130,12 +175,19 @@ def test_gogui_attaches_and_shows(engine: Engine) -> None:
 
 def test_gogui_plays_and_navigates(engine: Engine) -> None:
     """No time limit is 0 1 0; positions go over by gogui-setup, games by gogui-play_sequence and gg-undo."""
-    lines = ["time_settings 0 1 0", "gogui-play_sequence b C3 w D3 b pass", "gg-undo 2", "play w B3", "undo", "final_status_list dead"]
+    lines = [
+        "time_settings 0 1 0",
+        "gogui-play_sequence b C3 w D3 b pass",
+        "gg-undo 2",
+        "play w B3",
+        "undo",
+        "final_status_list dead",
+    ]
     assert contents(gtp_talk.raw(engine, lines)) == [""] * 6
-    assert engine.game.moves == [(Player.BLACK, 12)]
+    assert engine.game.moves == [(Colour.BLACK, 12)]
     lines = ["clear_board", "gogui-setup b A1 w B1 b C3", "gogui-setup_player w"]
     assert contents(gtp_talk.raw(engine, lines)) == [""] * 3
-    assert (engine.game.to_play, sum(map(sum, engine.game.state.stones()))) == (Player.WHITE, 4)
+    assert (engine.game.to_play, sum(map(sum, engine.game.state.stones()))) == (Colour.WHITE, 4)
     assert gtp_talk.raw(engine, "gogui-play_sequence w D4 b D4") == "? illegal move\n\n"
     assert not engine.game.moves, "a sequence that can't be played whole is not played"
 
@@ -153,7 +205,7 @@ def test_gogui_interrupts_a_genmove(engine: Engine) -> None:
 
 def test_gogui_cleans_up_after_passes(engine: Engine) -> None:
     rows = [[0, 2, 0, 1, 0], [1, 1, 1, 1, 1], [0, 1, 0, 1, 0], [1, 1, 1, 1, 1], [0, 1, 0, 1, 0]]
-    engine.game.set_up(rows, Player.BLACK)
+    engine.game.set_up(rows, Colour.BLACK)
     gtp_talk.raw(engine, ["play b pass", "play w pass"])
     assert contents(gtp_talk.raw(engine, "final_status_list dead")) == ["B5"]
     moves = [contents(gtp_talk.raw(engine, "kgs-genmove_cleanup b"))[0] for _ in range(3)]
@@ -164,8 +216,12 @@ def test_gogui_cleans_up_after_passes(engine: Engine) -> None:
 
 
 def test_lizzie_starts(engine: Engine) -> None:
-    """Numbers every command and dies on a reply without; the version must look like one of Leela Zero's from 0.15 on."""
-    written = gtp_talk.raw(engine, numbered("name", "version", "boardsize 5", "komi 7.0", "time_settings 0 5 1", first=1))
+    """Numbers every command and dies on a reply without; the version must look like one of Leela Zero's from 0.15
+    on.
+    """
+    written = gtp_talk.raw(
+        engine, numbered("name", "version", "boardsize 5", "komi 7.0", "time_settings 0 5 1", first=1)
+    )
     assert clients.lizzie_ids(written) == [1, 2, 3, 4, 5]
     name, version, *rest = contents(written)
     assert not name.startswith("KataGo") and clients.lizzie_version_is_fine(version) and rest == [""] * 3
@@ -182,7 +238,10 @@ def test_lizzie_ponders(engine: Engine) -> None:
         if line.startswith("info"):
             moves = clients.lizzie_moves(line)
             assert [found["order"] for found in moves] == list(range(len(moves)))
-            assert all(0 <= found[key] <= 10_000 for found in moves for key in ("winrate", "prior", "lcb")) and moves[0]["pv"]
+            assert (
+                all(0 <= found[key] <= 10_000 for found in moves for key in ("winrate", "prior", "lcb"))
+                and moves[0]["pv"]
+            )
     tenth = written.split("=10\n")[1].split("\n\n")[0]
     assert not re.search(r"move (C2|pass) ", tenth)
 
@@ -230,7 +289,9 @@ PROBES = [
 
 
 def test_lizgoban_probes(engine: Engine) -> None:
-    """It sends its next line as soon as the last reply has begun, and believes the sign; what it only tells itself goes out as `name`."""
+    """It sends its next line as soon as the last reply has begun, and believes the sign; what it only tells itself goes
+    out as `name`.
+    """
     sent = ["name" if sign is None else line for line, sign in PROBES]
     written = gtp_talk.raw(engine, numbered(*sent))
     signs = {int(number): sign for sign, number in re.findall(r"^([=?])(\d+)", written, re.MULTILINE)}
@@ -243,7 +304,9 @@ def test_lizgoban_analyses(colour: str, engine: Engine) -> None:
     shown = "ownership true minmoves 30 pvVisits true pvEdgeVisits true movesOwnership true rootInfo true"
     region = "allow B B2,C3,D4 1 allow W B2,C3,D4 1"
     script = ["4 kata-raw-nn 0", f"5 kata-analyze {colour} interval 5 {shown}", infos(3), "6 name"]
-    written = Conversation(engine).hold([*script, f"7 kata-analyze {colour} interval 5 {shown} {region}", infos(5), "8 name"])
+    written = Conversation(engine).hold(
+        [*script, f"7 kata-analyze {colour} interval 5 {shown} {region}", infos(5), "8 name"]
+    )
     lines = [line for line in written.split("\n") if line.startswith("info")]
     for line in lines:
         suggestions, ownership, root = clients.lizgoban_parts(line)
@@ -259,7 +322,11 @@ def test_lizgoban_analyses(colour: str, engine: Engine) -> None:
 
 def test_lizgoban_lets_it_play(engine: Engine) -> None:
     lines = ["time_settings 0 1 1", "kata-set-param allowResignation false", "name"]
-    lines += ["kata-genmove_analyze b interval 10 ownership true minmoves 30", "kata-set-param allowResignation true", "genmove w"]
+    lines += [
+        "kata-genmove_analyze b interval 10 ownership true minmoves 30",
+        "kata-set-param allowResignation true",
+        "genmove w",
+    ]
     written = gtp_talk.raw(engine, numbered(*lines))
     found = contents(written)
     assert re.match(r"play [A-E][1-5]$|play pass$", found[3].split("\n")[-1]) and len(engine.game.moves) == 2
@@ -269,11 +336,15 @@ def test_lizgoban_lets_it_play(engine: Engine) -> None:
 
 
 def test_cgos_plays_a_game(engine: Engine) -> None:
-    """Looks for the commands, then sends no ids; it keeps the last line before `play`, which must be there without an interval, too."""
+    """Looks for the commands, then sends no ids; it keeps the last line before `play`, which must be there without an
+    interval, too.
+    """
     (offered,) = contents(gtp_talk.raw(engine, "list_commands"))
     wanted = ("cgos-genmove_analyze", "kata-genmove_analyze", "lz-genmove_analyze")
     assert next(name for name in wanted if name in offered.split("\n")) == "kata-genmove_analyze"
-    names = [name for name in ("cgos-opponent_name", "cgos-opponent_rating", "cgos-gameover") if name in offered.split("\n")]
+    names = [
+        name for name in ("cgos-opponent_name", "cgos-opponent_rating", "cgos-gameover") if name in offered.split("\n")
+    ]
     start = ["boardsize 5", "komi 7.0", "time_settings 60 0 0", "clear_board", *(f"{name} x" for name in names)]
     assert contents(gtp_talk.raw(engine, start)) == [""] * len(start)
     replies = contents(gtp_talk.raw(engine, ["time_left b 60 0", "kata-genmove_analyze b ownership true"]))
@@ -292,7 +363,7 @@ def test_cgos_scores_the_board_as_it_stands() -> None:
     """No dead stones are taken off there: it captures what would cost it the game before it passes."""
     engine = gtp_talk.engine("mcts:24", "game.size=5", "--komi", "6.5", "--no-resign")
     rows = [[0, 2, 0, 1, 0], [1, 1, 1, 1, 2], [0, 1, 0, 1, 2], [1, 1, 1, 1, 2], [0, 2, 2, 2, 0]]
-    engine.game.set_up(rows, Player.BLACK)
+    engine.game.set_up(rows, Colour.BLACK)
     passes = 0
     for _ in range(20):
         move = contents(gtp_talk.raw(engine, "genmove b"))[0]
@@ -308,14 +379,24 @@ def test_cgos_scores_the_board_as_it_stands() -> None:
 
 def test_kgs(engine: Engine) -> None:
     lines = ["list_commands", "kgs-game_over", "kgs-rules chinese", "boardsize 5", "komi 7.5", "clear_board"]
-    lines += ["kgs-time_settings byoyomi 60 10 3", "time_left b 60 0", "time_left w 60 0", "place_free_handicap 2", "genmove w"]
+    lines += [
+        "kgs-time_settings byoyomi 60 10 3",
+        "time_left b 60 0",
+        "time_left w 60 0",
+        "place_free_handicap 2",
+        "genmove w",
+    ]
     lines += ["play b pass", "time_left w 9 3", "genmove w", "kgs-chat game anna how are you?", "undo"]
     lines += ["kgs-time_settings canadian 60 30 5", "kgs-time_settings absolute 60", "kgs-time_settings none"]
     found = contents(gtp_talk.raw(engine, lines))
     assert len(found) == len(lines) and len(found[9].split()) == 2 and found[14]
     assert engine.game.rules.komi == 7.5 and engine.rules_name == "chinese-kgs"
     gtp_talk.raw(engine, ["clear_board", "play b pass", "play w pass"])
-    assert contents(gtp_talk.raw(engine, ["final_status_list dead", "final_score", "kgs-game_over"])) == ["", "W+7.5", ""]
+    assert contents(gtp_talk.raw(engine, ["final_status_list dead", "final_score", "kgs-game_over"])) == [
+        "",
+        "W+7.5",
+        "",
+    ]
     (move,) = contents(gtp_talk.raw(engine, "kgs-genmove_cleanup w"))
     assert re.fullmatch(r"[A-E][1-5]|pass", move)
 

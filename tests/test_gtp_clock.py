@@ -1,4 +1,6 @@
-"""The clock: what each kind of time settings leaves for a move, and whole games on a pretended clock that nobody may lose on time."""
+"""The clock: what each kind of time settings leaves for a move, and whole games on a pretended clock that nobody may
+lose on time.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ import pytest
 
 from zerogo import board
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.gtp import genmove
 from zerogo.gtp.clock import LEAST, Clock, Left, Pace, Settings, kgs_settings
 from zerogo.gtp.engine import Engine, Options
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
 
-BLACK, WHITE = Player.BLACK, Player.WHITE
+BLACK, WHITE = Colour.BLACK, Colour.WHITE
 
 
 def clock(main: float, period: float, moves: int, lag: float = 0.5) -> Clock:
@@ -75,13 +77,17 @@ def test_seconds_a_move() -> None:
 
 def test_canadian_periods() -> None:
     made = clock(60, 100, 5)
-    assert made.seconds(BLACK, 30) == pytest.approx(20 - 0.5)  # the share of a period, as main time gives only 2 seconds a move
+    assert made.seconds(BLACK, 30) == pytest.approx(
+        20 - 0.5
+    )  # the share of a period, as main time gives only 2 seconds a move
     assert made.seconds(BLACK, 2) == pytest.approx(30 - 0.5)
     made.tell(BLACK, 5, 0)
     assert made.seconds(BLACK, 30) == pytest.approx(20 - 0.5)  # main time's last move goes into the period
     made.spend(BLACK, 19.5)
     assert made.left[BLACK] == Left(85.0, 4)
-    assert made.seconds(BLACK, 30) == pytest.approx(85 / 4 - 0.5)  # what was saved is spent where the controller tells of it
+    assert made.seconds(BLACK, 30) == pytest.approx(
+        85 / 4 - 0.5
+    )  # what was saved is spent where the controller tells of it
     made.is_told = False
     assert made.seconds(BLACK, 30) == pytest.approx(20 - 0.5)
     for _ in range(4):
@@ -124,7 +130,9 @@ def test_kgs_words(words: str, settings: Settings) -> None:
     assert kgs_settings(words.split()) == settings
 
 
-@pytest.mark.parametrize("words", ["", "absolute", "absolute x", "none 3", "byoyomi 1 2", "byoyomi 1 2 x", "canadian -1 2 3", "fischer 1"])
+@pytest.mark.parametrize(
+    "words", ["", "absolute", "absolute x", "none 3", "byoyomi 1 2", "byoyomi 1 2 x", "canadian -1 2 3", "fischer 1"]
+)
 def test_other_words(words: str) -> None:
     with pytest.raises(InputError):
         kgs_settings(words.split())
@@ -160,7 +168,7 @@ class SlowThinker:
     steps: int = 0
     most: list[int | None] = field(default_factory=list)
 
-    def face(self, game: LiveGame, to_play: Player) -> None:
+    def face(self, game: LiveGame, to_play: Colour) -> None:
         self.time.now += self.overhead / 2
 
     def step(self, most: int | None = None) -> int:
@@ -169,7 +177,7 @@ class SlowThinker:
         self.time.now += self.duration()
         return 1 if most is None else min(8, most)
 
-    def thought(self, **_: object) -> types.SimpleNamespace:
+    def analysis(self, **_: object) -> types.SimpleNamespace:
         self.time.now += self.overhead / 2
         return types.SimpleNamespace(winrate=0.5)
 
@@ -180,13 +188,15 @@ def quick(state: board.State) -> types.SimpleNamespace:
     return types.SimpleNamespace(prior=legal.float() / legal.sum())
 
 
-def thinking(monkeypatch: pytest.MonkeyPatch, duration: Callable[[], float], overhead: float = 0.0, **options: object) -> Engine:
+def thinking(
+    monkeypatch: pytest.MonkeyPatch, duration: Callable[[], float], overhead: float = 0.0, **options: object
+) -> Engine:
     """Returns an engine on 9x9 that thinks slowly and then plays the first point."""
     time = Time()
-    mind = types.SimpleNamespace(device="cpu", size=None, search=types.SimpleNamespace(evaluator=quick))
-    thinker = SlowThinker(time, duration, overhead)
-    monkeypatch.setattr(genmove.manners, "decide", lambda *_: 0)
-    return Engine("slow", LiveGame(Rules(9)), mind, thinker, Clock(lag=0.3), Options(**options), say=print, now=time)
+    analyst = types.SimpleNamespace(device="cpu", size=None, search=types.SimpleNamespace(evaluator=quick))
+    session = SlowThinker(time, duration, overhead)
+    monkeypatch.setattr(genmove.move_choice, "decide", lambda *_: 0)
+    return Engine("slow", LiveGame(Rules(9)), analyst, session, Clock(lag=0.3), Options(**options), say=print, now=time)
 
 
 @dataclass
@@ -253,7 +263,7 @@ def test_no_game_is_lost_on_time(name: str, told: bool, monkeypatch: pytest.Monk
         begun = engine.now()
         genmove.choose(engine, BLACK)
         referee.move(engine.now() - begun + draw.uniform(0, 0.25))
-    assert engine.thinker.steps > 60
+    assert engine.session.steps > 60
 
 
 def test_most_of_a_period_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,14 +278,14 @@ def test_a_step_that_would_take_too_long_is_not_begun(monkeypatch: pytest.Monkey
     engine = thinking(monkeypatch, lambda: 4.0)
     engine.clock.set_gtp(0, 10, 1)
     genmove.choose(engine, BLACK)
-    assert engine.thinker.steps == 2 and engine.step.longest == 4.0
+    assert engine.session.steps == 2 and engine.step.longest == 4.0
 
 
 def test_without_time_for_a_step_it_moves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step, of which nothing is known, is done; then it is known to take too long."""
     engine = thinking(monkeypatch, lambda: 4.0)
     engine.clock.set_gtp(40, 0, 0)
-    assert genmove.choose(engine, BLACK) == 0 and engine.thinker.steps == 1
+    assert genmove.choose(engine, BLACK) == 0 and engine.session.steps == 1
     begun = engine.now()
     moves = [genmove.choose(engine, BLACK) for _ in range(6)]
     assert engine.now() == begun and all(0 <= move < 81 for move in moves)
@@ -309,7 +319,7 @@ def test_the_overhead_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_time_of_a_resignation_or_a_pass_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = thinking(monkeypatch, lambda: 0.1)
     engine.clock.set_gtp(100, 0, 0)
-    monkeypatch.setattr(genmove.manners, "decide", lambda *_: None)
+    monkeypatch.setattr(genmove.move_choice, "decide", lambda *_: None)
     assert genmove.choose(engine, BLACK) is None
     spent = engine.now() - 1000
     assert spent > 1 and engine.clock.left[BLACK] == Left(pytest.approx(100 - spent - 0.3), 0)
@@ -330,13 +340,13 @@ def test_what_ends_a_search(settings: tuple, options: dict, steps: int, monkeypa
     engine = thinking(monkeypatch, lambda: 0.1, **options)
     engine.clock.set_gtp(*settings)
     genmove.choose(engine, BLACK)
-    assert abs(engine.thinker.steps - steps) <= 1
+    assert abs(engine.session.steps - steps) <= 1
 
 
 def test_simulations_are_not_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = thinking(monkeypatch, lambda: 0.1, simulations=20)
     genmove.choose(engine, BLACK)
-    assert engine.thinker.most == [20, 12, 4]
+    assert engine.session.most == [20, 12, 4]
 
 
 def test_one_slow_step_makes_no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,7 +355,7 @@ def test_one_slow_step_makes_no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     engine.clock.set_gtp(0, 1, 1)
     for steps in (2, 3, 4):
         genmove.choose(engine, BLACK)
-        assert engine.thinker.steps == steps  # one each, until the slow one is forgotten
+        assert engine.session.steps == steps  # one each, until the slow one is forgotten
 
 
 def test_pace() -> None:

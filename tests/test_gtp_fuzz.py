@@ -1,4 +1,6 @@
-"""Tens of thousands of good, bent and broken lines: each request is answered once, nothing breaks, a refusal changes nothing."""
+"""Tens of thousands of good, bent and broken lines: each request is answered once, nothing breaks, a refusal changes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ zerogo-param resign 0""".split("\n")
 WORDS = """b w BLACK white pass resign A1 e5 I3 Z25 aa true false interval ownership avoid name 0 1 -1 5 7.5 1e9 1e999 nan inf -0
 99999999999999999999 {} {"ko":"SIMPLE"} [] japanese A1,B2 , = ? # \x00 \x1b[2J é 囲碁 \u202e \ufffd %s ../.. ' " \\ quit\x00""".split()
 WORDS += ["\t", "x" * 5000]
-LETTERS = "abcdefghjkoprtwABCDE0123456789 -_.,#{}\"\t\x00\x07\x7fé囲"
+LETTERS = 'abcdefghjkoprtwABCDE0123456789 -_.,#{}"\t\x00\x07\x7fé囲'
 DANGEROUS = ("printsgf", "loadsgf")  # they write and read whatever a line names
 
 
@@ -140,7 +142,9 @@ def converse(engine: Engine, number: int, seed: int) -> list[str]:
 def check(request: protocol.Request, written: str, line: str) -> None:
     """One reply with the request's id, one blank line, at its end; nothing that is only known inside."""
     assert written.startswith((f"={request.id}", f"?{request.id}")), f"{line!r}: {written!r}"
-    assert not written[1 + len(request.id)].isdigit() and written.endswith("\n\n") and written.count("\n\n") == 1, f"{line!r}: {written!r}"
+    assert not written[1 + len(request.id)].isdigit() and written.endswith("\n\n") and written.count("\n\n") == 1, (
+        f"{line!r}: {written!r}"
+    )
     assert "Traceback" not in written and "internal error" not in written, f"{line!r}: {written!r}"
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", written), f"{line!r}: {written!r}"
     assert not written.startswith("?") or written.count("\n") == 2, f"{line!r}: a refusal of several lines: {written!r}"
@@ -165,20 +169,31 @@ def test_many_more_lines(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_bytes_through_a_pipe(tmp_path: Path) -> None:
-    """Bytes that are no text, half lines and an end in the middle of an analysis: the process ends as it should, every id answered."""
+    """Bytes that are no text, half lines and an end in the middle of an analysis: the process ends as it should, every
+    id answered.
+    """
     draw = random.Random(5)
     sent = [line.encode("utf-8", "replace") for line in lines(1500, seed=5)]
     noise = [bytes(draw.randrange(256) for _ in range(20)).replace(b"\n", b"").replace(b"\r", b"") for _ in range(200)]
-    mixed = [line for pair in zip(sent, [*noise, *[b""] * len(sent)], strict=False) for line in (pair[0], b"# " + pair[1])]
+    mixed = [
+        line for pair in zip(sent, [*noise, *[b""] * len(sent)], strict=False) for line in (pair[0], b"# " + pair[1])
+    ]
     text = b"\n".join([*mixed, b"boardsize 5", b"77 showboard", b"88 lz-analyze 1"])
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = (sys.executable, "-m", "zerogo.gtp", "--checkpoint", "mcts:1", "--device", "cpu", "game.size=5")
-    done = subprocess.run(command, input=text, capture_output=True, timeout=120, cwd=tmp_path, env=environment, check=False)
+    done = subprocess.run(
+        command, input=text, capture_output=True, timeout=120, cwd=tmp_path, env=environment, check=False
+    )
     written = done.stdout.decode()
-    assert done.returncode == 0 and "Traceback" not in done.stderr.decode() and "internal error" not in done.stderr.decode()
-    requests = [found for line in text.decode("utf-8", "replace").split("\n") if (found := protocol.parse(line)) is not None]
+    assert (
+        done.returncode == 0
+        and "Traceback" not in done.stderr.decode()
+        and "internal error" not in done.stderr.decode()
+    )
+    requests = [
+        found for line in text.decode("utf-8", "replace").split("\n") if (found := protocol.parse(line)) is not None
+    ]
     heads = [line for line in written.split("\n") if re.match(r"[=?]", line)]
     assert len(heads) == len(requests)
     assert all(re.match(rf"[=?]{request.id}(\D|$)", head) for request, head in zip(requests, heads, strict=True))
     assert written.endswith("\n\n") and "=77\n   A B C D E\n" in written
-

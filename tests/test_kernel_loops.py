@@ -92,15 +92,21 @@ def test_no_signal_is_lost(two_threads: None, capfd: pytest.CaptureFixture[str])
 
 
 def test_compiled_kernels_are_kept_where_one_may_write(tmp_path: Path) -> None:
-    """In the folder that NUMBA_CACHE_DIR names; those of earlier sources go; and without any such folder kernels work all the same."""
+    """In the folder that NUMBA_CACHE_DIR names; those of earlier sources go; and without any such folder kernels work
+    all the same.
+    """
     old, other = tmp_path / "zerogo-kernels-0123456789abcdef", tmp_path / "zerogo-kernels-of-mine"
     old.mkdir()
     other.mkdir()
     script = tmp_path / "script.py"
-    script.write_text("from zerogo.kernels.cpu import loops\nprint(loops._folder())\nprint(loops.kernel(lambda x: x + 1)(1))")
+    script.write_text(
+        "from zerogo.kernels.cpu import loops\nprint(loops._folder())\nprint(loops.kernel(lambda x: x + 1)(1))"
+    )
     for home, is_kept in ((tmp_path, True), (Path("/proc/nowhere"), False)):
         settings = os.environ | {"NUMBA_CACHE_DIR": str(home), "PYTHONPATH": str(Path(__file__).parent.parent)}
         done = subprocess.run((sys.executable, str(script)), env=settings, capture_output=True, text=True)
         folder, number = done.stdout.split()
-        assert number == "2" and (folder.startswith(str(home / "zerogo-kernels-")) if is_kept else folder == "None"), done.stderr
+        assert number == "2" and (folder.startswith(str(home / "zerogo-kernels-")) if is_kept else folder == "None"), (
+            done.stderr
+        )
     assert not old.exists() and other.exists()

@@ -1,4 +1,6 @@
-"""Which compiler does the work of the kernels, and what is said where it can't: then torch does it alone, without a traceback."""
+"""Which compiler does the work of the kernels, and what is said where it can't: then torch does it alone, without a
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,12 @@ def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         function.cache_clear()
 
 
-def pretend(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int] = (9, 0), error: Exception | None = None) -> list[str]:
-    """Puts a GPU of that capability into the machine, and a Triton whose driver may fail; returns its probes as they come."""
+def pretend(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int] = (9, 0), error: Exception | None = None
+) -> list[str]:
+    """Puts a GPU of that capability into the machine, and a Triton whose driver may fail; returns its probes as they
+    come.
+    """
     probes: list[str] = []
 
     def get_current_target() -> None:
@@ -37,7 +43,9 @@ def pretend(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int] = (9, 0
             raise error
 
     triton = ModuleType("triton")
-    triton.runtime = SimpleNamespace(driver=SimpleNamespace(active=SimpleNamespace(get_current_target=get_current_target)))
+    triton.runtime = SimpleNamespace(
+        driver=SimpleNamespace(active=SimpleNamespace(get_current_target=get_current_target))
+    )
     triton.__spec__ = importlib.util.spec_from_loader("triton", loader=None)
     monkeypatch.setitem(sys.modules, "triton", triton)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)

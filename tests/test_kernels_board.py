@@ -28,7 +28,10 @@ def kinds(size: int, copies: int = 1) -> list[Rules]:
 
 # name -> rules, plies at the most
 GAMES = {
-    **{f"{size}": (kinds(size, copies), plies) for size, copies, plies in ((1, 1, 9), (2, 6, 40), (3, 5, 60), (5, 2, 80), (9, 1, 120))},
+    **{
+        f"{size}": (kinds(size, copies), plies)
+        for size, copies, plies in ((1, 1, 9), (2, 6, 40), (3, 5, 60), (5, 2, 80), (9, 1, 120))
+    },
     "13": (kinds(13)[2:5], 40),
     "19": ([Rules(19, superko="situational", suicide=True), Rules(19)], 30),
     "25": ([Rules(25, suicide=True), Rules(24)], 12),
@@ -58,13 +61,19 @@ def assert_same(one: object, other: object, what: str) -> None:
         a, b = getattr(one, field.name), getattr(other, field.name)
         if isinstance(a, Tensor):
             assert a.dtype == b.dtype and a.shape == b.shape, (what, field.name)
-            assert torch.equal(a, b), (what, field.name, (a != b).reshape(len(a), -1).any(1).nonzero().flatten().tolist())
+            assert torch.equal(a, b), (
+                what,
+                field.name,
+                (a != b).reshape(len(a), -1).any(1).nonzero().flatten().tolist(),
+            )
         elif dataclasses.is_dataclass(a):
             assert_same(a, b, f"{what}, {field.name}")
 
 
 def coloured(size: int, number: int, empty: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns random colourings as bit rows, black, white and the board: strings without liberties among them. int32 [number, N]."""
+    """Returns random colourings as bit rows, black, white and the board: strings without liberties among them. int32
+    [number, N].
+    """
     drawn = torch.rand(number, size, size, generator=torch.Generator().manual_seed(seed))
     black, white = drawn < (1 - empty) / 2, drawn > (1 + empty) / 2
     exists = on_board_rows(torch.full((number,), size, dtype=torch.int32), size)
@@ -118,7 +127,11 @@ def test_unconditional_life(size: int) -> None:
     found = 0
     for seed, empty in enumerate((0.1, 0.2, 0.3)):
         black, white, _ = coloured(size, len(rules), empty, seed)
-        for own, other in ((black, white), (black, torch.zeros_like(white)), (black & ~white, white & ~torch.roll(white, 1))):
+        for own, other in (
+            (black, white),
+            (black, torch.zeros_like(white)),
+            (black & ~white, white & ~torch.roll(white, 1)),
+        ):
             stones = flood.unpack_rows(own).to(torch.int8) + 2 * flood.unpack_rows(other & ~own).to(torch.int8)
             state = board.from_stones(stones, torch.ones(len(rules), dtype=torch.int8), rules)
             alive, settled, final = alive_of(state)
@@ -134,7 +147,7 @@ def test_unconditional_life(size: int) -> None:
 def alive_of(state: State) -> tuple[tuple[Tensor, Tensor], Tensor, tuple[Tensor, Tensor]]:
     """Returns what is pass-alive, whether all is, and whose points are whose at the end."""
     alive = scoring.pass_alive_rows(state.black, state.white, state.on_board, state.rules.suicide)
-    return alive, scoring.settled(state), scoring.final_rows(state)
+    return alive, scoring.all_pass_alive(state), scoring.final_rows(state)
 
 
 @pytest.mark.parametrize("size", [5, 9, 19, 25])
@@ -170,7 +183,9 @@ def test_inputs_may_lie_apart_in_memory() -> None:
     for state, actions in random_games(kinds(5, 3), 30):
         wide = torch.stack([state.black, state.white, state.atari, state.on_board], dim=1)
         apart = dataclasses.replace(state, black=wide[:, 0], white=wide[:, 1], atari=wide[:, 2], on_board=wide[:, 3])
-        apart = dataclasses.replace(apart, moves=state.moves.T.contiguous().T, lost=state.lost.transpose(0, 2).contiguous().transpose(0, 2))
+        apart = dataclasses.replace(
+            apart, moves=state.moves.T.contiguous().T, lost=state.lost.transpose(0, 2).contiguous().transpose(0, 2)
+        )
         assert torch.equal(exact_legal_rows(apart), exact_legal_rows(state))
         assert_same(board.step(apart, actions), board.step(state, actions), "apart")
 
@@ -207,7 +222,10 @@ def test_put_as_plainly() -> None:
         games["fast"] = board.put_(board.step_(games["fast"], actions), index, fresh)
         with kernels.plain():
             games["plain"] = board.put(board.step(games["plain"], actions), index, fresh)
-        assert torch.equal(games["fast"].stones, games["plain"].stones) and games["fast"].ply_bound == games["plain"].ply_bound
+        assert (
+            torch.equal(games["fast"].stones, games["plain"].stones)
+            and games["fast"].ply_bound == games["plain"].ply_bound
+        )
         going = ~games["fast"].finished
         for name in ("seen", "links", "recent", "moves", "cap", "hash"):
             assert torch.equal(getattr(games["fast"], name)[going], getattr(games["plain"], name)[going]), name
@@ -217,7 +235,9 @@ def test_put_as_plainly() -> None:
 
 
 def ways_down(root: State, length: int, seed: int) -> tuple[Line, Tensor, list[Tensor]]:
-    """Plays random moves that may repeat from the roots on: returns the way to the last position but one, its words, and all moves."""
+    """Plays random moves that may repeat from the roots on: returns the way to the last position but one, its words,
+    and all moves.
+    """
     num_games, size = root.num_games, root.board_size
     every = torch.arange(num_games)
     words, moves = [GO.roots(root)], []
@@ -243,17 +263,25 @@ def test_arrivals(sizes: tuple[int, ...], before: int) -> None:
         line, parents, moves = ways_down(root, length, seed=length)
         for lane in (line.lane, line.lane[::3]):
             some = Line(lane, line.path[lane], line.depth[lane], line.words, line.actions)
-            found = GO.arrive(root, some, parents[lane], moves[-1][lane])
+            found = GO.step_leaves(root, some, parents[lane], moves[-1][lane])
             with kernels.plain():
-                assert GO.arrive(root, some, parents[lane], moves[-1][lane]) is None
+                assert GO.step_leaves(root, some, parents[lane], moves[-1][lane]) is None
                 position = GO.play(root, lane, parents[lane], moves[-1][lane])
                 finished, result = GO.outcome(root, lane, position)
                 repeats = GO.repeats(root, position, some, moves[-1][lane])
                 leaf = GO.leaf(root, position, some, moves[-1][lane])
-                wanted = {"words": GO.pack(position), "legal": GO.legal(root, lane, position), "finished": finished, "result": result}
+                wanted = {
+                    "words": GO.pack(position),
+                    "legal": GO.legal(root, lane, position),
+                    "finished": finished,
+                    "result": result,
+                }
                 wanted["repeats"] = torch.zeros_like(finished) if repeats is None else repeats
             for name, value in wanted.items():
-                assert value.dtype == getattr(found, name).dtype and torch.equal(value, getattr(found, name)), (length, name)
+                assert value.dtype == getattr(found, name).dtype and torch.equal(value, getattr(found, name)), (
+                    length,
+                    name,
+                )
             assert_same(found.leaf, leaf, f"length {length}")
             met = {name: met[name] + int(wanted[name].sum()) for name in met}
     assert met["finished"] > 0 and (root.board_size > 3 or met["repeats"] > 0)

@@ -1,4 +1,6 @@
-"""The kernels of the encoders against the plain way: every preset and every group, sizes from 5 to 19 alone and in one batch."""
+"""The kernels of the encoders against the plain way: every preset and every group, sizes from 5 to 19 alone and in one
+batch.
+"""
 
 from __future__ import annotations
 
@@ -26,19 +28,25 @@ READ_LADDERS = {name for name, groups in ENCODERS.items() if any("ladder" in gro
 
 @cache
 def played(sizes: tuple[int, ...], plies: int, seed: int = 1) -> board.State:
-    """Returns games after some plies; the first half played at random, the others by the player that spares its eyes."""
+    """Returns games after some plies; the first half played at random, the others by the player that spares its
+    eyes.
+    """
     state = board.new_games(len(sizes), [Rules(size, 6.5, suicide=index % 3 == 2) for index, size in enumerate(sizes)])
     lanes, generator = torch.arange(len(sizes)), torch.Generator().manual_seed(seed)
     for _ in range(plies):
         weights = board.legal_actions(state).to(torch.float32)
         weights[:, -1] = 1e-6
         anything = torch.multinomial(weights, 1, generator=generator).squeeze(1)
-        state = board.step(state, torch.where(lanes < len(sizes) // 2, anything, RandomPlayer().choose(state, lanes, seed)))
+        state = board.step(
+            state, torch.where(lanes < len(sizes) // 2, anything, RandomPlayer().choose(state, lanes, seed))
+        )
     return state
 
 
 def batches() -> list[board.State]:
-    """Returns games of equal and of different sizes, some over, at their beginning, in the middle and late; of both sides to move."""
+    """Returns games of equal and of different sizes, some over, at their beginning, in the middle and late; of both
+    sides to move.
+    """
     states = [played((size,) * 6, size * size * share // 10 + share % 2) for size in SIZES for share in (0, 5, 9)]
     return [*states, played((5, 9, 19, 7, 12, 6) * 2, 60), played((5, 9, 16, 7, 12, 6) * 2, 131), mixed_rules()]
 
@@ -47,7 +55,9 @@ def mixed_rules() -> board.State:
     state = board.new_games(len(RULES), RULES)
     generator = torch.Generator().manual_seed(3)
     for _ in range(35):
-        state = board.step(state, torch.multinomial(board.legal_actions(state).to(torch.float32), 1, generator=generator).squeeze(1))
+        state = board.step(
+            state, torch.multinomial(board.legal_actions(state).to(torch.float32), 1, generator=generator).squeeze(1)
+        )
     return state
 
 
@@ -63,7 +73,11 @@ def test_planes_agree_with_the_plain_ones(name: str, dtype: torch.dtype) -> None
         with kernels.plain():
             expected, numbers = encoder.planes(state, dtype), encoder.globals(state)
             given_up = read_ladders(state).given_up if name in READ_LADDERS else torch.zeros(1)
-        assert found.dtype == dtype and found.shape == expected.shape and found.is_contiguous(memory_format=torch.channels_last)
+        assert (
+            found.dtype == dtype
+            and found.shape == expected.shape
+            and found.is_contiguous(memory_format=torch.channels_last)
+        )
         assert ((found == expected).flatten(1).all(1) | (given_up != 0)).all() and torch.equal(told, numbers)
 
 
@@ -105,7 +119,9 @@ def compare_ladders(state: board.State, for_mover: bool) -> int:
 def test_ladders_of_stones_without_liberties() -> None:
     """No game has such positions, but whoever sets one up gets an answer, the same in every batch."""
     rng = random.Random(5)
-    stones = torch.tensor([[[rng.choice((0, 1, 2)) for _ in range(7)] for _ in range(7)] for _ in range(70)], dtype=torch.int8)
+    stones = torch.tensor(
+        [[[rng.choice((0, 1, 2)) for _ in range(7)] for _ in range(7)] for _ in range(70)], dtype=torch.int8
+    )
     to_play = torch.ones(70, dtype=torch.int8)
     whole = read_ladders(board.from_stones(stones, to_play, Rules(7)))
     for game in range(70):

@@ -18,9 +18,9 @@ from torch import Tensor
 from zerogo import board, kernels
 from zerogo.config import SearchConfig
 from zerogo.rules import Rules
-from zerogo.search import Forest, Search
-from zerogo.search.leaves import descend_in_slots, tries
-from zerogo.search.tree import CLOSED, NOWHERE, ROOT, UNVISITED, keep_subtree_
+from zerogo.search import Search, SearchState
+from zerogo.search.leaves import select_leaves, tries
+from zerogo.search.tree import CLOSED, NULL_NODE, ROOT, UNVISITED, keep_subtree_
 
 tree_kernels = kernels.compiled("tree", torch.device("cpu"))
 pytestmark = pytest.mark.skipif(tree_kernels is None, reason="needs numba")
@@ -34,30 +34,46 @@ class AnyNumbers(TableEvaluator):
     def __call__(self, state: board.State, legal: Tensor, key: Tensor) -> SimpleNamespace:
         found = super().__call__(state, legal, key)
         prior = torch.where(legal, 1.0 / (3.0 - found.prior.to(torch.float64)), 0.0)
-        return SimpleNamespace(prior=(prior / prior.sum(1, keepdim=True)).to(torch.float32), value=1.0 / (2.3 + found.value) - 0.4)
+        return SimpleNamespace(
+            prior=(prior / prior.sum(1, keepdim=True)).to(torch.float32), value=1.0 / (2.3 + found.value) - 0.4
+        )
 
 
-def searched(search: Search, states: Any, budgets: Tensor, forest: Forest | None = None, seed: int = 0, until: int | None = None) -> Forest:
-    """Returns the forest after a search, or after so many steps of it."""
-    forest = forest if forest is not None else search.plant(states, int(budgets.max()))
-    search.begin(forest, torch.arange(forest.num_games), budgets, seed, explore=True)
+def searched(
+    search: Search,
+    states: Any,
+    budgets: Tensor,
+    search_state: SearchState | None = None,
+    seed: int = 0,
+    until: int | None = None,
+) -> SearchState:
+    """Returns the search state after a search, or after so many steps of it."""
+    search_state = search_state if search_state is not None else search.init(states, int(budgets.max()))
+    search.begin(search_state, torch.arange(search_state.num_games), budgets, seed, explore=True)
     if until is None:
-        search.spend(forest)
+        search.run_simulations(search_state)
     for _ in range(until or 0):
-        search.simulate(forest)
-    return forest
+        search.simulate(search_state)
+    return search_state
 
 
-def same_forests(one: Forest, two: Forest) -> None:
+def same_forests(one: SearchState, two: SearchState) -> None:
     same_trees(one, two)
     assert torch.equal(one.deepest, two.deepest) and torch.equal(one.keys, two.keys)
 
 
-def copied(forest: Forest) -> Forest:
-    """Returns a forest of its own memory."""
-    tree = dataclasses.replace(forest.tree, **{f.name: getattr(forest.tree, f.name).clone() for f in dataclasses.fields(forest.tree)})
-    own = {f.name: getattr(forest, f.name).clone() for f in dataclasses.fields(forest) if isinstance(getattr(forest, f.name), Tensor)}
-    return dataclasses.replace(forest, tree=tree, **own)
+def copied(search_state: SearchState) -> SearchState:
+    """Returns a search state of its own memory."""
+    tree = dataclasses.replace(
+        search_state.tree,
+        **{f.name: getattr(search_state.tree, f.name).clone() for f in dataclasses.fields(search_state.tree)},
+    )
+    own = {
+        f.name: getattr(search_state, f.name).clone()
+        for f in dataclasses.fields(search_state)
+        if isinstance(getattr(search_state, f.name), Tensor)
+    }
+    return dataclasses.replace(search_state, tree=tree, **own)
 
 
 # Steps
@@ -66,7 +82,9 @@ def copied(forest: Forest) -> Forest:
 @ALL
 @LEAVES
 def test_every_step_is_the_same(settings: SearchConfig, leaves: int) -> None:
-    """Games that end inside the trees, with suicide and superko, budgets of their own, and another search on the kept trees."""
+    """Games that end inside the trees, with suicide and superko, budgets of their own, and another search on the kept
+    trees.
+    """
     states, _ = random_games(RULES[1], 7, 5, move_cap=14)
     search = Search(TableEvaluator(passing=4), dataclasses.replace(settings, leaves=leaves))
     budgets = torch.tensor([0, 1, 30, 17, 30, 9, 30])
@@ -92,7 +110,9 @@ def test_every_step_is_the_same(settings: SearchConfig, leaves: int) -> None:
 
 @ALL
 @LEAVES
-@pytest.mark.parametrize("rule", [RULES[2], RULES[4], Rules(size=2, komi=0.0, superko="positional", suicide=True)], ids=["3", "2", "2p"])
+@pytest.mark.parametrize(
+    "rule", [RULES[2], RULES[4], Rules(size=2, komi=0.0, superko="positional", suicide=True)], ids=["3", "2", "2p"]
+)
 def test_superko_closes_the_same_moves(settings: SearchConfig, leaves: int, rule: Rules) -> None:
     states, _ = random_games(rule, 6, 5, move_cap=40)
     search = Search(TableEvaluator(), dataclasses.replace(settings, leaves=leaves))
@@ -143,43 +163,45 @@ def test_numbers_that_round_are_rounded_alike(settings: SearchConfig, leaves: in
 def test_threads_leave_no_trace(settings: SearchConfig, leaves: int) -> None:
     """200 games are shared out among two threads, or three."""
     states, _ = random_games(Rules(size=4, komi=0.5), 200, 4, move_cap=12)
-    search, forests = Search(TableEvaluator(passing=3), dataclasses.replace(settings, leaves=leaves)), []
+    search, search_states = Search(TableEvaluator(passing=3), dataclasses.replace(settings, leaves=leaves)), []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
         try:
-            forest = searched(search, states, torch.full((200,), 12))
-            actions = search.result(forest, torch.arange(200)).action
-            search.advance(forest, torch.arange(200), actions, board.step(states, actions))
+            search_state = searched(search, states, torch.full((200,), 12))
+            actions = search.result(search_state, torch.arange(200)).action
+            search.advance(search_state, torch.arange(200), actions, board.step(states, actions))
         finally:
             torch.set_num_threads(1)
-        forests.append(forest)
-    for other in forests[1:]:
-        same_forests(forests[0], other)
+        search_states.append(search_state)
+    for other in search_states[1:]:
+        same_forests(search_states[0], other)
 
 
-# One descent
+# One selection
 
 
 @test_search.BOTH
 def test_slots_say_where_simulations_go(settings: SearchConfig) -> None:
-    """Paths hang together and end at a move without a node or at a finished game; the trees are as they were; unused slots do no harm."""
+    """Paths hang together and end at a move without a node or at a finished game; the trees are as they were; unused
+    slots do no harm.
+    """
     states, _ = random_games(Rules(size=3, komi=0.5), 6, 4, move_cap=9)
     search = Search(TableEvaluator(passing=2), dataclasses.replace(settings, leaves=5))
-    forest = searched(search, states, torch.tensor([60, 31, 60, 0, 60, 60]), until=6)
-    before = copied(forest)
-    forest.depth_bound = int(forest.deepest.max())
-    way, counts = descend_in_slots(forest, search.settings)
-    assert int(forest.collisions) > int(before.collisions)
-    same_forests(dataclasses.replace(forest, collisions=before.collisions), before)
-    tree = forest.tree
-    assert way.path.shape == (30, forest.depth_bound + 1) and counts.shape == (30,)
+    search_state = searched(search, states, torch.tensor([60, 31, 60, 0, 60, 60]), until=6)
+    before = copied(search_state)
+    search_state.depth_bound = int(search_state.deepest.max())
+    way, counts = select_leaves(search_state, search.settings)
+    assert int(search_state.collisions) > int(before.collisions)
+    same_forests(dataclasses.replace(search_state, collisions=before.collisions), before)
+    tree = search_state.tree
+    assert way.path.shape == (30, search_state.depth_bound + 1) and counts.shape == (30,)
     assert (counts.view(5, 6)[:-1] >= counts.view(5, 6)[1:]).all()  # the first slots are used first
-    assert torch.equal(counts.view(5, 6).any(0), forest.unspent) and counts.sum() > 10
+    assert torch.equal(counts.view(5, 6).any(0), search_state.unspent) and counts.sum() > 10
     children, terminal = tree.children.flatten(0, 1), tree.terminal.view(-1)
     for slot in range(30):
         first, rows = slot % 6 * tree.num_nodes, way.path[slot].tolist()
         depth, action = int(way.depth[slot]), int(way.action[slot])
-        assert rows[0] == first + ROOT and set(rows[depth + 1 :]) <= {first + NOWHERE} and 0 <= action < 10
+        assert rows[0] == first + ROOT and set(rows[depth + 1 :]) <= {first + NULL_NODE} and 0 <= action < 10
         if bool(counts[slot]):
             for above, below in zip(rows[:depth], rows[1 : depth + 1], strict=True):
                 assert (children[above] == below - first).sum() == 1
@@ -191,8 +213,8 @@ def test_a_step_makes_no_more_descents_than_it_may() -> None:
     """A line of play without a choice: all but the first of a step collide, and are counted."""
     toy = toys.written_out(6, lambda left: {0: left - 1}, lambda left: None if left else -1, 1)
     search = Search(toy.evaluator(exact=False), dataclasses.replace(PUCT, leaves=4), game=toy)
-    forest = searched(search, toy.new([0]), torch.tensor([9]), until=1)
-    assert int(forest.collisions) == tries(4) - 1 and forest.done.tolist() == [1]
+    search_state = searched(search, toy.new([0]), torch.tensor([9]), until=1)
+    assert int(search_state.collisions) == tries(4) - 1 and search_state.done.tolist() == [1]
 
 
 # Subtrees that are kept
@@ -200,29 +222,31 @@ def test_a_step_makes_no_more_descents_than_it_may() -> None:
 
 @ALL
 def test_kept_subtrees_are_the_same(settings: SearchConfig) -> None:
-    """Every move of every root in turn: one that was searched, was not, is closed, or ends the game; other games are left alone."""
+    """Every move of every root in turn: one that was searched, was not, is closed, or ends the game; other games are
+    left alone.
+    """
     states, _ = random_games(RULES[2], 5, 3, move_cap=8)
     states = board.step(states, torch.where(torch.arange(5) < 3, 9, board.legal_actions(states).int().argmax(1)))
-    forest = searched(Search(TableEvaluator(passing=6), settings), states, torch.tensor([50, 50, 10, 1, 50]))
+    search_state = searched(Search(TableEvaluator(passing=6), settings), states, torch.tensor([50, 50, 10, 1, 50]))
     lane, kinds, ends = torch.tensor([0, 2, 3, 4]), set(), 0
     for action in range(10):
-        fast, slow = copied(forest), copied(forest)
-        child = forest.tree.children[lane, ROOT, action]
+        fast, slow = copied(search_state), copied(search_state)
+        child = search_state.tree.children[lane, ROOT, action]
         kinds |= set(child.clamp(max=1).tolist())
-        ends += int((forest.tree.terminal[lane, child.clamp(min=NOWHERE).long()] & (child > NOWHERE)).sum())
+        ends += int((search_state.tree.terminal[lane, child.clamp(min=NULL_NODE).long()] & (child > NULL_NODE)).sum())
         keep_subtree_(fast.tree, lane, torch.full((4,), action))
         with kernels.plain():
             keep_subtree_(slow.tree, lane, torch.full((4,), action))
         same_forests(fast, slow)
-        assert int(fast.tree.size[1]) == int(forest.tree.size[1])
+        assert int(fast.tree.size[1]) == int(search_state.tree.size[1])
     assert kinds >= {CLOSED, UNVISITED, 1} and ends > 0
 
 
 def test_an_empty_tree_stays_empty() -> None:
     states, _ = random_games(Rules(size=3), 2, 0)
-    forest = Search(TableEvaluator(), PUCT).plant(states, 4)
-    keep_subtree_(forest.tree, torch.arange(2), torch.tensor([0, 9]))
-    assert forest.tree.size.tolist() == [0, 0] and not forest.tree.visits.any()
+    search_state = Search(TableEvaluator(), PUCT).init(states, 4)
+    keep_subtree_(search_state.tree, torch.arange(2), torch.tensor([0, 9]))
+    assert search_state.tree.size.tolist() == [0, 0] and not search_state.tree.visits.any()
 
 
 def test_moves_that_there_are_not_are_refused() -> None:
@@ -232,9 +256,9 @@ def test_moves_that_there_are_not_are_refused() -> None:
         return SimpleNamespace(prior=legal / legal.sum(1, keepdim=True), value=torch.zeros(len(legal)))
 
     search = Search(even, SearchConfig())
-    forest = search.run(state, 4).tree
+    search_state = search.run(state, 4).tree
     for action in (-1, 26, 10**7):
         with pytest.raises(IndexError):
-            search.advance(forest, torch.arange(3), torch.tensor([0, action, 1]), state)
+            search.advance(search_state, torch.arange(3), torch.tensor([0, action, 1]), state)
     with pytest.raises(ValueError, match="search.leaves is 0"):
         Search(even, SearchConfig(leaves=0))

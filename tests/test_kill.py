@@ -1,4 +1,6 @@
-"""A run that is killed at any moment goes on from its newest complete checkpoint and loses nothing that was finished."""
+"""A run that is killed at any moment goes on from its newest complete checkpoint and loses nothing that was
+finished.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,20 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT /
 
 
 def started(folder: Path, *more: str) -> subprocess.Popen:
-    """Starts train.py as a person would, on the config of tests/tiny.py; resumes where there is something to go on with."""
+    """Starts train.py as a person would, on the config of tests/tiny.py; resumes where there is something to go on
+    with.
+    """
     command = [sys.executable, str(ROOT / "train.py"), "--config", str(folder / "tiny.yaml"), *more]
     resume = ["--resume"] if (folder / "tiny" / "config.yaml").exists() else []
-    return subprocess.Popen(command + resume, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+    return subprocess.Popen(
+        command + resume, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
 
 
 def killed(folder: Path, delay: float, from_start: bool) -> None:
-    """Lets the run go, kills it `delay` seconds after its first line (or after its start), and sees that nothing else ended it."""
+    """Lets the run go, kills it `delay` seconds after its first line (or after its start), and sees that nothing else
+    ended it.
+    """
     process = started(folder)
     if not from_start:
         process.stdout.readline()

@@ -13,10 +13,16 @@ from ladder_reader import TooLong, board_of, read_all
 from zerogo import board, coords, flood, symmetry
 from zerogo.features import ladders
 from zerogo.features.ladders import read_ladders
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.rules import Rules
 
-PATTERNS = (".XX./XO../.X../....", "XXX./XOO./.XX./....", ".X../XO../.XX./....", ".XX./XOO./XOX./.X..", "XX../XO../X.../....")
+PATTERNS = (
+    ".XX./XO../.X../....",
+    "XXX./XOO./.XX./....",
+    ".X../XO../.XX./....",
+    ".XX./XOO./XOX./.X..",
+    "XX../XO../X.../....",
+)
 
 
 def ladder_positions(count: int, seed: int) -> Iterator[list[list[int]]]:
@@ -63,9 +69,13 @@ def _played_on(rows: list[list[int]], rng: random.Random) -> list[list[int]]:
 
 
 def compare(positions: list[list[list[int]]]) -> tuple[int, int]:
-    """Compares both readers on positions of one size; returns how many had a string that is caught, and how many were left out."""
+    """Compares both readers on positions of one size; returns how many had a string that is caught, and how many were
+    left out.
+    """
     size = len(positions[0])
-    state = board.from_stones(torch.tensor(positions, dtype=torch.int8), torch.ones(len(positions), dtype=torch.int8), Rules(size))
+    state = board.from_stones(
+        torch.tensor(positions, dtype=torch.int8), torch.ones(len(positions), dtype=torch.int8), Rules(size)
+    )
     found = read_ladders(state)
     planes = [flood.unpack_rows(plane) for plane in (found.caught, found.catching, found.escaping)]
     with_ladder = left_out = 0
@@ -78,9 +88,11 @@ def compare(positions: list[list[list[int]]]) -> tuple[int, int]:
         if found.given_up[game]:
             left_out += 1
             continue
-        for colour, player in enumerate(Player):
+        for colour, player in enumerate(Colour):
             for plane, points in zip(planes, wanted[player], strict=True):
-                assert {tuple(point) for point in plane[game, colour].nonzero().tolist()} == {tuple(p) for p in points}, rows
+                assert {tuple(point) for point in plane[game, colour].nonzero().tolist()} == {
+                    tuple(p) for p in points
+                }, rows
         with_ladder += any(caught for caught, _, _ in wanted.values())
     return with_ladder, left_out
 
@@ -103,8 +115,8 @@ def test_many_ladders_agree_with_the_recursive_reader() -> None:
     check(25000, seed=2)  # 10,000 of them with a ladder that works
 
 
-# Black (X) chases White (O). Name: diagram, Black's first moves that work against strings with two liberties, White's moves that save
-# strings in atari, and a stone of each of White's strings that is caught.
+# Black (X) chases White (O). Name: diagram, Black's first moves that work against strings with two liberties, White's
+# moves that save strings in atari, and a stone of each of White's strings that is caught.
 CLASSICAL = {
     "runs into the corner": ("""
         . . . . . . . . .
@@ -224,7 +236,9 @@ def _vertices(plane: torch.Tensor) -> list[str]:
 
 
 def test_the_ladder_across_the_largest_boards() -> None:
-    """Black begins in one corner and catches White in the opposite one, more than thirty moves later; one white stone there breaks it."""
+    """Black begins in one corner and catches White in the opposite one, more than thirty moves later; one white stone
+    there breaks it.
+    """
     for size in (13, 19, 25):
         rows = [[0] * size for _ in range(size)]
         for row, column, colour in ((2, 3, 1), (3, 2, 1), (4, 3, 1), (2, 4, 1), (3, 3, 2)):
@@ -248,7 +262,9 @@ def test_what_is_read_does_not_depend_on_the_batch() -> None:
         padded[game, :size, :size] = torch.tensor(rows, dtype=torch.int8)
         stones = torch.tensor([rows], dtype=torch.int8)
         alone.append(read_ladders(board.from_stones(stones, torch.ones(1, dtype=torch.int8), Rules(size))))
-    found = read_ladders(board.from_stones(padded, torch.ones(40, dtype=torch.int8), [Rules(max(size, 5)) for size in [9, *sizes[1:]]]))
+    found = read_ladders(
+        board.from_stones(padded, torch.ones(40, dtype=torch.int8), [Rules(max(size, 5)) for size in [9, *sizes[1:]]])
+    )
     for game, single in enumerate(alone):
         for name in ("caught", "catching", "escaping"):
             size = sizes[game]

@@ -1,4 +1,6 @@
-"""Several leaves of one tree in a step: budgets, sums, collisions, and the same result on every way that leads there."""
+"""Several leaves of one tree in a step: budgets, sums, collisions, and the same result on every way that leads
+there.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ from zerogo import board, kernels
 from zerogo.bench import __main__ as bench
 from zerogo.config import SearchConfig
 from zerogo.rules import Rules
-from zerogo.search import Forest, Search, leaves, puct
+from zerogo.search import Search, SearchState, leaves, puct
 from zerogo.search.gumbel import considered_visits, phase_ends
-from zerogo.search.tree import CLOSED, NOWHERE, ROOT
+from zerogo.search.tree import CLOSED, NULL_NODE, ROOT
 from zerogo.selfplay import SelfPlay
 
 RICH = dataclasses.replace(PUCT, fpu_reduction_root=0.1, forced_playouts=2.0, c_puct_log=0.3, c_puct_base=10.0)
@@ -39,16 +41,22 @@ def several(settings: SearchConfig, number: int) -> SearchConfig:
     return dataclasses.replace(settings, leaves=number)
 
 
-def check_sums(forest: Forest, is_kept: bool = False) -> None:
-    """Every node's visits are its own and its children's, every sum its own value less its children's, and nothing else is left."""
-    tree = forest.tree
-    for game in range(forest.num_games):
+def check_sums(search_state: SearchState, is_kept: bool = False) -> None:
+    """Every node's visits are its own and its children's, every sum its own value less its children's, and nothing else
+    is left.
+    """
+    tree = search_state.tree
+    for game in range(search_state.num_games):
         size = int(tree.size[game])
         closings = 0
         for node in range(ROOT, ROOT + size):
-            children = [c for c in tree.children[game, node].tolist() if c > NOWHERE]
+            children = [c for c in tree.children[game, node].tolist() if c > NULL_NODE]
             assert all(node < child < ROOT + size for child in children)
-            visits, total, own = int(tree.visits[game, node]), float(tree.value_sum[game, node]), float(tree.value[game, node])
+            visits, total, own = (
+                int(tree.visits[game, node]),
+                float(tree.value_sum[game, node]),
+                float(tree.value[game, node]),
+            )
             assert visits >= 1
             if bool(tree.terminal[game, node]):
                 assert not children and total == visits * own
@@ -58,7 +66,7 @@ def check_sums(forest: Forest, is_kept: bool = False) -> None:
                 assert more == 0 or (tree.children[game, node] == CLOSED).any()
                 if more == 0:
                     assert total == own - float(tree.value_sum[game, children].sum())
-        assert is_kept or closings <= int(forest.exact_leaves[1])
+        assert is_kept or closings <= int(search_state.exact_leaves[1])
         check_links(tree, game)
     for name in ("visits", "value_sum"):
         used = torch.arange(tree.num_nodes) < ROOT + tree.size.unsqueeze(1)
@@ -66,10 +74,12 @@ def check_sums(forest: Forest, is_kept: bool = False) -> None:
     assert not tree.terminal[:, ROOT + 1 :][~used[:, ROOT + 1 :]].any()
 
 
-def same_trees(one: Forest, two: Forest) -> None:
-    """Nodes, sums and counters are equal to the bit, but for what the network says of finished positions, where it need not be asked."""
+def same_trees(one: SearchState, two: SearchState) -> None:
+    """Nodes, sums and counters are equal to the bit, but for what the network says of finished positions, where it need
+    not be asked.
+    """
     used = torch.arange(one.tree.num_nodes) < ROOT + one.tree.size.unsqueeze(1)
-    used[:, NOWHERE] = False
+    used[:, NULL_NODE] = False
     assert torch.equal(one.tree.size, two.tree.size) and torch.equal(one.done, two.done)
     for field in dataclasses.fields(one.tree):
         left, right = getattr(one.tree, field.name), getattr(two.tree, field.name)
@@ -102,26 +112,28 @@ def test_budgets_are_exact_and_sums_add_up(settings: SearchConfig, number: int) 
 
 @ALL
 def test_no_step_makes_more_than_its_leaves_nor_none(settings: SearchConfig) -> None:
-    """As many as there are leaves, less those that collided, and at least one; a full tree and a game that is over get none."""
+    """As many as there are leaves, less those that collided, and at least one; a full tree and a game that is over get
+    none.
+    """
     state, _ = random_games(Rules(size=3, komi=0.5), 6, 4)
     for _ in range(2):
         state = board.step(state, torch.where(torch.arange(6) == 2, 9, board.legal_actions(state).int().argmax(1)))
     made = Search(TableEvaluator(), several(settings, 8))
-    forest = made.plant(state, 50)
-    made.begin(forest, torch.arange(6), torch.tensor([50, 50, 50, 3, 50, 0]), seed=1)
-    assert forest.unspent.tolist() == [True, True, False, True, True, False]
+    search_state = made.init(state, 50)
+    made.begin(search_state, torch.arange(6), torch.tensor([50, 50, 50, 3, 50, 0]), seed=1)
+    assert search_state.unspent.tolist() == [True, True, False, True, True, False]
     steps = 0
-    while bool(forest.unspent.any()):
-        unspent, before = forest.unspent.clone(), forest.done.clone()
-        made.simulate(forest)
-        more = forest.done - before
+    while bool(search_state.unspent.any()):
+        unspent, before = search_state.unspent.clone(), search_state.done.clone()
+        made.simulate(search_state)
+        more = search_state.done - before
         assert ((more >= 1) & (more <= 8))[unspent].all() and (more[~unspent] == 0).all()
-        check_sums(forest)
+        check_sums(search_state)
         steps += 1
-    assert steps >= 7 and forest.done.tolist() == [50, 50, 0, 3, 50, 0]
-    before = forest.tree.visits.clone()
-    made.simulate(forest)
-    assert torch.equal(before, forest.tree.visits)
+    assert steps >= 7 and search_state.done.tolist() == [50, 50, 0, 3, 50, 0]
+    before = search_state.tree.visits.clone()
+    made.simulate(search_state)
+    assert torch.equal(before, search_state.tree.visits)
 
 
 def test_a_tree_can_be_filled_to_its_last_node() -> None:
@@ -147,11 +159,15 @@ def test_one_leaf_a_step_is_the_plain_search(settings: SearchConfig, monkeypatch
 
 
 def test_collisions_cost_nothing() -> None:
-    """A game with one line of play: of each step only the first simulation finds anything to do, until the end is known."""
+    """A game with one line of play: of each step only the first simulation finds anything to do, until the end is
+    known.
+    """
     toy = toys.written_out(6, lambda left: {0: left - 1}, lambda left: None if left else -1, 1)
     found = Search(toy.evaluator(exact=False), several(PUCT, 4), game=toy).run(toy.new([0]), 12)
     assert int(found.tree.done) == 12 and found.tree.tree.size.tolist() == [7]
-    assert int(found.tree.collisions) == 6 * 5  # six nodes one by one; to come to the known end again and again is no collision
+    assert (
+        int(found.tree.collisions) == 6 * 5
+    )  # six nodes one by one; to come to the known end again and again is no collision
     assert found.tree.tree.visits[0, ROOT : ROOT + 7].tolist() == [13, 12, 11, 10, 9, 8, 7]
     check_sums(found.tree)
 
@@ -159,25 +175,29 @@ def test_collisions_cost_nothing() -> None:
 def test_a_failing_evaluator_leaves_the_tree_as_it_was() -> None:
     state, _ = random_games(Rules(size=5, komi=6.5), 3, 6)
     made = Search(TableEvaluator(), several(PUCT, 8))
-    forest = made.plant(state, 40)
-    made.begin(forest, torch.arange(3), 40, seed=1)
-    made.simulate(forest)
-    before = {field.name: getattr(forest.tree, field.name).clone() for field in dataclasses.fields(forest.tree)}
+    search_state = made.init(state, 40)
+    made.begin(search_state, torch.arange(3), 40, seed=1)
+    made.simulate(search_state)
+    before = {
+        field.name: getattr(search_state.tree, field.name).clone() for field in dataclasses.fields(search_state.tree)
+    }
 
     def failing(*_args, **_named) -> None:
         raise RuntimeError("no memory")
 
     good, made.evaluator = made.evaluator, failing
     with pytest.raises(RuntimeError, match="no memory"):
-        made.simulate(forest)
-    assert all(torch.equal(getattr(forest.tree, name), value) for name, value in before.items())
+        made.simulate(search_state)
+    assert all(torch.equal(getattr(search_state.tree, name), value) for name, value in before.items())
     made.evaluator = good
-    made.spend(forest)
-    check_sums(forest)
+    made.run_simulations(search_state)
+    check_sums(search_state)
 
 
 def test_every_simulation_has_a_key_of_its_own() -> None:
-    """The keys of a search with many leaves are those of one with one, so random symmetries differ from leaf to leaf."""
+    """The keys of a search with many leaves are those of one with one, so random symmetries differ from leaf to
+    leaf.
+    """
     state, _ = random_games(Rules(size=5, komi=6.5), 2, 6)
     keys: dict[int, list[int]] = {}
 
@@ -203,15 +223,15 @@ def test_kernels_and_torch_choose_alike(settings: SearchConfig, rule: Rules) -> 
     state, _ = random_games(rule, 8, 6, move_cap=24)
     budgets = torch.tensor(BUDGETS)
     for number in (5, 16):
-        forests = []
+        search_states = []
         for way in (compiled, in_torch):
             made = Search(TableEvaluator(passing=2), several(settings, number))
             with way():
                 found = made.run(state, budgets, explore=True)
                 after = board.step(state, found.action)
                 made.advance(found.tree, torch.arange(8), found.action, after)
-                forests.append(made.run(after, budgets.roll(1), seed=2, tree=found.tree, explore=True).tree)
-        same_trees(*forests)
+                search_states.append(made.run(after, budgets.roll(1), seed=2, tree=found.tree, explore=True).tree)
+        same_trees(*search_states)
 
 
 def test_kernels_and_torch_choose_alike_with_any_numbers() -> None:
@@ -226,11 +246,11 @@ def test_kernels_and_torch_choose_alike_with_any_numbers() -> None:
 
     state, _ = random_games(Rules(size=9, komi=6.5), 10, 20)
     for settings in (PUCT, RICH, GUMBEL):
-        forests = []
+        search_states = []
         for way in (compiled, in_torch):
             with way():
-                forests.append(Search(Rounding(), several(settings, 16)).run(state, 100, explore=True).tree)
-        same_trees(*forests)
+                search_states.append(Search(Rounding(), several(settings, 16)).run(state, 100, explore=True).tree)
+        same_trees(*search_states)
 
 
 @BOTH
@@ -240,31 +260,31 @@ def test_the_way_without_a_look_finds_the_same(settings: SearchConfig, number: i
     state, _ = random_games(rule, 6, 6, move_cap=30)
     budgets = torch.tensor([0, 3, 24, 24, 11, 24])
 
-    def two_searches(check: bool) -> tuple[list[Tensor], Forest]:
+    def two_searches(check: bool) -> tuple[list[Tensor], SearchState]:
         made = Search(TableEvaluator(), several(settings, number))
-        forest = made.plant(state, 24)
+        search_state = made.init(state, 24)
         found, now = [], state
         for turn in range(2):
-            made.begin(forest, torch.arange(6), budgets.roll(turn), seed=turn, explore=True)
-            while bool(forest.unspent.any()):
+            made.begin(search_state, torch.arange(6), budgets.roll(turn), seed=turn, explore=True)
+            while bool(search_state.unspent.any()):
                 if check:
                     with NoLooking():
-                        made.simulate(forest)
+                        made.simulate(search_state)
                 else:
-                    made.simulate(forest)
-            result = made.result(forest, torch.arange(6))
+                    made.simulate(search_state)
+            result = made.result(search_state, torch.arange(6))
             found += [result.visits, result.policy, result.value]
             if turn == 0:
                 now = board.step(now, result.action)
-                made.advance(forest, torch.arange(6), result.action, now)
-        return found, forest
+                made.advance(search_state, torch.arange(6), result.action, now)
+        return found, search_state
 
-    looking, forest = two_searches(check=False)
+    looking, search_state = two_searches(check=False)
     blind()
     bounded, other = two_searches(check=True)
     for one, two in zip(looking, bounded, strict=True):
         assert torch.allclose(one.to(torch.float32), two.to(torch.float32), atol=1e-6)
-    same_trees(forest, other)
+    same_trees(search_state, other)
     check_sums(other, is_kept=True)
 
 
@@ -272,11 +292,20 @@ def test_the_way_without_a_look_finds_the_same(settings: SearchConfig, number: i
 def test_a_game_is_searched_alike_alone_and_among_others(settings: SearchConfig) -> None:
     state, _ = random_games(Rules(size=5, komi=6.5), 8, 10)
     ids = torch.arange(8) + 100
-    together = Search(TableEvaluator(), several(settings, 8)).run(state, torch.tensor(BUDGETS), seed=9, game_ids=ids, explore=True)
+    together = Search(TableEvaluator(), several(settings, 8)).run(
+        state, torch.tensor(BUDGETS), seed=9, game_ids=ids, explore=True
+    )
     for game, budget in enumerate(BUDGETS):
         one = torch.tensor([game])
         alone = Search(TableEvaluator(), several(settings, 8))
-        own = alone.run(board.select(state, one), budget, 9, alone.plant(board.select(state, one), 64), game_ids=ids[one], explore=True)
+        own = alone.run(
+            board.select(state, one),
+            budget,
+            9,
+            alone.init(board.select(state, one), 64),
+            game_ids=ids[one],
+            explore=True,
+        )
         assert torch.equal(own.visits[0], together.visits[game])
         assert torch.allclose(own.policy[0], together.policy[game], atol=1e-6)
         size = ROOT + int(own.tree.tree.size)
@@ -287,34 +316,42 @@ def test_games_begin_and_end_between_the_steps_of_others() -> None:
     """One game's next search begins in the middle of another's, and neither notices."""
     toy = toys.tic_tac_toe()
     made = Search(toy.evaluator(exact=False), several(PUCT, 4), game=toy)
-    forest = made.plant(toy.new([0, 0]), 30)
-    made.begin(forest, torch.arange(2), torch.tensor([30, 4]), seed=3)
-    made.simulate(forest)
-    first = made.result(forest, torch.tensor([1]))
+    search_state = made.init(toy.new([0, 0]), 30)
+    made.begin(search_state, torch.arange(2), torch.tensor([30, 4]), seed=3)
+    made.simulate(search_state)
+    first = made.result(search_state, torch.tensor([1]))
     after = int(toy.after[0, first.action])
-    made.advance(forest, torch.tensor([1]), first.action, toy.new([0, after]))
-    made.begin(forest, torch.tensor([1]), 20, seed=4, game_ids=torch.tensor([1]))
-    made.spend(forest)
+    made.advance(search_state, torch.tensor([1]), first.action, toy.new([0, after]))
+    made.begin(search_state, torch.tensor([1]), 20, seed=4, game_ids=torch.tensor([1]))
+    made.run_simulations(search_state)
     alone = made.run(toy.new([0]), 30, seed=3)
-    assert torch.equal(made.result(forest, torch.tensor([0])).visits, alone.visits)
-    other = made.plant(toy.new([0]), 30)
+    assert torch.equal(made.result(search_state, torch.tensor([0])).visits, alone.visits)
+    other = made.init(toy.new([0]), 30)
     made.begin(other, torch.arange(1), 4, seed=3)
     made.simulate(other)
     made.advance(other, torch.arange(1), first.action, toy.new([after]))
     made.begin(other, torch.arange(1), 20, seed=4)
-    made.spend(other)
-    assert torch.equal(made.result(forest, torch.tensor([1])).visits, made.result(other, torch.arange(1)).visits)
+    made.run_simulations(other)
+    assert torch.equal(made.result(search_state, torch.tensor([1])).visits, made.result(other, torch.arange(1)).visits)
 
 
 def test_self_play_games_are_the_same_alone_and_among_others() -> None:
     """Games by their number, however many are played at once and however their searches' steps fall."""
     games = {}
     for at_once in (1, 5):
-        words = ("game.size=5", "game.move_cap=12", f"selfplay.games={at_once}", "selfplay.full_simulations=7", "search.leaves=3")
-        harvest = SelfPlay(tiny.config(*words, "selfplay.sgf_share=1"), tiny.Table(), tiny.CPU, 3).play(5)
-        assert harvest.simulations >= 7 * harvest.moves
-        games[at_once] = {game.number: game.moves for game in harvest.games}
-    assert set(games[1]) == set(range(5)) and all(games[5].get(number, moves) == moves for number, moves in games[1].items())
+        words = (
+            "game.size=5",
+            "game.move_cap=12",
+            f"selfplay.games={at_once}",
+            "selfplay.full_simulations=7",
+            "search.leaves=3",
+        )
+        collected = SelfPlay(tiny.config(*words, "selfplay.sgf_share=1"), tiny.Table(), tiny.CPU, 3).play(5)
+        assert collected.simulations >= 7 * collected.moves
+        games[at_once] = {game.number: game.moves for game in collected.games}
+    assert set(games[1]) == set(range(5)) and all(
+        games[5].get(number, moves) == moves for number, moves in games[1].items()
+    )
     assert len(set(games[5]) & set(games[1])) >= 3
 
 
@@ -327,17 +364,17 @@ def test_cuda_finds_the_same_and_waits_for_nothing(settings: SearchConfig) -> No
     expected = made.run(state, 48, seed=1)
     on_device = board.to_device(state, "cuda")
     made.run(on_device, 2)  # tables and kernels are made once
-    forest = made.plant(on_device, 48)
-    made.begin(forest, torch.arange(6, device="cuda"), 48, seed=1)
-    made.simulate(forest)
+    search_state = made.init(on_device, 48)
+    made.begin(search_state, torch.arange(6, device="cuda"), 48, seed=1)
+    made.simulate(search_state)
     torch.cuda.set_sync_debug_mode("error")
     try:
         for _ in range(5):
-            made.simulate(forest)
+            made.simulate(search_state)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    made.spend(forest)
-    assert torch.equal(made.result(forest, torch.arange(6, device="cuda")).visits.cpu(), expected.visits)
+    made.run_simulations(search_state)
+    assert torch.equal(made.result(search_state, torch.arange(6, device="cuda")).visits.cpu(), expected.visits)
 
 
 # What is found
@@ -346,11 +383,16 @@ def test_cuda_finds_the_same_and_waits_for_nothing(settings: SearchConfig) -> No
 @BOTH
 @pytest.mark.parametrize("passing", [1, 8])
 def test_every_node_is_legal_and_exact(settings: SearchConfig, passing: int) -> None:
-    """Trees of played games on small boards where positions repeat, replayed by the plain rules: superko holds inside the tree."""
+    """Trees of played games on small boards where positions repeat, replayed by the plain rules: superko holds inside
+    the tree.
+    """
     rules = [RULES[0], RULES[1], RULES[2], RULES[4], Rules(size=2, komi=0.0, superko="positional", suicide=True)]
     total = {"nodes": 0, "closed": 0, "finished": 0, "draws": 0}
     for rule, cap in zip(rules, [60, 14, 40, 40, 60], strict=True):
-        made, games = Search(TableEvaluator(passing), dataclasses.replace(several(settings, 8), c_puct=3.0)), torch.arange(2)
+        made, games = (
+            Search(TableEvaluator(passing), dataclasses.replace(several(settings, 8), c_puct=3.0)),
+            torch.arange(2),
+        )
         state, past = random_games(rule, 2, 5, move_cap=cap)
         result = made.run(state, 50, seed=3, explore=True)
         past = torch.cat([past, result.action.unsqueeze(1)], dim=1)
@@ -409,7 +451,21 @@ def test_a_simulation_under_way_is_a_visit_without_a_value() -> None:
 
 
 def test_bench_compares_with_one_leaf_a_step(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["search", "--size", "3", "--batch", "2", "--blocks", "1", "--channels", "8", "--device", "cpu", "--threads", "1"]
+    words = [
+        "search",
+        "--size",
+        "3",
+        "--batch",
+        "2",
+        "--blocks",
+        "1",
+        "--channels",
+        "8",
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+    ]
     assert bench.main([*words, "--seconds", "0.02", "--rounds", "1", "--sims", "8", "--leaves", "4"]) == 0
     line = json.loads(capsys.readouterr().out)
     assert (line["batch"], line["leaves"]) == (2, 4)

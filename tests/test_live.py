@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
 
-BLACK, WHITE = Player.BLACK, Player.WHITE
+BLACK, WHITE = Colour.BLACK, Colour.WHITE
 
 
 def test_a_refused_move_changes_nothing() -> None:
@@ -47,13 +47,17 @@ def test_a_game_goes_on_after_two_passes() -> None:
 
 
 def test_rules_change_under_way() -> None:
-    """A suicide that was legal stays played when suicide is forbidden, and superko counts what has stood on the board."""
+    """A suicide that was legal stays played when suicide is forbidden, and superko counts what has stood on the
+    board.
+    """
     game = LiveGame(Rules(3, superko="simple", suicide=True))
     for player, action in ((WHITE, 1), (WHITE, 3), (WHITE, 4), (BLACK, 0)):
         game.play(player, action)
     stones, first_id = game.state.stones(), game.start_id
     game.change_rules(suicide=False, superko="positional", komi=1.5)
-    assert game.state.stones() == stones and game.rules.komi == 1.5 and game.start_id != first_id and len(game.moves) == 4
+    assert (
+        game.state.stones() == stones and game.rules.komi == 1.5 and game.start_id != first_id and len(game.moves) == 4
+    )
     assert game.why_illegal(BLACK, 0).startswith("suicide")
     same = game.start_id
     game.change_rules(komi=1.5)

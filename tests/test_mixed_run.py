@@ -1,4 +1,6 @@
-"""A run that learns 3x3, 4x4 and 5x5 together: what it leaves behind, how it goes on, and who may play what came of it."""
+"""A run that learns 3x3, 4x4 and 5x5 together: what it leaves behind, how it goes on, and who may play what came of
+it.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,9 @@ from zerogo.config import EvaluationConfig, with_overrides
 from zerogo.errors import InputError
 from zerogo.pipeline import train
 from zerogo.players import make_player
+from zerogo.players.analyst import make_analyst
 from zerogo.players.live import LiveGame
-from zerogo.players.mind import make_mind
-from zerogo.players.thinker import Thinker
+from zerogo.players.session import AnalysisSession
 from zerogo.replay import Replay, Samples
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.rules import Rules
@@ -76,7 +78,10 @@ def test_samples_and_games_of_all_boards(finished: Path) -> None:
     assert samples.board_size == 5 and newest(finished).sizes == {3, 4, 5} and config.game.rules().komi == 1.5
     numbers = samples.game.unique()
     rules = dict(zip(numbers.tolist(), drawn_rules(config, numbers, config.run.seed), strict=True))
-    assert len(samples) == newest(finished).counters["replay"]["total"] and min(Counter(one.size for one in rules.values()).values()) > 5
+    assert (
+        len(samples) == newest(finished).counters["replay"]["total"]
+        and min(Counter(one.size for one in rules.values()).values()) > 5
+    )
     for k in range(len(samples)):
         assert samples.state().rules.at(k) == rules[int(samples.game[k])]
     for path in (finished / "games").glob("*.sgf"):
@@ -90,13 +95,18 @@ def test_charts_tell_the_boards_apart(finished: Path) -> None:
     matches = [record for record in records if "eval/3x3/random_winrate" in record]
     assert len(matches) == 2  # after the first round and at the end
     for size in SIZES:
-        assert all({f"eval/{size}x{size}/elo", f"eval/{size}x{size}/self_whole_board_black"} <= record.keys() for record in matches)
+        assert all(
+            {f"eval/{size}x{size}/elo", f"eval/{size}x{size}/self_whole_board_black"} <= record.keys()
+            for record in matches
+        )
         assert any(f"selfplay_{size}x{size}/share_of_games" in record for record in records)
         assert "random" in (finished / f"{size}x{size}" / "report.html").read_text()
     assert not any("eval/elo" in record for record in records)
     events = EventAccumulator(str(finished / "logs"))
     events.Reload()
-    assert {"selfplay/final_boards", *(f"network/first_move_{size}x{size}" for size in SIZES)} <= set(events.Tags()["images"])
+    assert {"selfplay/final_boards", *(f"network/first_move_{size}x{size}" for size in SIZES)} <= set(
+        events.Tags()["images"]
+    )
 
 
 # Going on
@@ -110,7 +120,9 @@ def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
     for name, tensor in old.tensors().items():
         assert torch.equal(samples.tensors()[name][: len(old)], tensor), name
     assert int(samples.game[len(old) :].min()) > int(old.game.max()) and (samples.size[len(old) :] == 5).any()
-    assert after.sizes == before.sizes and len(after.counters["matches"]["pool"]) == len(before.counters["matches"]["pool"])
+    assert after.sizes == before.sizes and len(after.counters["matches"]["pool"]) == len(
+        before.counters["matches"]["pool"]
+    )
 
 
 def test_what_is_resumed_is_what_was_left(copied: Path) -> None:
@@ -120,7 +132,9 @@ def test_what_is_resumed_is_what_was_left(copied: Path) -> None:
     for _ in range(2):
         state = newest(run(copied, resume=True))
         assert (state.step, state.counters["replay"]) == (before.step, before.counters["replay"])
-        assert all(torch.equal(state.averaged_weights[name], before.averaged_weights[name]) for name in before.averaged_weights)
+        assert all(
+            torch.equal(state.averaged_weights[name], before.averaged_weights[name]) for name in before.averaged_weights
+        )
         replay = Replay.open(state.config.replay, 5, copied / "tiny" / "replay", state.config.run.seed)
         replay.load_state_dict(state.counters["replay"] | state.generators)
         replay.credit = 16
@@ -128,9 +142,13 @@ def test_what_is_resumed_is_what_was_left(copied: Path) -> None:
     assert torch.equal(replays[0].policy, replays[1].policy) and len(set(replays[0].state.rules.size.tolist())) > 1
 
 
-@pytest.mark.parametrize(("override", "what"), [("game.sizes=[]", "4x4"), ("game.sizes=[[4, 1, 1], [7, 1, 9]]", "4x4 and 7x7")])
+@pytest.mark.parametrize(
+    ("override", "what"), [("game.sizes=[]", "4x4"), ("game.sizes=[[4, 1, 1], [7, 1, 9]]", "4x4 and 7x7")]
+)
 def test_other_boards_can_not_be_learned_from_there(copied: Path, override: str, what: str) -> None:
-    with pytest.raises(InputError, match=f"was made with game.sizes 3x3, 4x4 and 5x5, the config says {what}; use the same"):
+    with pytest.raises(
+        InputError, match=f"was made with game.sizes 3x3, 4x4 and 5x5, the config says {what}; use the same"
+    ):
         run(copied, override, resume=True)
 
 
@@ -153,21 +171,23 @@ def test_matches_on_each_board(finished: Path, tmp_path: Path, capsys: pytest.Ca
 
 def test_minds_players_and_clients(finished: Path) -> None:
     path = str(checkpoint.newest(finished))
-    mind = make_mind(path, EvaluationConfig(simulations=2), tiny.CPU, torch.float32)
-    assert [mind.knows(size) for size in (2, 3, 4, 5, 6)] == [False, True, True, True, False]
-    thinker = Thinker(mind, capacity=100)
+    analyst = make_analyst(path, EvaluationConfig(simulations=2), tiny.CPU, torch.float32)
+    assert [analyst.knows(size) for size in (2, 3, 4, 5, 6)] == [False, True, True, True, False]
+    session = AnalysisSession(analyst, capacity=100)
     for size in SIZES:
-        thinker.face(LiveGame(Rules(size, 0.5)))
-        assert thinker.step() > 0 and thinker.thought().ownership.shape == (size, size)
+        session.face(LiveGame(Rules(size, 0.5)))
+        assert session.step() > 0 and session.analysis().ownership.shape == (size, size)
     with pytest.raises(InputError, match="plays on 3x3, 4x4 and 5x5 only; this game is on 9x9"):
-        thinker.face(LiveGame(Rules(9)))
+        session.face(LiveGame(Rules(9)))
     with pytest.raises(QueryError, match="the board is 9x9; this network plays on 3x3, 4x4 and 5x5 only"):
-        parse({"id": "a", "moves": [], "boardXSize": 9, "boardYSize": 9}, Settings(), mind.sizes)
+        parse({"id": "a", "moves": [], "boardXSize": 9, "boardYSize": 9}, Settings(), analyst.sizes)
     talk = gtp_talk.Talk(gtp_talk.engine(path, "--simulations", "2"))
     assert (talk.value("query_boardsize"), talk.value("get_komi")) == ("4", "1.5")
     for size in (5, 3):
         assert talk.value(f"boardsize {size}") == "" and talk.value("genmove b")
-    assert talk.ask("boardsize 9") == "? unacceptable size" and talk.engine.said[-1].endswith("plays on 3x3, 4x4 and 5x5 only")
+    assert talk.ask("boardsize 9") == "? unacceptable size" and talk.engine.said[-1].endswith(
+        "plays on 3x3, 4x4 and 5x5 only"
+    )
 
 
 def test_self_play_on_one_of_the_boards(finished: Path, tmp_path: Path) -> None:

@@ -17,7 +17,9 @@ PLANES = 5
 
 
 def make_network(settings: NetworkConfig = SMALL, num_globals: int = 2, trained: bool = True) -> Network:
-    """Returns a small network in evaluation mode; "trained" gives every layer, readouts and statistics too, values that matter."""
+    """Returns a small network in evaluation mode; "trained" gives every layer, readouts and statistics too, values that
+    matter.
+    """
     torch.manual_seed(3)
     network = Network(settings, PLANES, num_globals, 5)
     if trained:
@@ -34,7 +36,9 @@ def make_network(settings: NetworkConfig = SMALL, num_globals: int = 2, trained:
 
 def make_input(batch: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(size)
-    return torch.randint(0, 2, (batch, PLANES, size, size), generator=generator).float(), torch.randn(batch, 2, generator=generator)
+    return torch.randint(0, 2, (batch, PLANES, size, size), generator=generator).float(), torch.randn(
+        batch, 2, generator=generator
+    )
 
 
 @pytest.mark.parametrize("size", [2, 5, 19])
@@ -56,7 +60,9 @@ def test_a_fresh_network_knows_nothing(training: bool) -> None:
 
 @pytest.mark.parametrize("value_pooling", VALUE_POOLING)
 def test_a_smaller_board_in_a_padded_batch(value_pooling: str) -> None:
-    """A 4x4 game says the same alone and inside a batch of side 7, and the points off its board are out of the question."""
+    """A 4x4 game says the same alone and inside a batch of side 7, and the points off its board are out of the
+    question.
+    """
     network = make_network(dataclasses.replace(SMALL, value_pooling=value_pooling))
     planes, numbers = make_input(3, 7)
     small, _ = make_input(1, 4)
@@ -100,16 +106,24 @@ def test_pooling() -> None:
     mean = x.mean((2, 3))
     expected = torch.cat([mean, mean * -0.8, x.amax((2, 3))], dim=1)
     assert torch.allclose(pool(x, None), expected, atol=1e-6) and torch.allclose(pool(x, on_board), expected, atol=1e-6)
-    squares = torch.cat([mean, mean * -0.8, mean * (0.64 - 0.1)], dim=1)  # ((6 - 14)^2 / 100 - 0.1), as METHODS 2.3 has it
-    assert torch.allclose(pool(x, None, True), squares, atol=1e-6) and torch.allclose(pool(x, on_board, True), squares, atol=1e-6)
+    squares = torch.cat(
+        [mean, mean * -0.8, mean * (0.64 - 0.1)], dim=1
+    )  # ((6 - 14)^2 / 100 - 0.1), as METHODS 2.3 has it
+    assert torch.allclose(pool(x, None, True), squares, atol=1e-6) and torch.allclose(
+        pool(x, on_board, True), squares, atol=1e-6
+    )
     wide = torch.relu(torch.randn(2, 32, 6, 6))
     assert torch.equal(pool(wide, None)[:, 64:], wide.amax((2, 3)))
 
 
-@pytest.mark.parametrize("settings", [SMALL, NetworkConfig(blocks=2, channels=32, pooling_every=0, heads={"policy": 1.0, "value": 1.0})])
+@pytest.mark.parametrize(
+    "settings", [SMALL, NetworkConfig(blocks=2, channels=32, pooling_every=0, heads={"policy": 1.0, "value": 1.0})]
+)
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-4), (torch.bfloat16, 0.15)])
 @pytest.mark.parametrize("num_globals", [0, 2])
-def test_the_copy_for_playing_agrees(settings: NetworkConfig, dtype: torch.dtype, tolerance: float, num_globals: int) -> None:
+def test_the_copy_for_playing_agrees(
+    settings: NetworkConfig, dtype: torch.dtype, tolerance: float, num_globals: int
+) -> None:
     network = make_network(settings, num_globals)
     planes, numbers = make_input(6, 5)
     numbers = numbers[:, :num_globals]
@@ -139,7 +153,9 @@ def test_the_copy_for_playing_knows_every_size_and_batch(size: int) -> None:
 
 
 def test_a_compiled_copy_is_the_same_and_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A later copy shares what the first one's compilation made, and other batches need one more; no compiler is needed to see that."""
+    """A later copy shares what the first one's compilation made, and other batches need one more; no compiler is needed
+    to see that.
+    """
     graphs = []
 
     def backend(graph, inputs):
@@ -174,7 +190,10 @@ def test_the_copy_outlives_training() -> None:
 def test_fewer_heads() -> None:
     network = make_network()
     planes, numbers = make_input(2, 5)
-    few, everything = inference_copy(network, heads=("policy", "value"))(planes, numbers), inference_copy(network)(planes, numbers)
+    few, everything = (
+        inference_copy(network, heads=("policy", "value"))(planes, numbers),
+        inference_copy(network)(planes, numbers),
+    )
     assert list(few) == ["policy", "value"]
     assert all(torch.allclose(few[name], everything[name], atol=1e-6) for name in few)
     assert list(network.heads) == list(SMALL.heads)
@@ -182,7 +201,9 @@ def test_fewer_heads() -> None:
 
 def test_counts() -> None:
     heads = {"policy": 1.0, "value": 1.0}
-    network = Network(NetworkConfig(blocks=1, channels=4, pooling_every=0, head_channels=2, value_hidden=3, heads=heads), 5, 0, 9)
+    network = Network(
+        NetworkConfig(blocks=1, channels=4, pooling_every=0, head_channels=2, value_hidden=3, heads=heads), 5, 0, 9
+    )
     stem, block, neck = 4 * 5 * 9 + 8, 2 * (4 * 4 * 9 + 8), 4 * 2 + 4
     assert network.num_parameters() == stem + block + neck + (6 * 3 + 3) + (2 + 1) + (3 + 1) * 2
     assert network.num_operations(3) == 2 * 9 * (4 * 5 * 9 + 2 * 4 * 4 * 9 + 4 * 2)

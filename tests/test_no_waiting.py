@@ -1,4 +1,6 @@
-"""Nothing in a simulation or a move waits for a CUDA device: counted on the CPU, and under CUDA's own debug mode where there is one."""
+"""Nothing in a simulation or a move waits for a CUDA device: counted on the CPU, and under CUDA's own debug mode where
+there is one.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ WITHOUT_LADDERS = [
     ["stones", *ENCODERS["handcrafted"]],
 ]
 SEARCHES = {
-    f"{settings.algorithm}, {number}": dataclasses.replace(settings, leaves=number) for settings in (PUCT, GUMBEL) for number in (1, 4)
+    f"{settings.algorithm}, {number}": dataclasses.replace(settings, leaves=number)
+    for settings in (PUCT, GUMBEL)
+    for number in (1, 4)
 }
 GROUP_NAMES = [groups if isinstance(groups, str) else ", ".join(groups[:2]) for groups in WITHOUT_LADDERS]
 EACH_RULE = pytest.mark.parametrize("rules", [*RULES, RULES], ids=["positional", "situational", "territory", "mixed"])
@@ -46,9 +50,22 @@ EACH_SEARCH = pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHE
 
 
 class Calls(TorchFunctionMode):
-    """Notes what Python asks of a tensor that is on the CPU already, and what it makes of its own numbers: on CUDA these copy."""
+    """Notes what Python asks of a tensor that is on the CPU already, and what it makes of its own numbers: on CUDA
+    these copy.
+    """
 
-    ASKED = ("tolist", "numpy", "__bool__", "__int__", "__float__", "__index__", "__array__", "item", "cpu", "__contains__")
+    ASKED = (
+        "tolist",
+        "numpy",
+        "__bool__",
+        "__int__",
+        "__float__",
+        "__index__",
+        "__array__",
+        "item",
+        "cpu",
+        "__contains__",
+    )
     MADE = ("tensor", "as_tensor", "from_numpy", "pin_memory")
 
     def __init__(self, found: list[str]) -> None:
@@ -113,7 +130,9 @@ def test_what_is_counted() -> None:
             way()
         assert found, name
     with host_reads() as found:
-        numbers.clone()[whole] = torch.where(numbers > 2, numbers, 0)[whole] + numbers.gather(0, whole).repeat_interleave(1)
+        numbers.clone()[whole] = torch.where(numbers > 2, numbers, 0)[whole] + numbers.gather(
+            0, whole
+        ).repeat_interleave(1)
     assert not found
 
 
@@ -137,12 +156,12 @@ def test_a_simulation_reads_nothing(settings: SearchConfig, blind: Callable[[], 
     state = games(RULES, 4)
     blind()
     made = Search(TableEvaluator(), settings)
-    forest = made.plant(state, 24)
-    made.begin(forest, torch.arange(4), torch.tensor([24, 0, 3, 11]), seed=1, explore=True)
-    made.simulate(forest)
+    search_state = made.init(state, 24)
+    made.begin(search_state, torch.arange(4), torch.tensor([24, 0, 3, 11]), seed=1, explore=True)
+    made.simulate(search_state)
     for _ in range(3):
         with host_reads() as found:
-            made.simulate(forest)
+            made.simulate(search_state)
         assert not found
 
 
@@ -166,26 +185,30 @@ def test_a_move_of_the_search_reads_little(settings: SearchConfig, blind: Callab
     state, lane = games(RULES[0], 4), torch.arange(4)
     blind()
     made = Search(TableEvaluator(), settings)
-    forest = made.plant(state, 8)
+    search_state = made.init(state, 8)
     reads: dict[str, list[str]] = {}
     for turn in range(2):
         with host_reads() as reads["begin"]:
-            made.begin(forest, lane, torch.tensor([8, 8, 5, 8]), seed=turn, explore=True)
+            made.begin(search_state, lane, torch.tensor([8, 8, 5, 8]), seed=turn, explore=True)
         with host_reads() as reads["spend"]:
-            made.spend(forest)
+            made.run_simulations(search_state)
         with host_reads() as reads["result"]:
-            actions = made.result(forest, lane).action
+            actions = made.result(search_state, lane).action
         state = board.step(state, actions)
         with host_reads() as reads["advance"]:
-            made.advance(forest, lane, actions, state)
-    counts = {name: sum(not call.startswith("__") for call in found) for name, found in reads.items()}  # bool() and int() are seen twice
+            made.advance(search_state, lane, actions, state)
+    counts = {
+        name: sum(not call.startswith("__") for call in found) for name, found in reads.items()
+    }  # bool() and int() are seen twice
     most = 6 if settings is PUCT else 10
     assert counts["begin"] <= most and counts["spend"] <= 2 and counts["result"] == 0 and counts["advance"] <= 1, reads
 
 
 @interpreted
 @pytest.mark.parametrize("preset", ["alphago48", "katago22"])
-def test_kernels_read_ladders_without_waiting(preset: str, blind: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_read_ladders_without_waiting(
+    preset: str, blind: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("triton")
     blind()
     state = games(RULES[0], 1, plies=3)
@@ -197,7 +220,8 @@ def test_kernels_read_ladders_without_waiting(preset: str, blind: Callable[[], N
         assert not found
 
 
-# On torch's device without memory, where nothing can be read: what needs a number raises an error, and so does what mixes devices
+# On torch's device without memory, where nothing can be read: what needs a number raises an error, and so does what
+# mixes devices
 
 
 def on_no_device(rules: list[Rules]) -> board.State:
@@ -216,13 +240,13 @@ def test_the_board_needs_no_numbers() -> None:
 @EACH_SEARCH
 def test_a_simulation_needs_no_numbers(settings: SearchConfig) -> None:
     made = Search(TableEvaluator(), settings)
-    forest = made.plant(on_no_device(RULES), 12)
-    forest.depth_bound = 3
+    search_state = made.init(on_no_device(RULES), 12)
+    search_state.depth_bound = 3
     for turn in range(2):
         with host_reads() if turn else nullcontext([]) as found:
-            made.simulate(forest)
+            made.simulate(search_state)
         assert not found
-    made.result(forest, torch.arange(3, device="meta"))
+    made.result(search_state, torch.arange(3, device="meta"))
 
 
 @pytest.mark.parametrize("groups", WITHOUT_LADDERS, ids=GROUP_NAMES)
@@ -277,14 +301,14 @@ def test_cuda_searches_without_waiting(settings: SearchConfig, has_graph: bool) 
     made = Search(TableEvaluator(), dataclasses.replace(settings, cuda_graph=has_graph))
     lane, on_device = torch.arange(6, device="cuda"), board.to_device(state, "cuda")
     made.run(on_device, 8)
-    forest = made.plant(on_device, 24)
-    made.begin(forest, lane, budgets.cuda(), seed=1)
+    search_state = made.init(on_device, 24)
+    made.begin(search_state, lane, budgets.cuda(), seed=1)
     for step in range(30):
         # A capture itself waits, once, when the steps before it have been watched.
         with no_waiting() if not has_graph or step > graph.WARM_UP else nullcontext():
-            made.simulate(forest)
-    assert not has_graph or kernels.compiled("tree", lane.device) is None or forest.graph.play is not None
-    assert torch.equal(made.result(forest, lane).visits.cpu(), expected)
+            made.simulate(search_state)
+    assert not has_graph or kernels.compiled("tree", lane.device) is None or search_state.graph.play is not None
+    assert torch.equal(made.result(search_state, lane).visits.cpu(), expected)
 
 
 @on_cuda()

@@ -105,7 +105,8 @@ def test_moves_of_a_search_as_a_table():
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(0, "0"), (999, "999"), (1000, "1.0k"), (1249, "1.2k"), (9999, "10k"), (34_000, "34k"), (999_600, "1.0M")]
+    ("count", "text"),
+    [(0, "0"), (999, "999"), (1000, "1.0k"), (1249, "1.2k"), (9999, "10k"), (34_000, "34k"), (999_600, "1.0M")],
 )
 def test_counts_are_short(count: int, text: str):
     assert picture.short_count(count) == text
@@ -136,11 +137,17 @@ def test_lines_and_coordinates_are_drawn():
     assert (empty[2 * CELL, CELL - 6] == picture.WOOD).all(), "lines end at the edge"
     margin = empty[: CELL // 2]
     for column in range(3):
-        assert (margin[:, (column + 1) * CELL - 10 : (column + 1) * CELL + 10] != picture.WOOD).any(), "a letter over each column"
+        assert (margin[:, (column + 1) * CELL - 10 : (column + 1) * CELL + 10] != picture.WOOD).any(), (
+            "a letter over each column"
+        )
 
 
 def test_star_points():
-    assert star_points(3) == [] and star_points(5) == [(2, 2)] and sorted(star_points(8)) == [(2, 2), (2, 5), (5, 2), (5, 5)]
+    assert (
+        star_points(3) == []
+        and star_points(5) == [(2, 2)]
+        and sorted(star_points(8)) == [(2, 2), (2, 5), (5, 2), (5, 5)]
+    )
     assert sorted(star_points(9)) == [(2, 2), (2, 6), (4, 4), (6, 2), (6, 6)]
     assert sorted(star_points(19)) == [(row, column) for row in (3, 9, 15) for column in (3, 9, 15)]
 
@@ -181,7 +188,9 @@ def test_policy_of_another_board_is_refused():
 def test_ownership_squares_have_their_owners_colour_and_grow_with_certainty():
     owners = torch.tensor([[-0.2, -1.0, -1.0], [0.0, -0.9, 0.0], [0.2, 1.0, 0.0]])
     image = drawn(ownership_black=owners)
-    assert changed_points(image, drawn(), 3) == {(0, 0), (0, 1), (0, 2), (2, 0), (2, 1)}, "White's stone on B2 is its owner's"
+    assert changed_points(image, drawn(), 3) == {(0, 0), (0, 1), (0, 2), (2, 0), (2, 1)}, (
+        "White's stone on B2 is its owner's"
+    )
     assert spot(image, 0, 1).min() > 225 and spot(image, 2, 1).max() < 40
     assert spot(image, 0, 2).min() > 225, "a dead black stone carries a white square"
     sizes = [(cut(image, *point).max(-1) < 60).sum() for point in ((2, 0), (2, 1))]
@@ -211,7 +220,9 @@ def test_candidates_without_a_number_are_dots():
 
 
 def test_colours_of_losses_go_from_green_to_red():
-    assert loss_colour(-0.1) == loss_colour(0.0) == LOSSES[0][1] and loss_colour(0.3) == loss_colour(1.0) == LOSSES[-1][1]
+    assert (
+        loss_colour(-0.1) == loss_colour(0.0) == LOSSES[0][1] and loss_colour(0.3) == loss_colour(1.0) == LOSSES[-1][1]
+    )
     reds = [loss_colour(loss)[0] - loss_colour(loss)[1] for loss in np.linspace(0, 0.3, 20)]
     assert reds == sorted(reds)
 
@@ -235,7 +246,9 @@ def test_long_captions_are_broken_into_lines():
 def test_image_of_one_point_and_of_the_largest_board():
     for size in (1, 25):
         policy = torch.full((size * size + 1,), 1 / (size * size + 1))
-        image = picture.board_image(torch.zeros((size, size), dtype=torch.int8), size * size, torch.ones(size, size), policy)
+        image = picture.board_image(
+            torch.zeros((size, size), dtype=torch.int8), size * size, torch.ones(size, size), policy
+        )
         assert image.shape[1] == (size + 1) * 24
 
 
@@ -253,7 +266,9 @@ def test_mosaic_has_titles_and_a_heading_in_lines():
     images = [np.full((30, 100, 3), shade, dtype=np.uint8) for shade in (10, 20)]
     plain, titled = picture.mosaic(images, 2), picture.mosaic(images, 2, titles=["one", "two " * 40])
     headed = picture.mosaic(images, 2, titles=["one", "two"], heading="a heading " * 8)
-    assert plain.shape[1] == titled.shape[1] == headed.shape[1] and plain.shape[0] < titled.shape[0] < headed.shape[0] - 30
+    assert (
+        plain.shape[1] == titled.shape[1] == headed.shape[1] and plain.shape[0] < titled.shape[0] < headed.shape[0] - 30
+    )
     for whole in (titled, headed):
         assert [int((whole == shade).all(-1).sum()) for shade in (10, 20)] == [3000, 3000]
 
@@ -267,7 +282,9 @@ def test_planes_show_their_values():
     with_stones = picture.plane_image(torch.zeros(3, 3), some_stones(), cell=20).astype(int)
     assert with_stones[10, 50].max() < 60 and with_stones[30, 30].min() > 235
     names = ["0 own stones", "1 komi"]
-    both = picture.planes_image(torch.stack([values, values * 7]), names, some_stones(), cell=20, columns=1, heading="two")
+    both = picture.planes_image(
+        torch.stack([values, values * 7]), names, some_stones(), cell=20, columns=1, heading="two"
+    )
     assert both.shape[0] > 2 * 61 and both.shape[1] == 61 + 2 * 8
 
 

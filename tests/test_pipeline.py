@@ -41,7 +41,11 @@ def newest(folder: Path) -> checkpoint.Checkpoint:
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two rounds with matches, that the tests only look at."""
-    matches = ("pipeline.final_matches=true", "evaluation.every_iterations=1", "evaluation.opponents=[random, self, 'mcts:2@white']")
+    matches = (
+        "pipeline.final_matches=true",
+        "evaluation.every_iterations=1",
+        "evaluation.opponents=[random, self, 'mcts:2@white']",
+    )
     return run(tmp_path_factory.mktemp("finished"), *matches)
 
 
@@ -101,7 +105,11 @@ def test_numbers_stand_in_tensorboard_and_as_lines(finished: Path) -> None:
 def test_reuse_is_governed(finished: Path) -> None:
     settings, counters, batch = tiny.config(), newest(finished).counters, tiny.config().training.batch
     assert counters["samples"] == counters["replay"]["taken"] == newest(finished).step * batch
-    assert settings.replay.reuse * counters["replay"]["total"] - counters["samples"] == counters["replay"]["credit"] < batch
+    assert (
+        settings.replay.reuse * counters["replay"]["total"] - counters["samples"]
+        == counters["replay"]["credit"]
+        < batch
+    )
 
 
 def test_calibration_is_the_gap_between_values_and_results() -> None:
@@ -113,7 +121,10 @@ def test_calibration_is_the_gap_between_values_and_results() -> None:
 
 
 def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
-    before, shards = newest(copied / "tiny"), {shard.path.name for shard in find_shards(copied / "tiny" / "replay") if not shard.is_open}
+    before, shards = (
+        newest(copied / "tiny"),
+        {shard.path.name for shard in find_shards(copied / "tiny" / "replay") if not shard.is_open},
+    )
     folder = run(copied, "pipeline.iterations=4", resume=True)
     after = newest(folder)
     first = checkpoint.load(checkpoint.paths(folder)[2])
@@ -126,7 +137,9 @@ def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
     assert shards < {shard.path.name for shard in find_shards(folder / "replay")}
     steps = [state["step"] for state in after.trainer["optimizer"]["state"].values()]
     assert all(int(step) == after.step for step in steps)  # the optimiser's own count: its statistics went on
-    rounds = [record["time/rounds"] for record in read_metrics(folder / "logs" / "metrics.jsonl") if "time/rounds" in record]
+    rounds = [
+        record["time/rounds"] for record in read_metrics(folder / "logs" / "metrics.jsonl") if "time/rounds" in record
+    ]
     assert rounds == [1, 2, 3, 4]
     names = {entry[0] for entry in after.counters["matches"]["pool"]}
     assert len(before.counters["matches"]["pool"]) <= len(after.counters["matches"]["pool"]) and names
@@ -143,11 +156,18 @@ def test_a_finished_run_is_only_saved_again(copied: Path) -> None:
     before = newest(copied / "tiny")
     after = newest(run(copied, resume=True))
     assert (after.step, after.counters["rounds"]) == (before.step, 2)
-    assert all(torch.equal(after.averaged_weights[name], before.averaged_weights[name]) for name in before.averaged_weights)
+    assert all(
+        torch.equal(after.averaged_weights[name], before.averaged_weights[name]) for name in before.averaged_weights
+    )
 
 
 def test_training_settings_may_change(copied: Path) -> None:
-    settings = ("training.optimizer=sgd", "training.weight_decay=0.25", "training.learning_rate=0.01", "replay.capacity=3000")
+    settings = (
+        "training.optimizer=sgd",
+        "training.weight_decay=0.25",
+        "training.learning_rate=0.01",
+        "replay.capacity=3000",
+    )
     after = newest(run(copied, "pipeline.iterations=3", *settings, resume=True))
     groups = after.trainer["optimizer"]["param_groups"]
     assert [group["weight_decay"] for group in groups] == [0.25, 0.0] and groups[0]["momentum"] == 0.9
@@ -234,7 +254,9 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(copied: Path) -> None:
         folder = run(copied, "pipeline.iterations=2", resume=True)
     after = newest(folder)
     assert after.counters["rounds"] == 2 and after.step > first.step
-    rounds = [record["time/rounds"] for record in read_metrics(folder / "logs" / "metrics.jsonl") if "time/rounds" in record]
+    rounds = [
+        record["time/rounds"] for record in read_metrics(folder / "logs" / "metrics.jsonl") if "time/rounds" in record
+    ]
     assert rounds == [1, 2]
 
 
@@ -264,7 +286,9 @@ def test_without_a_checkpoint_the_samples_still_count(copied: Path) -> None:
     folder = run(copied, "pipeline.iterations=1", resume=True)
     after = newest(folder)
     assert after.counters["rounds"] == 1 and after.counters["replay"]["total"] > shards[-1].end
-    rounds = [record["time/rounds"] for record in read_metrics(folder / "logs" / "metrics.jsonl") if "time/rounds" in record]
+    rounds = [
+        record["time/rounds"] for record in read_metrics(folder / "logs" / "metrics.jsonl") if "time/rounds" in record
+    ]
     assert rounds == [1]
 
 

@@ -18,14 +18,14 @@ import torch
 
 from zerogo import checkpoint, coords, sgf
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.play.__main__ import main, parse
 from zerogo.play.screen import Screen, result_words, thought_words
 from zerogo.play.seats import Answer, RandomBot
 from zerogo.play.table import Table
 from zerogo.play.talk import Talk
+from zerogo.players.analysis import Analysis, Candidate
 from zerogo.players.live import LiveGame
-from zerogo.players.thought import Candidate, Thought
 from zerogo.rules import Rules
 
 ROOT = Path(__file__).parent.parent
@@ -45,11 +45,13 @@ def play(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     return run
 
 
-def thought(best: int = 12, value: float = 0.5, score: float = 3.0) -> Thought:
+def analysis(best: int = 12, value: float = 0.5, score: float = 3.0) -> Analysis:
     """Returns a thought of 5x5 with one candidate."""
     zeros = torch.zeros(26).numpy()
     candidate = Candidate(best, 7, value, score, 0.5, 0.4, (best, 13), (7, 3))
-    return Thought(8, value, score, [candidate], zeros, zeros == 0, zeros.astype("int64"), torch.zeros(5, 5).numpy(), 0.0)
+    return Analysis(
+        8, value, score, [candidate], zeros, zeros == 0, zeros.astype("int64"), torch.zeros(5, 5).numpy(), 0.0
+    )
 
 
 class ScriptedBot:
@@ -60,18 +62,18 @@ class ScriptedBot:
     def __init__(self, *moves: str | None) -> None:
         self.moves = list(moves)
 
-    def choose(self, game: LiveGame, player: Player) -> Answer:
+    def choose(self, game: LiveGame, player: Colour) -> Answer:
         move = self.moves.pop(0) if self.moves else "pass"
-        return Answer(None if move is None else coords.from_gtp(move, game.size), thought())
+        return Answer(None if move is None else coords.from_gtp(move, game.size), analysis())
 
 
 class NoAdviser:
     """Knows nothing beyond what is pass-alive."""
 
-    name, mind = "nobody", None
+    name, analyst = "nobody", None
 
-    def think(self, game: LiveGame, player: Player) -> Thought:
-        return thought()
+    def think(self, game: LiveGame, player: Colour) -> Analysis:
+        return analysis()
 
 
 def talked(lines: str, white: object = None, path: Path | None = None, size: int = 5) -> tuple[Table, list[str]]:
@@ -86,8 +88,8 @@ def talked(lines: str, white: object = None, path: Path | None = None, size: int
         except StopIteration:
             raise EOFError from None
 
-    table = Table(LiveGame(Rules(size)), {Player.BLACK: "human", Player.WHITE: "other"}, path)
-    Talk(table, {Player.BLACK: None, Player.WHITE: white}, NoAdviser, Screen(), ask, said.append).run()
+    table = Table(LiveGame(Rules(size)), {Colour.BLACK: "human", Colour.WHITE: "other"}, path)
+    Talk(table, {Colour.BLACK: None, Colour.WHITE: white}, NoAdviser, Screen(), ask, said.append).run()
     return table, said
 
 
@@ -118,7 +120,9 @@ def test_a_bot_that_resigns_and_is_taken_back() -> None:
 
 def test_resignation() -> None:
     table, said = talked("C3, resign, undo, resign, quit", ScriptedBot("D4"))
-    assert table.result == "W+R" and said.count("White wins, Black has resigned") == 2 and vertices(table) == ["C3", "D4"]
+    assert (
+        table.result == "W+R" and said.count("White wins, Black has resigned") == 2 and vertices(table) == ["C3", "D4"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -141,7 +145,10 @@ def test_undo(lines: str, left: list[str]) -> None:
 def test_undo_before_the_first_move() -> None:
     _, said = talked("undo, undo x, undo 0")
     assert "you have not played yet, so there is nothing to take back" in said
-    assert "undo is followed by how many moves, not by 'x'" in said and "undo is followed by how many moves, not by '0'" in said
+    assert (
+        "undo is followed by how many moves, not by 'x'" in said
+        and "undo is followed by how many moves, not by '0'" in said
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,7 +171,9 @@ def test_what_cannot_be_done_is_told_and_changes_nothing(lines: str, reason: str
 def test_hint_score_help_board_and_empty_lines() -> None:
     _, said = talked("hint, score, help, , board, C3, score, pass, pass, hint")
     assert "nobody: Black wins 75 %, leads by 3.0 points, expects C3 D3 (8 visits)" in said
-    assert any("C3       7   75.0" in text for text in said) and any(text.startswith("what you can type") for text in said)
+    assert any("C3       7   75.0" in text for text in said) and any(
+        text.startswith("what you can type") for text in said
+    )
     assert "as the board stands White is ahead by 7 points, komi included" in said
     assert "as the board stands Black is ahead by 18 points, komi included" in said
     assert "the game is over; undo takes moves back" in said
@@ -176,7 +185,11 @@ def test_saving_by_hand_and_after_every_move(tmp_path: Path) -> None:
     files = [tmp_path / name for name in ("other.sgf", "there.sgf", "missing/x.sgf")]
     _, said = talked(f"C3, {', '.join(f'save {file}' for file in files)}", ScriptedBot("D4"), path)
     record = sgf.read(path)
-    assert record == sgf.read(tmp_path / "other.sgf") and (record.black, record.white, record.result) == ("human", "other", "?")
+    assert record == sgf.read(tmp_path / "other.sgf") and (record.black, record.white, record.result) == (
+        "human",
+        "other",
+        "?",
+    )
     assert record.moves == [12, 8] and record.winrates_black == [None, 0.25] and record.scores_black == [None, -3.0]
     assert record.visits == [None, 8] and (tmp_path / "there.sgf").read_text() == "x"
     assert any("there.sgf exists already" in text for text in said) and any("cannot write" in text for text in said)
@@ -196,40 +209,73 @@ def test_colours_show_the_same_board() -> None:
     plain, colour, round_ = Screen().board(game), Screen(True).board(game), Screen(True, True).board(game)
     assert "\x1b" not in plain and ANSI.sub("", colour) == plain and "\x1b[" in colour
     back = ANSI.sub("", round_).replace("·", ".")
-    assert back.count("●") == 4 and [len(line) for line in back.split("\n")][:-1] == [len(line) for line in plain.split("\n")][:-1]
+    assert (
+        back.count("●") == 4
+        and [len(line) for line in back.split("\n")][:-1] == [len(line) for line in plain.split("\n")][:-1]
+    )
     assert Screen(False, True).board(game) == plain
-    assert Screen().strong("x") == "x" and Screen(True).strong("x") != "x" and ANSI.sub("", Screen(True).faint("x")) == "x"
+    assert (
+        Screen().strong("x") == "x" and Screen(True).strong("x") != "x" and ANSI.sub("", Screen(True).faint("x")) == "x"
+    )
 
 
 def test_words() -> None:
-    behind = thought_words(thought(value=-0.5, score=-2.04), Player.BLACK, 5)
+    behind = thought_words(analysis(value=-0.5, score=-2.04), Colour.BLACK, 5)
     assert behind == "Black wins 25 %, is behind by 2.0 points, expects C3 D3 (8 visits)"
-    assert "is even" in thought_words(thought(score=0.01), Player.WHITE, 5)
+    assert "is even" in thought_words(analysis(score=0.01), Colour.WHITE, 5)
     assert [result_words(text) for text in ("0", "B+3.5")] == ["a draw", "Black wins by 3.5 points"]
 
 
 def test_the_random_bot_is_reproducible() -> None:
     game = LiveGame(Rules(5))
-    moves = [RandomBot(3).choose(game, Player.BLACK).action for _ in range(3)]
-    assert len(set(moves)) == 1 and len({RandomBot(seed).choose(game, Player.BLACK).action for seed in range(20)}) > 5
+    moves = [RandomBot(3).choose(game, Colour.BLACK).action for _ in range(3)]
+    assert len(set(moves)) == 1 and len({RandomBot(seed).choose(game, Colour.BLACK).action for seed in range(20)}) > 5
 
 
 def test_a_whole_game_against_mcts(play: Callable[..., str], tmp_path: Path) -> None:
     path = tmp_path / "game.sgf"
-    shown = play("B2, hint, score, undo, A1, resign", "--size", "3", "--white", "mcts:16", "--save", str(path), "--seed", "1")
+    shown = play(
+        "B2, hint, score, undo, A1, resign", "--size", "3", "--white", "mcts:16", "--save", str(path), "--seed", "1"
+    )
     assert "Black (X): human, White (O): mcts:16; 3x3, komi 7, area scoring, positional ko" in shown
     assert "White plays" in shown and "mcts:16: Black wins" in shown and "as the board stands" in shown
-    assert "White wins, Black has resigned" in shown and shown.endswith(f"the game is saved in {path}\n") and "\x1b" not in shown
+    assert (
+        "White wins, Black has resigned" in shown
+        and shown.endswith(f"the game is saved in {path}\n")
+        and "\x1b" not in shown
+    )
     record = sgf.read(path)
-    assert record.result == "W+R" and len(record.moves) == 2 and record.winrates_black[1] is not None and record.rules == Rules(3, 7.0)
+    assert (
+        record.result == "W+R"
+        and len(record.moves) == 2
+        and record.winrates_black[1] is not None
+        and record.rules == Rules(3, 7.0)
+    )
 
 
 def test_bots_against_each_other(play: Callable[..., str], tmp_path: Path) -> None:
     path = tmp_path / "game.sgf"
-    shown = play("", "--black", "random", "--white", "mcts:8", "--size", "3", "--komi", "0.5", "--rules", "tt", "--save", str(path))
+    shown = play(
+        "",
+        "--black",
+        "random",
+        "--white",
+        "mcts:8",
+        "--size",
+        "3",
+        "--komi",
+        "0.5",
+        "--rules",
+        "tt",
+        "--save",
+        str(path),
+    )
     assert "help tells" not in shown and "Black plays" in shown and "White plays" in shown
     record = sgf.read(path)
-    assert record.rules == Rules(3, 0.5, "positional", True) and sgf.parse_result(record.result).reason in ("score", "resignation")
+    assert record.rules == Rules(3, 0.5, "positional", True) and sgf.parse_result(record.result).reason in (
+        "score",
+        "resignation",
+    )
     assert (record.black, record.white) == ("random", "mcts:8") and sgf.replay(record)[1] is None
 
 
@@ -250,7 +296,11 @@ def test_going_on_from_a_file(play: Callable[..., str], tmp_path: Path) -> None:
     with pytest.raises(InputError, match="move 2, white A5, is illegal: occupied.*--move says where to go on"):
         play("", "--sgf", str(path))
     path.write_text("(;SZ[5]KM[2.5]RU[AGA];B[aa])")
-    for words, what in ((["--size", "9"], "is on 5x5"), (["--move", "7"], "game.sgf.*after 7 moves of a"), (["--move", "-1"], "after -1")):
+    for words, what in (
+        (["--size", "9"], "is on 5x5"),
+        (["--move", "7"], "game.sgf.*after 7 moves of a"),
+        (["--move", "-1"], "after -1"),
+    ):
         with pytest.raises(InputError, match=what):
             play("", "--sgf", str(path), *words)
     play("", "--sgf", str(path), "--white", "human", "--save", str(path))
@@ -268,7 +318,9 @@ def test_going_on_from_a_file(play: Callable[..., str], tmp_path: Path) -> None:
         ("(;SZ[5]KM[0];B[aa];AE[aa];B[cc])", []),
     ],
 )
-def test_saving_loses_no_moves_of_the_file(play: Callable[..., str], tmp_path: Path, text: str, words: list[str]) -> None:
+def test_saving_loses_no_moves_of_the_file(
+    play: Callable[..., str], tmp_path: Path, text: str, words: list[str]
+) -> None:
     path = tmp_path / "game.sgf"
     path.write_text(text)
     with pytest.raises(InputError, match="game.sgf, whose other moves would be lost; give it a new name"):
@@ -322,7 +374,9 @@ def test_bad_words_are_refused(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("words", [["--move", "3"], ["--sgf", "x", "--handicap", "2"], ["--size", "nine"], ["--colour", "green"], ["x"]])
+@pytest.mark.parametrize(
+    "words", [["--move", "3"], ["--sgf", "x", "--handicap", "2"], ["--size", "nine"], ["--colour", "green"], ["x"]]
+)
 def test_bad_arguments(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         parse(words)
@@ -332,12 +386,16 @@ def test_bad_arguments(words: list[str], capsys: pytest.CaptureFixture[str]) -> 
 def test_the_process_ends_cleanly(tmp_path: Path) -> None:
     """End of input: status 0. Ctrl-C in the middle: what scripts give, no traceback, and the game is in its file."""
     command = [sys.executable, "-m", "zerogo.play", "--size", "3", "--white", "human", "--save"]
-    done = subprocess.run([*command, str(tmp_path / "a.sgf")], input="B2\n\xff\n", capture_output=True, cwd=ROOT, encoding="latin-1")
+    done = subprocess.run(
+        [*command, str(tmp_path / "a.sgf")], input="B2\n\xff\n", capture_output=True, cwd=ROOT, encoding="latin-1"
+    )
     assert (done.returncode, done.stderr) == (0, "") and "the game is left unfinished" in done.stdout
     assert sgf.read(tmp_path / "a.sgf").moves == [4]
     path, pipe = tmp_path / "b.sgf", subprocess.PIPE
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen([*command, str(path)], stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT, text=True, env=environment)
+    process = subprocess.Popen(
+        [*command, str(path)], stdin=pipe, stdout=pipe, stderr=pipe, cwd=ROOT, text=True, env=environment
+    )
     process.stdin.write("B2\n")
     process.stdin.flush()
     deadline = time.monotonic() + 60
@@ -346,5 +404,7 @@ def test_the_process_ends_cleanly(tmp_path: Path) -> None:
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     shown, complaints = process.communicate(timeout=60)
-    assert process.returncode == 130 and complaints == "interrupted\n" and shown.endswith(f"the game is saved in {path}\n")
+    assert (
+        process.returncode == 130 and complaints == "interrupted\n" and shown.endswith(f"the game is saved in {path}\n")
+    )
     assert sgf.read(path).moves == [4]

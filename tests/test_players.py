@@ -86,7 +86,9 @@ def test_points_are_drawn_evenly_and_pass_where_there_is_none() -> None:
     rows = torch.tensor([[0b01001, 0, 0b10000, 0, 0b00001], [0, 0, 0, 0, 0]], dtype=torch.int32)
     drawn = draw_point(draws.uniform(draws.key(1, torch.arange(4000)), 1).squeeze(1), rows[:1].expand(4000, -1))
     points, counts = drawn.unique(return_counts=True)
-    assert points.tolist() == [0, 3, 14, 20] and bool(((counts - 1000).abs() < 130).all())  # 27 is one standard deviation
+    assert points.tolist() == [0, 3, 14, 20] and bool(
+        ((counts - 1000).abs() < 130).all()
+    )  # 27 is one standard deviation
     assert draw_point(torch.tensor([0.5]), rows[1:]).tolist() == [25]
 
 
@@ -141,18 +143,24 @@ def test_playouts_prior_is_even_over_sensible_moves_and_pass() -> None:
 def test_a_playout_is_the_same_alone_and_among_many_and_follows_its_key() -> None:
     state, keys = board.new_games(40, Rules(5)), draws.key(3, torch.arange(40))
     together = PlayoutEvaluator()(state, key=keys).value
-    alone = [float(PlayoutEvaluator()(board.select(state, torch.tensor([k])), key=keys[k : k + 1]).value) for k in range(40)]
+    alone = [
+        float(PlayoutEvaluator()(board.select(state, torch.tensor([k])), key=keys[k : k + 1]).value) for k in range(40)
+    ]
     assert together.tolist() == alone and len(set(alone)) == 2
 
 
 def test_a_search_player_moves_alike_alone_and_among_many() -> None:
     player, states = SearchPlayer.of_playouts(16), board.new_games(6, Rules(5))
     together = player.choose(states, torch.arange(6), seed=5)
-    assert player.choose(board.select(states, torch.tensor([4])), torch.tensor([4]), seed=5).tolist() == [int(together[4])]
+    assert player.choose(board.select(states, torch.tensor([4])), torch.tensor([4]), seed=5).tolist() == [
+        int(together[4])
+    ]
 
 
 def test_playouts_beat_random_moves_with_both_colours() -> None:
-    """With other draws it wins about 14 of 16; the draws are fixed, and a change of theirs would fail this once in 50 times."""
+    """With other draws it wins about 14 of 16; the draws are fixed, and a change of theirs would fail this once in 50
+    times.
+    """
     result = play_match(SearchPlayer.of_playouts(30), RandomPlayer(), Rules(5, komi=0.5), 16, seed=1, move_cap=40)
     assert result.wins >= 11 and result.by_colour(True)[0] >= 5 and result.by_colour(False)[0] >= 4
 

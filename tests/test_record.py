@@ -1,4 +1,6 @@
-"""Replayed records stand where the plain rules stand, with twice-moving sides, added passes and games of different lengths."""
+"""Replayed records stand where the plain rules stand, with twice-moving sides, added passes and games of different
+lengths.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import torch
 
 from zerogo import board
 from zerogo.board import NO_MOVE, replay
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
 
@@ -21,7 +23,7 @@ def random_game(rules: Rules, rng: random.Random, length: int) -> LiveGame:
     """Returns a game in which a side often moves twice and passes come in pairs."""
     game = LiveGame(rules)
     for _ in range(length):
-        player = rng.choice(list(Player)) if rng.random() < 0.3 else game.to_play
+        player = rng.choice(list(Colour)) if rng.random() < 0.3 else game.to_play
         legal = [action for action in range(rules.size**2 + 1) if game.why_illegal(player, action) is None]
         game.play(player, rules.size**2 if rng.random() < 0.15 else rng.choice(legal))
     return game
@@ -57,9 +59,9 @@ def test_replay_agrees_with_the_plain_game() -> None:
 def test_next_to_play() -> None:
     """Whoever is asked to move next has the turn; the other side is taken to have passed."""
     game = LiveGame(Rules(3, superko="positional"))
-    game.play(Player.BLACK, 4)
-    assert game.tensor(to_play=Player.WHITE).ply[0] == 1
-    again = game.tensor(to_play=Player.BLACK)
+    game.play(Colour.BLACK, 4)
+    assert game.tensor(to_play=Colour.WHITE).ply[0] == 1
+    again = game.tensor(to_play=Colour.BLACK)
     assert (int(again.to_play[0]), int(again.ply[0]), bool(again.finished[0])) == (1, 2, False)
     mixed = replay(
         torch.zeros(2, 3, 3, dtype=torch.int8), torch.ones(2, dtype=torch.int8), game.rules,

@@ -22,7 +22,9 @@ def make_samples(first: int, count: int, size: int = 5, network_step: int = 1, p
     """Samples whose root_value is their number in the run and whose other targets are random."""
     draw = torch.Generator().manual_seed(first)
     number = torch.arange(first, first + count)
-    rules = [Rules(size=max(1, size - 1) if i % 3 == 2 else size, komi=i % 5 + 0.5, suicide=i % 2 == 0) for i in range(count)]
+    rules = [
+        Rules(size=max(1, size - 1) if i % 3 == 2 else size, komi=i % 5 + 0.5, suicide=i % 2 == 0) for i in range(count)
+    ]
     state = board.new_games(count, rules)
     for _ in range(9):
         legal = board.legal_actions(state).to(torch.float32)
@@ -57,7 +59,14 @@ def filled(directory=None, total=100, settings=SETTINGS, **options) -> Replay:
 
 @pytest.mark.parametrize(
     ("exponent", "total", "expected"),
-    [(0.65, 250e3, 250e3), (0.65, 1e6, 475e3), (0.65, 4e6, 1.03e6), (0.65, 10e6, 1.79e6), (0.65, 50e6, 4.91e6), (0.65, 100e6, 7.65e6)]
+    [
+        (0.65, 250e3, 250e3),
+        (0.65, 1e6, 475e3),
+        (0.65, 4e6, 1.03e6),
+        (0.65, 10e6, 1.79e6),
+        (0.65, 50e6, 4.91e6),
+        (0.65, 100e6, 7.65e6),
+    ]
     + [(0.75, 1e6, 494e3), (0.75, 4e6, 1.18e6), (0.75, 10e6, 2.24e6), (0.75, 50e6, 7.21e6), (0.75, 100e6, 12.0e6)],
 )
 def test_window_follows_the_published_law(exponent, total, expected):
@@ -100,7 +109,12 @@ def test_a_batch_holds_the_state_that_was_played(size):
     for name in ("to_play", "passes", "ply", "ko", "moves"):
         assert torch.equal(getattr(state, name), getattr(samples, name)), name
     assert torch.equal(state.rules.komi, samples.komi) and torch.equal(state.rules.size, samples.size.to(torch.int32))
-    assert state.rules.any_suicide and state.rules.any_superko and not state.rules.any_territory and not state.rules.same_size
+    assert (
+        state.rules.any_suicide
+        and state.rules.any_superko
+        and not state.rules.any_territory
+        and not state.rules.same_size
+    )
     assert torch.equal(state.captures, samples.captures.to(torch.int32))
     torch.testing.assert_close(batch.policy.sum(1), torch.ones(12))
     assert batch.ownership.dtype == torch.float32 and len(batch) == 12
@@ -130,7 +144,9 @@ def test_draws_are_uniform_over_the_window_and_its_symmetries():
 
 
 def played(actions: list[torch.Tensor], policy: torch.Tensor, ownership: torch.Tensor) -> replay.Batch:
-    """A batch of the games in which the actions (int64 [B] each) were played, with the given targets, as it comes out of the buffer."""
+    """A batch of the games in which the actions (int64 [B] each) were played, with the given targets, as it comes out
+    of the buffer.
+    """
     state = board.new_games(len(policy), Rules(size=5))
     for action in actions:
         state = board.step(state, action)
@@ -140,7 +156,9 @@ def played(actions: list[torch.Tensor], policy: torch.Tensor, ownership: torch.T
 
 
 def test_turned_samples_are_those_of_the_turned_game():
-    """Equivariance: a sample turned by its symmetry is the sample of the game that was played turned, for all eight, exactly."""
+    """Equivariance: a sample turned by its symmetry is the sample of the game that was played turned, for all eight,
+    exactly.
+    """
     draw = torch.Generator().manual_seed(5)
     state, actions = board.new_games(6, Rules(size=5)), []
     for _ in range(12):
@@ -157,7 +175,9 @@ def test_turned_samples_are_those_of_the_turned_game():
         assert torch.equal(symmetry.transform_planes(straight.state.stones, kinds), turned.state.stones)
         before, turned_before = (flood.unpack_rows(batch.state.recent).flatten(1, 2) for batch in (straight, turned))
         assert torch.equal(symmetry.transform_planes(before, kinds), turned_before)
-        torch.testing.assert_close(symmetry.transform_actions(straight.policy, kinds), turned.policy, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(
+            symmetry.transform_actions(straight.policy, kinds), turned.policy, rtol=1e-6, atol=1e-7
+        )
         assert torch.equal(symmetry.transform_planes(straight.ownership, kinds), turned.ownership)
 
 
@@ -244,7 +264,9 @@ def test_samples_newer_than_the_checkpoint_are_kept_and_count_once(tmp_path):
 
 
 def test_every_place_for_a_kill_leaves_whole_files(tmp_path):
-    """A temporary file, an open shard that a finished one has overtaken, and two open shards are what kills can leave."""
+    """A temporary file, an open shard that a finished one has overtaken, and two open shards are what kills can
+    leave.
+    """
     buffer = filled(tmp_path, 40, KEEPING)
     buffer.flush()
     overtaken = next(tmp_path.glob("open-*"))
@@ -279,7 +301,9 @@ def test_a_damaged_shard_is_named_and_all_others_are_kept(tmp_path, caplog, dama
     path.write_bytes(
         {
             "cut": content[:middle],
-            "flipped": content[:middle] + bytes(255 - b for b in content[middle : middle + 64]) + content[middle + 64 :],
+            "flipped": content[:middle]
+            + bytes(255 - b for b in content[middle : middle + 64])
+            + content[middle + 64 :],
             "empty": b"",
             "text": b"not a shard",
         }[damage]
@@ -320,7 +344,10 @@ def test_missing_files_are_told(tmp_path, caplog):
 def test_shards_that_left_the_window_for_good_are_removed(tmp_path):
     buffer = filled(tmp_path / "a", 1000)
     firsts = [shard for shard in sorted((tmp_path / "a").iterdir())]
-    assert len(firsts) < 12 and numbers(Replay.open(SETTINGS, 5, tmp_path / "a"))[-buffer.window :][0] <= 992 - buffer.window
+    assert (
+        len(firsts) < 12
+        and numbers(Replay.open(SETTINGS, 5, tmp_path / "a"))[-buffer.window :][0] <= 992 - buffer.window
+    )
     filled(tmp_path / "b", 1000, dataclasses.replace(SETTINGS, keep_shards=True))
     assert len(list((tmp_path / "b").glob("shard-*"))) == 1000 // 32
 

@@ -51,7 +51,9 @@ def some_result(name_a: str = "anna", name_b: str = "bert", num_games: int = 8, 
 
 
 class Reader(HTMLParser):
-    """Collects a page's tags, links, pictures and text, and asserts that tags close in the order in which they were opened."""
+    """Collects a page's tags, links, pictures and text, and asserts that tags close in the order in which they were
+    opened.
+    """
 
     VOID = {"meta", "img", "br", "line", "circle"}
 
@@ -101,7 +103,11 @@ def read(path: Path) -> Reader:
 
 def test_report_holds_ratings_colours_endings_and_pictures(tmp_path: Path):
     names = ["anna", "bert", "carl"]
-    results = [some_result("anna", "bert"), some_result("anna", "carl", num_games=4), some_result("bert", "carl", num_games=2)]
+    results = [
+        some_result("anna", "bert"),
+        some_result("anna", "carl", num_games=4),
+        some_result("bert", "carl", num_games=2),
+    ]
     path = write_report(tmp_path, results, names, rated(names, results), tiny.config("game.size=5"))
     assert path == tmp_path / "report.html" and [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
     page = read(path)
@@ -118,7 +124,10 @@ def test_pictures_lie_in_the_page_and_show_the_final_boards(tmp_path: Path):
     stones[0, 1, 3], stones[1, 1, 3] = 1, 2
     result = some_result(num_games=2, stones=stones)
     page = read(write_report(tmp_path, [result], ["anna", "bert"], None, result.rules))
-    images = [Image.open(io.BytesIO(base64.b64decode(source.removeprefix("data:image/png;base64,")))) for source in page.images]
+    images = [
+        Image.open(io.BytesIO(base64.b64decode(source.removeprefix("data:image/png;base64,"))))
+        for source in page.images
+    ]
     cell = images[0].width // 6
     shades = [sum(image.getpixel((4 * cell - cell // 4, 2 * cell + cell // 4))) for image in images]
     assert shades[0] < 200 < 550 < shades[1], "a black stone and a white one on D4"
@@ -175,7 +184,9 @@ def test_report_of_games_with_itself_on_any_board(tmp_path: Path, size: int):
 
 def test_page_needs_nothing_from_outside(tmp_path: Path):
     result = some_result()
-    text = write_report(tmp_path, [result], ["anna", "bert"], rated(["anna", "bert"], [result]), result.rules).read_text()
+    text = write_report(
+        tmp_path, [result], ["anna", "bert"], rated(["anna", "bert"], [result]), result.rules
+    ).read_text()
     assert not re.search(r"https?://|@import|url\(|<script|<link", text)
 
 

@@ -1,4 +1,6 @@
-"""Devices, locks and atomic files: what is refused is refused in one sentence, and a killed process leaves nothing behind that blocks."""
+"""Devices, locks and atomic files: what is refused is refused in one sentence, and a killed process leaves nothing
+behind that blocks.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def test_pick_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     assert runtime.pick_compile("on", "cpu")
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert not runtime.pick_compile("auto", "cpu")
-    with pytest.raises(InputError, match="there is no C.. compiler 'no-such-compiler' here; install one, or set run.compile to off"):
+    with pytest.raises(
+        InputError, match="there is no C.. compiler 'no-such-compiler' here; install one, or set run.compile to off"
+    ):
         runtime.pick_compile("on", "cpu")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputError, match="triton is not installed"):
@@ -139,7 +143,9 @@ def test_code_revision(tmp_path: Path) -> None:
     (package / "a.py").write_text("2\n")
     assert runtime.code_revision(package) == revision + "+dirty"
     (tmp_path / ".venv" / "package").mkdir(parents=True)
-    assert runtime.code_revision(tmp_path / ".venv" / "package") == "unknown"  # installed inside somebody else's checkout
+    assert (
+        runtime.code_revision(tmp_path / ".venv" / "package") == "unknown"
+    )  # installed inside somebody else's checkout
 
 
 def test_describe_is_plain() -> None:
@@ -239,7 +245,9 @@ def test_script_main_shows_bugs() -> None:
 
 def test_script_main_ignores_a_closed_pipe() -> None:
     text = "from zerogo.runtime import script_main\ndef main():\n    for _ in range(100000): print('x' * 80)\nscript_main(main)"
-    process = subprocess.Popen((sys.executable, "-c", text), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    process = subprocess.Popen(
+        (sys.executable, "-c", text), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
     process.stdout.readline()
     process.stdout.close()
     start = time.monotonic()

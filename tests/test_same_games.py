@@ -15,14 +15,19 @@ from zerogo.selfplay import SelfPlay
 
 ALGORITHMS = pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
 LEAVES = pytest.mark.parametrize("leaves", [1, 4])
-PUCT_WITH_ALL = ("search.c_puct_log=0.4", "search.c_puct_base=20", "search.forced_playouts=2.0", "search.fpu_reduction_root=0.1")
+PUCT_WITH_ALL = (
+    "search.c_puct_log=0.4",
+    "search.c_puct_base=20",
+    "search.forced_playouts=2.0",
+    "search.fpu_reduction_root=0.1",
+)
 
 
 def played(evaluator: Any, seed: int, number: int, *words: str) -> dict[int, tuple]:
     """Returns games by their numbers: the moves, what the roots' values were, how it ended and the score."""
     settings = tiny.config("selfplay.sgf_share=1", "selfplay.full_share=0.6", "selfplay.cheap_simulations=5", *words)
-    harvest = SelfPlay(settings, evaluator, tiny.CPU, seed).play(number)
-    return {game.number: (game.moves, game.root_values, game.end, game.score_black) for game in harvest.games}
+    collected = SelfPlay(settings, evaluator, tiny.CPU, seed).play(number)
+    return {game.number: (game.moves, game.root_values, game.end, game.score_black) for game in collected.games}
 
 
 def on_both_ways(evaluator: Any, seed: int, number: int, *words: str) -> tuple[dict[int, tuple], dict[int, tuple]]:
@@ -33,7 +38,9 @@ def on_both_ways(evaluator: Any, seed: int, number: int, *words: str) -> tuple[d
 
 @ALGORITHMS
 @LEAVES
-@pytest.mark.parametrize(("size", "superko", "seed"), [(5, "positional", 1), (5, "situational", 2), (7, "positional", 3)])
+@pytest.mark.parametrize(
+    ("size", "superko", "seed"), [(5, "positional", 1), (5, "situational", 2), (7, "positional", 3)]
+)
 def test_a_table_gives_the_same_games(algorithm: str, leaves: int, size: int, superko: str, seed: int) -> None:
     words = (f"game.size={size}", f"game.superko={superko}", f"search.algorithm={algorithm}", f"search.leaves={leaves}")
     words = (*words, "selfplay.games=5", "selfplay.full_simulations=8", f"game.move_cap={3 * size}")
@@ -56,12 +63,20 @@ def test_boards_of_several_sizes_and_all_of_puct(leaves: int) -> None:
 @ALGORITHMS
 @LEAVES
 def test_a_network_gives_the_same_games_but_for_rounding(algorithm: str, leaves: int) -> None:
-    """In float32, where kernels and torch may round sums otherwise. A game that differs once is another game from there on: only the
-    first different move of each counts, and all moves after it are left out."""
-    words = ("game.size=5", "game.move_cap=20", f"search.algorithm={algorithm}", f"search.leaves={leaves}", "selfplay.full_simulations=12")
+    """In float32, where kernels and torch may round sums otherwise. A game that differs once is another game from there
+    on: only the first different move of each counts, and all moves after it are left out."""
+    words = (
+        "game.size=5",
+        "game.move_cap=20",
+        f"search.algorithm={algorithm}",
+        f"search.leaves={leaves}",
+        "selfplay.full_simulations=12",
+    )
     settings = tiny.config(*words)
     encoder = make_encoder(settings.features.encoder, settings.features.komi_input)
-    evaluator = Evaluator.from_network(tiny.network(settings).eval(), encoder, tiny.CPU, torch.float32, heads=("policy", "value"))
+    evaluator = Evaluator.from_network(
+        tiny.network(settings).eval(), encoder, tiny.CPU, torch.float32, heads=("policy", "value")
+    )
     fast, plain = on_both_ways(evaluator, 4, 8, *words)
     alike = differ = 0
     for number in fast.keys() & plain.keys():

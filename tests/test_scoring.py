@@ -160,7 +160,9 @@ def test_pass_alive_agrees_with_plain_python(size, number, suicide, way, use):
     flags = torch.full((len(grids),), suicide)
     black, white = scoring.pass_alive(stones, suicide=flags)
     rows = scoring.pass_alive_rows(*scoring._rows_of(stones, None), suicide=flags)
-    assert torch.equal(flood.unpack_rows(rows[0]), black) and torch.equal(flood.unpack_rows(rows[1]), white)  # without a look as with it
+    assert torch.equal(flood.unpack_rows(rows[0]), black) and torch.equal(
+        flood.unpack_rows(rows[1]), white
+    )  # without a look as with it
     found = 0
     for i, grid in enumerate(grids):
         assert as_set(black[i]) == slow_benson(grid, 1, suicide), grid
@@ -171,7 +173,9 @@ def test_pass_alive_agrees_with_plain_python(size, number, suicide, way, use):
 
 
 def lone_play_is_safe(grid, colour, suicide, stones, area) -> bool:
-    """Whether the other side, moving alone as long as it likes, can neither capture `stones` nor get a living stone into `area`."""
+    """Whether the other side, moving alone as long as it likes, can neither capture `stones` nor get a living stone
+    into `area`.
+    """
     size, foe = len(grid), 3 - colour
     start = tuple(tuple(row) for row in grid)
     seen, todo = {start}, [start]
@@ -188,7 +192,9 @@ def lone_play_is_safe(grid, colour, suicide, stones, area) -> bool:
 
 
 def alone(grid, point, colour, suicide):
-    """The position after a stone is put there, or None where that is illegal (ko can't matter: the other side passes)."""
+    """The position after a stone is put there, or None where that is illegal (ko can't matter: the other side
+    passes).
+    """
     if grid[point[0]][point[1]]:
         return None
     after = [list(row) for row in grid]
@@ -208,7 +214,12 @@ def test_pass_alive_is_safe_when_the_other_side_plays_alone(suicide):
     rng, checked, grids = random.Random(7), 0, []
     for size, number in ((3, 400), (4, 4000)):
         for _ in range(number):
-            grids.append([[c and (1 if rng.random() < 0.8 else c) for c in row] for row in random_legal(size, rng, rng.uniform(0.5, 0.8))])
+            grids.append(
+                [
+                    [c and (1 if rng.random() < 0.8 else c) for c in row]
+                    for row in random_legal(size, rng, rng.uniform(0.5, 0.8))
+                ]
+            )
     for grid in grids:
         if any(not any(grid[r][c] == 0 for r, c in a) for k in (1, 2) for _, a in parts(grid, lambda c, k=k: c == k)):
             continue
@@ -226,15 +237,12 @@ def test_pass_alive_is_safe_when_the_other_side_plays_alone(suicide):
 
 def test_stones_off_the_living_strings_are_not_alive():
     """Two eyes, one false: not alive; the same with the false eye made real: alive."""
-    stones = stones_of(
-        ".X.XO XX.XO OOXXO OOOOO .O.O.",
-        ".X.X. XXXXX OOOOO .O.O. OOOOO",
-    )
+    stones = stones_of(".X.XO XX.XO OOXXO OOOOO .O.O.", ".X.X. XXXXX OOOOO .O.O. OOOOO")
     black, white = scoring.pass_alive(stones)
     assert not black[0].any()
     assert as_set(black[1]) == {(r, c) for r in (0, 1) for c in range(5)}
     assert as_set(white[1]) == {(r, c) for r in (2, 3, 4) for c in range(5)}
-    assert scoring.settled(as_state(stones, Rules(size=5))).tolist() == [False, True]
+    assert scoring.all_pass_alive(as_state(stones, Rules(size=5))).tolist() == [False, True]
 
 
 def test_suicide_opens_an_eye_space_that_is_vital_without_it():
@@ -247,7 +255,9 @@ def test_suicide_opens_an_eye_space_that_is_vital_without_it():
 
 
 def test_strings_live_together_and_fall_together():
-    """Two strings share the eyes a1 and c1 and live; without the stone that closes the second eye the first falls with it."""
+    """Two strings share the eyes a1 and c1 and live; without the stone that closes the second eye the first falls with
+    it.
+    """
     together = stones_of(".X.XO XXXXO XXOOO OO.O. OOOO.", ".X..O XX.XO XXOOO OO.O. OOOO.")
     black, white = scoring.pass_alive(together)
     assert as_set(black[0]) == {(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1)}
@@ -278,7 +288,11 @@ def test_territory_counts_prisoners_and_dead_stones():
 def test_final_score_follows_each_games_rules():
     one = stones_of("X.X. XXXX OOOO .O.O")
     stones = one.repeat(3, 1, 1)
-    rules = [Rules(size=4, komi=1.5), Rules(size=4, komi=0, scoring="territory"), Rules(size=4, komi=-2, scoring="territory", suicide=True)]
+    rules = [
+        Rules(size=4, komi=1.5),
+        Rules(size=4, komi=0, scoring="territory"),
+        Rules(size=4, komi=-2, scoring="territory", suicide=True),
+    ]
     captures = torch.tensor([[9, 9], [2, 0], [0, 1]], dtype=torch.int32)
     assert scoring.final_score_black(as_state(stones, rules, captures)).tolist() == [-1.5, 2.0, 1.0]
 
@@ -294,12 +308,12 @@ def test_games_of_mixed_sizes_are_scored_as_if_alone(way, use):
         stones[i, : sizes[i], : sizes[i]] = torch.tensor(grid, dtype=torch.int8)
     rules = [Rules(size=n, komi=0.5, suicide=bool(i % 2)) for i, n in enumerate(sizes)]
     state = as_state(stones, rules)
-    together = scoring.final_score_black(state), scoring.final_ownership_black(state), scoring.settled(state)
+    together = scoring.final_score_black(state), scoring.final_ownership_black(state), scoring.all_pass_alive(state)
     for i, grid in enumerate(grids):
         alone_state = as_state(torch.tensor([grid], dtype=torch.int8), rules[i])
         assert scoring.final_score_black(alone_state)[0] == together[0][i]
         assert torch.equal(scoring.final_ownership_black(alone_state)[0], together[1][i, : sizes[i], : sizes[i]])
-        assert scoring.settled(alone_state)[0] == together[2][i]
+        assert scoring.all_pass_alive(alone_state)[0] == together[2][i]
         assert not together[1][i, sizes[i] :].any() and not together[1][i, :, sizes[i] :].any()
 
 
@@ -313,13 +327,15 @@ def test_settled_is_all_points_pass_alive(way, use):
         stones = torch.tensor(grids, dtype=torch.int8)
         black, white = scoring.pass_alive(stones)
         expected = (black | white).flatten(1).all(1)
-        assert torch.equal(scoring.settled(as_state(stones, Rules(size=size))), expected)
+        assert torch.equal(scoring.all_pass_alive(as_state(stones, Rules(size=size))), expected)
         seen |= set(expected.tolist())
     assert seen == {True, False}
 
 
 def test_looks_spare_work_between_moves(blind):
-    """As on CUDA: settled asks once which games may be, and goes on with none of those that can't; what features ask for never looks."""
+    """As on CUDA: settled asks once which games may be, and goes on with none of those that can't; what features ask
+    for never looks.
+    """
     blind()
     middle, end = stones_of("..... ..X.. ..... .O... ....."), stones_of(".X.X. XXXXX OOOOO .O.O. OOOOO")
     going_on, over = (as_state(stones.expand(3, -1, -1), Rules(size=5)) for stones in (middle, end))
@@ -329,19 +345,19 @@ def test_looks_spare_work_between_moves(blind):
             work(*arguments)
         return reads.found
 
-    assert looks(scoring.settled, going_on) == ["nonzero"]
-    assert 2 <= len(looks(scoring.settled, over)) <= 4
+    assert looks(scoring.all_pass_alive, going_on) == ["nonzero"]
+    assert 2 <= len(looks(scoring.all_pass_alive, over)) <= 4
     assert 1 <= len(looks(scoring.final_rows, over, True)) <= 3
     assert not looks(scoring.final_rows, over) and not looks(scoring.area_rows, over.black, over.white, over.on_board)
-    assert scoring.settled(over).all() and not scoring.settled(going_on).any()
+    assert scoring.all_pass_alive(over).all() and not scoring.all_pass_alive(going_on).any()
 
 
 def test_empty_boards_belong_to_nobody():
     stones = torch.zeros((2, 5, 5), dtype=torch.int8)
     assert scoring.area_score_black(stones).tolist() == [0, 0]
     assert not scoring.pass_alive(stones)[0].any()
-    assert not scoring.settled(as_state(stones, Rules(size=5))).any()
-    assert not scoring.settled(as_state(stones[:, :1, :1], Rules(size=1))).any()
+    assert not scoring.all_pass_alive(as_state(stones, Rules(size=5))).any()
+    assert not scoring.all_pass_alive(as_state(stones[:, :1, :1], Rules(size=1))).any()
 
 
 def test_suicide_is_asked_of_every_game() -> None:

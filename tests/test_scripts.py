@@ -1,4 +1,6 @@
-"""The three scripts' command lines: help that answers at once, settings that reach the package, one sentence for what is wrong."""
+"""The three scripts' command lines: help that answers at once, settings that reach the package, one sentence for what
+is wrong.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ def script(name: str) -> types.ModuleType:
 
 def run(name: str, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess:
     """Runs a script as a person would."""
-    return subprocess.run((sys.executable, str(ROOT / f"{name}.py"), *arguments), capture_output=True, text=True, cwd=cwd)
+    return subprocess.run(
+        (sys.executable, str(ROOT / f"{name}.py"), *arguments), capture_output=True, text=True, cwd=cwd
+    )
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
@@ -53,7 +57,11 @@ def test_keys() -> None:
     [
         ("train", ["--config", "none.yaml"], "error: cannot read the config none.yaml: No such file or directory"),
         ("train", ["game.sise=9"], "error: override 'game.sise=9': unknown key game.sise; did you mean game.size?"),
-        ("train", ["--run", "../a"], "error: override 'run.name=../a': run.name is '../a'; it must be a plain folder name"),
+        (
+            "train",
+            ["--run", "../a"],
+            "error: override 'run.name=../a': run.name is '../a'; it must be a plain folder name",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(name: str, arguments: list[str], sentence: str, tmp_path: Path) -> None:
@@ -84,7 +92,12 @@ def test_train_resumes_under_the_run_s_own_settings(tmp_path: Path, monkeypatch:
     folder.mkdir(parents=True)
     with_overrides(Config(), ["game.size=6", "run.directory=/elsewhere", "run.name=old"]).dump(folder / "config.yaml")
     config = train_config("--resume", "--run", "mine", "pipeline.minutes=5")
-    assert (config.game.size, config.pipeline.minutes, config.run.directory, config.run.name) == (6, 5.0, "checkpoints", "mine")
+    assert (config.game.size, config.pipeline.minutes, config.run.directory, config.run.name) == (
+        6,
+        5.0,
+        "checkpoints",
+        "mine",
+    )
     assert train_config("--run", "mine").game.size == 5  # without --resume: the quick start's
 
 
@@ -98,7 +111,9 @@ def test_evaluate_tells_players_and_settings_apart() -> None:
 
 def test_evaluate_takes_the_rules_of_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = script("evaluate")
-    monkeypatch.setattr(checkpoint, "load", lambda path: types.SimpleNamespace(config=with_overrides(Config(), ["game.size=6"])))
+    monkeypatch.setattr(
+        checkpoint, "load", lambda path: types.SimpleNamespace(config=with_overrides(Config(), ["game.size=6"]))
+    )
     (tmp_path / "a.pt").write_bytes(b"")
     config = module.read_config(module.parse(["random", str(tmp_path / "a.pt"), "--simulations", "9", "--seed", "4"]))
     assert (config.game.size, config.evaluation.simulations, config.run.seed) == (6, 9, 4)
@@ -142,12 +157,16 @@ def test_train(trained: Path) -> None:
 
 
 def test_train_goes_on(trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
-    """Without --config under the settings that the run had; with a part of a checkpoint, from the one before, which is said."""
+    """Without --config under the settings that the run had; with a part of a checkpoint, from the one before, which is
+    said.
+    """
     folder = trained / "checkpoints" / "mine"
     newest = checkpoint.newest(folder)
     content = newest.read_bytes()
     newest.write_bytes(content[:2000])
-    status, errors = inside("train", ["--resume", "--run", "mine", "pipeline.final_matches=false"], trained, monkeypatch, capsys)
+    status, errors = inside(
+        "train", ["--resume", "--run", "mine", "pipeline.final_matches=false"], trained, monkeypatch, capsys
+    )
     assert status == 0 and errors.startswith(f"warning: skipped: checkpoint checkpoints/mine/checkpoints/{newest.name}")
     assert checkpoint.load(checkpoint.newest(folder)).counters["rounds"] == 2
     newest.write_bytes(content)
@@ -157,7 +176,9 @@ def test_selfplay(trained: Path) -> None:
     done = run("selfplay", "--checkpoint", "checkpoints/mine", "--games", "5", "--out", "out", cwd=trained)
     assert done.returncode == 0 and "wrote 5 games" in done.stdout, done.stderr
     assert len(list((trained / "out" / "games").glob("*.sgf"))) == 5
-    games = {int(number) for shard in find_shards(trained / "out" / "samples") for number in load_shard(shard.path).game}
+    games = {
+        int(number) for shard in find_shards(trained / "out" / "samples") for number in load_shard(shard.path).game
+    }
     assert games == set(range(5))
 
 
@@ -178,7 +199,11 @@ WRONG = {
     "no run": ("train", ["--config", "tiny.yaml", "--resume", "--run", "other"], "holds no run to resume"),
     "another size": ("train", ["--resume", "--run", "mine", "game.size=5"], "game.size 3, the config says 5"),
     "no text": ("train", ["--config", "checkpoints/mine/checkpoints"], "cannot read the config"),
-    "an impossible value": ("train", ["--config", "tiny.yaml", "--run", "new", "training.batch=-4"], "training.batch is -4"),
+    "an impossible value": (
+        "train",
+        ["--config", "tiny.yaml", "--run", "new", "training.batch=-4"],
+        "training.batch is -4",
+    ),
     "a wrong type": ("train", ["--config", "tiny.yaml", "--run", "new", "game.komi=much"], "game.komi"),
     "no such device": ("train", ["--config", "tiny.yaml", "--run", "new", "run.device=tpu"], "device is 'tpu'"),
     "no head": ("train", ["--config", "tiny.yaml", "--run", "new", "network.heads.ladder=1"], "ladder"),
@@ -189,7 +214,11 @@ WRONG = {
     "no games": ("selfplay", ["--checkpoint", "checkpoints/mine", "--games", "0"], "--games is 0"),
     "a file for a folder": ("evaluate", ["random", "random", "--games", "2", "--out", "part.pt"], "is a file"),
     "a folder in use": ("selfplay", ["--checkpoint", "checkpoints/mine", "--out", "checkpoints"], "not empty"),
-    "games of another size": ("selfplay", ["--checkpoint", "checkpoints/mine", "--out", "new", "game.size=5"], "game.size 3"),
+    "games of another size": (
+        "selfplay",
+        ["--checkpoint", "checkpoints/mine", "--out", "new", "game.size=5"],
+        "game.size 3",
+    ),
     "an unknown player": ("evaluate", ["randm", "random", "--out", "new"], "'randm'"),
     "a damaged player": ("evaluate", ["random", "part.pt", "--out", "new"], "part.pt"),
     "a match of another size": ("evaluate", ["checkpoints/mine", "random", "--out", "new", "game.size=5"], "3x3"),

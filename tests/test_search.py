@@ -1,4 +1,6 @@
-"""The search on Go: the same alone and among others, legal to the last node, exact at its ends, and without a look by the host."""
+"""The search on Go: the same alone and among others, legal to the last node, exact at its ends, and without a look by
+the host.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ from zerogo import board, draws, flood
 from zerogo.config import NetworkConfig, SearchConfig
 from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
-from zerogo.game import GameState, Move, Player
+from zerogo.game import Colour, GameState, Move
 from zerogo.network import Network
 from zerogo.rules import Rules
-from zerogo.search import Forest, Search, tempered
-from zerogo.search.tree import CLOSED, NOWHERE, ROOT
+from zerogo.search import Search, SearchState, tempered
+from zerogo.search.tree import CLOSED, NULL_NODE, ROOT
 
 PUCT = SearchConfig(algorithm="puct")
 GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
@@ -36,8 +38,8 @@ RULES = [
 class TableEvaluator:
     """Priors and values that are a fixed function of the position, in numbers that no order of additions can round.
 
-    Knows points by row and column, so that a board means the same in a larger batch. passing: how much likelier a pass is than a play.
-    """
+    Knows points by row and column, so that a board means the same in a larger batch. passing: how much likelier a pass
+    is than a play."""
 
     def __init__(self, passing: int = 1) -> None:
         self.passing, self.calls = passing, 0
@@ -55,8 +57,12 @@ class TableEvaluator:
         return SimpleNamespace(prior=prior, value=((own >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5)
 
 
-def random_games(rules: Rules | list[Rules], num_games: int, plies: int, move_cap: int | None = None) -> tuple[board.State, Tensor]:
-    """Returns games after random legal moves (a pass where nothing else is legal, and now and then), and the moves: int64 [B, plies]."""
+def random_games(
+    rules: Rules | list[Rules], num_games: int, plies: int, move_cap: int | None = None
+) -> tuple[board.State, Tensor]:
+    """Returns games after random legal moves (a pass where nothing else is legal, and now and then), and the moves:
+    int64 [B, plies].
+    """
     state, moves = board.new_games(num_games, rules, move_cap=move_cap), []
     for ply in range(plies):
         weights = board.legal_actions(state).to(torch.float32)
@@ -99,13 +105,17 @@ def test_a_game_is_searched_alike_alone_and_among_others(settings: SearchConfig,
     for game in range(num_games):
         one = torch.tensor([game])
         alone = Search(TableEvaluator(), settings)
-        forest = alone.plant(board.select(state, one), 30)
-        own = alone.run(board.select(state, one), int(budgets[game]), 9, forest, game_ids=ids[one], explore=explore)
+        search_state = alone.init(board.select(state, one), 30)
+        own = alone.run(
+            board.select(state, one), int(budgets[game]), 9, search_state, game_ids=ids[one], explore=explore
+        )
         assert torch.equal(own.visits[0], first.visits[game])
         assert torch.allclose(own.policy[0], first.policy[game], atol=1e-6)
         assert int(own.action) == int(first.action[game])
-        alone.advance(forest, torch.arange(1), own.action, board.select(after, one))
-        own = alone.run(board.select(after, one), int(budgets[-1 - game]), 9, forest, game_ids=ids[one], explore=explore)
+        alone.advance(search_state, torch.arange(1), own.action, board.select(after, one))
+        own = alone.run(
+            board.select(after, one), int(budgets[-1 - game]), 9, search_state, game_ids=ids[one], explore=explore
+        )
         assert torch.equal(own.visits[0], second.visits[game])
 
 
@@ -137,9 +147,9 @@ def test_sizes_and_rules_may_share_a_batch(settings: SearchConfig) -> None:
 # Every node is what the rules make of it
 
 
-def check_nodes(forest: Forest, game: int, start: GameState, side: int, cap: int) -> dict[str, int]:
+def check_nodes(search_state: SearchState, game: int, start: GameState, side: int, cap: int) -> dict[str, int]:
     """Replays every node of a tree in the plain game; returns what was met."""
-    tree, size = forest.tree, start.rules.size
+    tree, size = search_state.tree, start.rules.size
     games, met = {ROOT: start}, {"nodes": 0, "closed": 0, "finished": 0, "draws": 0}
     for node in range(ROOT, ROOT + int(tree.size[game])):
         if node > ROOT:
@@ -148,26 +158,34 @@ def check_nodes(forest: Forest, game: int, start: GameState, side: int, cap: int
             assert before.why_illegal(move) is None
             games[node] = before.play(move)
         now = games[node]
-        position = forest_position(forest, game, node, side)
-        assert position.stones[0, :size, :size].tolist() == now.stones() and int(position.stones.sum()) == sum(map(sum, now.stones()))
-        assert int(position.to_play) == now.to_play.value and int(position.passes) == now.passes and int(position.ply) == now.ply
+        position = forest_position(search_state, game, node, side)
+        assert position.stones[0, :size, :size].tolist() == now.stones() and int(position.stones.sum()) == sum(
+            map(sum, now.stones())
+        )
+        assert (
+            int(position.to_play) == now.to_play.value
+            and int(position.passes) == now.passes
+            and int(position.ply) == now.ply
+        )
         is_over = now.is_over or now.ply >= cap
         met["nodes"] += 1
         assert bool(tree.terminal[game, node]) == is_over
         if is_over:
             score = now.score_black()
             result = (score > 0) - (score < 0)
-            assert float(tree.value[game, node]) == (result if now.to_play is Player.BLACK else -result)
+            assert float(tree.value[game, node]) == (result if now.to_play is Colour.BLACK else -result)
             met["finished"] += 1
             met["draws"] += result == 0
         else:
-            met["closed"] += check_children(forest, game, node, now, side)
+            met["closed"] += check_children(search_state, game, node, now, side)
     return met
 
 
-def check_children(forest: Forest, game: int, node: int, now: GameState, side: int) -> int:
-    """Every legal move is open, what is open and illegal is a repetition that was not tried; returns the repetitions that were."""
-    tree, closed = forest.tree, 0
+def check_children(search_state: SearchState, game: int, node: int, now: GameState, side: int) -> int:
+    """Every legal move is open, what is open and illegal is a repetition that was not tried; returns the repetitions
+    that were.
+    """
+    tree, closed = search_state.tree, 0
     children, prior = tree.children[game, node].tolist(), tree.prior[game, node].tolist()
     for action, child in enumerate(children):
         on_board = action == side * side or (action // side < now.rules.size and action % side < now.rules.size)
@@ -177,22 +195,28 @@ def check_children(forest: Forest, game: int, node: int, now: GameState, side: i
         elif not reason.startswith("superko") or node == ROOT:
             assert child == CLOSED, reason
         else:
-            assert child <= NOWHERE  # never a node
+            assert child <= NULL_NODE  # never a node
             closed += child == CLOSED
         if child == CLOSED:
             assert prior[action] == 0.0
     return closed
 
 
-def forest_position(forest: Forest, game: int, node: int, side: int) -> board.Position:
-    return Search(TableEvaluator(), PUCT).game._unpack(forest.tree.words[game, node].unsqueeze(0), side)
+def forest_position(search_state: SearchState, game: int, node: int, side: int) -> board.Position:
+    return Search(TableEvaluator(), PUCT).game._unpack(search_state.tree.words[game, node].unsqueeze(0), side)
 
 
 @pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
 @pytest.mark.parametrize("passing", [1, 8])
 def test_every_node_is_legal_and_exact(algorithm: str, passing: int) -> None:
-    """Trees of played games, kept from move to move, on small boards where positions repeat, under all rules, with and without a cap."""
-    rules = [*RULES, Rules(size=2, komi=1.0, superko="positional"), Rules(size=2, komi=0.0, superko="positional", suicide=True)]
+    """Trees of played games, kept from move to move, on small boards where positions repeat, under all rules, with and
+    without a cap.
+    """
+    rules = [
+        *RULES,
+        Rules(size=2, komi=1.0, superko="positional"),
+        Rules(size=2, komi=0.0, superko="positional", suicide=True),
+    ]
     total = {"nodes": 0, "closed": 0, "finished": 0, "draws": 0}
     for rule, cap in zip(rules, [60, 14, 40, 16, 40, 12, 60, 60], strict=True):
         settings = dataclasses.replace(PUCT if algorithm == "puct" else GUMBEL, c_puct=3.0)
@@ -221,7 +245,9 @@ def test_nodes_of_a_mixed_batch_are_legal() -> None:
 
 @BOTH
 def test_a_repeating_move_is_closed_when_it_is_reached(settings: SearchConfig) -> None:
-    """The evaluator wants nothing but repetitions: each is tried at most once, has no node, and no share of the policy."""
+    """The evaluator wants nothing but repetitions: each is tried at most once, has no node, and no share of the
+    policy.
+    """
     rule = Rules(size=2, komi=0.0, superko="positional")
 
     class Repeater(TableEvaluator):
@@ -239,13 +265,15 @@ def test_a_repeating_move_is_closed_when_it_is_reached(settings: SearchConfig) -
     assert (found.visits[~legal] == 0).all() and (found.policy[~legal] == 0).all() and (found.prior[~legal] == 0).all()
     assert int(found.tree.exact_leaves[1]) > 0
     tree = found.tree.tree
-    kept = [(g, n, a) for g, n, a in (tree.children == CLOSED).nonzero().tolist() if ROOT < n < ROOT + int(tree.size[g])]
+    kept = [
+        (g, n, a) for g, n, a in (tree.children == CLOSED).nonzero().tolist() if ROOT < n < ROOT + int(tree.size[g])
+    ]
     assert all(float(tree.prior[g, n, a]) == 0 for g, n, a in kept)
     # Visits of a node are its own and those of its children, and one for each simulation that closed a move.
     closings = 0
     for game in range(state.num_games):
         for node in range(ROOT, ROOT + int(tree.size[game])):
-            children = [c for c in tree.children[game, node].tolist() if c > NOWHERE]
+            children = [c for c in tree.children[game, node].tolist() if c > NULL_NODE]
             if not bool(tree.terminal[game, node]):
                 closings += int(tree.visits[game, node]) - 1 - int(tree.visits[game, children].sum())
     assert closings == int(found.tree.exact_leaves[1])
@@ -284,7 +312,9 @@ def test_a_settled_game_is_won_for_whoever_won_it(settings: SearchConfig) -> Non
 
 @BOTH
 def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig) -> None:
-    """One ply before the cap every child is final: the values are those of the scores, draws too, and the best move is a best one."""
+    """One ply before the cap every child is final: the values are those of the scores, draws too, and the best move is
+    a best one.
+    """
     rule = Rules(size=3, komi=0.0)
     state, past = random_games(rule, 20, 7, move_cap=8)
     state_going = (~state.finished).nonzero().squeeze(1)
@@ -293,12 +323,12 @@ def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig) -> None:
     seen = set()
     for game in range(state.num_games):
         plain = replayed(rule, past[game].tolist(), 3)
-        sign = 1 if plain.to_play is Player.BLACK else -1
+        sign = 1 if plain.to_play is Colour.BLACK else -1
         results = {move.action(3): plain.play(move).score_black() for move in plain.legal_moves()}
         results = {action: sign * ((score > 0) - (score < 0)) for action, score in results.items()}
         tree = found.tree.tree
         for action, child in enumerate(tree.children[game, ROOT].tolist()):
-            if child > NOWHERE:
+            if child > NULL_NODE:
                 assert float(tree.value[game, child]) == -results[action]
                 seen.add(results[action])
         assert results[int(found.action[game])] == max(results.values())
@@ -309,7 +339,9 @@ def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig) -> None:
 
 
 def test_leaves_are_shown_as_played_games_would_be() -> None:
-    """A leaf's stones, recent positions, moves, ko, counters and rules equal those of a game that was really played to it."""
+    """A leaf's stones, recent positions, moves, ko, counters and rules equal those of a game that was really played to
+    it.
+    """
     rules = [Rules(size=4, komi=float(k), superko="positional") for k in range(6)]
     state, _ = random_games(rules, 6, 5)
     shown = []
@@ -320,19 +352,24 @@ def test_leaves_are_shown_as_played_games_would_be() -> None:
             return super().__call__(leaves, legal, key)
 
     made = Search(Watching(), dataclasses.replace(PUCT, c_puct=0.3))
-    forest = made.plant(state, 40)
-    made.begin(forest, torch.arange(6), 40, seed=1)
+    search_state = made.init(state, 40)
+    made.begin(search_state, torch.arange(6), 40, seed=1)
     for _ in range(40):
-        sizes = forest.tree.size.clone()
+        sizes = search_state.tree.size.clone()
         shown.clear()
-        made.simulate(forest)
-        grown = (forest.tree.size > sizes).nonzero().squeeze(1).tolist()
-        leaves = [(g, leaf) for g in grown if not bool(forest.tree.terminal[g, ROOT + sizes[g]]) for leaf in [ROOT + int(sizes[g])]]
+        made.simulate(search_state)
+        grown = (search_state.tree.size > sizes).nonzero().squeeze(1).tolist()
+        leaves = [
+            (g, leaf)
+            for g in grown
+            if not bool(search_state.tree.terminal[g, ROOT + sizes[g]])
+            for leaf in [ROOT + int(sizes[g])]
+        ]
         for place, (game, node) in enumerate(leaves):
             way = []
             while node != ROOT:
-                way.append(int(forest.tree.action[game, node]))
-                node = int(forest.tree.parent[game, node])
+                way.append(int(search_state.tree.action[game, node]))
+                node = int(search_state.tree.parent[game, node])
             played = board.select(state, torch.tensor([game]))
             for action in reversed(way):
                 played = board.step(played, torch.tensor([action]))
@@ -349,7 +386,16 @@ def test_leaves_are_shown_as_played_games_would_be() -> None:
 class NoLooking(TorchDispatchMode):
     """Fails on every operation whose result's value or shape the host must read from the device."""
 
-    FORBIDDEN = ("_local_scalar_dense", "item", "nonzero", "masked_select", "is_nonzero", "unique", "equal.", "repeat_interleave.Tensor")
+    FORBIDDEN = (
+        "_local_scalar_dense",
+        "item",
+        "nonzero",
+        "masked_select",
+        "is_nonzero",
+        "unique",
+        "equal.",
+        "repeat_interleave.Tensor",
+    )
 
     def __torch_dispatch__(self, function, types, arguments=(), named=None):
         name = str(function)
@@ -366,48 +412,53 @@ def test_the_way_without_a_look_finds_the_same(settings: SearchConfig, rule: Rul
     state, _ = random_games(rule, 6, 6, move_cap=30)
     budgets = torch.tensor([0, 3, 24, 24, 11, 24])
 
-    def two_searches(check: bool) -> tuple[list[Tensor], Forest]:
+    def two_searches(check: bool) -> tuple[list[Tensor], SearchState]:
         made = Search(TableEvaluator(), settings)
-        forest = made.plant(state, 24)
+        search_state = made.init(state, 24)
         visits, now = [], state
         for turn in range(2):
-            made.begin(forest, torch.arange(6), budgets.roll(turn), seed=turn, explore=True)
+            made.begin(search_state, torch.arange(6), budgets.roll(turn), seed=turn, explore=True)
             for _ in range(24):
                 if check:
                     with NoLooking():
-                        made.simulate(forest)
+                        made.simulate(search_state)
                 else:
-                    made.simulate(forest)
-            found = made.result(forest, torch.arange(6))
+                    made.simulate(search_state)
+            found = made.result(search_state, torch.arange(6))
             visits += [found.visits, found.policy, found.value]
             now = board.step(now, found.action)
-            made.advance(forest, torch.arange(6), found.action, now)
-        return visits, forest
+            made.advance(search_state, torch.arange(6), found.action, now)
+        return visits, search_state
 
-    looking, forest = two_searches(check=False)
+    looking, search_state = two_searches(check=False)
     blind()
     assert not flood.may_look(state.black)
     bounded, other = two_searches(check=True)
     for one, two in zip(looking, bounded, strict=True):
         assert torch.allclose(one.to(torch.float32), two.to(torch.float32), atol=1e-6)
-    assert torch.equal(forest.exact_leaves, other.exact_leaves)
-    assert torch.equal(forest.tree.size, other.tree.size)
+    assert torch.equal(search_state.exact_leaves, other.exact_leaves)
+    assert torch.equal(search_state.tree.size, other.tree.size)
 
 
 def test_a_network_is_searched_without_a_look(blind) -> None:
     encoder = make_encoder("zero17", True)
-    network = Network(NetworkConfig(blocks=2, channels=8, pooling_channels=8, head_channels=8), encoder.num_planes, encoder.num_globals, 5)
+    network = Network(
+        NetworkConfig(blocks=2, channels=8, pooling_channels=8, head_channels=8),
+        encoder.num_planes,
+        encoder.num_globals,
+        5,
+    )
     evaluator = Evaluator.from_network(network, encoder, symmetries="random")
     state, _ = random_games(Rules(size=5), 4, 6)
     made = Search(evaluator, PUCT)
     expected = made.run(state, 12, seed=1).visits
     blind()
-    forest = made.plant(state, 12)
-    made.begin(forest, torch.arange(4), 12, seed=1)
+    search_state = made.init(state, 12)
+    made.begin(search_state, torch.arange(4), 12, seed=1)
     for _ in range(12):
         with NoLooking():
-            made.simulate(forest)
-    assert torch.equal(made.result(forest, torch.arange(4)).visits, expected)
+            made.simulate(search_state)
+    assert torch.equal(made.result(search_state, torch.arange(4)).visits, expected)
 
 
 @pytest.mark.gpu
@@ -419,15 +470,15 @@ def test_cuda_finds_the_same_and_waits_for_nothing(rule: Rules) -> None:
     expected = made.run(state, 24, seed=1).visits
     on_device = board.to_device(state, "cuda")
     made.run(on_device, 2)  # tables and kernels are made once
-    forest = made.plant(on_device, 24)
-    made.begin(forest, torch.arange(6, device="cuda"), 24, seed=1)
+    search_state = made.init(on_device, 24)
+    made.begin(search_state, torch.arange(6, device="cuda"), 24, seed=1)
     torch.cuda.set_sync_debug_mode("error")
     try:
         for _ in range(24):
-            made.simulate(forest)
+            made.simulate(search_state)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert torch.equal(made.result(forest, torch.arange(6, device="cuda")).visits.cpu(), expected)
+    assert torch.equal(made.result(search_state, torch.arange(6, device="cuda")).visits.cpu(), expected)
 
 
 # Small things
@@ -448,9 +499,11 @@ def test_tempered_draws_in_proportion_to_the_power() -> None:
 @pytest.mark.parametrize("size", [9, 19])
 def test_a_tree_costs_what_its_shapes_say(size: int) -> None:
     made = Search(TableEvaluator(), dataclasses.replace(PUCT, keep_tree=False))
-    forest = made.plant(board.new_games(3, Rules(size=size)), 10)
+    search_state = made.init(board.new_games(3, Rules(size=size)), 10)
     actions, words = size**2 + 1, 3 * size + 9
     expected = 4 * words + (4 + 4) * actions + 4 * 5 + 1
-    assert forest.tree.bytes_per_node == expected
-    held = sum(getattr(forest.tree, f.name).untyped_storage().nbytes() for f in dataclasses.fields(forest.tree))
+    assert search_state.tree.bytes_per_node == expected
+    held = sum(
+        getattr(search_state.tree, f.name).untyped_storage().nbytes() for f in dataclasses.fields(search_state.tree)
+    )
     assert held == 3 * 12 * expected + 3 * 8

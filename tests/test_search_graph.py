@@ -17,7 +17,7 @@ from test_search import GUMBEL, PUCT, TableEvaluator, random_games
 from zerogo import board
 from zerogo.config import SearchConfig
 from zerogo.rules import Rules
-from zerogo.search import Forest, Search, graph
+from zerogo.search import Search, SearchState, graph
 
 SEARCHES = {"puct": PUCT, "gumbel, 3 leaves": dataclasses.replace(GUMBEL, leaves=3)}
 EACH = pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
@@ -25,7 +25,9 @@ EACH = pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
 
 @pytest.fixture
 def captured(monkeypatch: pytest.MonkeyPatch, blind: Callable[[], None]) -> list[Callable[[], None]]:
-    """Lets steps be "captured" on the CPU, where the replay makes the step itself, on the graph's own states; returns all that were."""
+    """Lets steps be "captured" on the CPU, where the replay makes the step itself, on the graph's own states; returns
+    all that were.
+    """
     found: list[Callable[[], None]] = []
 
     def record(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
@@ -34,23 +36,25 @@ def captured(monkeypatch: pytest.MonkeyPatch, blind: Callable[[], None]) -> list
 
     blind()
     monkeypatch.setattr(graph, "record", record)
-    monkeypatch.setattr(graph, "may_capture", lambda search, forest: search.settings.cuda_graph)
+    monkeypatch.setattr(graph, "may_capture", lambda search, search_state: search.settings.cuda_graph)
     monkeypatch.setattr(graph, "PAYS", 1)
     return found
 
 
 def game_of(settings: SearchConfig, moves: int, budget: int = 9, **changes: Any) -> list[tuple]:
-    """Plays some moves from one forest; returns what every search found."""
+    """Plays some moves from one search state; returns what every search found."""
     state, _ = random_games(Rules(size=4, komi=0.5, superko="positional"), 3, 4, move_cap=40)
     made, lane, found = Search(TableEvaluator(), dataclasses.replace(settings, **changes)), torch.arange(3), []
-    forest = made.plant(state, budget)
+    search_state = made.init(state, budget)
     for turn in range(moves):
-        made.begin(forest, lane, budget, seed=turn, explore=True)
-        made.spend(forest)
-        result = made.result(forest, lane)
-        found.append((result.visits, result.policy, result.value, forest.done.clone(), forest.tree.size.clone()))
+        made.begin(search_state, lane, budget, seed=turn, explore=True)
+        made.run_simulations(search_state)
+        result = made.result(search_state, lane)
+        found.append(
+            (result.visits, result.policy, result.value, search_state.done.clone(), search_state.tree.size.clone())
+        )
         state = board.step(state, result.action)
-        made.advance(forest, lane, result.action, state)
+        made.advance(search_state, lane, result.action, state)
     return found
 
 
@@ -61,46 +65,52 @@ def same(one: list[tuple], two: list[tuple]) -> None:
 
 @EACH
 def test_one_capture_serves_many_moves(settings: SearchConfig, captured: list) -> None:
-    """The root states are others after every move, the ply too; only where the history gets more room it is captured anew."""
+    """The root states are others after every move, the ply too; only where the history gets more room it is captured
+    anew.
+    """
     plain = game_of(settings, moves=5, cuda_graph=False)
     assert not captured
     same(game_of(settings, moves=5), plain)
     assert 1 <= len(captured) <= 2
 
 
-def forest_of(made: Search, state: board.State, budget: int = 20) -> Forest:
-    forest = made.plant(state, budget)
-    made.begin(forest, torch.arange(3), budget, seed=1)
-    return forest
+def forest_of(made: Search, state: board.State, budget: int = 20) -> SearchState:
+    search_state = made.init(state, budget)
+    made.begin(search_state, torch.arange(3), budget, seed=1)
+    return search_state
 
 
 def test_is_captured_anew_where_it_must_be(captured: list) -> None:
     state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
     made = Search(TableEvaluator(), PUCT)
-    forest = forest_of(made, state)
+    search_state = forest_of(made, state)
     steps = graph.WARM_UP + 1
 
     def goes_on(number: int) -> int:
         for _ in range(number):
-            made.simulate(forest)
+            made.simulate(search_state)
         return len(captured)
 
     assert goes_on(graph.WARM_UP) == 0 and goes_on(3) == 1
-    forest.states = state.map(torch.clone)
+    search_state.states = state.map(torch.clone)
     assert goes_on(1) == 1
-    forest.states = dataclasses.replace(state, seen=torch.nn.functional.pad(state.seen, (0, 8)))
+    search_state.states = dataclasses.replace(state, seen=torch.nn.functional.pad(state.seen, (0, 8)))
     assert goes_on(steps) == 2
     made.evaluator = TableEvaluator(passing=2)
     assert goes_on(graph.WARM_UP) == 2 and goes_on(1) == 3
     made.settings = dataclasses.replace(PUCT, c_puct=2.0)
     assert goes_on(steps) == 4
-    forest.states = dataclasses.replace(forest.states, rules=dataclasses.replace(state.rules, any_suicide=True))
+    search_state.states = dataclasses.replace(
+        search_state.states, rules=dataclasses.replace(state.rules, any_suicide=True)
+    )
     assert goes_on(steps) == 5
-    assert forest.done.tolist() == [20] * 3
+    assert search_state.done.tolist() == [20] * 3
 
 
 def test_is_captured_where_that_pays(captured: list, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A short search is not worth it; a long one is, and so are many short ones in the same trees, and steps whose end is not known."""
+    """A short search is not worth it; a long one is, and so are many short ones in the same trees, and steps whose end
+    is not known.
+    """
     monkeypatch.setattr(graph, "PAYS", 12)
     state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
     made = Search(TableEvaluator(), dataclasses.replace(PUCT, keep_tree=False))
@@ -108,30 +118,34 @@ def test_is_captured_where_that_pays(captured: list, monkeypatch: pytest.MonkeyP
     assert not captured
     made.run(state, 12 + graph.WARM_UP - 1)
     assert len(captured) == 1
-    forest = made.plant(state, 5)
+    search_state = made.init(state, 5)
     for turn, number in enumerate((1, 1, 1, 2)):
-        made.replace(forest, torch.arange(3), state)
-        made.run(state, 5, seed=turn, tree=forest)
+        made.replace(search_state, torch.arange(3), state)
+        made.run(state, 5, seed=turn, tree=search_state)
         assert len(captured) == number
-    forest = forest_of(made, state)
+    search_state = forest_of(made, state)
     for _ in range(graph.WARM_UP + 1):
-        made.simulate(forest)
+        made.simulate(search_state)
     assert len(captured) == 3
 
 
 def test_root_states_are_copied_into_all_slots(captured: list) -> None:
     state, _ = random_games([Rules(4, superko="positional"), Rules(3, superko="situational"), Rules(4)], 3, 4)
     made = Search(TableEvaluator(), dataclasses.replace(PUCT, leaves=3))
-    forest = forest_of(made, state)
+    search_state = forest_of(made, state)
     for _ in range(graph.WARM_UP):
-        made.simulate(forest)
+        made.simulate(search_state)
     after = board.step(state, torch.full((3,), 16))
-    made.replace(forest, torch.arange(3), dataclasses.replace(after, seen=after.seen[:, : state.seen.shape[1]], links=state.links + 1))
-    made.begin(forest, torch.arange(3), 9, seed=2)
-    made.simulate(forest)
-    wanted = made.game.take(forest.graph.states, torch.arange(3).repeat(3))
-    assert forest.graph.states.ply.tolist() == after.ply.tolist()
-    for one, other in zip(graph._tensors(forest.graph.slots), graph._tensors(wanted), strict=True):
+    made.replace(
+        search_state,
+        torch.arange(3),
+        dataclasses.replace(after, seen=after.seen[:, : state.seen.shape[1]], links=state.links + 1),
+    )
+    made.begin(search_state, torch.arange(3), 9, seed=2)
+    made.simulate(search_state)
+    wanted = made.game.take(search_state.graph.states, torch.arange(3).repeat(3))
+    assert search_state.graph.states.ply.tolist() == after.ply.tolist()
+    for one, other in zip(graph._tensors(search_state.graph.slots), graph._tensors(wanted), strict=True):
         assert torch.equal(one, other)
 
 
@@ -176,7 +190,9 @@ def test_a_step_that_reads_is_not_captured(captured: list) -> None:
 
     state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
     expected = Search(TableEvaluator(), dataclasses.replace(PUCT, cuda_graph=False)).run(state, 8, seed=1)
-    with pytest.warns(UserWarning, match=r"without a CUDA graph, as its step waits for the host \(_local_scalar_dense") as said:
+    with pytest.warns(
+        UserWarning, match=r"without a CUDA graph, as its step waits for the host \(_local_scalar_dense"
+    ) as said:
         found = Search(Reads(), PUCT).run(state, 8, seed=1)
     assert len(said) == 1
     assert not captured and torch.equal(expected.visits, found.visits) and found.tree.graph.refuses
@@ -199,12 +215,12 @@ def test_a_forest_is_freed_with_its_graph(captured: list) -> None:
     state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
     gc.disable()
     try:
-        forest = Search(TableEvaluator(), PUCT).run(state, 8, seed=1).tree
-        assert forest.graph.play is not None
-        gone = weakref.ref(forest.tree.prior)
+        search_state = Search(TableEvaluator(), PUCT).run(state, 8, seed=1).tree
+        assert search_state.graph.play is not None
+        gone = weakref.ref(search_state.tree.prior)
         captured.clear()
-        forest.graph.play = None  # on CUDA it holds no forest
-        del forest
+        search_state.graph.play = None  # on CUDA it holds no search state
+        del search_state
         assert gone() is None
     finally:
         gc.enable()
@@ -225,13 +241,13 @@ def test_cuda_replays_what_it_would_do(settings: SearchConfig, monkeypatch: pyte
     for has_graph in (False, True):
         now, lane = board.to_device(state, "cuda"), torch.arange(3, device="cuda")
         made = Search(TableEvaluator(), dataclasses.replace(settings, cuda_graph=has_graph))
-        forest = made.plant(now, 12)
+        search_state = made.init(now, 12)
         for turn in range(6):
-            made.begin(forest, lane, 12, seed=turn, explore=True)
-            made.spend(forest)
-            result = made.result(forest, lane)
+            made.begin(search_state, lane, 12, seed=turn, explore=True)
+            made.run_simulations(search_state)
+            result = made.result(search_state, lane)
             found.append((has_graph, result.visits.cpu(), result.value.cpu()))
             now = board.step(now, result.action)
-            made.advance(forest, lane, result.action, now)
+            made.advance(search_state, lane, result.action, now)
     half = len(found) // 2
     same([one[1:] for one in found[:half]], [one[1:] for one in found[half:]])

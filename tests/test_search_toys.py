@@ -1,4 +1,6 @@
-"""The search on toy games with known values: PUCT and Gumbel, against an independent plain search and against perfect play."""
+"""The search on toy games with known values: PUCT and Gumbel, against an independent plain search and against perfect
+play.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from toys import Toy
 from zerogo.config import SearchConfig
 from zerogo.search import Search, puct
 from zerogo.search.gumbel import considered_visits, order
-from zerogo.search.tree import CLOSED, NOWHERE, ROOT, Nodes, Tree, backup
+from zerogo.search.tree import CLOSED, NULL_NODE, ROOT, Nodes, Tree, backup
 
 PUCT = SearchConfig(algorithm="puct", fpu_reduction=0.2)
 GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
@@ -50,10 +52,14 @@ def nodes_of(**fields: list) -> Nodes:
 
 @BOTH
 def test_converges_to_the_true_value(settings: SearchConfig) -> None:
-    """With an exact evaluator and an even prior, in all games at once; also the move that it would play keeps the value."""
+    """With an exact evaluator and an even prior, in all games at once; also the move that it would play keeps the
+    value.
+    """
     toy, starts = toys.union(*GAMES.values())
     true = toy.exact[starts]
-    errors = [(search(toy, settings, even=True).run(toy.new(starts), budget).value - true).abs() for budget in (20, 150)]
+    errors = [
+        (search(toy, settings, even=True).run(toy.new(starts), budget).value - true).abs() for budget in (20, 150)
+    ]
     found = search(toy, settings, even=True).run(toy.new(starts), 1200)
     errors.append((found.value - true).abs())
     assert errors[2].max() < 0.12, dict(zip(GAMES, errors[2].tolist(), strict=True))
@@ -66,7 +72,9 @@ def test_converges_to_the_true_value(settings: SearchConfig) -> None:
 
 @BOTH
 def test_finds_the_true_value_without_knowledge(settings: SearchConfig) -> None:
-    """With an evaluator that says 0 everywhere only the results at the ends count. Gumbel trusts its values; it must be told to less."""
+    """With an evaluator that says 0 everywhere only the results at the ends count. Gumbel trusts its values; it must be
+    told to less.
+    """
     toy, starts = toys.union(*(game for name, game in GAMES.items() if name != "nim, won"))
     ignorant = dataclasses.replace(toy, guess=torch.zeros_like(toy.guess))
     found = search(ignorant, dataclasses.replace(settings, c_scale=0.1), exact=False).run(toy.new(starts), 1200)
@@ -89,7 +97,9 @@ def test_a_game_that_is_over_has_its_result(settings: SearchConfig) -> None:
 @pytest.mark.parametrize("is_black", [True, False])
 @pytest.mark.parametrize("lead", [3, -3])
 @BOTH
-def test_a_won_position_is_won_for_either_colour_and_after_a_pass(settings: SearchConfig, lead: int, is_black: bool) -> None:
+def test_a_won_position_is_won_for_either_colour_and_after_a_pass(
+    settings: SearchConfig, lead: int, is_black: bool
+) -> None:
     """A lead that can't be caught up: the value is the mover's, and turns with the mover."""
     toy = toys.race(lead, 2)
     position = 0 if is_black else int(toy.after[0, 1])  # after Black's pass White is to move
@@ -135,17 +145,26 @@ def plain_choice(node: PlainNode, settings: SearchConfig, is_root: bool) -> int:
         reduction = settings.fpu_reduction_root if is_root else settings.fpu_reduction
         urgency = mean - reduction * math.sqrt(sum(node.prior[a] for a in visited))
         explore = settings.c_puct * math.sqrt(weight + 0.01)
-        score = {a: q.get(a, urgency) + explore * node.prior[a] / (1 + (visited[a].visits if a in visited else 0)) for a in node.open()}
+        score = {
+            a: q.get(a, urgency) + explore * node.prior[a] / (1 + (visited[a].visits if a in visited else 0))
+            for a in node.open()
+        }
     else:
         number = sum(child.visits for child in visited.values())
         mass = sum(node.prior[a] for a in visited)
         average = sum(node.prior[a] * q[a] for a in visited) / mass if visited else 0.0
         mixed = (node.own + number * average) / (1 + number)
         most = max((child.visits for child in visited.values()), default=0)
-        logit = {a: math.log(node.prior[a]) + (settings.c_visit + most) * settings.c_scale * q.get(a, mixed) for a in node.open()}
+        logit = {
+            a: math.log(node.prior[a]) + (settings.c_visit + most) * settings.c_scale * q.get(a, mixed)
+            for a in node.open()
+        }
         top = max(logit.values())
         total = sum(math.exp(value - top) for value in logit.values())
-        score = {a: math.exp(logit[a] - top) / total - (visited[a].visits if a in visited else 0) / (1 + number) for a in node.open()}
+        score = {
+            a: math.exp(logit[a] - top) / total - (visited[a].visits if a in visited else 0) / (1 + number)
+            for a in node.open()
+        }
     return max(score, key=lambda a: score[a])
 
 
@@ -171,10 +190,14 @@ def plain_simulation(toy: Toy, root: PlainNode, settings: SearchConfig, first: i
         back.visits, back.sum, value = back.visits + 1, back.sum + value, -value
 
 
-@pytest.mark.parametrize("name", ["nim, won", "tic-tac-toe, drawn", "random tree", "race, a draw", "illegal moves among the good ones"])
+@pytest.mark.parametrize(
+    "name", ["nim, won", "tic-tac-toe, drawn", "random tree", "race, a draw", "illegal moves among the good ones"]
+)
 @BOTH
 def test_visits_equal_those_of_a_plain_search(name: str, settings: SearchConfig) -> None:
-    """Node by node down to the leaves, from every state of the first two plies; Gumbel's root follows its table of visits."""
+    """Node by node down to the leaves, from every state of the first two plies; Gumbel's root follows its table of
+    visits.
+    """
     toy = GAMES[name]
     starts = [0, *(int(after) for after in toy.after[0] if after >= 0 and toy.result[after].isnan())]
     budget = 60
@@ -193,7 +216,9 @@ def test_visits_equal_those_of_a_plain_search(name: str, settings: SearchConfig)
 
 
 def plain_gumbel(toy: Toy, root: PlainNode, settings: SearchConfig, budget: int) -> None:
-    """Sequential halving without noise as METHODS 2.12 tells it: phases over the survivors, best by logit + sigma(q)."""
+    """Sequential halving without noise as METHODS 2.12 tells it: phases over the survivors, best by logit +
+    sigma(q).
+    """
 
     def merit(action: int) -> float:
         visited = root.children
@@ -227,7 +252,7 @@ def compare(tree: Tree, game: int, node: int, plain: PlainNode) -> None:
     children = tree.children[game, node].tolist()
     if not plain.over:
         assert {a for a, child in enumerate(children) if child != CLOSED} == set(plain.open())
-    assert {a for a, child in enumerate(children) if child > NOWHERE} == set(plain.children)
+    assert {a for a, child in enumerate(children) if child > NULL_NODE} == set(plain.children)
     for action, child in plain.children.items():
         compare(tree, game, children[action], child)
 
@@ -238,7 +263,9 @@ def compare(tree: Tree, game: int, node: int, plain: PlainNode) -> None:
 @pytest.mark.parametrize("budget", [0, 1, 2, 7, 8, 16, 50, 64, 200])
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 16])
 def test_the_order_of_visits_is_sequential_halving(number: int, budget: int) -> None:
-    """Played out by a table of its own: in each phase all survivors get one visit after another, then the lower half falls out."""
+    """Played out by a table of its own: in each phase all survivors get one visit after another, then the lower half
+    falls out.
+    """
     visits, survivors, expected = dict.fromkeys(range(number), 0), list(range(number)), []
     phases = max(1, math.ceil(math.log2(number)))
     while len(expected) < budget:
@@ -275,7 +302,9 @@ def test_gumbel_spends_its_budget_on_the_considered_moves(keep: bool) -> None:
 
 
 def test_gumbels_policy_sums_to_one_and_improves() -> None:
-    """With exact values and a visit to each move the improved policy expects at least what the prior does, from every state of a game."""
+    """With exact values and a visit to each move the improved policy expects at least what the prior does, from every
+    state of a game.
+    """
     toy = toys.random_tree(5, depth=6)
     settings = dataclasses.replace(GUMBEL, max_considered=4)
     states = [i for i in range(len(toy.result)) if (toy.after[i] >= 0).sum() == 4]
@@ -304,14 +333,18 @@ def test_first_play_urgency() -> None:
 def test_exploration_grows_with_the_logarithm_where_set() -> None:
     node = nodes_of(prior=[1.0], visits=[500], value=[0.0], total=501)
     settings = dataclasses.replace(PUCT, c_puct=1.05, c_puct_log=0.28, c_puct_base=500.0)
-    assert float(puct.exploration(node, settings)) == pytest.approx((1.05 + 0.28 * math.log(2)) * math.sqrt(500.01), rel=1e-6)
+    assert float(puct.exploration(node, settings)) == pytest.approx(
+        (1.05 + 0.28 * math.log(2)) * math.sqrt(500.01), rel=1e-6
+    )
 
 
 def test_forced_playouts_are_owed_to_visited_moves() -> None:
     settings = dataclasses.replace(PUCT, forced_playouts=2.0)
     node = nodes_of(prior=[0.8, 0.1, 0.1], visits=[30, 1, 0], value=[0.9, -0.9, 0.0], total=32, mean=0.8)
     score = puct.scores(node, settings, is_root=True)[0]
-    assert int(score.argmax()) == 1  # sqrt(2 * 0.1 * 31) = 2.49 visits are owed, it has 1; the third has none yet, so nothing is owed
+    assert (
+        int(score.argmax()) == 1
+    )  # sqrt(2 * 0.1 * 31) = 2.49 visits are owed, it has 1; the third has none yet, so nothing is owed
     assert float(score[2]) < 10
     assert int(puct.scores(node, settings, is_root=False)[0].argmax()) != 1
 
@@ -322,7 +355,12 @@ def test_pruning_takes_only_what_exploration_paid() -> None:
     policy = puct.visit_policy(node, settings)[0]
     explore = 1.1 * math.sqrt(90.01)
     best = 0.5 + explore * 0.5 / 51
-    kept = [50.0, math.ceil(explore * 0.2 / (best + 0.5) - 1), min(30, math.ceil(explore * 0.2 / (best - 0.48) - 1)), 1.0]
+    kept = [
+        50.0,
+        math.ceil(explore * 0.2 / (best + 0.5) - 1),
+        min(30, math.ceil(explore * 0.2 / (best - 0.48) - 1)),
+        1.0,
+    ]
     kept[3] = min(1, math.ceil(explore * 0.1 / best - 1))
     kept = [weight if weight >= min(1.0, 50 / 64) else 0.0 for weight in kept]
     assert policy.tolist() == pytest.approx([weight / sum(kept) for weight in kept], abs=1e-5)
@@ -355,8 +393,8 @@ def test_root_noise_sums_to_one_on_legal_moves_only() -> None:
     assert torch.allclose(puct.noisy_prior(prior, legal, torch.arange(200), quiet), prior, atol=1e-6)
     many = puct.noisy_prior(prior[:1].expand(4000, -1), legal[:1].expand(4000, -1), torch.arange(4000), PUCT)
     heated = prior[0].clamp(min=1e-20) ** (1 / 1.1) * legal[0]
-    # The noise's mean is its alpha's share: half even, half on moves whose prior is above the mean; so no legal move gets less than 1/8 of
-    # even.
+    # The noise's mean is its alpha's share: half even, half on moves whose prior is above the mean; so no legal move
+    # gets less than 1/8 of even.
     least = 0.75 * heated / heated.sum() + 0.25 * 0.5 * legal[0] / legal[0].sum()
     assert (many.mean(0) >= least - 0.01).all()
 
@@ -367,9 +405,14 @@ def test_root_noise_sums_to_one_on_legal_moves_only() -> None:
 def snapshot(tree: Tree, game: int, node: int) -> tuple:
     """Returns a subtree without its numbers: everything that a node holds, and its children by action."""
     children = tree.children[game, node].tolist()
-    own = [tree.words[game, node].tolist(), int(tree.visits[game, node]), float(tree.value_sum[game, node]), float(tree.value[game, node])]
+    own = [
+        tree.words[game, node].tolist(),
+        int(tree.visits[game, node]),
+        float(tree.value_sum[game, node]),
+        float(tree.value[game, node]),
+    ]
     own += [tree.prior[game, node].tolist(), bool(tree.terminal[game, node]), [min(child, 0) for child in children]]
-    return (own, {action: snapshot(tree, game, child) for action, child in enumerate(children) if child > NOWHERE})
+    return (own, {action: snapshot(tree, game, child) for action, child in enumerate(children) if child > NULL_NODE})
 
 
 def check_links(tree: Tree, game: int) -> None:
@@ -377,7 +420,7 @@ def check_links(tree: Tree, game: int) -> None:
     for node in range(ROOT + 1, ROOT + int(tree.size[game])):
         parent, action = int(tree.parent[game, node]), int(tree.action[game, node])
         assert ROOT <= parent < node and int(tree.children[game, parent, action]) == node
-    assert (tree.visits[game, ROOT + int(tree.size[game]) :] == 0).all() and int(tree.visits[game, NOWHERE]) == 0
+    assert (tree.visits[game, ROOT + int(tree.size[game]) :] == 0).all() and int(tree.visits[game, NULL_NODE]) == 0
 
 
 @BOTH
@@ -408,7 +451,9 @@ def test_only_the_games_that_moved_change() -> None:
     tree = found.tree.tree
     before = [snapshot(tree, game, ROOT) for game in range(4)]
     child = snapshot(tree, 2, int(tree.children[2, ROOT, int(found.action[2])]))
-    made.advance(found.tree, torch.tensor([2]), found.action[2:3], toy.new([0, 1, int(toy.after[2, found.action[2]]), 3]))
+    made.advance(
+        found.tree, torch.tensor([2]), found.action[2:3], toy.new([0, 1, int(toy.after[2, found.action[2]]), 3])
+    )
     made.replace(found.tree, torch.tensor([1]), toy.new([0, 0, 0, 3]))
     assert [snapshot(tree, game, ROOT) for game in (0, 3)] == [before[0], before[3]]
     assert snapshot(tree, 2, ROOT) == child
@@ -418,27 +463,29 @@ def test_only_the_games_that_moved_change() -> None:
 def test_a_tree_that_would_overflow_is_dropped_and_counted() -> None:
     toy = toys.nim(3, 4, 5)
     made = search(toy, PUCT, exact=False)
-    forest = made.plant(toy.new([0, 0]), 20)
+    search_state = made.init(toy.new([0, 0]), 20)
     lane = torch.arange(2)
     for turn, (budget, overflows, visits) in enumerate([(20, 0, 21), (19, 0, 40), ([2, 1], 1, [3, 41])]):
-        made.begin(forest, lane, torch.as_tensor(budget), seed=turn)
+        made.begin(search_state, lane, torch.as_tensor(budget), seed=turn)
         for _ in range(20):
-            made.simulate(forest)
-        assert int(forest.overflowed) == overflows
-        assert forest.tree.visits[:, ROOT].tolist() == (visits if isinstance(visits, list) else [visits] * 2)
+            made.simulate(search_state)
+        assert int(search_state.overflowed) == overflows
+        assert search_state.tree.visits[:, ROOT].tolist() == (visits if isinstance(visits, list) else [visits] * 2)
 
 
 def test_no_budget_beyond_what_was_planted() -> None:
     toy = toys.nim(1, 2)
     made = search(toy, PUCT)
     with pytest.raises(ValueError, match="planted for 5"):
-        made.begin(made.plant(toy.new([0]), 5), torch.arange(1), 6, seed=0)
+        made.begin(made.init(toy.new([0]), 5), torch.arange(1), 6, seed=0)
 
 
 @pytest.mark.parametrize("keep", [True, False])
 @BOTH
 def test_root_noise_stays_out_of_the_tree(settings: SearchConfig, keep: bool) -> None:
-    """The tree holds the evaluator's priors wherever it goes, so a search without noise finds what it would have found."""
+    """The tree holds the evaluator's priors wherever it goes, so a search without noise finds what it would have
+    found.
+    """
     toy = toys.tic_tac_toe()
     settings = dataclasses.replace(settings, keep_tree=keep)
     made = search(toy, settings, exact=False)
@@ -475,20 +522,20 @@ def test_a_game_goes_on_while_others_finish_their_moves() -> None:
     """Lanes are never idle: one game's next search begins in the middle of another's, and neither notices."""
     toy = toys.tic_tac_toe()
     made = search(toy, PUCT, exact=False)
-    forest = made.plant(toy.new([0, 0]), 30)
-    made.begin(forest, torch.arange(2), torch.tensor([30, 10]), seed=3)
+    search_state = made.init(toy.new([0, 0]), 30)
+    made.begin(search_state, torch.arange(2), torch.tensor([30, 10]), seed=3)
     for _ in range(10):
-        made.simulate(forest)
-    first = made.result(forest, torch.tensor([1]))
+        made.simulate(search_state)
+    first = made.result(search_state, torch.tensor([1]))
     after = int(toy.after[0, first.action])
-    made.advance(forest, torch.tensor([1]), first.action, toy.new([0, after]))
-    made.begin(forest, torch.tensor([1]), 20, seed=4, game_ids=torch.tensor([1]))
+    made.advance(search_state, torch.tensor([1]), first.action, toy.new([0, after]))
+    made.begin(search_state, torch.tensor([1]), 20, seed=4, game_ids=torch.tensor([1]))
     for _ in range(20):
-        made.simulate(forest)
-    assert not forest.unspent.any()
+        made.simulate(search_state)
+    assert not search_state.unspent.any()
     alone = made.run(toy.new([0]), 30, seed=3)
-    assert torch.equal(made.result(forest, torch.tensor([0])).visits, alone.visits)
-    other = made.plant(toy.new([0]), 30)
+    assert torch.equal(made.result(search_state, torch.tensor([0])).visits, alone.visits)
+    other = made.init(toy.new([0]), 30)
     made.begin(other, torch.arange(1), 10, seed=3)
     for _ in range(10):
         made.simulate(other)
@@ -496,7 +543,7 @@ def test_a_game_goes_on_while_others_finish_their_moves() -> None:
     made.begin(other, torch.arange(1), 20, seed=4)
     for _ in range(20):
         made.simulate(other)
-    assert torch.equal(made.result(forest, torch.tensor([1])).visits, made.result(other, torch.arange(1)).visits)
+    assert torch.equal(made.result(search_state, torch.tensor([1])).visits, made.result(other, torch.arange(1)).visits)
 
 
 def test_the_evaluator_is_spared_what_is_known() -> None:

@@ -1,4 +1,6 @@
-"""Games that become samples: positions as a replay has them, perspectives, what ends a game, draws by game number, files."""
+"""Games that become samples: positions as a replay has them, perspectives, what ends a game, draws by game number,
+files.
+"""
 
 from __future__ import annotations
 
@@ -21,24 +23,41 @@ from zerogo.game import GameState, Move
 from zerogo.replay import Samples
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.rules import Rules
-from zerogo.selfplay import EndReason, Harvest, SelfPlay, generate, random_games, write_games
+from zerogo.selfplay import EndReason, SelfPlay, SelfPlayResult, generate, random_games, write_games
 from zerogo.selfplay.games import Game
 from zerogo.selfplay.resignation import NEEDED, REMEMBERED, THRESHOLDS, Resignation
 
-TREE = ("search.algorithm=puct", "search.dirichlet_share=0", "search.root_temperature=1", "selfplay.temperature_start=0")
-SCRIPTED = (*TREE, "selfplay.temperature_end=0", "selfplay.full_simulations=1", "selfplay.games=1", "selfplay.sgf_share=1")
+TREE = (
+    "search.algorithm=puct",
+    "search.dirichlet_share=0",
+    "search.root_temperature=1",
+    "selfplay.temperature_start=0",
+)
+SCRIPTED = (
+    *TREE,
+    "selfplay.temperature_end=0",
+    "selfplay.full_simulations=1",
+    "selfplay.games=1",
+    "selfplay.sgf_share=1",
+)
 PASS = 9  # on 3x3
 BLACK_SETTLES = [4, PASS, 3, PASS, 5, PASS, PASS]  # after the fifth move a black chain between two eyes owns the board
 WHITE_SETTLES = [PASS, 4, PASS, 3, PASS, 5, PASS, PASS]
 
 
-def played(config: Config, evaluator: object, num_games: int, seed: int = 3) -> tuple[SelfPlay, Harvest]:
+def played(config: Config, evaluator: object, num_games: int, seed: int = 3) -> tuple[SelfPlay, SelfPlayResult]:
     selfplay = SelfPlay(config, evaluator, tiny.CPU, seed)
     return selfplay, selfplay.play(num_games)
 
 
-def table_games(*overrides: str, num_games: int = 20) -> tuple[SelfPlay, Harvest]:
-    common = ("game.size=5", "game.move_cap=40", "selfplay.sgf_share=1", "selfplay.games=6", "selfplay.full_simulations=4")
+def table_games(*overrides: str, num_games: int = 20) -> tuple[SelfPlay, SelfPlayResult]:
+    common = (
+        "game.size=5",
+        "game.move_cap=40",
+        "selfplay.sgf_share=1",
+        "selfplay.games=6",
+        "selfplay.full_simulations=4",
+    )
     return played(tiny.config(*common, *overrides), tiny.Table(), num_games)
 
 
@@ -60,8 +79,8 @@ def stones_of(rows: torch.Tensor) -> torch.Tensor:
 
 
 def test_samples_are_the_positions_of_the_games_with_their_history() -> None:
-    _, harvest = table_games()
-    samples, games = harvest.all_samples(), {game.number: game for game in harvest.games}
+    _, collected = table_games()
+    samples, games = collected.all_samples(), {game.number: game for game in collected.games}
     assert Counter(samples.game.tolist()) == {number: len(game.moves) for number, game in games.items()}
     positions = {number: replayed(game) for number, game in games.items()}
     for k in range(len(samples)):
@@ -70,7 +89,9 @@ def test_samples_are_the_positions_of_the_games_with_their_history() -> None:
         assert int(samples.to_play[k]) == states[ply].to_play.value
         for back in range(8):
             expected = torch.tensor(states[ply - back].stones()) if back <= ply else torch.zeros(5, 5)
-            assert torch.equal(stones_of(samples.rows[k, back]), expected.to(torch.int8)), f"game {game.number}, {back} before ply {ply}"
+            assert torch.equal(stones_of(samples.rows[k, back]), expected.to(torch.int8)), (
+                f"game {game.number}, {back} before ply {ply}"
+            )
         assert samples.moves[k].tolist() == [game.moves[ply - 1 - j] if j < ply else -1 for j in range(5)]
         passes = 1 if ply and game.moves[ply - 1] == 25 else 0
         assert (int(samples.passes[k]), float(samples.komi[k])) == (passes, game.rules.komi)
@@ -79,21 +100,29 @@ def test_samples_are_the_positions_of_the_games_with_their_history() -> None:
 
 def test_policy_targets_lie_on_legal_moves_alone() -> None:
     for algorithm in ("gumbel", "puct"):
-        _, harvest = table_games(f"search.algorithm={algorithm}", num_games=12)
-        samples = harvest.all_samples()
-        positions = {game.number: replayed(game) for game in harvest.games}
+        _, collected = table_games(f"search.algorithm={algorithm}", num_games=12)
+        samples = collected.all_samples()
+        positions = {game.number: replayed(game) for game in collected.games}
         for k in range(len(samples)):
             legal = torch.tensor(positions[int(samples.game[k])][int(samples.ply[k])].legal_mask())
-            assert float(samples.policy[k][~legal].sum()) == 0 and float(samples.policy[k].float().sum()) == pytest.approx(1, abs=2e-3)
+            assert float(samples.policy[k][~legal].sum()) == 0 and float(
+                samples.policy[k].float().sum()
+            ) == pytest.approx(1, abs=2e-3)
         assert bool((samples.policy_weight == 1).all() & (samples.board_weight == 1).all())
 
 
-@pytest.mark.parametrize(("moves", "komi", "score_black", "owner"), [(BLACK_SETTLES, 4.5, 4.5, 1), (WHITE_SETTLES, -2.5, -6.5, -1)])
-def test_targets_have_the_view_of_the_side_to_move(moves: list[int], komi: float, score_black: float, owner: int) -> None:
-    _, harvest = played(tiny.config(*SCRIPTED, f"game.komi={komi}", "selfplay.settled_end_share=1"), tiny.Script(moves), 1)
-    samples = harvest.all_samples()
-    assert harvest.games[0].moves == moves[:-2] and harvest.ends == [EndReason.SETTLED]
-    assert harvest.scores_black == [score_black] and samples.ply.tolist() == list(range(len(moves) - 2))
+@pytest.mark.parametrize(
+    ("moves", "komi", "score_black", "owner"), [(BLACK_SETTLES, 4.5, 4.5, 1), (WHITE_SETTLES, -2.5, -6.5, -1)]
+)
+def test_targets_have_the_view_of_the_side_to_move(
+    moves: list[int], komi: float, score_black: float, owner: int
+) -> None:
+    _, collected = played(
+        tiny.config(*SCRIPTED, f"game.komi={komi}", "selfplay.settled_end_share=1"), tiny.Script(moves), 1
+    )
+    samples = collected.all_samples()
+    assert collected.games[0].moves == moves[:-2] and collected.ends == [EndReason.SETTLED]
+    assert collected.scores_black == [score_black] and samples.ply.tolist() == list(range(len(moves) - 2))
     for k in range(len(samples)):
         sign = 1 if int(samples.to_play[k]) == 1 else -1
         assert int(samples.to_play[k]) == 1 + k % 2
@@ -104,10 +133,10 @@ def test_targets_have_the_view_of_the_side_to_move(moves: list[int], komi: float
 
 def test_ownership_tells_the_two_sides_apart() -> None:
     """Black holds the left column, White the right one, the middle is nobody's; both passed."""
-    _, harvest = played(tiny.config(*SCRIPTED, "game.komi=0.5"), tiny.Script([0, 2, 3, 5, 6, 8, PASS, PASS]), 1)
-    samples = harvest.all_samples()
+    _, collected = played(tiny.config(*SCRIPTED, "game.komi=0.5"), tiny.Script([0, 2, 3, 5, 6, 8, PASS, PASS]), 1)
+    samples = collected.all_samples()
     black_view = torch.tensor([[1, 0, -1]] * 3, dtype=torch.int8)
-    assert harvest.ends == [EndReason.PASSES] and harvest.scores_black == [-0.5]
+    assert collected.ends == [EndReason.PASSES] and collected.scores_black == [-0.5]
     for k in range(8):
         sign = 1 - 2 * (k % 2)
         assert torch.equal(samples.ownership[k], black_view * sign) and float(samples.value[k]) == -sign
@@ -117,33 +146,44 @@ def test_ownership_tells_the_two_sides_apart() -> None:
 
 
 def test_a_settled_game_goes_on_to_two_passes_where_it_must() -> None:
-    _, harvest = played(tiny.config(*SCRIPTED, "selfplay.settled_end_share=0"), tiny.Script(BLACK_SETTLES), 1)
-    assert (harvest.games[0].moves, harvest.ends) == (BLACK_SETTLES, [EndReason.PASSES]) and harvest.scores_black == [4.5]
+    _, collected = played(tiny.config(*SCRIPTED, "selfplay.settled_end_share=0"), tiny.Script(BLACK_SETTLES), 1)
+    assert (collected.games[0].moves, collected.ends) == (
+        BLACK_SETTLES,
+        [EndReason.PASSES],
+    ) and collected.scores_black == [4.5]
 
 
 def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled() -> None:
     config = tiny.config(*SCRIPTED, "selfplay.settled_end_share=0.6", "selfplay.games=5")
-    _, harvest = played(config, tiny.Script(BLACK_SETTLES), 40)
+    _, collected = played(config, tiny.Script(BLACK_SETTLES), 40)
     drawn = draws.uniform(draws.key(3, torch.arange(100), Purpose.SETTLED), 1).squeeze(1)
-    for game in harvest.games:
+    for game in collected.games:
         settles = bool(drawn[game.number] < 0.6)
         assert (game.end, len(game.moves)) == ((EndReason.SETTLED, 5) if settles else (EndReason.PASSES, 7))
-    assert 10 <= harvest.ends.count(EndReason.SETTLED) <= 38
+    assert 10 <= collected.ends.count(EndReason.SETTLED) <= 38
 
 
 def test_the_cap_scores_the_board_as_it_stands() -> None:
-    _, harvest = played(tiny.config(*SCRIPTED, "game.komi=0.5", "game.move_cap=5"), tiny.Script([0, 8, 3, 7, 6, 5]), 1)
-    assert (harvest.ends, harvest.lengths, harvest.scores_black) == ([EndReason.CAPPED], [5], [0.5])  # three stones to two
+    _, collected = played(
+        tiny.config(*SCRIPTED, "game.komi=0.5", "game.move_cap=5"), tiny.Script([0, 8, 3, 7, 6, 5]), 1
+    )
+    assert (collected.ends, collected.lengths, collected.scores_black) == (
+        [EndReason.CAPPED],
+        [5],
+        [0.5],
+    )  # three stones to two
 
 
 @pytest.mark.parametrize(("value_black", "loser_moves", "winner_black"), [(0.9, 1, 1), (-0.9, 0, -1)])
-def test_the_side_that_resigns_loses_and_the_board_stays_unknown(value_black: float, loser_moves: int, winner_black: int) -> None:
+def test_the_side_that_resigns_loses_and_the_board_stays_unknown(
+    value_black: float, loser_moves: int, winner_black: int
+) -> None:
     """From ply 2 on the loser may resign; it does at its first turn."""
     config = tiny.config(*SCRIPTED, "selfplay.resign_share=1", "selfplay.resign_min_ply=2", "game.komi=4.5")
     selfplay = SelfPlay(config, tiny.Script([0, 8, 3, 7, 6, 5, 4], [value_black]), tiny.CPU, seed=3)
     selfplay.resignation.threshold = -0.5
-    harvest = selfplay.play(1)
-    samples, game = harvest.all_samples(), harvest.games[0]
+    collected = selfplay.play(1)
+    samples, game = collected.all_samples(), collected.games[0]
     assert (game.end, len(game.moves)) == (EndReason.RESIGNED, 3 + loser_moves) and game.score_black == winner_black
     for k in range(len(samples)):
         assert float(samples.value[k]) == winner_black * (1 if int(samples.to_play[k]) == 1 else -1)
@@ -154,11 +194,13 @@ def test_the_side_that_resigns_loses_and_the_board_stays_unknown(value_black: fl
 
 
 def test_only_full_searches_are_learned_and_their_share_is_right() -> None:
-    selfplay, harvest = table_games("selfplay.full_share=0.3", "selfplay.cheap_simulations=2", "game.move_cap=24", num_games=40)
-    samples = harvest.all_samples()
+    selfplay, collected = table_games(
+        "selfplay.full_share=0.3", "selfplay.cheap_simulations=2", "game.move_cap=24", num_games=40
+    )
+    samples = collected.all_samples()
     found = set(zip(samples.game.tolist(), samples.ply.tolist(), strict=True))
     expected, moves = set(), 0
-    for game in harvest.games:
+    for game in collected.games:
         ply = torch.arange(len(game.moves))
         drawn = draws.uniform(draws.key(3, torch.full_like(ply, game.number), ply, Purpose.BUDGET), 1).squeeze(1)
         expected |= {(game.number, k) for k in (drawn < 0.3).nonzero().squeeze(1).tolist()}
@@ -166,8 +208,8 @@ def test_only_full_searches_are_learned_and_their_share_is_right() -> None:
     assert found == expected and len(found) == len(samples)
     deviation = (0.3 * 0.7 / moves) ** 0.5
     assert abs(len(samples) / moves - 0.3) < 5 * deviation
-    assert 2 < harvest.simulations / harvest.moves < 4
-    assert selfplay.forest.overflowed == 0
+    assert 2 < collected.simulations / collected.moves < 4
+    assert selfplay.search_state.overflowed == 0
 
 
 def test_budgets_are_spent_to_the_simulation() -> None:
@@ -180,11 +222,11 @@ def test_budgets_are_spent_to_the_simulation() -> None:
 
 
 def test_every_number_is_used_once() -> None:
-    selfplay, harvest = table_games(num_games=15)
-    harvests = [harvest, selfplay.play(1), selfplay.play(15)]
-    finished = [game.number for one in harvests for game in one.games]
+    selfplay, collected = table_games(num_games=15)
+    results = [collected, selfplay.play(1), selfplay.play(15)]
+    finished = [game.number for one in results for game in one.games]
     assert sorted(finished + selfplay.numbers.tolist()) == list(range(selfplay.next_game))
-    by_samples = [set(one.all_samples().game.tolist()) for one in harvests]
+    by_samples = [set(one.all_samples().game.tolist()) for one in results]
     assert set.union(*by_samples) == set(finished) and sum(map(len, by_samples)) == len(finished)
     assert SelfPlay(selfplay.config, tiny.Table(), tiny.CPU, 3, first_game=77).numbers.tolist() == list(range(77, 83))
 
@@ -201,8 +243,10 @@ def test_every_number_is_used_once() -> None:
 def test_a_game_is_the_same_alone_and_among_many(overrides: tuple[str, ...]) -> None:
     together: dict[int, Game] = {}
     for games in (1, 7, 4):
-        _, harvest = table_games(*overrides, f"selfplay.games={games}", "game.move_cap=24", num_games=3 if games == 1 else 8)
-        for game in harvest.games:
+        _, collected = table_games(
+            *overrides, f"selfplay.games={games}", "game.move_cap=24", num_games=3 if games == 1 else 8
+        )
+        for game in collected.games:
             assert together.setdefault(game.number, game) == game
     assert len(together) >= 8 and len({tuple(game.moves) for game in together.values()}) > len(together) // 2
 
@@ -219,10 +263,10 @@ def test_komi_is_drawn_within_its_limits() -> None:
     counts = Counter(random.komi)
     assert set(counts) == {4.5, -0.5, 0.5, 1.5, 2.5}
     assert abs(counts[4.5] / 400 - 0.5) < 5 * (0.25 / 400) ** 0.5  # five standard deviations
-    _, harvest = played(tiny.config(*limits, "selfplay.sgf_share=1"), tiny.Table(), 20)
-    komi = {game.number: game.rules.komi for game in harvest.games}
+    _, collected = played(tiny.config(*limits, "selfplay.sgf_share=1"), tiny.Table(), 20)
+    komi = {game.number: game.rules.komi for game in collected.games}
     assert komi == {number: random.komi[number] for number in komi} and len(set(komi.values())) > 2
-    samples = harvest.all_samples()
+    samples = collected.all_samples()
     assert [komi[number] for number in samples.game.tolist()] == samples.komi.tolist()
 
 
@@ -231,15 +275,18 @@ def test_komi_is_drawn_within_its_limits() -> None:
 
 def test_random_games_teach_no_policy() -> None:
     config = tiny.config("game.size=5", "game.move_cap=60")
-    harvest = random_games(config, 30, seed=4, first_game=100, device=tiny.CPU)
-    samples = harvest.all_samples()
+    collected = random_games(config, 30, seed=4, first_game=100, device=tiny.CPU)
+    samples = collected.all_samples()
     assert bool((samples.policy_weight == 0).all()) and bool((samples.network_step == 0).all())
-    assert sorted(set(samples.game.tolist())) == list(range(100, 130)) and len(samples) == sum(harvest.lengths) == harvest.moves
+    assert (
+        sorted(set(samples.game.tolist())) == list(range(100, 130))
+        and len(samples) == sum(collected.lengths) == collected.moves
+    )
     sign = torch.where(samples.to_play == 1, 1.0, -1.0)
-    scores = dict(zip(range(100, 130), harvest.scores_black, strict=True))
+    scores = dict(zip(range(100, 130), collected.scores_black, strict=True))
     assert (samples.score * sign).tolist() == [scores[number] for number in samples.game.tolist()]
     assert torch.equal(samples.value, torch.sign(samples.score))
-    assert set(harvest.ends) <= {EndReason.PASSES, EndReason.CAPPED}
+    assert set(collected.ends) <= {EndReason.PASSES, EndReason.CAPPED}
     again = random_games(config, 3, seed=4, first_game=105, device=tiny.CPU).all_samples()
     assert torch.equal(again.rows[again.game == 106], samples.rows[samples.game == 106])
 
@@ -295,10 +342,15 @@ def test_what_resignation_rests_on_survives_and_is_bounded() -> None:
 
 
 def test_only_games_in_which_nobody_may_resign_are_learned_from() -> None:
-    selfplay, harvest = table_games("selfplay.resign_share=0.6", "selfplay.resign_min_ply=3", "game.komi=0", num_games=40)
+    selfplay, collected = table_games(
+        "selfplay.resign_share=0.6", "selfplay.resign_min_ply=3", "game.komi=0", num_games=40
+    )
     expected = []
-    for game in harvest.games:
-        if float(draws.uniform(draws.key(3, torch.tensor(game.number), Purpose.RESIGN), 1)) < 0.6 or game.score_black == 0:
+    for game in collected.games:
+        if (
+            float(draws.uniform(draws.key(3, torch.tensor(game.number), Purpose.RESIGN), 1)) < 0.6
+            or game.score_black == 0
+        ):
             continue
         black = min([value for ply, value in enumerate(game.root_values) if ply >= 3 and ply % 2 == 0], default=1.0)
         white = min([value for ply, value in enumerate(game.root_values) if ply >= 3 and ply % 2 == 1], default=1.0)
@@ -312,18 +364,24 @@ def test_only_games_in_which_nobody_may_resign_are_learned_from() -> None:
 
 @pytest.mark.parametrize("komi", [4.5, 0.0])
 def test_games_are_written_as_sgf_that_others_read(komi: float, tmp_path: Path) -> None:
-    _, harvest = table_games(f"game.komi={komi}", "selfplay.sgf_share=0.4", num_games=30)
+    _, collected = table_games(f"game.komi={komi}", "selfplay.sgf_share=0.4", num_games=30)
     drawn = draws.uniform(draws.key(3, torch.arange(100), Purpose.SGF), 1).squeeze(1)
-    assert all(drawn[game.number] < 0.4 for game in harvest.games) and 3 < len(harvest.games) < 25
-    write_games(tmp_path / "games", harvest.games, "tiny")
-    assert len(list((tmp_path / "games").iterdir())) == len(harvest.games)
-    for game in harvest.games:
+    assert all(drawn[game.number] < 0.4 for game in collected.games) and 3 < len(collected.games) < 25
+    write_games(tmp_path / "games", collected.games, "tiny")
+    assert len(list((tmp_path / "games").iterdir())) == len(collected.games)
+    for game in collected.games:
         read = sgfmill_sgf.Sgf_game.from_bytes((tmp_path / "games" / f"game-{game.number:08d}.sgf").read_bytes())
         plays = [node.get_move() for node in read.get_main_sequence()[1:]]
         expected = [None if a == 25 else (4 - a // 5, a % 5) for a in game.moves]
-        assert (read.get_size(), read.get_komi(), plays) == (5, komi, [("bw"[k % 2], p) for k, p in enumerate(expected)])
+        assert (read.get_size(), read.get_komi(), plays) == (
+            5,
+            komi,
+            [("bw"[k % 2], p) for k, p in enumerate(expected)],
+        )
         score = replayed(game)[-1].score_black()
-        if game.end == EndReason.PASSES and score == game.score_black:  # dead stones in living territory are the board's matter
+        if (
+            game.end == EndReason.PASSES and score == game.score_black
+        ):  # dead stones in living territory are the board's matter
             assert read.get_root().get("RE") == ("0" if score == 0 else f"{'B' if score > 0 else 'W'}+{abs(score):g}")
         assert read.get_winner() == (None if game.score_black == 0 else "b" if game.score_black > 0 else "w")
 
@@ -341,7 +399,9 @@ def saved(config: Config, path: Path) -> Path:
     return path
 
 
-def test_generate_writes_the_games_and_the_samples_that_were_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_generate_writes_the_games_and_the_samples_that_were_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
     config = tiny.config("selfplay.games=4")
     path = saved(config, tmp_path / "step-00000012.pt")
     generate(config, path, 10, tmp_path / "out")
@@ -367,13 +427,15 @@ def test_generate_refuses_a_checkpoint_of_another_size(tmp_path: Path) -> None:
 def test_a_network_plays_legally_and_notes_its_age() -> None:
     config = tiny.config("game.size=5", "selfplay.sgf_share=1")
     encoder = Checkpoint(config, 0, {}, {}).encoder()
-    evaluator = Evaluator.from_network(tiny.network(config).eval(), encoder, tiny.CPU, torch.float32, heads=("policy", "value"))
+    evaluator = Evaluator.from_network(
+        tiny.network(config).eval(), encoder, tiny.CPU, torch.float32, heads=("policy", "value")
+    )
     selfplay = SelfPlay(config, evaluator, tiny.CPU, 1)
-    harvests = [selfplay.play(1)]
+    results = [selfplay.play(1)]
     selfplay.use(evaluator, 500)
-    harvests.append(selfplay.play(10))
-    steps = [set(harvest.all_samples().network_step.tolist()) for harvest in harvests]
+    results.append(selfplay.play(10))
+    steps = [set(collected.all_samples().network_step.tolist()) for collected in results]
     assert steps[0] == {0} and 500 in steps[1] <= {0, 500}
-    for game in harvests[1].games:
+    for game in results[1].games:
         for state, action in zip(replayed(game), game.moves, strict=False):
             assert state.why_illegal(Move.from_action(action, 5)) is None

@@ -39,10 +39,25 @@ def test_a_pass_is_the_empty_value() -> None:
 
 
 def test_root_properties() -> None:
-    record = GameRecord(Rules(9, komi=7.5), [40], "B+R", "zero ] \\ one", "Weiß", event="cup", round="3", date="2024-02-29", comment="hi")
+    record = GameRecord(
+        Rules(9, komi=7.5),
+        [40],
+        "B+R",
+        "zero ] \\ one",
+        "Weiß",
+        event="cup",
+        round="3",
+        date="2024-02-29",
+        comment="hi",
+    )
     root = read(record).get_root()
     assert (root.get("FF"), root.get("GM"), root.get("CA"), root.get("SZ"), root.get("KM")) == (4, 1, "UTF-8", 9, 7.5)
-    assert (root.get("PB"), root.get("PW"), root.get("RE"), root.get("DT")) == ("zero ] \\ one", "Weiß", "B+R", "2024-02-29")
+    assert (root.get("PB"), root.get("PW"), root.get("RE"), root.get("DT")) == (
+        "zero ] \\ one",
+        "Weiß",
+        "B+R",
+        "2024-02-29",
+    )
     assert (root.get("EV"), root.get("RO"), root.get("C"), root.get("AP")[0]) == ("cup", "3", "hi", "zerogo")
     assert not root.has_property("HA") and not root.has_property("PL")
 
@@ -85,7 +100,11 @@ def test_a_setup_and_edits() -> None:
     setup = [[1, 2, 0], [0, 0, 0], [0, 0, 2]]
     record = GameRecord(Rules(3), [4, 6], setup=setup, first="w", edits=[Edit(1, {8: 0, 7: 1}, "b"), Edit(2, {2: 2})])
     nodes = read(record).get_main_sequence()
-    assert [sorted(node.get_setup_stones()[colour]) for node in nodes[:1] for colour in (0, 1, 2)] == [[(2, 0)], [(0, 2), (2, 1)], []]
+    assert [sorted(node.get_setup_stones()[colour]) for node in nodes[:1] for colour in (0, 1, 2)] == [
+        [(2, 0)],
+        [(0, 2), (2, 1)],
+        [],
+    ]
     assert nodes[0].get("PL") == "w" and [node.get_move()[0] for node in nodes] == [None, "w", None, "b", None]
     assert nodes[2].get_setup_stones() == ({(0, 1)}, set(), {(0, 2)}) and nodes[2].get("PL") == "b"
     assert nodes[4].get_setup_stones() == (set(), {(2, 2)}, set())
@@ -93,11 +112,27 @@ def test_a_setup_and_edits() -> None:
 
 def test_winrates_and_scores_make_graphs() -> None:
     comments = [None, "mine"]
-    record = GameRecord(Rules(5), [0, 1, 2, 3], comments=comments, winrates_black=[0.525, 0.1, None, 1.0], scores_black=[0.75, -3.0, 2.0])
+    record = GameRecord(
+        Rules(5),
+        [0, 1, 2, 3],
+        comments=comments,
+        winrates_black=[0.525, 0.1, None, 1.0],
+        scores_black=[0.75, -3.0, 2.0],
+    )
     record.visits = [600, 8]
     nodes = read(record).get_main_sequence()[1:]
-    assert [node.get_raw("SBKV").decode() if node.has_property("SBKV") else None for node in nodes] == ["52.50", "10.00", None, "100.00"]
-    assert [node.get_raw("SBKS").decode() if node.has_property("SBKS") else None for node in nodes] == ["0.75", "-3.00", "2.00", None]
+    assert [node.get_raw("SBKV").decode() if node.has_property("SBKV") else None for node in nodes] == [
+        "52.50",
+        "10.00",
+        None,
+        "100.00",
+    ]
+    assert [node.get_raw("SBKS").decode() if node.has_property("SBKS") else None for node in nodes] == [
+        "0.75",
+        "-3.00",
+        "2.00",
+        None,
+    ]
     assert [node.get("C") if node.has_property("C") else None for node in nodes] == [
         "0.47 0.53 0.00 -0.8 v=600", "mine", None, "0.00 1.00 0.00 0.0",
     ]  # fmt: skip
@@ -105,7 +140,9 @@ def test_winrates_and_scores_make_graphs() -> None:
 
 def test_rules_that_no_word_names_are_written_in_full() -> None:
     assert "ZGRU" not in to_text(GameRecord(Rules(5, 7.5, "simple"), []))  # RU[Chinese] says it all
-    assert 'RU[Chinese]' in to_text(GameRecord(Rules(5), [])) and '"ko":"POSITIONAL"' in to_text(GameRecord(Rules(5), []))
+    assert "RU[Chinese]" in to_text(GameRecord(Rules(5), [])) and '"ko":"POSITIONAL"' in to_text(
+        GameRecord(Rules(5), [])
+    )
     aga = GameRecord(Rules(5, 7.5, "situational"), [], properties={"RU": "AGA"})
     assert "ZGRU" not in to_text(aga)
 
@@ -141,7 +178,14 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("score", "resigned", "text"),
-    [(3.5, False, "B+3.5"), (-2.0, False, "W+2"), (0.0, False, "0"), (1.0, True, "B+R"), (-1.0, True, "W+R"), (360.5, False, "B+360.5")],
+    [
+        (3.5, False, "B+3.5"),
+        (-2.0, False, "W+2"),
+        (0.0, False, "0"),
+        (1.0, True, "B+R"),
+        (-1.0, True, "W+R"),
+        (360.5, False, "B+360.5"),
+    ],
 )
 def test_results(score: float, resigned: bool, text: str) -> None:
     assert result_text(score, resigned) == text

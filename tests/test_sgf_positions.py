@@ -9,7 +9,7 @@ import torch
 
 from zerogo import board, coords
 from zerogo.errors import InputError
-from zerogo.game import GameState, Move, Player
+from zerogo.game import Colour, GameState, Move
 from zerogo.rules import Rules
 from zerogo.sgf import Edit, GameRecord, positions, read_text, replay, since_edit
 
@@ -43,15 +43,29 @@ def test_replay_gives_every_state() -> None:
     ("text", "num_states", "problem"),
     [
         (";B[aa];W[bb];B[aa]", 3, "move 3, black A5, is illegal: occupied: a stone stands on A5"),
-        (";B[ba];W[cc];B[ab];W[aa]", 4, "move 4, white A5, is illegal: suicide: a white stone on A5 would have no liberty"),
-        ("AB[aa]AW[ba][ab]", 0, "the position at the start is impossible: stones: the string on A5 has no liberty; every string needs one"),
-        (";B[ba];W[ce];AB[ab]AW[aa]", 2, "the stones set up after move 2 make an impossible position: stones: the string on A5 has no"),
+        (
+            ";B[ba];W[cc];B[ab];W[aa]",
+            4,
+            "move 4, white A5, is illegal: suicide: a white stone on A5 would have no liberty",
+        ),
+        (
+            "AB[aa]AW[ba][ab]",
+            0,
+            "the position at the start is impossible: stones: the string on A5 has no liberty; every string needs one",
+        ),
+        (
+            ";B[ba];W[ce];AB[ab]AW[aa]",
+            2,
+            "the stones set up after move 2 make an impossible position: stones: the string on A5 has no",
+        ),
         (";B[];W[];B[aa];B[];W[]", 6, None),  # a game may go on after two passes
     ],
 )
 def test_replay_says_what_is_wrong(text: str, num_states: int, problem: str | None) -> None:
     states, found = replay(read_text(f"(;SZ[5]KM[0]RU[Chinese]{text})"))
-    assert len(states) == num_states and (found or "").startswith(problem or "") and (found is None) == (problem is None)
+    assert (
+        len(states) == num_states and (found or "").startswith(problem or "") and (found is None) == (problem is None)
+    )
 
 
 def test_simple_ko() -> None:
@@ -59,7 +73,9 @@ def test_simple_ko() -> None:
     assert len(states) == 2 and problem == "move 2, white B4, is illegal: ko: B4 may not be retaken at once"
 
 
-SEND_TWO = "b A2,w C2,b E5,w D1,b E6,w B1,b B2,w A1,b C1,w B1"  # send two, return one; the earlier position had White to move
+SEND_TWO = (
+    "b A2,w C2,b E5,w D1,b E6,w B1,b B2,w A1,b C1,w B1"  # send two, return one; the earlier position had White to move
+)
 SEND_TWO_BLACK = "b A2,w C2,b B2,w D1,b E6,w B1,b pass,w A1,b C1,w B1"  # the same, but it had Black to move
 
 
@@ -80,13 +96,15 @@ def test_superko_is_that_of_the_rules(rules: str, sequence: str, legal: bool) ->
 
 def test_two_moves_in_a_row() -> None:
     states, problem = replay(read_text("(;SZ[5]KM[0]RU[Chinese];B[aa];B[bb];B[cc];W[dd];W[ee])"))
-    assert problem is None and [state.to_play for state in states[1:]] == [Player.WHITE] * 3 + [Player.BLACK] * 2
+    assert problem is None and [state.to_play for state in states[1:]] == [Colour.WHITE] * 3 + [Colour.BLACK] * 2
     assert sum(map(sum, states[-1].stones())) == 3 + 2 * 2
 
 
 @pytest.mark.parametrize("superko", ["simple", "positional", "situational"])
 def test_batches_are_the_same_positions(superko: str) -> None:
-    """Stones, side to move, legal moves (superko included), captures and passes, at every third move of games of several lengths."""
+    """Stones, side to move, legal moves (superko included), captures and passes, at every third move of games of
+    several lengths.
+    """
     rules = Rules(5, 7.0, superko, suicide=superko == "situational")
     records = [random_record(seed, 5, 60, rules) for seed in range(4)]
     asked = [(record, number) for record in records for number in range(0, len(record.moves) + 1, 3)]
@@ -98,7 +116,7 @@ def test_batches_are_the_same_positions(superko: str) -> None:
         assert bool(batch.finished[index]) == state.is_over and int(batch.passes[index]) == state.passes
         if not state.is_over:
             assert legal[index] == state.legal_mask()
-        assert batch.captures[index].tolist() == [state.captures[Player.BLACK], state.captures[Player.WHITE]]
+        assert batch.captures[index].tolist() == [state.captures[Colour.BLACK], state.captures[Colour.WHITE]]
 
 
 def test_batches_of_different_boards() -> None:
@@ -126,7 +144,13 @@ def test_edits() -> None:
     assert problem is None and states[2].stones() == [[0, 0, 0], [0, 2, 0], [0, 0, 1]] and len(states[2].history) == 1
     assert states[-1].stones() == [[0, 2, 2], [0, 2, 0], [1, 0, 1]]
     part = since_edit(record, 3)
-    assert part.moves == [6] and part.setup == states[2].stones() and part.comments == ["y"] and part.first == "b" and part.edits == []
+    assert (
+        part.moves == [6]
+        and part.setup == states[2].stones()
+        and part.comments == ["y"]
+        and part.first == "b"
+        and part.edits == []
+    )
     assert since_edit(record, 1).moves == [0] and since_edit(record, 1).setup is None
     batch = positions([record] * 5, range(5))
     assert batch.stones.tolist() == [state.stones() for state in states] and batch.to_play.tolist() == [1, 2, 1, 2, 1]
@@ -144,7 +168,11 @@ def test_what_positions_refuses() -> None:
     with pytest.raises(InputError, match="record 1: move 2, white A5, is illegal: occupied"):
         positions([good, bad], [2, 2])
     assert positions([good, bad], [2, 1]).stones.shape == (2, 5, 5)
-    for records, numbers, what in (([], [], "0 records"), ([good], [1, 2], "1 records and 2 move"), ([good], [3], "record 0: SGF: the")):
+    for records, numbers, what in (
+        ([], [], "0 records"),
+        ([good], [1, 2], "1 records and 2 move"),
+        ([good], [3], "record 0: SGF: the"),
+    ):
         with pytest.raises(InputError, match=what):
             positions(records, numbers)
     for number in (-1, 3):

@@ -12,7 +12,19 @@ from hypothesis import strategies as st
 from zerogo import coords, rulesets
 from zerogo.errors import InputError
 from zerogo.rules import SCORING, SUPERKO, Rules
-from zerogo.sgf import Edit, GameRecord, read, read_all, read_all_text, read_text, read_variation, replay, to_text, variations, write
+from zerogo.sgf import (
+    Edit,
+    GameRecord,
+    read,
+    read_all,
+    read_all_text,
+    read_text,
+    read_variation,
+    replay,
+    to_text,
+    variations,
+    write,
+)
 
 KGS = """(;GM[1]FF[4]CA[UTF-8]AP[CGoban:3]ST[2]
 RU[Japanese]SZ[19]HA[2]KM[0.50]TM[1800]OT[5x30 byo-yomi]
@@ -38,7 +50,11 @@ def test_a_game_of_kgs() -> None:
     assert record.moves == points("D16 Q4 C14", 19) and record.turns() == ["w", "b", "w"] and record.colours is None
     assert (record.black, record.white, record.result, record.date) == ("black", "white", "W+Resign", "2011-01-02")
     assert record.comment == "white [3d]: hi\nblack [1d]: hi\n" and record.comments == [None, None, "first"]
-    assert record.properties["OT"] == "5x30 byo-yomi" and record.properties["TM"] == "1800" and record.properties["BR"] == "1d"
+    assert (
+        record.properties["OT"] == "5x30 byo-yomi"
+        and record.properties["TM"] == "1800"
+        and record.properties["BR"] == "1d"
+    )
 
 
 def test_a_game_of_fox() -> None:
@@ -51,7 +67,9 @@ def test_variations(tmp_path: Path) -> None:
     path = tmp_path / "game.sgf"
     path.write_text(KGS)
     lines = variations(path)
-    assert [line.comments for line in lines] == [[None, None, "first"], [None, None, "second"]] and lines[1].moves[-1] == 361
+    assert [line.comments for line in lines] == [[None, None, "first"], [None, None, "second"]] and lines[1].moves[
+        -1
+    ] == 361
     assert lines[0] == read(path) == read_variation(path, [0]) and lines[1] == read_variation(path, [1])
     with pytest.raises(InputError, match="variation 2 at branching 1; allowed are 0 to 1"):
         read_variation(path, [2])
@@ -110,7 +128,9 @@ def test_starts(start: str, handicap: str, setup: str, first: str) -> None:
     record = read_text(f"(;SZ[9]KM[0]RU[Chinese]{start})")
     stones = points(setup, 9)
     assert sorted(record.handicap) == sorted(points(handicap, 9)) and record.first == first
-    assert record.setup == (None if not stones else [[int(row * 9 + column in stones) for column in range(9)] for row in range(9)])
+    assert record.setup == (
+        None if not stones else [[int(row * 9 + column in stones) for column in range(9)] for row in range(9)]
+    )
 
 
 def test_a_setup_of_both_colours() -> None:
@@ -131,7 +151,8 @@ def test_moves_of_one_colour_and_both_in_a_node() -> None:
 
 
 @pytest.mark.parametrize(
-    ("move", "size", "action"), [("", 9, 81), ("tt", 9, 81), ("tt", 19, 361), ("tt", 20, 399), (" e\ne ", 9, None), (" ee\n", 9, 40)]
+    ("move", "size", "action"),
+    [("", 9, 81), ("tt", 9, 81), ("tt", 19, 361), ("tt", 20, 399), (" e\ne ", 9, None), (" ee\n", 9, 40)],
 )
 def test_passes_and_points(move: str, size: int, action: int | None) -> None:
     if action is None:
@@ -142,7 +163,17 @@ def test_passes_and_points(move: str, size: int, action: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("", 19), ("SZ[]", 19), ("SZ[9]", 9), ("SZ[ 9 ]", 9), ("SZ[9:9]", 9), ("SiZe[13]", 13), ("SZ[25]", 25), ("SZ[1]", 1)]
+    ("text", "size"),
+    [
+        ("", 19),
+        ("SZ[]", 19),
+        ("SZ[9]", 9),
+        ("SZ[ 9 ]", 9),
+        ("SZ[9:9]", 9),
+        ("SiZe[13]", 13),
+        ("SZ[25]", 25),
+        ("SZ[1]", 1),
+    ],
 )
 def test_sizes(text: str, size: int) -> None:
     assert read_text(f"(;{text})").rules.size == size
@@ -261,7 +292,10 @@ BROKEN = {
     "komi-abc": (b"(;SZ[9]KM[abc];B[aa])", "KM is 'abc'; it must be a number"),
     "komi-infinite": (b"(;SZ[9]KM[inf];B[aa])", "KM is 'inf'"),
     "komi-exponent": (b"(;SZ[9]KM[1e999];B[aa])", "KM is '1e999'"),
-    "off-the-board": (b"(;SZ[9]KM[7];B[aa];W[jj])", "move 2: White plays on no point of the board; 'jj' is none; allowed on 9x9"),
+    "off-the-board": (
+        b"(;SZ[9]KM[7];B[aa];W[jj])",
+        "move 2: White plays on no point of the board; 'jj' is none; allowed on 9x9",
+    ),
     "three-letters": (b"(;SZ[9]KM[7];B[aaa])", "move 1: Black plays on no point of the board; 'aaa'"),
     "two-points": (b"(;SZ[9]KM[7];B[aa][bb])", "move 1: Black plays on 2 points at once"),
     "stone-off-the-board": (b"(;SZ[9]KM[7]AB[aa][jj])", "AB after 0 moves: 'jj' is none"),
@@ -286,7 +320,11 @@ def test_broken_files_get_one_sentence(kind: str, tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    for path, what in ((tmp_path / "none.sgf", "No such file"), (tmp_path, "Is a directory"), (Path("a\0b"), "null byte")):
+    for path, what in (
+        (tmp_path / "none.sgf", "No such file"),
+        (tmp_path, "Is a directory"),
+        (Path("a\0b"), "null byte"),
+    ):
         with pytest.raises(InputError, match=f"cannot read the game record .*{what}"):
             read(path)
 
@@ -310,7 +348,11 @@ def test_a_comment_of_ten_megabytes(filling: bytes) -> None:
 def test_ten_thousand_variations_within_each_other(tmp_path: Path) -> None:
     path = tmp_path / "deep.sgf"
     path.write_bytes(b"(;SZ[9]KM[7]" + b"(;B[aa]" * 10_000 + b")" * 10_001)
-    assert len(read(path).moves) == 10_000 and len(variations(path)) == 1 and len(read_variation(path, [0] * 10_000).moves) == 10_000
+    assert (
+        len(read(path).moves) == 10_000
+        and len(variations(path)) == 1
+        and len(read_variation(path, [0] * 10_000).moves) == 10_000
+    )
     path.write_bytes(b"(;SZ[9]KM[7]" + b"(;B[aa]" * 10_000)
     with pytest.raises(InputError, match="cut off"):
         read(path)
@@ -331,14 +373,20 @@ def test_illegal_moves_are_read_and_found_by_replay() -> None:
     assert len(states) == 2 and problem == "move 2, white E5, is illegal: occupied: a stone stands on E5"
 
 
-GOOD = (KGS.encode(), FOX.encode(), b"(;SZ[5]KM[0]RU[NZ]AB[aa:bb]AW[ee]PL[W];W[dd]SBKV[51.20]C[a\\]b];B[];AE[aa](;W[tt])(;W[ab]))")
+GOOD = (
+    KGS.encode(),
+    FOX.encode(),
+    b"(;SZ[5]KM[0]RU[NZ]AB[aa:bb]AW[ee]PL[W];W[dd]SBKV[51.20]C[a\\]b];B[];AE[aa](;W[tt])(;W[ab]))",
+)
 
 
 pieces = st.binary(max_size=6) | st.sampled_from([b"[", b"]", b"(", b")", b";", b"\\"])
 
 
 @settings(max_examples=300, deadline=None)
-@given(base=st.sampled_from(GOOD), cuts=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 12), pieces), max_size=6))
+@given(
+    base=st.sampled_from(GOOD), cuts=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 12), pieces), max_size=6)
+)
 @example(base=b"(;SZ[\xe0])", cuts=[])
 @example(base=b"(;CA[idna];B[aa])\xff", cuts=[])
 @example(base=b"(;CA[unicode_escape]PB[\\x]\xff)", cuts=[])
@@ -374,11 +422,17 @@ texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp
 def game_records(draw: st.DrawFn) -> GameRecord:
     """Any record that a file can hold."""
     size = draw(st.integers(1, 25))
-    komi, superko, scoring = draw(st.integers(-100, 100)) / 2, draw(st.sampled_from(SUPERKO)), draw(st.sampled_from(SCORING))
+    komi, superko, scoring = (
+        draw(st.integers(-100, 100)) / 2,
+        draw(st.sampled_from(SUPERKO)),
+        draw(st.sampled_from(SCORING)),
+    )
     rules = Rules(size, komi, superko, draw(st.booleans()), scoring)
     moves = draw(st.lists(st.integers(0, size * size), max_size=12))
     first = draw(st.sampled_from("bw"))
-    record = GameRecord(rules, moves, draw(st.sampled_from(["B+3.5", "W+R", "0", "?"])), "Black", draw(texts) or "White", first=first)
+    record = GameRecord(
+        rules, moves, draw(st.sampled_from(["B+3.5", "W+R", "0", "?"])), "Black", draw(texts) or "White", first=first
+    )
     if moves and draw(st.booleans()):
         colours = draw(st.lists(st.sampled_from("bw"), min_size=len(moves), max_size=len(moves)))
         record = GameRecord(rules, moves, first=first, colours=colours)
@@ -423,7 +477,9 @@ def test_an_independent_parser_reads_the_same(record: GameRecord) -> None:
     assert (float(root["KM"][0]), int(root["SZ"][0]), root["RE"]) == (record.rules.komi, size, [record.result])
     nodes = [node.properties for node in game.rest or [] if "B" in node.properties or "W" in node.properties]
     found = [("b", node["B"][0]) if "B" in node else ("w", node["W"][0]) for node in nodes]
-    assert found == [(colour, coords.to_sgf(move, size)) for colour, move in zip(record.turns(), record.moves, strict=True)]
+    assert found == [
+        (colour, coords.to_sgf(move, size)) for colour, move in zip(record.turns(), record.moves, strict=True)
+    ]
     stones = root.get("AB", []) + root.get("AW", [])
     start = sum(record.start(), [])
     assert sorted(stones) == sorted(coords.to_sgf(point, size) for point in range(size * size) if start[point])

@@ -1,4 +1,6 @@
-"""`python -m zerogo.show`: the right moment, drawn from the side that is asked for, as picture and as text; and words for what is wrong."""
+"""`python -m zerogo.show`: the right moment, drawn from the side that is asked for, as picture and as text; and words
+for what is wrong.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from PIL import Image
 from zerogo import checkpoint, coords, sgf
 from zerogo.checkpoint import Checkpoint
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.rules import Rules
 from zerogo.show.__main__ import main, parse
 from zerogo.show.scenes import Scene, chosen_moves, make_watcher, read_story, winrates_black
@@ -75,8 +77,13 @@ def test_a_game_is_shown_up_to_its_illegal_move(folder: Path):
 def test_scenes_know_who_is_to_move_and_what_was_set_up_on_the_way(folder: Path):
     nobody = make_watcher(None)
     game, twice = read_story(folder / "game.sgf"), read_story(folder / "twice.sgf")
-    assert [Scene(game, move, nobody).to_play for move in (0, 1, 6)] == [Player.BLACK, Player.WHITE, Player.BLACK]
-    assert [Scene(twice, move, nobody).to_play for move in (0, 1, 2, 3)] == [Player.BLACK, Player.BLACK, Player.WHITE, Player.BLACK]
+    assert [Scene(game, move, nobody).to_play for move in (0, 1, 6)] == [Colour.BLACK, Colour.WHITE, Colour.BLACK]
+    assert [Scene(twice, move, nobody).to_play for move in (0, 1, 2, 3)] == [
+        Colour.BLACK,
+        Colour.BLACK,
+        Colour.WHITE,
+        Colour.BLACK,
+    ]
     assert Scene(twice, 1, nobody).stones.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
     assert Scene(twice, 3, nobody).stones.tolist() == [[1, 0, 2], [1, 1, 0], [0, 0, 2]]
     assert heading_of(Scene(game, 5, nobody)) == "game.sgf, move 5 (Black pass), White to move"
@@ -96,23 +103,25 @@ def test_everything_is_seen_from_the_side_to_move_and_told_of_black(folder: Path
     for move in range(7):
         scene = Scene(story, move, watcher)
         value = float(scene.evaluation.value[0])
-        assert rates[move] == pytest.approx((1 + (value if scene.to_play is Player.BLACK else -value)) / 2, abs=1e-5)
-        score = float(scene.evaluation.ownership.sum()) + (-4.5 if scene.to_play is Player.BLACK else 4.5)
+        assert rates[move] == pytest.approx((1 + (value if scene.to_play is Colour.BLACK else -value)) / 2, abs=1e-5)
+        score = float(scene.evaluation.ownership.sum()) + (-4.5 if scene.to_play is Colour.BLACK else 4.5)
         assert float(scene.evaluation.score[0]) == pytest.approx(score, abs=1e-4)
 
 
 def test_a_scene_does_not_depend_on_others(folder: Path):
     watcher = make_watcher(str(folder / "tiny.pt"), 12, device="cpu")
     story = read_story(folder / "game.sgf")
-    several = [Scene(story, move, watcher).thought.visits_by_action.tolist() for move in (1, 2, 3)]
-    assert several[2] == Scene(story, 3, watcher).thought.visits_by_action.tolist() and sum(several[2]) == 12
+    several = [Scene(story, move, watcher).analysis.visits_by_action.tolist() for move in (1, 2, 3)]
+    assert several[2] == Scene(story, 3, watcher).analysis.visits_by_action.tolist() and sum(several[2]) == 12
 
 
 def test_symmetries_of_a_network_are_obeyed(folder: Path):
     watchers = {name: make_watcher(str(folder / "tiny.pt"), symmetries=name, device="cpu") for name in ("all", "none")}
     story = read_story(folder / "game.sgf")
     empty = {name: Scene(story, 0, watcher).evaluation.prior[0, :-1].view(3, 3) for name, watcher in watchers.items()}
-    assert torch.allclose(empty["all"], empty["all"].flip(0), atol=1e-6) and torch.allclose(empty["all"], empty["all"].T, atol=1e-6)
+    assert torch.allclose(empty["all"], empty["all"].flip(0), atol=1e-6) and torch.allclose(
+        empty["all"], empty["all"].T, atol=1e-6
+    )
     assert not torch.allclose(empty["none"], empty["none"].flip(0), atol=1e-6)
 
 
@@ -120,7 +129,9 @@ def test_symmetries_of_a_network_are_obeyed(folder: Path):
 
 
 def test_the_board_after_a_move_is_drawn(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
-    paths, _ = run(folder, capsys, "@game.sgf", "--move", "2", "--out", str(tmp_path / "new" / "two.png"), "--cell", "40")
+    paths, _ = run(
+        folder, capsys, "@game.sgf", "--move", "2", "--out", str(tmp_path / "new" / "two.png"), "--cell", "40"
+    )
     assert paths == [tmp_path / "new" / "two.png"]
     image, wood = pixels(paths[0]), (230, 190, 126)
     rows, columns = np.nonzero((image == wood).all(-1))
@@ -130,11 +141,15 @@ def test_the_board_after_a_move_is_drawn(folder: Path, tmp_path: Path, capsys: p
     assert (board[84:88, 124:128] == wood).all(), "nothing on C2 yet"
 
 
-def test_several_moves_make_numbered_pictures_or_one_animation(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch):
+def test_several_moves_make_numbered_pictures_or_one_animation(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     assert [str(path) for path in run(folder, capsys, "@game.sgf", "--move", "2")[0]] == ["game-move2.png"]
     paths, _ = run(folder, capsys, "@game.sgf", "--move", "1-3", "--out", "some.png")
-    assert [str(path) for path in paths] == ["some-1.png", "some-2.png", "some-3.png"] and all(path.exists() for path in paths)
+    assert [str(path) for path in paths] == ["some-1.png", "some-2.png", "some-3.png"] and all(
+        path.exists() for path in paths
+    )
     (animation,), _ = run(folder, capsys, "@game.sgf", "--move", "all", "--out", "some.gif", "--numbers")
     assert Image.open(animation).n_frames == 7
 
@@ -157,7 +172,9 @@ def test_text_alone_writes_no_file(folder: Path, tmp_path: Path, capsys: pytest.
 
 def test_without_a_file_the_checkpoints_empty_board_is_shown(folder: Path, capsys: pytest.CaptureFixture):
     _, printed = run(folder, capsys, "--checkpoint", "@tiny.pt", "--text", "--what", "board,policy", "--device", "cpu")
-    assert printed.startswith("empty board, Black to move, tiny@5") and "komi 4.5" in printed and printed.count(" 3 ") >= 2
+    assert (
+        printed.startswith("empty board, Black to move, tiny@5") and "komi 4.5" in printed and printed.count(" 3 ") >= 2
+    )
 
 
 def test_planes_need_no_checkpoint(folder: Path, capsys: pytest.CaptureFixture):
@@ -168,14 +185,33 @@ def test_planes_need_no_checkpoint(folder: Path, capsys: pytest.CaptureFixture):
 
 
 def test_playouts_can_think_too(folder: Path, capsys: pytest.CaptureFixture):
-    words = ["@game.sgf", "--move", "4", "--what", "candidates,ownership,value", "--checkpoint", "mcts:20", "--text", "--device", "cpu"]
+    words = [
+        "@game.sgf",
+        "--move",
+        "4",
+        "--what",
+        "candidates,ownership,value",
+        "--checkpoint",
+        "mcts:20",
+        "--text",
+        "--device",
+        "cpu",
+    ]
     _, printed = run(folder, capsys, *words)
     assert "mcts:20" in printed and "Black wins" in printed
 
 
 def test_a_game_that_is_over_has_nothing_to_think_about(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     (tmp_path / "over.sgf").write_text("(;SZ[3]KM[4.5]RU[Chinese];B[];W[])")
-    words = [str(tmp_path / "over.sgf"), "--what", "candidates,visits,line,value", "--checkpoint", "@tiny.pt", "--device", "cpu"]
+    words = [
+        str(tmp_path / "over.sgf"),
+        "--what",
+        "candidates,visits,line,value",
+        "--checkpoint",
+        "@tiny.pt",
+        "--device",
+        "cpu",
+    ]
     paths, printed = run(folder, capsys, *words, "--text", "--out", str(tmp_path / "over.png"))
     assert "the game is over" in printed and paths[0].exists()
 
@@ -221,6 +257,8 @@ def test_bad_input_gets_one_sentence(folder: Path, tmp_path: Path, monkeypatch, 
 
 def test_it_runs_as_a_module_and_says_one_sentence(folder: Path, tmp_path: Path):
     command = (sys.executable, "-m", "zerogo.show", str(folder / "game.sgf"), "--move", "9")
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"})
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: --move is 9; game.sgf has 6 moves, so 0 to 6 and -1 to -7 are allowed\n"

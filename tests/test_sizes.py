@@ -1,4 +1,6 @@
-"""Boards of different sizes in one batch: padding never influences a result, from the noise of the search to the gradients of a step."""
+"""Boards of different sizes in one batch: padding never influences a result, from the noise of the search to the
+gradients of a step.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,9 @@ def test_noise_is_drawn_by_the_own_board() -> None:
     alpha[:, 3] = 0
     padded = torch.zeros(5, 37).index_copy(1, own_places(3, SIDE), alpha)
     numbers = own_actions(torch.full((5,), 3), SIDE)
-    assert torch.allclose(cropped(draws.dirichlet(keys, padded, numbers), 3, SIDE), draws.dirichlet(keys, alpha), atol=1e-6)
+    assert torch.allclose(
+        cropped(draws.dirichlet(keys, padded, numbers), 3, SIDE), draws.dirichlet(keys, alpha), atol=1e-6
+    )
     chosen, expected = tempered(padded, 0.7, keys, numbers), tempered(alpha, 0.7, keys)
     assert torch.equal(chosen, own_places(3, SIDE)[expected])
 
@@ -174,8 +178,12 @@ def test_a_search_with_noise(name: str) -> None:
     search, places, lane = Search(tiny.Table(), SEARCHES[name]), own_places(4, SIDE), torch.arange(6)
     trees = [None, None]
     for _ in range(2):
-        found = [search.run(state, 24, 7, tree, explore=True) for state, tree in zip((alone, padded), trees, strict=True)]
-        assert torch.equal(cropped(found[1].visits, 4, SIDE), found[0].visits) and int(found[0].visits.amax(1).min()) > 1
+        found = [
+            search.run(state, 24, 7, tree, explore=True) for state, tree in zip((alone, padded), trees, strict=True)
+        ]
+        assert (
+            torch.equal(cropped(found[1].visits, 4, SIDE), found[0].visits) and int(found[0].visits.amax(1).min()) > 1
+        )
         assert torch.equal(found[1].action, places[found[0].action])
         assert torch.allclose(cropped(found[1].policy, 4, SIDE), found[0].policy, atol=1e-5)
         assert torch.allclose(found[1].value, found[0].value, atol=1e-5)
@@ -193,12 +201,12 @@ def test_a_search_without_a_look_by_the_host(name: str, blind: Callable) -> None
     search, lane = Search(evaluator, SEARCHES[name]), torch.arange(6)
     expected = search.run(padded, 12, 7, explore=True)
     blind()
-    forest = search.plant(padded, 12)
-    search.begin(forest, lane, 12, 7, explore=True)
-    while bool(forest.unspent.any()):
+    search_state = search.init(padded, 12)
+    search.begin(search_state, lane, 12, 7, explore=True)
+    while bool(search_state.unspent.any()):
         with NoLooking():
-            search.simulate(forest)
-    assert torch.equal(search.result(forest, lane).visits, expected.visits)
+            search.simulate(search_state)
+    assert torch.equal(search.result(search_state, lane).visits, expected.visits)
 
 
 def test_noise_makes_a_difference() -> None:
@@ -213,7 +221,9 @@ def test_a_search_over_a_network() -> None:
     config = tiny.config("network.blocks=2")
     evaluator = Evaluator.from_network(sharp_network(config), make_encoder("zero17", True), symmetries="random")
     alone, padded = both(some_rules(4, 12), 5)
-    found = [Search(evaluator, SearchConfig(max_considered=4)).run(state, 16, 7, explore=True) for state in (alone, padded)]
+    found = [
+        Search(evaluator, SearchConfig(max_considered=4)).run(state, 16, 7, explore=True) for state in (alone, padded)
+    ]
     assert torch.equal(cropped(found[1].visits, 4, SIDE), found[0].visits)
     assert torch.allclose(cropped(found[1].policy, 4, SIDE), found[0].policy, atol=1e-4)
 
@@ -225,19 +235,40 @@ def games_by_number(config: Config, num_games: int, evaluator: object | None = N
     """Returns the games of a stretch of self-play, each with its end, and all samples."""
     selfplay = SelfPlay(config, evaluator or tiny.Table(), tiny.CPU, seed=3)
     selfplay.resignation.threshold = -0.3
-    harvest = selfplay.play(num_games)
-    assert len(harvest.sizes) == len(harvest.komi) == len(harvest.lengths) and Counter(harvest.sizes).keys() <= {3, 4, 5}
-    for stones, owners, size in zip(harvest.last_boards, harvest.last_ownership, harvest.sizes, strict=False):
+    collected = selfplay.play(num_games)
+    assert len(collected.sizes) == len(collected.komi) == len(collected.lengths) and Counter(
+        collected.sizes
+    ).keys() <= {3, 4, 5}
+    for stones, owners, size in zip(collected.last_boards, collected.last_ownership, collected.sizes, strict=False):
         assert stones.shape == owners.shape == (size, size)
-    return {game.number: game for game in harvest.games}, harvest.all_samples()
+    return {game.number: game for game in collected.games}, collected.all_samples()
 
 
 @pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
 def test_a_game_is_the_same_among_games_of_other_sizes(algorithm: str) -> None:
-    """What a run on many boards plays and records under a number is what a run on that board alone does, moves, values and targets."""
-    common = (f"search.algorithm={algorithm}", "selfplay.games=6", "selfplay.full_simulations=6", "selfplay.sgf_share=1")
-    common = (*common, "search.max_considered=4", "game.move_cap=0", "selfplay.resign_share=0.5", "selfplay.resign_min_ply=4")
-    common = (*common, "selfplay.full_share=0.6", "game.random_komi_share=0.5", "game.komi_spread=3", "selfplay.cheap_simulations=3")
+    """What a run on many boards plays and records under a number is what a run on that board alone does, moves, values
+    and targets.
+    """
+    common = (
+        f"search.algorithm={algorithm}",
+        "selfplay.games=6",
+        "selfplay.full_simulations=6",
+        "selfplay.sgf_share=1",
+    )
+    common = (
+        *common,
+        "search.max_considered=4",
+        "game.move_cap=0",
+        "selfplay.resign_share=0.5",
+        "selfplay.resign_min_ply=4",
+    )
+    common = (
+        *common,
+        "selfplay.full_share=0.6",
+        "game.random_komi_share=0.5",
+        "game.komi_spread=3",
+        "selfplay.cheap_simulations=3",
+    )
     common = (*common, "game.suicide_share=0.5", "game.superko_shares={simple: 1, positional: 2}")
     mixed, samples = games_by_number(tiny.config(*common, MIXED), 16)
     assert {game.end for game in mixed.values()} >= {EndReason.RESIGNED, EndReason.PASSES} and len(mixed) == 16
@@ -247,7 +278,12 @@ def test_a_game_is_the_same_among_games_of_other_sizes(algorithm: str) -> None:
         shared = [number for number in mixed if mixed[number].rules.size == size and number in alone]
         for number in shared:
             one, other = alone[number], mixed[number]
-            assert (other.rules, other.moves, other.end, other.score_black) == (one.rules, one.moves, one.end, one.score_black)
+            assert (other.rules, other.moves, other.end, other.score_black) == (
+                one.rules,
+                one.moves,
+                one.end,
+                one.score_black,
+            )
             assert other.root_values == pytest.approx(one.root_values, abs=1e-5)
             compare_samples(samples.at(samples.game == number), own.at(own.game == number), size)
         seen[size] = len(shared)
@@ -279,7 +315,9 @@ def test_random_games() -> None:
     mixed = random_games(tiny.config(MIXED, "game.move_cap=0"), 30, 3, 0, tiny.CPU)
     samples = mixed.all_samples()
     for size, komi in ((3, 8.5), (4, 1.5), (5, 24.5)):
-        own = random_games(tiny.config(f"game.size={size}", f"game.komi={komi}", "game.move_cap=0"), 30, 3, 0, tiny.CPU).all_samples()
+        own = random_games(
+            tiny.config(f"game.size={size}", f"game.komi={komi}", "game.move_cap=0"), 30, 3, 0, tiny.CPU
+        ).all_samples()
         numbers = [number for number in range(30) if (samples.size[samples.game == number] == size).all()]
         assert len(numbers) > 3
         for number in numbers:
@@ -308,7 +346,9 @@ def test_shares_of_sizes_and_rules() -> None:
 def learned(batch: Batch, precision: torch.dtype = torch.float32) -> tuple[dict[str, float], dict[str, Tensor]]:
     """Returns the metrics and the gradients of a fresh network's first step."""
     config = tiny.config("network.blocks=2", "network.value_pooling=area", "training.gradient_clip=0")
-    trainer = Trainer(sharp_network(config), make_encoder("zero17", True), config.training, config.network.heads, "cpu", precision)
+    trainer = Trainer(
+        sharp_network(config), make_encoder("zero17", True), config.training, config.network.heads, "cpu", precision
+    )
     metrics = trainer.step(batch)
     gradients = {name: parameter.grad for name, parameter in trainer.network.named_parameters()}
     return {name: float(value) for name, value in metrics.items()}, gradients
@@ -319,11 +359,23 @@ def padded_samples(samples: Samples, side: int) -> Samples:
     old = samples.board_size
     places, extra = own_places(old, side), side - old
     fields = samples.tensors()
-    point = {name: torch.where(fields[name] >= 0, places[fields[name].clamp(min=0).to(torch.int64)], -1) for name in ("moves", "ko")}
-    policy = torch.zeros(len(samples), side * side + 1, dtype=samples.policy.dtype).index_copy(1, places, samples.policy)
-    rows, ownership = torch.nn.functional.pad(samples.rows, (0, extra)), torch.nn.functional.pad(samples.ownership, (0, extra, 0, extra))
+    point = {
+        name: torch.where(fields[name] >= 0, places[fields[name].clamp(min=0).to(torch.int64)], -1)
+        for name in ("moves", "ko")
+    }
+    policy = torch.zeros(len(samples), side * side + 1, dtype=samples.policy.dtype).index_copy(
+        1, places, samples.policy
+    )
+    rows, ownership = (
+        torch.nn.functional.pad(samples.rows, (0, extra)),
+        torch.nn.functional.pad(samples.ownership, (0, extra, 0, extra)),
+    )
     return dataclasses.replace(
-        samples, rows=rows, ownership=ownership, policy=policy, **{name: values.to(torch.int16) for name, values in point.items()}
+        samples,
+        rows=rows,
+        ownership=ownership,
+        policy=policy,
+        **{name: values.to(torch.int16) for name, values in point.items()},
     )
 
 
@@ -332,7 +384,9 @@ def test_losses_and_gradients(sizes: str) -> None:
     """A batch, of one size or of two, is learned from alike in tensors of its own side and in larger ones."""
     config = tiny.config("game.size=5", "game.komi=24.5", f"game.sizes={sizes}", "game.move_cap=0")
     samples = random_games(config, 6, 3, 0, tiny.CPU).all_samples()
-    samples = dataclasses.replace(samples, policy_weight=torch.rand(len(samples), generator=torch.Generator().manual_seed(1)))
+    samples = dataclasses.replace(
+        samples, policy_weight=torch.rand(len(samples), generator=torch.Generator().manual_seed(1))
+    )
     turns = torch.randint(8, (len(samples),), generator=torch.Generator().manual_seed(2))
     one, gradients = learned(Batch.of(samples, turns))
     other, found = learned(Batch.of(padded_samples(samples, 7), turns))

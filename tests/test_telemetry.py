@@ -56,7 +56,12 @@ def test_resume_drops_what_comes_again(tmp_path: Path) -> None:
             telemetry.scalars(step, {"a": step})
     with Telemetry(tmp_path, resume_step=3) as telemetry:
         telemetry.scalars(4, {"a": 40.0})
-    assert [(record["step"], record["a"]) for record in read_metrics(tmp_path / METRICS_FILE)] == [(1, 1), (2, 2), (3, 3), (4, 40)]
+    assert [(record["step"], record["a"]) for record in read_metrics(tmp_path / METRICS_FILE)] == [
+        (1, 1),
+        (2, 2),
+        (3, 3),
+        (4, 40),
+    ]
     assert [(event.step, event.value) for event in events(tmp_path).Scalars("a")] == [(1, 1), (2, 2), (3, 3), (4, 40)]
 
 
@@ -91,7 +96,9 @@ while True:
 
 
 def test_a_killed_process_loses_no_line(tmp_path: Path) -> None:
-    process = subprocess.Popen((sys.executable, "-c", WRITE, str(tmp_path)), stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    process = subprocess.Popen(
+        (sys.executable, "-c", WRITE, str(tmp_path)), stdout=subprocess.PIPE, text=True, cwd=ROOT
+    )
     assert process.stdout.readline() == "written\n"
     process.kill()
     process.wait()

@@ -21,7 +21,9 @@ from zerogo.trainer import LOSSES, Targets, Trainer, ownership_loss, policy_loss
 
 ENCODER = make_encoder("zero17", komi_input=True)
 HEADS = {"policy": 1.0, "value": 1.0, "ownership": 0.5}
-SETTINGS = TrainingConfig(batch=8, learning_rate=3e-3, warmup_samples=0, ema_samples=64, schedule=((0.0, 1.0), (0.8, 0.1)))
+SETTINGS = TrainingConfig(
+    batch=8, learning_rate=3e-3, warmup_samples=0, ema_samples=64, schedule=((0.0, 1.0), (0.8, 0.1))
+)
 
 
 def make_batch(seed: int = 0, rules: list[Rules] | None = None) -> Batch:
@@ -43,7 +45,9 @@ def make_batch(seed: int = 0, rules: list[Rules] | None = None) -> Batch:
     )
 
 
-def make_trainer(settings: TrainingConfig = SETTINGS, dtype: torch.dtype = torch.float32, heads: dict[str, float] = HEADS) -> Trainer:
+def make_trainer(
+    settings: TrainingConfig = SETTINGS, dtype: torch.dtype = torch.float32, heads: dict[str, float] = HEADS
+) -> Trainer:
     torch.manual_seed(2)
     shape = NetworkConfig(blocks=2, channels=16, pooling_channels=8, head_channels=16, value_hidden=16, heads=heads)
     return Trainer(Network(shape, ENCODER.num_planes, ENCODER.num_globals, 5), ENCODER, settings, heads, "cpu", dtype)
@@ -87,33 +91,56 @@ def test_ownership_loss_counts_the_points_that_exist() -> None:
     assert torch.isclose(everywhere, torch.tensor(-(4 * math.log(0.8) + math.log(0.4) + 3 * math.log(0.95)) / 8))
 
 
-@pytest.mark.parametrize("optimizer, dtype", [("adamw", torch.float32), ("sgd", torch.float32), ("adamw", torch.bfloat16)])
+@pytest.mark.parametrize(
+    "optimizer, dtype", [("adamw", torch.float32), ("sgd", torch.float32), ("adamw", torch.bfloat16)]
+)
 def test_a_tiny_batch_is_learned_by_heart(optimizer: str, dtype: torch.dtype) -> None:
     rate = 0.05 if optimizer == "sgd" else 5e-3
-    trainer = make_trainer(dataclasses.replace(SETTINGS, optimizer=optimizer, learning_rate=rate, weight_decay=0.0), dtype)
+    trainer = make_trainer(
+        dataclasses.replace(SETTINGS, optimizer=optimizer, learning_rate=rate, weight_decay=0.0), dtype
+    )
     batch = make_batch()
     first = trainer.step(batch)
     for _ in range(150):
         last = trainer.step(batch)
-    assert first["policy_kl"] > 0.5 and abs(first["value_loss"] - math.log(2)) < 0.05 and abs(first["ownership_loss"] - math.log(2)) < 0.05
+    assert (
+        first["policy_kl"] > 0.5
+        and abs(first["value_loss"] - math.log(2)) < 0.05
+        and abs(first["ownership_loss"] - math.log(2)) < 0.05
+    )
     assert last["policy_kl"] < 0.1 and last["value_loss"] < 0.1 and last["ownership_loss"] < 0.15
     assert last["value_accuracy"] == 1 and last["loss"] < first["loss"]
     trainer.refresh_statistics([batch])
     assert trainer.measure(batch)["value_loss"] < 0.2, "the averaged weights have learned it too"
     assert all(metric.ndim == 0 and not metric.requires_grad for metric in last.values())
-    assert {"loss", "policy_loss", "value_loss", "ownership_loss", "policy_entropy", "gradient_norm", "learning_rate"} <= set(last)
+    assert {
+        "loss",
+        "policy_loss",
+        "value_loss",
+        "ownership_loss",
+        "policy_entropy",
+        "gradient_norm",
+        "learning_rate",
+    } <= set(last)
 
 
 @pytest.mark.parametrize("sizes", [[5] * 8, [5, 3, 4, 5, 3, 2, 5, 4]])
 def test_augmented_samples_are_equivariant(sizes: list[int]) -> None:
-    """Planes, policy and ownership turn together: a turned sample says of a point what the straight one says of where it came from."""
+    """Planes, policy and ownership turn together: a turned sample says of a point what the straight one says of where
+    it came from.
+    """
     trainer, batch = make_trainer(), make_batch(rules=[Rules(size) for size in sizes])
     straight, _, plain = trainer._turned(dataclasses.replace(batch, symmetry=torch.zeros(8, dtype=torch.int64)))
     turned, _, targets = trainer._turned(dataclasses.replace(batch, symmetry=torch.arange(8)))
     for s, size in enumerate(sizes):  # a smaller board is turned in its corner
         passes, points = plain.policy[s, -1], targets.policy[s, :-1].view(5, 5)
-        assert torch.equal(turned[s, :, :size, :size], symmetry.transform_planes(straight[s : s + 1, :, :size, :size], s)[0])
-        assert torch.equal(targets.ownership[s, :size, :size], symmetry.transform_planes(plain.ownership[s : s + 1, :size, :size], s)[0])
+        assert torch.equal(
+            turned[s, :, :size, :size], symmetry.transform_planes(straight[s : s + 1, :, :size, :size], s)[0]
+        )
+        assert torch.equal(
+            targets.ownership[s, :size, :size],
+            symmetry.transform_planes(plain.ownership[s : s + 1, :size, :size], s)[0],
+        )
         before = plain.policy[s : s + 1, :-1].view(1, 5, 5)[:, :size, :size]
         assert torch.equal(points[:size, :size], symmetry.transform_planes(before, s)[0])
         assert targets.policy[s, -1] == passes and not turned[s, :, size:].any() and not turned[s, :, :, size:].any()
@@ -125,7 +152,9 @@ def test_augmented_samples_are_equivariant(sizes: list[int]) -> None:
 
 
 def test_targets_are_the_movers() -> None:
-    """With the colours swapped, komi too, the same targets belong to planes that differ in the colour constant alone."""
+    """With the colours swapped, komi too, the same targets belong to planes that differ in the colour constant
+    alone.
+    """
     trainer, batch = make_trainer(), make_batch()
     planes, numbers, targets = trainer._turned(batch)
     other_planes, other_numbers, other = trainer._turned(dataclasses.replace(batch, state=swap_colours(batch.state)))
@@ -257,7 +286,9 @@ def test_heads_and_formats_that_are_not_known() -> None:
 def test_a_step_on_cuda_never_waits() -> None:
     torch.manual_seed(2)
     shape = NetworkConfig(blocks=2, channels=16, pooling_channels=8, heads=HEADS)
-    trainer = Trainer(Network(shape, ENCODER.num_planes, ENCODER.num_globals, 5), ENCODER, SETTINGS, HEADS, "cuda", torch.bfloat16)
+    trainer = Trainer(
+        Network(shape, ENCODER.num_planes, ENCODER.num_globals, 5), ENCODER, SETTINGS, HEADS, "cuda", torch.bfloat16
+    )
     batch = make_batch().to("cuda")
     first = trainer.step(batch)
     torch.cuda.set_sync_debug_mode("error")

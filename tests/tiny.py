@@ -70,7 +70,9 @@ def network(settings: Config, seed: int = 1) -> Network:
 
 
 class Table:
-    """An evaluator whose answers are a fixed function of the position, in numbers that no order of additions can round."""
+    """An evaluator whose answers are a fixed function of the position, in numbers that no order of additions can
+    round.
+    """
 
     def with_symmetries(self, symmetries: str) -> Table:
         return self
@@ -85,7 +87,9 @@ class Table:
 
 @dataclasses.dataclass
 class Script:
-    """An evaluator that wants given moves: moves[ply] of every game, and Black's value (White's is the negative) from each ply on."""
+    """An evaluator that wants given moves: moves[ply] of every game, and Black's value (White's is the negative) from
+    each ply on.
+    """
 
     moves: Sequence[int]
     values_black: Sequence[float] = (0.0,)
@@ -96,7 +100,9 @@ class Script:
     def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
         ply = state.ply.to(torch.int64)
         moves, values = torch.tensor(self.moves), torch.tensor(self.values_black)
-        prior = torch.nn.functional.one_hot(moves[ply.clamp(max=len(moves) - 1)], state.board_size**2 + 1).to(torch.float32)
+        prior = torch.nn.functional.one_hot(moves[ply.clamp(max=len(moves) - 1)], state.board_size**2 + 1).to(
+            torch.float32
+        )
         black = values[ply.clamp(max=len(values) - 1)]
         return Evaluation(prior=prior, value=torch.where(state.to_play == board.BLACK, black, -black))
 

@@ -1,7 +1,8 @@
-"""Toy games with known values for the tests of the search: any small game, written out as tables, and an evaluator that reads one.
+"""Toy games with known values for the tests of the search: any small game, written out as tables, and an evaluator that
+reads one.
 
-A toy is a set of numbered states; the players move in turn (a pass is a move that changes whose turn it is and nothing else).
-"""
+A toy is a set of numbered states; the players move in turn (a pass is a move that changes whose turn it is and nothing
+else)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Positions:
-    """K positions of a toy: index int64 [K], the state's number. Also its roots; ply: int32 [K] only keys their draws."""
+    """K positions of a toy: index int64 [K], the state's number. Also its roots; ply: int32 [K] only keys their
+    draws.
+    """
 
     index: Tensor
     ply: Tensor
@@ -27,10 +30,10 @@ class Positions:
 class Toy:
     """A game written out, offered to the search as a `Game`. State 0 is the start.
 
-    after: int64 [S, A], the state after each move, -1 where illegal. result: float32 [S], that of the side to move where the game is over,
-    nan elsewhere. exact: float32 [S], the value with perfect play, for the side to move. prior: float32 [S, A]. guess: float32 [S], wrong
-    values within [-1, 1]. repeating: bool [S, A], moves that are found illegal only when they are tried.
-    """
+    after: int64 [S, A], the state after each move, -1 where illegal. result: float32 [S], that of the side to move
+    where the game is over, nan elsewhere. exact: float32 [S], the value with perfect play, for the side to move. prior:
+    float32 [S, A]. guess: float32 [S], wrong values within [-1, 1]. repeating: bool [S, A], moves that are found
+    illegal only when they are tried."""
 
     after: Tensor
     result: Tensor
@@ -80,7 +83,9 @@ class Toy:
         return Positions(leaves.index[index], leaves.ply[index])
 
     def evaluator(self, exact: bool = True, even: bool = False) -> Callable[..., SimpleNamespace]:
-        """Returns an evaluator that knows the true values, or only guesses; its priors are the toy's, or even over the legal moves."""
+        """Returns an evaluator that knows the true values, or only guesses; its priors are the toy's, or even over the
+        legal moves.
+        """
         values = self.exact if exact else self.guess
 
         def evaluate(leaves: Positions, legal: Tensor, key: Tensor) -> SimpleNamespace:
@@ -101,7 +106,9 @@ class Toy:
 
 
 def written_out(start: Hashable, moves: Callable, result: Callable, num_actions: int, seed: int = 0) -> Toy:
-    """Returns a toy of all states within reach: moves(state) -> {action: state}, result(state) -> the mover's, or None where it goes on."""
+    """Returns a toy of all states within reach: moves(state) -> {action: state}, result(state) -> the mover's, or None
+    where it goes on.
+    """
     numbers, states, rows = {start: 0}, [start], []
     for state in states:
         row = [-1] * num_actions
@@ -139,7 +146,9 @@ def exact_values(rows: list[list[int]], results: list[float]) -> list[float]:
 
 
 def nim(*heaps: int) -> Toy:
-    """Take any number from one heap; who takes the last wins. The mover has lost exactly if the XOR of the heaps is 0."""
+    """Take any number from one heap; who takes the last wins. The mover has lost exactly if the XOR of the heaps is
+    0.
+    """
     most = max(heaps)
 
     def moves(state: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
@@ -187,10 +196,9 @@ def random_tree(seed: int, depth: int = 5, width: int = 4) -> Toy:
 
 
 def race(lead: int, steps: int, komi: float = 0.0) -> Toy:
-    """A game with passes, like Go's end: in turn Black and White take a point of `steps` (action 0) or pass (action 1); two passes or no
-    point left end it, and Black wins with lead plus his points above White's and komi. State: (lead of Black, steps, is Black to move,
-    passes).
-    """
+    """A game with passes, like Go's end: in turn Black and White take a point of `steps` (action 0) or pass (action 1);
+    two passes or no point left end it, and Black wins with lead plus his points above White's and komi. State: (lead of
+    Black, steps, is Black to move, passes)."""
 
     def moves(state: tuple) -> dict[int, tuple]:
         ahead, left, is_black, passes = state
@@ -214,11 +222,15 @@ def union(*games: Toy) -> tuple[Toy, list[int]]:
     starts = [sum(len(game.after) for game in games[:i]) for i in range(len(games))]
 
     def joined(name: str, fill: float) -> Tensor:
-        parts = [torch.nn.functional.pad(getattr(game, name), (0, width - game.after.shape[1]), value=fill) for game in games]
+        parts = [
+            torch.nn.functional.pad(getattr(game, name), (0, width - game.after.shape[1]), value=fill) for game in games
+        ]
         return torch.cat(parts)
 
     after = [torch.where(game.after < 0, -1, game.after + start) for game, start in zip(games, starts, strict=True)]
     flat = {name: torch.cat([getattr(game, name) for game in games]) for name in ("result", "exact", "guess")}
     shifted = [replace(game, after=moved) for game, moved in zip(games, after, strict=True)]
-    table = torch.cat([torch.nn.functional.pad(game.after, (0, width - game.after.shape[1]), value=-1) for game in shifted])
+    table = torch.cat(
+        [torch.nn.functional.pad(game.after, (0, width - game.after.shape[1]), value=-1) for game in shifted]
+    )
     return Toy(after=table, prior=joined("prior", 0.0), repeating=joined("repeating", False), **flat), starts

@@ -1,4 +1,5 @@
-"""zerogo teaches itself Go: thousands of games in one set of tensors, a batched tree search guided by a network, and the loop around them.
+"""zerogo teaches itself Go: thousands of games in one set of tensors, a batched tree search guided by a network, and
+the loop around them.
 
 Letters of the shapes, the same everywhere: B games, N board side, P = N*N points, A = P + 1 actions (the last is pass),
 M nodes of a tree, C planes, S symmetries, H remembered positions. Points are row-major from the top left.

@@ -1,8 +1,7 @@
 """How many positions at a time keep a device busy: measured at the start of a run, in a second or two.
 
-Small batches leave a device waiting for its next step; beyond some size a larger one gains nothing, and costs memory and freshness. What is
-timed comes as a callable, so this module knows neither networks nor games.
-"""
+Small batches leave a device waiting for its next step; beyond some size a larger one gains nothing, and costs memory
+and freshness. What is timed comes as a callable, so this module knows neither networks nor games."""
 
 from __future__ import annotations
 
@@ -18,12 +17,16 @@ PATIENCE = 2  # doublings in a row that may bring less: one may have met a busy 
 NO_MEMORY = ("out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED")
 ROUNDS = 3
 ROUND_SECONDS = 0.03
-LONGEST_SECONDS = 0.2  # of one call: what a device spends between calls, microseconds to milliseconds, no longer counts beside it
+LONGEST_SECONDS = (
+    0.2  # of one call: what a device spends between calls, microseconds to milliseconds, no longer counts beside it
+)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch that was chosen. size: positions. rates: positions a second by size, rising, of all that were tried. most: the limit."""
+    """A batch that was chosen. size: positions. rates: positions a second by size, rising, of all that were tried.
+    most: the limit.
+    """
 
     size: int
     rates: dict[int, float]
@@ -44,9 +47,8 @@ class Batch:
 def find(rate: Callable[[int], float], most: int, least: int = 1) -> Batch:
     """Returns the smallest batch that is within `GAIN` of the fastest one.
 
-    rate: positions a second in batches of a size. It is asked for `least` and its doubles, and for `most` at last, until they bring nothing
-    more or the device's memory is full.
-    """
+    rate: positions a second in batches of a size. It is asked for `least` and its doubles, and for `most` at last,
+    until they bring nothing more or the device's memory is full."""
     assert 1 <= most and 1 <= least, f"from {least} to {most} positions"
     rates: dict[int, float] = {}
     size = min(least, most)
@@ -76,12 +78,13 @@ def _is_flat(rates: list[float]) -> bool:
     return bool(before) and max(last) < (1 + GAIN) * max(before)
 
 
-def speed(work: Callable[[], Any], size: int, synchronize: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> float:
+def speed(
+    work: Callable[[], Any], size: int, synchronize: Callable[[], None], clock: Callable[[], float] = time.perf_counter
+) -> float:
     """Returns how many positions a second `work` gets through, which takes `size` of them at a time.
 
-    The best of some rounds counts, as what else the machine does only slows them down; a first call, which sets things up, does not.
-    synchronize: waits until the device has done what it was given.
-    """
+    The best of some rounds counts, as what else the machine does only slows them down; a first call, which sets things
+    up, does not. synchronize: waits until the device has done what it was given."""
     work()
     synchronize()
     best = 0.0

@@ -1,8 +1,8 @@
-"""A run at one moment in one file: enough to play, to match and to go on training. Written atomically, safe to load from a stranger.
+"""A run at one moment in one file: enough to play, to match and to go on training. Written atomically, safe to load
+from a stranger.
 
-The file is a dictionary of tensors and plain values in torch's zip format. It is only ever read with `weights_only=True`, so it can't
-run code.
-"""
+The file is a dictionary of tensors and plain values in torch's zip format. It is only ever read with
+`weights_only=True`, so it can't run code."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ PARTS: dict[str, type | tuple[type, ...]] = {
 class Checkpoint:
     """Everything that a run is.
 
-    config: all settings. step: training steps so far. weights, averaged_weights: the network's state by parameter name (the averaged
-    ones play, with batch-norm statistics of their own). trainer: optimiser, schedule position, whatever the trainer asks to get back.
-    generators: state of each torch.Generator, uint8. counters: games, samples, seconds and other running totals.
-    revision: of the code that wrote it. time: when, in UTC. source: the file it was read from, for messages; not saved.
-    The trainer's, generators' and counters' values are tensors, numbers, texts, or lists and dictionaries of these.
-    """
+    config: all settings. step: training steps so far. weights, averaged_weights: the network's state by parameter name
+    (the averaged ones play, with batch-norm statistics of their own). trainer: optimiser, schedule position, whatever
+    the trainer asks to get back. generators: state of each torch.Generator, uint8. counters: games, samples, seconds
+    and other running totals. revision: of the code that wrote it. time: when, in UTC. source: the file it was read
+    from, for messages; not saved. The trainer's, generators' and counters' values are tensors, numbers, texts, or lists
+    and dictionaries of these."""
 
     config: Config
     step: int
@@ -90,7 +90,9 @@ class Checkpoint:
 
 
 def save(path: str | Path, checkpoint: Checkpoint) -> None:
-    """Writes the checkpoint: after a crash at any moment the file is either whole or as it was before. Makes the directory."""
+    """Writes the checkpoint: after a crash at any moment the file is either whole or as it was before. Makes the
+    directory.
+    """
     parts = {
         "format": FORMAT,
         "version": VERSION,
@@ -106,15 +108,16 @@ def save(path: str | Path, checkpoint: Checkpoint) -> None:
 def load(path: str | Path) -> Checkpoint:
     """Returns the checkpoint of a file, its tensors on the CPU.
 
-    Raises InputError, with one sentence, for a file that is missing, cut short, damaged, no checkpoint, of a newer format, that holds
-    anything but tensors and plain values, or whose weights don't fit its own config.
-    """
+    Raises InputError, with one sentence, for a file that is missing, cut short, damaged, no checkpoint, of a newer
+    format, that holds anything but tensors and plain values, or whose weights don't fit its own config."""
     parts = _read(Path(path))
     if not isinstance(parts, dict) or parts.get("format") != FORMAT:
         raise InputError(f"{path} is not a zerogo checkpoint: it was written by another program")
     version = parts.get("version")
     if not isinstance(version, int) or version > VERSION:
-        raise InputError(f"checkpoint {path} has format version {version!r}; this zerogo reads versions up to {VERSION}, so update it")
+        raise InputError(
+            f"checkpoint {path} has format version {version!r}; this zerogo reads versions up to {VERSION}, so update it"
+        )
     missing = [name for name, kind in PARTS.items() if not isinstance(parts.get(name), kind)]
     if missing:
         raise InputError(f"checkpoint {path} lacks {', '.join(missing)}; it is damaged or was not written by zerogo")
@@ -148,13 +151,19 @@ def _read(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
-        raise InputError(f"{path} is refused: it holds more than tensors and plain values, which could run code") from None
-    except Exception as error:  # an intact archive of another program; torch raises RuntimeError, KeyError, AttributeError, …
+        raise InputError(
+            f"{path} is refused: it holds more than tensors and plain values, which could run code"
+        ) from None
+    except (
+        Exception
+    ) as error:  # an intact archive of another program; torch raises RuntimeError, KeyError, AttributeError, …
         raise InputError(f"{path} is not a zerogo checkpoint ({type(error).__name__} while reading it)") from None
 
 
 def _portable(value: Any) -> Any:
-    """Returns the value with tensors on the CPU, each with a storage of its own (a view would save all that it is a view of)."""
+    """Returns the value with tensors on the CPU, each with a storage of its own (a view would save all that it is a
+    view of).
+    """
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True).contiguous()
     if isinstance(value, Mapping):
@@ -165,7 +174,9 @@ def _portable(value: Any) -> Any:
         return value
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
-            return kind(value)  # numpy.float64 and enumerations are numbers too, but `load` would refuse them as foreign classes
+            return kind(
+                value
+            )  # numpy.float64 and enumerations are numbers too, but `load` would refuse them as foreign classes
     raise TypeError(f"a checkpoint holds tensors, numbers, texts, lists and dictionaries, not {type(value).__name__}")
 
 
@@ -185,15 +196,17 @@ def _require_fitting(weights: Mapping[str, Any], network: Network, where: str) -
         if name not in expected:
             raise InputError(f"checkpoint {where} holds weights {name} that its own config has no place for")
         if expected[name] != given[name]:
-            raise InputError(f"checkpoint {where}: weights {name} have the shape {given[name]}; its own config asks for {expected[name]}")
+            raise InputError(
+                f"checkpoint {where}: weights {name} have the shape {given[name]}; its own config asks for {expected[name]}"
+            )
 
 
 def require_compatible(checkpoint: Checkpoint, config: Config, only_plays: bool = False) -> None:
-    """Raises InputError when a run with this config can't go on from the checkpoint: other board sizes, encoder or network.
+    """Raises InputError when a run with this config can't go on from the checkpoint: other board sizes, encoder or
+    network.
 
-    Loss weights, rules apart from the sizes, and all that says how to play and train may change. only_plays: nothing is to be learned, so
-    that some of the checkpoint's sizes will do.
-    """
+    Loss weights, rules apart from the sizes, and all that says how to play and train may change. only_plays: nothing is
+    to be learned, so that some of the checkpoint's sizes will do."""
     old, new = checkpoint.config.to_dict(), config.to_dict()
     for settings in (old, new):
         settings["network"]["heads"] = sorted(settings["network"]["heads"])
@@ -202,7 +215,10 @@ def require_compatible(checkpoint: Checkpoint, config: Config, only_plays: bool 
         one = len(sizes) == len(checkpoint.sizes) == 1
         words = [max(sides) if one else coords.listed(sides) for sides in (checkpoint.sizes, sizes)]
         raise _other(checkpoint, "game.size" if one else "game.sizes", *words)
-    for section, key in [*(("features", key) for key in new["features"]), *(("network", key) for key in new["network"])]:
+    for section, key in [
+        *(("features", key) for key in new["features"]),
+        *(("network", key) for key in new["network"]),
+    ]:
         if old[section][key] != new[section][key]:
             raise _other(checkpoint, f"{section}.{key}", old[section][key], new[section][key])
 
@@ -220,7 +236,11 @@ def path_of(run_directory: str | Path, step: int) -> Path:
 
 def paths(run_directory: str | Path) -> list[Path]:
     """Returns the checkpoint files of a run, oldest first, whole or not."""
-    found = [(int(match[1]), path) for path in (Path(run_directory) / FOLDER).glob("step-*.pt") if (match := NAME.fullmatch(path.name))]
+    found = [
+        (int(match[1]), path)
+        for path in (Path(run_directory) / FOLDER).glob("step-*.pt")
+        if (match := NAME.fullmatch(path.name))
+    ]
     return [path for _, path in sorted(found)]
 
 
@@ -237,7 +257,9 @@ def newest(run_directory: str | Path) -> Path | None:
 
 
 def find(path: str | Path) -> Path:
-    """Returns the checkpoint file that a person means: the file itself, or the newest complete one of a run's folder."""
+    """Returns the checkpoint file that a person means: the file itself, or the newest complete one of a run's
+    folder.
+    """
     path = Path(path)
     if not path.is_dir():
         return path
@@ -250,9 +272,8 @@ def find(path: str | Path) -> Path:
 def prune(run_directory: str | Path, keep: int, newest: Path | None = None) -> list[Path]:
     """Removes all but the `keep` newest checkpoints of a run (0 keeps all) and returns those removed.
 
-    newest: the one just written, which counts as the newest. What lies beyond it could not be loaded (or the run would have gone on from
-    there): it takes no whole one's place, and stays for a person to look at.
-    """
+    newest: the one just written, which counts as the newest. What lies beyond it could not be loaded (or the run would
+    have gone on from there): it takes no whole one's place, and stays for a person to look at."""
     found = paths(run_directory)
     if newest is not None:
         found = found[: found.index(newest) + 1]

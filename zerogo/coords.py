@@ -1,9 +1,8 @@
 """The one home of point, row and column, GTP vertex and SGF letters, for boards of side 1 to 25.
 
-Points are row-major from the top left: point = row * size + column, and pass is size * size. Row 0 is the top of the board. GTP counts
-rows from the bottom and leaves out the letter I, so on 19x19 `A1` is (row 18, column 0) and `T19` is (row 0, column 18). SGF writes
-column then row, both from the top left, so `aa` is (row 0, column 0).
-"""
+Points are row-major from the top left: point = row * size + column, and pass is size * size. Row 0 is the top of the
+board. GTP counts rows from the bottom and leaves out the letter I, so on 19x19 `A1` is (row 18, column 0) and `T19` is
+(row 0, column 18). SGF writes column then row, both from the top left, so `aa` is (row 0, column 0)."""
 
 from __future__ import annotations
 
@@ -16,19 +15,25 @@ GTP_COLUMNS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # no I, which is too like J and 1
 SGF_LETTERS = "abcdefghijklmnopqrstuvwxy"
 GTP_PASS = "pass"
 SGF_PASS = ""
-SGF_OLD_PASS = "tt"  # FF[3]; still written by many programs. On boards larger than 19 it is a point (SGF FF[4], "Move", Go)
+SGF_OLD_PASS = (
+    "tt"  # FF[3]; still written by many programs. On boards larger than 19 it is a point (SGF FF[4], "Move", Go)
+)
 _VERTEX = re.compile(r"([A-HJ-Z])([0-9]{1,2})", re.IGNORECASE | re.ASCII)
 
 
 def point(row: int, column: int, size: int) -> int:
     """Returns the index of a point, 0 to size * size - 1; raises `InputError` where it is off the board."""
     if not (0 <= row < size and 0 <= column < size):
-        raise InputError(f"point: row {row}, column {column} is off the board; both go from 0 to {size - 1} on {size}x{size}")
+        raise InputError(
+            f"point: row {row}, column {column} is off the board; both go from 0 to {size - 1} on {size}x{size}"
+        )
     return row * size + column
 
 
 def on_other_board(action: int, size: int, other_size: int) -> int:
-    """Returns the action on a board of another side with the same top left corner; raises `InputError` where that has no such point."""
+    """Returns the action on a board of another side with the same top left corner; raises `InputError` where that has
+    no such point.
+    """
     return other_size * other_size if action == size * size else point(*row_col(action, size), other_size)
 
 
@@ -39,7 +44,9 @@ def listed(sizes: Iterable[int]) -> str:
 
 
 def row_col(point: int, size: int) -> tuple[int, int]:
-    """Returns (row, column) of a point, both from 0 at the top left; raises `InputError` where it is off the board (a pass has neither)."""
+    """Returns (row, column) of a point, both from 0 at the top left; raises `InputError` where it is off the board (a
+    pass has neither).
+    """
     if not 0 <= point < size * size:
         raise InputError(f"point: {point} is off the board; points go from 0 to {size * size - 1} on {size}x{size}")
     return divmod(point, size)
@@ -78,7 +85,8 @@ def to_sgf(action: int, size: int) -> str:
 
 
 def from_sgf(text: str, size: int) -> int:
-    """Returns the action of an SGF move: a point index, or size * size for a pass, which is empty, and up to 19x19 also `tt`.
+    """Returns the action of an SGF move: a point index, or size * size for a pass, which is empty, and up to 19x19 also
+    `tt`.
 
     Raises `InputError` for anything else; capitals are the points beyond 26 of larger boards, so they are not folded.
     """
@@ -88,17 +96,22 @@ def from_sgf(text: str, size: int) -> int:
         return SGF_LETTERS.index(text[1]) * size + SGF_LETTERS.index(text[0])
     last = SGF_LETTERS[size - 1]
     passes = "the empty text or tt" if size <= 19 else "the empty text"
-    raise InputError(f"SGF point: {text!r} is none; allowed on {size}x{size} are aa to {last}{last}, and {passes} for a pass")
+    raise InputError(
+        f"SGF point: {text!r} is none; allowed on {size}x{size} are aa to {last}{last}, and {passes} for a pass"
+    )
 
 
 def fixed_handicap(size: int, stones: int) -> list[int]:
-    """Returns the points of GTP's fixed handicap (GTP 2 specification, 4.1.1): none for 0 stones, D4 and Q16 for 2 on 19x19.
+    """Returns the points of GTP's fixed handicap (GTP 2 specification, 4.1.1): none for 0 stones, D4 and Q16 for 2 on
+    19x19.
 
     2 to 9 stones on odd boards from 9x9, 2 to 4 on 7x7 and on even boards from 8x8; anything else raises `InputError`.
     """
     most = 0 if size < 7 else 4 if size == 7 or size % 2 == 0 else 9
     if stones != 0 and not 2 <= stones <= most:
-        allowed = f"allowed are 0 and 2 to {most}" if most else "a board so small has no fixed points, so only 0 is allowed"
+        allowed = (
+            f"allowed are 0 and 2 to {most}" if most else "a board so small has no fixed points, so only 0 is allowed"
+        )
         raise InputError(f"handicap: {stones} stones on {size}x{size}; {allowed}")
     near = 3 if size >= 13 else 2
     far, middle = size - 1 - near, size // 2

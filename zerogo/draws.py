@@ -1,11 +1,13 @@
-"""Random draws as pure functions of (seed, game, ply, purpose, …): the same game comes out alone or among thousands, on any device.
+"""Random draws as pure functions of (seed, game, ply, purpose, …): the same game comes out alone or among thousands, on
+any device.
 
-That is so of the draws, and of games as far as the network says the same: its sums may round differently in other batches and on other
-devices, and CUDA computes convolutions of float32 in TF32 unless torch.backends.cudnn.allow_tf32 is set to False.
+That is so of the draws, and of games as far as the network says the same: its sums may round differently in other
+batches and on other devices, and CUDA computes convolutions of float32 in TF32 unless torch.backends.cudnn.allow_tf32
+is set to False.
 
-A key is an int64 tensor; mixing is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014),
-a bijection on 64 bits that passes BigCrush when fed with a counter. Nothing here has a state, so nothing has to be saved.
-"""
+A key is an int64 tensor; mixing is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+2014), a bijection on 64 bits that passes BigCrush when fed with a counter. Nothing here has a state, so nothing has to
+be saved."""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ GAMMA_TRIES = 8  # Marsaglia-Tsang accepts at least 95 % of tries, so 8 leave 4e
 
 
 class Purpose(IntEnum):
-    """What a draw is for; two draws of one game and ply never share a key. Append only: numbers are part of a run's identity."""
+    """What a draw is for; two draws of one game and ply never share a key. Append only: numbers are part of a run's
+    identity.
+    """
 
     OPENING = 1
     SYMMETRY = 2
@@ -47,7 +51,9 @@ def _mix(z: Tensor) -> Tensor:
 
 
 def key(seed: int | Tensor, *parts: Tensor | int) -> Tensor:
-    """Returns int64 keys that mix the seed with every part in order; tensor parts (integers) broadcast. Order matters."""
+    """Returns int64 keys that mix the seed with every part in order; tensor parts (integers) broadcast. Order
+    matters.
+    """
     tensors = [part for part in (seed, *parts) if isinstance(part, Tensor)]
     device = tensors[0].device if tensors else torch.device("cpu")
     mixed = torch.zeros((), dtype=torch.int64, device=device)
@@ -58,17 +64,20 @@ def key(seed: int | Tensor, *parts: Tensor | int) -> Tensor:
 
 
 def split(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
-    """Returns n different keys of each key: int64 [...] -> int64 [..., n]; with `places` those that stand there among more.
+    """Returns n different keys of each key: int64 [...] -> int64 [..., n]; with `places` those that stand there among
+    more.
 
-    places: int64 [..., n], which of a key's numbers, from 0 on, are wanted; None is 0 to n - 1. So the draws for the points of a small
-    board are the same inside the tensors of a larger one. It means the same in all functions below; the last place is the largest.
-    """
+    places: int64 [..., n], which of a key's numbers, from 0 on, are wanted; None is 0 to n - 1. So the draws for the
+    points of a small board are the same inside the tensors of a larger one. It means the same in all functions below;
+    the last place is the largest."""
     index = torch.arange(n, dtype=torch.int64, device=keys.device) if places is None else places
     return _mix(keys.unsqueeze(-1) + (index + 1) * GOLDEN)
 
 
 def uniform(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
-    """Returns n uniform numbers in (0, 1) of each key: int64 [...] -> float32 [..., n]; 0 and 1 never come, so a logarithm is safe."""
+    """Returns n uniform numbers in (0, 1) of each key: int64 [...] -> float32 [..., n]; 0 and 1 never come, so a
+    logarithm is safe.
+    """
     bits = (split(keys, n, places) >> 40) & 0xFFFFFF  # 24 bits are what a float32 holds exactly
     return ((bits.to(torch.float32) + 0.5) * (1.0 / 16777216.0)).clamp(max=1.0 - 2.0**-24)
 
@@ -87,10 +96,11 @@ def normal(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
 
 
 def log_gamma(keys: Tensor, alpha: Tensor, places: Tensor | None = None) -> Tensor:
-    """Returns the logarithm of Gamma(alpha, 1) numbers: keys int64 [...], alpha float32 [..., n] > 0 -> float32 [..., n].
+    """Returns the logarithm of Gamma(alpha, 1) numbers: keys int64 [...], alpha float32 [..., n] > 0 -> float32 [...,
+    n].
 
-    Marsaglia and Tsang (2000) for alpha + 1, brought down by U^(1/alpha) in logarithms, where a small alpha can't underflow.
-    """
+    Marsaglia and Tsang (2000) for alpha + 1, brought down by U^(1/alpha) in logarithms, where a small alpha can't
+    underflow."""
     n = alpha.shape[-1]
     d = alpha + (1.0 - 1.0 / 3.0)
     c = 1.0 / torch.sqrt(9.0 * d)
@@ -108,14 +118,17 @@ def log_gamma(keys: Tensor, alpha: Tensor, places: Tensor | None = None) -> Tens
 
 
 def dirichlet(keys: Tensor, alpha: Tensor, places: Tensor | None = None) -> Tensor:
-    """Returns Dirichlet(alpha) vectors, whose rows sum to 1: keys int64 [B], alpha float32 [B, n] (0 takes no part) -> float32 [B, n]."""
+    """Returns Dirichlet(alpha) vectors, whose rows sum to 1: keys int64 [B], alpha float32 [B, n] (0 takes no part) ->
+    float32 [B, n].
+    """
     takes_part = alpha > 0
     logs = log_gamma(keys, torch.where(takes_part, alpha, torch.ones_like(alpha)), places)
     return torch.softmax(torch.where(takes_part, logs, torch.full_like(logs, -torch.inf)), dim=-1)
 
 
 def choose(keys: Tensor, weights: Tensor) -> Tensor:
-    """Returns one index per row in proportion to the weights: keys int64 [B], weights [B, n] (bool or >= 0, not all 0) -> int64 [B].
+    """Returns one index per row in proportion to the weights: keys int64 [B], weights [B, n] (bool or >= 0, not all 0)
+    -> int64 [B].
 
     By the Gumbel trick, so that no cumulative sum rounds a weight of 0 into a choice.
     """

@@ -1,8 +1,8 @@
 """Results of games as strength: win rates with intervals, Elo differences, ratings of a pool (Bradley-Terry), and SPRT.
 
-A game gives points: 1 for a win, 0.5 for a draw, 0 for a loss. Elo is logistic: a difference of d is a win rate of 1 / (1 + 10^(-d / 400)).
-Intervals are 95 % and two-sided unless z says otherwise. Everything is numpy or plain numbers in float64.
-"""
+A game gives points: 1 for a win, 0.5 for a draw, 0 for a loss. Elo is logistic: a difference of d is a win rate of 1 /
+(1 + 10^(-d / 400)). Intervals are 95 % and two-sided unless z says otherwise. Everything is numpy or plain numbers in
+float64."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ NEVER_SEEN = 1e-3  # games: count of an outcome that has not come yet in SPRT, a
 
 
 def wilson_interval(points: float, games: float, z: float = Z95) -> tuple[float, float]:
-    """Returns the interval of a win rate by Wilson's score (1927): never empty, inside [0, 1], right also at 0 and at all points.
+    """Returns the interval of a win rate by Wilson's score (1927): never empty, inside [0, 1], right also at 0 and at
+    all points.
 
-    With draws as half points it is on the safe side, since a draw varies less than a win or a loss. Without games it is (0, 1).
-    """
+    With draws as half points it is on the safe side, since a draw varies less than a win or a loss. Without games it is
+    (0, 1)."""
     if games <= 0:
         return 0.0, 1.0
     if not 0 <= points <= games:
@@ -39,14 +40,16 @@ def wilson_interval(points: float, games: float, z: float = Z95) -> tuple[float,
     return low, high
 
 
-def pair_interval(pair_points: Sequence[float] | np.ndarray, single_points: Sequence[float] = (), z: float = Z95) -> tuple[float, float]:
+def pair_interval(
+    pair_points: Sequence[float] | np.ndarray, single_points: Sequence[float] = (), z: float = Z95
+) -> tuple[float, float]:
     """Returns the interval of the win rate where games come in pairs with one opening and colours swapped.
 
-    pair_points: points of each pair, 0 to 2. single_points: points of games without a partner, 0 to 1. The games of a pair are not
-    independent: where the opening or the colour decides they nearly cancel, where strength decides they agree. So the number of games in
-    Wilson's formula is divided by the design effect: the variance of the pairs over that of as many independent games. It is estimated
-    with `PAIR_PRIOR` pairs of prior, and a pair counts for at least one game.
-    """
+    pair_points: points of each pair, 0 to 2. single_points: points of games without a partner, 0 to 1. The games of a
+    pair are not independent: where the opening or the colour decides they nearly cancel, where strength decides they
+    agree. So the number of games in Wilson's formula is divided by the design effect: the variance of the pairs over
+    that of as many independent games. It is estimated with `PAIR_PRIOR` pairs of prior, and a pair counts for at least
+    one game."""
     pairs, singles = np.asarray(pair_points, dtype=np.float64), np.asarray(single_points, dtype=np.float64)
     games = 2 * len(pairs) + len(singles)
     points = float(pairs.sum() + singles.sum())
@@ -77,8 +80,11 @@ def elo_of(rate: float) -> float:
     return ELO_PER_NAT * math.log(rate / (1 - rate))
 
 
-def elo_difference(points: float, games: float, interval: tuple[float, float] | None = None) -> tuple[float, float, float]:
-    """Returns the Elo difference and its interval (difference, low, high); an end is infinite where all or no points were won.
+def elo_difference(
+    points: float, games: float, interval: tuple[float, float] | None = None
+) -> tuple[float, float, float]:
+    """Returns the Elo difference and its interval (difference, low, high); an end is infinite where all or no points
+    were won.
 
     interval: that of the win rate, Wilson's unless given.
     """
@@ -102,9 +108,9 @@ class Ratings:
 def bradley_terry(points: np.ndarray, anchor: int = 0, prior_draws: float = 1.0, z: float = Z95) -> Ratings:
     """Returns the ratings of a pool from points [n, n]: points[i, j] is what i won against j, draws as half.
 
-    The maximum of the posterior by Newton's method (Bradley and Terry 1952). The prior, `prior_draws` drawn games between any two that met
-    and a spread of `SPREAD`, keeps whoever won or lost all finite. Intervals come from the Hessian there, relative to the anchor.
-    """
+    The maximum of the posterior by Newton's method (Bradley and Terry 1952). The prior, `prior_draws` drawn games
+    between any two that met and a spread of `SPREAD`, keeps whoever won or lost all finite. Intervals come from the
+    Hessian there, relative to the anchor."""
     points = np.array(points, dtype=np.float64)
     count = points.shape[0]
     if points.shape != (count, count) or not np.isfinite(points).all() or (points < 0).any():
@@ -118,7 +124,9 @@ def bradley_terry(points: np.ndarray, anchor: int = 0, prior_draws: float = 1.0,
     for _ in range(500):
         gradient, hessian = _slope(nats, points, games, ridge)
         step = np.linalg.solve(hessian, gradient)
-        nats = nats + step / max(1.0, np.abs(step).max())  # at most 174 Elo a step: far from the maximum the parabola is no guide
+        nats = nats + step / max(
+            1.0, np.abs(step).max()
+        )  # at most 174 Elo a step: far from the maximum the parabola is no guide
         if np.abs(step).max() < 1e-10:
             break
     covariance = np.linalg.inv(_slope(nats, points, games, ridge)[1]) * ELO_PER_NAT**2
@@ -154,16 +162,19 @@ class Sprt:
 
 
 def sprt(counts: Sequence[float], elo0: float, elo1: float, alpha: float = 0.05, beta: float = 0.05) -> Sprt:
-    """Returns the state of a sequential probability ratio test (Wald 1945) of "elo0" against "elo1", to be asked after any number of games.
+    """Returns the state of a sequential probability ratio test (Wald 1945) of "elo0" against "elo1", to be asked after
+    any number of games.
 
-    counts: [losses, draws, wins], or for colour-paired games the pairs that gave [0, 0.5, 1, 1.5, 2] points, which is right where the games
-    of a pair depend on each other. alpha, beta: chance to accept H1 under H0, and H0 under H1.
-    The ratio is the generalised one (GSPRT, Van den Bergh; as in fishtest): either hypothesis with the likeliest distribution of its mean.
-    """
+    counts: [losses, draws, wins], or for colour-paired games the pairs that gave [0, 0.5, 1, 1.5, 2] points, which is
+    right where the games of a pair depend on each other. alpha, beta: chance to accept H1 under H0, and H0 under H1.
+    The ratio is the generalised one (GSPRT, Van den Bergh; as in fishtest): either hypothesis with the likeliest
+    distribution of its mean."""
     if len(counts) not in (3, 5):
         raise ValueError(f"sprt: {len(counts)} counts; allowed are 3 (losses, draws, wins) and 5 (pairs by points)")
     if not elo0 < elo1 or not 0 < alpha < 0.5 or not 0 < beta < 0.5:
-        raise ValueError(f"sprt: elo0 {elo0}, elo1 {elo1}, alpha {alpha}, beta {beta}; allowed are elo0 < elo1, alpha and beta in (0, 0.5)")
+        raise ValueError(
+            f"sprt: elo0 {elo0}, elo1 {elo1}, alpha {alpha}, beta {beta}; allowed are elo0 < elo1, alpha and beta in (0, 0.5)"
+        )
     lower, upper = math.log(beta / (1 - alpha)), math.log((1 - beta) / alpha)
     llr = _log_likelihood_ratio(np.asarray(counts, dtype=np.float64), win_rate(elo0), win_rate(elo1))
     verdict = "H1" if llr >= upper else "H0" if llr <= lower else "continue"
@@ -181,7 +192,8 @@ def _log_likelihood_ratio(counts: np.ndarray, mean0: float, mean1: float) -> flo
 
 
 def _likeliest(values: np.ndarray, seen: np.ndarray, mean: float) -> np.ndarray:
-    """Returns the distribution with that mean under which what was seen is likeliest: seen / (1 + x (value - mean)) with the x that fits.
+    """Returns the distribution with that mean under which what was seen is likeliest: seen / (1 + x (value - mean))
+    with the x that fits.
 
     x is the root of a falling function between the poles, found by bisection.
     """

@@ -22,9 +22,8 @@ _DRAW = 1  # seed of the draws for positions that come without a key
 class Evaluation:
     """What is thought of B positions, from the side to move's view.
 
-    prior: float32 [B, A], 0 where illegal, sums to 1. value: float32 [B] in [-1, 1]. ownership: float32 [B, N, N] in [-1, 1], 0 off the
-    board. score: float32 [B], points. The last two are None where the network lacks that head.
-    """
+    prior: float32 [B, A], 0 where illegal, sums to 1. value: float32 [B] in [-1, 1]. ownership: float32 [B, N, N] in
+    [-1, 1], 0 off the board. score: float32 [B], points. The last two are None where the network lacks that head."""
 
     prior: Tensor
     value: Tensor
@@ -35,10 +34,9 @@ class Evaluation:
 class Evaluator:
     """Evaluates positions with a network; off the CPU nothing in it reads a tensor back.
 
-    network: an `InferenceNetwork`, or a callable with its signature and its `dtype`. symmetries: "none" shows the board as it is, "random"
-    turned by one of the 8 symmetries drawn for each game (unbiased over searches, at the cost of none), "all" averages the 8 (8 times
-    the cost; exactly equivariant).
-    """
+    network: an `InferenceNetwork`, or a callable with its signature and its `dtype`. symmetries: "none" shows the board
+    as it is, "random" turned by one of the 8 symmetries drawn for each game (unbiased over searches, at the cost of
+    none), "all" averages the 8 (8 times the cost; exactly equivariant)."""
 
     def __init__(self, network: InferenceNetwork, encoder: Encoder, symmetries: str = "none") -> None:
         if symmetries not in SYMMETRIES:
@@ -55,7 +53,9 @@ class Evaluator:
         heads: tuple[str, ...] | None = None,
         compiled: bool = False,
     ) -> Evaluator:
-        """Returns an evaluator over a copy of the network in `dtype`, with all heads or the given ones; see `inference_copy`."""
+        """Returns an evaluator over a copy of the network in `dtype`, with all heads or the given ones; see
+        `inference_copy`.
+        """
         return Evaluator(inference_copy(network, device, dtype, heads, compiled), encoder, symmetries)
 
     def with_symmetries(self, symmetries: str) -> Evaluator:
@@ -66,12 +66,13 @@ class Evaluator:
     def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
         """Returns the evaluation of B positions.
 
-        legal: bool [B, A], the moves that get prior, by default `board.legal_actions`; at least one of a game. key: int64 [B], what draws
-        each game's symmetry; by default the position's hash, side to move and ply.
-        """
+        legal: bool [B, A], the moves that get prior, by default `board.legal_actions`; at least one of a game. key:
+        int64 [B], what draws each game's symmetry; by default the position's hash, side to move and ply."""
         legal = board.legal_actions(state) if legal is None else legal
         shape = (state.num_games, state.board_size**2 + 1)
-        assert legal.dtype == torch.bool and legal.shape == shape, f"legal is {legal.dtype} {list(legal.shape)}, not bool {list(shape)}"
+        assert legal.dtype == torch.bool and legal.shape == shape, (
+            f"legal is {legal.dtype} {list(legal.shape)}, not bool {list(shape)}"
+        )
         planes, inputs = self.encoder.planes(state, self.network.dtype), self.encoder.globals(state)
         if self.symmetries == "none":
             return _evaluation(self.network(planes, inputs, on_board_mask(state)), legal)
@@ -82,7 +83,9 @@ class Evaluator:
 
     @torch.inference_mode()
     def turned(self, state: board.State, turn: int) -> Evaluation:
-        """Returns the evaluation of B positions with every board turned by one symmetry, 0 to 7, whatever `symmetries` says."""
+        """Returns the evaluation of B positions with every board turned by one symmetry, 0 to 7, whatever `symmetries`
+        says.
+        """
         planes, inputs = self.encoder.planes(state, self.network.dtype), self.encoder.globals(state)
         return _evaluation(self._turned(planes, inputs, state, turn), board.legal_actions(state))
 
@@ -97,7 +100,10 @@ class Evaluator:
         back = symmetry.INVERSE[turn] if isinstance(turn, int) else symmetry.inverse(turn)
         size = None if state.rules.same_size else state.rules.size
         outputs = self.network(symmetry.transform_planes(planes, turn, size), inputs, on_board_mask(state))
-        return {name: TURN_BACK[name](output, back, size) if name in TURN_BACK else output for name, output in outputs.items()}
+        return {
+            name: TURN_BACK[name](output, back, size) if name in TURN_BACK else output
+            for name, output in outputs.items()
+        }
 
 
 # What outputs that live on the board need; others are the same for every symmetry.
@@ -119,7 +125,9 @@ def _evaluation(outputs: dict[str, Tensor], legal: Tensor) -> Evaluation:
 
 
 def _average(parts: list[Evaluation]) -> Evaluation:
-    """Returns the mean of evaluations of the same positions: of the priors as probabilities, of the values as values."""
+    """Returns the mean of evaluations of the same positions: of the priors as probabilities, of the values as
+    values.
+    """
 
     def mean(name: str) -> Tensor | None:
         tensors = [getattr(part, name) for part in parts]

@@ -1,13 +1,13 @@
 """Boards as bit rows, their neighbours, and flood fills over a whole batch.
 
-A plane of a board is int32 [..., N]: bit c of row r is the point in row r and column c (N <= 25, so a row always fits). Most operations on
-a plane are then a handful of bitwise operations on N words instead of on N*N numbers: on 2 cores this is what makes a step of a
-thousand games cost what a step of one costs elsewhere.
+A plane of a board is int32 [..., N]: bit c of row r is the point in row r and column c (N <= 25, so a row always fits).
+Most operations on a plane are then a handful of bitwise operations on N words instead of on N*N numbers: on 2 cores
+this is what makes a step of a thousand games cost what a step of one costs elsewhere.
 
-A flood must reach its fixpoint. Kernels do so by themselves, board by board. Torch must not wait for the host to look at what still grows,
-so there strings are found in a number of rounds that is proven enough (`string_labels`). Both ways give the same result. Elsewhere, where
-a look spares work, `may_look` is the one place that decides whether it's allowed inside a step; between moves it always is.
-"""
+A flood must reach its fixpoint. Kernels do so by themselves, board by board. Torch must not wait for the host to look
+at what still grows, so there strings are found in a number of rounds that is proven enough (`string_labels`). Both ways
+give the same result. Elsewhere, where a look spares work, `may_look` is the one place that decides whether it's allowed
+inside a step; between moves it always is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from zerogo import kernels
 
 
 def may_look(tensor: Tensor) -> bool:
-    """Returns whether the host may read this tensor without waiting for a device: the choice between data-dependent and bounded loops."""
+    """Returns whether the host may read this tensor without waiting for a device: the choice between data-dependent and
+    bounded loops.
+    """
     return tensor.device.type == "cpu"
 
 
@@ -54,8 +56,8 @@ def points_to_rows(points: Tensor, board_size: int) -> Tensor:
 
 
 def neighbours(rows: Tensor) -> Tensor:
-    """Returns the points next to a point of the plane, itself included only where it has a neighbour in it: int32 [..., N] -> the same
-    shape.
+    """Returns the points next to a point of the plane, itself included only where it has a neighbour in it: int32 [...,
+    N] -> the same shape.
 
     Bits may run over the last column: mask the result with a plane of the board.
     """
@@ -82,8 +84,8 @@ def count(rows: Tensor) -> Tensor:
 def has_one_point(rows: Tensor) -> Tensor:
     """Returns whether a plane holds exactly one point: int32 [..., N] -> bool [...].
 
-    A sum of rows is a power of two for one point, and for several only if they share rows or carry; the second sum counts the rows.
-    """
+    A sum of rows is a power of two for one point, and for several only if they share rows or carry; the second sum
+    counts the rows."""
     tagged = torch.where(rows != 0, rows.to(torch.int64) + (1 << 32), 0).sum(-1)
     low = tagged & 0xFFFFFFFF
     return ((tagged >> 32) == 1) & ((low & (low - 1)) == 0)
@@ -97,8 +99,8 @@ def first_point(rows: Tensor) -> Tensor:
 
 
 def flood(seeds: Tensor, within: Tensor) -> Tensor:
-    """Returns all points of `within` that are connected to a seed through it, to the fixpoint: seeds, within int32 [..., N] -> int32
-    [..., N].
+    """Returns all points of `within` that are connected to a seed through it, to the fixpoint: seeds, within int32
+    [..., N] -> int32 [..., N].
 
     Seeds outside `within` do not count.
     """
@@ -121,13 +123,13 @@ def _flood_bounded(rows: Tensor, within: Tensor) -> Tensor:
 
 
 def string_labels(inside: Tensor, board_size: int, colour: Tensor | None = None) -> Tensor:
-    """Returns for every point the label of its string, the same for all its points: bool [X, P] -> int64 [X, P], a point's own index
-    where outside.
+    """Returns for every point the label of its string, the same for all its points: bool [X, P] -> int64 [X, P], a
+    point's own index where outside.
 
-    colour: int8 [X, P], where given only points of equal colour are connected. Borůvka's algorithm: in a round every string joins a
-    neighbouring part along its smallest edge, so the parts of a string at least halve, and ceil(log2 P) rounds are enough; in a round
-    chains of joins are shortened by pointer doubling, ceil(log2 P) times. No step depends on the data, so nothing waits for the host.
-    """
+    colour: int8 [X, P], where given only points of equal colour are connected. Borůvka's algorithm: in a round every
+    string joins a neighbouring part along its smallest edge, so the parts of a string at least halve, and ceil(log2 P)
+    rounds are enough; in a round chains of joins are shortened by pointer doubling, ceil(log2 P) times. No step depends
+    on the data, so nothing waits for the host."""
     num_points = inside.shape[-1]
     rounds = max(1, math.ceil(math.log2(max(2, num_points))))
     points = torch.arange(num_points, device=inside.device)
@@ -148,10 +150,15 @@ def string_labels(inside: Tensor, board_size: int, colour: Tensor | None = None)
 
 
 def _edges(inside: Tensor, board_size: int, colour: Tensor | None) -> list[tuple[Tensor, Tensor]]:
-    """Returns for steps to the right and down: whether a point is connected with the next one bool [X, P], and the points int64 [P]."""
+    """Returns for steps to the right and down: whether a point is connected with the next one bool [X, P], and the
+    points int64 [P].
+    """
     points = torch.arange(inside.shape[-1], device=inside.device)
     found = []
-    for distance, has_next in ((1, points % board_size < board_size - 1), (board_size, points < board_size * (board_size - 1))):
+    for distance, has_next in (
+        (1, points % board_size < board_size - 1),
+        (board_size, points < board_size * (board_size - 1)),
+    ):
         joined = inside & torch.roll(inside, -distance, dims=-1) & has_next
         if colour is not None:
             joined = joined & (colour == torch.roll(colour, -distance, dims=-1))
@@ -160,7 +167,9 @@ def _edges(inside: Tensor, board_size: int, colour: Tensor | None) -> list[tuple
 
 
 def _join(best: Tensor, labels: Tensor, board_size: int) -> Tensor:
-    """Returns each part's new parent along its smallest edge; two parts that chose the same edge keep the smaller label as the root."""
+    """Returns each part's new parent along its smallest edge; two parts that chose the same edge keep the smaller label
+    as the root.
+    """
     num_points = labels.shape[-1]
     points = torch.arange(num_points, device=labels.device)
     has_edge = best < 2 * num_points

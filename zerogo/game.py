@@ -1,22 +1,25 @@
-"""One game of Go in plain Python: the rules as one would explain them, and the oracle that the tensor board is tested against.
+"""One game of Go in plain Python: the rules as one would explain them, and the oracle that the tensor board is tested
+against.
 
-A `Board` knows stones and strings (stones of one colour connected along lines) with their liberties (empty points next to them), and
-nothing of turns. A `GameState` adds whose turn it is, ko, the history that superko asks for, passes and the score. Neither ever changes:
-a move returns a new one, so that every state of a game can be kept and played on from.
+A `Board` knows stones and strings (stones of one colour connected along lines) with their liberties (empty points next
+to them), and nothing of turns. A `GameState` adds whose turn it is, ko, the history that superko asks for, passes and
+the score. Neither ever changes: a move returns a new one, so that every state of a game can be kept and played on from.
 
     game = GameState.new(Rules(size=9))
     game = game.play(Move.play(Point(4, 4)))        # row and column from 0 at the top left
     game.why_illegal(Move.play(Point(4, 4)))        # "occupied: a stone stands on E5"
 
 How the rules are read, where rule books differ:
-* A move is: place a stone, remove the opponent's strings without liberties, then the own string if it has none (suicide, if allowed).
-* Simple ko bans the immediate retake of one stone that was just captured by a stone that now stands alone with that one liberty.
-* Positional superko bans any earlier position of this game, situational superko any earlier position with the same side to move. The
-  position at the start counts. A pass is always legal; it adds its situation to the history.
-* Where suicide is allowed, that of one stone recreates the position: banned by positional superko, by situational superko only if that
-  situation has occurred, and not by simple ko.
-* Two passes in a row or a resignation end the game. White's komi is the only compensation; handicap stones change nothing else.
-"""
+* A move is: place a stone, remove the opponent's strings without liberties, then the own string if it has none
+  (suicide, if allowed).
+* Simple ko bans the immediate retake of one stone that was just captured by a stone that now stands alone with that one
+  liberty.
+* Positional superko bans any earlier position of this game, situational superko any earlier position with the same side
+  to move. The position at the start counts. A pass is always legal; it adds its situation to the history.
+* Where suicide is allowed, that of one stone recreates the position: banned by positional superko, by situational
+  superko only if that situation has occurred, and not by simple ko.
+* Two passes in a row or a resignation end the game. White's komi is the only compensation; handicap stones change
+  nothing else."""
 
 from __future__ import annotations
 
@@ -31,15 +34,15 @@ from zerogo.errors import InputError
 from zerogo.rules import Rules
 
 
-class Player(Enum):
+class Colour(Enum):
     """Who plays; the value is the colour of the stones wherever boards are written as numbers (0 is empty)."""
 
     BLACK = 1
     WHITE = 2
 
     @property
-    def other(self) -> Player:
-        return Player.WHITE if self is Player.BLACK else Player.BLACK
+    def other(self) -> Colour:
+        return Colour.WHITE if self is Colour.BLACK else Colour.BLACK
 
 
 class Point(NamedTuple):
@@ -83,7 +86,7 @@ class Move:
 class String(NamedTuple):
     """Stones of one colour that live and die together, and the empty points next to them."""
 
-    player: Player
+    player: Colour
     stones: frozenset[Point]
     liberties: frozenset[Point]
 
@@ -107,7 +110,7 @@ def all_points(size: int) -> tuple[Point, ...]:
 
 
 @cache
-def _digit(point: Point, player: Player, size: int) -> int:
+def _digit(point: Point, player: Colour, size: int) -> int:
     """Returns the share of one stone in `Board.position`."""
     return player.value << 2 * (point.row * size + point.column)
 
@@ -115,15 +118,15 @@ def _digit(point: Point, player: Player, size: int) -> int:
 class Board:
     """Stones, and their strings kept by union-find. Never changes once made; `after` returns another board.
 
-    position: the stones as one whole number, two bits a point (0 empty, 1 black, 2 white). Two boards of a size are equal if and only
-    if their positions are: superko compares these and needs no hash.
-    """
+    position: the stones as one whole number, two bits a point (0 empty, 1 black, 2 white). Two boards of a size are
+    equal if and only if their positions are: superko compares these and needs no hash."""
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.position = 0
-        # Union-find: each stone points to another of its string, and the one that points to itself names the string. Strings are joined
-        # smaller into larger, so a path is no longer than log2 of the stones. Paths are not compressed: looking must not write.
+        # Union-find: each stone points to another of its string, and the one that points to itself names the string.
+        # Strings are joined smaller into larger, so a path is no longer than log2 of the stones. Paths are not
+        # compressed: looking must not write.
         self._parent: dict[Point, Point] = {}
         self._strings: dict[Point, String] = {}
 
@@ -131,15 +134,17 @@ class Board:
         """Returns the string that a point belongs to, None where it is empty."""
         return self._strings[self._name(point)] if point in self._parent else None
 
-    def player_at(self, point: Point) -> Player | None:
+    def player_at(self, point: Point) -> Colour | None:
         """Returns whose stone stands on a point, None where it is empty."""
         return self._strings[self._name(point)].player if point in self._parent else None
 
     def strings(self) -> list[String]:
         return list(self._strings.values())
 
-    def removed_by(self, player: Player, point: Point) -> frozenset[Point]:
-        """Returns the stones that leave the board when a player plays on an empty point: captures, else the own string at suicide."""
+    def removed_by(self, player: Colour, point: Point) -> frozenset[Point]:
+        """Returns the stones that leave the board when a player plays on an empty point: captures, else the own string
+        at suicide.
+        """
         near = [self.string_at(next_to) for next_to in neighbours(point, self.size)]
         dying = [string for string in near if string and string.player is not player and len(string.liberties) == 1]
         if dying:
@@ -148,14 +153,14 @@ class Board:
             return frozenset()
         return frozenset([point]).union(*(string.stones for string in near if string and string.player is player))
 
-    def position_after(self, player: Player, point: Point) -> int:
+    def position_after(self, player: Colour, point: Point) -> int:
         """Returns the position that a play on an empty point leads to."""
         position = self.position + _digit(point, player, self.size)
         for stone in self.removed_by(player, point):
             position -= _digit(stone, self.player_at(stone) or player, self.size)
         return position
 
-    def after(self, player: Player, point: Point) -> Board:
+    def after(self, player: Colour, point: Point) -> Board:
         """Returns the board after a player's stone on an empty point, with whatever it removes taken off."""
         assert self.string_at(point) is None, f"{point} is occupied"
         board = Board(self.size)
@@ -167,13 +172,15 @@ class Board:
         return board
 
     def without(self, stones: Iterable[Point]) -> Board:
-        """Returns the board with the given stones taken off, as dead stones are at the end; points that are empty do not matter."""
+        """Returns the board with the given stones taken off, as dead stones are at the end; points that are empty do
+        not matter.
+        """
         if not (taken := set(stones)):
             return self
         return Board.of_stones(self.size, [(self.player_at(p), p) for p in self._parent if p not in taken])
 
     @staticmethod
-    def of_stones(size: int, stones: Iterable[tuple[Player, Point]]) -> Board:
+    def of_stones(size: int, stones: Iterable[tuple[Colour, Point]]) -> Board:
         """Returns the board with these stones as they stand: nothing is captured, and strings may lack liberties."""
         board = Board(size)
         for player, point in stones:
@@ -186,7 +193,7 @@ class Board:
             stone = above
         return stone
 
-    def _add(self, player: Player, point: Point) -> None:
+    def _add(self, player: Colour, point: Point) -> None:
         """Sets a stone, takes the liberty from its neighbours and joins it with those of its colour."""
         around = neighbours(point, self.size)
         self.position += _digit(point, player, self.size)
@@ -217,9 +224,11 @@ class Board:
                 freed = self._strings[beside]
                 self._strings[beside] = freed._replace(liberties=freed.liberties | {stone})
 
-    def territory(self) -> dict[Player, set[Point]]:
-        """Returns the empty points from which only stones of one colour are reached, by that colour; nobody's on an empty board."""
-        found: dict[Player, set[Point]] = {player: set() for player in Player}
+    def territory(self) -> dict[Colour, set[Point]]:
+        """Returns the empty points from which only stones of one colour are reached, by that colour; nobody's on an
+        empty board.
+        """
+        found: dict[Colour, set[Point]] = {player: set() for player in Colour}
         unseen = {point for point in all_points(self.size) if point not in self._parent}
         while unseen:
             frontier, region, borders = [next(iter(unseen))], set(), set()
@@ -235,7 +244,7 @@ class Board:
                 found[borders.pop()] |= region
         return found
 
-    def count(self, player: Player) -> int:
+    def count(self, player: Colour) -> int:
         """Returns how many stones a player has on the board."""
         return sum(len(string.stones) for string in self.strings() if string.player is player)
 
@@ -244,56 +253,62 @@ class Board:
 class GameState:
     """One moment of a game. Never changes; `play` returns the next one.
 
-    to_play: who moves. ply: moves and passes so far. passes: passes in a row just now. ko: the point that simple ko bans at this turn.
-    captures: stones that each player has taken (stones lost by suicide were taken by the opponent). history: the situations that superko
-    compares with, the present one among them.
-    """
+    to_play: who moves. ply: moves and passes so far. passes: passes in a row just now. ko: the point that simple ko
+    bans at this turn. captures: stones that each player has taken (stones lost by suicide were taken by the opponent).
+    history: the situations that superko compares with, the present one among them."""
 
     rules: Rules
     board: Board
-    to_play: Player = Player.BLACK
+    to_play: Colour = Colour.BLACK
     ply: int = 0
     passes: int = 0
     ko: Point | None = None
-    captures: dict[Player, int] = field(default_factory=lambda: dict.fromkeys(Player, 0))
+    captures: dict[Colour, int] = field(default_factory=lambda: dict.fromkeys(Colour, 0))
     history: frozenset = frozenset()
-    resigned: Player | None = None
+    resigned: Colour | None = None
     last_move: Move | None = None
 
     @staticmethod
     def new(rules: Rules, handicap: int | Sequence[Point] = 0) -> GameState:
         """Returns the start of a game; with handicap stones White moves first.
 
-        handicap: how many of GTP's fixed points Black starts on, or the points themselves (free placement: two or more, one left empty).
-        """
+        handicap: how many of GTP's fixed points Black starts on, or the points themselves (free placement: two or more,
+        one left empty)."""
         if isinstance(handicap, int):
-            handicap = [Point(*coords.row_col(point, rules.size)) for point in coords.fixed_handicap(rules.size, handicap)]
+            handicap = [
+                Point(*coords.row_col(point, rules.size)) for point in coords.fixed_handicap(rules.size, handicap)
+            ]
         points = {Point(*point) for point in handicap if is_on_board(Point(*point), rules.size)}
         if len(points) != len(handicap) or len(points) == 1 or (points and len(points) >= rules.size**2):
             most = rules.size**2 - 1
-            raise InputError(f"handicap: {len(handicap)} points, {len(points)} different ones on the board; allowed are 0 and 2 to {most}")
-        board = Board.of_stones(rules.size, [(Player.BLACK, point) for point in points])
-        return GameState(rules, board, Player.WHITE if points else Player.BLACK)._with_history()
+            raise InputError(
+                f"handicap: {len(handicap)} points, {len(points)} different ones on the board; allowed are 0 and 2 to {most}"
+            )
+        board = Board.of_stones(rules.size, [(Colour.BLACK, point) for point in points])
+        return GameState(rules, board, Colour.WHITE if points else Colour.BLACK)._with_history()
 
     @staticmethod
-    def from_stones(stones: Sequence[Sequence[int]], to_play: Player | int, rules: Rules) -> GameState:
+    def from_stones(stones: Sequence[Sequence[int]], to_play: Colour | int, rules: Rules) -> GameState:
         """Returns a game that starts from a position, without any history before it.
 
-        stones: `size` rows from the top of `size` colours: 0 empty, 1 black, 2 white. Raises `InputError` for another shape or
-        colour, and where a string has no liberty.
-        """
+        stones: `size` rows from the top of `size` colours: 0 empty, 1 black, 2 white. Raises `InputError` for another
+        shape or colour, and where a string has no liberty."""
         size = rules.size
         if len(stones) != size or any(len(row) != size for row in stones):
             raise InputError(f"stones: rows of {[len(row) for row in stones]} points; {size} rows of {size} are needed")
         colours = {point: int(stones[point.row][point.column]) for point in all_points(size)}
         for point, colour in colours.items():
             if colour not in (0, 1, 2):
-                raise InputError(f"stones: {colour} on {_name(point, size)}; allowed are 0 (empty), 1 (black) and 2 (white)")
-        board = Board.of_stones(size, [(Player(colour), point) for point, colour in colours.items() if colour])
+                raise InputError(
+                    f"stones: {colour} on {_name(point, size)}; allowed are 0 (empty), 1 (black) and 2 (white)"
+                )
+        board = Board.of_stones(size, [(Colour(colour), point) for point, colour in colours.items() if colour])
         for string in board.strings():
             if not string.liberties:
-                raise InputError(f"stones: the string on {_name(min(string.stones), size)} has no liberty; every string needs one")
-        return GameState(rules, board, Player(to_play))._with_history()
+                raise InputError(
+                    f"stones: the string on {_name(min(string.stones), size)} has no liberty; every string needs one"
+                )
+        return GameState(rules, board, Colour(to_play))._with_history()
 
     @property
     def is_over(self) -> bool:
@@ -303,12 +318,16 @@ class GameState:
     def why_illegal(self, move: Move) -> str | None:
         """Returns why a move is not legal, the kind of reason first, then what it is about; None for a legal move."""
         if self.is_over:
-            return "game over: " + (f"{self.resigned.name.lower()} has resigned" if self.resigned else "both players have passed")
+            return "game over: " + (
+                f"{self.resigned.name.lower()} has resigned" if self.resigned else "both players have passed"
+            )
         if move.point is None:
             return None
         point, size = move.point, self.rules.size
         if not is_on_board(point, size):
-            return f"off the board: row {point.row}, column {point.column}; both go from 0 to {size - 1} on {size}x{size}"
+            return (
+                f"off the board: row {point.row}, column {point.column}; both go from 0 to {size - 1} on {size}x{size}"
+            )
         if self.board.string_at(point) is not None:
             return f"occupied: a stone stands on {_name(point, size)}"
         if not self.rules.suicide and point in self.board.removed_by(self.to_play, point):
@@ -322,12 +341,16 @@ class GameState:
         return None
 
     def legal_moves(self) -> list[Move]:
-        """Returns all legal plays from the top left, then the pass; a resignation is as legal but not listed. Empty once it is over."""
+        """Returns all legal plays from the top left, then the pass; a resignation is as legal but not listed. Empty
+        once it is over.
+        """
         moves = [*(Move(point) for point in all_points(self.rules.size)), Move.pass_turn()]
         return [move for move in moves if self.why_illegal(move) is None]
 
     def legal_mask(self) -> list[bool]:
-        """Returns for each of the size * size + 1 actions whether it is legal; the last is the pass. All False once the game is over."""
+        """Returns for each of the size * size + 1 actions whether it is legal; the last is the pass. All False once the
+        game is over.
+        """
         moves = [*(Move(point) for point in all_points(self.rules.size)), Move.pass_turn()]
         return [self.why_illegal(move) is None for move in moves]
 
@@ -345,41 +368,51 @@ class GameState:
         taker = self.to_play.other if move.point in removed else self.to_play
         captures = self.captures | {taker: self.captures[taker] + len(removed)}
         board = self.board.after(self.to_play, move.point)
-        return replace(turned, board=board, passes=0, ko=_ko_point(board, move.point, removed), captures=captures)._with_history()
+        return replace(
+            turned, board=board, passes=0, ko=_ko_point(board, move.point, removed), captures=captures
+        )._with_history()
 
     def stones(self) -> list[list[int]]:
         """Returns the rows of the board from the top: 0 empty, 1 black, 2 white."""
         size, owners = self.rules.size, [self.board.player_at(point) for point in all_points(self.rules.size)]
-        return [[owner.value if owner else 0 for owner in owners[row * size : row * size + size]] for row in range(size)]
+        return [
+            [owner.value if owner else 0 for owner in owners[row * size : row * size + size]] for row in range(size)
+        ]
 
     def area_score_black(self, dead: Iterable[Point] = ()) -> float:
-        """Returns Black's area less White's before komi, in points: stones and empties that one colour reaches; the dead go first."""
+        """Returns Black's area less White's before komi, in points: stones and empties that one colour reaches; the
+        dead go first.
+        """
         board = self.board.without(dead)
         territory = board.territory()
-        black, white = (board.count(player) + len(territory[player]) for player in (Player.BLACK, Player.WHITE))
+        black, white = (board.count(player) + len(territory[player]) for player in (Colour.BLACK, Colour.WHITE))
         return float(black - white)
 
     def territory_score_black(self, dead: Iterable[Point] = ()) -> float:
-        """Returns Black's territory and prisoners less White's before komi, in points; the dead become prisoners, seki costs no eye."""
+        """Returns Black's territory and prisoners less White's before komi, in points; the dead become prisoners, seki
+        costs no eye.
+        """
         board = self.board.without(dead)
         territory = board.territory()
-        dead_of = {player: self.board.count(player) - board.count(player) for player in Player}
-        black, white = (len(territory[p]) + self.captures[p] + dead_of[p.other] for p in (Player.BLACK, Player.WHITE))
+        dead_of = {player: self.board.count(player) - board.count(player) for player in Colour}
+        black, white = (len(territory[p]) + self.captures[p] + dead_of[p.other] for p in (Colour.BLACK, Colour.WHITE))
         return float(black - white)
 
     def score_black(self, dead: Iterable[Point] = ()) -> float:
-        """Returns Black's score less White's and less komi in points, by the scoring that the rules name, as the board stands."""
+        """Returns Black's score less White's and less komi in points, by the scoring that the rules name, as the board
+        stands.
+        """
         counted = self.area_score_black(dead) if self.rules.scoring == "area" else self.territory_score_black(dead)
         return counted - self.rules.komi
 
-    def winner(self, dead: Iterable[Point] = ()) -> Player | None:
+    def winner(self, dead: Iterable[Point] = ()) -> Colour | None:
         """Returns who has won; None for a draw, and as long as the game goes on."""
         if self.resigned:
             return self.resigned.other
         score = self.score_black(dead) if self.is_over else 0.0
-        return None if score == 0 else Player.BLACK if score > 0 else Player.WHITE
+        return None if score == 0 else Colour.BLACK if score > 0 else Colour.WHITE
 
-    def _situation(self, position: int, to_play: Player) -> int | tuple[int, Player]:
+    def _situation(self, position: int, to_play: Colour) -> int | tuple[int, Colour]:
         """Returns what superko compares: the position, under situational superko with the side to move."""
         return (position, to_play) if self.rules.superko == "situational" else position
 
@@ -389,7 +422,9 @@ class GameState:
 
 
 def _ko_point(board: Board, point: Point, removed: frozenset[Point]) -> Point | None:
-    """Returns the point that simple ko bans next: one stone was taken by a stone that stands alone with that one liberty."""
+    """Returns the point that simple ko bans next: one stone was taken by a stone that stands alone with that one
+    liberty.
+    """
     string = board.string_at(point)
     if string and len(removed) == 1 and len(string.stones) == 1 and string.liberties == removed:
         return next(iter(removed))

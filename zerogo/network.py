@@ -1,14 +1,14 @@
 """The policy and value network: a residual tower with global pooling, and heads that the config names.
 
-The weights know nothing of the board's side, so one network plays every size, and games of different sizes share a padded batch: an
-on-board mask keeps everything off a smaller board at zero, as the padding of a convolution is. A mask of None says that all points
-exist, and costs nothing.
+The weights know nothing of the board's side, so one network plays every size, and games of different sizes share a
+padded batch: an on-board mask keeps everything off a smaller board at zero, as the padding of a convolution is. A mask
+of None says that all points exist, and costs nothing.
 
-Tower: 3x3 convolution, global inputs as a bias for each channel, then blocks relu(x + conv(relu(conv(x)))), every convolution followed by
-batch normalisation, which folds into it for playing. Every k-th block pools its first channels over the board and adds what it found as a
-bias (Wu, "Accelerating self-play learning in Go", 2019). The heads share a 1x1 convolution and the hidden layer over its pooled channels;
-each head reads maps from the former and numbers from the latter.
-"""
+Tower: 3x3 convolution, global inputs as a bias for each channel, then blocks relu(x + conv(relu(conv(x)))), every
+convolution followed by batch normalisation, which folds into it for playing. Every k-th block pools its first channels
+over the board and adds what it found as a bias (Wu, "Accelerating self-play learning in Go", 2019). The heads share a
+1x1 convolution and the hidden layer over its pooled channels; each head reads maps from the former and numbers from the
+latter."""
 
 from __future__ import annotations
 
@@ -35,10 +35,11 @@ PACKED_FOR = 64  # positions of the batch for which weights are laid out
 
 @dataclass(frozen=True)
 class Head:
-    """One output: `num_maps` maps read off the points and `num_scalars` numbers off the pooled board, and what they become.
+    """One output: `num_maps` maps read off the points and `num_scalars` numbers off the pooled board, and what they
+    become.
 
-    assemble(maps [B, num_maps, N, N], scalars [B, num_scalars], on_board bool [B, N, N] or None) -> the output, float32.
-    """
+    assemble(maps [B, num_maps, N, N], scalars [B, num_scalars], on_board bool [B, N, N] or None) -> the output,
+    float32."""
 
     num_maps: int
     num_scalars: int
@@ -58,8 +59,13 @@ def _ownership(maps: Tensor, scalars: Tensor, on_board: Tensor | None) -> Tensor
     return maps[:, 0] if on_board is None else torch.where(on_board, maps[:, 0], 0.0)
 
 
-# policy: logits [B, A]. value: [B], tanh of it is the value. ownership: [B, N, N], tanh of it is the ownership; side to move's view.
-HEADS: dict[str, Head] = {"policy": Head(1, 1, _policy), "value": Head(0, 1, _value), "ownership": Head(1, 0, _ownership)}
+# policy: logits [B, A]. value: [B], tanh of it is the value. ownership: [B, N, N], tanh of it is the ownership; side to
+# move's view.
+HEADS: dict[str, Head] = {
+    "policy": Head(1, 1, _policy),
+    "value": Head(0, 1, _value),
+    "ownership": Head(1, 0, _ownership),
+}
 
 
 class MaskedNorm(nn.BatchNorm2d):
@@ -87,7 +93,9 @@ class MaskedNorm(nn.BatchNorm2d):
 
 
 class ConvNorm(nn.Module):
-    """A convolution with batch normalisation, plus a residual ([B, C, N, N] or [B, C, 1, 1]), then relu if asked; zero off the board."""
+    """A convolution with batch normalisation, plus a residual ([B, C, N, N] or [B, C, 1, 1]), then relu if asked; zero
+    off the board.
+    """
 
     def __init__(self, inputs: int, outputs: int, kernel: int) -> None:
         super().__init__()
@@ -103,13 +111,14 @@ class ConvNorm(nn.Module):
 class FusedConv(nn.Module):
     """A `ConvNorm` for playing: normalisation folded in and, on a CPU, residual and relu done inside the convolution.
 
-    On 9x9, 256 games, 32 channels, one Zen 5 core, bf16: 0.90 ms for the convolution, 0.14 and 0.09 more if residual and relu were steps of
-    their own. Its weights lie as oneDNN wants them, which it would see to at every call: a tenth to a quarter of the network's time for one
-    position, a twentieth for 32. size: the board's side, by which oneDNN chooses; others work as well. plain: steps that torch.compile can
-    see through.
-    """
+    On 9x9, 256 games, 32 channels, one Zen 5 core, bf16: 0.90 ms for the convolution, 0.14 and 0.09 more if residual
+    and relu were steps of their own. Its weights lie as oneDNN wants them, which it would see to at every call: a tenth
+    to a quarter of the network's time for one position, a twentieth for 32. size: the board's side, by which oneDNN
+    chooses; others work as well. plain: steps that torch.compile can see through."""
 
-    def __init__(self, layer: ConvNorm, device: torch.device, dtype: torch.dtype, size: int, plain: bool = False) -> None:
+    def __init__(
+        self, layer: ConvNorm, device: torch.device, dtype: torch.dtype, size: int, plain: bool = False
+    ) -> None:
         super().__init__()
         conv = nn.utils.fusion.fuse_conv_bn_eval(layer.conv, layer.norm)
         self.conv = conv.to(device=device, dtype=dtype, memory_format=torch.channels_last)
@@ -118,7 +127,9 @@ class FusedConv(nn.Module):
         self.packed = conv.weight.detach()
         if self.in_one_step and hasattr(torch.ops.mkldnn, "_reorder_convolution_weight"):
             shape = [PACKED_FOR, conv.in_channels, size, size]
-            self.packed = torch.ops.mkldnn._reorder_convolution_weight(self.packed, list(conv.padding), [1, 1], [1, 1], 1, shape)
+            self.packed = torch.ops.mkldnn._reorder_convolution_weight(
+                self.packed, list(conv.padding), [1, 1], [1, 1], 1, shape
+            )
 
     def forward(self, x: Tensor, on_board: Tensor | None, residual: Tensor | None = None, relu: bool = True) -> Tensor:
         conv = self.conv
@@ -133,7 +144,9 @@ class FusedConv(nn.Module):
         if residual is None:
             y = torch.ops.mkldnn._convolution_pointwise(x, *geometry, "relu" if relu else "none", [], "")
         else:
-            y = torch.ops.mkldnn._convolution_pointwise.binary(x, residual, *geometry, "add", 1.0, "relu" if relu else None, [], None)
+            y = torch.ops.mkldnn._convolution_pointwise.binary(
+                x, residual, *geometry, "add", 1.0, "relu" if relu else None, [], None
+            )
         return _finish(y, on_board, False)
 
 
@@ -146,15 +159,19 @@ def _relu(x: Tensor) -> Tensor:
 
 def _finish(y: Tensor, on_board: Tensor | None, relu: bool) -> Tensor:
     y = _relu(y) if relu else y
-    return y if on_board is None else torch.where(on_board.unsqueeze(1), y, torch.zeros((), dtype=y.dtype, device=y.device))
+    return (
+        y
+        if on_board is None
+        else torch.where(on_board.unsqueeze(1), y, torch.zeros((), dtype=y.dtype, device=y.device))
+    )
 
 
 def pool(x: Tensor, on_board: Tensor | None, by_area: bool = False) -> Tensor:
     """Returns what is known of each channel over the whole board: mean, mean scaled by the board's side, maximum.
 
-    x: [B, C, N, N], not negative and zero off the board -> float32 [B, 3C]. by_area: instead of the maximum the mean scaled by the square
-    of the side, as KataGo's value head has it: from the three a sum over the board can be told on boards of any size.
-    """
+    x: [B, C, N, N], not negative and zero off the board -> float32 [B, 3C]. by_area: instead of the maximum the mean
+    scaled by the square of the side, as KataGo's value head has it: from the three a sum over the board can be told on
+    boards of any size."""
     num_games, channels, board_size, _ = x.shape
     # In float32: the maximum of bfloat16 numbers is 20 times slower on a CPU.
     values = x.permute(0, 2, 3, 1).reshape(num_games, -1, channels).to(torch.float32)
@@ -170,16 +187,20 @@ def pool(x: Tensor, on_board: Tensor | None, by_area: bool = False) -> Tensor:
 def _maximum(values: Tensor, board_size: int) -> Tensor:
     """Returns the maximum over the points: [B, P, C] -> [B, C].
 
-    On a CPU amax is 2 times faster than max_pool2d for multiples of 32 channels, 9 times slower for others, and its gradient is slow.
-    """
+    On a CPU amax is 2 times faster than max_pool2d for multiples of 32 channels, 9 times slower for others, and its
+    gradient is slow."""
     num_games, _, channels = values.shape
     if values.device.type != "cpu" or (channels % 32 == 0 and not values.requires_grad):
         return values.amax(1)
-    return F.max_pool2d(values.view(num_games, board_size, board_size, channels).permute(0, 3, 1, 2), board_size).flatten(1)
+    return F.max_pool2d(
+        values.view(num_games, board_size, board_size, channels).permute(0, 3, 1, 2), board_size
+    ).flatten(1)
 
 
 class Block(nn.Module):
-    """relu(x + conv(relu(conv(x) + bias))), where the bias is read off the pooled first channels, or 0 where `pooling_channels` is 0."""
+    """relu(x + conv(relu(conv(x) + bias))), where the bias is read off the pooled first channels, or 0 where
+    `pooling_channels` is 0.
+    """
 
     def __init__(self, channels: int, pooling_channels: int) -> None:
         super().__init__()
@@ -197,7 +218,9 @@ class Block(nn.Module):
 
 
 class Readout(nn.Module):
-    """The last linear layers of all heads, done as one: a layer of a head of its own, so that heads can join, multiplied as one matrix."""
+    """The last linear layers of all heads, done as one: a layer of a head of its own, so that heads can join,
+    multiplied as one matrix.
+    """
 
     def __init__(self, inputs: int, sizes: dict[str, int]) -> None:
         super().__init__()
@@ -226,9 +249,8 @@ class Readout(nn.Module):
 class Network(nn.Module):
     """The network for planes [B, C, N, N] and global inputs [B, g]; `settings` is the config's section `network`.
 
-    size: the (largest) board side that it is made for; it is remembered, the weights do not depend on it. Raises InputError for an unknown
-    head.
-    """
+    size: the (largest) board side that it is made for; it is remembered, the weights do not depend on it. Raises
+    InputError for an unknown head."""
 
     def __init__(self, settings: NetworkConfig, num_planes: int, num_globals: int, size: int) -> None:
         super().__init__()
@@ -236,11 +258,15 @@ class Network(nn.Module):
         if unknown:
             raise InputError(f"network.heads has {unknown[0]!r}; allowed are {', '.join(HEADS)}")
         self.num_planes, self.num_globals, self.size = num_planes, num_globals, size
-        self.heads = [name for name in HEADS if name in settings.heads]  # in one order, whatever the config's: weights go by it
+        self.heads = [
+            name for name in HEADS if name in settings.heads
+        ]  # in one order, whatever the config's: weights go by it
         channels, every = settings.channels, settings.pooling_every
         self.stem = ConvNorm(num_planes, channels, 3)
         self.global_bias = nn.Linear(num_globals, channels, bias=False) if num_globals else None
-        pooling = [settings.pooling_channels if every and index % every == 0 else 0 for index in range(1, settings.blocks + 1)]
+        pooling = [
+            settings.pooling_channels if every and index % every == 0 else 0 for index in range(1, settings.blocks + 1)
+        ]
         self.blocks = nn.ModuleList([Block(channels, pooled) for pooled in pooling])
         self.neck = ConvNorm(channels, settings.head_channels, 1)
         self.pools_area = settings.value_pooling == "area"
@@ -249,9 +275,15 @@ class Network(nn.Module):
         self.scalar_readout = Readout(settings.value_hidden, {name: HEADS[name].num_scalars for name in self.heads})
 
     def forward(self, planes: Tensor, globals: Tensor, on_board: Tensor | None = None) -> dict[str, Tensor]:
-        """Returns each head's output in float32, see `HEADS`: planes [B, C, N, N], globals float32 [B, g], on_board bool [B, N, N]."""
-        assert planes.ndim == 4 and planes.shape[1] == self.num_planes, f"planes {list(planes.shape)}, expected {self.num_planes} of them"
-        assert globals.shape == (len(planes), self.num_globals), f"globals {list(globals.shape)}, expected [B, {self.num_globals}]"
+        """Returns each head's output in float32, see `HEADS`: planes [B, C, N, N], globals float32 [B, g], on_board
+        bool [B, N, N].
+        """
+        assert planes.ndim == 4 and planes.shape[1] == self.num_planes, (
+            f"planes {list(planes.shape)}, expected {self.num_planes} of them"
+        )
+        assert globals.shape == (len(planes), self.num_globals), (
+            f"globals {list(globals.shape)}, expected [B, {self.num_globals}]"
+        )
         bias = None if self.global_bias is None else self.global_bias(globals).unsqueeze(-1).unsqueeze(-1)
         x = self.stem(planes, on_board, residual=bias)
         for block in self.blocks:
@@ -262,7 +294,9 @@ class Network(nn.Module):
         return self._outputs(maps.permute(0, 3, 1, 2), scalars, on_board)
 
     def _outputs(self, maps: Tensor, scalars: Tensor, on_board: Tensor | None) -> dict[str, Tensor]:
-        parts = zip(self.heads, maps.split(self.map_readout.sizes, 1), scalars.split(self.scalar_readout.sizes, 1), strict=True)
+        parts = zip(
+            self.heads, maps.split(self.map_readout.sizes, 1), scalars.split(self.scalar_readout.sizes, 1), strict=True
+        )
         return {name: HEADS[name].assemble(own_maps, own_scalars, on_board) for name, own_maps, own_scalars in parts}
 
     def num_parameters(self) -> int:
@@ -270,16 +304,19 @@ class Network(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def num_operations(self, board_size: int) -> int:
-        """Returns the multiplications and additions of the convolutions for one position, which is nearly all that it costs."""
+        """Returns the multiplications and additions of the convolutions for one position, which is nearly all that it
+        costs.
+        """
         kernels = sum(math.prod(layer.weight.shape) for layer in self.modules() if isinstance(layer, nn.Conv2d))
         return 2 * kernels * board_size * board_size
 
 
 class InferenceNetwork:
-    """A network's copy for playing: called like it, without gradients, in `dtype` inside and float32 outside. Made by `inference_copy`.
+    """A network's copy for playing: called like it, without gradients, in `dtype` inside and float32 outside. Made by
+    `inference_copy`.
 
-    compiled: through torch.compile, at the first call and once more at the first batch of another size; later copies share what it made.
-    """
+    compiled: through torch.compile, at the first call and once more at the first batch of another size; later copies
+    share what it made."""
 
     def __init__(self, network: Network, device: torch.device, dtype: torch.dtype, compiled: bool = False) -> None:
         self.device, self.dtype, self.network = device, dtype, network
@@ -293,15 +330,19 @@ class InferenceNetwork:
 
 
 def inference_copy(
-    network: Network, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32, heads: Sequence[str] | None = None,
+    network: Network,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    heads: Sequence[str] | None = None,
     compiled: bool = False,
 ) -> InferenceNetwork:
-    """Returns a copy for playing, which later training leaves alone: convolutions in `dtype`, the small matrices after pooling in float32.
+    """Returns a copy for playing, which later training leaves alone: convolutions in `dtype`, the small matrices after
+    pooling in float32.
 
-    heads: which outputs it gives; None is all. Batch normalisation is folded in with its running statistics. compiled: through
-    torch.compile, which must have its compiler (`runtime.pick_compile`). On CUDA it joins bias, residual and relu to one kernel behind each
-    convolution. On a CPU it loses: 2x32, 9x9, bf16, batch 256, one Zen 4 core: 17.1 ms with frozen weights and 15.1 ms around the oneDNN
-    calls, for 12.5 ms without (one position alone: 0.57 for 0.84 ms).
+    heads: which outputs it gives; None is all. Batch normalisation is folded in with its running statistics. compiled:
+    through torch.compile, which must have its compiler (`runtime.pick_compile`). On CUDA it joins bias, residual and
+    relu to one kernel behind each convolution. On a CPU it loses: 2x32, 9x9, bf16, batch 256, one Zen 4 core: 17.1 ms
+    with frozen weights and 15.1 ms around the oneDNN calls, for 12.5 ms without (one position alone: 0.57 for 0.84 ms).
     """
     device = torch.device(device)
     playing = copy.deepcopy(network).eval().requires_grad_(False).to(device)

@@ -1,4 +1,6 @@
-"""What a game's rules are: board size, komi, superko, suicide, scoring. For one game, and for a batch whose games may differ."""
+"""What a game's rules are: board size, komi, superko, suicide, scoring. For one game, and for a batch whose games may
+differ.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,9 @@ SCORING = ("area", "territory")
 class Rules:
     """The rules of one game; anything that is not allowed raises `InputError`.
 
-    size: side of the board, 1 to 25. komi: points that White gets. superko: "simple" bans only the immediate retake of one stone,
-    "positional" any earlier whole-board position, "situational" any earlier position with the same side to move.
-    suicide: whether a move may remove its own string (Tromp-Taylor allows it). scoring: "area" or "territory".
+    size: side of the board, 1 to 25. komi: points that White gets. superko: "simple" bans only the immediate retake of
+    one stone, "positional" any earlier whole-board position, "situational" any earlier position with the same side to
+    move. suicide: whether a move may remove its own string (Tromp-Taylor allows it). scoring: "area" or "territory".
     """
 
     size: int = 9
@@ -47,13 +49,13 @@ class Rules:
 
 @dataclass(frozen=True)
 class RulesBatch:
-    """The rules of B games as tensors, with the host-side facts that let a whole batch skip what none of its games needs.
+    """The rules of B games as tensors, with the host-side facts that let a whole batch skip what none of its games
+    needs.
 
-    size: int32 [B]. komi: float32 [B]. superko: int8 [B], index into `SUPERKO`. suicide: bool [B]. scoring: int8 [B], index into `SCORING`.
-    board_size: N, the side of the tensors (at least the largest size). same_size: all games have boards of that side, so that every point
-    exists. The `any_…` flags and `same_size` are host-side and may err only on the side of caution: a flag that is False promises that no
-    game of the batch needs it.
-    """
+    size: int32 [B]. komi: float32 [B]. superko: int8 [B], index into `SUPERKO`. suicide: bool [B]. scoring: int8 [B],
+    index into `SCORING`. board_size: N, the side of the tensors (at least the largest size). same_size: all games have
+    boards of that side, so that every point exists. The `any_…` flags and `same_size` are host-side and may err only on
+    the side of caution: a flag that is False promises that no game of the batch needs it."""
 
     size: Tensor
     komi: Tensor
@@ -82,7 +84,9 @@ class RulesBatch:
             if number < 1:
                 raise InputError(f"rules: a batch of {number} games; at least 1 is needed")
             one = RulesBatch.of([rules], device=device, board_size=board_size)
-            return replace(one, **{name: value.repeat(number) for name, value in vars(one).items() if isinstance(value, Tensor)})
+            return replace(
+                one, **{name: value.repeat(number) for name, value in vars(one).items() if isinstance(value, Tensor)}
+            )
         many = list(rules)
         if not many:
             raise InputError("rules: a batch of 0 games; at least 1 is needed")
@@ -92,7 +96,9 @@ class RulesBatch:
         largest = max(r.size for r in kinds)
         side = largest if board_size is None else board_size
         if not largest <= side <= MAX_SIZE:
-            raise InputError(f"rules: a batch of side {side}; for boards of side {largest} allowed are {largest} to {MAX_SIZE}")
+            raise InputError(
+                f"rules: a batch of side {side}; for boards of side {largest} allowed are {largest} to {MAX_SIZE}"
+            )
         return RulesBatch(
             size=torch.tensor([r.size for r in many], dtype=torch.int32, device=device),
             komi=torch.tensor([r.komi for r in many], dtype=torch.float32, device=device),

@@ -1,11 +1,12 @@
-"""The rules that people and programs call by a name ("chinese", RU[AGA], KataGo's JSON), as `Rules`; and what of them zerogo leaves out.
+"""The rules that people and programs call by a name ("chinese", RU[AGA], KataGo's JSON), as `Rules`; and what of them
+zerogo leaves out.
 
-    named("japanese", size=9)               # Rules(9, 6.5, "simple", False, "territory")
-    parse('{"ko": "POSITIONAL", ...}', 9)   # the same from any text: a name, KataGo's JSON, or the string that KataGo writes into an SGF
+    named("japanese", size=9)               # Rules(9, 6.5, "simple", False, "territory") parse('{"ko": "POSITIONAL",
+    ...}', 9)   # the same from any text: a name, KataGo's JSON, or the string that KataGo writes into an SGF
 
-The table follows KataGo's (docs/GTP_Extensions.md, "kata-set-rules"), so that programs which know KataGo get what they expect; its
-"chinese" has simple ko, since Chinese tournaments play so whatever their written rules say, and its "chinese-ogs" superko.
-"""
+The table follows KataGo's (docs/GTP_Extensions.md, "kata-set-rules"), so that programs which know KataGo get what they
+expect; its "chinese" has simple ko, since Chinese tournaments play so whatever their written rules say, and its
+"chinese-ogs" superko."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ DEAD = "what is dead is settled by playing it out or by the engine's judgement, 
 
 @dataclass(frozen=True)
 class Ruleset:
-    """One row of the table: superko, suicide and scoring as in `Rules`, the usual komi on 19x19, and what zerogo leaves out."""
+    """One row of the table: superko, suicide and scoring as in `Rules`, the usual komi on 19x19, and what zerogo leaves
+    out.
+    """
 
     superko: str
     suicide: bool
@@ -46,7 +49,9 @@ RULESETS = {
     "korean": Ruleset("simple", False, "territory", 6.5, (SEKI, CYCLES, DEAD)),
     "aga": Ruleset("situational", False, "area", 7.5, _AGA_LEFT_OUT),
     "bga": Ruleset("situational", False, "area", 7.5, _AGA_LEFT_OUT),
-    "aga-button": Ruleset("situational", False, "area", 7.0, (HANDICAP, "the first pass earns no half point (no button)")),
+    "aga-button": Ruleset(
+        "situational", False, "area", 7.0, (HANDICAP, "the first pass earns no half point (no button)")
+    ),
     "new-zealand": Ruleset("situational", True, "area", 7.5),
     "ing": Ruleset("positional", True, "area", 7.5, (HANDICAP, "superko stands for Ing's fighting and disturbing kos")),
 }
@@ -78,14 +83,18 @@ _KATAGO_WORD = re.compile(r"(ko|scoring|score|tax|sui|button|whb|fpok)(N-1|[A-Z]
 
 
 def canonical(name: str) -> str | None:
-    """Returns the table's name for a name in any spelling ("New Zealand", "nz", "Chinese rules"), None for one that it doesn't know."""
+    """Returns the table's name for a name in any spelling ("New Zealand", "nz", "Chinese rules"), None for one that it
+    doesn't know.
+    """
     plain = re.sub(r"[\s_-]+", "-", name.strip().lower()).removesuffix("-rules").removesuffix("-rule")
     plain = ALIASES.get(plain, plain)
     return plain if plain in RULESETS else None
 
 
 def named(name: str, size: int, komi: float | None = None) -> Rules:
-    """Returns the rules of a name such as "chinese" or "nz"; komi None is the usual one. Raises InputError for a name it doesn't know."""
+    """Returns the rules of a name such as "chinese" or "nz"; komi None is the usual one. Raises InputError for a name
+    it doesn't know.
+    """
     ruleset = RULESETS[_known(name)]
     return Rules(size, ruleset.komi if komi is None else komi, ruleset.superko, ruleset.suicide, ruleset.scoring)
 
@@ -100,7 +109,9 @@ def parse(text: str, size: int, komi: float | None = None) -> Rules:
         try:
             fields = json.loads(stripped)
         except ValueError:
-            raise InputError(f"rules: {stripped!r} is not valid JSON; give a name such as chinese, or an object") from None
+            raise InputError(
+                f"rules: {stripped!r} is not valid JSON; give a name such as chinese, or an object"
+            ) from None
         return from_json(fields, size, komi)
     if re.fullmatch(f"(?:{_KATAGO_TEXT.pattern})+", stripped):
         words = {_KATAGO_WORDS[key]: value for key, value in _KATAGO_WORD.findall(stripped)}
@@ -110,11 +121,12 @@ def parse(text: str, size: int, komi: float | None = None) -> Rules:
 
 
 def from_json(fields: Mapping[str, Any], size: int, komi: float | None = None) -> Rules:
-    """Returns the rules of KataGo's object, {"ko": "POSITIONAL", "scoring": "AREA", ...}; what is absent is Tromp-Taylor's.
+    """Returns the rules of KataGo's object, {"ko": "POSITIONAL", "scoring": "AREA", ...}; what is absent is
+    Tromp-Taylor's.
 
-    whiteHandicapBonus and friendlyPassOk are taken and have no effect, as has the tax SEKI (`deviations` tells of both). Raises InputError
-    for what would change a game and is not played here (tax ALL, the button, Spight's ko), for an unknown key and for a wrong value.
-    """
+    whiteHandicapBonus and friendlyPassOk are taken and have no effect, as has the tax SEKI (`deviations` tells of
+    both). Raises InputError for what would change a game and is not played here (tax ALL, the button, Spight's ko), for
+    an unknown key and for a wrong value."""
     allowed: dict[str, tuple[Any, ...]] = {
         "ko": tuple(kind.upper() for kind in SUPERKO),
         "scoring": tuple(kind.upper() for kind in SCORING),
@@ -134,14 +146,20 @@ def from_json(fields: Mapping[str, Any], size: int, komi: float | None = None) -
             raise InputError(f"rules: there is no field {key!r}; allowed are {', '.join(allowed)} and komi")
         value = value.upper() if isinstance(value, str) else value
         if not any(value == choice and type(value) is type(choice) for choice in allowed[key]):
-            raise InputError(f"rules: {key} is {fields.get(key, value)!r}; allowed are {', '.join(map(_written, allowed[key]))}")
-    superko, scoring = (str(given.get(key, default)).lower() for key, default in (("ko", "positional"), ("scoring", "area")))
+            raise InputError(
+                f"rules: {key} is {fields.get(key, value)!r}; allowed are {', '.join(map(_written, allowed[key]))}"
+            )
+    superko, scoring = (
+        str(given.get(key, default)).lower() for key, default in (("ko", "positional"), ("scoring", "area"))
+    )
     usual = 6.5 if scoring == "territory" else 7.5
     return Rules(size, usual if komi is None else komi, superko, given.get("suicide", True), scoring)
 
 
 def to_json(rules: Rules) -> dict[str, Any]:
-    """Returns the rules as KataGo's `kata-get-rules` tells them, without the komi: what is really played, so never a tax or a bonus."""
+    """Returns the rules as KataGo's `kata-get-rules` tells them, without the komi: what is really played, so never a
+    tax or a bonus.
+    """
     return {
         "ko": rules.superko.upper(),
         "scoring": rules.scoring.upper(),
@@ -154,7 +172,9 @@ def to_json(rules: Rules) -> dict[str, Any]:
 
 
 def deviations(name: str) -> str:
-    """Returns one sentence on where zerogo falls short of a ruleset, empty where it doesn't. Raises InputError for an unknown name."""
+    """Returns one sentence on where zerogo falls short of a ruleset, empty where it doesn't. Raises InputError for an
+    unknown name.
+    """
     known = _known(name)
     left_out = RULESETS[known].left_out
     return f"zerogo's {known} rules differ from the real ones: {'; '.join(left_out)}." if left_out else ""

@@ -1,4 +1,5 @@
-"""Device, precision, threads, generators, the run's lock, atomic files and lines of stdin: what a process needs around its work.
+"""Device, precision, threads, generators, the run's lock, atomic files and lines of stdin: what a process needs around
+its work.
 
 Nothing is probed or changed at import; every function says what it touches.
 """
@@ -34,10 +35,11 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_… of malloc.h
 
 
 def pick_device(name: str = "auto") -> torch.device:
-    """Returns the device of that name; "auto" is CUDA when there is one, else the CPU. Raises InputError for what this machine lacks.
+    """Returns the device of that name; "auto" is CUDA when there is one, else the CPU. Raises InputError for what this
+    machine lacks.
 
-    A CUDA device with a number becomes the current one of the calling thread, as that is where Triton launches; nothing else is touched.
-    """
+    A CUDA device with a number becomes the current one of the calling thread, as that is where Triton launches; nothing
+    else is touched."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -55,11 +57,12 @@ def pick_device(name: str = "auto") -> torch.device:
 
 
 def pick_dtype(name: str, device: torch.device | str) -> torch.dtype:
-    """Returns the network's dtype: "float32", "bfloat16", or for "auto" bfloat16 on CUDA and on CPUs with instructions for it.
+    """Returns the network's dtype: "float32", "bfloat16", or for "auto" bfloat16 on CUDA and on CPUs with instructions
+    for it.
 
-    With AVX-512 BF16 a CPU core evaluates 1.5 (3 blocks x 32 channels, 5x5) to 2.3 times (2x32, 9x9) as many positions as in float32;
-    a CPU without such instructions goes through float32 and is slower. On CUDA torch computes convolutions of float32 in TF32, with 10 bits
-    of fraction, unless torch.backends.cudnn.allow_tf32 is set to False.
+    With AVX-512 BF16 a CPU core evaluates 1.5 (3 blocks x 32 channels, 5x5) to 2.3 times (2x32, 9x9) as many positions
+    as in float32; a CPU without such instructions goes through float32 and is slower. On CUDA torch computes
+    convolutions of float32 in TF32, with 10 bits of fraction, unless torch.backends.cudnn.allow_tf32 is set to False.
     """
     if name in PRECISIONS:
         return PRECISIONS[name]
@@ -77,7 +80,8 @@ def has_cpu_bfloat16() -> bool:
 
 
 def pick_compile(choice: str, device: torch.device | str) -> bool:
-    """Says whether the network that plays goes through torch.compile: where that is asked for by "on"; "auto" has seen it win nowhere yet.
+    """Says whether the network that plays goes through torch.compile: where that is asked for by "on"; "auto" has seen
+    it win nowhere yet.
 
     Raises InputError where the compiler that it needs is not there.
     """
@@ -86,30 +90,37 @@ def pick_compile(choice: str, device: torch.device | str) -> bool:
     if choice != "on":
         return False
     if torch.device(device).type == "cuda" and importlib.util.find_spec("triton") is None:
-        raise InputError("run.compile is on, but triton is not installed, which compiles for CUDA; install it, or set run.compile to off")
+        raise InputError(
+            "run.compile is on, but triton is not installed, which compiles for CUDA; install it, or set run.compile to off"
+        )
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
     if shutil.which(compiler) is None:
-        raise InputError(f"run.compile is on, but there is no C++ compiler {compiler!r} here; install one, or set run.compile to off")
+        raise InputError(
+            f"run.compile is on, but there is no C++ compiler {compiler!r} here; install one, or set run.compile to off"
+        )
     return True
 
 
 def usable_cores() -> int:
-    """Returns the number of CPU cores that this process may use, which in a container can be fewer than the machine has."""
+    """Returns the number of CPU cores that this process may use, which in a container can be fewer than the machine
+    has.
+    """
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
 def set_up_cpu(threads: int) -> int:
-    """Sets the CPU threads of torch for the whole process and returns the number; 0 leaves torch's choice, at most the usable cores.
+    """Sets the CPU threads of torch for the whole process and returns the number; 0 leaves torch's choice, at most the
+    usable cores.
 
-    Also keeps freed memory: every step frees and asks again for the same megabytes, which glibc gives back to the system each time. New
-    pages, which must be cleared, cost a third of a search with a small network (measured).
-    """
+    Also keeps freed memory: every step frees and asks again for the same megabytes, which glibc gives back to the
+    system each time. New pages, which must be cleared, cost a third of a search with a small network (measured)."""
     if threads < 0:
         raise InputError(f"threads is {threads}; it must be 0 (torch's choice) or more")
     torch.set_num_threads(threads or min(torch.get_num_threads(), usable_cores()))
     with contextlib.suppress(AttributeError, OSError, TypeError):  # only glibc has it
         mallopt = ctypes.CDLL(None).mallopt
-        # Before 2.35 it takes no more than 32 MB; trimming alone would make things worse, as it ends glibc's own adaptation.
+        # Before 2.35 it takes no more than 32 MB; trimming alone would make things worse, as it ends glibc's own
+        # adaptation.
         if mallopt(_MMAP_THRESHOLD, 2**30) or mallopt(_MMAP_THRESHOLD, 2**25):
             mallopt(_TRIM_THRESHOLD, 2**31 - 1)
     return torch.get_num_threads()
@@ -122,14 +133,20 @@ def synchronize(device: torch.device) -> None:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Returns how much memory of the device, for the CPU of the machine or container, is free; None where that can't be told."""
+    """Returns how much memory of the device, for the CPU of the machine or container, is free; None where that can't be
+    told.
+    """
     if device.type == "cuda":
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)  # torch's own, for tensors to come
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(
+            device
+        )  # torch's own, for tensors to come
         return torch.cuda.mem_get_info(device)[0] + kept
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-        with contextlib.suppress(OSError, ValueError):  # a container may be allowed less than the machine has; "max" is no number
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # a container may be allowed less than the machine has; "max" is no number
             limit, used = (int((CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
             statistics = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
             used -= int(statistics["inactive_file"])  # files that were read, and can be forgotten
@@ -146,7 +163,8 @@ def generator(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
 
 
 def code_revision(start: Path | None = None) -> str:
-    """Returns the git revision of the code, with "+dirty" when tracked files differ from it, or "unknown" outside a checkout of its own.
+    """Returns the git revision of the code, with "+dirty" when tracked files differ from it, or "unknown" outside a
+    checkout of its own.
 
     start: a folder of the package (default: where this file lies).
     """
@@ -198,9 +216,8 @@ def _cpu_name() -> str:
 class RunLock:
     """Holds a run directory for this process, which is made when it is missing; a second holder gets InputError.
 
-    The lock is the kernel's (flock): it ends with the process, however that dies, so a leftover file never blocks a resume.
-    Use it as a context manager, or call `release`.
-    """
+    The lock is the kernel's (flock): it ends with the process, however that dies, so a leftover file never blocks a
+    resume. Use it as a context manager, or call `release`."""
 
     FILE = ".lock"
 
@@ -251,7 +268,9 @@ def make_directory(path: str | Path) -> Path:
 
 
 def require_new_folder(path: Path, option: str) -> None:
-    """Raises InputError where results could not be written without touching what is there: a file, or a folder that is not empty."""
+    """Raises InputError where results could not be written without touching what is there: a file, or a folder that is
+    not empty.
+    """
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; give {option} a new folder")
     if path.exists() and any(path.iterdir()):
@@ -259,7 +278,8 @@ def require_new_folder(path: Path, option: str) -> None:
 
 
 def write_atomically(path: str | Path, writer: Callable[[BinaryIO], Any]) -> None:
-    """Makes `path` hold what `writer` writes into the binary file it gets: all of it or, after a crash at any moment, what was there.
+    """Makes `path` hold what `writer` writes into the binary file it gets: all of it or, after a crash at any moment,
+    what was there.
 
     The temporary file lies beside it under a name that starts with "." and ends in ".tmp" (see `remove_leftovers`).
     """
@@ -287,7 +307,9 @@ def sync_directory(directory: str | Path) -> None:
 
 
 def remove_leftovers(directory: str | Path) -> int:
-    """Removes the temporary files that killed processes left in a directory and returns their number; call it only under its lock."""
+    """Removes the temporary files that killed processes left in a directory and returns their number; call it only
+    under its lock.
+    """
     leftovers = [path for path in Path(directory).glob(".*.tmp") if path.is_file()]
     for path in leftovers:
         path.unlink(missing_ok=True)
@@ -295,7 +317,8 @@ def remove_leftovers(directory: str | Path) -> int:
 
 
 def lines_of(handle: int) -> Iterator[bytes]:
-    """Yields the lines of a file handle without their ends, each as soon as it is whole; a last one without an end counts, too.
+    """Yields the lines of a file handle without their ends, each as soon as it is whole; a last one without an end
+    counts, too.
 
     The handle is read directly: Python can't shut down cleanly while a thread waits inside its buffered stdin.
     """
@@ -319,9 +342,8 @@ def lines_of_stdin() -> Iterator[bytes]:
 def script_main(function: Callable[[], int | None]) -> None:
     """Runs a script's main function and ends the process with its status.
 
-    InputError becomes one sentence on stderr and status 2, Ctrl-C status 130; anything else is a bug and keeps its traceback. A warning
-    is one sentence, too.
-    """
+    InputError becomes one sentence on stderr and status 2, Ctrl-C status 130; anything else is a bug and keeps its
+    traceback. A warning is one sentence, too."""
     with _closed_pipes(), warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
         try:

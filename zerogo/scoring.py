@@ -1,22 +1,26 @@
-"""Whose points are whose: area, territory, unconditional life (Benson), ownership, the final score; for a whole batch at once.
+"""Whose points are whose: area, territory, unconditional life (Benson), ownership, the final score; for a whole batch
+at once.
 
-Two doors lead to each: `stones` int8 [B, N, N] (0 empty, 1 black, 2 white) for programs outside, bit rows int32 [B, N] (see `flood`) for
-the hot path. `on_board` int32 [B, N] says which points exist where games of different sizes share a batch; without it all do.
-Scores and ownership here are Black's: positive is good for Black.
+Two doors lead to each: `stones` int8 [B, N, N] (0 empty, 1 black, 2 white) for programs outside, bit rows int32 [B, N]
+(see `flood`) for the hot path. `on_board` int32 [B, N] says which points exist where games of different sizes share a
+batch; without it all do. Scores and ownership here are Black's: positive is good for Black.
 
-Inside a step of a search or an evaluation the host never waits for a device; between moves it may look, and spares most of the work. What
-is only asked between moves looks (`settled`, `final_score_black`, `final_ownership_black`, `pass_alive`); what features ask for, too
-(`final_rows`, `pass_alive_rows`), does so only where it is told that it `may_look`. Either way the result is the same.
+Inside a step of a search or an evaluation the host never waits for a device; between moves it may look, and spares most
+of the work. What is only asked between moves looks (`all_pass_alive`, `final_score_black`, `final_ownership_black`,
+`pass_alive`); what features ask for, too (`final_rows`, `pass_alive_rows`), does so only where it is told that it
+`may_look`. Either way the result is the same.
 
 **What counts as pass-alive**, for either colour; told for Black:
-* A *region* is a connected set of points without a black stone, as large as it can be. A region is *vital* to a black string if it has an
-  empty point and all its empty points are liberties of that string. Where the rules allow suicide ALL its points must be, stones included
-  (White could empty such points by suicide, and so get an inner eye: KataGo's `calculateArea` makes the same distinction).
-* Strings with fewer than two vital regions are struck off, then regions that touch a string struck off, until nothing changes; what is left
-  is alive whatever White plays though Black always passes (D. B. Benson, "Life in the game of Go", Information Sciences 10, 1976).
-* A region that touches living strings alone is Black's territory, dead white stones included, if it is vital to one of them (Benson), or
-  if at most one of its points is not next to a living string (KataGo's `calculateArea`): White can never have two eyes in it.
-"""
+* A *region* is a connected set of points without a black stone, as large as it can be. A region is *vital* to a black
+  string if it has an empty point and all its empty points are liberties of that string. Where the rules allow suicide
+  ALL its points must be, stones included (White could empty such points by suicide, and so get an inner eye: KataGo's
+  `calculateArea` makes the same distinction).
+* Strings with fewer than two vital regions are struck off, then regions that touch a string struck off, until nothing
+  changes; what is left is alive whatever White plays though Black always passes (D. B. Benson, "Life in the game of
+  Go", Information Sciences 10, 1976).
+* A region that touches living strings alone is Black's territory, dead white stones included, if it is vital to one of
+  them (Benson), or if at most one of its points is not next to a living string (KataGo's `calculateArea`): White can
+  never have two eyes in it."""
 
 from __future__ import annotations
 
@@ -30,7 +34,9 @@ from zerogo.rules import SCORING, RulesBatch
 
 
 class Position(Protocol):
-    """What is needed of `board.State`: bit rows int32 [B, N] of both colours and the board, captures int32 [B, 2] by each side, rules."""
+    """What is needed of `board.State`: bit rows int32 [B, N] of both colours and the board, captures int32 [B, 2] by
+    each side, rules.
+    """
 
     @property
     def black(self) -> Tensor: ...
@@ -48,7 +54,9 @@ class Position(Protocol):
 
 
 def area_score_black(stones: Tensor, on_board: Tensor | None = None) -> Tensor:
-    """Returns Black's area less White's in points, before komi: int8 [B, N, N] -> float32 [B]. Tromp-Taylor: every stone lives."""
+    """Returns Black's area less White's in points, before komi: int8 [B, N, N] -> float32 [B]. Tromp-Taylor: every
+    stone lives.
+    """
     black, white = area_rows(*_rows_of(stones, on_board))
     return (flood.count(black) - flood.count(white)).to(torch.float32)
 
@@ -56,31 +64,37 @@ def area_score_black(stones: Tensor, on_board: Tensor | None = None) -> Tensor:
 def territory_score_black(stones: Tensor, captures: Tensor, dead: Tensor, on_board: Tensor | None = None) -> Tensor:
     """Returns Black's territory and prisoners less White's in points, before komi: float32 [B].
 
-    stones: int8 [B, N, N]. captures: int [B, 2], stones captured by Black and by White. dead: bool [B, N, N], stones that are taken off as
-    prisoners (other points are ignored). Territory is the empty points reached by one colour alone, eyes in seki included.
-    """
-    assert dead.shape == stones.shape and captures.shape == (stones.shape[0], 2), "dead is [B, N, N] and captures [B, 2], as the stones"
+    stones: int8 [B, N, N]. captures: int [B, 2], stones captured by Black and by White. dead: bool [B, N, N], stones
+    that are taken off as prisoners (other points are ignored). Territory is the empty points reached by one colour
+    alone, eyes in seki included."""
+    assert dead.shape == stones.shape and captures.shape == (stones.shape[0], 2), (
+        "dead is [B, N, N] and captures [B, 2], as the stones"
+    )
     black, white, board = _rows_of(stones, on_board)
     return territory_rows_score(black, white, board, captures, flood.pack_rows(dead))
 
 
 def area_ownership_black(stones: Tensor, on_board: Tensor | None = None) -> Tensor:
-    """Returns +1 for Black's points, -1 for White's, 0 for points that both or none reach: int8 [B, N, N] -> int8 [B, N, N]."""
+    """Returns +1 for Black's points, -1 for White's, 0 for points that both or none reach: int8 [B, N, N] -> int8 [B,
+    N, N].
+    """
     return _signed(*area_rows(*_rows_of(stones, on_board)))
 
 
 def pass_alive(stones: Tensor, suicide: Tensor | bool = False, on_board: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Returns the points, stones and territory, that are Black's and White's unconditionally: int8 [B, N, N] -> two bool [B, N, N].
+    """Returns the points, stones and territory, that are Black's and White's unconditionally: int8 [B, N, N] -> two
+    bool [B, N, N].
 
-    suicide: whether the rules allow it, for all games or bool [B]. The definition is the module's docstring. The host looks, once a round
-    of Benson's algorithm.
-    """
+    suicide: whether the rules allow it, for all games or bool [B]. The definition is the module's docstring. The host
+    looks, once a round of Benson's algorithm."""
     black, white = pass_alive_rows(*_rows_of(stones, on_board), suicide=suicide, may_look=True)
     return flood.unpack_rows(black), flood.unpack_rows(white)
 
 
 def winner_black(score_black: Tensor) -> Tensor:
-    """Returns +1 where Black wins, -1 where White does, 0 for a draw: float32 [B] points, komi included -> float32 [B]."""
+    """Returns +1 where Black wins, -1 where White does, 0 for a draw: float32 [B] points, komi included -> float32
+    [B].
+    """
     return torch.sign(score_black)
 
 
@@ -90,17 +104,17 @@ def winner_black(score_black: Tensor) -> Tensor:
 def final_ownership_black(state: Position) -> Tensor:
     """Returns whose point each is at the end of the game: int8 [B, N, N], +1 Black's, -1 White's, 0 nobody's.
 
-    Pass-alive territory is its owner's, dead stones inside too; everything else as it stands, as area. The host looks, as in `pass_alive`.
-    """
+    Pass-alive territory is its owner's, dead stones inside too; everything else as it stands, as area. The host looks,
+    as in `pass_alive`."""
     return _signed(*final_rows(state, may_look=True))
 
 
 def final_score_black(state: Position) -> Tensor:
-    """Returns the result in points with komi, under each game's own way of scoring: float32 [B], positive when Black wins.
+    """Returns the result in points with komi, under each game's own way of scoring: float32 [B], positive when Black
+    wins.
 
-    Stones inside the other side's pass-alive territory are dead; other stones live (players must capture what they call dead).
-    The host looks, as in `pass_alive`.
-    """
+    Stones inside the other side's pass-alive territory are dead; other stones live (players must capture what they call
+    dead). The host looks, as in `pass_alive`."""
     area = final_rows(state, may_look=True)
     score = (flood.count(area[0]) - flood.count(area[1])).to(torch.float32)
     if state.rules.any_territory:
@@ -110,15 +124,16 @@ def final_score_black(state: Position) -> Tensor:
     return score - state.rules.komi
 
 
-def settled(state: Position) -> Tensor:
-    """Returns whether every point is pass-alive, so that nothing can change the result: bool [B]. Asked between moves, so it is cheap.
+def all_pass_alive(state: Position) -> Tensor:
+    """Returns whether every point is pass-alive, so that nothing can change the result: bool [B]. Asked between moves,
+    so it is cheap.
 
-    Most games fail a test of a few bitwise operations: two neighbouring empty points away from all black stones can't be Black's. The host
-    looks once which games are left, and where there are any, once a round of Benson's algorithm.
+    Most games fail a test of a few bitwise operations: two neighbouring empty points away from all black stones can't
+    be Black's. The host looks once which games are left, and where there are any, once a round of Benson's algorithm.
     """
     board, black, white = state.on_board, state.black, state.white
     if (fast := kernels.compiled("scoring", board.device)) is not None:
-        return fast.settled(black, white, board, _flags(_suicide_of(state), board))
+        return fast.all_pass_alive(black, white, board, _flags(_suicide_of(state), board))
     empty = board & ~(black | white)
     far_black, far_white = empty & ~flood.neighbours(black), empty & ~flood.neighbours(white)
     open_points = far_black & flood.neighbours(far_black) & far_white & flood.neighbours(far_white)
@@ -132,7 +147,8 @@ def settled(state: Position) -> Tensor:
 
 
 def final_rows(state: Position, may_look: bool = False) -> tuple[Tensor, Tensor]:
-    """Returns Black's and White's points at the end of the game as bit rows, two int32 [B, N]; see `final_ownership_black`.
+    """Returns Black's and White's points at the end of the game as bit rows, two int32 [B, N]; see
+    `final_ownership_black`.
 
     may_look: whether the host may wait for the device, as between moves.
     """
@@ -145,7 +161,9 @@ def final_rows(state: Position, may_look: bool = False) -> tuple[Tensor, Tensor]
 
 
 def area_rows(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns each side's stones and the empty points that it alone reaches: int32 [B, N] three times -> two int32 [B, N]."""
+    """Returns each side's stones and the empty points that it alone reaches: int32 [B, N] three times -> two int32 [B,
+    N].
+    """
     empty = on_board & ~(black | white)
     reached = flood.flood(torch.stack((flood.neighbours(black), flood.neighbours(white))), torch.stack((empty, empty)))
     return black | (reached[0] & ~reached[1]), white | (reached[1] & ~reached[0])
@@ -163,11 +181,12 @@ def territory_rows_score(black: Tensor, white: Tensor, on_board: Tensor, capture
 def pass_alive_rows(
     black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor | bool = False, may_look: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """Returns what `pass_alive` does as bit rows: int32 [B, N] three times -> two int32 [B, N]. Both colours are one batch of 2B.
+    """Returns what `pass_alive` does as bit rows: int32 [B, N] three times -> two int32 [B, N]. Both colours are one
+    batch of 2B.
 
-    On the CPU a kernel's work follows the strings and regions that there are; so does that of torch's rounds where the host `may_look`
-    (between moves) or the tensors are its own, else their number depends on N alone. All give the same result.
-    """
+    On the CPU a kernel's work follows the strings and regions that there are; so does that of torch's rounds where the
+    host `may_look` (between moves) or the tensors are its own, else their number depends on N alone. All give the same
+    result."""
     if (fast := kernels.compiled("scoring", black.device)) is not None:
         return fast.pass_alive_rows(black, white, on_board, _flags(suicide, on_board))
     own, board = torch.cat((black, white)), torch.cat((on_board, on_board))
@@ -183,20 +202,25 @@ def pass_alive_rows(
 
 
 def _corners(planes: Tensor) -> Tensor:
-    """Returns the points whose left and upper neighbours are not in the plane, int32 [X, N]: at least one in every connected part."""
+    """Returns the points whose left and upper neighbours are not in the plane, int32 [X, N]: at least one in every
+    connected part.
+    """
     above = torch.zeros_like(planes)
     above[:, 1:] = planes[:, :-1]
     return planes & ~(planes << 1) & ~above
 
 
 def components(planes: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the connected parts of all planes as one list: int32 [X, N] -> their plane int64 [K], ascending, and points int32 [K, N].
+    """Returns the connected parts of all planes as one list: int32 [X, N] -> their plane int64 [K], ascending, and
+    points int32 [K, N].
 
     A part is grown from each of its corners, and kept where that corner is its first point.
     """
     plane, row, column = flood.unpack_rows(_corners(planes)).nonzero().unbind(1)
     bit = (1 << column).to(torch.int32).unsqueeze(1)
-    seeds = torch.zeros((plane.numel(), planes.shape[1]), dtype=torch.int32, device=planes.device).scatter_(1, row.unsqueeze(1), bit)
+    seeds = torch.zeros((plane.numel(), planes.shape[1]), dtype=torch.int32, device=planes.device).scatter_(
+        1, row.unsqueeze(1), bit
+    )
     grown = flood.flood(seeds, planes[plane])
     rows = torch.arange(planes.shape[1], device=planes.device)
     earlier = torch.where(rows < row.unsqueeze(1), -1, torch.where(rows == row.unsqueeze(1), bit - 1, 0))
@@ -210,14 +234,15 @@ def components(planes: Tensor) -> tuple[Tensor, Tensor]:
 def _benson(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor, may_look: bool) -> Tensor:
     """Returns the pass-alive area of own stones: all planes and the result int32 [X, N].
 
-    may_look: the rounds end when a look by the host, one a round, finds that nothing changed; otherwise their number depends on N alone.
-    must_touch: the points of a region that must be next to a string for the region to be vital to it. A string or region is known by its
-    label, one of its points; label P stands for none. A region can only be vital to the strings next to the first of its must-touch points,
-    at most four.
-    """
+    may_look: the rounds end when a look by the host, one a round, finds that nothing changed; otherwise their number
+    depends on N alone. must_touch: the points of a region that must be next to a string for the region to be vital to
+    it. A string or region is known by its label, one of its points; label P stands for none. A region can only be vital
+    to the strings next to the first of its must-touch points, at most four."""
     board_size = own.shape[1]
     num_points = board_size * board_size
-    is_own, is_other, is_empty, is_must = (flood.unpack_rows(rows).flatten(1) for rows in (own, other, empty, must_touch))
+    is_own, is_other, is_empty, is_must = (
+        flood.unpack_rows(rows).flatten(1) for rows in (own, other, empty, must_touch)
+    )
     labels = flood.string_labels(is_own | is_other, board_size, colour=is_own.to(torch.int8))
     beside = _labels_beside(torch.where(is_own, labels, num_points), board_size)
     candidates, is_vital = _vital_strings(labels, beside, is_empty, is_must)
@@ -242,7 +267,9 @@ def _benson(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor, may_l
 
 
 def _labels_beside(labels: Tensor, board_size: int) -> Tensor:
-    """Returns the labels of each point's right, left, lower and upper neighbours: int64 [X, P] -> int64 [X, 4, P], P over the edge."""
+    """Returns the labels of each point's right, left, lower and upper neighbours: int64 [X, P] -> int64 [X, 4, P], P
+    over the edge.
+    """
     none = board_size * board_size
     padded = torch.nn.functional.pad(labels.unflatten(1, (board_size, board_size)), (1, 1, 1, 1), value=none)
     sides = padded[:, 1:-1, 2:], padded[:, 1:-1, :-2], padded[:, 2:, 1:-1], padded[:, :-2, 1:-1]
@@ -250,10 +277,14 @@ def _labels_beside(labels: Tensor, board_size: int) -> Tensor:
 
 
 def _vital_strings(labels: Tensor, beside: Tensor, is_empty: Tensor, is_must: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns for each region, at its label, up to four strings int64 [X, 4, P] (P for none), and whether it's vital to each, bool."""
+    """Returns for each region, at its label, up to four strings int64 [X, 4, P] (P for none), and whether it's vital to
+    each, bool.
+    """
     num_points = labels.shape[1]
     points = torch.arange(num_points, device=labels.device).expand_as(labels)
-    first = torch.full_like(labels, num_points).scatter_reduce_(1, labels, torch.where(is_must, points, num_points), "amin")
+    first = torch.full_like(labels, num_points).scatter_reduce_(
+        1, labels, torch.where(is_must, points, num_points), "amin"
+    )
     padded = torch.nn.functional.pad(beside, (0, 1), value=num_points)
     candidates = padded.gather(2, first.unsqueeze(1).expand(-1, 4, -1))
     for k in range(1, 4):  # a string that stands on several sides counts once
@@ -269,9 +300,13 @@ def _vital_strings(labels: Tensor, beside: Tensor, is_empty: Tensor, is_must: Te
 
 
 def _touches_struck(labels: Tensor, beside: Tensor, alive: Tensor) -> Tensor:
-    """Returns at each region's label whether a string that was struck off is next to it: bool [X, P]; alive is bool [X, P + 1] by label."""
+    """Returns at each region's label whether a string that was struck off is next to it: bool [X, P]; alive is bool [X,
+    P + 1] by label.
+    """
     is_struck = ~alive.gather(1, beside.flatten(1)).unflatten(1, (4, -1)).all(1)
-    return torch.zeros_like(is_struck, dtype=torch.int8).scatter_reduce_(1, labels, is_struck.to(torch.int8), "amax") > 0
+    return (
+        torch.zeros_like(is_struck, dtype=torch.int8).scatter_reduce_(1, labels, is_struck.to(torch.int8), "amax") > 0
+    )
 
 
 # Small steps
@@ -288,7 +323,9 @@ def _rows_of(stones: Tensor, on_board: Tensor | None) -> tuple[Tensor, Tensor, T
 def _flags(suicide: Tensor | bool, on_board: Tensor) -> Tensor:
     """Returns bool [B]: whether each game allows suicide."""
     if isinstance(suicide, Tensor) and suicide.shape != on_board.shape[:1]:
-        raise ValueError(f"suicide is {list(suicide.shape)}; it must be one bool, or bool [{len(on_board)}], one for each game")
+        raise ValueError(
+            f"suicide is {list(suicide.shape)}; it must be one bool, or bool [{len(on_board)}], one for each game"
+        )
     return suicide if isinstance(suicide, Tensor) else torch.full((len(on_board),), suicide, device=on_board.device)
 
 

@@ -1,11 +1,12 @@
 """The eight transforms of the square (D4) as index tables: planes, points, actions and their inverses.
 
-Transform s turns a board by s % 4 quarter turns against the clock, after mirroring it left to right where s >= 4; 0 is the identity.
-A table says where a transformed entry comes from: `transformed[..., i] = original[..., table[s, i]]`. Pass stays pass.
+Transform s turns a board by s % 4 quarter turns against the clock, after mirroring it left to right where s >= 4; 0 is
+the identity. A table says where a transformed entry comes from: `transformed[..., i] = original[..., table[s, i]]`.
+Pass stays pass.
 
-A smaller board in a padded batch lies in the top left corner, and is turned there: with the games' sizes given, a transform moves the
-points of each game's own board and leaves those off it where they are, so that masks of what is on the board stay as they are.
-"""
+A smaller board in a padded batch lies in the top left corner, and is turned there: with the games' sizes given, a
+transform moves the points of each game's own board and leaves those off it where they are, so that masks of what is on
+the board stay as they are."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def compose(first: int, second: int) -> int:
 
 
 def point_table(board_size: int, device: torch.device | str = "cpu") -> Tensor:
-    """Returns where each point of each transformed board comes from: int64 [8, P]. Shared between calls; not to be written to."""
+    """Returns where each point of each transformed board comes from: int64 [8, P]. Shared between calls; not to be
+    written to.
+    """
     return _action_table(board_size, torch.device(device))[:, :-1]
 
 
@@ -40,11 +43,11 @@ def inverse(symmetry: Tensor) -> Tensor:
 
 
 def transform_planes(planes: Tensor, symmetry: int | Tensor, size: Tensor | None = None) -> Tensor:
-    """Returns transformed planes: [B, C, N, N] or [B, N, N] of any dtype, under one transform or one for each game (int64 [B]).
+    """Returns transformed planes: [B, C, N, N] or [B, N, N] of any dtype, under one transform or one for each game
+    (int64 [B]).
 
-    size: int32 [B], the sides of the games' own boards; None is N. Four-dimensional results lie in channels_last memory: there one point is
-    one row, and rows move faster than single numbers.
-    """
+    size: int32 [B], the sides of the games' own boards; None is N. Four-dimensional results lie in channels_last
+    memory: there one point is one row, and rows move faster than single numbers."""
     board_size = planes.shape[-1]
     table = _tables(board_size, symmetry, size, planes.device)[..., :-1]
     if planes.ndim == 3:
@@ -60,7 +63,8 @@ def transform_planes(planes: Tensor, symmetry: int | Tensor, size: Tensor | None
 
 
 def transform_actions(values: Tensor, symmetry: int | Tensor, size: Tensor | None = None) -> Tensor:
-    """Returns transformed numbers of actions, such as a policy: [B, A] of any dtype, under one transform or one a game (int64 [B]).
+    """Returns transformed numbers of actions, such as a policy: [B, A] of any dtype, under one transform or one a game
+    (int64 [B]).
 
     size: as for `transform_planes`.
     """
@@ -82,7 +86,8 @@ def _take(values: Tensor, table: Tensor) -> Tensor:
 
 @cache
 def _action_table(board_size: int, device: torch.device) -> Tensor:
-    # Made outside inference mode even when first asked for inside it: a table made there could never take part in training.
+    # Made outside inference mode even when first asked for inside it: a table made there could never take part in
+    # training.
     with torch.inference_mode(False):
         board = torch.arange(board_size * board_size).view(board_size, board_size)
         boards = [torch.rot90(flipped, turns) for flipped in (board, board.flip(1)) for turns in range(4)]
@@ -92,7 +97,9 @@ def _action_table(board_size: int, device: torch.device) -> Tensor:
 
 @cache
 def _own_table(board_size: int, device: torch.device) -> Tensor:
-    """Returns `_action_table` for boards of every side up to N in the corner of an N x N tensor: int64 [N + 1, 8, A]."""
+    """Returns `_action_table` for boards of every side up to N in the corner of an N x N tensor: int64 [N + 1, 8,
+    A].
+    """
     with torch.inference_mode(False):
         stays = torch.arange(board_size * board_size + 1).repeat(board_size + 1, NUM_SYMMETRIES, 1)
         for size in range(1, board_size + 1):

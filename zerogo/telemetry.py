@@ -20,15 +20,15 @@ METRICS_FILE = "metrics.jsonl"
 
 
 class Telemetry:
-    """Writes a run's numbers and pictures into a directory: TensorBoard event files, and scalars also as lines of `metrics.jsonl`.
+    """Writes a run's numbers and pictures into a directory: TensorBoard event files, and scalars also as lines of
+    `metrics.jsonl`.
 
-    Each line is one JSON object: "step", "time" (seconds since 1970) and the scalars of that call, null where not a finite number.
-    It reaches the operating system whole when `scalars` returns, so a killed process loses none; a line that a power cut left
-    incomplete is dropped at the next start.
+    Each line is one JSON object: "step", "time" (seconds since 1970) and the scalars of that call, null where not a
+    finite number. It reaches the operating system whole when `scalars` returns, so a killed process loses none; a line
+    that a power cut left incomplete is dropped at the next start.
 
-    resume_step: the step that the run goes on from. What an earlier process wrote for later steps will come again and is
-    removed here, from the lines and from TensorBoard's view. None keeps every complete line.
-    """
+    resume_step: the step that the run goes on from. What an earlier process wrote for later steps will come again and
+    is removed here, from the lines and from TensorBoard's view. None keeps every complete line."""
 
     def __init__(self, directory: str | Path, resume_step: int | None = None) -> None:
         self.directory = Path(directory)
@@ -43,7 +43,9 @@ class Telemetry:
     def writer(self) -> Any:
         """The TensorBoard writer, made at its first use."""
         if self._writer is None:
-            from torch.utils.tensorboard import SummaryWriter  # costs a second, and a run without scalars never needs it
+            from torch.utils.tensorboard import (
+                SummaryWriter,
+            )  # costs a second, and a run without scalars never needs it
 
             # A purge tells TensorBoard to forget the steps that an interrupted process had already written.
             purge_step = None if self._resume_step is None else self._resume_step + 1
@@ -51,7 +53,9 @@ class Telemetry:
         return self._writer
 
     def scalars(self, step: int, values: Mapping[str, Any]) -> None:
-        """Writes numbers (or one-element tensors, which are fetched from their device) named "area/quantity_unit" for a step."""
+        """Writes numbers (or one-element tensors, which are fetched from their device) named "area/quantity_unit" for a
+        step.
+        """
         numbers = {name: float(value) for name, value in values.items()}
         for name, number in numbers.items():
             self.writer.add_scalar(name, number, step)
@@ -108,11 +112,17 @@ def read_metrics(path: str | Path) -> list[dict[str, Any]]:
 
 
 def keep_complete_lines(path: Path, last_step: int | None) -> None:
-    """Rewrites a JSON-lines file without incomplete lines and, with a last step, without records of later ones. Atomic."""
+    """Rewrites a JSON-lines file without incomplete lines and, with a last step, without records of later ones.
+    Atomic.
+    """
     if not path.exists():
         return
     lines = path.read_bytes().splitlines(keepends=True)
-    kept = [line for line in lines if (record := _record(line)) is not None and (last_step is None or record["step"] <= last_step)]
+    kept = [
+        line
+        for line in lines
+        if (record := _record(line)) is not None and (last_step is None or record["step"] <= last_step)
+    ]
     if len(kept) == len(lines):
         return
     temporary = path.with_name(f".{path.name}.tmp")
@@ -156,11 +166,12 @@ class Rate:
 
 
 class Progress:
-    """A line that says how far a job is, with its rate and the time left: a bar on a terminal, plain lines in a log file.
+    """A line that says how far a job is, with its rate and the time left: a bar on a terminal, plain lines in a log
+    file.
 
-    total: the amount of work in `unit`s, None where nobody knows. done: what an earlier process had done, which doesn't count for the rate.
-    every: seconds between plain lines. Use it as a context manager, so that a bar ends with a line break.
-    """
+    total: the amount of work in `unit`s, None where nobody knows. done: what an earlier process had done, which doesn't
+    count for the rate. every: seconds between plain lines. Use it as a context manager, so that a bar ends with a line
+    break."""
 
     def __init__(
         self,
@@ -181,12 +192,16 @@ class Progress:
         if self.stream.isatty():
             from tqdm import tqdm
 
-            self._bar = tqdm(desc=label, total=total, unit=unit, initial=done, file=self.stream, dynamic_ncols=True, unit_scale=True)
+            self._bar = tqdm(
+                desc=label, total=total, unit=unit, initial=done, file=self.stream, dynamic_ncols=True, unit_scale=True
+            )
 
     def update(self, done: float, **values: float | str) -> None:
         """Shows that `done` units are done in all, with a few values beside it; often called, seldom printed."""
         self._done = done
-        self._values = ", ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items())
+        self._values = ", ".join(
+            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()
+        )
         if self._bar is not None:
             self._bar.set_postfix_str(self._values, refresh=False)
             self._bar.update(done - self._bar.n)
@@ -213,7 +228,9 @@ class Progress:
         """Returns the plain line, such as "train: 1200/5000 games, 24 %, 31.2 games/s, 2:02 left, loss 1.23"."""
         seconds = max(self._clock() - self._start, 1e-9)
         rate = (self._done - self._initial) / seconds
-        done = f"{self._done:.6g}" if self._done == int(self._done) else f"{self._done:.1f}"  # parts of games come with many digits
+        done = (
+            f"{self._done:.6g}" if self._done == int(self._done) else f"{self._done:.1f}"
+        )  # parts of games come with many digits
         parts = [f"{done} {self.unit}" if self.total is None else f"{done}/{self.total:.6g} {self.unit}"]
         if self.total:
             parts.append(f"{100 * self._done / self.total:.0f} %")

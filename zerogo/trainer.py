@@ -1,4 +1,6 @@
-"""One step of learning: losses, optimiser, learning rate, averaged weights. What to learn from and when belongs to the pipeline."""
+"""One step of learning: losses, optimiser, learning rate, averaged weights. What to learn from and when belongs to the
+pipeline.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,10 @@ STATE_FORMAT = 1
 class Targets:
     """What the outputs should have been, turned like the planes. Side to move's view.
 
-    policy: float32 [B, A], sums to 1. policy_weight: float32 [B], 0 where the policy is not to be learned. value: float32 [B], result in
-    [-1, 1]. root_value: float32 [B]. score: float32 [B], points. ownership: float32 [B, N, N] in [-1, 1]. board_weight: float32 [B], 0
-    where score and ownership are not known. on_board: bool [B, N, N] or None
-    for all.
-    """
+    policy: float32 [B, A], sums to 1. policy_weight: float32 [B], 0 where the policy is not to be learned. value:
+    float32 [B], result in [-1, 1]. root_value: float32 [B]. score: float32 [B], points. ownership: float32 [B, N, N] in
+    [-1, 1]. board_weight: float32 [B], 0 where score and ownership are not known. on_board: bool [B, N, N] or None for
+    all."""
 
     policy: Tensor
     policy_weight: Tensor
@@ -67,7 +68,9 @@ def policy_loss(logits: Tensor, targets: Targets) -> tuple[Tensor, Metrics]:
 
 
 def value_loss(logit: Tensor, targets: Targets) -> tuple[Tensor, Metrics]:
-    """Returns the cross-entropy of the result [nats]: logit [B], (1 + tanh(logit)) / 2 is the chance of winning, a draw is half a win."""
+    """Returns the cross-entropy of the result [nats]: logit [B], (1 + tanh(logit)) / 2 is the chance of winning, a draw
+    is half a win.
+    """
     loss = F.binary_cross_entropy_with_logits(2 * logit, (1 + targets.value) / 2)
     with torch.no_grad():
         value, decided = torch.tanh(logit), targets.value != 0
@@ -82,7 +85,9 @@ def value_loss(logit: Tensor, targets: Targets) -> tuple[Tensor, Metrics]:
 
 
 def ownership_loss(logits: Tensor, targets: Targets) -> tuple[Tensor, Metrics]:
-    """Returns the mean cross-entropy [nats] of a point's owner over the points that exist, by `board_weight`: logits [B, N, N]."""
+    """Returns the mean cross-entropy [nats] of a point's owner over the points that exist, by `board_weight`: logits
+    [B, N, N].
+    """
     losses = F.binary_cross_entropy_with_logits(2 * logits, (1 + targets.ownership) / 2, reduction="none")
     share = targets.board_weight / targets.board_weight.sum().clamp(min=1e-6)
     if targets.on_board is None:
@@ -97,9 +102,8 @@ LOSSES: dict[str, Loss] = {"policy": policy_loss, "value": value_loss, "ownershi
 class Trainer:
     """Learns in place: `network` by gradients, `averaged` as the mean of its recent weights, which is what plays.
 
-    settings: the config's section `training`. heads: head name to loss weight. dtype: bfloat16 for mixed precision, else float32.
-    samples, steps: learned from so far. Raises InputError for a head that has no loss.
-    """
+    settings: the config's section `training`. heads: head name to loss weight. dtype: bfloat16 for mixed precision,
+    else float32. samples, steps: learned from so far. Raises InputError for a head that has no loss."""
 
     def __init__(
         self,
@@ -113,7 +117,13 @@ class Trainer:
         missing = [name for name in heads if name not in LOSSES]
         if missing:
             raise InputError(f"network.heads has {missing[0]!r}, which has no loss; allowed are {', '.join(LOSSES)}")
-        self.device, self.dtype, self.encoder, self.settings, self.heads = torch.device(device), dtype, encoder, settings, dict(heads)
+        self.device, self.dtype, self.encoder, self.settings, self.heads = (
+            torch.device(device),
+            dtype,
+            encoder,
+            settings,
+            dict(heads),
+        )
         self.network = network.to(self.device, memory_format=torch.channels_last).train()
         self.averaged = copy.deepcopy(network).eval().requires_grad_(False)
         self.optimizer = make_optimizer(network, settings)
@@ -124,7 +134,9 @@ class Trainer:
         self.progress = min(1.0, max(0.0, progress))
 
     def learning_rate(self) -> float:
-        """Returns the learning rate of the next step: base x warm-up x the factor of the last schedule entry that progress has reached."""
+        """Returns the learning rate of the next step: base x warm-up x the factor of the last schedule entry that
+        progress has reached.
+        """
         reached = [factor for start, factor in self.settings.schedule if start <= self.progress]
         warm = min(1.0, (self.samples + self.settings.batch) / max(1, self.settings.warmup_samples))
         return self.settings.learning_rate * warm * (reached[-1] if reached else 1.0)
@@ -132,9 +144,8 @@ class Trainer:
     def step(self, batch: Batch) -> Metrics:
         """Learns from one batch and returns what was seen as tensors on the device, without waiting for it.
 
-        These are the total `loss`, `NAME_loss` of each head before its weight, the heads' metrics, `gradient_norm` before clipping, and
-        `learning_rate`.
-        """
+        These are the total `loss`, `NAME_loss` of each head before its weight, the heads' metrics, `gradient_norm`
+        before clipping, and `learning_rate`."""
         rate = self.learning_rate()
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -153,13 +164,17 @@ class Trainer:
 
     @torch.no_grad()
     def measure(self, batch: Batch) -> Metrics:
-        """Returns the averaged network's losses and metrics on a batch, such as a held-out one, without learning from it."""
+        """Returns the averaged network's losses and metrics on a batch, such as a held-out one, without learning from
+        it.
+        """
         planes, inputs, targets = self._turned(batch)
         return self._losses(self.averaged, planes, inputs, targets)[1]
 
     @torch.no_grad()
     def refresh_statistics(self, batches: Iterable[Batch]) -> None:
-        """Gives the averaged weights batch-norm statistics of their own, the even mean over the batches; with none, nothing changes."""
+        """Gives the averaged weights batch-norm statistics of their own, the even mean over the batches; with none,
+        nothing changes.
+        """
         norms = [module for module in self.averaged.modules() if isinstance(module, nn.BatchNorm2d)]
         momenta = [norm.momentum for norm in norms]
         for number, batch in enumerate(batches):
@@ -199,7 +214,9 @@ class Trainer:
         self.progress, self.average_weight = state["progress"], state["average_weight"]
 
     def _load_optimizer(self, state: dict[str, Any]) -> None:
-        """Takes over the statistics, not the settings: these are the config's, which may have changed. Another optimiser begins anew."""
+        """Takes over the statistics, not the settings: these are the config's, which may have changed. Another
+        optimiser begins anew.
+        """
         own = self.optimizer.state_dict()["param_groups"]
         if ("betas" in own[0]) != ("betas" in state["param_groups"][0]):
             self.optimizer.state.clear()
@@ -243,9 +260,8 @@ class Trainer:
     def _average(self, new_samples: int) -> None:
         """Moves the averaged weights: an exponential mean with horizon `ema_samples`.
 
-        The bias of its start is divided out, so that the first step copies. Batch-norm statistics go along as a first guess;
-        `refresh_statistics` gives the right ones.
-        """
+        The bias of its start is divided out, so that the first step copies. Batch-norm statistics go along as a first
+        guess; `refresh_statistics` gives the right ones."""
         share = -math.expm1(-new_samples / self.settings.ema_samples)
         self.average_weight += (1.0 - self.average_weight) * share
         ours = [tensor for tensor in self.network.state_dict().values() if tensor.is_floating_point()]

@@ -1,4 +1,5 @@
-"""KataGo's JSON analysis protocol over any mind: queries on stdin, replies on stdout, thousands of positions searched at once."""
+"""KataGo's JSON analysis protocol over any analyst: queries on stdin, replies on stdout, thousands of positions
+searched at once."""
 
 from zerogo.analysis.engine import Engine, Limits
 from zerogo.analysis.query import Query, QueryError

@@ -1,4 +1,6 @@
-"""Answers KataGo's JSON analysis protocol on stdin and stdout: `python -m zerogo.analysis --checkpoint checkpoints/quickstart-5x5.pt`."""
+"""Answers KataGo's JSON analysis protocol on stdin and stdout: `python -m zerogo.analysis --checkpoint
+checkpoints/quickstart-5x5.pt`.
+"""
 
 from __future__ import annotations
 
@@ -29,30 +31,58 @@ something here: maxVisits, maxTime, reportAnalysisWinratesAs, wideRootNoise, roo
 
 def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     """Returns the command line's settings, and what of it is unknown."""
-    # Without prog, Python would name the file by its path. No -h and no abbreviations: they would swallow KataGo's flags of one dash.
+    # Without prog, Python would name the file by its path. No -h and no abbreviations: they would swallow KataGo's
+    # flags of one dash.
     parser = argparse.ArgumentParser(
-        prog="python -m zerogo.analysis", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False, add_help=False,
+        prog="python -m zerogo.analysis",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+        add_help=False,
     )
     parser.add_argument("--help", action="help", help="this text")
     parser.add_argument(
-        "--checkpoint", "-checkpoint", "-model", "--model", required=True, metavar="X", help="checkpoint file, run folder, or mcts:N"
+        "--checkpoint",
+        "-checkpoint",
+        "-model",
+        "--model",
+        required=True,
+        metavar="X",
+        help="checkpoint file, run folder, or mcts:N",
     )
     parser.add_argument("-config", "--config", action="append", default=[], metavar="FILE", help="a KataGo config file")
-    parser.add_argument("-override-config", "--override-config", action="append", default=[], metavar="K=V,…", help="settings over it")
-    parser.add_argument("--visits", type=int, metavar="N", help="visits where a query names none (default: KataGo's 500)")
     parser.add_argument(
-        "--positions", "-analysis-threads", "--analysis-threads", type=int, default=1024, metavar="N",
+        "-override-config", "--override-config", action="append", default=[], metavar="K=V,…", help="settings over it"
+    )
+    parser.add_argument(
+        "--visits", type=int, metavar="N", help="visits where a query names none (default: KataGo's 500)"
+    )
+    parser.add_argument(
+        "--positions",
+        "-analysis-threads",
+        "--analysis-threads",
+        type=int,
+        default=1024,
+        metavar="N",
         help="most positions searched at a time (default: 1024)",
     )
     parser.add_argument("--memory", type=float, default=2.0, metavar="GB", help="memory for the trees (default: 2)")
-    parser.add_argument("--leaves", type=int, default=8, metavar="N", help="most leaves of one tree in one step (default: 8)")
-    parser.add_argument("--quit-without-waiting", "-quit-without-waiting", action="store_true", help="at the end of input, end at once")
+    parser.add_argument(
+        "--leaves", type=int, default=8, metavar="N", help="most leaves of one tree in one step (default: 8)"
+    )
+    parser.add_argument(
+        "--quit-without-waiting", "-quit-without-waiting", action="store_true", help="at the end of input, end at once"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 (default: auto)")
     parser.add_argument(
-        "--precision", default="float32", help="float32, or bfloat16, where a reply may differ by rounding from one time to the next"
+        "--precision",
+        default="float32",
+        help="float32, or bfloat16, where a reply may differ by rounding from one time to the next",
     )
-    parser.add_argument("--threads", type=int, default=0, metavar="N", help="CPU threads of torch (default: torch's choice)")
+    parser.add_argument(
+        "--threads", type=int, default=0, metavar="N", help="CPU threads of torch (default: torch's choice)"
+    )
     return parser.parse_known_args(arguments[1:] if arguments[:1] == ["analysis"] else arguments)
 
 
@@ -64,7 +94,7 @@ def main(arguments: argparse.Namespace, unknown: list[str]) -> None:
     from zerogo.analysis.engine import Engine, Limits
     from zerogo.config import EvaluationConfig
     from zerogo.errors import InputError
-    from zerogo.players.mind import make_mind
+    from zerogo.players.analyst import make_analyst
 
     if unknown:
         print(f"warning: arguments without a meaning here: {' '.join(unknown)}", file=sys.stderr)
@@ -73,17 +103,22 @@ def main(arguments: argparse.Namespace, unknown: list[str]) -> None:
     runtime.set_up_cpu(arguments.threads)
     device = runtime.pick_device(arguments.device)
     dtype = runtime.pick_dtype(arguments.precision, device)
-    mind = make_mind(arguments.checkpoint, EvaluationConfig(), device, dtype, leaves=arguments.leaves)
-    settings = read_settings(arguments, mind.simulations if arguments.checkpoint.startswith("mcts:") else None)
+    analyst = make_analyst(arguments.checkpoint, EvaluationConfig(), device, dtype, leaves=arguments.leaves)
+    settings = read_settings(arguments, analyst.simulations if arguments.checkpoint.startswith("mcts:") else None)
     limits = Limits(positions=arguments.positions, memory=int(arguments.memory * 2**30))
-    engine = Engine(mind, write, settings, limits)
-    print(f"{mind.name} on {device}: up to {limits.positions} positions at a time, {torch.get_num_threads()} threads", file=sys.stderr)
+    engine = Engine(analyst, write, settings, limits)
+    print(
+        f"{analyst.name} on {device}: up to {limits.positions} positions at a time, {torch.get_num_threads()} threads",
+        file=sys.stderr,
+    )
     print("Started, ready to begin handling requests", file=sys.stderr, flush=True)
     serve(engine, runtime.lines_of_stdin(), wait_at_end=not arguments.quit_without_waiting)
 
 
 def read_settings(arguments: argparse.Namespace, visits: int | None) -> Settings:
-    """Returns the settings of config files, then of overrides, then of options. visits: where none of them says it, None for KataGo's."""
+    """Returns the settings of config files, then of overrides, then of options. visits: where none of them says it,
+    None for KataGo's.
+    """
     from zerogo.analysis.settings import Settings, read_config, read_overrides
 
     settings = Settings() if visits is None else Settings(max_visits=visits)

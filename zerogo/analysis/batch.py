@@ -1,4 +1,4 @@
-"""Positions that are searched in lock-step in one forest; one that is finished makes room for the next."""
+"""Positions that are searched in lock-step in one search state; one that is finished makes room for the next."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from zerogo import board
 from zerogo.analysis.query import Query
 from zerogo.evaluator import Evaluation
 from zerogo.flood import may_look
-from zerogo.players.bans import BannedState, RestrictedGo
-from zerogo.players.mind import Mind
-from zerogo.players.thought import Outlooks, Thought, look_after, thoughts
+from zerogo.players.analysis import Analysis, Previews, analyses, look_after
+from zerogo.players.analyst import Analyst
+from zerogo.players.bans import RestrictedGo, RestrictedState
 from zerogo.search import Search
 
 SEED = 0
@@ -30,9 +30,9 @@ NODES_A_LEAF = 64  # a tree of so many nodes takes one leaf a step more, so that
 class Job:
     """One position of a query, waiting or searched.
 
-    visits: that it gets. number: in the order of arrival. lane: its place in a batch. began, next_report: seconds by the engine's clock.
-    is_stopped: ends at once, with whatever was found. known, after: what the mind said without a search, of the position and after moves.
-    """
+    visits: that it gets. number: in the order of arrival. lane: its place in a batch. began, next_report: seconds by
+    the engine's clock. is_stopped: ends at once, with whatever was found. known, after: what the analyst said without a
+    search, of the position and after moves."""
 
     query: Query
     turn: int
@@ -44,11 +44,13 @@ class Job:
     next_report: float = math.inf
     is_stopped: bool = False
     known: Evaluation | None = None
-    after: Outlooks = field(default_factory=dict)
+    after: Previews = field(default_factory=dict)
 
 
 class Kind(NamedTuple):
-    """What positions of one batch have in common: board side, room of a tree in nodes, whether there are moves to be avoided."""
+    """What positions of one batch have in common: board side, room of a tree in nodes, whether there are moves to be
+    avoided.
+    """
 
     size: int
     nodes: int
@@ -74,13 +76,12 @@ def power_of_two(number: int) -> int:
 class Finding:
     """What is told of one position, all from the view of its side to move.
 
-    thought: of the search. raw: the mind's word without a search, a batch of one on the host. after: the same after moves, by action.
-    legal: bool [A], bans apart. stones: int8 [N, N]. to_play: 1 or 2. ko: point, -1 for none.
-    """
+    analysis: of the search. raw: the analyst's word without a search, a batch of one on the host. after: the same after
+    moves, by action. legal: bool [A], bans apart. stones: int8 [N, N]. to_play: 1 or 2. ko: point, -1 for none."""
 
-    thought: Thought
+    analysis: Analysis
     raw: Evaluation
-    after: Outlooks
+    after: Previews
     legal: np.ndarray
     stones: np.ndarray
     to_play: int
@@ -90,14 +91,16 @@ class Finding:
 class Batch:
     """Up to `lanes` positions of one kind. jobs: by lane, None where there is room."""
 
-    def __init__(self, mind: Mind, kind: Kind, lanes: int) -> None:
-        self.mind, self.kind = mind, kind
+    def __init__(self, analyst: Analyst, kind: Kind, lanes: int) -> None:
+        self.analyst, self.kind = analyst, kind
         self.jobs: list[Job | None] = [None] * lanes
-        most = mind.search.settings.leaves
-        settings = dataclasses.replace(mind.search.settings, keep_tree=False, leaves=max(1, min(most, kind.nodes // NODES_A_LEAF)))
-        game = RestrictedGo() if kind.is_banned else mind.search.game
-        self.search = Search(mind.search.evaluator, settings, game, mind.search.root_evaluator)
-        self.forest = None
+        most = analyst.search.settings.leaves
+        settings = dataclasses.replace(
+            analyst.search.settings, keep_tree=False, leaves=max(1, min(most, kind.nodes // NODES_A_LEAF))
+        )
+        game = RestrictedGo() if kind.is_banned else analyst.search.game
+        self.search = Search(analyst.search.evaluator, settings, game, analyst.search.root_evaluator)
+        self.search_state = None
 
     @property
     def num_free(self) -> int:
@@ -119,72 +122,80 @@ class Batch:
         assert len(free) == len(jobs) > 0, f"{len(jobs)} positions for {len(free)} free lanes"
         for lane, job in zip(free, jobs, strict=True):
             self.jobs[lane], job.lane = job, lane
-        device = self.mind.device
+        device = self.analyst.device
         states, lane = roots(jobs, device), torch.tensor(free, device=device)
-        if self.forest is None:
+        if self.search_state is None:
             self._plant(states)
-        self.search.replace(self.forest, lane, board.put_(self.forest.states, lane, states))
+        self.search.replace(self.search_state, lane, board.put_(self.search_state.states, lane, states))
         budget = torch.tensor([job.visits - 1 for job in jobs], device=device)
         keys = torch.tensor([job.query.key(job.turn) for job in jobs], device=device)
-        self.search.begin(self.forest, lane, budget, SEED, game_ids=keys)
+        self.search.begin(self.search_state, lane, budget, SEED, game_ids=keys)
         self._widen(lane, jobs)
 
     def _plant(self, states: board.State) -> None:
-        """Makes the forest. Every lane gets a position, as where the host can't look the idle ones go through the motions, too."""
+        """Makes the search state. Every lane gets a position, as where the host can't look the idle ones go through the
+        motions, too.
+        """
         filled = board.select(states, torch.zeros(len(self.jobs), dtype=torch.int64, device=states.device))
-        self.forest = self.search.plant(filled, self.kind.nodes)
+        self.search_state = self.search.init(filled, self.kind.nodes)
         if not may_look(filled.black):
-            self.search.begin(self.forest, torch.arange(len(self.jobs), device=states.device), 0, SEED)
+            self.search.begin(self.search_state, torch.arange(len(self.jobs), device=states.device), 0, SEED)
 
     def _widen(self, lane: Tensor, jobs: Sequence[Job]) -> None:
         """Flattens or sharpens the root's prior where a query asks for it."""
         exponents = torch.tensor([job.query.settings.root_exponent for job in jobs], device=lane.device).unsqueeze(1)
-        prior = self.forest.root_prior[lane]
-        wide = torch.where(prior > 0, prior ** exponents, 0.0)
-        self.forest.root_prior[lane] = torch.where(exponents == 1.0, prior, wide / wide.sum(1, keepdim=True))
+        prior = self.search_state.root_prior[lane]
+        wide = torch.where(prior > 0, prior**exponents, 0.0)
+        self.search_state.root_prior[lane] = torch.where(exponents == 1.0, prior, wide / wide.sum(1, keepdim=True))
 
     @torch.inference_mode()
     def step(self) -> None:
         """Runs one step of all searches."""
-        self.search.simulate(self.forest)
+        self.search.simulate(self.search_state)
 
     @torch.inference_mode()
     def spent(self) -> list[Job]:
         """Returns the positions that are done: out of visits, or stopped."""
-        goes_on = self.forest.unspent.tolist()
+        goes_on = self.search_state.unspent.tolist()
         return [job for job in self.running if job.is_stopped or not goes_on[job.lane]]
 
     @torch.inference_mode()
     def remove(self, jobs: Sequence[Job]) -> None:
         """Takes positions out."""
         if jobs:
-            lane = torch.tensor([job.lane for job in jobs], device=self.mind.device)
-            self.forest.budget[lane] = self.forest.done[lane]
+            lane = torch.tensor([job.lane for job in jobs], device=self.analyst.device)
+            self.search_state.budget[lane] = self.search_state.done[lane]
         for job in jobs:
             self.jobs[job.lane] = None
 
     @torch.inference_mode()
     def read(self, jobs: Sequence[Job]) -> list[Finding]:
         """Returns what is thought of positions now."""
-        lane = torch.tensor([job.lane for job in jobs], device=self.mind.device)
-        states = board.select(self.forest.states, lane)
+        lane = torch.tensor([job.lane for job in jobs], device=self.analyst.device)
+        states = board.select(self.search_state.states, lane)
         self._ask(jobs, states)
         raw, after = [job.known for job in jobs], [job.after for job in jobs]
-        found = thoughts(self.mind, self.forest, lane, states, _together(raw), after)
+        found = analyses(self.analyst, self.search_state, lane, states, _together(raw), after)
         # A thought looks after the best moves only.
-        wanted = [list(thought.candidates) if job.query.wants.moves_ownership else [] for job, thought in zip(jobs, found, strict=True)]
+        wanted = [
+            list(analysis.candidates) if job.query.wants.moves_ownership else []
+            for job, analysis in zip(jobs, found, strict=True)
+        ]
         missing = [[c.action for c in many if c.action not in seen] for many, seen in zip(wanted, after, strict=True)]
-        look_after(self.mind, states, missing, after)
-        host = [tensor.cpu().numpy() for tensor in (board.legal_actions(states), states.stones, states.to_play, states.ko)]
+        look_after(self.analyst, states, missing, after)
+        host = [
+            tensor.cpu().numpy() for tensor in (board.legal_actions(states), states.stones, states.to_play, states.ko)
+        ]
         return [
-            Finding(thought, raw[k], after[k], host[0][k], host[1][k], int(host[2][k]), int(host[3][k])) for k, thought in enumerate(found)
+            Finding(analysis, raw[k], after[k], host[0][k], host[1][k], int(host[2][k]), int(host[3][k]))
+            for k, analysis in enumerate(found)
         ]
 
     def _ask(self, jobs: Sequence[Job], states: board.State) -> None:
-        """Asks what the mind says without a search, once for each position."""
+        """Asks what the analyst says without a search, once for each position."""
         unknown = [k for k, job in enumerate(jobs) if job.known is None]
         if unknown:
-            found = self.mind.inform(board.select(states, torch.tensor(unknown, device=states.device)))
+            found = self.analyst.inform(board.select(states, torch.tensor(unknown, device=states.device)))
             parts = [getattr(found, name).float().cpu() for name in _EVALUATION]
             for row, k in enumerate(unknown):
                 jobs[k].known = Evaluation(*(part[row : row + 1] for part in parts))
@@ -211,9 +222,11 @@ def roots(jobs: Sequence[Job], device: torch.device) -> board.State:
     stones = torch.tensor([job.query.start for job in jobs], dtype=torch.int8, device=device)
     first = torch.tensor([job.query.first.value for job in jobs], dtype=torch.int8, device=device)
     rules = [job.query.rules for job in jobs]
-    state = board.replay(stones, first, rules, torch.from_numpy(colours).to(device), torch.from_numpy(actions).to(device))
+    state = board.replay(
+        stones, first, rules, torch.from_numpy(colours).to(device), torch.from_numpy(actions).to(device)
+    )
     passes = torch.where(state.finished, 1, state.passes).to(torch.int8)
     state = dataclasses.replace(state, passes=passes, finished=torch.zeros_like(state.finished))
     if jobs[0].query.bans is None:
         return state
-    return BannedState.of(state, torch.tensor([job.query.bans for job in jobs], dtype=torch.int32, device=device))
+    return RestrictedState.of(state, torch.tensor([job.query.bans for job in jobs], dtype=torch.int32, device=device))

@@ -1,4 +1,6 @@
-"""The engine: takes lines, keeps the queue, lets all positions that there is room for be searched together, and replies."""
+"""The engine: takes lines, keeps the queue, lets all positions that there is room for be searched together, and
+replies.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from zerogo.analysis.query import Query, QueryError, parse
 from zerogo.analysis.referee import Referee
 from zerogo.analysis.settings import Settings, shown, whole
 from zerogo.errors import InputError
-from zerogo.players.mind import Mind
+from zerogo.players.analyst import Analyst
 
 FEWEST_LANES = 4
 MOST_POINTS = 2**21  # of the boards that a network sees at a time: 800 MB for each layer of 96 channels in float32
@@ -28,7 +30,9 @@ ACTIONS = ("query_version", "query_models", "clear_cache", "terminate", "termina
 
 @dataclass(frozen=True)
 class Limits:
-    """positions: most that are searched at a time, of one kind. memory: bytes for all trees. nodes: most of one tree, a power of two."""
+    """positions: most that are searched at a time, of one kind. memory: bytes for all trees. nodes: most of one tree, a
+    power of two.
+    """
 
     positions: int = 1024
     memory: int = 2**31
@@ -38,18 +42,22 @@ class Limits:
 class Engine:
     """Answers lines of KataGo's analysis protocol.
 
-    mind: what thinks. settings: where a query says nothing else. write: called with each reply. clock: seconds.
+    analyst: what thinks. settings: where a query says nothing else. write: called with each reply. clock: seconds.
 
-    Positions are begun by priority, then in the order of their arrival. Unless a time limit or an action ends its search, a reply depends
-    on its query alone, not on what else is asked: exactly so without a network; a network's float32 rounds by the size of the batch, which
-    changed the sixth digit of most replies and the visits of none of 60.
+    Positions are begun by priority, then in the order of their arrival. Unless a time limit or an action ends its
+    search, a reply depends on its query alone, not on what else is asked: exactly so without a network; a network's
+    float32 rounds by the size of the batch, which changed the sixth digit of most replies and the visits of none of 60.
     """
 
     def __init__(
-        self, mind: Mind, write: Callable[[dict[str, Any]], None], settings: Settings | None = None, limits: Limits | None = None,
+        self,
+        analyst: Analyst,
+        write: Callable[[dict[str, Any]], None],
+        settings: Settings | None = None,
+        limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.mind, self.write, self.clock = mind, write, clock
+        self.analyst, self.write, self.clock = analyst, write, clock
         self.settings, self.limits = settings or Settings(), limits or Limits()
         self._referee = Referee()
         self._waiting: list[tuple[int, int, Job]] = []  # a heap
@@ -73,7 +81,7 @@ class Engine:
             if isinstance(fields.get("action"), str):
                 self._act(fields)
             else:
-                self._queue(parse(fields, self.settings, self.mind.sizes))
+                self._queue(parse(fields, self.settings, self.analyst.sizes))
         except QueryError as error:
             self.write({"id": fields["id"], "field": error.field, "error": str(error)})
         except InputError as error:
@@ -83,7 +91,9 @@ class Engine:
             self.write(known | {"error": "the brackets of the line are nested too deeply"})
 
     def step(self) -> bool:
-        """Begins what there is room for, runs one step of all searches and writes what is due; returns whether there is more to do."""
+        """Begins what there is room for, runs one step of all searches and writes what is due; returns whether there is
+        more to do.
+        """
         self._begin()
         for batch in self._batches:
             batch.step()
@@ -101,7 +111,13 @@ class Engine:
             if field == "rules":  # thousands of queries may have the same: once is enough
                 self._said.add(warning)
         if visits < query.settings.max_visits:
-            self.write({"id": query.id, "field": "maxVisits", "warning": f"a search here ends with {most} visits, for want of memory"})
+            self.write(
+                {
+                    "id": query.id,
+                    "field": "maxVisits",
+                    "warning": f"a search here ends with {most} visits, for want of memory",
+                }
+            )
         for turn, priority in query.turns:
             job = Job(query, turn, priority, visits, self._arrived)
             self._arrived += 1
@@ -129,12 +145,14 @@ class Engine:
         self.write(fields)
 
     def _model(self) -> dict[str, Any]:
-        name = self.mind.name
+        name = self.analyst.name
         known = {"name": name, "internalName": name, "maxBatchSize": self.limits.positions, "usesHumanSLProfile": False}
         return known | {"version": 1, "usingFP16": "false"}
 
     def _terminate(self, fields: dict[str, Any]) -> None:
-        """Ends positions: those that wait are answered without results, those that are searched with what there is, in the next step."""
+        """Ends positions: those that wait are answered without results, those that are searched with what there is, in
+        the next step.
+        """
         turns = fields.get("turnNumbers")
         if turns is not None:
             if not isinstance(turns, list):
@@ -166,9 +184,13 @@ class Engine:
             del self._open[job.query.id]
 
     def _begin(self) -> None:
-        """Lets waiting positions begin, strictly in their order: one that needs much memory is not put off by later ones."""
+        """Lets waiting positions begin, strictly in their order: one that needs much memory is not put off by later
+        ones.
+        """
         while (kind := self._next_kind()) is not None:
-            batch = next((batch for batch in self._batches if batch.kind == kind and batch.num_free), None) or self._new_batch(kind)
+            batch = next(
+                (batch for batch in self._batches if batch.kind == kind and batch.num_free), None
+            ) or self._new_batch(kind)
             if batch is None:
                 return
             jobs, room = [], batch.num_free
@@ -190,11 +212,11 @@ class Engine:
         wanted = sum(not job.is_stopped and Kind.of(job) == kind for _, _, job in self._waiting)
         taken = sum(len(batch.jobs) for batch in self._batches if batch.kind == kind)
         free = self.limits.memory - sum(batch.bytes for batch in self._batches)
-        fitting = MOST_POINTS // (kind.size**2 * self.mind.search.settings.leaves)
+        fitting = MOST_POINTS // (kind.size**2 * self.analyst.search.settings.leaves)
         lanes = min(max(FEWEST_LANES, wanted), self.limits.positions - taken, free // kind.lane_bytes, max(1, fitting))
         if lanes < 1 and self._batches:
             return None
-        self._batches.append(Batch(self.mind, kind, max(1, lanes)))
+        self._batches.append(Batch(self.analyst, kind, max(1, lanes)))
         return self._batches[-1]
 
     def _tell(self, batch: Batch) -> None:

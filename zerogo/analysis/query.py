@@ -1,8 +1,9 @@
-"""From a JSON object to the positions that it asks about. Every query is checked whole before anything of it is searched.
+"""From a JSON object to the positions that it asks about. Every query is checked whole before anything of it is
+searched.
 
-The keys are those of KataGo's docs/Analysis_Engine.md. Where KataGo and zerogo differ: boards are square; `includeOwnershipStdev`,
-`rootFpuReductionMax` and unknown keys and settings change nothing and bring a warning; `whiteHandicapBonus` may only be "0".
-"""
+The keys are those of KataGo's docs/Analysis_Engine.md. Where KataGo and zerogo differ: boards are square;
+`includeOwnershipStdev`, `rootFpuReductionMax` and unknown keys and settings change nothing and bring a warning;
+`whiteHandicapBonus` may only be "0"."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ from typing import Any
 from zerogo import coords, rulesets
 from zerogo.analysis.settings import MOST_VISITS, Settings, number, shown, whole
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.rules import MAX_SIZE, Rules
 
 LEAST_SIZE = 2  # KataGo's
 MOST_KOMI = 150.0
 MOST_PRIORITY = 2**62 - 1
-PLAYERS = {"B": Player.BLACK, "BLACK": Player.BLACK, "W": Player.WHITE, "WHITE": Player.WHITE}
+PLAYERS = {"B": Colour.BLACK, "BLACK": Colour.BLACK, "W": Colour.WHITE, "WHITE": Colour.WHITE}
 WITHOUT_EFFECT = {
     "includeOwnershipStdev": "ownership is the network's own word on the position, and has no spread over the search",
     "includeMovesOwnershipStdev": "ownership is the network's own word on a position, and has no spread over the search",
@@ -32,7 +33,7 @@ WITHOUT_EFFECT = {
 READ_ELSEWHERE = {"id", "boardYSize", "priorities", "action"}
 _XY = re.compile(r"\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
-Move = tuple[Player, int]
+Move = tuple[Colour, int]
 Bans = tuple[tuple[int, ...], tuple[int, ...]]
 
 
@@ -58,16 +59,15 @@ class Wants:
 class Query:
     """One line's positions, checked but for the legality of its moves.
 
-    start: rows of 0, 1, 2 from the top, and first: who moves there. moves: of the game. turns: each position asked for, by the number of
-    moves before it, with its priority. report_every: seconds between reports, infinite for none, first_report: until the first. bans: for
-    Black and White, from how many plies on each move may be thought about (0 is at once), None where nothing is forbidden. warnings:
-    (field, sentence).
-    """
+    start: rows of 0, 1, 2 from the top, and first: who moves there. moves: of the game. turns: each position asked for,
+    by the number of moves before it, with its priority. report_every: seconds between reports, infinite for none,
+    first_report: until the first. bans: for Black and White, from how many plies on each move may be thought about (0
+    is at once), None where nothing is forbidden. warnings: (field, sentence)."""
 
     id: str
     rules: Rules
     start: tuple[tuple[int, ...], ...]
-    first: Player
+    first: Colour
     moves: tuple[Move, ...]
     turns: tuple[tuple[int, int], ...]
     settings: Settings
@@ -78,21 +78,26 @@ class Query:
     warnings: tuple[tuple[str, str], ...] = ()
 
     def key(self, turn: int) -> int:
-        """Returns the number that decides every draw of a position's search, 63 bits: the same for the same position and way there."""
+        """Returns the number that decides every draw of a position's search, 63 bits: the same for the same position
+        and way there.
+        """
         played = [(player.value, action) for player, action in self.moves[:turn]]
         text = repr((self.rules, self.start, self.first.value, played))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def parse(fields: dict[str, Any], settings: Settings, only_sizes: Collection[int] | None = None) -> Query:
-    """Returns what a query asks. settings: where it says nothing else. only_sizes: the board sides that the network knows, None for any.
+    """Returns what a query asks. settings: where it says nothing else. only_sizes: the board sides that the network
+    knows, None for any.
 
     Raises QueryError with the field at fault. Whether the moves are legal is not looked at here.
     """
     size = _size(fields, only_sizes)
     start = _start(fields, size)
     with _at("moves"):
-        moves = tuple(_moves(_needed(fields, "moves", 'a list of [player, vertex] such as ["B", "C3"]'), size, may_pass=True))
+        moves = tuple(
+            _moves(_needed(fields, "moves", 'a list of [player, vertex] such as ["B", "C3"]'), size, may_pass=True)
+        )
     turns = _turns(fields, len(moves))
     rules, warnings = _rules(fields, size)
     settings, more = _settings(fields, settings)
@@ -106,7 +111,12 @@ def parse(fields: dict[str, Any], settings: Settings, only_sizes: Collection[int
         moves=moves,
         turns=turns,
         settings=settings,
-        wants=Wants(*(_flag(fields, name) for name in ("includeOwnership", "includeMovesOwnership", "includePolicy", "includePVVisits"))),
+        wants=Wants(
+            *(
+                _flag(fields, name)
+                for name in ("includeOwnership", "includeMovesOwnership", "includePolicy", "includePVVisits")
+            )
+        ),
         report_every=every,
         first_report=first_report,
         bans=_bans(fields, size),
@@ -153,11 +163,13 @@ def _size(fields: dict[str, Any], only_sizes: Collection[int] | None) -> int:
     if sides[0] != sides[1]:
         raise QueryError(f"the board is {sides[0]}x{sides[1]}; zerogo plays on square boards only", "boardYSize")
     if only_sizes is not None and sides[0] not in only_sizes:
-        raise QueryError(f"the board is {sides[0]}x{sides[0]}; this network plays on {coords.listed(only_sizes)} only", "boardXSize")
+        raise QueryError(
+            f"the board is {sides[0]}x{sides[0]}; this network plays on {coords.listed(only_sizes)} only", "boardXSize"
+        )
     return sides[0]
 
 
-def _player(value: Any) -> Player:
+def _player(value: Any) -> Colour:
     player = PLAYERS.get(value.upper()) if isinstance(value, str) else None
     if player is None:
         raise InputError(f'the player is {shown(value)}; it must be "B" or "W"')
@@ -193,15 +205,17 @@ def _start(fields: dict[str, Any], size: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(points[row * size : (row + 1) * size]) for row in range(size))
 
 
-def _first(fields: dict[str, Any], start: tuple[tuple[int, ...], ...], moves: tuple[Move, ...]) -> Player:
-    """Returns who moves first: as given, else who made the first move, else White where Black alone has stones (a handicap)."""
+def _first(fields: dict[str, Any], start: tuple[tuple[int, ...], ...], moves: tuple[Move, ...]) -> Colour:
+    """Returns who moves first: as given, else who made the first move, else White where Black alone has stones (a
+    handicap).
+    """
     if "initialPlayer" in fields:
         with _at("initialPlayer"):
             return _player(fields["initialPlayer"])
     if moves:
         return moves[0][0]
     stones = [colour for row in start for colour in row if colour]
-    return Player.WHITE if len(stones) > 1 and set(stones) == {Player.BLACK.value} else Player.BLACK
+    return Colour.WHITE if len(stones) > 1 and set(stones) == {Colour.BLACK.value} else Colour.BLACK
 
 
 def _turns(fields: dict[str, Any], last: int) -> tuple[tuple[int, int], ...]:
@@ -209,7 +223,10 @@ def _turns(fields: dict[str, Any], last: int) -> tuple[tuple[int, int], ...]:
     if "priority" in fields and "priorities" in fields:
         raise QueryError("priority and priorities are both given; only one of them may be", "priority")
     with _at("analyzeTurns"):
-        turns = [whole("a turn", turn, 0, last) for turn in _list("analyzeTurns", fields.get("analyzeTurns", [last]), "turn numbers")]
+        turns = [
+            whole("a turn", turn, 0, last)
+            for turn in _list("analyzeTurns", fields.get("analyzeTurns", [last]), "turn numbers")
+        ]
     with _at("priority"):
         priorities = [whole("priority", fields.get("priority", 0), -MOST_PRIORITY, MOST_PRIORITY)] * len(turns)
     if "priorities" in fields:
@@ -280,7 +297,7 @@ def _bans(fields: dict[str, Any], size: int) -> Bans | None:
     if "avoidMoves" in fields and "allowMoves" in fields:
         raise QueryError("allowMoves and avoidMoves are both given; only one of them may be", "allowMoves")
     name = "allowMoves" if "allowMoves" in fields else "avoidMoves"
-    until = {player: [0] * (size * size + 1) for player in Player}
+    until = {player: [0] * (size * size + 1) for player in Colour}
     with _at(name):
         entries = _list(name, fields.get(name, []), "objects with player, moves and untilDepth")
         if name == "allowMoves" and len(entries) > 1:
@@ -291,11 +308,11 @@ def _bans(fields: dict[str, Any], size: int) -> Bans | None:
                 until[player] = [0 if action in actions else depth for action in range(size * size + 1)]
             for action in actions if name == "avoidMoves" else ():
                 until[player][action] = depth
-    bans = tuple(until[Player.BLACK]), tuple(until[Player.WHITE])
+    bans = tuple(until[Colour.BLACK]), tuple(until[Colour.WHITE])
     return bans if any(map(any, bans)) else None
 
 
-def _ban(name: str, entry: Any, size: int) -> tuple[Player, set[int], int]:
+def _ban(name: str, entry: Any, size: int) -> tuple[Colour, set[int], int]:
     if not isinstance(entry, dict) or not {"player", "moves", "untilDepth"} <= entry.keys():
         raise InputError(f"{name} holds {shown(entry)}; each entry must be an object with player, moves and untilDepth")
     actions = {_vertex(value, size) for value in _list("moves", entry["moves"], "vertices")}
@@ -305,7 +322,25 @@ def _ban(name: str, entry: Any, size: int) -> tuple[Player, set[int], int]:
 FIELDS = {
     *WITHOUT_EFFECT,
     *READ_ELSEWHERE,
-    "boardXSize", "initialStones", "initialPlayer", "moves", "analyzeTurns", "priority", "rules", "komi", "whiteHandicapBonus",
-    "overrideSettings", "maxVisits", "analysisPVLen", "rootPolicyTemperature", "reportDuringSearchEvery", "firstReportDuringSearchAfter",
-    "includeOwnership", "includeMovesOwnership", "includePolicy", "includePVVisits", "avoidMoves", "allowMoves",
+    "boardXSize",
+    "initialStones",
+    "initialPlayer",
+    "moves",
+    "analyzeTurns",
+    "priority",
+    "rules",
+    "komi",
+    "whiteHandicapBonus",
+    "overrideSettings",
+    "maxVisits",
+    "analysisPVLen",
+    "rootPolicyTemperature",
+    "reportDuringSearchEvery",
+    "firstReportDuringSearchAfter",
+    "includeOwnership",
+    "includeMovesOwnership",
+    "includePolicy",
+    "includePVVisits",
+    "avoidMoves",
+    "allowMoves",
 }

@@ -13,7 +13,9 @@ REMEMBERED = 8  # games with all their positions, some megabytes each on 19x19
 
 
 class Referee:
-    """Checks games. A query that goes on where one before it stood, as a program sends them move by move, costs only its new moves."""
+    """Checks games. A query that goes on where one before it stood, as a program sends them move by move, costs only
+    its new moves.
+    """
 
     def __init__(self) -> None:
         self._games: OrderedDict[tuple, LiveGame] = OrderedDict()

@@ -1,9 +1,9 @@
 """Replies: what was found of a position, under KataGo's names and from the perspective that was asked for.
 
-Where KataGo's network knows more than zerogo's: `scoreMean` and `scoreSelfplay` are `scoreLead`; `utility` is the value of winning alone,
-without the score; `scoreStdev` is that of the ownership if all points were independent, and the same for all moves;
-`rawStWrError`, `rawStScoreError` and `rawVarTimeLeft` are -1, as KataGo writes them for networks without such heads.
-"""
+Where KataGo's network knows more than zerogo's: `scoreMean` and `scoreSelfplay` are `scoreLead`; `utility` is the value
+of winning alone, without the score; `scoreStdev` is that of the ownership if all points were independent, and the same
+for all moves; `rawStWrError`, `rawStScoreError` and `rawVarTimeLeft` are -1, as KataGo writes them for networks without
+such heads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from zerogo import coords
 from zerogo.analysis.batch import Finding, Job
 from zerogo.board import BLACK
-from zerogo.players.thought import Candidate
+from zerogo.players.analysis import Candidate
 
 DIGITS = 6
 
@@ -27,11 +27,13 @@ def analysis(job: Job, finding: Finding, is_during_search: bool) -> dict[str, An
         "id": query.id,
         "isDuringSearch": is_during_search,
         "turnNumber": job.turn,
-        "moveInfos": [_move(job, finding, candidate, order, sign) for order, candidate in enumerate(finding.thought.candidates)],
+        "moveInfos": [
+            _move(job, finding, candidate, order, sign) for order, candidate in enumerate(finding.analysis.candidates)
+        ],
         "rootInfo": _root(finding, sign),
     }
     if query.wants.ownership:
-        reply["ownership"] = _rounded(sign * finding.thought.ownership)
+        reply["ownership"] = _rounded(sign * finding.analysis.ownership)
     if query.wants.policy:
         reply["policy"] = _rounded(np.where(finding.legal, finding.raw.prior[0].numpy(), -1.0))
     return reply
@@ -76,7 +78,7 @@ def _move(job: Job, finding: Finding, candidate: Candidate, order: int, sign: in
         "edgeVisits": candidate.visits,
         "winrate": _winrate(candidate.value, sign),
         **_scores(candidate.score, sign),
-        "scoreStdev": _stdev(finding.thought.ownership),
+        "scoreStdev": _stdev(finding.analysis.ownership),
         "prior": round(candidate.prior, DIGITS),
         "utility": round(sign * candidate.value, DIGITS),
         "lcb": _winrate(lcb, sign),
@@ -96,23 +98,23 @@ def _move(job: Job, finding: Finding, candidate: Candidate, order: int, sign: in
 
 def _root(finding: Finding, sign: int) -> dict[str, Any]:
     """Returns rootInfo."""
-    thought, raw = finding.thought, finding.raw
+    analysis, raw = finding.analysis, finding.raw
     value, score = float(raw.value[0]), float(raw.score[0])
     this_hash, symmetric_hash = _hashes(finding)
     return {
         "currentPlayer": "B" if finding.to_play == BLACK else "W",
         "thisHash": this_hash,
         "symHash": symmetric_hash,
-        "visits": thought.visits,
-        "weight": float(thought.visits),
-        "winrate": _winrate(thought.value, sign),
-        **_scores(thought.score, sign),
-        "scoreStdev": _stdev(thought.ownership),
-        "utility": round(sign * thought.value, DIGITS),
+        "visits": analysis.visits,
+        "weight": float(analysis.visits),
+        "winrate": _winrate(analysis.value, sign),
+        **_scores(analysis.score, sign),
+        "scoreStdev": _stdev(analysis.ownership),
+        "utility": round(sign * analysis.value, DIGITS),
         "rawWinrate": _winrate(value, sign),
         "rawLead": round(sign * score, DIGITS),
         "rawScoreSelfplay": round(sign * score, DIGITS),
-        "rawScoreSelfplayStdev": _stdev(thought.ownership),
+        "rawScoreSelfplayStdev": _stdev(analysis.ownership),
         "rawNoResultProb": 0.0,
         "rawStWrError": -1.0,
         "rawStScoreError": -1.0,
@@ -121,10 +123,15 @@ def _root(finding: Finding, sign: int) -> dict[str, Any]:
 
 
 def _hashes(finding: Finding) -> tuple[str, str]:
-    """Returns names of the stones with side to move and ko, 32 digits: of the position, and of all its rotations and reflections."""
+    """Returns names of the stones with side to move and ko, 32 digits: of the position, and of all its rotations and
+    reflections.
+    """
     board = finding.stones.astype(np.int16)
     if finding.ko >= 0:
         board.flat[finding.ko] = 3
     turned = [np.rot90(side, turns) for side in (board, board.T) for turns in range(4)]
-    names = [hashlib.blake2b(bytes([finding.to_play]) + view.tobytes(), digest_size=16).hexdigest().upper() for view in turned]
+    names = [
+        hashlib.blake2b(bytes([finding.to_play]) + view.tobytes(), digest_size=16).hexdigest().upper()
+        for view in turned
+    ]
     return names[0], min(names)

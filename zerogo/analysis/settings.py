@@ -1,4 +1,6 @@
-"""What may be set for all queries or for one, under KataGo's names: of its config files, -override-config and `overrideSettings`."""
+"""What may be set for all queries or for one, under KataGo's names: of its config files, -override-config and
+`overrideSettings`.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,10 @@ MOST_VISITS = 2**50  # KataGo's; a tree ends where memory does, see `Limits`
 class Settings:
     """How a position is searched and told of.
 
-    max_visits: of the root, its own evaluation counted. max_time: seconds. perspective: whose winrates, scores and ownership are reported.
-    wide_root_noise: w >= 0 flattens the root's prior to the power 1 / (4 w + 1), as KataGo does; KataGo's random bonus on top of that is
-    left out, so that a reply does not change from one time to the next. root_policy_temperature: the same, power 1 / T. pv_length: moves
-    of a line behind its first.
-    """
+    max_visits: of the root, its own evaluation counted. max_time: seconds. perspective: whose winrates, scores and
+    ownership are reported. wide_root_noise: w >= 0 flattens the root's prior to the power 1 / (4 w + 1), as KataGo
+    does; KataGo's random bonus on top of that is left out, so that a reply does not change from one time to the next.
+    root_policy_temperature: the same, power 1 / T. pv_length: moves of a line behind its first."""
 
     max_visits: int = 500
     max_time: float = math.inf
@@ -119,7 +120,9 @@ def read_config(path: str | Path) -> dict[str, str]:
 
 
 def read_overrides(text: str) -> dict[str, str]:
-    """Returns the settings of `-override-config`, "key=value,key=value". Raises InputError for a part without an equals sign."""
+    """Returns the settings of `-override-config`, "key=value,key=value". Raises InputError for a part without an equals
+    sign.
+    """
     parts = [part.strip() for part in text.split(",") if part.strip()]
     for part in parts:
         if "=" not in part:

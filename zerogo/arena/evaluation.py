@@ -1,4 +1,6 @@
-"""The evaluation that a person starts: players by their names, all pairings, a table of strength, and everything written down."""
+"""The evaluation that a person starts: players by their names, all pairings, a table of strength, and everything
+written down.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from zerogo.arena.report import write_report
 from zerogo.arena.result import MatchResult
 from zerogo.arena.standings import rate, table
 from zerogo.errors import InputError
-from zerogo.players import ExternalPlayer, Guest, Player, close, make_player, require_size
+from zerogo.players import ExternalPlayer, Player, StatefulPlayer, close, make_player, require_size
 from zerogo.rules import Rules
 from zerogo.runtime import describe, pick_device, pick_dtype, set_up_cpu, write_atomically
 from zerogo.telemetry import Progress
@@ -31,16 +33,21 @@ FORMAT = 2  # 2: games may end without a score
 
 
 def evaluate(
-    players: Sequence[str], num_games: int, config: Config, out_dir: str | Path, opening_plies: int = 0, resume: bool = False
+    players: Sequence[str],
+    num_games: int,
+    config: Config,
+    out_dir: str | Path,
+    opening_plies: int = 0,
+    resume: bool = False,
 ) -> list[MatchResult]:
-    """Plays every player against every other, prints who wins, and leaves `result.json`, a report and one SGF per game in `out_dir`.
+    """Plays every player against every other, prints who wins, and leaves `result.json`, a report and one SGF per game
+    in `out_dir`.
 
-    players: words for `make_player`, or [one, "self"] for its games against itself. num_games: of each pair, half with each colour.
-    config: rules and move cap from `game`, strength of networks from `evaluation`, device, precision and seed from `run`.
-    resume: go on with the match that `out_dir` holds, whose finished games are kept; it must have the same players and settings, and may
-    get more games. Returns the matches. Raises InputError for an unknown player, for one that can't play under the rules and for an odd
-    number of games, before a game is played.
-    """
+    players: words for `make_player`, or [one, "self"] for its games against itself. num_games: of each pair, half with
+    each colour. config: rules and move cap from `game`, strength of networks from `evaluation`, device, precision and
+    seed from `run`. resume: go on with the match that `out_dir` holds, whose finished games are kept; it must have the
+    same players and settings, and may get more games. Returns the matches. Raises InputError for an unknown player, for
+    one that can't play under the rules and for an odd number of games, before a game is played."""
     _require_pairing(players, num_games)
     set_up_cpu(config.run.threads)
     kernels.choose(config.run.kernels)
@@ -122,7 +129,10 @@ class Evaluation:
 
             options |= {"on_progress": progress.update}
             if self.is_self:
-                (player,), games = self.players, {"finished": journal.finished[0], "on_games": lambda games: journal.add(0, games)}
+                (player,), games = (
+                    self.players,
+                    {"finished": journal.finished[0], "on_games": lambda games: journal.add(0, games)},
+                )
                 take(play_match(player, player, rules, self.num_games, seed, colours="a_black", **games, **options))
             else:
                 games = {"finished": journal.finished, "on_games": journal.add}
@@ -138,12 +148,19 @@ class Evaluation:
         print("\n".join(lines + ([] if ratings is None else table(self.names, results, ratings))))
         print(f"games, {RESULT_FILE} and report.html are in {out_dir}")
 
-    def _write_result(self, path: Path, results: Sequence[MatchResult], ratings: elo.Ratings | None, seconds: float) -> None:
-        """Writes everything that was found out as JSON: the counts of every match, each game's end, the ratings, the settings."""
+    def _write_result(
+        self, path: Path, results: Sequence[MatchResult], ratings: elo.Ratings | None, seconds: float
+    ) -> None:
+        """Writes everything that was found out as JSON: the counts of every match, each game's end, the ratings, the
+        settings.
+        """
         rated = []
         if ratings is not None:
             rows = zip(self.names, ratings.elo, ratings.low, ratings.high, strict=True)
-            rated = [{"player": name, "elo": float(value), "low": float(low), "high": float(high)} for name, value, low, high in rows]
+            rated = [
+                {"player": name, "elo": float(value), "low": float(low), "high": float(high)}
+                for name, value, low, high in rows
+            ]
         rules = self.config.game.rules()
         engines = [player for player in self.players if isinstance(player, ExternalPlayer)]
         device = self.config.run.device
@@ -151,7 +168,9 @@ class Evaluation:
             "format": FORMAT,
             "players": self.specs,
             "rules": vars(rules),
-            "engines": {player.name: {"says": player.label, "started_as": player.start_line(rules)} for player in engines},
+            "engines": {
+                player.name: {"says": player.label, "started_as": player.start_line(rules)} for player in engines
+            },
             "matches": [result.summary() | {"per_game": _per_game(result)} for result in results],
             "ratings": rated,
             "seconds": round(seconds, 3),
@@ -179,18 +198,24 @@ def _require_pairing(players: Sequence[str], num_games: int) -> None:
     """Raises InputError for players who can't meet each other so often."""
     is_self = SELF in players
     if is_self and (len(players) != 2 or players[0] == SELF):
-        raise InputError(f"players are {', '.join(players)}; {SELF} stands only second of two, such as: checkpoints/quickstart {SELF}")
+        raise InputError(
+            f"players are {', '.join(players)}; {SELF} stands only second of two, such as: checkpoints/quickstart {SELF}"
+        )
     if len(players) < 2:
         raise InputError("players: one is not enough for a match; give two or more, or one and the word self")
     if num_games < 1 or (num_games % 2 and not is_self):
-        raise InputError(f"games are {num_games}; allowed are even numbers from 2, so that each player has each colour as often")
+        raise InputError(
+            f"games are {num_games}; allowed are even numbers from 2, so that each player has each colour as often"
+        )
 
 
 def _require_able(players: Sequence[Player], rules: Rules) -> None:
-    """Raises InputError for a network of another board and an engine that can't be started, before the others have played for hours."""
+    """Raises InputError for a network of another board and an engine that can't be started, before the others have
+    played for hours.
+    """
     for player in players:
         require_size(player, rules.size, "game.size is")
-        if isinstance(player, Guest):
+        if isinstance(player, StatefulPlayer):
             player.check(rules)
 
 

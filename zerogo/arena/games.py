@@ -13,13 +13,15 @@ from zerogo import board, coords, draws, flood, scoring
 from zerogo.arena.result import FORFEIT, NO_MOVE, RESIGNED, Played, Stop
 from zerogo.draws import Purpose
 from zerogo.game import GameState, Move
-from zerogo.players import RESIGN, Guest, Player, RandomPlayer
+from zerogo.players import RESIGN, Player, RandomPlayer, StatefulPlayer
 from zerogo.rules import Rules
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What all games of a match share. players: A and B. is_paired: A is Black in games with even numbers, otherwise in all."""
+    """What all games of a match share. players: A and B. is_paired: A is Black in games with even numbers, otherwise in
+    all.
+    """
 
     players: tuple[Player, Player]
     rules: Rules
@@ -30,30 +32,32 @@ class Terms:
     device: torch.device | str
 
     @property
-    def guests(self) -> list[Guest]:
+    def stateful_players(self) -> list[StatefulPlayer]:
         """Who of the players is from outside, each once."""
-        return [player for player in dict.fromkeys(self.players) if isinstance(player, Guest)]
+        return [player for player in dict.fromkeys(self.players) if isinstance(player, StatefulPlayer)]
 
 
 class Games:
     """G games of a match that are played together. numbers: theirs in the match.
 
-    Only games that go on are kept in `states` (K games; `lane` int64 [K] says which they are of the G), so finished ones cost nothing.
-    """
+    Only games that go on are kept in `states` (K games; `lane` int64 [K] says which they are of the G), so finished
+    ones cost nothing."""
 
     def __init__(self, terms: Terms, numbers: Sequence[int]) -> None:
-        self.terms, self.guests = terms, terms.guests
+        self.terms, self.stateful_players = terms, terms.stateful_players
         count, device = len(numbers), terms.device
         self.numbers = torch.tensor(numbers, dtype=torch.int64, device=device)
         self.opening = self.numbers // 2 if terms.is_paired else self.numbers
         self.opening_seed = int(draws.key(terms.seed, Purpose.OPENING)) % 2**62
-        self.a_is_black = (self.numbers % 2 == 0) if terms.is_paired else torch.ones(count, dtype=torch.bool, device=device)
+        self.a_is_black = (
+            (self.numbers % 2 == 0) if terms.is_paired else torch.ones(count, dtype=torch.bool, device=device)
+        )
         self.lane = torch.arange(count, device=device)
         self.states = board.new_games(count, terms.rules, device, terms.cap)
         self.ply = 0
         self.moves = torch.full((count, terms.cap), NO_MOVE, dtype=torch.int16, device=device)
-        for guest in self.guests:
-            guest.begin(list(numbers), terms.rules)
+        for stateful in self.stateful_players:
+            stateful.begin(list(numbers), terms.rules)
 
     @property
     def are_over(self) -> bool:
@@ -64,7 +68,11 @@ class Games:
         actions, stops = self._choose()
         over = self._stop(stops)
         if stops:
-            going = torch.tensor([index not in stops for index in range(len(self.lane))], device=self.lane.device).nonzero().squeeze(1)
+            going = (
+                torch.tensor([index not in stops for index in range(len(self.lane))], device=self.lane.device)
+                .nonzero()
+                .squeeze(1)
+            )
             actions = actions[going]
             self._keep(going)
         self.ply += 1
@@ -72,8 +80,8 @@ class Games:
             return over
         self.moves[self.lane, self.ply - 1] = actions.to(torch.int16)
         self.states = board.step_(self.states, actions)
-        for guest in self.guests:
-            guest.heed(self.numbers[self.lane].tolist(), actions.tolist())
+        for stateful in self.stateful_players:
+            stateful.notify(self.numbers[self.lane].tolist(), actions.tolist())
         finished = self.states.finished.nonzero().squeeze(1)  # between moves the host may look
         if finished.numel():
             over += self._count(finished)
@@ -104,17 +112,21 @@ class Games:
         return actions, stops
 
     def _answers(self, asked: Sequence[tuple[Player, Tensor]]) -> list[Tensor]:
-        """Returns what players choose in their games, int64 [k] among the K each. Guests think while a player of ours does."""
+        """Returns what players choose in their games, int64 [k] among the K each. Guests think while a player of ours
+        does.
+        """
         positions = []
         for player, index in asked:
             states = self.states if len(index) == len(self.lane) else board.select(self.states, index)
             positions.append((player, states, self.numbers[self.lane[index]]))
-        if len(asked) == 1 or not self.guests:
+        if len(asked) == 1 or not self.stateful_players:
             return [player.choose(states, numbers, self.terms.seed) for player, states, numbers in positions]
         with ThreadPoolExecutor(len(positions)) as threads:  # guests only: torch's threads and modes belong to this one
             try:
                 waiting = [
-                    threads.submit(player.choose, states, numbers, self.terms.seed) if player in self.guests else None
+                    threads.submit(player.choose, states, numbers, self.terms.seed)
+                    if player in self.stateful_players
+                    else None
                     for player, states, numbers in positions
                 ]
                 ours = [
@@ -123,47 +135,53 @@ class Games:
                 ]
                 return [own if future is None else future.result() for own, future in zip(ours, waiting, strict=True)]
             except BaseException:
-                for guest in self.guests:
-                    guest.close()  # else an interrupted match would wait for what an engine thinks
+                for stateful in self.stateful_players:
+                    stateful.close()  # else an interrupted match would wait for what an engine thinks
                 raise
 
     def _stops(self, player: Player, index: Tensor, actions: Tensor) -> dict[int, Stop]:
         """Returns in which games a player gave up or was at fault, by their index among the K.
 
-        An illegal move would spoil the game without a sign, so it is caught here: a guest loses by it, of a player of ours it is a bug.
-        """
+        An illegal move would spoil the game without a sign, so it is caught here: a guest loses by it, of a player of
+        ours it is a bug."""
         states = self.states if len(index) == len(self.lane) else board.select(self.states, index)
         legal = board.legal_actions(states).gather(1, actions.clamp(min=0).unsqueeze(1)).squeeze(1) & (actions >= 0)
         if bool(legal.all()):
             return {}
         wrong = (~legal).nonzero().squeeze(1).tolist()
-        if player not in self.guests:
+        if player not in self.stateful_players:
             number = int(self.numbers[self.lane[index[wrong[0]]]])
-            raise ValueError(f"match: {player.name} played the illegal action {int(actions[wrong[0]])} in game {number}")
+            raise ValueError(
+                f"match: {player.name} played the illegal action {int(actions[wrong[0]])} in game {number}"
+            )
         return {int(index[k]): self._why(player, int(index[k]), int(actions[k])) for k in wrong}
 
-    def _why(self, guest: Guest, index: int, action: int) -> Stop:
+    def _why(self, stateful: StatefulPlayer, index: int, action: int) -> Stop:
         """Returns why a game among the K stops at what a guest answered."""
         black_lost = int(self.states.to_play[index]) == board.BLACK
         number = int(self.numbers[self.lane[index]])
         if action == RESIGN:
             return Stop(RESIGNED, black_lost, f"resigned at move {self.ply + 1}")
         if action < 0:
-            return Stop(FORFEIT, black_lost, f"{guest.why(number)}, at move {self.ply + 1}")
+            return Stop(FORFEIT, black_lost, f"{stateful.why(number)}, at move {self.ply + 1}")
         game = GameState.new(self.terms.rules)
         for played in self._moves_of(int(self.lane[index])):
             game = game.play(Move.from_action(played, self.terms.rules.size))
         reason = game.why_illegal(Move.from_action(action, self.terms.rules.size))
-        return Stop(FORFEIT, black_lost, f"illegal move {coords.to_gtp(action, self.terms.rules.size)} ({reason}), at move {self.ply + 1}")
+        return Stop(
+            FORFEIT,
+            black_lost,
+            f"illegal move {coords.to_gtp(action, self.terms.rules.size)} ({reason}), at move {self.ply + 1}",
+        )
 
     # The ends
 
     def _stop(self, stops: dict[int, Stop]) -> list[Played]:
         """Returns the games that stop here, and lets guests know."""
-        for guest in self.guests:
+        for stateful in self.stateful_players:
             for index, stop in stops.items():
-                is_at_fault = stop.kind == FORFEIT and guest is self._who_moves(index)
-                guest.end([int(self.numbers[self.lane[index]])], at_fault=is_at_fault)
+                is_at_fault = stop.kind == FORFEIT and stateful is self._who_moves(index)
+                stateful.end([int(self.numbers[self.lane[index]])], at_fault=is_at_fault)
         indices = torch.tensor(sorted(stops), dtype=torch.int64, device=self.lane.device)
         return self._played(indices, [stops[index] for index in sorted(stops)], [{} for _ in stops]) if stops else []
 
@@ -176,11 +194,11 @@ class Games:
         """Returns the games whose boards are to be counted now: int64 [k] among the K."""
         numbers = self.numbers[self.lane[index]].tolist()
         told: list[dict[str, str]] = [{} for _ in numbers]
-        for guest in self.guests:
-            for said, text in zip(told, guest.final_scores(numbers, self.terms.seed), strict=True):
+        for stateful in self.stateful_players:
+            for said, text in zip(told, stateful.final_scores(numbers, self.terms.seed), strict=True):
                 if text is not None:
-                    said[guest.name] = text
-            guest.end(numbers)
+                    said[stateful.name] = text
+            stateful.end(numbers)
         return self._played(index, [None] * len(numbers), told)
 
     def _played(self, index: Tensor, stops: Sequence[Stop | None], told: Sequence[dict[str, str]]) -> list[Played]:
@@ -189,7 +207,9 @@ class Games:
         scores, areas = (values.tolist() for values in score(states, self.terms.rules))
         stones = states.stones.cpu().numpy()
         capped = (states.passes < 2).tolist()
-        facts = zip(self.numbers[lane].tolist(), self.a_is_black[lane].tolist(), lane.tolist(), stops, told, strict=True)
+        facts = zip(
+            self.numbers[lane].tolist(), self.a_is_black[lane].tolist(), lane.tolist(), stops, told, strict=True
+        )
         return [
             Played(
                 number=number,
@@ -215,11 +235,12 @@ class Games:
 
 
 def score(states: board.State, rules: Rules) -> tuple[Tensor, Tensor]:
-    """Returns the score float32 [B] for Black, komi included, and Black's area int64 [B], of boards as the referee counts them.
+    """Returns the score float32 [B] for Black, komi included, and Black's area int64 [B], of boards as the referee
+    counts them.
 
-    Under area scoring AS THEY STAND (Tromp-Taylor): each side's stones and the points that it alone reaches, every stone alive. Under
-    territory scoring stones inside the other side's pass-alive territory are dead (`scoring.final_score_black`).
-    """
+    Under area scoring AS THEY STAND (Tromp-Taylor): each side's stones and the points that it alone reaches, every
+    stone alive. Under territory scoring stones inside the other side's pass-alive territory are dead
+    (`scoring.final_score_black`)."""
     if rules.scoring == "territory":
         black, _ = scoring.final_rows(states, may_look=True)
         result = scoring.final_score_black(states)
@@ -236,7 +257,9 @@ def play_all(
     on_games: Callable[[list[Played]], None],
     on_progress: Callable[[float], None],
 ) -> list[Played]:
-    """Returns the games of these numbers, batch by batch. on_games: called with games as they end; on_progress: with how many there are."""
+    """Returns the games of these numbers, batch by batch. on_games: called with games as they end; on_progress: with
+    how many there are.
+    """
     played: list[Played] = []
     for start in range(0, len(numbers), at_once):
         games = Games(terms, numbers[start : start + at_once])

@@ -1,4 +1,5 @@
-"""The folder of an evaluation while it is played: every game is kept as soon as it ends, so that what was interrupted goes on.
+"""The folder of an evaluation while it is played: every game is kept as soon as it ends, so that what was interrupted
+goes on.
 
     match.json       who plays, and under what settings
     games.jsonl      one finished game in each line
@@ -32,13 +33,18 @@ NUM_GAMES = "games"  # the setting that may grow when a match goes on
 
 
 class Journal:
-    """Keeps the finished games of an evaluation. Use it as a context manager; it locks the folder against a second process.
+    """Keeps the finished games of an evaluation. Use it as a context manager; it locks the folder against a second
+    process.
 
     pairs: the players' names of each match, A first. finished: the games so far, by the match's index.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, Any], pairs: Sequence[tuple[str, str]], rules: Rules, resume: bool) -> None:
-        """Opens the folder, a new one or with `resume` one that holds this very match. Raises InputError where it is neither."""
+    def __init__(
+        self, folder: Path, settings: Mapping[str, Any], pairs: Sequence[tuple[str, str]], rules: Rules, resume: bool
+    ) -> None:
+        """Opens the folder, a new one or with `resume` one that holds this very match. Raises InputError where it is
+        neither.
+        """
         known = _settings_of(folder)
         _require_fit(folder, known, settings, resume)
         self.folder, self.pairs, self.rules = folder, list(pairs), rules
@@ -48,7 +54,9 @@ class Journal:
             remove_leftovers(place)
         self.finished = _read_games(folder / GAMES_FILE, len(self.pairs))
         if known != settings:
-            write_atomically(folder / SETTINGS_FILE, lambda file: file.write((json.dumps(settings, indent=1) + "\n").encode()))
+            write_atomically(
+                folder / SETTINGS_FILE, lambda file: file.write((json.dumps(settings, indent=1) + "\n").encode())
+            )
         self._lines = open(folder / GAMES_FILE, "ab")
         sync_directory(folder)
 
@@ -79,7 +87,9 @@ def game_file(names: tuple[str, str], number: int) -> str:
 
 
 def record_of(game: Played, names: tuple[str, str], rules: Rules) -> sgf.GameRecord:
-    """Returns a game as a record for a file. names: of A and B. The comment says how it ended, where that isn't plain."""
+    """Returns a game as a record for a file. names: of A and B. The comment says how it ended, where that isn't
+    plain.
+    """
     black, white = names if game.a_is_black else names[::-1]
     record = sgf.GameRecord(rules, game.moves, _result_words(game), black, white)
     record.event, record.round = f"{names[0]} against {names[1]}", str(game.number + 1)
@@ -114,16 +124,22 @@ def _require_fit(folder: Path, known: dict[str, Any] | None, settings: Mapping[s
     if known is None:
         others = [path.name for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
         if resume and others:
-            raise InputError(f"the folder {folder} holds no match to resume ({SETTINGS_FILE} is missing); give --out that of a match")
+            raise InputError(
+                f"the folder {folder} holds no match to resume ({SETTINGS_FILE} is missing); give --out that of a match"
+            )
         return
     if not resume:
-        raise InputError(f"the folder {folder} already holds a match; go on with it by --resume, or give --out a new one")
+        raise InputError(
+            f"the folder {folder} already holds a match; go on with it by --resume, or give --out a new one"
+        )
     for key, value in settings.items():
         found = known.get(key)
         if key == NUM_GAMES and isinstance(found, int) and found <= value:
             continue
         if found != value:
-            raise InputError(f"the match in {folder} has {key} {_shown(found)}, not {_shown(value)}; it can go on only as it began")
+            raise InputError(
+                f"the match in {folder} has {key} {_shown(found)}, not {_shown(value)}; it can go on only as it began"
+            )
 
 
 def _shown(value: Any) -> str:

@@ -1,8 +1,7 @@
 """Matches between two players, and all pairings of several: every game of a match in lock-step, in one batch.
 
-A game is a function of (players, rules, seed, its number) alone, so it comes out the same alone and among thousands, and a match that
-was interrupted goes on with the games that are missing.
-"""
+A game is a function of (players, rules, seed, its number) alone, so it comes out the same alone and among thousands,
+and a match that was interrupted goes on with the games that are missing."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from zerogo import draws
 from zerogo.arena.games import Terms, play_all
 from zerogo.arena.result import MatchResult, Played, result_of
 from zerogo.errors import InputError
-from zerogo.players import Guest, Player
+from zerogo.players import Player, StatefulPlayer
 from zerogo.rules import Rules
 
 if TYPE_CHECKING:
@@ -35,9 +34,9 @@ OnGames = Callable[[list[Played]], None]
 
 
 def cap_for(game: GameConfig, players: Sequence[Player], size: int) -> int:
-    """Returns the ply at which these players' games end: the config's; where that leaves it open, engines get more than networks, who
-    learned with it."""
-    has_guest = any(isinstance(player, Guest) for player in players)
+    """Returns the ply at which these players' games end: the config's; where that leaves it open, engines get more than
+    networks, who learned with it."""
+    has_guest = any(isinstance(player, StatefulPlayer) for player in players)
     return GUEST_PLIES * size**2 if has_guest and not game.move_cap else game.plies(size)
 
 
@@ -60,15 +59,15 @@ def play_match(
 ) -> MatchResult:
     """Returns what came of `num_games` games of A against B.
 
-    colours: "paired" gives A Black in games with even numbers and White in the odd ones, games 2k and 2k + 1 with one opening; "a_black"
-    gives A Black in all. opening_plies: moves at the start that the random player makes, drawn from the seed and the pair's number.
-    move_cap: ply at which a game ends, None for 2 * size * size. on_games: called with games as soon as they end. finished: games that an
-    interrupted match has left, which are not played again. first_game: the first game's number. at_once: games of one batch, None for
-    AT_ONCE, or fewer where a player is a guest. Where both players are one and the same object, one call chooses the moves of both sides.
+    colours: "paired" gives A Black in games with even numbers and White in the odd ones, games 2k and 2k + 1 with one
+    opening; "a_black" gives A Black in all. opening_plies: moves at the start that the random player makes, drawn from
+    the seed and the pair's number. move_cap: ply at which a game ends, None for 2 * size * size. on_games: called with
+    games as soon as they end. finished: games that an interrupted match has left, which are not played again.
+    first_game: the first game's number. at_once: games of one batch, None for AT_ONCE, or fewer where a player is a
+    guest. Where both players are one and the same object, one call chooses the moves of both sides.
 
-    Games end by two passes or at the cap, and are counted as `games.score` says. Players of ours never resign; a guest may, and loses a
-    game by an illegal move and whatever else goes wrong with it, while the match goes on.
-    """
+    Games end by two passes or at the cap, and are counted as `games.score` says. Players of ours never resign; a guest
+    may, and loses a game by an illegal move and whatever else goes wrong with it, while the match goes on."""
     _require_sense(colours, num_games, opening_plies, at_once, move_cap)
     cap = 2 * rules.size**2 if move_cap is None else move_cap
     terms = Terms((player_a, player_b), rules, seed, colours == "paired", opening_plies, cap, device)
@@ -79,7 +78,7 @@ def play_match(
     games += play_all(
         terms,
         missing,
-        at_once or (AT_ONCE_WITH_GUESTS if terms.guests else AT_ONCE),
+        at_once or (AT_ONCE_WITH_GUESTS if terms.stateful_players else AT_ONCE),
         on_games or (lambda games: None),
         (lambda played: None) if on_progress is None else (lambda played: on_progress(done + played)),
     )
@@ -101,7 +100,9 @@ def _require_sense(colours: str, num_games: int, opening_plies: int, at_once: in
     if colours not in COLOURS:
         raise InputError(f"match: colours are {colours!r}; allowed are {', '.join(COLOURS)}")
     if num_games < 1 or opening_plies < 0 or (at_once is not None and at_once < 1):
-        raise InputError(f"match: {num_games} games, {opening_plies} opening plies, {at_once} at once; allowed are 1, 0 and 1 or more")
+        raise InputError(
+            f"match: {num_games} games, {opening_plies} opening plies, {at_once} at once; allowed are 1, 0 and 1 or more"
+        )
     if move_cap is not None and move_cap < 1:
         raise InputError(f"match: the move cap is {move_cap} plies; it must be 1 or more")
 
@@ -118,11 +119,12 @@ def round_robin(
     finished: Mapping[int, Sequence[Played]] | None = None,
     **options,
 ) -> list[MatchResult]:
-    """Returns the matches of every player against every other, (0, 1), (0, 2), …, (1, 2), …: `num_games` each, each with a seed of its own.
+    """Returns the matches of every player against every other, (0, 1), (0, 2), …, (1, 2), …: `num_games` each, each
+    with a seed of its own.
 
-    on_result: called with each match when it is over. on_progress: with the games of all matches so far. on_games: with a match's index
-    and games of it that have just ended. finished: an interrupted match's games, by the index. options: as for `play_match`.
-    """
+    on_result: called with each match when it is over. on_progress: with the games of all matches so far. on_games: with
+    a match's index and games of it that have just ended. finished: an interrupted match's games, by the index. options:
+    as for `play_match`."""
     results: list[MatchResult] = []
     for index, (i, j) in enumerate(combinations(range(len(players)), 2)):
         before = index * num_games

@@ -1,4 +1,6 @@
-"""The pieces of a report as HTML: one page that needs no other file, no script and no network. Whatever comes from outside is escaped."""
+"""The pieces of a report as HTML: one page that needs no other file, no script and no network. Whatever comes from
+outside is escaped.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,10 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[int
     """Returns a table; cells: HTML. left: columns that begin at the left, besides the first."""
     marks = [' class="left"' if column in left else "" for column in range(len(head))]
     top = "".join(f"<th{mark}>{cell}</th>" for cell, mark in zip(head, marks, strict=True))
-    body = "".join("<tr>" + "".join(f"<td{mark}>{cell}</td>" for cell, mark in zip(row, marks, strict=True)) + "</tr>\n" for row in rows)
+    body = "".join(
+        "<tr>" + "".join(f"<td{mark}>{cell}</td>" for cell, mark in zip(row, marks, strict=True)) + "</tr>\n"
+        for row in rows
+    )
     return f'<div class="wide"><table><thead><tr>{top}</tr></thead><tbody>\n{body}</tbody></table></div>'
 
 
@@ -72,7 +77,11 @@ def shares_bar(counts: Sequence[int], colours: Sequence[str], inks: Sequence[str
     """Returns a bar that is cut by counts, with the counts in it."""
     whole = max(1, sum(counts))
     parts = zip(counts, colours, inks, strict=True)
-    cells = [f'<div style="width:{100 * n / whole:.3f}%;background:{colour};color:{ink}">{n}</div>' for n, colour, ink in parts if n]
+    cells = [
+        f'<div style="width:{100 * n / whole:.3f}%;background:{colour};color:{ink}">{n}</div>'
+        for n, colour, ink in parts
+        if n
+    ]
     return f'<div class="bar">{"".join(cells)}</div>'
 
 
@@ -89,7 +98,9 @@ def interval_svg(low: float, value: float, high: float, least: float, most: floa
 
 
 def histogram_svg(values: np.ndarray, label: str, width: int = 420, height: int = 120, bins: int = 21) -> str:
-    """Returns how often values [K] lie where, as bars around zero: dark parts are above it, light ones below. Empty without values."""
+    """Returns how often values [K] lie where, as bars around zero: dark parts are above it, light ones below. Empty
+    without values.
+    """
     if not len(values):
         return ""
     end = max(1.0, float(np.abs(values).max()))
@@ -98,7 +109,11 @@ def histogram_svg(values: np.ndarray, label: str, width: int = 420, height: int 
     each, top = (width - 20) / bins, height - 34
     floor = np.full(bins, 14.0 + top)
     bars = []
-    for colour, part in (("#2b2b2e", values[values > 0]), ("#8a8378", values[values == 0]), ("#c4bcad", values[values < 0])):
+    for colour, part in (
+        ("#2b2b2e", values[values > 0]),
+        ("#8a8378", values[values == 0]),
+        ("#c4bcad", values[values < 0]),
+    ):
         for index, count in enumerate(np.histogram(part, edges)[0]):
             if count:
                 tall = top * count / highest
@@ -108,5 +123,7 @@ def histogram_svg(values: np.ndarray, label: str, width: int = 420, height: int 
                 bars.append(f'<rect {place} fill="{colour}"><title>{words}</title></rect>')
     axis = f'<line x1="10" x2="{width - 10}" y1="{14 + top}" y2="{14 + top}" stroke="#766e62"/>'
     marks = [(10, f"W+{end:g}", "start"), (width / 2, label, "middle"), (width - 10, f"B+{end:g}", "end")]
-    texts = "".join(f'<text x="{x}" y="{height - 5}" text-anchor="{anchor}">{escaped(text)}</text>' for x, text, anchor in marks)
+    texts = "".join(
+        f'<text x="{x}" y="{height - 5}" text-anchor="{anchor}">{escaped(text)}</text>' for x, text, anchor in marks
+    )
     return f'<svg width="{width}" height="{height}" role="img">{"".join(bars)}{axis}{texts}</svg>'

@@ -1,4 +1,6 @@
-"""A match report: one HTML page with the ratings, who won as which colour, how games ended, a few final boards, and links to the games."""
+"""A match report: one HTML page with the ratings, who won as which colour, how games ended, a few final boards, and
+links to the games.
+"""
 
 from __future__ import annotations
 
@@ -30,17 +32,25 @@ LISTED_GAMES = 400  # links to the games of one match
 
 
 def write_report(
-    out_dir: str | Path, results: Sequence[MatchResult], names: Sequence[str], ratings: elo.Ratings | None, config: Config | Rules
+    out_dir: str | Path,
+    results: Sequence[MatchResult],
+    names: Sequence[str],
+    ratings: elo.Ratings | None,
+    config: Config | Rules,
 ) -> Path:
-    """Writes `report.html` into a folder and returns its path; the page holds its pictures and links to the games in `games/`.
+    """Writes `report.html` into a folder and returns its path; the page holds its pictures and links to the games in
+    `games/`.
 
-    results: the matches. names: the players in the order of the ratings, which rest on the paired matches alone, since one with fixed
-    colours says little of strength. ratings: None where nobody was rated, as in games of one player against itself. config: the settings
-    of the matches, or their rules alone.
-    """
+    results: the matches. names: the players in the order of the ratings, which rest on the paired matches alone, since
+    one with fixed colours says little of strength. ratings: None where nobody was rated, as in games of one player
+    against itself. config: the settings of the matches, or their rules alone."""
     out_dir = make_directory(out_dir)
     rules = results[0].rules if results else config if isinstance(config, Rules) else config.game.rules()
-    title = f"{' · '.join(names)}: {rules.size}x{rules.size}" if len(names) < 4 else f"{len(names)} players: {rules.size}x{rules.size}"
+    title = (
+        f"{' · '.join(names)}: {rules.size}x{rules.size}"
+        if len(names) < 4
+        else f"{len(names)} players: {rules.size}x{rules.size}"
+    )
     parts = [f"<h1>{escaped(title)}</h1>", f'<p class="soft">{escaped(_settings_line(results, rules))}</p>']
     if ratings is not None:
         parts.append(_ratings_section([result for result in results if result.is_paired], names, ratings))
@@ -48,14 +58,18 @@ def write_report(
     parts += [_match_section(result, out_dir, boards) for result in results]
     if not isinstance(config, Rules):
         settings = json.dumps(config.to_dict(), indent=1)
-        parts.append(f"<h2>Settings</h2>\n<details><summary>all settings</summary><pre>{escaped(settings)}</pre></details>")
+        parts.append(
+            f"<h2>Settings</h2>\n<details><summary>all settings</summary><pre>{escaped(settings)}</pre></details>"
+        )
     path = out_dir / REPORT_FILE
     write_atomically(path, lambda file: file.write(page(title, "\n".join(parts)).encode()))
     return path
 
 
 def result_words(result: MatchResult, game: int) -> str:
-    """Returns a game's result as an SGF says it: "B+3.5", "0" for a draw, "W+R" by resignation, "B+F" by the other side's fault."""
+    """Returns a game's result as an SGF says it: "B+3.5", "0" for a draw, "W+R" by resignation, "B+F" by the other
+    side's fault.
+    """
     stop = result.stops.get(game)
     if stop is not None:
         return f"{'W' if stop.black_lost else 'B'}+{'R' if stop.kind == RESIGNED else 'F'}"
@@ -89,7 +103,17 @@ def _ratings_section(results: Sequence[MatchResult], names: Sequence[str], ratin
         interval = f"{low:.0f} to {high:.0f}" if high > low else "anchor"
         share = f"{100 * won[k] / games[k]:.1f} %" if games[k] else "-"
         chart = interval_svg(low, value, high, least, most)
-        rows.append([f"{rank}. {escaped(names[k])}", f"<b>{value:.0f}</b>", interval, chart, f"{won[k]:g}", f"{games[k]:g}", share])
+        rows.append(
+            [
+                f"{rank}. {escaped(names[k])}",
+                f"<b>{value:.0f}</b>",
+                interval,
+                chart,
+                f"{won[k]:g}",
+                f"{games[k]:g}",
+                share,
+            ]
+        )
     head = ["player", "Elo", "95 % interval", "", "points", "games", "won"]
     parts = ["<h2>Ratings</h2>", table(head, rows)]
     if len(names) > 2:
@@ -110,8 +134,12 @@ def _of_games(points: np.ndarray, i: int, j: int) -> str:
 def _match_section(result: MatchResult, out_dir: Path, boards: int) -> str:
     """Returns all that is to be said of one match."""
     name_b = "itself" if result.is_self else result.name_b
-    bar = shares_bar((result.wins, result.draws, result.losses), ("#2f7d5b", "#c9c1b2", "#b5523f"), ("#fff", "#2a2620", "#fff"))
-    legend = f'<p class="soft">won, drawn and lost by {escaped(result.name_a)}{" as Black" if result.is_self else ""}</p>'
+    bar = shares_bar(
+        (result.wins, result.draws, result.losses), ("#2f7d5b", "#c9c1b2", "#b5523f"), ("#fff", "#2a2620", "#fff")
+    )
+    legend = (
+        f'<p class="soft">won, drawn and lost by {escaped(result.name_a)}{" as Black" if result.is_self else ""}</p>'
+    )
     counted = result.score_black[result.counted]
     chart = histogram_svg(counted, "results of the counted games")
     parts = [
@@ -153,7 +181,13 @@ def _colour_table(result: MatchResult) -> str:
 def _counts(counts: tuple[int, int, int], interval: tuple[float, float]) -> list[str]:
     wins, draws, losses = counts
     share = 100 * (wins + draws / 2) / max(1, sum(counts))
-    return [f"{wins}", f"{draws}", f"{losses}", f"{share:.1f} %", f"{100 * interval[0]:.1f} to {100 * interval[1]:.1f} %"]
+    return [
+        f"{wins}",
+        f"{draws}",
+        f"{losses}",
+        f"{share:.1f} %",
+        f"{100 * interval[0]:.1f} to {100 * interval[1]:.1f} %",
+    ]
 
 
 def _endings_table(result: MatchResult) -> str:
@@ -181,7 +215,9 @@ def _faults(result: MatchResult) -> str:
     for name in dict.fromkeys((result.name_a, result.name_b)):
         same, same_winner, said = result.agreement(name)
         if said:
-            words.append(f"{name} counts the end as the referee does in {same} of {said} games, with the same winner in {same_winner}")
+            words.append(
+                f"{name} counts the end as the referee does in {same} of {said} games, with the same winner in {same_winner}"
+            )
     return f"<ul>{''.join(f'<li>{escaped(word)}</li>' for word in words)}</ul>" if words else ""
 
 
@@ -189,7 +225,9 @@ def _faults(result: MatchResult) -> str:
 
 
 def chosen_games(result: MatchResult, number: int) -> list[int]:
-    """Returns indices of games to show: one of each way to end and of each colour first, then some at even distances."""
+    """Returns indices of games to show: one of each way to end and of each colour first, then some at even
+    distances.
+    """
     kinds: dict[tuple, int] = {}
     for game in range(result.num_games):
         stop = result.stops.get(game)
@@ -206,7 +244,9 @@ def _boards(result: MatchResult, out_dir: Path, number: int) -> str:
 
 
 def _board(result: MatchResult, game: int, out_dir: Path) -> str:
-    """Returns a final board with the last stone marked; where it was counted as an area, with who owns which empty point."""
+    """Returns a final board with the last stone marked; where it was counted as an area, with who owns which empty
+    point.
+    """
     stones = torch.from_numpy(np.ascontiguousarray(result.stones[game])).to(torch.int8)
     moves = result.moves[game]
     placed = moves[(moves != NO_MOVE) & (moves < result.rules.size**2)]

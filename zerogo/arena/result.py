@@ -20,7 +20,8 @@ SAME_SCORE = 0.01  # points: an engine that writes one digit agrees
 
 @dataclass(frozen=True)
 class Stop:
-    """Why a game ended before its board could be counted. kind: RESIGNED or FORFEIT. black_lost: who gave up or was at fault.
+    """Why a game ended before its board could be counted. kind: RESIGNED or FORFEIT. black_lost: who gave up or was at
+    fault.
 
     reason: what happened in a few words, without the player's name, such as "no answer to 'genmove b' within 60 s".
     """
@@ -32,11 +33,12 @@ class Stop:
 
 @dataclass(frozen=True)
 class Played:
-    """One finished game. number: of the match. moves: actions by ply. score_black: points, komi included; nan where it was stopped.
+    """One finished game. number: of the match. moves: actions by ply. score_black: points, komi included; nan where it
+    was stopped.
 
-    area_black: Black's points of the final board as it is scored, before komi. capped: ended by the move cap. stones: int8 [N, N], the
-    final board. stop: None where the board was counted. told: the score by players who say one, such as {"gnugo:10": "B+3.5"}.
-    """
+    area_black: Black's points of the final board as it is scored, before komi. capped: ended by the move cap. stones:
+    int8 [N, N], the final board. stop: None where the board was counted. told: the score by players who say one, such
+    as {"gnugo:10": "B+3.5"}."""
 
     number: int
     a_is_black: bool
@@ -53,12 +55,12 @@ class Played:
 class MatchResult:
     """G games of player A against player B. Arrays are numpy on the host; one entry is one game, by its number.
 
-    score_black: float32 [G], points, komi included; nan where a game was resigned or forfeited. area_black: int64 [G], Black's points of
-    the final board as it is scored, before komi. a_is_black: bool [G]. lengths: int64 [G], plies. capped: bool [G], ended by the move cap.
-    moves: int16 [G, T], actions by ply, -1 after the end. stones: int8 [G, N, N], the final boards. first_game: the number of the first
-    game here. is_self: both players are one and the same. is_paired: games 2k and 2k + 1 share an opening, with colours swapped.
-    stops: why games ended without being counted, by their index here. told: what players said of the score, by index and player's name.
-    """
+    score_black: float32 [G], points, komi included; nan where a game was resigned or forfeited. area_black: int64 [G],
+    Black's points of the final board as it is scored, before komi. a_is_black: bool [G]. lengths: int64 [G], plies.
+    capped: bool [G], ended by the move cap. moves: int16 [G, T], actions by ply, -1 after the end. stones: int8 [G, N,
+    N], the final boards. first_game: the number of the first game here. is_self: both players are one and the same.
+    is_paired: games 2k and 2k + 1 share an opening, with colours swapped. stops: why games ended without being counted,
+    by their index here. told: what players said of the score, by index and player's name."""
 
     name_a: str
     name_b: str
@@ -131,7 +133,9 @@ class MatchResult:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of A's win rate; where games are paired, it heeds that those of a pair depend on each other."""
+        """The 95 % interval of A's win rate; where games are paired, it heeds that those of a pair depend on each
+        other.
+        """
         if not self.is_paired:
             return elo.wilson_interval(float(self.points_a.sum()), self.num_games)
         pairs, singles = self.pair_points()
@@ -185,8 +189,12 @@ class MatchResult:
         return sum(by_a), len(by_a) - sum(by_a)
 
     def agreement(self, name: str) -> tuple[int, int, int]:
-        """Returns how often a player's own score equalled the referee's, how often it named the same winner, and of how many it said."""
-        said = [(told_score(told[name]), float(self.score_black[game])) for game, told in self.told.items() if name in told]
+        """Returns how often a player's own score equalled the referee's, how often it named the same winner, and of how
+        many it said.
+        """
+        said = [
+            (told_score(told[name]), float(self.score_black[game])) for game, told in self.told.items() if name in told
+        ]
         said = [(own, counted) for own, counted in said if own is not None and not math.isnan(counted)]
         same = sum(abs(own - counted) < SAME_SCORE for own, counted in said)
         return same, sum(np.sign(own) == np.sign(counted) for own, counted in said), len(said)
@@ -215,7 +223,10 @@ class MatchResult:
             "capped": int(self.capped.sum()),
             "resigned": list(self.stopped(RESIGNED)),
             "forfeits": list(self.stopped(FORFEIT)),
-            "own_scores": {name: dict(zip(("same", "same_winner", "of"), map(int, self.agreement(name)), strict=True)) for name in names},
+            "own_scores": {
+                name: dict(zip(("same", "same_winner", "of"), map(int, self.agreement(name)), strict=True))
+                for name in names
+            },
             "seed": self.seed,
             "opening_plies": self.opening_plies,
         }
@@ -234,9 +245,13 @@ class MatchResult:
         whole = f"Black owned the whole board in {100 * self.whole_board_black:.0f} % of the games"
         counted = int(self.counted.sum())
         over = "" if counted == self.num_games else f" over the games that were counted ({counted})"
-        lines.append(f"  mean score {self.mean_score:+.1f} points{over}; {whole}" if counted else "  no game was counted")
+        lines.append(
+            f"  mean score {self.mean_score:+.1f} points{over}; {whole}" if counted else "  no game was counted"
+        )
         capped = f"; {int(self.capped.sum())} ended at the move cap" if self.capped.any() else ""
-        lines.append(f"  {self.num_different_games} of {self.num_games} games differ; {self.lengths.mean():.0f} plies a game{capped}")
+        lines.append(
+            f"  {self.num_different_games} of {self.num_games} games differ; {self.lengths.mean():.0f} plies a game{capped}"
+        )
         return lines + self._lines_of_stops() + self._lines_of_own_scores()
 
     def _lines_of_stops(self) -> list[str]:
@@ -256,12 +271,16 @@ class MatchResult:
         for name in dict.fromkeys((self.name_a, self.name_b)):
             same, same_winner, said = self.agreement(name)
             if said:
-                lines.append(f"  {name} agrees with the referee's score in {same} of {said} games, with its winner in {same_winner}")
+                lines.append(
+                    f"  {name} agrees with the referee's score in {same} of {said} games, with its winner in {same_winner}"
+                )
         return lines
 
 
 def told_score(text: str) -> float | None:
-    """Returns the points for Black that an engine's `final_score` says, "B+3.5", "W+0.5" or "0" for a draw; None where it says none."""
+    """Returns the points for Black that an engine's `final_score` says, "B+3.5", "W+0.5" or "0" for a draw; None where
+    it says none.
+    """
     if text.strip().lower() in ("0", "draw", "jigo"):
         return 0.0
     winner, plus, points = text.strip().partition("+")
@@ -273,7 +292,9 @@ def told_score(text: str) -> float | None:
 
 
 def result_of(games: Sequence[Played], cap: int, **match: Any) -> MatchResult:
-    """Returns consecutive games of a match, by rising number, as its result; cap: T of the moves. match: the fields of no single game."""
+    """Returns consecutive games of a match, by rising number, as its result; cap: T of the moves. match: the fields of
+    no single game.
+    """
     moves = np.full((len(games), cap), NO_MOVE, dtype=np.int16)
     for row, game in zip(moves, games, strict=True):
         row[: len(game.moves)] = game.moves

@@ -1,8 +1,8 @@
-"""The measurements: `python -m zerogo.bench {board,net,features,search,profile,memory,selfplay}`. Each prints JSON lines, one a
-configuration.
+"""The measurements: `python -m zerogo.bench {board,net,features,search,profile,memory,selfplay}`. Each prints JSON
+lines, one a configuration.
 
-What every line holds is written by `report`; how fast something is, is always said beside what it is to be compared with, in the same run.
-"""
+What every line holds is written by `report`; how fast something is, is always said beside what it is to be compared
+with, in the same run."""
 
 from __future__ import annotations
 
@@ -20,9 +20,13 @@ COMMON = ("bench", "size", "batch", "device", "dtype", "threads")
 
 
 def add_batch_arguments(parser: argparse.ArgumentParser, what: str, batch: int) -> None:
-    """The options that most benches share. what: the batch is made of, such as "games played"; batch: its default size."""
+    """The options that most benches share. what: the batch is made of, such as "games played"; batch: its default
+    size.
+    """
     parser.add_argument("--size", default="9", help="side of the board, or several as 9,19 (default 9)")
-    parser.add_argument("--batch", default=str(batch), help=f"{what} at once, or several as 64,{batch} (default {batch})")
+    parser.add_argument(
+        "--batch", default=str(batch), help=f"{what} at once, or several as 64,{batch} (default {batch})"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
     parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 leaves the choice to torch (default 0)")
 
@@ -36,7 +40,9 @@ def report(line: dict[str, Any]) -> None:
 
 
 def show_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Writes columns for a person to stderr; stdout has the JSON lines alone. All cells but a row's first stand to the right."""
+    """Writes columns for a person to stderr; stdout has the JSON lines alone. All cells but a row's first stand to the
+    right.
+    """
     lines = [tuple(header), *map(tuple, rows)]
     widths = [max(len(line[index]) for line in lines) for index in range(len(header))]
     for first, *others in lines:

@@ -1,4 +1,6 @@
-"""`python -m zerogo.bench {board,net,features,search,profile,memory,selfplay}`: reads the arguments and runs one measurement."""
+"""`python -m zerogo.bench {board,net,features,search,profile,memory,selfplay}`: reads the arguments and runs one
+measurement.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ BENCHES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the measurement that the arguments name and returns the exit status: 0, or 2 after one sentence about bad input."""
+    """Runs the measurement that the arguments name and returns the exit status: 0, or 2 after one sentence about bad
+    input.
+    """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     parser = argparse.ArgumentParser(prog="python -m zerogo.bench", description=sys.modules["zerogo.bench"].__doc__)
     commands = parser.add_subparsers(dest="bench", required=True, metavar="{" + ",".join(BENCHES) + "}")

@@ -1,9 +1,8 @@
 """Random legal moves a second: how fast many games are played at once, beside pgx (ROUNDS rounds of each, interleaved).
 
-A move is drawn uniformly from the exact legal mask, pass included. Every game in the batch is going on: one that ends is replaced by a
-fresh one before the next move, and the time for that counts. The peer does the same on the same device in its own process, with
---peer-batch in several, of which the fastest counts; only one works at a time.
-"""
+A move is drawn uniformly from the exact legal mask, pass included. Every game in the batch is going on: one that ends
+is replaced by a fresh one before the next move, and the time for that counts. The peer does the same on the same device
+in its own process, with --peer-batch in several, of which the fastest counts; only one works at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +30,9 @@ WARM_PLIES = 2  # times the points of the board: by then games of all ages are i
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_batch_arguments(parser, "games played", 1024)
-    parser.add_argument("--superko", default="positional", help="positional, situational or simple (default positional)")
+    parser.add_argument(
+        "--superko", default="positional", help="positional, situational or simple (default positional)"
+    )
     parser.add_argument("--seconds", type=float, default=2.0, help="length of one round (default 2)")
     parser.add_argument("--rounds", type=int, default=3, help="rounds; the median counts (default 3)")
     add_peer_arguments(parser, "pgx")
@@ -42,7 +43,9 @@ def run(args: argparse.Namespace) -> None:
     device = pick_device(args.device)
     set_up_cpu(args.threads)
     if args.rounds < 1 or args.seconds <= 0:
-        raise InputError(f"{args.rounds} rounds of {args.seconds} seconds; at least one round of more than 0 seconds is needed")
+        raise InputError(
+            f"{args.rounds} rounds of {args.seconds} seconds; at least one round of more than 0 seconds is needed"
+        )
     for size in whole_numbers(args.size):
         if args.peer:
             check_peer_size(size)
@@ -58,7 +61,9 @@ def _measure(args: argparse.Namespace, size: int, batch: int, device: torch.devi
     with contextlib.ExitStack() as running:
         peers: dict[int, Peer] = {}
         for games_at_once in peer_batches(args, batch) if args.peer else []:
-            peers[games_at_once] = running.enter_context(Peer(args.peer_python, PEER, [size, games_at_once, threads, str(device)], "pgx"))
+            peers[games_at_once] = running.enter_context(
+                Peer(args.peer_python, PEER, [size, games_at_once, threads, str(device)], "pgx")
+            )
         games.play_plies(WARM_PLIES * size * size)
         own, others = [], {games_at_once: [] for games_at_once in peers}
         for _ in range(args.rounds):
@@ -115,7 +120,8 @@ class RandomGames:
 
 
 def draw(state: State, generator: torch.Generator) -> Tensor:
-    """Returns a move for every game, uniform over its legal moves, pass included: int64 [B]. Takes B numbers from the generator.
+    """Returns a move for every game, uniform over its legal moves, pass included: int64 [B]. Takes B numbers from the
+    generator.
 
     Without kernels rows come first, [N, B]: sums over them add whole rows, which is fast.
     """

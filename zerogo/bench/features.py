@@ -1,8 +1,7 @@
 """Positions a second that an encoder turns into planes and global inputs, beside zero17 in the same run.
 
-Rounds of the two take turns, so that what else the machine does falls on both; of each the best round counts. The positions are from the
-middle of games of random moves, and every call sees them as if for the first time.
-"""
+Rounds of the two take turns, so that what else the machine does falls on both; of each the best round counts. The
+positions are from the middle of games of random moves, and every call sees them as if for the first time."""
 
 from __future__ import annotations
 
@@ -23,12 +22,18 @@ BESIDE = "zero17"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--preset", default="alphago48", help=f"{', '.join(ENCODERS)}, or groups as stones+liberties:8 (default alphago48)")
+    parser.add_argument(
+        "--preset",
+        default="alphago48",
+        help=f"{', '.join(ENCODERS)}, or groups as stones+liberties:8 (default alphago48)",
+    )
     parser.add_argument("--without", default="", help="groups that are left out, as ladder_capture+ladder_escape")
     add_batch_arguments(parser, "positions", 1024)
     parser.add_argument("--precision", default="float32", help="auto, float32 or bfloat16 (default float32)")
     parser.add_argument("--seconds", type=float, default=0.5, help="length of one round (default 0.5)")
-    parser.add_argument("--rounds", type=int, default=7, help="rounds; the best counts: others only slow it down (default 7)")
+    parser.add_argument(
+        "--rounds", type=int, default=7, help="rounds; the best counts: others only slow it down (default 7)"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -37,14 +42,26 @@ def run(args: argparse.Namespace) -> None:
     dtype = pick_dtype(args.precision, device)
     set_up_cpu(args.threads)
     if args.rounds < 1 or args.seconds <= 0:
-        raise InputError(f"{args.rounds} rounds of {args.seconds} seconds; at least one round of more than 0 seconds is needed")
+        raise InputError(
+            f"{args.rounds} rounds of {args.seconds} seconds; at least one round of more than 0 seconds is needed"
+        )
     encoder = _encoder(args.preset, args.without)
     for size in whole_numbers(args.size):
         for batch in whole_numbers(args.batch):
             state = middle_games(size, batch, device)
-            line = {"bench": "features", "size": size, "batch": batch, "device": str(device), "dtype": str(dtype).removeprefix("torch.")}
+            line = {
+                "bench": "features",
+                "size": size,
+                "batch": batch,
+                "device": str(device),
+                "dtype": str(dtype).removeprefix("torch."),
+            }
             line |= {"threads": torch.get_num_threads(), "preset": args.preset, "without": args.without}
-            report(line | {"planes": encoder.num_planes, "globals": encoder.num_globals} | _measure(args, encoder, state, dtype))
+            report(
+                line
+                | {"planes": encoder.num_planes, "globals": encoder.num_globals}
+                | _measure(args, encoder, state, dtype)
+            )
 
 
 def _encoder(preset: str, without: str) -> Encoder:

@@ -1,15 +1,16 @@
-"""Searches of mctx on games of pgx, for `bench search --peer`. Run as a script by a Python that has both and need not have zerogo.
+"""Searches of mctx on games of pgx, for `bench search --peer`. Run as a script by a Python that has both and need not
+have zerogo.
 
-Arguments: algorithm, spread (see `search --spread`), size, batch, simulations, blocks, channels, threads, device ("cpu", "cuda" or
-"cuda:1"). Prints "mctx <version>, … on <device>", then answers every line "KIND DTYPE SECONDS": for `search` with simulations a second over
-whole searches, for `network` with evaluations a second of the network alone, at least so many seconds long. What a line asks for first is
-compiled before the clock starts.
+Arguments: algorithm, spread (see `search --spread`), size, batch, simulations, blocks, channels, threads, device
+("cpu", "cuda" or "cuda:1"). Prints "mctx <version>, … on <device>", then answers every line "KIND DTYPE SECONDS": for
+`search` with simulations a second over whole searches, for `network` with evaluations a second of the network alone, at
+least so many seconds long. What a line asks for first is compiled before the clock starts.
 
-The search is the one of pgx's AlphaZero example: a node holds pgx's state; a step plays the move, evaluates, masks illegal moves, and
-turns the value's sign (discount -1, at the end 0). The roots are games in their middle, each at a ply of its own, like zerogo's; between
-searches every game goes on by the move chosen, and ended games are replaced by such roots, while the clock stands. The network is zerogo's
-with its normalisation folded in, on NHWC data: as a convolution XLA runs it 2 to 7 times faster on a CPU than as products of matrices.
-"""
+The search is the one of pgx's AlphaZero example: a node holds pgx's state; a step plays the move, evaluates, masks
+illegal moves, and turns the value's sign (discount -1, at the end 0). The roots are games in their middle, each at a
+ply of its own, like zerogo's; between searches every game goes on by the move chosen, and ended games are replaced by
+such roots, while the clock stands. The network is zerogo's with its normalisation folded in, on NHWC data: as a
+convolution XLA runs it 2 to 7 times faster on a CPU than as products of matrices."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ def forward(params, observation):
     from jax.nn import relu
 
     def conv(x, layer):
-        return lax.conv_general_dilated(x, layer[0], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) + layer[1]
+        return (
+            lax.conv_general_dilated(x, layer[0], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) + layer[1]
+        )
 
     def pool(x):
         area = x.shape[1] * x.shape[2]
@@ -89,12 +92,20 @@ def forward(params, observation):
 class Peer:
     """The games and their searches at one size of everything; the parts are compiled once for each dtype."""
 
-    def __init__(self, algorithm: str, spread: float, size: int, batch: int, simulations: int, blocks: int, channels: int) -> None:
+    def __init__(
+        self, algorithm: str, spread: float, size: int, batch: int, simulations: int, blocks: int, channels: int
+    ) -> None:
         import jax
         import pgx
 
         self.env = pgx.make(f"go_{size}x{size}")
-        self.algorithm, self.spread, self.size, self.batch, self.simulations = algorithm, spread, size, batch, simulations
+        self.algorithm, self.spread, self.size, self.batch, self.simulations = (
+            algorithm,
+            spread,
+            size,
+            batch,
+            simulations,
+        )
         self.shape = (blocks, channels, size)
         self.key = jax.random.PRNGKey(0)
         self.fresh = self._middle_games()

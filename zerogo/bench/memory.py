@@ -1,14 +1,15 @@
 """Bytes a node costs, and the largest trees that fit devices of given sizes.
 
-A device holds its context (CONTEXT_MB, a stated amount), the network, and for every game its state, its tables, what a move needs for a
-while, and the nodes of its tree. All but the context are measured here: the tensors of a network, of games and of trees as a search makes
-them, and as `workspace` the most that torch held at once beside them during moves, without kernels, which need less. These are moves of few
-simulations: a tree has all its room from the start, and one simulation needs what the next does. From two sizes of batch and tree follows
-what a game and what a node adds. A tree that is kept from move to move has room for two searches.
+A device holds its context (CONTEXT_MB, a stated amount), the network, and for every game its state, its tables, what a
+move needs for a while, and the nodes of its tree. All but the context are measured here: the tensors of a network, of
+games and of trees as a search makes them, and as `workspace` the most that torch held at once beside them during moves,
+without kernels, which need less. These are moves of few simulations: a tree has all its room from the start, and one
+simulation needs what the next does. From two sizes of batch and tree follows what a game and what a node adds. A tree
+that is kept from move to move has room for two searches.
 
-Lines are JSON on stdout, one for every board, device and batch with the nodes that fit, and one for every number of simulations with the
-batch that fits; on stderr the same stands as a table. Beside it stands what others quote for mctx with pgx; it isn't measured here.
-"""
+Lines are JSON on stdout, one for every board, device and batch with the nodes that fit, and one for every number of
+simulations with the batch that fits; on stderr the same stands as a table. Beside it stands what others quote for mctx
+with pgx; it isn't measured here."""
 
 from __future__ import annotations
 
@@ -29,9 +30,12 @@ from zerogo.bench import report, show_table, whole_numbers
 from zerogo.bench.net import Setup
 from zerogo.bench.search import WARM_SIMULATIONS, Games
 from zerogo.config import SearchConfig
-from zerogo.search import Forest, Search
+from zerogo.search import Search, SearchState
 
-NETWORKS = {9: (6, 96), 19: (10, 128)}  # blocks and channels of configs/9x9.yaml and configs/19x19.yaml, up to that side
+NETWORKS = {
+    9: (6, 96),
+    19: (10, 128),
+}  # blocks and channels of configs/9x9.yaml and configs/19x19.yaml, up to that side
 CONTEXT_MB = 600  # what CUDA and its libraries take before the first tensor: stated, not measured
 QUOTED = {9: 7700, 19: 34000}  # bytes a node of mctx with pgx
 GAMES, SIMULATIONS = (8, 24), (8, 2000)  # two sizes each, from which follows what one more costs
@@ -43,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--memory", default="8,24,80", help="the devices' memory in GB, 10^9 bytes (default 8,24,80)")
     parser.add_argument("--batch", default="256,1024,4096", help="games at once (default 256,1024,4096)")
     parser.add_argument("--sims", default="64,400", help="simulations of a search (default 64,400)")
-    parser.add_argument("--blocks", type=int, default=0, help="residual blocks; 0 takes 6 up to 9x9 and 10 above (default 0)")
+    parser.add_argument(
+        "--blocks", type=int, default=0, help="residual blocks; 0 takes 6 up to 9x9 and 10 above (default 0)"
+    )
     parser.add_argument("--channels", type=int, default=0, help="channels of the trunk; 0 takes 96 and 128 (default 0)")
     parser.add_argument("--precision", default="bfloat16", help="auto, float32 or bfloat16 (default bfloat16)")
     parser.add_argument("--device", default="auto", help="where it is measured: auto, cpu or cuda (default auto)")
@@ -65,7 +71,9 @@ def run(args: argparse.Namespace) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """Bytes: of the network, of each game without its tree, of each node, and of what a move needs for a while, for a game and a node."""
+    """Bytes: of the network, of each game without its tree, of each node, and of what a move needs for a while, for a
+    game and a node.
+    """
 
     network: int
     game: float
@@ -90,7 +98,13 @@ def _lines(costs: Costs, memory: int, batches: Iterable[int], simulations: Itera
     fits = [("batch", batch, costs.nodes(memory * 1e9, batch)) for batch in batches]
     fits += [("simulations", costs.batch(memory * 1e9, 2 * number + 2), 2 * number + 2) for number in simulations]
     for given, batch, nodes in fits:
-        line = {"memory_gb": memory, "given": given, "batch": batch, "nodes": nodes, "simulations": max(0, (nodes - 2) // 2)}
+        line = {
+            "memory_gb": memory,
+            "given": given,
+            "batch": batch,
+            "nodes": nodes,
+            "simulations": max(0, (nodes - 2) // 2),
+        }
         workspace = batch * (costs.game_workspace + nodes * costs.node_workspace)
         yield line | {
             "trees_mb": round(batch * nodes * costs.node / MEGA),
@@ -110,15 +124,17 @@ def _measure(args: argparse.Namespace, size: int) -> tuple[Costs, dict[str, Any]
     search = Search(setup.evaluator, SearchConfig(algorithm="puct"))
     with kernels.plain():
         games = {(batch, sims): Games(setup, search, sims, batch) for batch in GAMES for sims in SIMULATIONS}
-        peaks = {key: peak_bytes(lambda key=key: games[key].move(min(WARM_SIMULATIONS, key[1])), setup) for key in games}
-    forests = {key: held.forest for key, held in games.items()}
+        peaks = {
+            key: peak_bytes(lambda key=key: games[key].move(min(WARM_SIMULATIONS, key[1])), setup) for key in games
+        }
+    search_states = {key: held.search_state for key, held in games.items()}
     few, many = SIMULATIONS
-    extra_nodes = forests[GAMES[0], many].tree.num_nodes - forests[GAMES[0], few].tree.num_nodes
+    extra_nodes = search_states[GAMES[0], many].tree.num_nodes - search_states[GAMES[0], few].tree.num_nodes
     per_game = {sims: (peaks[GAMES[1], sims] - peaks[GAMES[0], sims]) / (GAMES[1] - GAMES[0]) for sims in SIMULATIONS}
     node_workspace = max(0.0, (per_game[many] - per_game[few]) / extra_nodes)
-    held = {sims: _bytes_beside_tree(forests[GAMES[1], sims]) / GAMES[1] for sims in SIMULATIONS}
+    held = {sims: _bytes_beside_tree(search_states[GAMES[1], sims]) / GAMES[1] for sims in SIMULATIONS}
     table = (held[many] - held[few]) / extra_nodes
-    tree = forests[GAMES[1], few].tree
+    tree = search_states[GAMES[1], few].tree
     costs = Costs(
         network=_network_bytes(setup),
         game=held[few] - table * tree.num_nodes,
@@ -140,10 +156,14 @@ def _tensors(holder: Any) -> Iterator[Tensor]:
             yield from _tensors(getattr(holder, field.name))
 
 
-def _bytes_beside_tree(forest: Forest) -> int:
+def _bytes_beside_tree(search_state: SearchState) -> int:
     """Returns what the games take without their trees: their states with all history, and the search's tables."""
-    others = (getattr(forest, field.name) for field in dataclasses.fields(forest) if field.name != "tree")
-    distinct = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for held in others for tensor in _tensors(held)}
+    others = (getattr(search_state, field.name) for field in dataclasses.fields(search_state) if field.name != "tree")
+    distinct = {
+        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
+        for held in others
+        for tensor in _tensors(held)
+    }
     return sum(distinct.values())
 
 
@@ -151,7 +171,11 @@ def _network_bytes(setup: Setup) -> int:
     """Returns the bytes of the evaluator's weights."""
     network = setup.evaluator.network.network
     readouts = [network.map_readout.joined, network.scalar_readout.joined]
-    tensors = [*network.parameters(), *network.buffers(), *(tensor for joined in readouts if joined is not None for tensor in joined)]
+    tensors = [
+        *network.parameters(),
+        *network.buffers(),
+        *(tensor for joined in readouts if joined is not None for tensor in joined),
+    ]
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
@@ -180,7 +204,11 @@ def peak_bytes(work: Callable[[], Any], setup: Setup) -> int:
         return torch.cuda.max_memory_allocated(setup.device) - before
     with _silent_stderr(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         work()
-    changes = sorted((event.start_ns(), event.nbytes()) for event in seen.profiler.kineto_results.events() if event.name() == "[memory]")
+    changes = sorted(
+        (event.start_ns(), event.nbytes())
+        for event in seen.profiler.kineto_results.events()
+        if event.name() == "[memory]"
+    )
     most = held = 0
     for _, number in changes:
         held += number

@@ -1,7 +1,8 @@
-"""Network evaluations a second: the forward pass alone, with fresh random weights and ready input, and the share of the device's peak.
+"""Network evaluations a second: the forward pass alone, with fresh random weights and ready input, and the share of the
+device's peak.
 
-On CUDA the pass is timed operation by operation and as a graph, which is how a search replays it, and the faster one counts.
-"""
+On CUDA the pass is timed operation by operation and as a graph, which is how a search replays it, and the faster one
+counts."""
 
 from __future__ import annotations
 
@@ -27,8 +28,9 @@ from zerogo.runtime import pick_device, pick_dtype, set_up_cpu
 from zerogo.search.captured import captured
 
 HEADS = ("policy", "value")  # what a search asks for
-# Peaks of the matrix units in TFLOP/s by words of the device's name: the makers' figures for dense bfloat16 with float32 sums and for TF32,
-# as remembered and not looked up again: check yours. Of several entries that fit a name the longest counts.
+# Peaks of the matrix units in TFLOP/s by words of the device's name: the makers' figures for dense bfloat16 with
+# float32 sums and for TF32, as remembered and not looked up again: check yours. Of several entries that fit a name the
+# longest counts.
 PEAKS = {
     "B200": (2250.0, 1125.0),
     "H200": (989.0, 495.0),
@@ -66,7 +68,15 @@ PEAKS = {
     "RTX 3060": (25.5, 12.7),
     "MI300X": (1307.0, 654.0),
 }
-UNLIKE = ("Laptop", "Max-Q", "Mobile", "D", "Ti", "SUPER", "MIG")  # words of devices with other peaks than what else their names say
+UNLIKE = (
+    "Laptop",
+    "Max-Q",
+    "Mobile",
+    "D",
+    "Ti",
+    "SUPER",
+    "MIG",
+)  # words of devices with other peaks than what else their names say
 OPENING = 0.2  # share of the points that are played before the positions that are measured, at the least; at most three times that
 
 
@@ -81,7 +91,9 @@ def add_network_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--channels", type=int, default=96, help="channels of the trunk (default 96)")
     parser.add_argument("--precision", default="auto", help="auto, float32 or bfloat16 (default auto)")
     parser.add_argument("--seconds", type=float, default=1.0, help="length of one round (default 1)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds; the best counts: others only slow it down (default 5)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="rounds; the best counts: others only slow it down (default 5)"
+    )
 
 
 @dataclass(frozen=True)
@@ -102,7 +114,9 @@ class Setup:
         dtype = pick_dtype(args.precision, device)
         set_up_cpu(args.threads)
         if args.rounds < 1 or args.seconds <= 0:
-            raise InputError(f"{args.rounds} rounds of {args.seconds} seconds; at least one round of more than 0 seconds is needed")
+            raise InputError(
+                f"{args.rounds} rounds of {args.seconds} seconds; at least one round of more than 0 seconds is needed"
+            )
         encoder = make_encoder("zero17", True)
         settings = NetworkConfig(blocks=args.blocks, channels=args.channels, pooling_channels=min(32, args.channels))
         with torch.random.fork_rng(devices=[]):
@@ -127,7 +141,12 @@ class Setup:
 
     def line(self, bench: str) -> dict[str, Any]:
         """Returns what every line says of its configuration."""
-        kind = {"bench": bench, "size": self.state.board_size, "batch": self.state.num_games, "device": str(self.device)}
+        kind = {
+            "bench": bench,
+            "size": self.state.board_size,
+            "batch": self.state.num_games,
+            "device": str(self.device),
+        }
         return kind | {"dtype": str(self.dtype).removeprefix("torch."), "threads": torch.get_num_threads()}
 
     def synchronize(self) -> None:
@@ -136,7 +155,9 @@ class Setup:
 
 
 def middle_games(size: int, batch: int, device: torch.device) -> State:
-    """Returns games in their middle, each at a ply of its own: random moves that pass only where nothing else is legal."""
+    """Returns games in their middle, each at a ply of its own: random moves that pass only where nothing else is
+    legal.
+    """
     lanes = torch.arange(batch, device=device)
     state = board.new_games(batch, Rules(size=size), device, move_cap=2 * size * size)
     first, last = int(OPENING * size * size), int(3 * OPENING * size * size)
@@ -152,10 +173,14 @@ def middle_games(size: int, batch: int, device: torch.device) -> State:
 
 @torch.no_grad()
 def _spread_(network: Network, encoder: Encoder, state: State, spread: float) -> None:
-    """Scales the policy's last layer so that over the points of a board its logits have this standard deviation, on the average."""
+    """Scales the policy's last layer so that over the points of a board its logits have this standard deviation, on the
+    average.
+    """
     playing = inference_copy(network, state.device, heads=("policy",))
     logits = playing(encoder.planes(state, torch.float32), encoder.globals(state))["policy"]
-    network.map_readout.parts["policy"].weight *= (spread / logits[:, :-1].std(1).mean()).to(network.map_readout.parts["policy"].weight)
+    network.map_readout.parts["policy"].weight *= (spread / logits[:, :-1].std(1).mean()).to(
+        network.map_readout.parts["policy"].weight
+    )
 
 
 def per_second(work: Callable[[], Any], synchronize: Callable[[], None], seconds: float, at_least: int = 1) -> float:
@@ -172,7 +197,9 @@ def per_second(work: Callable[[], Any], synchronize: Callable[[], None], seconds
 
 
 def evals_per_second(setup: Setup, forwards: list[Callable[[], Any]], seconds: float) -> float:
-    """Returns the positions a second of the network alone in the faster of its ways, over at least so many seconds of each."""
+    """Returns the positions a second of the network alone in the faster of its ways, over at least so many seconds of
+    each.
+    """
     return max(per_second(forward, setup.synchronize, seconds) for forward in forwards) * setup.state.num_games
 
 

@@ -1,8 +1,9 @@
-"""Other programs that are timed beside zerogo: each works in a process of its own while it is asked, and waits otherwise.
+"""Other programs that are timed beside zerogo: each works in a process of its own while it is asked, and waits
+otherwise.
 
-A peer is a script, run by a Python that has what it needs and need not have zerogo. When it is ready it prints its name on one line, or
-"no DEVICE" where its jax can't use the device that it was given; then it answers every line of its input with one number, which is a rate.
-"""
+A peer is a script, run by a Python that has what it needs and need not have zerogo. When it is ready it prints its name
+on one line, or "no DEVICE" where its jax can't use the device that it was given; then it answers every line of its
+input with one number, which is a rate."""
 
 from __future__ import annotations
 
@@ -19,10 +20,19 @@ SIZES = (9, 19)  # boards of pgx
 
 def add_peer_arguments(parser: argparse.ArgumentParser, library: str) -> None:
     """The options of a bench that can time a peer as well."""
-    parser.add_argument("--peer", action="store_true", help=f"time {library} as well, in turn with zerogo, on its device (sizes 9 and 19)")
+    parser.add_argument(
+        "--peer",
+        action="store_true",
+        help=f"time {library} as well, in turn with zerogo, on its device (sizes 9 and 19)",
+    )
     batches = "the peer's games at once, or several such numbers, of which its best counts (default as --batch)"
     parser.add_argument("--peer-batch", metavar="GAMES", help=batches)
-    parser.add_argument("--peer-python", default=sys.executable, metavar="PATH", help=f"the Python that has {library} (default this one)")
+    parser.add_argument(
+        "--peer-python",
+        default=sys.executable,
+        metavar="PATH",
+        help=f"the Python that has {library} (default this one)",
+    )
 
 
 def peer_batches(args: argparse.Namespace, batch: int) -> list[int]:
@@ -40,13 +50,19 @@ class Peer:
     """One such process. name: what it calls itself, with its versions."""
 
     def __init__(self, python: str, script: Path, arguments: list[str | int], library: str) -> None:
-        """library: what the Python must be able to import; the peer's name begins with it. Raises InputError where it can't be started."""
+        """library: what the Python must be able to import; the peer's name begins with it. Raises InputError where it
+        can't be started.
+        """
         self.library = library
         command = (python, str(script), *map(str, arguments))
         try:
-            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+            )
         except OSError as error:
-            raise InputError(f"--peer-python {python!r} can't be started ({error.strerror}); name a Python that has {library}") from None
+            raise InputError(
+                f"--peer-python {python!r} can't be started ({error.strerror}); name a Python that has {library}"
+            ) from None
         self.name = self.process.stdout.readline().strip()
         if self.name.startswith("no "):
             self.close()
@@ -63,7 +79,9 @@ class Peer:
             self.process.stdin.flush()
             return float(self.process.stdout.readline())
         except (OSError, ValueError):
-            raise InputError(f"--peer: the process that runs {self.library} ended in the middle; try a smaller --peer-batch") from None
+            raise InputError(
+                f"--peer: the process that runs {self.library} ended in the middle; try a smaller --peer-batch"
+            ) from None
 
     def close(self) -> None:
         """Ends the process: it leaves when its input closes."""

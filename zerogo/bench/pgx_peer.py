@@ -1,9 +1,8 @@
 """Random games of pgx, for `bench board --peer`. Run as a script by a Python that has pgx and need not have zerogo.
 
-Arguments: size, batch, threads, device ("cpu", "cuda" or "cuda:1"). Prints "pgx <version> on <device>" when all is compiled, then for every
-line "seconds" on its input the moves a second that it made in that time. Moves are drawn uniformly from pgx's legal mask and games that
-ended are replaced by fresh ones, as in zerogo's measurement.
-"""
+Arguments: size, batch, threads, device ("cpu", "cuda" or "cuda:1"). Prints "pgx <version> on <device>" when all is
+compiled, then for every line "seconds" on its input the moves a second that it made in that time. Moves are drawn
+uniformly from pgx's legal mask and games that ended are replaced by fresh ones, as in zerogo's measurement."""
 
 from __future__ import annotations
 
@@ -29,13 +28,17 @@ def compiled(size: int, batch: int):
         state = jax.vmap(env.step)(state, actions)
         is_over = state.terminated | state.truncated
         fresh = jax.vmap(env.init)(jax.random.split(for_games, batch))
-        state = jax.tree_util.tree_map(lambda new, old: jnp.where(is_over.reshape((-1,) + (1,) * (new.ndim - 1)), new, old), fresh, state)
+        state = jax.tree_util.tree_map(
+            lambda new, old: jnp.where(is_over.reshape((-1,) + (1,) * (new.ndim - 1)), new, old), fresh, state
+        )
         return (state, key), None
 
     play = jax.jit(lambda carry: jax.lax.scan(move, carry, None, length=PLIES[size])[0])
     key = jax.random.PRNGKey(0)
     carry = (jax.jit(jax.vmap(env.init))(jax.random.split(key, batch)), key)
-    return play, jax.block_until_ready(play(carry))  # no further warming up: pgx does the same work in a game's first ply as in its last
+    return play, jax.block_until_ready(
+        play(carry)
+    )  # no further warming up: pgx does the same work in a game's first ply as in its last
 
 
 def set_up(device: str, threads: int) -> None:

@@ -1,10 +1,11 @@
 """Where the time of a simulation goes, by stage, with compiled kernels and without, in one run.
 
-The stages follow each other in a step of the search, one simulation in every game or `leaves` of them: `descend` (choices included), `step`
-(the last move, legality, superko, the result), `encode` (planes and global inputs), `network`, `answer` (what else the evaluator does:
-symmetries, the legal mask, softmax), `settle` (expansion and backup) and `rest`. A stage's time is its own, without that of stages inside
-it. On CUDA, where a search replays a step as one graph, the steps are made operation by operation here, and the clock is events in the
-stream: a stage that waits for the host's launches is charged for that. What the graph spares is the difference to `bench search`.
+The stages follow each other in a step of the search, one simulation in every game or `leaves` of them: `select`
+(choices included), `step` (the last move, legality, superko, the result), `encode` (planes and global inputs),
+`network`, `answer` (what else the evaluator does: symmetries, the legal mask, softmax), `expand_and_backup` (expansion
+and backup) and `rest`. A stage's time is its own, without that of stages inside it. On CUDA, where a search replays a
+step as one graph, the steps are made operation by operation here, and the clock is events in the stream: a stage that
+waits for the host's launches is charged for that. What the graph spares is the difference to `bench search`.
 
 Lines are JSON on stdout; on stderr the same stands as a table.
 """
@@ -25,13 +26,13 @@ from zerogo.bench.net import Setup, add_network_arguments
 from zerogo.bench.search import Games, add_search_arguments, check_search_arguments
 from zerogo.config import SearchConfig
 from zerogo.evaluator import Evaluator
-from zerogo.search import Forest, Search
+from zerogo.search import Search, SearchState
 from zerogo.search import search as steps
 
 REST = "rest"
-STAGES = ("descend", "step", "encode", "network", "answer", "settle", REST)
+STAGES = ("select", "step", "encode", "network", "answer", "expand_and_backup", REST)
 # The functions of a step by the names that `Search` calls them by, and the stage that each is.
-PARTS = {"descend_in_slots": "descend", "arrive": "step", "settle": "settle"}
+PARTS = {"select_leaves": "select", "step_leaves": "step", "expand_and_backup": "expand_and_backup"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,17 +54,30 @@ def _measure(args: argparse.Namespace, setup: Setup, batch: int) -> None:
     watches: dict[str, Watch] = {}
     for kind in ("compiled", "plain"):
         with _kernels(kind):
-            watches[kind] = Watch(setup, SearchConfig(algorithm=args.algorithm, leaves=args.leaves, cuda_graph=False), args.sims, batch)
+            watches[kind] = Watch(
+                setup, SearchConfig(algorithm=args.algorithm, leaves=args.leaves, cuda_graph=False), args.sims, batch
+            )
     best: dict[str, dict[str, float]] = {}
     for _ in range(args.rounds):
         for kind, watch in watches.items():
             with _kernels(kind):
                 found = watch.play(args.seconds)
             best[kind] = min(best.get(kind, found), found, key=lambda stages: sum(stages.values()))
-    common = setup.line("profile") | {"blocks": args.blocks, "channels": args.channels, "algorithm": args.algorithm, "sims": args.sims}
+    common = setup.line("profile") | {
+        "blocks": args.blocks,
+        "channels": args.channels,
+        "algorithm": args.algorithm,
+        "sims": args.sims,
+    }
     for kind, stages in best.items():
         total = sum(stages.values())
-        line = common | {"batch": batch, "leaves": args.leaves, "spread": args.spread, "kernels": kind, "us_per_step": round(total)}
+        line = common | {
+            "batch": batch,
+            "leaves": args.leaves,
+            "spread": args.spread,
+            "kernels": kind,
+            "us_per_step": round(total),
+        }
         line["stages_us"] = {name: round(microseconds, 1) for name, microseconds in stages.items()}
         report(line | {"shares": {name: round(microseconds / total, 4) for name, microseconds in stages.items()}})
     show_table(("us per step", *best), _rows(best))
@@ -92,10 +106,14 @@ class Watch:
             Timed(setup.evaluator.encoder, self, {"planes": "encode", "globals": "encode"}),
             setup.evaluator.symmetries,
         )
-        self.games = Games(setup, Search(self.timed("answer", evaluator), settings, root_evaluator=evaluator), sims, batch)
+        self.games = Games(
+            setup, Search(self.timed("answer", evaluator), settings, root_evaluator=evaluator), sims, batch
+        )
 
     def play(self, seconds: float) -> dict[str, float]:
-        """Returns the microseconds that the stages of one step took, the mean over whole searches of at least so many seconds."""
+        """Returns the microseconds that the stages of one step took, the mean over whole searches of at least so many
+        seconds.
+        """
         spent, number_of_steps = dict.fromkeys(STAGES, 0.0), 0
         while sum(spent.values()) < seconds:
             with self._watching():
@@ -138,8 +156,8 @@ class Watch:
         """Returns a step that is timed and counted; what is between steps is nobody's time."""
         timed = self.timed(REST, step)
 
-        def call(forest: Forest) -> None:
-            timed(forest)
+        def call(search_state: SearchState) -> None:
+            timed(search_state)
             self.marks.append(("", self.marks[-1][1]))
             self.steps += 1
 

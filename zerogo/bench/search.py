@@ -1,22 +1,24 @@
 """Simulations a second of whole searches, and which share of the raw network's speed that is.
 
-The games start in their middle. Every search is a move's: the best move but the pass is played, the subtree below it is kept, and games
-that end are replaced by others in their middle; only new simulations count. Rounds of the network alone and of searches take turns in one
-run, so that what else the machine does falls on both, and of each the best round counts; on CUDA the network, too, is replayed as a graph,
-if that is faster. A fresh network's priors are next to even, and so its trees are flat; --spread gives it a policy as decided as a trained
-one's, and deeper trees of which more is kept.
+The games start in their middle. Every search is a move's: the best move but the pass is played, the subtree below it is
+kept, and games that end are replaced by others in their middle; only new simulations count. Rounds of the network alone
+and of searches take turns in one run, so that what else the machine does falls on both, and of each the best round
+counts; on CUDA the network, too, is replayed as a graph, if that is faster. A fresh network's priors are next to even,
+and so its trees are flat; --spread gives it a policy as decided as a trained one's, and deeper trees of which more is
+kept.
 
-`efficiency` is the ratio of the simulations that the network evaluated to its evaluations alone: those that end in a finished position or
-a closed move need no network, `simulations_per_s` has them and `efficiency` has not, so 1 is its limit. The clock runs while simulations
-do. What lies between two searches (noise, the moves, keeping the subtrees) is in the second pair of numbers, `..._with_moves`.
+`efficiency` is the ratio of the simulations that the network evaluated to its evaluations alone: those that end in a
+finished position or a closed move need no network, `simulations_per_s` has them and `efficiency` has not, so 1 is its
+limit. The clock runs while simulations do. What lies between two searches (noise, the moves, keeping the subtrees) is
+in the second pair of numbers, `..._with_moves`.
 
-With several leaves a step the network alone is shown as many positions as a step has, games x leaves. `gain` is then the speed beside that
-of one leaf a step, and `collision_share` the share of descents that were dropped, which `simulations_per_s` has not either.
+With several leaves a step the network alone is shown as many positions as a step has, games x leaves. `gain` is then
+the speed beside that of one leaf a step, and `collision_share` the share of selections that were dropped, which
+`simulations_per_s` has not either.
 
-With --peer mctx searches games of pgx on the same device in a process of its own, in turn with zerogo: the same network, simulations and
-threads, the same batch or the best of --peer-batch, in whichever precision is faster there. `ratio` is zerogo's simulations a second by the
-peer's, whose clock, too, runs in searches alone.
-"""
+With --peer mctx searches games of pgx on the same device in a process of its own, in turn with zerogo: the same
+network, simulations and threads, the same batch or the best of --peer-batch, in whichever precision is faster there.
+`ratio` is zerogo's simulations a second by the peer's, whose clock, too, runs in searches alone."""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ WARM_SIMULATIONS = 4  # of each of two moves before the clock starts: by then al
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_network_arguments(parser)
     add_search_arguments(parser)
-    parser.add_argument("--kernels", default="compiled", help="compiled or plain, which is torch alone (default compiled)")
+    parser.add_argument(
+        "--kernels", default="compiled", help="compiled or plain, which is torch alone (default compiled)"
+    )
     add_peer_arguments(parser, "mctx")
 
 
@@ -82,7 +86,11 @@ def run(args: argparse.Namespace) -> None:
 def _measure(args: argparse.Namespace, setup: Setup, batch: int) -> None:
     settings = SearchConfig(algorithm=args.algorithm, leaves=args.leaves)
     games = Games(setup, Search(setup.evaluator, settings), args.sims, batch)
-    single = Games(setup, Search(setup.evaluator, dataclasses.replace(settings, leaves=1)), args.sims, batch) if args.leaves > 1 else None
+    single = (
+        Games(setup, Search(setup.evaluator, dataclasses.replace(settings, leaves=1)), args.sims, batch)
+        if args.leaves > 1
+        else None
+    )
     forwards = setup.forwards()
     evals, rates, singles = [], [], []
     with contextlib.ExitStack() as running:
@@ -95,8 +103,15 @@ def _measure(args: argparse.Namespace, setup: Setup, batch: int) -> None:
                 singles.append(single.play(args.seconds))
             for peer in peers:
                 peer.play(args.seconds)
-    line = setup.line("search") | {"blocks": args.blocks, "channels": args.channels, "algorithm": args.algorithm, "sims": args.sims}
-    line |= {"batch": batch, "leaves": args.leaves, "spread": args.spread, "kernels": args.kernels} | _rates(games, max(evals), rates)
+    line = setup.line("search") | {
+        "blocks": args.blocks,
+        "channels": args.channels,
+        "algorithm": args.algorithm,
+        "sims": args.sims,
+    }
+    line |= {"batch": batch, "leaves": args.leaves, "spread": args.spread, "kernels": args.kernels} | _rates(
+        games, max(evals), rates
+    )
     if singles:
         gain = max(rate for rate, _ in rates) / max(rate for rate, _ in singles)
         line |= {"gain": round(gain, 3), "collision_share": round(games.collision_share, 5)}
@@ -105,7 +120,9 @@ def _measure(args: argparse.Namespace, setup: Setup, batch: int) -> None:
 
 
 def _rates(games: Games, raw: float, rates: list[tuple[float, float]]) -> dict[str, Any]:
-    """Returns what a line says of the speed: raw is the network's, rates are simulations a second within searches and of whole moves."""
+    """Returns what a line says of the speed: raw is the network's, rates are simulations a second within searches and
+    of whole moves.
+    """
     evaluated = 1 - sum(games.shares)
     found, whole = (max(column) for column in zip(*rates, strict=True))
     return {
@@ -124,37 +141,41 @@ class Games:
         self.setup, self.search, self.sims = setup, search, sims
         self.lanes = torch.arange(batch, device=setup.device)
         self.state = board.select(setup.state, self.lanes)
-        self.forest = search.plant(self.state, sims)
+        self.search_state = search.init(self.state, sims)
         self.moves = 0
         for _ in range(2):
             self.move(min(WARM_SIMULATIONS, sims))
         self.simulations, self.exact, self.collisions, self.kept = 0, torch.zeros(2, dtype=torch.int64), 0, 0.0
 
     def play(self, seconds: float) -> tuple[float, float]:
-        """Returns simulations a second within the searches, and of whole moves; at least so many seconds, which are whole moves, too."""
+        """Returns simulations a second within the searches, and of whole moves; at least so many seconds, which are
+        whole moves, too.
+        """
         simulations, searching, all_told = 0, 0.0, 0.0
-        before, collisions = self.forest.exact_leaves.cpu().clone(), int(self.forest.collisions)
+        before, collisions = self.search_state.exact_leaves.cpu().clone(), int(self.search_state.collisions)
         while searching < seconds:
             number, search, move = self.move(self.sims)
             simulations, searching, all_told = simulations + number, searching + search, all_told + move
         self.simulations += simulations
-        self.exact += self.forest.exact_leaves.cpu() - before
-        self.collisions += int(self.forest.collisions) - collisions
+        self.exact += self.search_state.exact_leaves.cpu() - before
+        self.collisions += int(self.search_state.collisions) - collisions
         return simulations / searching, simulations / all_told
 
     def move(self, sims: int) -> tuple[int, float, float]:
-        """Searches and plays one move in every game; returns how many simulations that were, and the seconds of searches and of all."""
+        """Searches and plays one move in every game; returns how many simulations that were, and the seconds of
+        searches and of all.
+        """
         start = self._now()
-        self.search.begin(self.forest, self.lanes, sims, self.moves, explore=True)
+        self.search.begin(self.search_state, self.lanes, sims, self.moves, explore=True)
         began = self._now()
-        self.search.spend(self.forest)
+        self.search.run_simulations(self.search_state)
         spent = self._now()
-        simulations = int(self.forest.done.sum())
-        policy = self.search.result(self.forest, self.lanes).policy
+        simulations = int(self.search_state.done.sum())
+        policy = self.search.result(self.search_state, self.lanes).policy
         # A fresh network would soon pass, and after a pass a search looks at little but the game's end.
         actions = torch.cat([policy[:, :-1], policy[:, -1:] * 1e-6], dim=1).argmax(1)
         self.state = board.step_(self.state, actions)
-        self.search.advance(self.forest, self.lanes, actions, self.state)
+        self.search.advance(self.search_state, self.lanes, actions, self.state)
         self.moves += 1
         self._replace_ended()
         return simulations, spent - began, self._now() - start
@@ -165,7 +186,7 @@ class Games:
         if over.numel():
             others = (over + self.moves) % self.setup.state.num_games
             self.state = board.put_(self.state, over, board.select(self.setup.state, others))
-            self.search.replace(self.forest, over, self.state)
+            self.search.replace(self.search_state, over, self.state)
 
     def _now(self) -> float:
         self.setup.synchronize()
@@ -182,14 +203,25 @@ class Games:
         return self.collisions / (self.collisions + self.simulations)
 
     def line(self) -> dict[str, Any]:
-        """Returns what a line says of the trees: nodes kept and the deepest node by the last move, means over the games."""
-        tree, (finished, closed) = self.forest.tree, self.shares
-        shape = {"kept_nodes": round(float(tree.size.double().mean()), 1), "deepest": round(float(self.forest.deepest.double().mean()), 1)}
-        return {"finished_share": round(finished, 5), "closed_share": round(closed, 5), "bytes_per_node": tree.bytes_per_node} | shape
+        """Returns what a line says of the trees: nodes kept and the deepest node by the last move, means over the
+        games.
+        """
+        tree, (finished, closed) = self.search_state.tree, self.shares
+        shape = {
+            "kept_nodes": round(float(tree.size.double().mean()), 1),
+            "deepest": round(float(self.search_state.deepest.double().mean()), 1),
+        }
+        return {
+            "finished_share": round(finished, 5),
+            "closed_share": round(closed, 5),
+            "bytes_per_node": tree.bytes_per_node,
+        } | shape
 
 
 class SearchPeer(Peer):
-    """mctx with pgx at the same sizes of all but the batch: rounds of its network and its searches, in the precision that is faster."""
+    """mctx with pgx at the same sizes of all but the batch: rounds of its network and its searches, in the precision
+    that is faster.
+    """
 
     def __init__(self, args: argparse.Namespace, setup: Setup, batch: int) -> None:
         self.batch = batch
@@ -217,5 +249,13 @@ class SearchPeer(Peer):
     def line(self, own: float) -> dict[str, Any]:
         """Returns what a line says of the peer beside zerogo's simulations a second."""
         found, raw = self.best, max(self.evals[self.dtype])
-        numbers = {"peer_simulations_per_s": round(found), "peer_evals_per_s": round(raw), "peer_efficiency": round(found / raw, 3)}
-        return {"peer": self.name, "peer_batch": self.batch, "peer_dtype": self.dtype} | numbers | {"ratio": round(own / found, 2)}
+        numbers = {
+            "peer_simulations_per_s": round(found),
+            "peer_evals_per_s": round(raw),
+            "peer_efficiency": round(found / raw, 3),
+        }
+        return (
+            {"peer": self.name, "peer_batch": self.batch, "peer_dtype": self.dtype}
+            | numbers
+            | {"ratio": round(own / found, 2)}
+        )

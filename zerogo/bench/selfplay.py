@@ -1,8 +1,9 @@
-"""Games, moves and samples of self-play by a fresh network, and the raw network's evaluations a second beside them, in one run.
+"""Games, moves and samples of self-play by a fresh network, and the raw network's evaluations a second beside them, in
+one run.
 
-`efficiency` is the ratio of simulations a second, everything that self-play does included, to the evaluations of the network alone at the
-same batch and precision, each in its best round; on CUDA these, too, are replayed as a graph where that is faster.
-"""
+`efficiency` is the ratio of simulations a second, everything that self-play does included, to the evaluations of the
+network alone at the same batch and precision, each in its best round; on CUDA these, too, are replayed as a graph where
+that is faster."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def run(args: argparse.Namespace) -> None:
 
 @torch.inference_mode()
 def _measure(args: argparse.Namespace, setup: Setup) -> None:
-    """Plays rounds of a few games a lane, so that openings and endings count as often as they come, and rounds of the network alone."""
+    """Plays rounds of a few games a lane, so that openings and endings count as often as they come, and rounds of the
+    network alone.
+    """
     size, batch = setup.state.board_size, setup.state.num_games
     config = dataclasses.replace(
         Config(),
@@ -48,19 +51,24 @@ def _measure(args: argparse.Namespace, setup: Setup) -> None:
     selfplay = SelfPlay(config, setup.evaluator, setup.device, seed=1)
     forwards = setup.forwards()
     selfplay.play(batch)  # the games that begin together end together; after that they are spread
-    evals, harvests = [], []
+    evals, results = [], []
     for _ in range(args.rounds):
         evals.append(evals_per_second(setup, forwards, args.seconds))
-        harvests.append(selfplay.play(max(1, batch // 2)))
-    seconds = sum(harvest.seconds for harvest in harvests)
-    samples = sum(len(part) for harvest in harvests for part in harvest.samples)
-    line = setup.line("selfplay") | {"blocks": args.blocks, "channels": args.channels, "algorithm": args.algorithm, "sims": args.sims}
+        results.append(selfplay.play(max(1, batch // 2)))
+    seconds = sum(collected.seconds for collected in results)
+    samples = sum(len(part) for collected in results for part in collected.samples)
+    line = setup.line("selfplay") | {
+        "blocks": args.blocks,
+        "channels": args.channels,
+        "algorithm": args.algorithm,
+        "sims": args.sims,
+    }
     line |= {
-        "games_per_hour": round(sum(len(harvest.lengths) for harvest in harvests) / seconds * HOUR),
-        "moves_per_s": round(sum(harvest.moves for harvest in harvests) / seconds),
+        "games_per_hour": round(sum(len(collected.lengths) for collected in results) / seconds * HOUR),
+        "moves_per_s": round(sum(collected.moves for collected in results) / seconds),
         "samples_per_s": round(samples / seconds),
-        "simulations_per_s": round(sum(harvest.simulations for harvest in harvests) / seconds),
+        "simulations_per_s": round(sum(collected.simulations for collected in results) / seconds),
         "evals_per_s": round(max(evals)),
-        "efficiency": round(max(harvest.simulations / harvest.seconds for harvest in harvests) / max(evals), 3),
+        "efficiency": round(max(collected.simulations / collected.seconds for collected in results) / max(evals), 3),
     }
     report(line)

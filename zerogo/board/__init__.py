@@ -1,4 +1,6 @@
-"""Many games at once: start, step, legal moves, captures, hashes, superko. The rules themselves are told in `zerogo.game`."""
+"""Many games at once: start, step, legal moves, captures, hashes, superko. The rules themselves are told in
+`zerogo.game`.
+"""
 
 from zerogo.board.position import BLACK, WHITE, Position
 from zerogo.board.record import NO_MOVE, replay
@@ -18,6 +20,21 @@ from zerogo.board.state import (
 )
 
 __all__ = [
-    "BLACK", "NO_MOVE", "WHITE", "Position", "State", "from_stones", "legal_actions", "new_games", "put", "put_", "replay", "restore",
-    "select", "step", "step_", "to_device", "unsettled_strings",
+    "BLACK",
+    "NO_MOVE",
+    "WHITE",
+    "Position",
+    "State",
+    "from_stones",
+    "legal_actions",
+    "new_games",
+    "put",
+    "put_",
+    "replay",
+    "restore",
+    "select",
+    "step",
+    "step_",
+    "to_device",
+    "unsettled_strings",
 ]

@@ -10,7 +10,8 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Rim:
-    """What eyes ask of the boards' shape: points off the board int32 [B, N + 2] with a border all around, and edge points int32 [B, N].
+    """What eyes ask of the boards' shape: points off the board int32 [B, N + 2] with a border all around, and edge
+    points int32 [B, N].
 
     Bits are shifted up by one, so that the border on the left has a place.
     """
@@ -31,7 +32,8 @@ class Rim:
         return Rim(self.outside[index], self.edge[index])
 
 
-# Left, right, above, below; then the diagonals: left above, right above, left below, right below. As (rows down, columns right).
+# Left, right, above, below; then the diagonals: left above, right above, left below, right below. As (rows down,
+# columns right).
 SIDES = ((0, -1), (0, 1), (-1, 0), (1, 0))
 CORNERS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
 
@@ -39,16 +41,15 @@ CORNERS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
 def eyes(own: Tensor, rim: Rim) -> Tensor:
     """Returns the eyes of a colour: own int32 [B, N] -> int32 [B, N].
 
-    An eye is an empty point whose neighbours all hold own stones, and at least three of its four diagonals; at the edge all of them.
-    What lies off the board counts as own.
-    """
+    An eye is an empty point whose neighbours all hold own stones, and at least three of its four diagonals; at the edge
+    all of them. What lies off the board counts as own."""
     around, here = _around(own, rim)
     return (_fits(around, rim) & ~here) >> 1
 
 
 def eye_makers(own: Tensor, empty: Tensor, rim: Rim) -> Tensor:
-    """Returns the points where a stone of that colour makes an eye of one of the eight points around it: own, empty int32 [B, N] -> int32
-    [B, N].
+    """Returns the points where a stone of that colour makes an eye of one of the eight points around it: own, empty
+    int32 [B, N] -> int32 [B, N].
 
     What the stone captures is not looked at, nor whether it may be played.
     """
@@ -63,8 +64,8 @@ def eye_makers(own: Tensor, empty: Tensor, rim: Rim) -> Tensor:
 
 
 def _around(own: Tensor, rim: Rim) -> tuple[list[Tensor], Tensor]:
-    """Returns where the neighbours in the order of SIDES and CORNERS are solid, own or off the board, and where the point itself is: int32
-    [B, N] each, bits shifted up by one."""
+    """Returns where the neighbours in the order of SIDES and CORNERS are solid, own or off the board, and where the
+    point itself is: int32 [B, N] each, bits shifted up by one."""
     n = own.shape[-1]
     solid = torch.nn.functional.pad(own << 1, (1, 1)) | rim.outside
     left, right = solid << 1, solid >> 1
@@ -74,14 +75,18 @@ def _around(own: Tensor, rim: Rim) -> tuple[list[Tensor], Tensor]:
 
 
 def _fits(around: list[Tensor], rim: Rim) -> Tensor:
-    """Returns where the eight neighbours would make an eye of an empty point: int32 [B, N] each, bits shifted up by one."""
+    """Returns where the eight neighbours would make an eye of an empty point: int32 [B, N] each, bits shifted up by
+    one.
+    """
     left, right, up, down, a, b, c, d = around
     at_least_three = (a & b & (c | d)) | (c & d & (a | b))
     return left & right & up & down & ((a & b & c & d) | (at_least_three & ~rim.edge))
 
 
 def _moved(rows: Tensor, down: int, right: int) -> Tensor:
-    """Returns the points one step on, those that leave the rows lost; bits may run over the last column: int32 [B, N] -> int32 [B, N]."""
+    """Returns the points one step on, those that leave the rows lost; bits may run over the last column: int32 [B, N]
+    -> int32 [B, N].
+    """
     moved = torch.zeros_like(rows)
     if down == 0:
         moved = rows

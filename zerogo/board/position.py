@@ -1,11 +1,12 @@
 """What the rules need of a position, and one move in all games at once.
 
-The key to the speed is `atari`: the stones whose string has exactly one liberty. With it, legality of every point of a board is one
-look at the neighbours, and a move can only change the strings that it touches: its own, at most four of the opponent's, and those beside
-what it captured. No other string is looked at. `find_atari` recomputes it from nothing and is what the tests hold it against.
+The key to the speed is `atari`: the stones whose string has exactly one liberty. With it, legality of every point of a
+board is one look at the neighbours, and a move can only change the strings that it touches: its own, at most four of
+the opponent's, and those beside what it captured. No other string is looked at. `find_atari` recomputes it from nothing
+and is what the tests hold it against.
 
-`find_atari`, `legal_rows` and `play` stand here as torch operations that never wait for a device; where there are kernels they hand over.
-"""
+`find_atari`, `legal_rows` and `play` stand here as torch operations that never wait for a device; where there are
+kernels they hand over."""
 
 from __future__ import annotations
 
@@ -29,10 +30,10 @@ BLACK, WHITE = 1, 2
 class Position:
     """Positions of B games: all that the rules but superko ask for. Rows are bit rows (see `zerogo.flood`).
 
-    black, white, atari: int32 [B, N] stones, and the stones whose string has exactly one liberty. to_play: int8 [B], 1 or 2.
-    passes: int8 [B], passes in a row just made. ply: int32 [B]. ko: int16 [B], the point banned by the simple ko rule, -1 for none.
-    hash: int64 [B], Zobrist hash of the stones. captures: int32 [B, 2], stones captured so far by Black, by White. finished: bool [B].
-    """
+    black, white, atari: int32 [B, N] stones, and the stones whose string has exactly one liberty. to_play: int8 [B], 1
+    or 2. passes: int8 [B], passes in a row just made. ply: int32 [B]. ko: int16 [B], the point banned by the simple ko
+    rule, -1 for none. hash: int64 [B], Zobrist hash of the stones. captures: int32 [B, 2], stones captured so far by
+    Black, by White. finished: bool [B]."""
 
     black: Tensor
     white: Tensor
@@ -54,7 +55,9 @@ class Position:
                 changed[field.name] = function(value)
             elif isinstance(value, RulesBatch):
                 tensors = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-                changed[field.name] = dataclasses.replace(value, **{k: function(v) for k, v in tensors.items() if isinstance(v, Tensor)})
+                changed[field.name] = dataclasses.replace(
+                    value, **{k: function(v) for k, v in tensors.items() if isinstance(v, Tensor)}
+                )
         return dataclasses.replace(self, **changed)
 
     @property
@@ -86,9 +89,8 @@ def on_board_rows(size: Tensor, board_size: int) -> Tensor:
 def find_atari(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the stones whose string has exactly one liberty, and those whose string has none: int32 [B, N] each.
 
-    By floods alone, for all strings at once: a string has one liberty exactly if, for every bit of the liberties' indices, it does not
-    touch both a liberty with that bit and one without.
-    """
+    By floods alone, for all strings at once: a string has one liberty exactly if, for every bit of the liberties'
+    indices, it does not touch both a liberty with that bit and one without."""
     if (fast := kernels.compiled("board", black.device)) is not None:
         return fast.find_atari(black, white, on_board)
     board_size = black.shape[-1]
@@ -113,9 +115,8 @@ def find_atari(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, 
 def legal_rows(position: Position, on_board: Tensor, suicide: Tensor | None) -> Tensor:
     """Returns the points that may be played but for superko: int32 [B, N]; none in a finished game.
 
-    suicide: bool [B], None where no game allows it. A point is legal if a neighbour is empty, an own string with another liberty,
-    or an opponent's string in atari, and it is not banned by ko.
-    """
+    suicide: bool [B], None where no game allows it. A point is legal if a neighbour is empty, an own string with
+    another liberty, or an opponent's string in atari, and it is not banned by ko."""
     if (fast := kernels.compiled("board", on_board.device)) is not None:
         return fast.legal_rows(position, on_board, suicide)
     own, opponent = own_and_opponent(position)
@@ -134,9 +135,11 @@ def own_and_opponent(position: Position) -> tuple[Tensor, Tensor]:
     return torch.where(is_black, position.black, position.white), torch.where(is_black, position.white, position.black)
 
 
-def play(position: Position, actions: Tensor, on_board: Tensor, suicide: Tensor | None, cap: Tensor) -> tuple[Position, Tensor]:
-    """Returns the positions after one action in every game that goes on, and the stones that it took off the board, black and white ones
-    int32 [B, 2, N]: actions int64 [B], legal (not checked).
+def play(
+    position: Position, actions: Tensor, on_board: Tensor, suicide: Tensor | None, cap: Tensor
+) -> tuple[Position, Tensor]:
+    """Returns the positions after one action in every game that goes on, and the stones that it took off the board,
+    black and white ones int32 [B, 2, N]: actions int64 [B], legal (not checked).
 
     cap: int32 [B], a game is finished at this ply. Two passes in a row finish it too. Finished games stay as they are.
     """
@@ -166,7 +169,8 @@ def play(position: Position, actions: Tensor, on_board: Tensor, suicide: Tensor 
 
 @dataclass(frozen=True)
 class Touched:
-    """The strings that a move touches, at most five a game: the placed stone's own and the opponent's on its four sides.
+    """The strings that a move touches, at most five a game: the placed stone's own and the opponent's on its four
+    sides.
 
     lane: int64 [K], game * 5 + side (side 0 is the own string). game: int64 [K]. rows: int32 [K, N], the string.
     is_weak: bool [K], an opponent's string that was in atari: the placed stone captures it. num_games: B.
@@ -192,8 +196,8 @@ class Touched:
 
 @cache
 def _sides(board_size: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns by action the point itself and the points on its four sides, P where there is none, int64 [A, 5], and by point its row and
-    column.
+    """Returns by action the point itself and the points on its four sides, P where there is none, int64 [A, 5], and by
+    point its row and column.
 
     The row and column of P are 0 and 31: a bit that no row has.
     """
@@ -201,13 +205,24 @@ def _sides(board_size: int, device: torch.device) -> tuple[Tensor, Tensor, Tenso
     points = torch.arange(num_points + 1, device=device)
     row, column = torch.div(points, board_size, rounding_mode="floor"), points % board_size
     sides = [points]
-    for exists, distance in ((column > 0, -1), (column < board_size - 1, 1), (row > 0, -board_size), (row < board_size - 1, board_size)):
+    for exists, distance in (
+        (column > 0, -1),
+        (column < board_size - 1, 1),
+        (row > 0, -board_size),
+        (row < board_size - 1, board_size),
+    ):
         sides.append(torch.where(exists & (points < num_points), points + distance, num_points))
-    return torch.stack(sides, dim=1), torch.where(points < num_points, row, 0), torch.where(points < num_points, column, 31).to(torch.int32)
+    return (
+        torch.stack(sides, dim=1),
+        torch.where(points < num_points, row, 0),
+        torch.where(points < num_points, column, 31).to(torch.int32),
+    )
 
 
 def _touched_strings(points: Tensor, place: Tensor, own: Tensor, opponent: Tensor, atari: Tensor) -> Touched:
-    """Returns the strings that the placed stones touch: points int64 [B], P or negative where none is placed; own with the placed stone."""
+    """Returns the strings that the placed stones touch: points int64 [B], P or negative where none is placed; own with
+    the placed stone.
+    """
     num_games, board_size = place.shape
     sides, row_of, column_of = _sides(board_size, place.device)
     side = sides[torch.where(points < 0, board_size * board_size, points)]
@@ -233,15 +248,25 @@ def _suicides(place: Tensor, own: Tensor, empty: Tensor, suicide: Tensor) -> Ten
 
 
 def _beside(removed: Tensor, weak: Tensor) -> Tensor:
-    """Returns the strings in atari beside removed stones: they have now at least two liberties, their last one and a new one."""
+    """Returns the strings in atari beside removed stones: they have now at least two liberties, their last one and a
+    new one.
+    """
     return flood.flood(flood.neighbours(removed) & weak, weak)
 
 
 def _after(
-    before: Position, actions: Tensor, own: Tensor, opponent: Tensor, atari: Tensor, taken: Tensor, lost: Tensor, weak: Tensor, cap: Tensor
+    before: Position,
+    actions: Tensor,
+    own: Tensor,
+    opponent: Tensor,
+    atari: Tensor,
+    taken: Tensor,
+    lost: Tensor,
+    weak: Tensor,
+    cap: Tensor,
 ) -> tuple[Position, Tensor]:
-    """Puts the position together: colours, ko, hash, captures, counters and the end. weak: the placed stone's string where it is in
-    atari."""
+    """Puts the position together: colours, ko, hash, captures, counters and the end. weak: the placed stone's string
+    where it is in atari."""
     is_black = before.to_play == BLACK
     goes_on = ~before.finished
     is_pass = actions >= before.board_size**2
@@ -267,11 +292,12 @@ def _after(
 
 
 def _removal(before: Position, taken: Tensor, lost: Tensor, weak: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns what a removal changes: captures int32 [B, 2], XOR of the removed stones' keys int64 [B], the point banned by ko int16 [B].
+    """Returns what a removal changes: captures int32 [B, 2], XOR of the removed stones' keys int64 [B], the point
+    banned by ko int16 [B].
 
-    taken: the opponent's stones removed, lost: own ones (never both in one game). weak: the placed stone's string where it is in atari. The
-    simple ko rule bans a point if one stone was taken there by a lone stone whose only liberty it now is.
-    """
+    taken: the opponent's stones removed, lost: own ones (never both in one game). weak: the placed stone's string where
+    it is in atari. The simple ko rule bans a point if one stone was taken there by a lone stone whose only liberty it
+    now is."""
     is_black, is_taken = before.to_play == BLACK, (taken != 0).any(-1)
     rows = taken | lost
     key = torch.where(is_black ^ is_taken, *zobrist.hash_rows_both(rows))

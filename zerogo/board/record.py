@@ -15,16 +15,21 @@ NO_MOVE = -1
 
 
 def replay(
-    stones: Tensor, to_play: Tensor, rules: Rules | Sequence[Rules], colours: Tensor, actions: Tensor, next_to_play: Tensor | None = None
+    stones: Tensor,
+    to_play: Tensor,
+    rules: Rules | Sequence[Rules],
+    colours: Tensor,
+    actions: Tensor,
+    next_to_play: Tensor | None = None,
 ) -> State:
     """Returns the games after given moves, which are not checked.
 
-    stones: int8 [B, N, N] and to_play: int8 [B] before the first. colours: int8 [B, T] and actions: int64 [B, T], NO_MOVE behind a game's
-    end. next_to_play: int8 [B], who is to move after the last, by default the other side.
+    stones: int8 [B, N, N] and to_play: int8 [B] before the first. colours: int8 [B, T] and actions: int64 [B, T],
+    NO_MOVE behind a game's end. next_to_play: int8 [B], who is to move after the last, by default the other side.
 
-    Where one side moves twice in a row, as handicap stones and problems do, the other side is taken to have passed in between; such a pass
-    ends no game. A record may go on after two passes, so a game is finished only where its last two moves are passes.
-    """
+    Where one side moves twice in a row, as handicap stones and problems do, the other side is taken to have passed in
+    between; such a pass ends no game. A record may go on after two passes, so a game is finished only where its last
+    two moves are passes."""
     state = from_stones(stones, to_play, rules)
     plies, is_added = _with_passes(to_play, colours, actions, next_to_play, state.board_size**2)
     for ply in range(plies.shape[1]):
@@ -40,7 +45,9 @@ def replay(
 def _with_passes(
     to_play: Tensor, colours: Tensor, actions: Tensor, next_to_play: Tensor | None, pass_action: int
 ) -> tuple[Tensor, Tensor]:
-    """Returns the actions by ply with the passes between two moves of a side: int64 [B, T'], and which were added: bool [B, T']."""
+    """Returns the actions by ply with the passes between two moves of a side: int64 [B, T'], and which were added: bool
+    [B, T'].
+    """
     num_games, length = actions.shape
     is_move = actions != NO_MOVE
     movers = torch.cat([to_play.unsqueeze(1), torch.where(is_move, 3 - colours, 0).to(to_play.dtype)], dim=1)

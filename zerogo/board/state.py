@@ -27,13 +27,13 @@ HISTORY = ("seen", "links", "lost", "recent", "moves")  # what a move is written
 class State(Position):
     """B games: their positions (see `Position`), rules and history.
 
-    on_board: int32 [B, N], the points that exist. cap: int32 [B], the ply at which a game is finished. seen: int64 [B, H], the hash of
-    the stones at each ply, by ply (H is 0 where nobody kept them); links: int32 [B, 3H], how it is searched (see `history`). lost: int32
-    [B, 2, N], points where a black, a white stone was ever removed: only there can a move repeat a position, since the repeated one had its
-    stone there. recent: int32 [B, 7, 2, N], black and white stones of the previous positions, newest first, empty where there were none.
-    moves: int16 [B, 5], previous actions, newest first, -1 where there were none. ply_bound: host-side, no game is beyond this ply; `seen`
-    grows by it.
-    """
+    on_board: int32 [B, N], the points that exist. cap: int32 [B], the ply at which a game is finished. seen: int64 [B,
+    H], the hash of the stones at each ply, by ply (H is 0 where nobody kept them); links: int32 [B, 3H], how it is
+    searched (see `history`). lost: int32 [B, 2, N], points where a black, a white stone was ever removed: only there
+    can a move repeat a position, since the repeated one had its stone there. recent: int32 [B, 7, 2, N], black and
+    white stones of the previous positions, newest first, empty where there were none. moves: int16 [B, 5], previous
+    actions, newest first, -1 where there were none. ply_bound: host-side, no game is beyond this ply; `seen` grows by
+    it."""
 
     rules: RulesBatch
     on_board: Tensor
@@ -58,24 +58,31 @@ def new_games(
     move_cap: int | Sequence[int] | None = None,
     board_size: int | None = None,
 ) -> State:
-    """Returns games before their first move, under one `Rules` or a sequence of B of them; a game is finished at ply `move_cap` if
-    given, one for all or one for each. board_size: N, the side of the tensors; None is that of the largest board."""
+    """Returns games before their first move, under one `Rules` or a sequence of B of them; a game is finished at ply
+    `move_cap` if given, one for all or one for each. board_size: N, the side of the tensors; None is that of the
+    largest board."""
     batch = RulesBatch.of(rules, num_games, device, board_size)
     empty = torch.zeros(num_games, batch.board_size, dtype=torch.int32, device=device)
     black_starts = torch.ones(num_games, dtype=torch.int8, device=device)
     return _without_history(empty, empty.clone(), black_starts, batch, move_cap)
 
 
-def from_stones(stones: Tensor, to_play: Tensor, rules: Rules | Sequence[Rules] | RulesBatch, move_cap: int | None = None) -> State:
-    """Returns games that start from positions: stones int8 [B, N, N] (0, 1, 2), to_play int8 [B] (1, 2). Any colouring is accepted
-    (`unsettled_strings` tells which are illegal); the position itself is the only one that superko remembers.
-    """
+def from_stones(
+    stones: Tensor, to_play: Tensor, rules: Rules | Sequence[Rules] | RulesBatch, move_cap: int | None = None
+) -> State:
+    """Returns games that start from positions: stones int8 [B, N, N] (0, 1, 2), to_play int8 [B] (1, 2). Any colouring
+    is accepted (`unsettled_strings` tells which are illegal); the position itself is the only one that superko
+    remembers."""
     if stones.ndim != 3 or stones.shape[1] != stones.shape[2] or stones.dtype != torch.int8:
         raise InputError(f"from_stones: stones are {stones.dtype} {list(stones.shape)}; they must be int8 [B, N, N]")
     batch = rules if isinstance(rules, RulesBatch) else RulesBatch.of(rules, stones.shape[0], stones.device)
     if batch.board_size != stones.shape[1]:
-        raise InputError(f"from_stones: the stones' side is {stones.shape[1]}, but the rules' largest size is {batch.board_size}")
-    return _without_history(flood.pack_rows(stones == 1), flood.pack_rows(stones == 2), to_play.to(torch.int8), batch, move_cap)
+        raise InputError(
+            f"from_stones: the stones' side is {stones.shape[1]}, but the rules' largest size is {batch.board_size}"
+        )
+    return _without_history(
+        flood.pack_rows(stones == 1), flood.pack_rows(stones == 2), to_play.to(torch.int8), batch, move_cap
+    )
 
 
 def restore(
@@ -90,11 +97,11 @@ def restore(
     ply: Tensor,
     ko: Tensor,
 ) -> State:
-    """Returns the games of stored positions as an encoder needs them: with recent positions and moves, without the hashes for superko. So
-    superko finds only repetitions of the recent positions, and the games can't be played on.
+    """Returns the games of stored positions as an encoder needs them: with recent positions and moves, without the
+    hashes for superko. So superko finds only repetitions of the recent positions, and the games can't be played on.
 
-    black, white: int32 [B, N]. recent: int32 [B, 7, 2, N]. to_play, passes: int8 [B]. moves: int16 [B, 5]. ply: int32 [B]. ko: int16 [B].
-    """
+    black, white: int32 [B, N]. recent: int32 [B, 7, 2, N]. to_play, passes: int8 [B]. moves: int16 [B, 5]. ply: int32
+    [B]. ko: int16 [B]."""
     state = _without_history(black, white, to_play, rules, None)
     unknown = {"seen": state.seen[:, :0], "links": state.links[:, :0]}
     return dataclasses.replace(state, **unknown, recent=recent, moves=moves, passes=passes, ply=ply, ko=ko)
@@ -133,19 +140,23 @@ def _without_history(
 
 
 def step(state: State, actions: Tensor) -> State:
-    """Returns the games after one action each: int64 [B] points or P for pass, legal by `legal_actions` (not checked). Finished games
-    stay."""
+    """Returns the games after one action each: int64 [B] points or P for pass, legal by `legal_actions` (not checked).
+    Finished games stay."""
     return _step(state, actions, with_history_copied=True)
 
 
 def step_(state: State, actions: Tensor) -> State:
-    """The same, but takes over the history of the given state, which must not be used again: a copy less where games only go forward."""
+    """The same, but takes over the history of the given state, which must not be used again: a copy less where games
+    only go forward.
+    """
     return _step(state, actions, with_history_copied=False)
 
 
 def _step(state: State, actions: Tensor, with_history_copied: bool) -> State:
     if actions.shape != (state.num_games,):
-        raise ValueError(f"step: actions are {list(actions.shape)}; they must be [{state.num_games}], one for each game")
+        raise ValueError(
+            f"step: actions are {list(actions.shape)}; they must be [{state.num_games}], one for each game"
+        )
     if state.seen.shape[1] == 0:
         raise ValueError("step: these games came without their history (see `restore`); they can't be played on")
     ply_bound = state.ply_bound + 1
@@ -171,7 +182,9 @@ def _copied(tensor: Tensor) -> Tensor:
 
 
 def _shifted(recent: Tensor, newest: Tensor, going: Tensor) -> Tensor:
-    """Returns the history with a newest entry and without the oldest, in the games that go on: [B, n, ...], [B, ...], bool [B]."""
+    """Returns the history with a newest entry and without the oldest, in the games that go on: [B, n, ...], [B, ...],
+    bool [B].
+    """
     shifted = torch.cat([newest.to(recent.dtype).unsqueeze(1), recent[:, :-1]], dim=1)
     return torch.where(going.view(-1, *[1] * (recent.ndim - 1)), shifted, recent)
 
@@ -186,7 +199,9 @@ def _widened(state: State, width: int) -> State:
 
 
 def legal_actions(state: State) -> Tensor:
-    """Returns the exact legal moves, superko included: bool [B, A]. Pass is always legal; in a finished game nothing else is."""
+    """Returns the exact legal moves, superko included: bool [B, A]. Pass is always legal; in a finished game nothing
+    else is.
+    """
     points = flood.unpack_rows(exact_legal_rows(state)).flatten(-2)
     return torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
 
@@ -206,20 +221,24 @@ def select(state: State, index: Tensor) -> State:
 
 
 def put_(state: State, index: Tensor, games: State) -> State:
-    """Returns the batch with the games at the given indices (int64 [K], all different) replaced by those of a batch of K.
+    """Returns the batch with the games at the given indices (int64 [K], all different) replaced by those of a batch of
+    K.
 
-    Takes over the tensors of the given state, which must not be used again. Looks at the greatest ply, so that H follows the longest game
-    that is still played and not the number of steps: the one wait for the host here.
-    """
+    Takes over the tensors of the given state, which must not be used again. Looks at the greatest ply, so that H
+    follows the longest game that is still played and not the number of steps: the one wait for the host here."""
     if state.board_size != games.board_size:
-        raise ValueError(f"put_: games of side {games.board_size} into a batch of side {state.board_size}; both must be the same")
+        raise ValueError(
+            f"put_: games of side {games.board_size} into a batch of side {state.board_size}; both must be the same"
+        )
     if index.dtype != torch.int64:
         raise ValueError(f"put_: the index is {index.dtype}; it must be int64, the numbers of the games")
     width = max(state.seen.shape[1], games.seen.shape[1])
     state, games = _widened(state, width), _widened(games, width)
     _replace_(_tensors(state), index, _tensors(games))
     one, other = state.rules, games.rules
-    flags = {name: getattr(one, name) or getattr(other, name) for name in ("any_suicide", "any_superko", "any_territory")}
+    flags = {
+        name: getattr(one, name) or getattr(other, name) for name in ("any_suicide", "any_superko", "any_territory")
+    }
     rules = dataclasses.replace(one, same_size=one.same_size and other.same_size, **flags)
     return dataclasses.replace(state, rules=rules, ply_bound=int(state.ply.max()))
 

@@ -1,13 +1,14 @@
 """Which moves would repeat a whole-board position, exactly, for all games at once.
 
-A move can repeat a position only where a stone of its colour was removed before (the repeated position had it there), or by suicide.
-Kernels play those few suspects and look their hashes up in all that the game has seen. Torch must not look at how many there are, so it
-tests every point (`_repeating_bounded`). The two agree; a test holds them against each other.
+A move can repeat a position only where a stone of its colour was removed before (the repeated position had it there),
+or by suicide. Kernels play those few suspects and look their hashes up in all that the game has seen. Torch must not
+look at how many there are, so it tests every point (`_repeating_bounded`). The two agree; a test holds them against
+each other.
 
-Kernels leave out more, which can't repeat a position. The repeated position had every stone that stands after the move. A stone on a point
-where none of its colour was ever removed has stood since it came, so no position before it is repeated. If the last stone of either side
-is such a one, only the position before the last move could be, and only by capturing the last stone.
-"""
+Kernels leave out more, which can't repeat a position. The repeated position had every stone that stands after the move.
+A stone on a point where none of its colour was ever removed has stood since it came, so no position before it is
+repeated. If the last stone of either side is such a one, only the position before the last move could be, and only by
+capturing the last stone."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def repeating_rows(state: State, legal: Tensor) -> Tensor:
 
 
 def known_repeats(state: State, legal: Tensor) -> Tensor:
-    """Returns the same for games with or without their whole history (see `State.seen`): without it, what the last eight positions tell."""
+    """Returns the same for games with or without their whole history (see `State.seen`): without it, what the last
+    eight positions tell.
+    """
     if state.seen.shape[1]:
         return repeating_rows(state, legal)
     if not flood.may_look(legal):
@@ -80,19 +83,28 @@ def _with_recent_history(state: State) -> State:
     earlier = torch.where(state.ply.unsqueeze(1) < ago, NOT_SEEN, hashes)
     seen = torch.cat([earlier, state.hash.unsqueeze(1)], dim=1)
     ply = torch.full_like(state.ply, recent.shape[1])
-    return replace(state, seen=seen, links=links_of(seen, seen.shape[1]), lost=_recently_lost(state), ply=ply, ply_bound=recent.shape[1])
+    return replace(
+        state,
+        seen=seen,
+        links=links_of(seen, seen.shape[1]),
+        lost=_recently_lost(state),
+        ply=ply,
+        ply_bound=recent.shape[1],
+    )
 
 
 def _relevant(state: State, seen: Tensor, game: Tensor | slice) -> Tensor:
-    """Returns the hashes that a move may not repeat: all, but under situational superko only those with the same side to move. int64 [K,
-    H]."""
+    """Returns the hashes that a move may not repeat: all, but under situational superko only those with the same side
+    to move. int64 [K, H]."""
     index = torch.arange(seen.shape[1], device=seen.device)
     same_side = ((index + state.ply[game].unsqueeze(1)) & 1) == 1
     return torch.where(same_side | (state.rules.superko[game] != SITUATIONAL).unsqueeze(1), seen, NOT_SEEN)
 
 
 def _repeating_bounded(state: State, suicides: Tensor) -> Tensor:
-    """Tests all points without a look by the host: the hash of every string, of what each point would capture, and all that was seen."""
+    """Tests all points without a look by the host: the hash of every string, of what each point would capture, and all
+    that was seen.
+    """
     board_size = state.board_size
     stones = state.stones.flatten(1)
     labels = flood.string_labels(stones != 0, board_size, stones)
@@ -130,7 +142,9 @@ def _xor_by_label(keys: Tensor, labels: Tensor) -> Tensor:
 
 
 def _xor_beside(string_key: Tensor, labels: Tensor, is_meant: Tensor, board_size: int) -> Tensor:
-    """Returns for every point the XOR of the keys of the different strings beside it among those meant: [B, P] each -> int64 [B, P]."""
+    """Returns for every point the XOR of the keys of the different strings beside it among those meant: [B, P] each ->
+    int64 [B, P].
+    """
     points = torch.arange(labels.shape[1], device=labels.device)
     column = points % board_size
     is_above, is_below = points >= board_size, points < len(points) - board_size

@@ -1,4 +1,6 @@
-"""Zobrist keys of (colour, row, column) on a 25x25 board, so that a position hashes alike whatever the batch's largest side is."""
+"""Zobrist keys of (colour, row, column) on a 25x25 board, so that a position hashes alike whatever the batch's largest
+side is.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def xor_fold(words: Tensor) -> Tensor:
 
 
 def hash_rows_both(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the XOR of the keys of all points of a plane as Black's and as White's: int32 [..., N] -> two of int64 [...]."""
+    """Returns the XOR of the keys of all points of a plane as Black's and as White's: int32 [..., N] -> two of int64
+    [...].
+    """
     board_size = rows.shape[-1]
     first, shift = _chunks(board_size, rows.device)
     index = first + ((rows.unsqueeze(-1) >> shift) & ((1 << CHUNK) - 1))
@@ -59,7 +63,9 @@ def hash_stones(black: Tensor, white: Tensor) -> Tensor:
 
 @cache
 def _chunks(board_size: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Returns where the chunks of a plane's rows begin in the table int64 [N, chunks], and by how much to shift a row int32 [chunks]."""
+    """Returns where the chunks of a plane's rows begin in the table int64 [N, chunks], and by how much to shift a row
+    int32 [chunks].
+    """
     column = torch.arange(-(-board_size // CHUNK), device=device)
     row = torch.arange(board_size, device=device).unsqueeze(-1) * (MAX_SIZE // CHUNK)
     return (row + column) << CHUNK, (column * CHUNK).to(torch.int32)

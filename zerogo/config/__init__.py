@@ -1,8 +1,8 @@
-"""The settings of a run: frozen dataclasses, YAML files, `section.key=value` overrides. What is wrong is said in one sentence.
+"""The settings of a run: frozen dataclasses, YAML files, `section.key=value` overrides. What is wrong is said in one
+sentence.
 
-`load(path)` and `load_with_overrides(path, overrides)` read; `Config.dump(path)` writes YAML with each key's meaning beside it;
-`describe()` lists every key. A function of the package receives only the section that it needs.
-"""
+`load(path)` and `load_with_overrides(path, overrides)` read; `Config.dump(path)` writes YAML with each key's meaning
+beside it; `describe()` lists every key. A function of the package receives only the section that it needs."""
 
 from __future__ import annotations
 
@@ -105,11 +105,12 @@ def _plain(value: Any) -> Any:
 
 
 def from_dict(values: Mapping[str, Any], where: str = "config", places: Mapping[str, str] | None = None) -> Config:
-    """Returns the config of plain sections; keys that are absent keep their defaults, and an absent komi is what game.sizes says.
+    """Returns the config of plain sections; keys that are absent keep their defaults, and an absent komi is what
+    game.sizes says.
 
-    where: the file or checkpoint that a complaint names; places: a more exact name for "search.c_puct" or "search", such as a line.
-    Raises InputError for an unknown section or key (with the nearest valid name) and for a value that is not allowed.
-    """
+    where: the file or checkpoint that a complaint names; places: a more exact name for "search.c_puct" or "search",
+    such as a line. Raises InputError for an unknown section or key (with the nearest valid name) and for a value that
+    is not allowed."""
     places = places or {}
     if not isinstance(values, Mapping):
         raise InputError(f"{where}: expected sections such as game and search, found {values!r}")
@@ -119,7 +120,9 @@ def from_dict(values: Mapping[str, Any], where: str = "config", places: Mapping[
         if name not in BY_NAME:
             raise InputError(f"{place}: unknown section {name}; {_nearest(str(name), list(BY_NAME))}")
         if not isinstance(entries, Mapping):
-            raise InputError(f"{place}: section {name} is {entries!r}; it must hold settings such as {fields(BY_NAME[name])[0].name}: …")
+            raise InputError(
+                f"{place}: section {name} is {entries!r}; it must hold settings such as {fields(BY_NAME[name])[0].name}: …"
+            )
         for key in entries:
             if f"{name}.{key}" not in KEYS:
                 raise InputError(f"{places.get(f'{name}.{key}', where)}: {_unknown(f'{name}.{key}')}")
@@ -164,13 +167,18 @@ def load(path: str | Path) -> Config:
 
 
 def load_with_overrides(path: str | Path | None, overrides: Sequence[str]) -> Config:
-    """Returns the config of a YAML file (with None: the defaults) after "section.key=value" overrides; of equal ones the last wins."""
+    """Returns the config of a YAML file (with None: the defaults) after "section.key=value" overrides; of equal ones
+    the last wins.
+    """
     values, places = ({}, {}) if path is None else _read_yaml(Path(path))
     return with_overrides(from_dict(values, str(path), places), overrides, str(path or "config"), places)
 
 
-def with_overrides(config: Config, overrides: Sequence[str], where: str = "config", places: Mapping[str, str] | None = None) -> Config:
-    """Returns the config after "section.key=value" overrides, checked together; where and places are those of `from_dict`.
+def with_overrides(
+    config: Config, overrides: Sequence[str], where: str = "config", places: Mapping[str, str] | None = None
+) -> Config:
+    """Returns the config after "section.key=value" overrides, checked together; where and places are those of
+    `from_dict`.
 
     Another game.size takes the komi that game.sizes gives to it, unless game.komi is there too.
     """
@@ -203,7 +211,9 @@ def _read_yaml(path: Path) -> tuple[Any, dict[str, str]]:
 
 
 def _places(node: yaml.Node | None, prefix: str, where: str) -> dict[str, str]:
-    """Returns the place of every key to two levels. Raises InputError for a key given twice, which YAML would settle silently."""
+    """Returns the place of every key to two levels. Raises InputError for a key given twice, which YAML would settle
+    silently.
+    """
     found: dict[str, str] = {}
     if not isinstance(node, yaml.MappingNode):
         return found
@@ -219,7 +229,9 @@ def _places(node: yaml.Node | None, prefix: str, where: str) -> dict[str, str]:
 
 
 def _override(values: dict[str, dict[str, Any]], places: dict[str, str], text: str) -> None:
-    """Puts one "section.key=value" into `values` and its place into `places`; "network.heads.ownership=0" reaches into a mapping."""
+    """Puts one "section.key=value" into `values` and its place into `places`; "network.heads.ownership=0" reaches into
+    a mapping.
+    """
     key, sign, raw = text.partition("=")
     section, _, name = (key := key.strip()).partition(".")
     if not sign or not name:
@@ -261,7 +273,9 @@ def to_yaml(config: Config) -> str:
 
 
 def _written(value: Any) -> str:
-    """Returns a value as YAML: JSON is YAML, save for numbers such as 1e-05, which YAML 1.1 reads as text and `load` as a number."""
+    """Returns a value as YAML: JSON is YAML, save for numbers such as 1e-05, which YAML 1.1 reads as text and `load` as
+    a number.
+    """
     return json.dumps(_plain(value), ensure_ascii=False)
 
 

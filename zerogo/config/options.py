@@ -1,4 +1,6 @@
-"""What one setting is: its default, meaning, allowed values and source, and how a value from YAML or a command line is read into it."""
+"""What one setting is: its default, meaning, allowed values and source, and how a value from YAML or a command line is
+read into it.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,16 @@ def option(
 ) -> Any:
     """Returns a dataclass field that knows its meaning (with unit), its range and the source of its default.
 
-    low and high are inclusive, above is exclusive; they hold for every number of a list or mapping. choices: the allowed words.
-    """
-    metadata = {"meaning": meaning, "low": low, "above": above, "high": high, "choices": tuple(choices), "source": source}
+    low and high are inclusive, above is exclusive; they hold for every number of a list or mapping. choices: the
+    allowed words."""
+    metadata = {
+        "meaning": meaning,
+        "low": low,
+        "above": above,
+        "high": high,
+        "choices": tuple(choices),
+        "source": source,
+    }
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -134,17 +143,28 @@ def _read_weights(value: Any, entry: Field) -> dict[str, float]:
 
 
 def _read_schedule(value: Any, entry: Field) -> tuple[tuple[float, float], ...]:
-    if not isinstance(value, (list, tuple)) or not value or not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in value):
+    if (
+        not isinstance(value, (list, tuple))
+        or not value
+        or not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in value)
+    ):
         raise ValueError
     pairs = tuple((float(_number(progress)), float(_number(factor))) for progress, factor in value)
     starts = [progress for progress, _ in pairs]
-    if starts[0] != 0.0 or starts != sorted(set(starts)) or starts[-1] > 1.0 or min(factor for _, factor in pairs) < 0.0:
+    if (
+        starts[0] != 0.0
+        or starts != sorted(set(starts))
+        or starts[-1] > 1.0
+        or min(factor for _, factor in pairs) < 0.0
+    ):
         raise ValueError
     return pairs
 
 
 def _read_sizes(value: Any, entry: Field) -> tuple[tuple[int, float, float], ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(part, (list, tuple)) and len(part) == 3 for part in value):
+    if not isinstance(value, (list, tuple)) or not all(
+        isinstance(part, (list, tuple)) and len(part) == 3 for part in value
+    ):
         raise ValueError
     read = tuple((_number(size), float(_number(share)), float(_number(komi))) for size, share, komi in value)
     for size, share, komi in read:
@@ -169,10 +189,11 @@ READERS: dict[str, Callable[[Any, Field], Any]] = {
 
 
 class Section:
-    """Base of the settings' dataclasses: every value is read strictly when one is made, so a section that exists is valid.
+    """Base of the settings' dataclasses: every value is read strictly when one is made, so a section that exists is
+    valid.
 
-    Raises `InputError` that names the key, the value and what is allowed. `_check` of a subclass looks at several values together.
-    """
+    Raises `InputError` that names the key, the value and what is allowed. `_check` of a subclass looks at several
+    values together."""
 
     NAME = ""
 

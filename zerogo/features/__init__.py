@@ -1,8 +1,7 @@
 """From positions to what a network sees: encoders behind one interface, made of groups of planes and of global inputs.
 
-An encoder is a list of groups (`groups`): its planes are the groups' planes one after the other. `ENCODERS` holds the encodings of the
-literature under their names; a config may name one, or hold a list of its own.
-"""
+An encoder is a list of groups (`groups`): its planes are the groups' planes one after the other. `ENCODERS` holds the
+encodings of the literature under their names; a config may name one, or hold a list of its own."""
 
 from __future__ import annotations
 
@@ -26,11 +25,12 @@ __all__ = ["GROUPS", "ENCODERS", "Encoder", "make_encoder", "on_board_mask"]
 
 
 class Encoder(Protocol):
-    """What every encoder offers: the side to move's view. Swapping the colours and the mover changes nothing but colour constants.
+    """What every encoder offers: the side to move's view. Swapping the colours and the mover changes nothing but colour
+    constants.
 
-    name: a preset's, or the names of the groups. num_planes: C. num_globals: g, numbers that belong to a whole position. history: earlier
-    positions that it looks at. The eight transforms of the board turn the planes and leave the global inputs alone.
-    """
+    name: a preset's, or the names of the groups. num_planes: C. num_globals: g, numbers that belong to a whole
+    position. history: earlier positions that it looks at. The eight transforms of the board turn the planes and leave
+    the global inputs alone."""
 
     name: str
     num_planes: int
@@ -51,13 +51,16 @@ class Encoder(Protocol):
 
 
 def make_encoder(name: str | Sequence[str], komi_input: bool) -> Encoder:
-    """Returns the encoder of a preset's name or of a list of groups, with komi among its global inputs if asked and not told already.
+    """Returns the encoder of a preset's name or of a list of groups, with komi among its global inputs if asked and not
+    told already.
 
     Raises InputError for an unknown preset or group, and where no group gives planes.
     """
     if isinstance(name, str):
         if name not in ENCODERS:
-            raise InputError(f"features.encoder is {name!r}; allowed are {', '.join(ENCODERS)}, or a list of plane groups")
+            raise InputError(
+                f"features.encoder is {name!r}; allowed are {', '.join(ENCODERS)}, or a list of plane groups"
+            )
         return GroupEncoder(name, ENCODERS[name], komi_input)
     encoder = GroupEncoder(", ".join(name), name, komi_input)
     if not encoder.num_planes:
@@ -66,5 +69,7 @@ def make_encoder(name: str | Sequence[str], komi_input: bool) -> Encoder:
 
 
 def on_board_mask(state: State) -> Tensor | None:
-    """Returns which points exist: bool [B, N, N], or None where all do, so that a batch of one size pays nothing for it."""
+    """Returns which points exist: bool [B, N, N], or None where all do, so that a batch of one size pays nothing for
+    it.
+    """
     return None if state.rules.same_size else flood.unpack_rows(state.on_board)

@@ -18,7 +18,9 @@ FORMS = (Form.ROWS, Form.COUNTS, Form.VALUES)  # of planes, in the order in whic
 
 
 class GroupEncoder:
-    """The encoder; see `features.Encoder`. With `komi_input` the komi is a global input, unless one of the groups tells it anyway."""
+    """The encoder; see `features.Encoder`. With `komi_input` the komi is a global input, unless one of the groups tells
+    it anyway.
+    """
 
     def __init__(self, name: str, groups: Sequence[str], komi_input: bool) -> None:
         self.name = name
@@ -55,11 +57,21 @@ class GroupEncoder:
         return planes.permute(0, 3, 1, 2)
 
     def _by_form(self, given: list[Tensor], state: State) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns what the plane groups give as bit rows int32 [B, N, R], numbers int16 [K, B, N, N] and values float32 [B, N, N, V]."""
-        rows, counts, values = ([part for group, part in zip(self._groups, given, strict=True) if group.form is form] for form in FORMS)
+        """Returns what the plane groups give as bit rows int32 [B, N, R], numbers int16 [K, B, N, N] and values float32
+        [B, N, N, V].
+        """
+        rows, counts, values = (
+            [part for group, part in zip(self._groups, given, strict=True) if group.form is form] for form in FORMS
+        )
         empty = state.black.unsqueeze(2)[:, :, :0]
-        numbers = torch.stack([part.to(torch.int16) for part in counts]) if counts else empty.new_empty(0, *empty.shape, dtype=torch.int16)
-        points = [part.to(torch.float32) for part in values] or [empty.new_empty(*empty.shape[:2], 0, 0, dtype=torch.float32)]
+        numbers = (
+            torch.stack([part.to(torch.int16) for part in counts])
+            if counts
+            else empty.new_empty(0, *empty.shape, dtype=torch.int16)
+        )
+        points = [part.to(torch.float32) for part in values] or [
+            empty.new_empty(*empty.shape[:2], 0, 0, dtype=torch.float32)
+        ]
         return torch.cat([*rows, empty], dim=2), numbers, torch.cat(points, dim=3)
 
     def globals(self, state: State) -> Tensor:
@@ -87,7 +99,9 @@ def _points(form: Form, width: int, given: Tensor, dtype: torch.dtype) -> Tensor
 
 
 def _spans(groups: list[Group]) -> tuple[tuple[int, int], ...]:
-    """Returns which planes come one after the other: the place of their form in `FORMS` and how many they are. Numbers come one by one."""
+    """Returns which planes come one after the other: the place of their form in `FORMS` and how many they are. Numbers
+    come one by one.
+    """
     spans = []
     for form, found in groupby(groups, key=lambda group: group.form):
         widths = [group.width for group in found]

@@ -21,8 +21,8 @@ def _own_komi(view: View) -> Tensor:
 
 @one("komi", "own komi / twice the board's side", Form.GLOBALS, ("komi",), tells_komi=True)
 def _komi(view: View) -> Tensor:
-    """The spread of results grows like the board's side, so a point weighs about as much as it decides: 7 points on 9x9 give 0.39, 7.5 on
-    19x19 0.20, and 24.5 on 5x5, which is nearly the whole board, 2.45."""
+    """The spread of results grows like the board's side, so a point weighs about as much as it decides: 7 points on 9x9
+    give 0.39, 7.5 on 19x19 0.20, and 24.5 on 5x5, which is nearly the whole board, 2.45."""
     return (_own_komi(view) / (2 * view.state.rules.size)).unsqueeze(1)
 
 
@@ -46,8 +46,18 @@ def _katago_komi(view: View) -> Tensor:
 
 
 KATAGO_RULES = (
-    "superko", "positional +0.5, situational -0.5", "suicide", "territory scoring", "seki tax", "group tax", "encore", "second encore",
-    "a pass ends the game", "playout doubling", "playout doubling / 2", "button",
+    "superko",
+    "positional +0.5, situational -0.5",
+    "suicide",
+    "territory scoring",
+    "seki tax",
+    "group tax",
+    "encore",
+    "second encore",
+    "a pass ends the game",
+    "playout doubling",
+    "playout doubling / 2",
+    "button",
 )
 
 
@@ -58,11 +68,23 @@ def _katago_rules(view: View) -> Tensor:
     none = torch.zeros_like(state.rules.komi)
     kind = torch.where(is_positional, 0.5, torch.where(is_situational, -0.5, none))
     ends = (state.passes > 0) & ~state.finished
-    told = [is_positional | is_situational, kind, state.rules.suicide, state.rules.scoring != AREA, none, none, none, none, ends]
+    told = [
+        is_positional | is_situational,
+        kind,
+        state.rules.suicide,
+        state.rules.scoring != AREA,
+        none,
+        none,
+        none,
+        none,
+        ends,
+    ]
     return torch.stack([*(fact.to(torch.float32) for fact in told), none, none, none], dim=1)
 
 
-@one("komi_parity", "how far the own komi is from one that can end in a draw, as a wave", Form.GLOBALS, ("komi parity",))
+@one(
+    "komi_parity", "how far the own komi is from one that can end in a draw, as a wave", Form.GLOBALS, ("komi parity",)
+)
 def _komi_parity(view: View) -> Tensor:
     """Draws come at komi as even or odd as the board's area; only under area scoring."""
     komi, odd = _cut_komi(view), (view.state.rules.size % 2).to(torch.float32)

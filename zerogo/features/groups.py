@@ -1,7 +1,7 @@
 """Groups: the parts that encoders are made of. Each shows one thing about a batch, on planes or as global inputs.
 
-A group is asked for by its name, `liberties`, or by its name and a number, `liberties:8`, where it comes in several lengths.
-"""
+A group is asked for by its name, `liberties`, or by its name and a number, `liberties:8`, where it comes in several
+lengths."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from zerogo.features.view import View
 class Form(Enum):
     """How a group gives what it shows, so that each kind is unpacked in the fastest way.
 
-    ROWS: bit rows int32 [B, N, c]. COUNTS: a number int16 or uint8 [B, N, N] for c planes, of which number v sets plane v - 1, any beyond c
-    the last, 0 none. VALUES: the planes themselves, [B, N, N, c], bool or float32. GLOBALS: numbers of whole positions, float32 [B, g].
-    """
+    ROWS: bit rows int32 [B, N, c]. COUNTS: a number int16 or uint8 [B, N, N] for c planes, of which number v sets plane
+    v - 1, any beyond c the last, 0 none. VALUES: the planes themselves, [B, N, N, c], bool or float32. GLOBALS: numbers
+    of whole positions, float32 [B, g]."""
 
     ROWS = "rows"
     COUNTS = "counts"
@@ -30,7 +30,8 @@ class Form(Enum):
 
 @dataclass(frozen=True)
 class Group:
-    """One part of an encoder. names: of its c planes, or of its g global inputs. read: gives them in the `form`, zero off the board.
+    """One part of an encoder. names: of its c planes, or of its g global inputs. read: gives them in the `form`, zero
+    off the board.
 
     history: earlier positions that it looks at. tells_komi: whether a network that sees it knows the komi.
     """
@@ -49,8 +50,8 @@ class Group:
 
 @dataclass(frozen=True)
 class Kind:
-    """How groups of one name are made. meaning: one line for people. lengths: the numbers that may follow the name, default first; none
-    where it takes none. make: called with the number, 0 where it takes none."""
+    """How groups of one name are made. meaning: one line for people. lengths: the numbers that may follow the name,
+    default first; none where it takes none. make: called with the number, 0 where it takes none."""
 
     meaning: str
     make: Callable[[int], Group]
@@ -92,5 +93,7 @@ def make_group(text: str) -> Group:
     if not kind.most:
         raise InputError(f"features.encoder names the plane group {text!r}; {name} takes no number")
     if not number.isascii() or not number.isdigit() or not 1 <= int(number) <= kind.most:
-        raise InputError(f"features.encoder names the plane group {text!r}; the number is a whole one from 1 to {kind.most}")
+        raise InputError(
+            f"features.encoder names the plane group {text!r}; the number is a whole one from 1 to {kind.most}"
+        )
     return kind.make(int(number))

@@ -1,4 +1,6 @@
-"""The moves of a ladder in many positions at once: the attacker's, the defender's, and what they capture. On the host, in NumPy."""
+"""The moves of a ladder in many positions at once: the attacker's, the defender's, and what they capture. On the host,
+in NumPy.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,8 @@ HANDFUL = 500  # so few lanes cost less than the calls that sorting them out wou
 
 @dataclass(frozen=True)
 class Lanes:
-    """K lines being read. Planes are int32 [K, N]: own, other: stones of the defender and of the attacker; target: the string in danger;
-    exists: the board; ko: where the attacker may not play.
-    """
+    """K lines being read. Planes are int32 [K, N]: own, other: stones of the defender and of the attacker; target: the
+    string in danger; exists: the board; ko: where the attacker may not play."""
 
     own: np.ndarray
     other: np.ndarray
@@ -32,7 +33,9 @@ class Lanes:
 
     def at(self, index: np.ndarray) -> Lanes:
         """Returns some of the lanes: int64 [J]."""
-        return Lanes(*(getattr(self, field.name).take(index, axis=0) for field in fields(Lanes)))  # a fifth of the time of [index]
+        return Lanes(
+            *(getattr(self, field.name).take(index, axis=0) for field in fields(Lanes))
+        )  # a fifth of the time of [index]
 
     @staticmethod
     def cat(parts: list[Lanes]) -> Lanes:
@@ -42,8 +45,8 @@ class Lanes:
 def attack(lanes: Lanes, moves: np.ndarray, left: np.ndarray) -> tuple[np.ndarray, Lanes, np.ndarray]:
     """Plays the attacker's moves against strings with two liberties, the other of which is left: planes int32 [K, N].
 
-    Returns which moves could be made and may work, int64 [J], the boards after them, and whether a ko that they open saves the string.
-    """
+    Returns which moves could be made and may work, int64 [J], the boards after them, and whether a ko that they open
+    saves the string."""
     empty = lanes.empty
     # An extension that gains three empty points at once saves the string, whatever else happens.
     is_wise = (count(neighbours(left) & empty & ~moves) < 3) & ~_any(moves & lanes.ko)
@@ -65,10 +68,11 @@ def attack(lanes: Lanes, moves: np.ndarray, left: np.ndarray) -> tuple[np.ndarra
 
 
 def answers(lanes: Lanes, in_atari: np.ndarray) -> tuple[np.ndarray, np.ndarray, Lanes, np.ndarray]:
-    """Plays the defender's moves: the extension, and captures where it does not save the string, or was in atari at the start.
+    """Plays the defender's moves: the extension, and captures where it does not save the string, or was in atari at the
+    start.
 
-    Returns the lane before int64 [J], the move int32 [J, N], the boards after it, and the target's liberties then, int64 [J].
-    """
+    Returns the lane before int64 [J], the move int32 [J, N], the boards after it, and the target's liberties then,
+    int64 [J]."""
     empty = lanes.empty
     last = neighbours(lanes.target) & empty
     if len(lanes) <= HANDFUL:
@@ -84,7 +88,8 @@ def answers(lanes: Lanes, in_atari: np.ndarray) -> tuple[np.ndarray, np.ndarray,
 
 
 def _reply(lanes: Lanes, moves: np.ndarray) -> tuple[Lanes, np.ndarray]:
-    """Plays a move of the defender in each lane: int32 [K, N], one point each. Returns the boards and the target's liberties, int64 [K].
+    """Plays a move of the defender in each lane: int32 [K, N], one point each. Returns the boards and the target's
+    liberties, int64 [K].
 
     A suicide leaves the target without liberties.
     """
@@ -128,7 +133,9 @@ def _captures(lanes: Lanes, empty: np.ndarray, last: np.ndarray) -> tuple[np.nda
 
 
 def two_liberties(lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the attacker's two moves, the more promising first: the one that leaves the extension with fewer new empty points."""
+    """Returns the attacker's two moves, the more promising first: the one that leaves the extension with fewer new
+    empty points.
+    """
     empty = lanes.empty
     liberties = neighbours(lanes.target) & empty
     one = _first(liberties)
@@ -151,7 +158,9 @@ def _dead(suspects: np.ndarray, stones: np.ndarray, empty: np.ndarray) -> np.nda
 
 
 def _is_ko(near: np.ndarray, friends: np.ndarray, dead: np.ndarray, empty: np.ndarray) -> np.ndarray:
-    """Returns whether moves have taken one stone and stand alone with that point as their one liberty: near, the points beside them."""
+    """Returns whether moves have taken one stone and stand alone with that point as their one liberty: near, the points
+    beside them.
+    """
     return (count(dead) == 1) & ~_any(near & friends) & ~_any((near & empty) ^ dead)
 
 
@@ -180,7 +189,9 @@ def _first(planes: np.ndarray) -> np.ndarray:
 
 
 def next_to_several(empty: np.ndarray, number: int) -> np.ndarray:
-    """Returns the points next to at least `number`, 2 or 3, points of the plane: int32 [K, N]. Bits may run over the last column."""
+    """Returns the points next to at least `number`, 2 or 3, points of the plane: int32 [K, N]. Bits may run over the
+    last column.
+    """
     left, right = empty << 1, empty >> 1
     up, down = np.zeros_like(empty), np.zeros_like(empty)
     up[:, 1:], down[:, :-1] = empty[:, :-1], empty[:, 1:]

@@ -1,18 +1,19 @@
 """Ladders of all strings of a whole batch, read out to the end.
 
-A string is caught in a ladder if the attacker can keep it in atari until it is taken: a string with two liberties where the attacker moves
-first, one with a single liberty where even the defender's move does not help. The attacker plays one of the two liberties; the defender
-extends, or takes a string in atari that touches the one in danger. Three liberties save it, and so does the defender's turn with a ko that
-the attacker has just opened: ladders that depend on a ko are not counted as working (KataGo's `searchIsLadderCaptured`). A ko that stands
-at the start bans nobody; suicide counts as no move; superko is not looked at.
+A string is caught in a ladder if the attacker can keep it in atari until it is taken: a string with two liberties where
+the attacker moves first, one with a single liberty where even the defender's move does not help. The attacker plays one
+of the two liberties; the defender extends, or takes a string in atari that touches the one in danger. Three liberties
+save it, and so does the defender's turn with a ko that the attacker has just opened: ladders that depend on a ko are
+not counted as working (KataGo's `searchIsLadderCaptured`). A ko that stands at the start bans nobody; suicide counts as
+no move; superko is not looked at.
 
 A first move whose reading grows beyond `MOST_LANES` answers is given up: it counts as not working, and is reported.
 
-Kernels read each string for itself, depth first (`zerogo.kernels`). Where there are none, all ladders are read here in lock-step: a round
-plays one attack and all answers to it in every line that is still open, on bit rows, a lane a line. An attacker's second choice waits until
-the first has failed (unless few lines are left), so that a ladder costs a few lanes a ply; answers are read side by side. That is done on
-the host, in NumPy: most rounds have few lanes, where calls cost more than their work.
-"""
+Kernels read each string for itself, depth first (`zerogo.kernels`). Where there are none, all ladders are read here in
+lock-step: a round plays one attack and all answers to it in every line that is still open, on bit rows, a lane a line.
+An attacker's second choice waits until the first has failed (unless few lines are left), so that a ladder costs a few
+lanes a ply; answers are read side by side. That is done on the host, in NumPy: most rounds have few lanes, where calls
+cost more than their work."""
 
 from __future__ import annotations
 
@@ -35,12 +36,12 @@ UNKNOWN, CAUGHT, SAFE, GIVEN_UP = range(4)
 
 @dataclass(frozen=True)
 class Ladders:
-    """What was read, for the strings of Black and of White (in this order): int32 [B, 2, N] each, on the state's device.
+    """What was read, for the strings of Black and of White (in this order): int32 [B, 2, N] each, on the state's
+    device.
 
-    caught: stones of strings that are caught. catching: points where the other side starts a ladder that works, against strings with two
-    liberties. escaping: points where the string's own side saves one that is in atari. given_up: int64 [B], first moves whose reading was
-    given up.
-    """
+    caught: stones of strings that are caught. catching: points where the other side starts a ladder that works, against
+    strings with two liberties. escaping: points where the string's own side saves one that is in atari. given_up: int64
+    [B], first moves whose reading was given up."""
 
     caught: Tensor
     catching: Tensor
@@ -51,14 +52,15 @@ class Ladders:
 def read_ladders(state: State, for_mover: bool = False) -> Ladders:
     """Returns what ladders there are in B positions, whoever is to move.
 
-    for_mover: only the moves that the side to move may make at once, at half the cost: the opponent's strings with two liberties, and own
-    strings in atari.
-    """
+    for_mover: only the moves that the side to move may make at once, at half the cost: the opponent's strings with two
+    liberties, and own strings in atari."""
     return read_rows(state.black, state.white, state.on_board, state.to_play if for_mover else None)
 
 
 def read_rows(black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None = None) -> Ladders:
-    """The same from bit rows: int32 [B, N]; mover int8 [B], whose moves alone are asked for. Without a kernel it waits for the device."""
+    """The same from bit rows: int32 [B, N]; mover int8 [B], whose moves alone are asked for. Without a kernel it waits
+    for the device.
+    """
     fast = kernels.compiled("ladders", black.device)
     if fast is not None:
         return Ladders(*fast.read(black, white, on_board, mover, MOST_LANES))
@@ -69,8 +71,12 @@ def read_rows(black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | No
     return Ladders(*(torch.from_numpy(array).to(black.device) for array in _on_boards(reading, owner, *black.shape)))
 
 
-def _weak_strings(black: np.ndarray, white: np.ndarray, on_board: np.ndarray, mover: np.ndarray | None) -> tuple[np.ndarray, Lanes]:
-    """Returns the strings with one or two liberties as lanes, and whose they are: int64 [K], game * 2 + colour (0 black)."""
+def _weak_strings(
+    black: np.ndarray, white: np.ndarray, on_board: np.ndarray, mover: np.ndarray | None
+) -> tuple[np.ndarray, Lanes]:
+    """Returns the strings with one or two liberties as lanes, and whose they are: int64 [K], game * 2 + colour (0
+    black).
+    """
     board_size = black.shape[1]
     stones = np.stack([black, white], axis=1).reshape(-1, board_size)
     others = np.stack([white, black], axis=1).reshape(-1, board_size)
@@ -94,13 +100,13 @@ def _weak_strings(black: np.ndarray, white: np.ndarray, on_board: np.ndarray, mo
 class Reading:
     """The reading of many strings: a tree of attacks and defences for each, all in arrays.
 
-    A defence is a position after an attack, the string in atari; it is lost unless an answer saves it. attack: int64 [D], the attack that
-    led there, NONE at the start. start: int64 [D], the defence at the start that it is all about. result: int8 [D]. open_answers: int64
-    [D], how many answers are not settled. spent: int64 [D], lanes, counted at the starts.
-    An attack is a position after an answer, the string with two liberties. defence: int64 [A], where it was answered. boards: its position.
-    tried, failed: int64 [A], how many of its two moves were. outcome: int8 [A].
-    The defences at the start are those after each first move against strings with two liberties (`pairs`), then the strings in atari.
-    """
+    A defence is a position after an attack, the string in atari; it is lost unless an answer saves it. attack: int64
+    [D], the attack that led there, NONE at the start. start: int64 [D], the defence at the start that it is all about.
+    result: int8 [D]. open_answers: int64 [D], how many answers are not settled. spent: int64 [D], lanes, counted at the
+    starts. An attack is a position after an answer, the string with two liberties. defence: int64 [A], where it was
+    answered. boards: its position. tried, failed: int64 [A], how many of its two moves were. outcome: int8 [A]. The
+    defences at the start are those after each first move against strings with two liberties (`pairs`), then the strings
+    in atari."""
 
     def __init__(self, strings: Lanes) -> None:
         liberties = count(neighbours(strings.target) & strings.empty)
@@ -128,11 +134,16 @@ class Reading:
             if len(tasks) <= FEW:
                 more = tasks[~is_second]
                 self.tried[more] += 1
-                tasks, is_second = np.concatenate([tasks, more]), np.concatenate([is_second, np.ones(len(more), dtype=bool)])
+                tasks, is_second = (
+                    np.concatenate([tasks, more]),
+                    np.concatenate([is_second, np.ones(len(more), dtype=bool)]),
+                )
             boards = self.boards.at(tasks)
             first, second = two_liberties(boards)
             is_second = is_second[:, None]
-            tried, lanes, is_saved = attack(boards, np.where(is_second, second, first), np.where(is_second, first, second))
+            tried, lanes, is_saved = attack(
+                boards, np.where(is_second, second, first), np.where(is_second, first, second)
+            )
             again = self._settle(failed=np.delete(tasks, tried))
             tasks = np.concatenate([again, self._defend(tasks[tried], lanes, is_saved)])
 
@@ -144,7 +155,8 @@ class Reading:
         return (is_open | (start >= self.num_moves)) & (self.spent[start] <= MOST_LANES)
 
     def _defend(self, attacks: np.ndarray, lanes: Lanes, is_saved: np.ndarray) -> np.ndarray:
-        """Adds defences after the attacks (int64 [K], NONE at the start) with all answers to them; returns the attacks to go on with.
+        """Adds defences after the attacks (int64 [K], NONE at the start) with all answers to them; returns the attacks
+        to go on with.
 
         is_saved: bool [K], a ko has decided.
         """
@@ -185,7 +197,9 @@ class Reading:
             getattr(self.boards, field.name)[last - len(boards) : last] = getattr(boards, field.name)
 
     def _settle(self, saved: np.ndarray = (), lost: np.ndarray = (), failed: np.ndarray = ()) -> np.ndarray:
-        """Carries back what is known: defences saved and lost, attacks whose move failed; returns the attacks whose second move is due."""
+        """Carries back what is known: defences saved and lost, attacks whose move failed; returns the attacks whose
+        second move is due.
+        """
         again = []
         saved, lost, failed = (np.asarray(ids, dtype=np.int64) for ids in (saved, lost, failed))
         while len(saved) or len(lost) or len(failed):
@@ -206,7 +220,9 @@ class Reading:
 
 
 def _once(ids: np.ndarray, number: int) -> np.ndarray:
-    """Returns each of the ids (int64, below `number`) once; np.unique would sort them, which takes five times as long."""
+    """Returns each of the ids (int64, below `number`) once; np.unique would sort them, which takes five times as
+    long.
+    """
     last, place = np.empty(number, dtype=np.int64), np.arange(len(ids))
     last[ids] = place
     return ids[last[ids] == place]
@@ -222,7 +238,9 @@ def _on_boards(reading: Reading, owner: np.ndarray, num_games: int, board_size: 
     works = np.flatnonzero(starts[: reading.num_moves] == CAUGHT)
     np.bitwise_or.at(catching, owner[reading.first_strings[works]], reading.first_moves[works])
     parent, move, liberties, attack = reading.first_answers
-    is_safe = (liberties >= 3) | ((attack != NONE) & (reading.outcome[attack] == SAFE) if len(reading.outcome) else False)
+    is_safe = (liberties >= 3) | (
+        (attack != NONE) & (reading.outcome[attack] == SAFE) if len(reading.outcome) else False
+    )
     saves = np.flatnonzero((parent >= reading.num_moves) & is_safe)
     np.bitwise_or.at(escaping, owner[reading.first_strings[parent[saves]]], move[saves])
     spent = reading.spent[: len(starts)] > MOST_LANES

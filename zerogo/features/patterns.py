@@ -1,6 +1,5 @@
-"""The 3x3 pattern around a point, in three classes: the patterns of MoGo (Gelly, Wang, Munos, Teytaud, "Modification of UCT with patterns
-in Monte-Carlo Go", 2006), in their eight symmetries and both colours.
-"""
+"""The 3x3 pattern around a point, in three classes: the patterns of MoGo (Gelly, Wang, Munos, Teytaud, "Modification of
+UCT with patterns in Monte-Carlo Go", 2006), in their eight symmetries and both colours."""
 
 from __future__ import annotations
 
@@ -11,20 +10,29 @@ import torch
 from torch import Tensor
 
 CLASSES = ("hane", "cut", "edge move")
-# X, O: stones of different colours; x, o: no such stone (the edge counts as none); ?: anything; a blank is off the board.
+# X, O: stones of different colours; x, o: no such stone (the edge counts as none); ?: anything; a blank is off the
+# board.
 PATTERNS: tuple[tuple[str, ...], ...] = (
     ("XOX ... ???", "XO. ... ?.?", "XO? X.. x.?", ".O. X.. ..."),
     ("XO? O.o ?o?", "XO? O.X ???", "?X? O.O ooo", "OX? o.O ???"),
     ("X.? O.? ___", "OX? X.O ___", "?X? x.O ___", "?XO x.x ___", "?OX X.O ___"),
 )
 EMPTY, X, O, OFF = range(4)  # noqa: E741
-MEANING = {".": {EMPTY}, "X": {X}, "O": {O}, "x": {EMPTY, O, OFF}, "o": {EMPTY, X, OFF}, "?": {EMPTY, X, O, OFF}, "_": {OFF}}
+MEANING = {
+    ".": {EMPTY},
+    "X": {X},
+    "O": {O},
+    "x": {EMPTY, O, OFF},
+    "o": {EMPTY, X, OFF},
+    "?": {EMPTY, X, O, OFF},
+    "_": {OFF},
+}
 AROUND = [(row, column) for row in range(3) for column in range(3) if (row, column) != (1, 1)]
 
 
 def pattern_classes(own: Tensor, opponent: Tensor, on_board: Tensor) -> Tensor:
-    """Returns the class of the surroundings of each point, 1 to 3 in the order of `CLASSES`, 0 for none: uint8 [B, N, N] (0 or 1) three
-    times -> uint8 [B, N, N]."""
+    """Returns the class of the surroundings of each point, 1 to 3 in the order of `CLASSES`, 0 for none: uint8 [B, N,
+    N] (0 or 1) three times -> uint8 [B, N, N]."""
     n = own.shape[-1]
     what = OFF * (1 - on_board) + X * own + O * opponent
     padded = torch.nn.functional.pad(what, (1, 1, 1, 1), value=OFF).to(torch.int32)
@@ -53,7 +61,9 @@ def _table(device: torch.device) -> Tensor:
 def _turns(drawn: np.ndarray) -> list[np.ndarray]:
     """Returns a pattern's eight symmetries in both colours: [3, 3] of texts -> 16 of them."""
     swapped = np.array([list("".join(line).translate(str.maketrans("XOxo", "OXox"))) for line in drawn])
-    return [np.rot90(flipped, turns) for one in (drawn, swapped) for flipped in (one, np.fliplr(one)) for turns in range(4)]
+    return [
+        np.rot90(flipped, turns) for one in (drawn, swapped) for flipped in (one, np.fliplr(one)) for turns in range(4)
+    ]
 
 
 def _as_numbers(drawn: np.ndarray) -> np.ndarray:

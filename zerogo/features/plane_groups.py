@@ -76,7 +76,9 @@ def _history_names(sides: tuple[str, str], earlier: int) -> tuple[str, ...]:
     return tuple(f"{side} stone {moment}" for side in sides for moment in when)
 
 
-@several("history", "own stones now and in earlier positions, then the opponent's; empty before the first", RECENT, RECENT)
+@several(
+    "history", "own stones now and in earlier positions, then the opponent's; empty before the first", RECENT, RECENT
+)
 def _history(earlier: int) -> Group:
     names = _history_names(("own", "opponent's"), earlier)
     return Group(Form.ROWS, names, lambda view: view.history(earlier, own_first=True), earlier)
@@ -88,12 +90,22 @@ def _colour_history(earlier: int) -> Group:
     return Group(Form.ROWS, names, lambda view: view.history(earlier, own_first=False), earlier)
 
 
-@several("turns_since", "age of the stone here in plies, 1 for the last move; stones of the start are the oldest", RECENT + 1, RECENT + 1)
+@several(
+    "turns_since",
+    "age of the stone here in plies, 1 for the last move; stones of the start are the oldest",
+    RECENT + 1,
+    RECENT + 1,
+)
 def _turns_since(most: int) -> Group:
     return Group(Form.ROWS, _one_hot("turns since", most), lambda view: view.ages(most), most - 1)
 
 
-@several("last_moves", "the last moves, one plane each, newest first; no more than one once play has ended", RECENT_MOVES, RECENT_MOVES)
+@several(
+    "last_moves",
+    "the last moves, one plane each, newest first; no more than one once play has ended",
+    RECENT_MOVES,
+    RECENT_MOVES,
+)
 def _last_moves(number: int) -> Group:
     def read(view: View) -> Tensor:
         moves = last_moves(view, number)
@@ -104,7 +116,9 @@ def _last_moves(number: int) -> Group:
 
 
 def last_moves(view: View, number: int) -> Tensor:
-    """Returns the last actions, newest first, -1 where there is none and for all but one of a game that is over: int16 [B, number]."""
+    """Returns the last actions, newest first, -1 where there is none and for all but one of a game that is over: int16
+    [B, number].
+    """
     moves = view.state.moves[:, :number]
     is_hidden = view.state.finished.unsqueeze(1) & (torch.arange(number, device=moves.device) > 0)
     return torch.where(is_hidden, -1, moves)
@@ -148,7 +162,12 @@ def _capture_size(most: int) -> Group:
     return _counts("captures", most, lambda view: view.tactics.capture_size)
 
 
-@several("opponent_capture_size", "own stones that the opponent would capture by a move here, a ko ban aside", 4, MOST_ONE_HOT)
+@several(
+    "opponent_capture_size",
+    "own stones that the opponent would capture by a move here, a ko ban aside",
+    4,
+    MOST_ONE_HOT,
+)
 def _opponent_capture_size(most: int) -> Group:
     return _counts("opponent captures", most, lambda view: view.tactics.opponent_capture_size)
 
@@ -191,7 +210,9 @@ LADDER_NAMES = ("caught in a ladder", "saved by a move now", "ladder starts here
 def _ladder_four(view: View, side: int) -> Tensor:
     """The ladders of one side's strings, 0 own or 1 the opponent's, whoever is to move."""
     ladders = view.ladders()[0]
-    caught, catching, escaping = (view.colours(*rows.unbind(1))[side] for rows in (ladders.caught, ladders.catching, ladders.escaping))
+    caught, catching, escaping = (
+        view.colours(*rows.unbind(1))[side] for rows in (ladders.caught, ladders.catching, ladders.escaping)
+    )
     return _rows(caught, view.sides[side] & view.state.atari & ~caught, catching, escaping)
 
 
@@ -200,7 +221,12 @@ def _own_ladders(view: View) -> Tensor:
     return _ladder_four(view, 0)
 
 
-@one("opponent_ladders", "the opponent's strings' ladders", Form.ROWS, tuple(f"opponent's: {name}" for name in LADDER_NAMES))
+@one(
+    "opponent_ladders",
+    "the opponent's strings' ladders",
+    Form.ROWS,
+    tuple(f"opponent's: {name}" for name in LADDER_NAMES),
+)
 def _opponent_ladders(view: View) -> Tensor:
     return _ladder_four(view, 1)
 
@@ -228,7 +254,12 @@ def _bans(view: View) -> Tensor:
     return _rows(view.ko | view.repeats)
 
 
-@one("ko_takes", "moves that take a ko; moves by which the opponent would, a ban aside", Form.VALUES, ("takes a ko", "opponent takes a ko"))
+@one(
+    "ko_takes",
+    "moves that take a ko; moves by which the opponent would, a ban aside",
+    Form.VALUES,
+    ("takes a ko", "opponent takes a ko"),
+)
 def _ko_takes(view: View) -> Tensor:
     tactics = view.tactics
     takes = (tactics.capture_size == 1) & (tactics.liberties_after == 1) & (tactics.size_after == 1)
@@ -240,15 +271,27 @@ def _ko_takes(view: View) -> Tensor:
 # Area and shape
 
 
-@one("area", "points as area scoring counts them now, none under territory scoring", Form.ROWS, ("own area", "opponent's area"))
+@one(
+    "area",
+    "points as area scoring counts them now, none under territory scoring",
+    Form.ROWS,
+    ("own area", "opponent's area"),
+)
 def _area(view: View) -> Tensor:
     is_area = view.state.rules.scoring == AREA
     if not view.state.rules.any_territory:
         return _rows(*view.colours(*scoring.final_rows(view.state)))
-    return _rows(*(torch.where(is_area.unsqueeze(1), rows, 0) for rows in view.colours(*scoring.final_rows(view.state))))
+    return _rows(
+        *(torch.where(is_area.unsqueeze(1), rows, 0) for rows in view.colours(*scoring.final_rows(view.state)))
+    )
 
 
-@one("pass_alive", "points that are unconditionally own and the opponent's", Form.ROWS, ("own for good", "opponent's for good"))
+@one(
+    "pass_alive",
+    "points that are unconditionally own and the opponent's",
+    Form.ROWS,
+    ("own for good", "opponent's for good"),
+)
 def _pass_alive(view: View) -> Tensor:
     state = view.state
     suicide = state.rules.suicide if state.rules.any_suicide else False
@@ -284,12 +327,22 @@ def _scaled(numbers: Tensor) -> Tensor:
     return (numbers.clamp(max=MOST_SCALED).to(torch.float32) / MOST_SCALED).unsqueeze(-1)
 
 
-@one("scaled_liberties_after", "liberties of the string that a move here makes, 1 for 8 or more", Form.VALUES, ("liberties after, scaled",))
+@one(
+    "scaled_liberties_after",
+    "liberties of the string that a move here makes, 1 for 8 or more",
+    Form.VALUES,
+    ("liberties after, scaled",),
+)
 def _scaled_liberties_after(view: View) -> Tensor:
     return _scaled(view.tactics.liberties_after)
 
 
-@one("scaled_weakest", "liberties of the opponent's weakest string beside, 1 for 8", Form.VALUES, ("weakest opponent, scaled",))
+@one(
+    "scaled_weakest",
+    "liberties of the opponent's weakest string beside, 1 for 8",
+    Form.VALUES,
+    ("weakest opponent, scaled",),
+)
 def _scaled_weakest(view: View) -> Tensor:
     return _scaled(view.tactics.weakest_opponent)
 
@@ -301,8 +354,15 @@ def _scaled_edge_distance(view: View) -> Tensor:
 
 
 RULE_PLANES = (
-    "komi / 15", "suicide allowed", "positional superko", "situational superko", "simple ko", "area scoring", "territory scoring",
-    "handicap given", "previous move was a pass",
+    "komi / 15",
+    "suicide allowed",
+    "positional superko",
+    "situational superko",
+    "simple ko",
+    "area scoring",
+    "territory scoring",
+    "handicap given",
+    "previous move was a pass",
 )
 
 
@@ -310,7 +370,14 @@ RULE_PLANES = (
 def _rule_planes(view: View) -> Tensor:
     state, rules = view.state, view.state.rules
     white_began = view.is_black ^ (state.ply % 2 == 0)
-    told = [rules.suicide, rules.superko == 1, rules.superko == 2, rules.superko == 0, rules.scoring == 0, rules.scoring == 1]
+    told = [
+        rules.suicide,
+        rules.superko == 1,
+        rules.superko == 2,
+        rules.superko == 0,
+        rules.scoring == 0,
+        rules.scoring == 1,
+    ]
     told += [white_began, state.passes > 0]
     komi = torch.where(state.to_play == BLACK, -rules.komi, rules.komi) / 15
     numbers = torch.stack([komi, *(fact.to(torch.float32) for fact in told)], dim=1)

@@ -1,6 +1,5 @@
-"""Floods of bit rows in NumPy (see `zerogo.flood`), for the plain ladder reader: most of its rounds have few lanes, where torch's calls
-would cost more than their work.
-"""
+"""Floods of bit rows in NumPy (see `zerogo.flood`), for the plain ladder reader: most of its rounds have few lanes,
+where torch's calls would cost more than their work."""
 
 from __future__ import annotations
 
@@ -10,12 +9,12 @@ FEW = 48  # so few boards cost no more than the calls; picking the unfinished on
 
 
 def flood(seeds: np.ndarray, within: np.ndarray) -> np.ndarray:
-    """Returns all points of `within` that are connected to a seed through it: seeds (already within), within int32 or int16 [K, N] -> the
-    same.
+    """Returns all points of `within` that are connected to a seed through it: seeds (already within), within int32 or
+    int16 [K, N] -> the same.
 
-    Grows by two steps, then by four at a time, and goes on with the planes that changed: most strings are small, a few snake. An empty
-    row after each plane lets one shift of the flat array serve all rows without running from board to board.
-    """
+    Grows by two steps, then by four at a time, and goes on with the planes that changed: most strings are small, a few
+    snake. An empty row after each plane lets one shift of the flat array serve all rows without running from board to
+    board."""
     num_planes, board_size = seeds.shape
     rows = np.zeros((num_planes, board_size + 1), seeds.dtype)
     inside = np.zeros((num_planes, board_size + 1), seeds.dtype)
@@ -40,7 +39,9 @@ def flood(seeds: np.ndarray, within: np.ndarray) -> np.ndarray:
 
 
 def _spread(rows: np.ndarray, spread: np.ndarray, scratch: np.ndarray) -> None:
-    """Writes into `spread` the points and their neighbours; flat arrays, the two results are contiguous and not the first."""
+    """Writes into `spread` the points and their neighbours; flat arrays, the two results are contiguous and not the
+    first.
+    """
     np.left_shift(rows, 1, out=spread)
     np.right_shift(rows, 1, out=scratch)
     spread |= scratch
@@ -50,8 +51,8 @@ def _spread(rows: np.ndarray, spread: np.ndarray, scratch: np.ndarray) -> None:
 
 
 def neighbours(rows: np.ndarray) -> np.ndarray:
-    """`neighbours` in NumPy: int32 [K, N] -> int32 [K, N]. Flat shifts move whole boards; the row that would run into the next one is
-    emptied."""
+    """`neighbours` in NumPy: int32 [K, N] -> int32 [K, N]. Flat shifts move whole boards; the row that would run into
+    the next one is emptied."""
     near, shifted = rows << 1, rows >> 1
     near |= shifted
     np.copyto(shifted, rows)

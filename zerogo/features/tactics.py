@@ -1,8 +1,9 @@
-"""What strings and moves are worth at a glance, exactly and for every point of every game at once: liberties, captures, self-atari.
+"""What strings and moves are worth at a glance, exactly and for every point of every game at once: liberties, captures,
+self-atari.
 
-Kernels find them string by string (`zerogo.kernels`). `BoundedTactics` does the same in torch without waiting for a device: strings are
-known by a label, and the points that a string touches are a set of bits at its label. A test holds them against each other.
-"""
+Kernels find them string by string (`zerogo.kernels`). `BoundedTactics` does the same in torch without waiting for a
+device: strings are known by a label, and the points that a string touches are a set of bits at its label. A test holds
+them against each other."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ BITS = 60  # points to a word of a set: all sums and shifts stay positive
 class Tactics(Protocol):
     """Numbers for every point: int16 [B, N, N] each, 0 where there is nothing to say.
 
-    liberties: of the string on a point. capture_size: the opponent's stones that a move captures. liberties_after, size_after: of the
-    string that a move makes, captures taken off; a suicide leaves 0 liberties and the size that is lost. self_atari_size: that size where
-    the liberties are 0 or 1. strings_joined: own strings beside a move. All these only where a move is legal. opponent_capture_size: own
-    stones that the opponent would capture here. weakest_opponent: the fewest liberties of the opponent's strings beside an empty point.
-    """
+    liberties: of the string on a point. capture_size: the opponent's stones that a move captures. liberties_after,
+    size_after: of the string that a move makes, captures taken off; a suicide leaves 0 liberties and the size that is
+    lost. self_atari_size: that size where the liberties are 0 or 1. strings_joined: own strings beside a move. All
+    these only where a move is legal. opponent_capture_size: own stones that the opponent would capture here.
+    weakest_opponent: the fewest liberties of the opponent's strings beside an empty point."""
 
     @property
     def liberties(self) -> Tensor: ...
@@ -72,8 +73,8 @@ class Numbers(NamedTuple):
 class BoundedTactics:
     """See `Tactics`. Everything is found when it is first asked for, by operations whose number depends on N alone.
 
-    Sets of points are W = ceil(P / 60) words, int64 [..., W]. Strings are known by a label, one of their points; P stands for none.
-    """
+    Sets of points are W = ceil(P / 60) words, int64 [..., W]. Strings are known by a label, one of their points; P
+    stands for none."""
 
     def __init__(self, state: State, legal: Tensor) -> None:
         self.board_size, self.num_points = state.board_size, state.board_size**2
@@ -94,7 +95,9 @@ class BoundedTactics:
 
     @cached_property
     def opponent_capture_size(self) -> Tensor:
-        return self._boards(torch.where(self.empty, self._sum_beside(self._size, self._is_weak & self._is(self.own)), 0))
+        return self._boards(
+            torch.where(self.empty, self._sum_beside(self._size, self._is_weak & self._is(self.own)), 0)
+        )
 
     @cached_property
     def size_after(self) -> Tensor:
@@ -199,7 +202,9 @@ class BoundedTactics:
         return values.gather(1, self._beside.flatten(1)).view_as(self._beside)
 
     def _sum_beside(self, values: Tensor, is_meant: Tensor) -> Tensor:
-        """Returns the sum over the different strings beside each point that are meant: int64 [B, P + 1], bool [B, 4, P] -> int64 [B, P]."""
+        """Returns the sum over the different strings beside each point that are meant: int64 [B, P + 1], bool [B, 4, P]
+        -> int64 [B, P].
+        """
         return torch.where(self._is_first & is_meant, self._of_beside(values), 0).sum(1)
 
     def _moves(self, values: Tensor) -> Tensor:

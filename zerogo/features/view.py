@@ -19,11 +19,12 @@ from zerogo.features.tactics import Tactics, read_tactics
 
 
 class View:
-    """A batch as the side to move sees it. Rows are bit rows int32 [B, N] (see `zerogo.flood`); everything is found when first asked for.
+    """A batch as the side to move sees it. Rows are bit rows int32 [B, N] (see `zerogo.flood`); everything is found
+    when first asked for.
 
-    Legal means what the rules say. Superko is exact as far as the game's history is known: all of it in a game that is played, the last
-    eight positions in a leaf of the search and in a stored sample (a longer cycle is banned all the same, but not shown).
-    """
+    Legal means what the rules say. Superko is exact as far as the game's history is known: all of it in a game that is
+    played, the last eight positions in a leaf of the search and in a stored sample (a longer cycle is banned all the
+    same, but not shown)."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -74,7 +75,9 @@ class View:
 
     @cached_property
     def distances(self) -> Tensor:
-        """Returns the distance to the nearest edge, 1 on the edge itself and 0 off the board: int16 [B, N, N] (or [1, N, N], all alike)."""
+        """Returns the distance to the nearest edge, 1 on the edge itself and 0 off the board: int16 [B, N, N] (or [1,
+        N, N], all alike).
+        """
         n = self.state.board_size
         size = (self.state.rules.size[:1] if self.state.rules.same_size else self.state.rules.size).view(-1, 1)
         line = torch.arange(n, device=self.state.device).unsqueeze(0)
@@ -82,19 +85,23 @@ class View:
         return torch.minimum(nearest.unsqueeze(1), nearest.unsqueeze(2)).to(torch.int16)
 
     def ladders(self, number: int = 1) -> list[Ladders]:
-        """Returns the ladders of the present position and of those before it, `number` in all, newest first; where the history is shorter,
-        of the oldest again. All that were not read yet are read as one batch."""
+        """Returns the ladders of the present position and of those before it, `number` in all, newest first; where the
+        history is shorter, of the oldest again. All that were not read yet are read as one batch."""
         missing = range(len(self._ladders), number)
         if missing:
             positions = torch.cat([self._earlier(ago) for ago in missing])
             found = read_rows(positions[:, 0], positions[:, 1], self.state.on_board.repeat(len(missing), 1))
-            parts = zip(*(getattr(found, field.name).split(self.state.num_games) for field in fields(Ladders)), strict=True)
+            parts = zip(
+                *(getattr(found, field.name).split(self.state.num_games) for field in fields(Ladders)), strict=True
+            )
             self._ladders.extend(Ladders(*part) for part in parts)
         return self._ladders[:number]
 
     @property
     def movers_ladders(self) -> Ladders:
-        """What the side to move may do about ladders at once; cheaper than all ladders, where these are not read yet."""
+        """What the side to move may do about ladders at once; cheaper than all ladders, where these are not read
+        yet.
+        """
         return self._ladders[0] if self._ladders else self._movers_ladders
 
     @cached_property
@@ -106,7 +113,9 @@ class View:
         return []
 
     def _earlier(self, ago: int) -> Tensor:
-        """Returns the black and white stones of earlier positions, of the oldest in games that are not so long: int32 [B, 2, N]."""
+        """Returns the black and white stones of earlier positions, of the oldest in games that are not so long: int32
+        [B, 2, N].
+        """
         state = self.state
         now = torch.stack([state.black, state.white], dim=1).unsqueeze(1)
         positions = torch.cat([now, state.recent[:, :ago]], dim=1)
@@ -114,8 +123,8 @@ class View:
         return positions.gather(1, index).squeeze(1)
 
     def ages(self, most: int) -> Tensor:
-        """Returns the stones that have stood for 1, 2, … and for `most` or more positions (up to 8), 1 for the last move's: int32 [B, N,
-        most].
+        """Returns the stones that have stood for 1, 2, … and for `most` or more positions (up to 8), 1 for the last
+        move's: int32 [B, N, most].
 
         Stones that stood at the start are the oldest.
         """
@@ -132,7 +141,8 @@ class View:
         return torch.stack([*(now & ~older for now, older in zip(stood, stood[1:], strict=False)), stood[-1]], dim=2)
 
     def history(self, earlier: int, own_first: bool) -> Tensor:
-        """Returns the stones now and in earlier positions, newest first, of one side and then of the other: int32 [B, N, 2 + 2 * earlier].
+        """Returns the stones now and in earlier positions, newest first, of one side and then of the other: int32 [B,
+        N, 2 + 2 * earlier].
 
         own_first: whether the side to move comes first, or Black.
         """

@@ -3,5 +3,5 @@
     python -m zerogo.gtp --checkpoint checkpoints/quickstart-5x5.pt
     python -m zerogo.gtp --checkpoint mcts:200 --rules chinese --komi 6.5 game.size=9
 
-`protocol` is lines in and replies out, `engine` what the commands act on, `registry` all commands by their names, `session` the loop.
-"""
+`protocol` is lines in and replies out, `engine` what the commands act on, `registry` all commands by their names,
+`session` the loop."""

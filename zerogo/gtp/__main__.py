@@ -33,34 +33,85 @@ OVERRIDE = re.compile(r"[a-z_]+\.[a-z_.0-9]+=.*", re.DOTALL)
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Returns the command line's settings. Needs no torch, so that --help and mistakes are answered at once."""
     parser = argparse.ArgumentParser(
-        prog="python -m zerogo.gtp", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m zerogo.gtp",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("overrides", nargs="*", metavar="section.key=value", help="settings of the run that are to be others here, such as game.size=7")
+    add(
+        "overrides",
+        nargs="*",
+        metavar="section.key=value",
+        help="settings of the run that are to be others here, such as game.size=7",
+    )
     add("--checkpoint", required=True, metavar="X", help="who plays: a checkpoint, a run's folder, mcts:N or random")
-    add("--simulations", type=_number(int, 1), metavar="N", help="simulations a move, at most (default: evaluation.simulations)")
+    add(
+        "--simulations",
+        type=_number(int, 1),
+        metavar="N",
+        help="simulations a move, at most (default: evaluation.simulations)",
+    )
     leaves = "leaves of the tree that are evaluated at once; 0 measures how many keep the device busy (default: by the simulations)"
     add("--leaves", type=_number(int, 0), metavar="N", help=leaves)
-    add("--rules", metavar="NAME", help="tromp-taylor, chinese, japanese, korean, aga, new-zealand, … (default: those of the run)")
-    add("--komi", type=_number(float, -1000, 1000), metavar="POINTS", help="points that White gets (default: game.komi)")
+    add(
+        "--rules",
+        metavar="NAME",
+        help="tromp-taylor, chinese, japanese, korean, aga, new-zealand, … (default: those of the run)",
+    )
+    add(
+        "--komi", type=_number(float, -1000, 1000), metavar="POINTS", help="points that White gets (default: game.komi)"
+    )
     add("--resign", action=argparse.BooleanOptionalAction, default=True, help="give up lost games (default: --resign)")
-    add("--resign-threshold", type=_number(float, 0, 1), default=0.05, metavar="P", help="winrate below which it does so (default: 0.05)")
-    add("--cleanup", action="store_true", help="capture dead stones, where that is safe, before passing, for referees who take none off")
-    add("--lag", type=_number(float, 0), default=0.3, metavar="S", help="seconds of each move left to the controller (default: 0.3)")
+    add(
+        "--resign-threshold",
+        type=_number(float, 0, 1),
+        default=0.05,
+        metavar="P",
+        help="winrate below which it does so (default: 0.05)",
+    )
+    add(
+        "--cleanup",
+        action="store_true",
+        help="capture dead stones, where that is safe, before passing, for referees who take none off",
+    )
+    add(
+        "--lag",
+        type=_number(float, 0),
+        default=0.3,
+        metavar="S",
+        help="seconds of each move left to the controller (default: 0.3)",
+    )
     add("--threads", type=_number(int, 0), metavar="N", help="CPU threads; 0 is torch's choice (default: run.threads)")
     add("--device", metavar="D", help="auto, cpu, cuda or cuda:1 (default: run.device)")
-    add("--precision", choices=("auto", "float32", "bfloat16"), help="arithmetic of the network (default: run.precision)")
+    add(
+        "--precision",
+        choices=("auto", "float32", "bfloat16"),
+        help="arithmetic of the network (default: run.precision)",
+    )
     add("--seed", type=_number(int, 0), metavar="N", help="seed of all draws (default: run.seed)")
     add("--config", type=Path, metavar="FILE", help="YAML file with the settings (default: those of the checkpoint)")
     add("--log", type=Path, metavar="FILE", help="add the conversation to this file")
     parsed = parser.parse_intermixed_args(arguments)
     wrong = [text for text in parsed.overrides if not OVERRIDE.fullmatch(text)]
     if wrong:
-        parser.error(f"{wrong[0]!r} is no setting; write section.key=value, such as game.size=7, and the player behind --checkpoint")
-    if re.fullmatch(r"mcts(:.*)?", parsed.checkpoint) and not re.fullmatch(r"mcts:0*[1-9][0-9]{0,8}", parsed.checkpoint):
-        parser.error(f"--checkpoint is {parsed.checkpoint!r}; write mcts:N with the number of playouts, such as mcts:200")
-    if parsed.checkpoint != "random" and not parsed.checkpoint.startswith("mcts:") and not Path(parsed.checkpoint).exists():
-        parser.error(f"--checkpoint is {parsed.checkpoint!r}; there is no such file or folder, and it is neither random nor mcts:N")
+        parser.error(
+            f"{wrong[0]!r} is no setting; write section.key=value, such as game.size=7, and the player behind --checkpoint"
+        )
+    if re.fullmatch(r"mcts(:.*)?", parsed.checkpoint) and not re.fullmatch(
+        r"mcts:0*[1-9][0-9]{0,8}", parsed.checkpoint
+    ):
+        parser.error(
+            f"--checkpoint is {parsed.checkpoint!r}; write mcts:N with the number of playouts, such as mcts:200"
+        )
+    if (
+        parsed.checkpoint != "random"
+        and not parsed.checkpoint.startswith("mcts:")
+        and not Path(parsed.checkpoint).exists()
+    ):
+        parser.error(
+            f"--checkpoint is {parsed.checkpoint!r}; there is no such file or folder, and it is neither random nor mcts:N"
+        )
     return parsed
 
 
@@ -82,7 +133,9 @@ def _number(kind: Callable[[str], float], low: float, high: float = math.inf) ->
 
 
 class Log:
-    """The conversation in a file, each line with `>` (to the engine), `<` (from it) or `!` (for people) before it; or nowhere."""
+    """The conversation in a file, each line with `>` (to the engine), `<` (from it) or `!` (for people) before it; or
+    nowhere.
+    """
 
     def __init__(self, file: TextIO | None) -> None:
         self._file = file

@@ -1,13 +1,12 @@
 """Analysis that streams while the search runs: lz-analyze, kata-analyze, and both genmove_analyze.
 
-    kata-analyze B interval 50 ownership true minmoves 30 rootInfo true
-    =
-    info move E5 visits 487 edgeVisits 487 utility 0.5 winrate 0.750000 … order 0 pv E5 C3 info move … rootInfo visits … ownership …
+    kata-analyze B interval 50 ownership true minmoves 30 rootInfo true = info move E5 visits 487 edgeVisits 487 utility
+    0.5 winrate 0.750000 … order 0 pv E5 C3 info move … rootInfo visits … ownership …
 
-Whoever reads this decides by what is refused what there is to ask for, so an argument that can't be answered truthfully is an error. The
-numbers are in the formats of Leela Zero 0.17 (whole numbers, 10000 is 100 %) and KataGo 1.16 (floats), from the view of the player to move.
-What only KataGo's network knows, such as scoreStdev, is left out. Scores and ownership are the network's own, winrates the search's.
-"""
+Whoever reads this decides by what is refused what there is to ask for, so an argument that can't be answered truthfully
+is an error. The numbers are in the formats of Leela Zero 0.17 (whole numbers, 10000 is 100 %) and KataGo 1.16 (floats),
+from the view of the player to move. What only KataGo's network knows, such as scoreStdev, is left out. Scores and
+ownership are the network's own, winrates the search's."""
 
 from __future__ import annotations
 
@@ -20,12 +19,12 @@ import numpy as np
 
 from zerogo import coords
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.gtp import genmove, parse
 from zerogo.gtp.engine import Handler, StreamHandler
 from zerogo.gtp.protocol import Stream
-from zerogo.players.thinker import Ban, Thinker
-from zerogo.players.thought import Candidate, Thought
+from zerogo.players.analysis import Analysis, Candidate
+from zerogo.players.session import AnalysisSession, Ban
 
 if TYPE_CHECKING:
     from zerogo.gtp.engine import Engine
@@ -36,20 +35,21 @@ LONGEST_INTERVAL = 1e20  # centiseconds
 MOST = 10**9
 NUMBERS = ("interval", "minmoves", "maxmoves")
 BANS = ("avoid", "allow")
-# What kata-analyze may be asked to show. The standard deviations over the tree are not among it: ownership is the network's alone.
+# What kata-analyze may be asked to show. The standard deviations over the tree are not among it: ownership is the
+# network's alone.
 SHOWS = ("ownership", "movesOwnership", "pvVisits", "pvEdgeVisits", "rootInfo", "noResultValue")
 NO_BANS = "moves can't be avoided in genmove; allowed are interval, minmoves, maxmoves"
 
 
 @dataclass(frozen=True)
-class Wish:
+class AnalyzeRequest:
     """What an analysis was asked for.
 
-    player: to move, None for whose turn it is. interval: seconds between lines, None for a line at the end alone. least, most: how many
-    moves to tell of. ban: what the search may not play. shows: those of SHOWS that were wanted.
+    player: to move, None for whose turn it is. interval: seconds between lines, None for a line at the end alone.
+    least, most: how many moves to tell of. ban: what the search may not play. shows: those of SHOWS that were wanted.
     """
 
-    player: Player | None = None
+    player: Colour | None = None
     interval: float | None = None
     least: int = 1
     most: int = MOST
@@ -57,21 +57,22 @@ class Wish:
     shows: frozenset[str] = frozenset()
 
 
-Teller = Callable[[Thought, Wish, int], str]  # thought, wish and board side to a line
+Teller = Callable[[Analysis, AnalyzeRequest, int], str]  # thought, wish and board side to a line
 
 
-def read_wish(arguments: Sequence[str], size: int, shows: Sequence[str] = (), bans: bool = True) -> Wish:
-    """Returns the arguments' meaning: `[colour] [interval] [key value]…`, keys in any order. Raises InputError for what is not supported.
+def read_wish(arguments: Sequence[str], size: int, shows: Sequence[str] = (), bans: bool = True) -> AnalyzeRequest:
+    """Returns the arguments' meaning: `[colour] [interval] [key value]…`, keys in any order. Raises InputError for what
+    is not supported.
 
     shows: which of SHOWS there are. bans: whether moves may be avoided.
     """
     words = list(arguments)
-    wish = Wish()
+    wish = AnalyzeRequest()
     if words and words[0].lower() in parse.COLOURS:
         wish = replace(wish, player=parse.colour(words.pop(0)))
     if words and not words[0][0].isalpha():
         words.insert(0, "interval")
-    banned: list[tuple[str, Player, frozenset[int], int]] = []
+    banned: list[tuple[str, Colour, frozenset[int], int]] = []
     rest = iter(words)
     for key in rest:
         if key in BANS and bans:
@@ -101,14 +102,14 @@ def _values(rest: Iterator[str], key: str, number: int) -> list[str]:
     return found
 
 
-def _with_number(wish: Wish, key: str, text: str) -> Wish:
+def _with_number(wish: AnalyzeRequest, key: str, text: str) -> AnalyzeRequest:
     if key == "interval":
         return replace(wish, interval=parse.real(text, key, 0, LONGEST_INTERVAL) / 100)
     number = parse.integer(text, key, 0 if key == "minmoves" else 1, MOST)
     return replace(wish, least=max(1, number)) if key == "minmoves" else replace(wish, most=number)
 
 
-def _ban(key: str, values: Sequence[str], size: int) -> tuple[Player, frozenset[int], int]:
+def _ban(key: str, values: Sequence[str], size: int) -> tuple[Colour, frozenset[int], int]:
     """Returns whose moves are banned, which, and for how many plies."""
     player = parse.colour(values[0])
     named = frozenset(parse.vertex(text, size) for text in values[1].split(","))
@@ -116,7 +117,7 @@ def _ban(key: str, values: Sequence[str], size: int) -> tuple[Player, frozenset[
     return player, actions, parse.integer(values[2], "depth", 1, MOST)
 
 
-def _joined(banned: Sequence[tuple[str, Player, frozenset[int], int]], size: int) -> Ban | None:
+def _joined(banned: Sequence[tuple[str, Colour, frozenset[int], int]], size: int) -> Ban | None:
     """Returns all bans as one, None where there are none. The search knows one depth, and one `allow` a colour."""
     if not banned:
         return None
@@ -125,44 +126,55 @@ def _joined(banned: Sequence[tuple[str, Player, frozenset[int], int]], size: int
         raise InputError("allow is given once a colour, and not together with avoid")
     if len({plies for _, _, _, plies in banned}) > 1:
         raise InputError("avoid and allow are supported with one depth for all")
-    of = {player: frozenset[int]().union(*(actions for _, who, actions, _ in banned if who is player)) for player in Player}
+    of = {
+        player: frozenset[int]().union(*(actions for _, who, actions, _ in banned if who is player))
+        for player in Colour
+    }
     if any(len(actions) > size * size for actions in of.values()):
         raise InputError("no move is left")
-    return Ban(of[Player.BLACK], of[Player.WHITE], banned[0][3])
+    return Ban(of[Colour.BLACK], of[Colour.WHITE], banned[0][3])
 
 
 # Lines
 
 
-def lz_line(thought: Thought, wish: Wish, size: int) -> str:
+def lz_line(analysis: Analysis, wish: AnalyzeRequest, size: int) -> str:
     """Returns Leela Zero's line: whole numbers, 10000 is 100 %; empty where there is no move to tell of."""
     parts = []
-    for order, found in enumerate(told(thought, wish)):
+    for order, found in enumerate(told(analysis, wish)):
         rates = " ".join(f"{name} {round(10000 * rate)}" for name, rate in _rates(found))
         line = _vertices(found.pv, size)
-        parts.append(f"info move {coords.to_gtp(found.action, size)} visits {found.visits} {rates} order {order} pv {line}")
+        parts.append(
+            f"info move {coords.to_gtp(found.action, size)} visits {found.visits} {rates} order {order} pv {line}"
+        )
     return " ".join(parts)
 
 
-def kata_line(thought: Thought, wish: Wish, size: int) -> str:
+def kata_line(analysis: Analysis, wish: AnalyzeRequest, size: int) -> str:
     """Returns KataGo's line: floats, and what else was wished for; empty where there is no move to tell of."""
-    parts = [_kata_move(order, found, wish, size) for order, found in enumerate(told(thought, wish))]
+    parts = [_kata_move(order, found, wish, size) for order, found in enumerate(told(analysis, wish))]
     if parts and "rootInfo" in wish.shows:
-        score = f"scoreMean {thought.score:.4f} scoreLead {thought.score:.4f}"
-        raw = f"rawWinrate {(thought.raw_value + 1) / 2:.6f}"
-        visits, winrate = thought.visits, thought.winrate
-        parts.append(f"rootInfo visits {visits} utility {thought.value:.6f} winrate {winrate:.6f} {score} {raw}")
+        score = f"scoreMean {analysis.score:.4f} scoreLead {analysis.score:.4f}"
+        raw = f"rawWinrate {(analysis.raw_value + 1) / 2:.6f}"
+        visits, winrate = analysis.visits, analysis.winrate
+        parts.append(f"rootInfo visits {visits} utility {analysis.value:.6f} winrate {winrate:.6f} {score} {raw}")
     if parts and "ownership" in wish.shows:
-        parts.append(f"ownership {floats(thought.ownership)}")
+        parts.append(f"ownership {floats(analysis.ownership)}")
     return " ".join(parts)
 
 
-def _kata_move(order: int, found: Candidate, wish: Wish, size: int) -> str:
-    """Returns what is told of one move. Every float has a decimal point: Sabaki takes numbers without one for ten-thousandths."""
+def _kata_move(order: int, found: Candidate, wish: AnalyzeRequest, size: int) -> str:
+    """Returns what is told of one move. Every float has a decimal point: Sabaki takes numbers without one for
+    ten-thousandths.
+    """
     (_, winrate), (_, prior), (_, lcb) = _rates(found)
     score = f"scoreMean {found.score:.4f} scoreLead {found.score:.4f}"  # Lizzie and LizGoban read the first, Sabaki and CGOS the second
-    parts = [f"info move {coords.to_gtp(found.action, size)} visits {found.visits} edgeVisits {found.visits} utility {found.value:.6f}"]
-    parts.append(f"winrate {winrate:.6f} {score} prior {prior:.6f} lcb {lcb:.6f} utilityLcb {2 * lcb - 1:.6f} weight {found.visits:.1f}")
+    parts = [
+        f"info move {coords.to_gtp(found.action, size)} visits {found.visits} edgeVisits {found.visits} utility {found.value:.6f}"
+    ]
+    parts.append(
+        f"winrate {winrate:.6f} {score} prior {prior:.6f} lcb {lcb:.6f} utilityLcb {2 * lcb - 1:.6f} weight {found.visits:.1f}"
+    )
     if "noResultValue" in wish.shows:
         parts.append("noResultValue 0.000000")  # under zerogo's rules every game has a result
     parts.append(f"order {order} pv {_vertices(found.pv, size)}")
@@ -173,17 +185,26 @@ def _kata_move(order: int, found: Candidate, wish: Wish, size: int) -> str:
     return " ".join(parts)
 
 
-def told(thought: Thought, wish: Wish) -> list[Candidate]:
-    """Returns the moves to tell of, best first: what was visited, then by prior what was not, until there are as many as wished."""
-    found = thought.candidates[: wish.most]
+def told(analysis: Analysis, wish: AnalyzeRequest) -> list[Candidate]:
+    """Returns the moves to tell of, best first: what was visited, then by prior what was not, until there are as many
+    as wished.
+    """
+    found = analysis.candidates[: wish.most]
     lacking = min(wish.least, wish.most) - len(found)
     if lacking <= 0:
         return found
-    visited = {candidate.action for candidate in thought.candidates}
-    others = [action for action in np.argsort(-thought.prior, kind="stable").tolist() if thought.legal[action] and action not in visited]
+    visited = {candidate.action for candidate in analysis.candidates}
+    others = [
+        action
+        for action in np.argsort(-analysis.prior, kind="stable").tolist()
+        if analysis.legal[action] and action not in visited
+    ]
     # Nothing is known of these but the prior; like the search they are taken to be worth what the position is.
-    known = {"visits": 0, "value": thought.value, "score": thought.score, "lcb": 0.0, "pv_visits": (0,)}
-    return found + [Candidate(action=action, prior=float(thought.prior[action]), pv=(action,), **known) for action in others[:lacking]]
+    known = {"visits": 0, "value": analysis.value, "score": analysis.score, "lcb": 0.0, "pv_visits": (0,)}
+    return found + [
+        Candidate(action=action, prior=float(analysis.prior[action]), pv=(action,), **known)
+        for action in others[:lacking]
+    ]
 
 
 def floats(board: np.ndarray) -> str:
@@ -204,9 +225,9 @@ def _vertices(actions: Sequence[int], size: int) -> str:
 
 
 class Reporter:
-    """Writes lines of what a thinker thinks, as often as was wished."""
+    """Writes lines of what a session thinks, as often as was wished."""
 
-    def __init__(self, engine: Engine, stream: Stream, wish: Wish, tell: Teller) -> None:
+    def __init__(self, engine: Engine, stream: Stream, wish: AnalyzeRequest, tell: Teller) -> None:
         self._engine, self._stream, self._wish, self._tell = engine, stream, wish, tell
         self._due = None if wish.interval is None else engine.now() + wish.interval
         self._last: tuple[int, str] | None = None  # visits, and the line about them
@@ -218,14 +239,14 @@ class Reporter:
     @property
     def is_current(self) -> bool:
         """Whether the last line tells of all visits."""
-        return self._last is not None and self._last[0] == self._engine.thinker.visits
+        return self._last is not None and self._last[0] == self._engine.session.visits
 
     def report(self) -> None:
         """Writes a line and sets the time of the next one; no more than half of the time goes into lines."""
-        started, thinker = self._engine.now(), self._engine.thinker
+        started, session = self._engine.now(), self._engine.session
         pause = STALE_SECONDS if self.is_current else 0.0
         if not self.is_current:
-            self._last = (thinker.visits, self._tell(thinker.thought(), self._wish, self._engine.size))
+            self._last = (session.visits, self._tell(session.analysis(), self._wish, self._engine.size))
         if self._last[1]:
             self._stream.line(self._last[1])
         if self._due is not None:
@@ -235,34 +256,36 @@ class Reporter:
 
 def _analyze(engine: Engine, arguments: list[str], stream: Stream, tell: Teller, shows: Sequence[str]) -> None:
     """Searches the position until the next line comes; the game stays as it is."""
-    thinker = require_thinker(engine)
+    session = require_thinker(engine)
     wish = read_wish(arguments, engine.size, shows)
-    thinker.face(engine.game, wish.player, wish.ban)
+    session.face(engine.game, wish.player, wish.ban)
     stream.begin()
     reporter = Reporter(engine, stream, wish, tell)
     while not stream.interrupted():
-        grew = thinker.step()
-        if reporter.is_due and _prepared(thinker, stream):
+        grew = session.step()
+        if reporter.is_due and _prepared(session, stream):
             reporter.report()
         if not grew:
             time.sleep(POLL_SECONDS)
     stream.end()
 
 
-def _prepared(thinker: Thinker, stream: Stream) -> bool:
+def _prepared(session: AnalysisSession, stream: Stream) -> bool:
     """Asks the network for what a line needs beside the search, bit by bit; returns whether nothing came in between."""
-    while not thinker.prepare():
+    while not session.prepare():
         if stream.interrupted():
             return False
     return not stream.interrupted()
 
 
 def _genmove_analyze(engine: Engine, arguments: list[str], stream: Stream, tell: Teller, shows: Sequence[str]) -> None:
-    """Chooses and plays a move as genmove does, and tells what it thinks meanwhile, at least once. No line ends it before."""
-    thinker = require_thinker(engine)
+    """Chooses and plays a move as genmove does, and tells what it thinks meanwhile, at least once. No line ends it
+    before.
+    """
+    session = require_thinker(engine)
     wish = read_wish(arguments, engine.size, shows, bans=False)
     player = wish.player or engine.game.to_play
-    thinker.face(engine.game, player)
+    session.face(engine.game, player)
     stream.begin()
     reporter = Reporter(engine, stream, wish, tell)
 
@@ -272,7 +295,7 @@ def _genmove_analyze(engine: Engine, arguments: list[str], stream: Stream, tell:
 
     action = genmove.choose(engine, player, watch=watch)
     before = engine.now()
-    thinker.face(engine.game, player)
+    session.face(engine.game, player)
     if not reporter.is_current:
         reporter.report()
     engine.overhead.note(engine.now() - before)  # the last line must be ready in time, too
@@ -282,14 +305,14 @@ def _genmove_analyze(engine: Engine, arguments: list[str], stream: Stream, tell:
 
 def unavailable(engine: Engine) -> set[str]:
     """Returns the commands that this engine can't answer."""
-    return set() if engine.thinker is not None else set(STREAMS)
+    return set() if engine.session is not None else set(STREAMS)
 
 
-def require_thinker(engine: Engine) -> Thinker:
-    """Returns the engine's thinker. Raises InputError for the random player, which has none."""
-    if engine.thinker is None:
+def require_thinker(engine: Engine) -> AnalysisSession:
+    """Returns the engine's session. Raises InputError for the random player, which has none."""
+    if engine.session is None:
         raise InputError(f"the player {engine.name!r} does not think")
-    return engine.thinker
+    return engine.session
 
 
 def lz_analyze(engine: Engine, arguments: list[str], stream: Stream) -> None:

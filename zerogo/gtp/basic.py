@@ -14,11 +14,11 @@ from zerogo.gtp.engine import NAME, Handler
 from zerogo.picture import board_text
 
 if TYPE_CHECKING:
-    from zerogo.game import Player
+    from zerogo.game import Colour
     from zerogo.gtp.engine import Engine
 
-# What lz-analyze speaks is Leela Zero's protocol since 0.16. Lizzie reads the number before the first space as Leela Zero's and warns of
-# any second part below 15, so that one comes first and zerogo's own stands behind it.
+# What lz-analyze speaks is Leela Zero's protocol since 0.16. Lizzie reads the number before the first space as Leela
+# Zero's and warns of any second part below 15, so that one comes first and zerogo's own stands behind it.
 VERSION = f"0.17 ({NAME} {__version__})"
 MOST_KOMI = 1000.0
 COLOUR_NAMES = {0: "empty", 1: "black", 2: "white"}
@@ -71,7 +71,9 @@ def query_boardsize(engine: Engine, arguments: list[str]) -> str:
 
 
 def play(engine: Engine, arguments: list[str]) -> str:
-    """Plays a move for either side. Why one is illegal stands on stderr: the reply's two words are what programs know."""
+    """Plays a move for either side. Why one is illegal stands on stderr: the reply's two words are what programs
+    know.
+    """
     if len(arguments) != 2:
         raise InputError(parse.BAD_PLACE)
     player, action = parse.colour(arguments[0]), parse.vertex(arguments[1], engine.size)
@@ -79,7 +81,7 @@ def play(engine: Engine, arguments: list[str]) -> str:
     return ""
 
 
-def place(engine: Engine, player: Player, action: int) -> None:
+def place(engine: Engine, player: Colour, action: int) -> None:
     """Plays a move. Raises InputError with "illegal move" alone, and warns of the reason."""
     reason = engine.game.why_illegal(player, action)
     if reason is not None:
@@ -141,7 +143,9 @@ def is_legal(engine: Engine, arguments: list[str]) -> str:
 
 def all_legal(engine: Engine, arguments: list[str]) -> str:
     player, size = _one_colour(arguments, "all_legal COLOUR"), engine.size
-    return " ".join(coords.to_gtp(point, size) for point in range(size * size) if engine.game.why_illegal(player, point) is None)
+    return " ".join(
+        coords.to_gtp(point, size) for point in range(size * size) if engine.game.why_illegal(player, point) is None
+    )
 
 
 def captures(engine: Engine, arguments: list[str]) -> str:
@@ -151,7 +155,9 @@ def captures(engine: Engine, arguments: list[str]) -> str:
 
 def list_stones(engine: Engine, arguments: list[str]) -> str:
     colour, size = _one_colour(arguments, "list_stones COLOUR").value, engine.size
-    return " ".join(coords.to_gtp(point, size) for point, stone in enumerate(sum(engine.game.state.stones(), [])) if stone == colour)
+    return " ".join(
+        coords.to_gtp(point, size) for point, stone in enumerate(sum(engine.game.state.stones(), [])) if stone == colour
+    )
 
 
 def color(engine: Engine, arguments: list[str]) -> str:
@@ -174,8 +180,8 @@ def move_history(engine: Engine, arguments: list[str]) -> str:
 
 def clear_cache(engine: Engine, arguments: list[str]) -> str:
     """Forgets what was thought so far."""
-    if engine.thinker is not None:
-        engine.thinker.clear()
+    if engine.session is not None:
+        engine.session.clear()
     return ""
 
 
@@ -184,12 +190,12 @@ def cputime(engine: Engine, arguments: list[str]) -> str:
     return f"{time.process_time():.2f}"
 
 
-def _one_colour(arguments: list[str], usage: str) -> Player:
+def _one_colour(arguments: list[str], usage: str) -> Colour:
     parse.only(arguments, usage, 1)
     return parse.colour(arguments[0])
 
 
-def _move(engine: Engine, player: Player, action: int) -> str:
+def _move(engine: Engine, player: Colour, action: int) -> str:
     return f"{player.name.lower()} {coords.to_gtp(action, engine.size)}"
 
 

@@ -1,12 +1,12 @@
 """The clock of a game: how long each side may think about its next move, under any of GTP's and KGS's time settings.
 
-    clock = Clock()
-    clock.set_gtp(300, 30, 5)                                  # 5 minutes, then Canadian: 5 moves in 30 seconds
-    clock.seconds(Player.BLACK, moves_left=30)                 # 11.2: for this move, None where there is no limit
-    clock.spend(Player.BLACK, 9.5)                             # what it took; `tell` brings the controller's own figures
+    clock = Clock() clock.set_gtp(300, 30, 5)                                  # 5 minutes, then Canadian: 5 moves in 30
+    seconds clock.seconds(Colour.BLACK, moves_left=30)                 # 11.2: for this move, None where there is no
+    limit clock.spend(Colour.BLACK, 9.5)                             # what it took; `tell` brings the controller's own
+    figures
 
-The controller's clock also counts its own work and the way of the lines there and back; for that the lag is kept back from every move.
-"""
+The controller's clock also counts its own work and the way of the lines there and back; for that the lag is kept back
+from every move."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median_low
 
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.gtp import parse
 
 KINDS = {"none": 0, "absolute": 1, "canadian": 3, "byoyomi": 3}  # and how many numbers KGS gives with each
@@ -26,7 +26,9 @@ MOST = 10.0**7  # seconds of main time or a period
 
 @dataclass(frozen=True)
 class Settings:
-    """How time is kept. kind: one of KINDS. main, period: seconds. number: moves of a Canadian period, or how many periods of Japanese."""
+    """How time is kept. kind: one of KINDS. main, period: seconds. number: moves of a Canadian period, or how many
+    periods of Japanese.
+    """
 
     kind: str = "none"
     main: float = 0.0
@@ -35,12 +37,16 @@ class Settings:
 
     def start(self) -> Left:
         """Returns what each side has at the start of a game."""
-        return Left(self.main, 0) if self.main > 0 or self.kind in ("none", "absolute") else Left(self.period, self.number)
+        return (
+            Left(self.main, 0) if self.main > 0 or self.kind in ("none", "absolute") else Left(self.period, self.number)
+        )
 
 
 @dataclass(frozen=True)
 class Left:
-    """What one side has left. seconds: of main time while number is 0, else of the period with so many moves (or Japanese periods)."""
+    """What one side has left. seconds: of main time while number is 0, else of the period with so many moves (or
+    Japanese periods).
+    """
 
     seconds: float
     number: int
@@ -50,13 +56,12 @@ class Left:
 class Clock:
     """Both sides' time.
 
-    settings: how time is kept. lag: seconds kept back at every move. left: what each side has, as the controller told it last, less
-    what was spent since. is_told: whether it has told anything in this game.
-    """
+    settings: how time is kept. lag: seconds kept back at every move. left: what each side has, as the controller told
+    it last, less what was spent since. is_told: whether it has told anything in this game."""
 
     settings: Settings = field(default_factory=Settings)
     lag: float = LAG
-    left: dict[Player, Left] = field(default_factory=lambda: dict.fromkeys(Player, Left(0.0, 0)))
+    left: dict[Colour, Left] = field(default_factory=lambda: dict.fromkeys(Colour, Left(0.0, 0)))
     is_told: bool = False
 
     def set(self, settings: Settings) -> None:
@@ -65,7 +70,8 @@ class Clock:
         self.restart()
 
     def set_gtp(self, main: float, period: float, moves: int) -> None:
-        """Takes GTP's `time_settings`: absolute where the period is 0, no limit where it is not and the moves are, else Canadian.
+        """Takes GTP's `time_settings`: absolute where the period is 0, no limit where it is not and the moves are, else
+        Canadian.
 
         Nobody can play in no time at all, so `0 0 0` is no limit, too, as GNU Go has it.
         """
@@ -78,20 +84,20 @@ class Clock:
 
     def restart(self) -> None:
         """Gives both sides all of their time, for a new game."""
-        self.left = dict.fromkeys(Player, self.settings.start())
+        self.left = dict.fromkeys(Colour, self.settings.start())
         self.is_told = False
 
-    def tell(self, player: Player, seconds: float, number: int) -> None:
+    def tell(self, player: Colour, seconds: float, number: int) -> None:
         """Takes the controller's own figures (`time_left`): number 0 is main time."""
         self.left[player] = Left(max(0.0, seconds), number)
         self.is_told = True
 
-    def seconds(self, player: Player, moves_left: int) -> float | None:
+    def seconds(self, player: Colour, moves_left: int) -> float | None:
         """Returns how long the player may think about this move, None without a limit.
 
-        moves_left: how many more moves of its own the game may take, this one included. Main time is shared out over these; where a
-        period follows, no move gets less than its share of that, and main time's last move may use it, too.
-        """
+        moves_left: how many more moves of its own the game may take, this one included. Main time is shared out over
+        these; where a period follows, no move gets less than its share of that, and main time's last move may use it,
+        too."""
         if self.settings.kind == "none":
             return None
         left = self.left[player]
@@ -112,8 +118,10 @@ class Clock:
         """Returns the wanted seconds, or what there is of them, less the lag."""
         return max(LEAST, min(wanted, there_is) - self.lag)
 
-    def spend(self, player: Player, seconds: float) -> None:
-        """Takes off what a move took, and the lag with it; where the controller tells what its clock shows, that counts."""
+    def spend(self, player: Colour, seconds: float) -> None:
+        """Takes off what a move took, and the lag with it; where the controller tells what its clock shows, that
+        counts.
+        """
         left, settings = self.left[player], self.settings
         if settings.kind == "none":
             return
@@ -122,11 +130,16 @@ class Clock:
             if rest > 0 or settings.kind == "absolute":
                 self.left[player] = Left(max(0.0, rest), 0)
                 return
-            left, seconds = Left(settings.period, settings.number), max(0.0, -rest - self.lag)  # the period begins within this move
+            left, seconds = (
+                Left(settings.period, settings.number),
+                max(0.0, -rest - self.lag),
+            )  # the period begins within this move
         self.left[player] = self._after_move_in_period(left, seconds)
 
     def _after_move_in_period(self, left: Left, seconds: float) -> Left:
-        """Returns what is left after a move within periods: Japanese ones are lost when exceeded, Canadian ones hold several moves."""
+        """Returns what is left after a move within periods: Japanese ones are lost when exceeded, Canadian ones hold
+        several moves.
+        """
         settings = self.settings
         if settings.kind == "byoyomi":
             lost = 0
@@ -166,11 +179,18 @@ class Pace:
 
 
 def kgs_settings(words: list[str]) -> Settings:
-    """Returns the settings of KGS's words: `none`, `absolute M`, `byoyomi M S PERIODS` or `canadian M S MOVES`, M and S in seconds."""
+    """Returns the settings of KGS's words: `none`, `absolute M`, `byoyomi M S PERIODS` or `canadian M S MOVES`, M and S
+    in seconds.
+    """
     kind, numbers = (words[0].lower(), words[1:]) if words else ("", [])
     if kind not in KINDS or len(numbers) != KINDS[kind]:
-        raise InputError("syntax error; write: kgs-time_settings none | absolute M | byoyomi M S PERIODS | canadian M S MOVES")
-    main, period = (parse.real(text, name, 0, MOST) for text, name in zip((*numbers, "0", "0"), ("main time", "period"), strict=False))
+        raise InputError(
+            "syntax error; write: kgs-time_settings none | absolute M | byoyomi M S PERIODS | canadian M S MOVES"
+        )
+    main, period = (
+        parse.real(text, name, 0, MOST)
+        for text, name in zip((*numbers, "0", "0"), ("main time", "period"), strict=False)
+    )
     number = parse.integer(numbers[2], "number", 0, 10**6) if len(numbers) == 3 else 0
     if kind in ("byoyomi", "canadian") and (number == 0 or period == 0):
         return Settings("absolute", main) if main else Settings()

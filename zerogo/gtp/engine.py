@@ -1,4 +1,6 @@
-"""What the commands act on: the game, what thinks about it, the clock and the options. A command that fails changes none of it."""
+"""What the commands act on: the game, what thinks about it, the clock and the options. A command that fails changes
+none of it.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ from zerogo.gtp.clock import Clock, Pace
 from zerogo.gtp.protocol import Stream
 
 if TYPE_CHECKING:
-    from zerogo.game import Player
+    from zerogo.game import Colour
+    from zerogo.players.analyst import Analyst
     from zerogo.players.live import LiveGame
-    from zerogo.players.mind import Mind
-    from zerogo.players.thinker import Thinker
+    from zerogo.players.session import AnalysisSession
 
 NAME = "zerogo"
 
@@ -30,10 +32,10 @@ StreamHandler = Callable[["Engine", list[str], Stream], None]
 class Options:
     """What may be set from the command line, and some of it by `kata-set-param`.
 
-    simulations: of a move, where no clock runs. most_simulations: also where one runs, None for as many as there is time for.
-    most_seconds: of a move, None for no limit but the clock's. resign: whether to; resign_threshold: the winrate from 0 to 1 below which a
-    game is given up. cleanup: whether dead stones are captured before passing, as `kgs-genmove_cleanup` does. seed: of all draws.
-    """
+    simulations: of a move, where no clock runs. most_simulations: also where one runs, None for as many as there is
+    time for. most_seconds: of a move, None for no limit but the clock's. resign: whether to; resign_threshold: the
+    winrate from 0 to 1 below which a game is given up. cleanup: whether dead stones are captured before passing, as
+    `kgs-genmove_cleanup` does. seed: of all draws."""
 
     simulations: int = 64
     most_simulations: int | None = None
@@ -48,24 +50,24 @@ class Options:
 class Engine:
     """One engine at one board.
 
-    name: of the player, for people. mind, thinker: None for the random player, which thinks nothing. rules_name: the ruleset that was asked
-    for by name, empty for none. game_number: of the games so far, so that the random player's next one is another one. opponent: the other
-    side's name, where the controller told it. own_colour: the side that `genmove` played last; outlook: a side and the winrate that it had
-    before the last move that was thought out. interrupted: whether a person wants the move now. say: writes a line for a person. now:
-    seconds of a clock. step, overhead: how long a step of the search takes, and all else of a move.
-    """
+    name: of the player, for people. analyst, session: None for the random player, which thinks nothing. rules_name: the
+    ruleset that was asked for by name, empty for none. game_number: of the games so far, so that the random player's
+    next one is another one. opponent: the other side's name, where the controller told it. own_colour: the side that
+    `genmove` played last; preview: a side and the winrate that it had before the last move that was thought out.
+    interrupted: whether a person wants the move now. say: writes a line for a person. now: seconds of a clock. step,
+    overhead: how long a step of the search takes, and all else of a move."""
 
     name: str
     game: LiveGame
-    mind: Mind | None = None
-    thinker: Thinker | None = None
+    analyst: Analyst | None = None
+    session: AnalysisSession | None = None
     clock: Clock = field(default_factory=Clock)
     options: Options = field(default_factory=Options)
     rules_name: str = ""
     game_number: int = 0
     opponent: str = ""
-    own_colour: Player | None = None
-    outlook: tuple[Player, float] | None = None
+    own_colour: Colour | None = None
+    preview: tuple[Colour, float] | None = None
     interrupted: Callable[[], bool] = lambda: False
     say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
     now: Callable[[], float] = time.monotonic
@@ -85,9 +87,9 @@ class Engine:
 
     def require_size(self, size: int) -> None:
         """Raises InputError for a board that the rules or the network don't know."""
-        if not 1 <= size <= 25 or (self.mind is not None and not self.mind.knows(size)):
-            if self.mind is not None and self.mind.sizes is not None:
-                self.warn(f"{self.mind.name} plays on {listed(self.mind.sizes)} only")
+        if not 1 <= size <= 25 or (self.analyst is not None and not self.analyst.knows(size)):
+            if self.analyst is not None and self.analyst.sizes is not None:
+                self.warn(f"{self.analyst.name} plays on {listed(self.analyst.sizes)} only")
             raise InputError("unacceptable size")
 
     def expect_board(self, size: int) -> None:
@@ -98,7 +100,7 @@ class Engine:
     def begin_game(self) -> None:
         """Notes that a game of its own begins: with fresh clocks, and with draws that are not the last game's."""
         self.game_number += 1
-        self.own_colour = self.outlook = None
+        self.own_colour = self.preview = None
         self.clock.restart()
 
     def deviation(self) -> str:
@@ -106,7 +108,9 @@ class Engine:
         return rulesets.deviations(self.rules_name) if self.rules_name else ""
 
     def note_result(self, text: str) -> None:
-        """Keeps the result of the game as it stands, in SGF's words, such as B+R; it is forgotten with the next move."""
+        """Keeps the result of the game as it stands, in SGF's words, such as B+R; it is forgotten with the next
+        move.
+        """
         self._result = ((self.game.start_id, len(self.game.moves)), text)
 
     @property

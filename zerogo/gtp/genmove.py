@@ -1,4 +1,4 @@
-"""Choosing a move: thinks within the clock, then behaves at the board as `players.manners` has it."""
+"""Choosing a move: thinks within the clock, then behaves at the board as `players.move_choice` has it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 
 from zerogo import coords, draws
 from zerogo.draws import Purpose
-from zerogo.game import Player
-from zerogo.players import RandomPlayer, manners
+from zerogo.game import Colour
+from zerogo.players import RandomPlayer, move_choice
 from zerogo.sgf import result_text
 
 if TYPE_CHECKING:
@@ -27,14 +27,19 @@ EVEN = 1e-7  # differences of priors that count as none
 
 
 def choose(
-    engine: Engine, player: Player, *, cleanup: bool = False, timed: bool = True, watch: Callable[[], None] | None = None
+    engine: Engine,
+    player: Colour,
+    *,
+    cleanup: bool = False,
+    timed: bool = True,
+    watch: Callable[[], None] | None = None,
 ) -> int | None:
     """Returns the action that the engine wants to play, None to resign; the game stays as it is.
 
-    cleanup: whether dead stones are taken off by playing, also after two passes. timed: whether the clock counts; without it the number of
-    simulations decides and nobody resigns. watch: called after every step of the search, with `engine.thinker` at the position.
-    """
-    if engine.mind is None:
+    cleanup: whether dead stones are taken off by playing, also after two passes. timed: whether the clock counts;
+    without it the number of simulations decides and nobody resigns. watch: called after every step of the search, with
+    `engine.session` at the position."""
+    if engine.analyst is None:
         return _drawn(engine, player)
     if is_over(engine.game) and not cleanup:
         return engine.size**2
@@ -48,11 +53,11 @@ def choose(
     return action
 
 
-def commit(engine: Engine, player: Player, action: int | None) -> str:
+def commit(engine: Engine, player: Colour, action: int | None) -> str:
     """Plays what `choose` returned and returns it as GTP has it: a vertex, `pass`, or `resign`, which plays nothing."""
     engine.own_colour = player
     if action is None:
-        engine.note_result(result_text(-1 if player is Player.BLACK else 1, by_resignation=True))
+        engine.note_result(result_text(-1 if player is Colour.BLACK else 1, by_resignation=True))
         return RESIGN
     engine.game.play(player, action)
     return coords.to_gtp(action, engine.size)
@@ -78,49 +83,53 @@ def moves_left(game: LiveGame) -> int:
     return max(4, round(LEAST_MOVES_A_POINT * points), round(MOVES_A_POINT * points - stones / 2))
 
 
-def seconds_for(engine: Engine, player: Player) -> float | None:
+def seconds_for(engine: Engine, player: Colour) -> float | None:
     """Returns how long the engine may think about this move, None where only the simulations count."""
     limits = (engine.clock.seconds(player, moves_left(engine.game)), engine.options.most_seconds)
     return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _thought_out(
-    engine: Engine, player: Player, cleanup: bool, timed: bool, started: float, watch: Callable[[], None] | None
+    engine: Engine, player: Colour, cleanup: bool, timed: bool, started: float, watch: Callable[[], None] | None
 ) -> int | None:
-    """Returns the move after a search; both parts of the work are measured, so that the next move knows what they take."""
-    thinker, game, options = engine.thinker, engine.game, engine.options
+    """Returns the move after a search; both parts of the work are measured, so that the next move knows what they
+    take.
+    """
+    session, game, options = engine.session, engine.game, engine.options
     seconds = seconds_for(engine, player) if timed else None
     if seconds is not None and seconds < CAUTION * (engine.step.typical + engine.overhead.typical):
         return _in_a_hurry(engine, player)
-    thinker.face(game, player)
+    session.face(game, player)
     _search(engine, started, seconds, watch)
     searched = engine.now()
-    behaviour = manners.Manners(
+    behaviour = move_choice.MoveChoiceSettings(
         resign=options.resign and timed, resign_winrate=options.resign_threshold, cleanup=cleanup or options.cleanup
     )
-    thought = thinker.thought(looks_after=False)
+    analysis = session.analysis(looks_after=False)
 
     def look(candidate: int) -> float:
         """Returns what a move is worth, the worst where there is no time to find out."""
         if seconds is not None and engine.now() + LOOK_SIMULATIONS * engine.step.longest > started + seconds:
             return -1.0
-        return thinker.worth(game, player, candidate, LOOK_SIMULATIONS)
+        return session.worth(game, player, candidate, LOOK_SIMULATIONS)
 
-    action = manners.decide(game, player, thought, behaviour, game.tensor(engine.mind.device, player), look)
-    engine.outlook = (player, thought.winrate)
+    action = move_choice.decide(game, player, analysis, behaviour, game.tensor(engine.analyst.device, player), look)
+    engine.preview = (player, analysis.winrate)
     engine.overhead.note(engine.now() - searched)
     return action
 
 
 def _search(engine: Engine, started: float, seconds: float | None, watch: Callable[[], None] | None) -> None:
-    """Searches until the simulations are done, or another step might take too long, or nothing is left to search, or it is stopped."""
+    """Searches until the simulations are done, or another step might take too long, or nothing is left to search, or it
+    is stopped.
+    """
     options = engine.options
     most = options.simulations if seconds is None else options.most_simulations
     deadline = None if seconds is None else started + seconds - CAUTION * engine.overhead.longest
     done = 0
     while True:
         before = engine.now()
-        new = engine.thinker.step(None if most is None else most - done)
+        new = engine.session.step(None if most is None else most - done)
         if watch is not None:
             watch()
         done, now = done + new, engine.now()
@@ -131,24 +140,25 @@ def _search(engine: Engine, started: float, seconds: float | None, watch: Callab
 
 
 @torch.inference_mode()
-def _in_a_hurry(engine: Engine, player: Player) -> int:
-    """Returns the best move at a glance, for when there is no time for a single step of the search: by the prior, drawn where that is even.
+def _in_a_hurry(engine: Engine, player: Colour) -> int:
+    """Returns the best move at a glance, for when there is no time for a single step of the search: by the prior, drawn
+    where that is even.
 
     Answers a pass by a pass where the board as it stands is won.
     """
     game = engine.game
-    score = game.state.score_black() if player is Player.BLACK else -game.state.score_black()
+    score = game.state.score_black() if player is Colour.BLACK else -game.state.score_black()
     if game.moves and game.moves[-1] == (player.other, game.size**2) and score > 0:
         return game.size**2
-    state = game.tensor(engine.mind.device, player)
-    prior = engine.mind.search.evaluator(state).prior[0].to("cpu", torch.float64)
+    state = game.tensor(engine.analyst.device, player)
+    prior = engine.analyst.search.evaluator(state).prior[0].to("cpu", torch.float64)
     keys = draws.key(engine.options.seed, torch.tensor([engine.game_number]), state.ply.cpu(), Purpose.MOVE)
     merit = prior + EVEN * draws.uniform(keys, len(prior))[0].double()
     merit[-1] -= EVEN * float(prior[-1] < 1)  # a pass is the last of equals
     return int(merit.argmax())
 
 
-def _drawn(engine: Engine, player: Player) -> int:
+def _drawn(engine: Engine, player: Colour) -> int:
     """Returns the random player's move: a function of its seed, the number of the game and the ply."""
     state = engine.game.tensor("cpu", player)
     return int(RandomPlayer().choose(state, torch.tensor([engine.game_number]), engine.options.seed))
@@ -161,7 +171,9 @@ def _as_it_is() -> Iterator[None]:
 
 @contextmanager
 def _going_on(game: LiveGame) -> Iterator[None]:
-    """Takes back the passes at the end for a while: after them there is nothing to search, but there may be dead stones to take off."""
+    """Takes back the passes at the end for a while: after them there is nothing to search, but there may be dead stones
+    to take off.
+    """
     passes = game.moves[len(game.moves) - last_passes(game) :]
     game.undo(len(passes))
     try:

@@ -1,8 +1,8 @@
 """What GoGui shows on its board: `gogui-analyze_commands`, and the zerogo-… commands that it names.
 
-Each reply is in the format of the type that the list gives the command (GoGui's manual, chapter "Analyze Commands"). What tells of the
-search thinks first, as long as a move would take without a clock, unless it has done so already; the game is never changed.
-"""
+Each reply is in the format of the type that the list gives the command (GoGui's manual, chapter "Analyze Commands").
+What tells of the search thinks first, as long as a move would take without a clock, unless it has done so already; the
+game is never changed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 
 from zerogo import coords, scoring
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.gtp import parse
 from zerogo.gtp.analyze import require_thinker
 from zerogo.gtp.engine import Handler
 
 if TYPE_CHECKING:
     from zerogo.gtp.engine import Engine, Options
-    from zerogo.players.thought import Candidate, Thought
+    from zerogo.players.analysis import Analysis, Candidate
 
 LEAST_SHARE = 0.005  # of the policy or the visits that a point must have to be shown
 LINES = 10  # variations in the list of them
@@ -28,14 +28,16 @@ MOST_SECONDS = 10.0**7
 
 
 def gogui_analyze_commands(engine: Engine, arguments: list[str]) -> str:
-    """Returns the commands that this engine can answer: type, label in the menu, and the command, with GoGui's wildcards for colours."""
+    """Returns the commands that this engine can answer: type, label in the menu, and the command, with GoGui's
+    wildcards for colours.
+    """
     missing = unavailable(engine)
     return "\n".join(line for line in ANALYZE_COMMANDS if line.rsplit("/", 1)[1].split()[0] not in missing)
 
 
 def unavailable(engine: Engine) -> set[str]:
     """Returns the commands that this engine can't answer."""
-    return set() if engine.thinker is not None else set(THINKING)
+    return set() if engine.session is not None else set(THINKING)
 
 
 # What the network alone says
@@ -44,7 +46,7 @@ def unavailable(engine: Engine) -> set[str]:
 def ownership(engine: Engine, arguments: list[str]) -> str:
     """Returns a dboard: how surely each point will be Black's (to 1) or White's (to -1)."""
     player = _player(engine, arguments, "zerogo-ownership [COLOUR]")
-    sign = 1 if player is Player.BLACK else -1
+    sign = 1 if player is Colour.BLACK else -1
     return _board([[f"{sign * number:.3f}" for number in row] for row in _known(engine, player).ownership.tolist()])
 
 
@@ -82,10 +84,12 @@ def visits(engine: Engine, arguments: list[str]) -> str:
 
 
 def value(engine: Engine, arguments: list[str]) -> str:
-    """Returns gfx: the winrate of each move that was looked at in per cent, the best one marked, and Black's chances in the status line."""
+    """Returns gfx: the winrate of each move that was looked at in per cent, the best one marked, and Black's chances in
+    the status line.
+    """
     player = _player(engine, arguments, "zerogo-value [COLOUR]")
     found, size = _searched(engine, player), engine.size
-    sign = 1 if player is Player.BLACK else -1
+    sign = 1 if player is Colour.BLACK else -1
     shown = [candidate for candidate in _worth_showing(found) if candidate.action < size * size]
     labels = " ".join(f"{coords.to_gtp(candidate.action, size)} {_percent(candidate.winrate)}" for candidate in shown)
     best = [f"CIRCLE {coords.to_gtp(shown[0].action, size)}"] if shown and found.best is shown[0] else []
@@ -117,7 +121,9 @@ def param(engine: Engine, arguments: list[str]) -> str:
     if not arguments:
         options = engine.options
         shown = {name: read(options) for name, (read, _) in PARAMETERS.items()}
-        return "\n".join(["", *(f"[{'bool' if name == 'resign' else 'string'}] {name} {text}" for name, text in shown.items())])
+        return "\n".join(
+            ["", *(f"[{'bool' if name == 'resign' else 'string'}] {name} {text}" for name, text in shown.items())]
+        )
     parse.only(arguments, "zerogo-param [NAME VALUE]", 0, 2)
     if arguments[0] not in PARAMETERS or len(arguments) < 2:
         raise InputError(f"write: zerogo-param NAME VALUE; names are {', '.join(PARAMETERS)}")
@@ -145,7 +151,10 @@ def _set_resign_below(options: Options, text: str) -> None:
 
 PARAMETERS = {
     "simulations": (lambda options: str(options.simulations), _set_simulations),
-    "most_seconds_a_move": (lambda options: f"{options.most_seconds or 0:g}", _set_seconds),  # 0 is no limit but the clock's
+    "most_seconds_a_move": (
+        lambda options: f"{options.most_seconds or 0:g}",
+        _set_seconds,
+    ),  # 0 is no limit but the clock's
     "resign": (lambda options: str(int(options.resign)), _set_resign),
     "resign_below_percent": (lambda options: f"{100 * options.resign_threshold:g}", _set_resign_below),
 }
@@ -154,29 +163,29 @@ PARAMETERS = {
 # Small steps
 
 
-def _player(engine: Engine, arguments: list[str], usage: str) -> Player:
+def _player(engine: Engine, arguments: list[str], usage: str) -> Colour:
     parse.only(arguments, usage, 0, 1)
     return parse.colour(arguments[0]) if arguments else engine.game.to_play
 
 
-def _known(engine: Engine, player: Player) -> Thought:
+def _known(engine: Engine, player: Colour) -> Analysis:
     """Returns what is thought of the position without searching on."""
-    thinker = require_thinker(engine)
-    thinker.face(engine.game, player)
-    return thinker.thought()
+    session = require_thinker(engine)
+    session.face(engine.game, player)
+    return session.analysis()
 
 
-def _searched(engine: Engine, player: Player) -> Thought:
+def _searched(engine: Engine, player: Colour) -> Analysis:
     """Returns what is thought of the position after as many visits as a move gets without a clock."""
-    thinker = require_thinker(engine)
-    thinker.face(engine.game, player)
-    while thinker.visits <= engine.options.simulations and not engine.interrupted():
-        if not thinker.step(engine.options.simulations + 1 - thinker.visits):
+    session = require_thinker(engine)
+    session.face(engine.game, player)
+    while session.visits <= engine.options.simulations and not engine.interrupted():
+        if not session.step(engine.options.simulations + 1 - session.visits):
             break
-    return thinker.thought()
+    return session.analysis()
 
 
-def _worth_showing(found: Thought) -> list[Candidate]:
+def _worth_showing(found: Analysis) -> list[Candidate]:
     least = LEAST_SHARE * sum(candidate.visits for candidate in found.candidates)
     return [candidate for candidate in found.candidates if candidate.visits >= least]
 
@@ -222,7 +231,11 @@ THINKING: dict[str, Handler] = {
     "zerogo-variations": variations,
     "zerogo-param": param,
 }
-COMMANDS: dict[str, Handler] = {"gogui-analyze_commands": gogui_analyze_commands, "zerogo-pass_alive": pass_alive, **THINKING}
+COMMANDS: dict[str, Handler] = {
+    "gogui-analyze_commands": gogui_analyze_commands,
+    "zerogo-pass_alive": pass_alive,
+    **THINKING,
+}
 ANALYZE_COMMANDS = (
     "dboard/Ownership/zerogo-ownership %m",
     "pspairs/Policy/zerogo-policy %m",

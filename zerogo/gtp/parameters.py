@@ -35,7 +35,9 @@ def kata_get_param(engine: Engine, arguments: list[str]) -> str:
 
 
 def kata_set_param(engine: Engine, arguments: list[str]) -> str:
-    """Changes a setting: maxVisits and maxTime (seconds) of a move, the lag, whether and below which value from -1 to 1 to resign."""
+    """Changes a setting: maxVisits and maxTime (seconds) of a move, the lag, whether and below which value from -1 to 1
+    to resign.
+    """
     parse.only(arguments, "kata-set-param NAME VALUE", 2)
     name, text, options = _known(arguments[0]), arguments[1], engine.options
     if name == "allowResignation":

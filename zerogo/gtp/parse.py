@@ -1,4 +1,6 @@
-"""Arguments of commands as values: colours, vertices, numbers. What is wrong is said in GNU Go's words where clients know them."""
+"""Arguments of commands as values: colours, vertices, numbers. What is wrong is said in GNU Go's words where clients
+know them.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,16 @@ from collections.abc import Sequence
 
 from zerogo import coords
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 
-COLOURS = {"b": Player.BLACK, "black": Player.BLACK, "w": Player.WHITE, "white": Player.WHITE}
+COLOURS = {"b": Colour.BLACK, "black": Colour.BLACK, "w": Colour.WHITE, "white": Colour.WHITE}
 BAD_PLACE = "invalid color or coordinate"
 _INTEGER = re.compile(r"[+-]?[0-9]{1,15}")
 _REAL = re.compile(r"[+-]?([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][+-]?[0-9]{1,3})?")
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "on": True, "off": False}
 
 
-def colour(text: str) -> Player:
+def colour(text: str) -> Colour:
     """Returns the player of b, black, w or white in either case."""
     found = COLOURS.get(text.lower())
     if found is None:
@@ -63,13 +65,17 @@ def truth(text: str, name: str) -> bool:
 
 
 def only(arguments: Sequence[str], usage: str, least: int, most: int | None = None) -> None:
-    """Raises InputError where the number of arguments does not fit; usage: the command as one would write it. most: default the least."""
+    """Raises InputError where the number of arguments does not fit; usage: the command as one would write it. most:
+    default the least.
+    """
     if not least <= len(arguments) <= (least if most is None else most):
         raise InputError(f"syntax error; write: {usage}")
 
 
 def pairs(arguments: Sequence[str], size: int, words: dict[str, int] | None = None) -> list[tuple[int, int]]:
-    """Returns (colour, action) of `COLOUR VERTEX COLOUR VERTEX …`: colours 1 and 2, and those of other words such as {"e": 0}."""
+    """Returns (colour, action) of `COLOUR VERTEX COLOUR VERTEX …`: colours 1 and 2, and those of other words such as
+    {"e": 0}.
+    """
     if len(arguments) % 2:
         raise InputError(BAD_PLACE)
     found = []

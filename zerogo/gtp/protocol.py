@@ -1,8 +1,7 @@
 """Lines in and replies out, as the GTP 2 specification has them (Farnebäck, draft 2, sections 2.5 to 2.7).
 
-A request is `[id] command [arguments]`; its reply is `=[id] text` or `?[id] message` and a blank line, which is why no reply holds
-another one. Lines are read by a thread of its own, so that a search can see that the next one has come.
-"""
+A request is `[id] command [arguments]`; its reply is `=[id] text` or `?[id] message` and a blank line, which is why no
+reply holds another one. Lines are read by a thread of its own, so that a search can see that the next one has come."""
 
 from __future__ import annotations
 
@@ -19,7 +18,9 @@ _ID = re.compile(r"[0-9]+")
 
 @dataclass(frozen=True)
 class Request:
-    """What one line asks for. id: the digits before the command, as they were written, or empty. command: as written, case and all."""
+    """What one line asks for. id: the digits before the command, as they were written, or empty. command: as written,
+    case and all.
+    """
 
     id: str
     command: str
@@ -31,7 +32,9 @@ def parse(line: str) -> Request | None:
 
     Control characters are dropped (so CRLF is LF), tabs are spaces, and all from `#` on is a comment.
     """
-    printable = "".join(" " if sign == "\t" else sign for sign in line if sign == "\t" or (sign >= " " and sign != "\x7f"))
+    printable = "".join(
+        " " if sign == "\t" else sign for sign in line if sign == "\t" or (sign >= " " and sign != "\x7f")
+    )
     words = printable.partition("#")[0].split()
     if not words:
         return None
@@ -40,7 +43,9 @@ def parse(line: str) -> Request | None:
 
 
 class Input:
-    """The lines that have come and are not yet answered. A thread fills it, one reader takes; `note` sees what is taken, for a log."""
+    """The lines that have come and are not yet answered. A thread fills it, one reader takes; `note` sees what is
+    taken, for a log.
+    """
 
     _END = None
 
@@ -110,7 +115,9 @@ class Output:
             self._note(text)
 
     def _reply(self, sign: str, number: str, text: str) -> None:
-        """Writes one reply; blank lines, which would end it early, are left out. A text that begins with a line end begins a line below."""
+        """Writes one reply; blank lines, which would end it early, are left out. A text that begins with a line end
+        begins a line below.
+        """
         rows = [row.rstrip() for row in text.splitlines()]
         first, rest = (rows[0], rows[1:]) if rows else ("", [])
         self.write("\n".join([f"{sign}{number} {first}".rstrip(), *(row for row in rest if row)]) + "\n\n")

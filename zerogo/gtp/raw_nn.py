@@ -11,9 +11,8 @@
     whiteOwnership
     0.012000 -0.034000 …
 
-Three keys are -1, which is how KataGo says that a network does not tell them. whiteScoreSelfplaySq, for which it has no such number,
-is left out. Of plain playouts these are the means, with an even policy, the same for every symmetry.
-"""
+Three keys are -1, which is how KataGo says that a network does not tell them. whiteScoreSelfplaySq, for which it has no
+such number, is left out. Of plain playouts these are the means, with an even policy, the same for every symmetry."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from zerogo import board
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.gtp import parse
 from zerogo.gtp.analyze import require_thinker
 from zerogo.gtp.engine import Handler
@@ -37,21 +36,23 @@ UNAVAILABLE = ("varTimeLeft", "shorttermWinlossError", "shorttermScoreError")
 
 
 def kata_raw_nn(engine: Engine, arguments: list[str]) -> str:
-    """Returns the network's answer for the board turned by one of the 8 symmetries, or by each of them; the search is not asked."""
+    """Returns the network's answer for the board turned by one of the 8 symmetries, or by each of them; the search is
+    not asked.
+    """
     require_thinker(engine)
     parse.only(arguments, f"{NAME} 0 to {NUM_SYMMETRIES - 1}, or all", 1)
     is_all = arguments[0].lower() == "all"
     turns = range(NUM_SYMMETRIES) if is_all else [parse.integer(arguments[0], "symmetry", 0, NUM_SYMMETRIES - 1)]
     engine.require_size(engine.size)
-    state = engine.game.tensor(engine.mind.device)
+    state = engine.game.tensor(engine.analyst.device)
     legal = board.legal_actions(state)[0].cpu().numpy()
-    is_white = engine.game.to_play is Player.WHITE
-    return "\n".join(["", *(_answer(turn, engine.mind.inform(state, turn=turn), legal, is_white) for turn in turns)])
+    is_white = engine.game.to_play is Colour.WHITE
+    return "\n".join(["", *(_answer(turn, engine.analyst.inform(state, turn=turn), legal, is_white) for turn in turns)])
 
 
 def unavailable(engine: Engine) -> set[str]:
     """Returns the commands that this engine can't answer."""
-    return set() if engine.mind is not None else {NAME}
+    return set() if engine.analyst is not None else {NAME}
 
 
 def _answer(turn: int, found: Evaluation, legal: np.ndarray, is_white: bool) -> str:

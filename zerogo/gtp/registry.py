@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from zerogo.gtp import analyze, basic, gogui, parameters, parse, raw_nn, ruling, score, servers, setup, sgf_commands, timing
+from zerogo.gtp import (
+    analyze,
+    basic,
+    gogui,
+    parameters,
+    parse,
+    raw_nn,
+    ruling,
+    score,
+    servers,
+    setup,
+    sgf_commands,
+    timing,
+)
 from zerogo.gtp.engine import Handler, StreamHandler
 
 if TYPE_CHECKING:

@@ -1,4 +1,6 @@
-"""The commands that set the rules. Where zerogo falls short of a ruleset it says so: in the reply, on stderr and below `showboard`."""
+"""The commands that set the rules. Where zerogo falls short of a ruleset it says so: in the reply, on stderr and below
+`showboard`.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.gtp.engine import NAME, Handler
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ def opponent_name(engine: Engine, arguments: list[str]) -> str:
 
 
 def taken_note_of(engine: Engine, arguments: list[str]) -> str:
-    """Takes a message that changes nothing: the opponent's rating, that a game is over, that GoGui may write `# interrupt`."""
+    """Takes a message that changes nothing: the opponent's rating, that a game is over, that GoGui may write `#
+    interrupt`.
+    """
     return ""
 
 
@@ -33,14 +35,14 @@ def chat(engine: Engine, arguments: list[str]) -> str:
     """Returns an answer to somebody on KGS: who this is, and what it thinks of the game if it has thought."""
     if len(arguments) < 2 or arguments[0] not in ("game", "private"):
         raise InputError("syntax error; write: kgs-chat game | private NAME TEXT")
-    return f"I am {NAME} {engine.name}, a program that learned from its own games.{_outlook(engine)}"
+    return f"I am {NAME} {engine.name}, a program that learned from its own games.{_preview(engine)}"
 
 
-def _outlook(engine: Engine) -> str:
-    if engine.outlook is None:
+def _preview(engine: Engine) -> str:
+    if engine.preview is None:
         return ""
-    player, winrate = engine.outlook
-    black = winrate if player is Player.BLACK else 1 - winrate
+    player, winrate = engine.preview
+    black = winrate if player is Colour.BLACK else 1 - winrate
     return f" Before my last move I gave Black {100 * black:.0f} % and White {100 * (1 - black):.0f} %."
 
 

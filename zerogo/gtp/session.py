@@ -26,7 +26,9 @@ def serve(engine: Engine, source: Input, output: Output) -> None:
 
 
 def answer(engine: Engine, request: Request, source: Input, output: Output) -> None:
-    """Writes the reply to one request. What goes wrong inside is a refusal, too: a game is not lost because one command is broken."""
+    """Writes the reply to one request. What goes wrong inside is a refusal, too: a game is not lost because one command
+    is broken.
+    """
     stream = Stream(request.id, output, source)
     try:
         if request.command in STREAMS:
@@ -44,7 +46,9 @@ def answer(engine: Engine, request: Request, source: Input, output: Output) -> N
         raise  # nobody reads any more
     except Exception as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        engine.warn(f"internal error in {request.command}: {type(error).__name__} at {where.filename}, line {where.lineno}: {error}")
+        engine.warn(
+            f"internal error in {request.command}: {type(error).__name__} at {where.filename}, line {where.lineno}: {error}"
+        )
         _refuse(stream, output, request, f"internal error: {type(error).__name__}")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zerogo import coords
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.gtp import parse
 from zerogo.gtp.basic import place
 from zerogo.gtp.engine import Handler
@@ -50,13 +50,18 @@ def set_free_handicap(engine: Engine, arguments: list[str]) -> str:
 def free_handicap(size: int, number: int) -> list[int]:
     """Returns `number` different points for handicap stones, 2 to size * size - 1.
 
-    The fixed points come first, as many as the board has of them; each further stone stands as far from the edge as the third line (the
-    fourth from 13x13 on) where that is not next to another one, and there as far as possible from all others.
-    """
+    The fixed points come first, as many as the board has of them; each further stone stands as far from the edge as the
+    third line (the fourth from 13x13 on) where that is not next to another one, and there as far as possible from all
+    others."""
     points = next(fixed for most in range(min(number, MOST_FIXED), -1, -1) if (fixed := _fixed(size, most)) is not None)
-    nearest = {point: min((_distance(point, other, size) for other in points), default=math.inf) for point in range(size * size)}
+    nearest = {
+        point: min((_distance(point, other, size) for other in points), default=math.inf)
+        for point in range(size * size)
+    }
     while len(points) < number:
-        new = max((point for point in nearest if nearest[point] > 0), key=lambda point: _merit(point, nearest[point], size))
+        new = max(
+            (point for point in nearest if nearest[point] > 0), key=lambda point: _merit(point, nearest[point], size)
+        )
         points.append(new)
         nearest = {point: min(far, _distance(point, new, size)) for point, far in nearest.items()}
     return points
@@ -70,7 +75,9 @@ def _fixed(size: int, number: int) -> list[int] | None:
 
 
 def _merit(point: int, nearest: float, size: int) -> tuple[int, float, int]:
-    """Returns what orders points for a further stone: not beside another one, then the line from the edge, the distance, the first one."""
+    """Returns what orders points for a further stone: not beside another one, then the line from the edge, the
+    distance, the first one.
+    """
     row, column = divmod(point, size)
     line = min(row, column, size - 1 - row, size - 1 - column)
     return min(line, 3 if size >= 13 else 2) if nearest > 1 else -1, nearest, -point
@@ -82,7 +89,9 @@ def _distance(one: int, other: int, size: int) -> int:
 
 
 def gogui_setup(engine: Engine, arguments: list[str]) -> str:
-    """Changes points of the present position: COLOUR VERTEX pairs, `e` takes a stone off. What was played before can't be taken back."""
+    """Changes points of the present position: COLOUR VERTEX pairs, `e` takes a stone off. What was played before can't
+    be taken back.
+    """
     changes = _stones(engine, arguments, {"e": 0, "empty": 0})
     rows = engine.game.state.stones()
     for colour, point in changes:
@@ -103,7 +112,7 @@ def gogui_play_sequence(engine: Engine, arguments: list[str]) -> str:
     moves = parse.pairs(arguments, engine.size)
     for number, (colour, action) in enumerate(moves):
         try:
-            place(engine, Player(colour), action)
+            place(engine, Colour(colour), action)
         except InputError:
             engine.game.undo(number)
             raise
@@ -119,7 +128,7 @@ def set_position(engine: Engine, arguments: list[str]) -> str:
     rows = [[0] * engine.size for _ in range(engine.size)]
     for colour, point in stones:
         rows[point // engine.size][point % engine.size] = colour
-    engine.game.set_up(rows, Player.BLACK)
+    engine.game.set_up(rows, Colour.BLACK)
     return ""
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from zerogo import sgf
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.gtp import genmove, parse
 from zerogo.gtp.engine import NAME, Handler
 from zerogo.gtp.score import final_score
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def loadsgf(engine: Engine, arguments: list[str]) -> str:
-    """Goes on from a file's main line, with its komi and rules: from its end, or from where the given move is the next one.
+    """Goes on from a file's main line, with its komi and rules: from its end, or from where the given move is the next
+    one.
 
     A file with an illegal move before that place is refused with the move and the reason; the game on the board stays.
     """
@@ -58,7 +59,7 @@ def printsgf(engine: Engine, arguments: list[str]) -> str:
 def _record(engine: Engine) -> sgf.GameRecord:
     """Returns the game with the names of the sides, as far as they are known, and the result, if it is over."""
     own, other = f"{NAME} {engine.name}", engine.opponent
-    names = {Player.BLACK: (own, other), Player.WHITE: (other, own)}.get(engine.own_colour, ("", ""))
+    names = {Colour.BLACK: (own, other), Colour.WHITE: (other, own)}.get(engine.own_colour, ("", ""))
     result = engine.result or (final_score(engine, []) if genmove.is_over(engine.game) else sgf.UNKNOWN_RESULT)
     return dataclasses.replace(engine.game.record(result=result), black=names[0] or "Black", white=names[1] or "White")
 

@@ -11,9 +11,9 @@ from zerogo.config import Config, load, with_overrides
 from zerogo.gtp.clock import Clock
 from zerogo.gtp.engine import Engine, Options
 from zerogo.players import require_size
+from zerogo.players.analyst import Analyst, make_analyst, with_fitting_leaves
 from zerogo.players.live import LiveGame
-from zerogo.players.mind import Mind, make_mind, with_fitting_leaves
-from zerogo.players.thinker import Thinker, room_for
+from zerogo.players.session import AnalysisSession, room_for
 from zerogo.runtime import pick_device, pick_dtype, set_up_cpu
 
 RANDOM = "random"
@@ -22,7 +22,9 @@ WARMING_STEPS = 2
 
 
 def read_config(arguments: argparse.Namespace) -> Config:
-    """Returns the settings: of --config, else of the checkpoint, else the defaults, and what the command line changes."""
+    """Returns the settings: of --config, else of the checkpoint, else the defaults, and what the command line
+    changes.
+    """
     path = None if arguments.checkpoint == RANDOM or arguments.checkpoint.startswith("mcts:") else arguments.checkpoint
     if arguments.config is not None:
         config = load(arguments.config)
@@ -36,62 +38,83 @@ def read_config(arguments: argparse.Namespace) -> Config:
         "run.threads": arguments.threads,
         "game.komi": arguments.komi,
     }
-    return with_overrides(config, [*arguments.overrides, *(f"{key}={value}" for key, value in words.items() if value is not None)])
+    return with_overrides(
+        config, [*arguments.overrides, *(f"{key}={value}" for key, value in words.items() if value is not None)]
+    )
 
 
 def make_engine(arguments: argparse.Namespace, say: Callable[[str], None]) -> Engine:
-    """Returns the engine that the command line asks for, warmed up. say: writes a line for a person. Raises InputError for bad words."""
+    """Returns the engine that the command line asks for, warmed up. say: writes a line for a person. Raises InputError
+    for bad words.
+    """
     config = read_config(arguments)
     rules = config.game.rules()
     if arguments.rules is not None:
         rules = rulesets.parse(arguments.rules, rules.size, rules.komi)
     set_up_cpu(config.run.threads)
     kernels.choose(config.run.kernels)
-    mind = _mind(arguments, config)
-    if mind is not None:
-        require_size(mind, rules.size, "game.size is")
+    analyst = _mind(arguments, config)
+    if analyst is not None:
+        require_size(analyst, rules.size, "game.size is")
         if arguments.leaves == 0:
-            mind, why = with_fitting_leaves(mind, rules)
+            analyst, why = with_fitting_leaves(analyst, rules)
             say(why)
     options = Options(
-        simulations=config.evaluation.simulations if mind is None else mind.simulations,
+        simulations=config.evaluation.simulations if analyst is None else analyst.simulations,
         most_simulations=arguments.simulations,
         resign=arguments.resign,
         resign_threshold=arguments.resign_threshold,
         cleanup=arguments.cleanup,
         seed=config.run.seed,
     )
-    thinker = None if mind is None else Thinker(mind, room_for(options.simulations), config.run.seed, TREE_BYTES)
-    engine = Engine(mind.name if mind else RANDOM, LiveGame(rules), mind, thinker, Clock(lag=arguments.lag), options, say=say)
+    session = (
+        None
+        if analyst is None
+        else AnalysisSession(analyst, room_for(options.simulations), config.run.seed, TREE_BYTES)
+    )
+    engine = Engine(
+        analyst.name if analyst else RANDOM,
+        LiveGame(rules),
+        analyst,
+        session,
+        Clock(lag=arguments.lag),
+        options,
+        say=say,
+    )
     engine.rules_name = rulesets.canonical(arguments.rules or "") or ""
     engine.warn(engine.deviation())
     _warm_up(engine)
     return engine
 
 
-def _mind(arguments: argparse.Namespace, config: Config) -> Mind | None:
+def _mind(arguments: argparse.Namespace, config: Config) -> Analyst | None:
     """Returns what thinks, None for the random player."""
     if arguments.checkpoint == RANDOM:
         return None
     device = pick_device(config.run.device)
     dtype = pick_dtype(config.run.precision, device)
-    return make_mind(
-        arguments.checkpoint, config.evaluation, device, dtype, simulations=arguments.simulations, leaves=arguments.leaves
+    return make_analyst(
+        arguments.checkpoint,
+        config.evaluation,
+        device,
+        dtype,
+        simulations=arguments.simulations,
+        leaves=arguments.leaves,
     )
 
 
 def _warm_up(engine: Engine) -> None:
     """Thinks a little before the clock runs: a process's first steps take several times as long as the others."""
-    if engine.thinker is None:
+    if engine.session is None:
         return
-    engine.thinker.face(engine.game)
+    engine.session.face(engine.game)
     for _ in range(WARMING_STEPS):
-        engine.thinker.step()
-        engine.thinker.thought(looks_after=False)
+        engine.session.step()
+        engine.session.analysis(looks_after=False)
     before = engine.now()
-    engine.thinker.step()
+    engine.session.step()
     between = engine.now()
-    engine.thinker.thought(looks_after=False)
+    engine.session.analysis(looks_after=False)
     engine.step.note(between - before)
     engine.overhead.note(engine.now() - between)
-    engine.thinker.clear()
+    engine.session.clear()

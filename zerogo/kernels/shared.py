@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 # In a search's trees.
-NOWHERE, ROOT = 0, 1  # nodes that every tree has
-UNVISITED, CLOSED = 0, -1  # a child that has no node yet (it is nowhere); a move that is illegal, or was found to repeat a position
+NULL_NODE, ROOT = 0, 1  # nodes that every tree has
+UNVISITED, CLOSED = (
+    0,
+    -1,
+)  # a child that has no node yet (it is nowhere); a move that is illegal, or was found to repeat a position
 TINY = 1e-20  # a prior of 0 would be a logit of -inf for a legal move
 
 # What planes are made of, see `kernels.cpu.planes.paint`.

@@ -1,8 +1,7 @@
 """A board, and what is thought of it, as text for a terminal and as an image for TensorBoard, a file or a report.
 
-Everything here is for people, one board at a time, on the host: stones int8 [N, N] (0 empty, 1 black, 2 white), actions as everywhere.
-Images are uint8 [height, width, 3], RGB; `png` makes a file's bytes of one.
-"""
+Everything here is for people, one board at a time, on the host: stones int8 [N, N] (0 empty, 1 black, 2 white), actions
+as everywhere. Images are uint8 [height, width, 3], RGB; `png` makes a file's bytes of one."""
 
 from zerogo.picture.board import board_image
 from zerogo.picture.canvas import BLACK, LINE, MARK, WHITE, WOOD, png

@@ -31,13 +31,13 @@ def board_image(
 ) -> np.ndarray:
     """Returns a picture of the board with coordinates: uint8 [height, width, 3], RGB.
 
-    last_action: marked by a red ring; a pass is written below. ownership_black: [N, N] in [-1, 1], drawn as squares in the owner's colour,
-    larger the surer, on empty points and on stones that are not their owner's. policy: [A], probabilities, empty points tinted blue by
-    their square root, with the percentage where it is 1 or more, pass below. visits: [A], likewise green, with the counts. candidates: a
-    search's moves, best first, as discs with win rate over visits. numbers: move numbers to write, by point. line: (point, colour) of
-    moves to come, drawn as pale stones with numbers. caption: lines below. cell: pixels between two lines of the board; the point in row
-    and column, counted from 1, has its centre at row * cell, column * cell.
-    """
+    last_action: marked by a red ring; a pass is written below. ownership_black: [N, N] in [-1, 1], drawn as squares in
+    the owner's colour, larger the surer, on empty points and on stones that are not their owner's. policy: [A],
+    probabilities, empty points tinted blue by their square root, with the percentage where it is 1 or more, pass below.
+    visits: [A], likewise green, with the counts. candidates: a search's moves, best first, as discs with win rate over
+    visits. numbers: move numbers to write, by point. line: (point, colour) of moves to come, drawn as pale stones with
+    numbers. caption: lines below. cell: pixels between two lines of the board; the point in row and column, counted
+    from 1, has its centre at row * cell, column * cell."""
     size = stones.shape[0]
     side, colours = (size + 1) * cell, stones.flatten().tolist()
     lines = [caption, _pass_line(size, last_action, policy, visits, candidates)]
@@ -54,10 +54,15 @@ def board_image(
 
     if policy is not None:
         shares = _per_point(policy, size, "policy")
-        marks.draw_heat(canvas, place, cell, shares, [f"{100 * p:.0f}" if p >= 0.01 else "" for p in shares], colours, marks.HEAT)
+        marks.draw_heat(
+            canvas, place, cell, shares, [f"{100 * p:.0f}" if p >= 0.01 else "" for p in shares], colours, marks.HEAT
+        )
     if visits is not None:
         counts = _per_point(visits, size, "visits")
-        whole, words = max(1.0, float(visits.sum())), [marks.short_count(round(count)) if count else "" for count in counts]
+        whole, words = (
+            max(1.0, float(visits.sum())),
+            [marks.short_count(round(count)) if count else "" for count in counts],
+        )
         marks.draw_heat(canvas, place, cell, [count / whole for count in counts], words, colours, marks.VISITS)
     for point, colour in enumerate(colours):
         if colour:
@@ -78,11 +83,15 @@ def board_image(
 
 def _per_point(values: Tensor, size: int, name: str) -> list[float]:
     """Returns the values of the points, without that of the pass."""
-    assert values.shape == (size * size + 1,), f"{name} of a {size}x{size} board are [{size * size + 1}], not {list(values.shape)}"
+    assert values.shape == (size * size + 1,), (
+        f"{name} of a {size}x{size} board are [{size * size + 1}], not {list(values.shape)}"
+    )
     return values[:-1].to(torch.float32).tolist()
 
 
-def _pass_line(size: int, last_action: int | None, policy: Tensor | None, visits: Tensor | None, candidates: Sequence[Candidate]) -> str:
+def _pass_line(
+    size: int, last_action: int | None, policy: Tensor | None, visits: Tensor | None, candidates: Sequence[Candidate]
+) -> str:
     parts = ["last move: pass"] if last_action == size * size else []
     if policy is not None:
         parts.append(f"pass {100 * float(policy[-1]):.1f} %")
@@ -108,7 +117,9 @@ def _draw_grid(canvas: Canvas, size: int, cell: int) -> None:
 
 
 def star_points(size: int) -> list[tuple[int, int]]:
-    """Returns the points with a dot, (row, column): corners from 7x7, the middle of odd boards from 5x5, sides of odd boards from 15x15."""
+    """Returns the points with a dot, (row, column): corners from 7x7, the middle of odd boards from 5x5, sides of odd
+    boards from 15x15.
+    """
     corners = 4 if size >= 7 else 0
     points = coords.fixed_handicap(size, 9)[:8] if size >= 15 and size % 2 else coords.fixed_handicap(size, corners)
     if size % 2 and size >= 5:
@@ -116,7 +127,9 @@ def star_points(size: int) -> list[tuple[int, int]]:
     return [divmod(point, size) for point in points]
 
 
-def _draw_line(canvas: Canvas, place: marks.Place, cell: int, line: Sequence[tuple[int, int]], colours: Sequence[int]) -> None:
+def _draw_line(
+    canvas: Canvas, place: marks.Place, cell: int, line: Sequence[tuple[int, int]], colours: Sequence[int]
+) -> None:
     """Draws moves to come as pale stones with numbers; of several on one point the first is shown."""
     taken: set[int] = set()
     for number, (point, colour) in enumerate(line, start=1):

@@ -1,4 +1,6 @@
-"""What pictures are drawn on: shapes in a larger image that is scaled down, which smooths their edges, and text on top in its own size."""
+"""What pictures are drawn on: shapes in a larger image that is scaled down, which smooths their edges, and text on top
+in its own size.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ SCALE = 3  # pixels of the larger image for one of the finished one
 
 
 class Canvas:
-    """A picture in the making. Coordinates are pixels of the finished one and may be broken; (0, 0) is the centre of its first pixel.
+    """A picture in the making. Coordinates are pixels of the finished one and may be broken; (0, 0) is the centre of
+    its first pixel.
 
     Text comes last, over all shapes, in the order in which it was asked for.
     """
@@ -29,24 +32,37 @@ class Canvas:
         self._texts: list[tuple[float, float, str, int, Colour, str]] = []
 
     def box(
-        self, left: float, top: float, right: float, bottom: float, fill: Colour, edge: Colour | None = None, radius: float = 0
+        self,
+        left: float,
+        top: float,
+        right: float,
+        bottom: float,
+        fill: Colour,
+        edge: Colour | None = None,
+        radius: float = 0,
     ) -> None:
         """Draws a filled rectangle with round corners of that radius, and its edge in one pixel."""
         corners = (_large(left), _large(top), _large(right) - 1, _large(bottom) - 1)
         self._draw.rounded_rectangle(corners, radius * SCALE, fill=fill, outline=edge, width=SCALE if edge else 0)
 
-    def square(self, x: float, y: float, half: float, fill: Colour, edge: Colour | None = None, radius: float = 0) -> None:
+    def square(
+        self, x: float, y: float, half: float, fill: Colour, edge: Colour | None = None, radius: float = 0
+    ) -> None:
         """Draws a filled square around a point."""
         self.box(x - half, y - half, x + half, y + half, fill, edge, radius)
 
-    def disc(self, x: float, y: float, radius: float, fill: Colour | None, edge: Colour | None = None, width: float = 1) -> None:
+    def disc(
+        self, x: float, y: float, radius: float, fill: Colour | None, edge: Colour | None = None, width: float = 1
+    ) -> None:
         """Draws a filled circle around a point, its edge `width` pixels wide and inside; without fill a ring."""
         corners = (_large(x - radius), _large(y - radius), _large(x + radius), _large(y + radius))
         self._draw.ellipse(corners, fill=fill, outline=edge, width=max(1, round(width * SCALE)) if edge else 0)
 
     def line(self, points: Sequence[tuple[float, float]], colour: Colour, width: float = 1) -> None:
         """Draws a line through points."""
-        self._draw.line([(_large(x), _large(y)) for x, y in points], fill=colour, width=max(1, round(width * SCALE)), joint="curve")
+        self._draw.line(
+            [(_large(x), _large(y)) for x, y in points], fill=colour, width=max(1, round(width * SCALE)), joint="curve"
+        )
 
     def polygon(self, points: Sequence[tuple[float, float]], fill: Colour) -> None:
         """Draws a filled polygon."""
@@ -64,7 +80,9 @@ class Canvas:
         self._image.paste(sprite, corner, mask)
 
     def text(self, x: float, y: float, text: str, size: int, colour: Colour, anchor: str = "mm") -> None:
-        """Writes a line; size: its height in pixels; anchor: pillow's, "mm" is centred on the point, "lm" begins there."""
+        """Writes a line; size: its height in pixels; anchor: pillow's, "mm" is centred on the point, "lm" begins
+        there.
+        """
         self._texts.append((x, y, text, size, colour, anchor))
 
     def finish(self) -> np.ndarray:

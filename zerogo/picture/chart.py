@@ -12,12 +12,13 @@ LEFT, RIGHT, TOP, BOTTOM = 34, 10, 10, 20  # margins around the curve, in pixels
 TEXT = 11
 
 
-def winrate_chart(winrates_black: Sequence[float], ply: int, width: int, height: int, caption: str = "", first_ply: int = 0) -> np.ndarray:
+def winrate_chart(
+    winrates_black: Sequence[float], ply: int, width: int, height: int, caption: str = "", first_ply: int = 0
+) -> np.ndarray:
     """Returns a chart of Black's win rate over the moves of a game: uint8 [height, width, 3].
 
-    winrates_black: 0 to 1, before the first move, after it, and so on; nan leaves a gap. ply: the moment that is marked. caption: lines
-    below, within the height. first_ply: the moment of the first entry.
-    """
+    winrates_black: 0 to 1, before the first move, after it, and so on; nan leaves a gap. ply: the moment that is
+    marked. caption: lines below, within the height. first_ply: the moment of the first entry."""
     lines = wrapped(caption, TEXT + 1, width - 8)
     canvas = Canvas(width, height, PAPER)
     bottom = height - BOTTOM - len(lines) * (TEXT + 6)

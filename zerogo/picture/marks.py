@@ -12,7 +12,13 @@ HEAT, VISITS = (30, 90, 220), (0, 120, 84)  # policy is blue, visits are green
 CANDIDATES = 12  # so many of a search's moves get numbers, the others a dot
 BEST = (20, 60, 200)
 # Colours of candidates by how much win rate they give away against the best.
-LOSSES = ((0.0, (64, 190, 120)), (0.03, (172, 206, 84)), (0.08, (240, 206, 72)), (0.15, (238, 146, 60)), (0.3, (214, 74, 62)))
+LOSSES = (
+    (0.0, (64, 190, 120)),
+    (0.03, (172, 206, 84)),
+    (0.08, (240, 206, 72)),
+    (0.15, (238, 146, 60)),
+    (0.3, (214, 74, 62)),
+)
 PALE = 0.3  # strength of heat at which its pale shade stands
 GREY = (128, 124, 116)
 
@@ -41,9 +47,17 @@ def short_count(count: int) -> str:
 
 
 def draw_heat(
-    canvas: Canvas, place: Place, cell: int, shares: Sequence[float], labels: Sequence[str], stones: Sequence[int], colour: Colour
+    canvas: Canvas,
+    place: Place,
+    cell: int,
+    shares: Sequence[float],
+    labels: Sequence[str],
+    stones: Sequence[int],
+    colour: Colour,
 ) -> None:
-    """Tints the empty points by the square root of their share, 0 to 1, and writes their labels; both of every point, row by row."""
+    """Tints the empty points by the square root of their share, 0 to 1, and writes their labels; both of every point,
+    row by row.
+    """
     for point, (share, label) in enumerate(zip(shares, labels, strict=True)):
         if stones[point] or (share < 0.001 and not label):
             continue
@@ -55,13 +69,21 @@ def draw_heat(
 
 
 def heat_colour(colour: Colour, strength: float) -> Colour:
-    """Returns the tint of a point, strength 0 to 1: from wood over a pale shade, which avoids the grey between them, to the colour."""
+    """Returns the tint of a point, strength 0 to 1: from wood over a pale shade, which avoids the grey between them, to
+    the colour.
+    """
     pale = mixed(colour, (255, 255, 255), 0.62)
-    return mixed(WOOD, pale, strength / PALE) if strength < PALE else mixed(pale, colour, (strength - PALE) / (1 - PALE))
+    return (
+        mixed(WOOD, pale, strength / PALE) if strength < PALE else mixed(pale, colour, (strength - PALE) / (1 - PALE))
+    )
 
 
-def draw_ownership(canvas: Canvas, place: Place, cell: int, owned_black: Sequence[float], stones: Sequence[int]) -> None:
-    """Draws squares in the owner's colour, their area by how sure that is: on empty points, and on stones that are not their owner's."""
+def draw_ownership(
+    canvas: Canvas, place: Place, cell: int, owned_black: Sequence[float], stones: Sequence[int]
+) -> None:
+    """Draws squares in the owner's colour, their area by how sure that is: on empty points, and on stones that are not
+    their owner's.
+    """
     for point, owned in enumerate(owned_black):
         is_own_stone = stones[point] == (1 if owned > 0 else 2)
         half = (0.24 if stones[point] else 0.36) * cell * min(1.0, abs(owned)) ** 0.5
@@ -71,7 +93,9 @@ def draw_ownership(canvas: Canvas, place: Place, cell: int, owned_black: Sequenc
 
 
 def draw_candidates(canvas: Canvas, place: Place, cell: int, candidates: Sequence[Candidate], size: int) -> None:
-    """Draws a search's moves, best first: win rate in per cent over visits, the colour by what they give away, the best with a ring."""
+    """Draws a search's moves, best first: win rate in per cent over visits, the colour by what they give away, the best
+    with a ring.
+    """
     best, most = winrate(candidates[0]), max(1, *(candidate.visits for candidate in candidates))
     for rank, candidate in reversed(list(enumerate(candidates))):
         if candidate.action == size * size:
@@ -83,7 +107,14 @@ def draw_candidates(canvas: Canvas, place: Place, cell: int, candidates: Sequenc
             continue
         weight = (candidate.visits / most) ** 0.5
         fill = mixed(WOOD, colour, 0.55 + 0.45 * weight)
-        canvas.disc(x, y, 0.485 * cell, fill, BEST if rank == 0 else mixed(fill, BLACK, 0.35), max(1, 0.06 * cell) if rank == 0 else 1)
+        canvas.disc(
+            x,
+            y,
+            0.485 * cell,
+            fill,
+            BEST if rank == 0 else mixed(fill, BLACK, 0.35),
+            max(1, 0.06 * cell) if rank == 0 else 1,
+        )
         share = f"{100 * winrate(candidate):.0f}" if cell < 40 else f"{100 * winrate(candidate):.1f}"
         count = short_count(candidate.visits)
         canvas.text(x, y - 0.13 * cell, share, fitting(share, max(8, round(0.36 * cell)), 0.82 * cell), INK)
@@ -103,7 +134,9 @@ def draw_last_move(canvas: Canvas, x: float, y: float, cell: int) -> None:
     canvas.disc(x, y, 0.27 * cell, None, MARK, max(1.2, 0.085 * cell))
 
 
-def draw_numbers(canvas: Canvas, place: Place, cell: int, numbers: Mapping[int, int], stones: Sequence[int], last: int | None) -> None:
+def draw_numbers(
+    canvas: Canvas, place: Place, cell: int, numbers: Mapping[int, int], stones: Sequence[int], last: int | None
+) -> None:
     """Writes move numbers on stones, the last move's in red."""
     for point, number in numbers.items():
         x, y = place(point)

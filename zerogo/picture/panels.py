@@ -15,8 +15,11 @@ TITLE = 14
 NUMBERS_FROM = 22  # pixels of a cell from which values that are neither 0 nor 1 are written
 
 
-def mosaic(images: Sequence[np.ndarray], columns: int, gap: int = 6, titles: Sequence[str] = (), heading: str = "") -> np.ndarray:
-    """Returns pictures (uint8 [height, width, 3] of any sizes) side by side in rows of `columns`: uint8 [height, width, 3].
+def mosaic(
+    images: Sequence[np.ndarray], columns: int, gap: int = 6, titles: Sequence[str] = (), heading: str = ""
+) -> np.ndarray:
+    """Returns pictures (uint8 [height, width, 3] of any sizes) side by side in rows of `columns`: uint8 [height, width,
+    3].
 
     titles: one over each picture, or none. heading: over all of them, in as many lines as it needs.
     """
@@ -54,9 +57,9 @@ def _shortened(text: str, width: int) -> str:
 def plane_image(values: Tensor, stones: Tensor | None = None, cell: int = 16) -> np.ndarray:
     """Returns one plane of features as squares: uint8 [N * cell + 1, N * cell + 1, 3].
 
-    values: [N, N], blue where positive and red where negative, the stronger the larger, up to the largest (at least 1); values that are
-    neither 0 nor 1 are written where a cell has room. stones: int8 [N, N], drawn as small stones, so that one sees where one is.
-    """
+    values: [N, N], blue where positive and red where negative, the stronger the larger, up to the largest (at least 1);
+    values that are neither 0 nor 1 are written where a cell has room. stones: int8 [N, N], drawn as small stones, so
+    that one sees where one is."""
     size, most = values.shape[0], max(1.0, float(values.abs().max()))
     canvas = Canvas(size * cell + 1, size * cell + 1, PAPER)
     for point, value in enumerate(values.flatten().tolist()):
@@ -73,7 +76,12 @@ def plane_image(values: Tensor, stones: Tensor | None = None, cell: int = 16) ->
 
 
 def planes_image(
-    planes: Tensor, names: Sequence[str], stones: Tensor | None = None, cell: int = 0, columns: int = 0, heading: str = ""
+    planes: Tensor,
+    names: Sequence[str],
+    stones: Tensor | None = None,
+    cell: int = 0,
+    columns: int = 0,
+    heading: str = "",
 ) -> np.ndarray:
     """Returns all planes of a position with their names, in rows: uint8 [height, width, 3].
 

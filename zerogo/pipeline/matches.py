@@ -19,7 +19,7 @@ from zerogo.arena.standings import rate
 from zerogo.checkpoint import Checkpoint
 from zerogo.coords import listed
 from zerogo.errors import InputError
-from zerogo.players import Guest, Player, SearchPlayer, close, knows, make_player
+from zerogo.players import Player, SearchPlayer, StatefulPlayer, close, knows, make_player
 from zerogo.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ WHITE = "@white"
 
 
 class Matches:
-    """Plays the run's averaged network against the config's opponents on all of its boards, and rates all that have met on each.
+    """Plays the run's averaged network against the config's opponents on all of its boards, and rates all that have met
+    on each.
 
-    pool: results so far, [player, opponent, wins, draws, losses, board side] each, for the ratings; players are named by their training
-    step. An opponent that knows only some of the boards is met on those.
-    """
+    pool: results so far, [player, opponent, wins, draws, losses, board side] each, for the ratings; players are named
+    by their training step. An opponent that knows only some of the boards is met on those."""
 
     def __init__(self, config: Config, device: torch.device, dtype: torch.dtype) -> None:
         """Raises InputError for an opponent that there is not, before a run has spent its hours."""
@@ -52,7 +52,7 @@ class Matches:
             if not sizes:
                 words = f"{spec} plays on {listed(opponent.sizes)} only; this run is on {listed(game.all_sizes)}"
                 raise InputError(f"evaluation.opponents: {words}")
-            if isinstance(opponent, Guest):
+            if isinstance(opponent, StatefulPlayer):
                 for size in sizes:
                     opponent.check(game.rules(size=size))
         finally:
@@ -72,9 +72,15 @@ class Matches:
         return list(self._play(checkpoint, telemetry, self.config.evaluation.games))
 
     def final(self, checkpoint: Checkpoint, telemetry: Telemetry, directory: Path) -> None:
-        """Plays the matches at the end of the run, prints what they show, and leaves a report of them in the run's folder."""
+        """Plays the matches at the end of the run, prints what they show, and leaves a report of them in the run's
+        folder.
+        """
         settings, game = self.config.evaluation, self.config.game
-        komi = ", ".join(f"{game.komi_of(size):g} on {size}x{size}" for size in game.all_sizes) if game.sizes else f"{game.komi:g}"
+        komi = (
+            ", ".join(f"{game.komi_of(size):g} on {size}x{size}" for size in game.all_sizes)
+            if game.sizes
+            else f"{game.komi:g}"
+        )
         print(f"what it learned, {settings.simulations} simulations a move, komi {komi}:")
         results: list[MatchResult] = []
         for line in self._play(checkpoint, telemetry, settings.final_games, results):
@@ -113,7 +119,9 @@ class Matches:
         game, seed = self.config.game, self.config.run.seed
         rules, common = game.rules(size=size), {"device": self.device}
         if spec == "self":
-            return play_match(player, player, rules, num_games // 2, seed, colours="a_black", move_cap=game.plies(size), **common)
+            return play_match(
+                player, player, rules, num_games // 2, seed, colours="a_black", move_cap=game.plies(size), **common
+            )
         name = spec.removesuffix(WHITE)
         opponent = make_player(name, self.config.evaluation, self.device, self.dtype)
         common |= {"move_cap": cap_for(game, [opponent], size)}
@@ -135,7 +143,9 @@ class Matches:
         }
 
     def _rating(self, area: str, name: str, size: int) -> dict[str, float]:
-        """Returns the player's Elo among all that have met on a board in this run, the random player (or the first opponent) at 0."""
+        """Returns the player's Elo among all that have met on a board in this run, the random player (or the first
+        opponent) at 0.
+        """
         pool = [entry[:5] for entry in self.pool if entry[5] == size]
         if not pool:
             return {}
@@ -159,4 +169,6 @@ def describe(spec: str, result: MatchResult) -> str:
     wins = f"wins {result.wins} of {result.num_games} {'as Black ' if is_white else ''}(95 % sure: {100 * low:.1f} to {100 * high:.1f} %)"
     colours = whole if is_white else f"{result.by_colour(True)[0]} as Black, {result.by_colour(False)[0]} as White"
     faults = sum(result.stopped(FORFEIT))  # of an engine outside, which then loses what it might have won
-    return f"against {spec.removesuffix(WHITE)}: {wins}, {colours}" + (f", {faults} by a fault of the engine" if faults else "")
+    return f"against {spec.removesuffix(WHITE)}: {wins}, {colours}" + (
+        f", {faults} by a fault of the engine" if faults else ""
+    )

@@ -1,9 +1,9 @@
 """One run: its folder, its parts, and the loop over them.
 
-Everything that a run knows is in its folder: config.yaml, checkpoints, replay, games, logs. It may be killed at any moment. The samples
-and counters of a checkpoint are written before the checkpoint, which is renamed into place when it is whole; so the newest one is always
-complete, and at most the games since then are lost (finished shards of theirs are kept and count).
-"""
+Everything that a run knows is in its folder: config.yaml, checkpoints, replay, games, logs. It may be killed at any
+moment. The samples and counters of a checkpoint are written before the checkpoint, which is renamed into place when it
+is whole; so the newest one is always complete, and at most the games since then are lost (finished shards of theirs are
+kept and count)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,17 @@ from zerogo.network import Network
 from zerogo.pipeline import charts
 from zerogo.pipeline.matches import Matches
 from zerogo.replay import Batch, Replay
-from zerogo.runtime import RunLock, describe, make_directory, pick_compile, pick_device, pick_dtype, remove_leftovers, set_up_cpu
-from zerogo.selfplay import Harvest, SelfPlay, at_once, random_games, write_games
+from zerogo.runtime import (
+    RunLock,
+    describe,
+    make_directory,
+    pick_compile,
+    pick_device,
+    pick_dtype,
+    remove_leftovers,
+    set_up_cpu,
+)
+from zerogo.selfplay import SelfPlay, SelfPlayResult, at_once, random_games, write_games
 from zerogo.telemetry import Progress, Telemetry
 from zerogo.trainer import Trainer
 
@@ -41,7 +50,8 @@ PICTURE_EVERY = 10  # rounds between pictures
 
 
 def train(config: Config, resume: bool = False) -> None:
-    """Trains as the config says and leaves everything in `<run.directory>/<run.name>`; resume goes on from its newest complete checkpoint.
+    """Trains as the config says and leaves everything in `<run.directory>/<run.name>`; resume goes on from its newest
+    complete checkpoint.
 
     Raises InputError where the folder is in use, holds a run that was not to be resumed, or nothing that could be.
     """
@@ -56,7 +66,9 @@ def train(config: Config, resume: bool = False) -> None:
             raise InputError(f"{directory} holds no run to resume; start one without --resume")
         if resume and newest is None and checkpoints.paths(directory):
             number = len(checkpoints.paths(directory))
-            raise InputError(f"none of the {number} checkpoints in {directory} can be loaded; move them away to begin anew")
+            raise InputError(
+                f"none of the {number} checkpoints in {directory} can be loaded; move them away to begin anew"
+            )
         run = Run(config, directory, checkpoints.load(newest) if newest is not None else None)
         try:
             run.go()
@@ -78,9 +90,13 @@ class Run:
         self.dtype = pick_dtype(config.run.precision, self.device)
         self.compiled = pick_compile(config.run.compile, self.device)
         self.encoder = make_encoder(config.features.encoder, config.features.komi_input)
-        with torch.random.fork_rng(devices=[]):  # torch draws first weights from its global generator, which is nobody else's business
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # torch draws first weights from its global generator, which is nobody else's business
             torch.manual_seed(config.run.seed)
-            network = Network(config.network, self.encoder.num_planes, self.encoder.num_globals, config.game.largest_size)
+            network = Network(
+                config.network, self.encoder.num_planes, self.encoder.num_globals, config.game.largest_size
+            )
         self.trainer = Trainer(network, self.encoder, config.training, config.network.heads, self.device, self.dtype)
         self.seconds, self.rounds = 0.0, 0
         self.counters: dict[str, Any] = {}
@@ -90,7 +106,9 @@ class Run:
             config = at_once.with_numbers(config, start.config.selfplay.games, start.config.search.leaves)
         self.config, self.fit = at_once.fitted(config, self._evaluator(), self.device)
         config = self.config
-        config.dump(directory / "config.yaml")  # only now: what is wrong with the settings has been said, and the old ones still stand
+        config.dump(
+            directory / "config.yaml"
+        )  # only now: what is wrong with the settings has been said, and the old ones still stand
         if start is not None:
             self._go_on_from(start)
         # Without a checkpoint all begins anew, and what a killed process charted will come again.
@@ -129,7 +147,9 @@ class Run:
 
     def _evaluator(self) -> Evaluator:
         averaged, compiled = self.trainer.averaged, self.compiled
-        return Evaluator.from_network(averaged, self.encoder, self.device, self.dtype, heads=PLAYING_HEADS, compiled=compiled)
+        return Evaluator.from_network(
+            averaged, self.encoder, self.device, self.dtype, heads=PLAYING_HEADS, compiled=compiled
+        )
 
     def go(self) -> None:
         """Runs until the config says that it is over, then shows what was learned."""
@@ -145,8 +165,8 @@ class Run:
         with Progress(self.config.run.name, total, "min" if in_minutes else "rounds", done=done) as progress:
             shown: dict[str, float | str] = {}
 
-            def show(harvest: Harvest) -> None:
-                part = len(harvest.lengths) / settings.games_per_iteration
+            def show(collected: SelfPlayResult) -> None:
+                part = len(collected.lengths) / settings.games_per_iteration
                 now = (self.seconds + time.monotonic() - self._clock) / 60
                 progress.update(now if in_minutes else self.rounds + part, **shown)
 
@@ -179,33 +199,37 @@ class Run:
         now = time.monotonic()
         self.seconds, self._clock = self.seconds + now - self._clock, now
 
-    def _round(self, show: Callable[[Harvest], None]) -> dict[str, float]:
-        """One round: games, learning, charts, and a checkpoint when it is due. Returns what was charted; show is called on the way."""
+    def _round(self, show: Callable[[SelfPlayResult], None]) -> dict[str, float]:
+        """One round: games, learning, charts, and a checkpoint when it is due. Returns what was charted; show is called
+        on the way.
+        """
         settings = self.config.pipeline
         until = self._clock + 60 * settings.minutes - self.seconds if settings.minutes else None
-        harvest = self.selfplay.play(settings.games_per_iteration, until, show)
-        samples = self._keep(harvest)
+        collected = self.selfplay.play(settings.games_per_iteration, until, show)
+        samples = self._keep(collected)
         self._tick()
         self.trainer.set_progress(self._progress())
-        numbers = charts.harvest_numbers(harvest, samples) | self._learn()
+        numbers = charts.selfplay_numbers(collected, samples) | self._learn()
         self.selfplay.use(self._evaluator(), self.trainer.steps)
         self.rounds += 1
         self._tick()
-        self._chart(harvest, numbers)
+        self._chart(collected, numbers)
         if self.seconds - self._last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes:
             self._save()
         return numbers
 
-    def _keep(self, harvest: Harvest):
+    def _keep(self, collected: SelfPlayResult):
         """Puts the samples into the replay and the kept games into files; returns the samples, or None."""
-        samples = harvest.all_samples()
+        samples = collected.all_samples()
         if samples is not None:
             self.replay.add(samples)
-        write_games(self.directory / "games", harvest.games, self.config.run.name)
+        write_games(self.directory / "games", collected.games, self.config.run.name)
         return samples
 
     def _learn(self) -> dict[str, float]:
-        """Trains for all that the replay's credit allows and returns the mean of what was seen; reads the device once."""
+        """Trains for all that the replay's credit allows and returns the mean of what was seen; reads the device
+        once.
+        """
         batch, sums, steps, start = self.config.training.batch, {}, 0, time.monotonic()
         recent: deque[Batch] = deque(maxlen=STATISTICS_BATCHES)
         while self.replay.can_take(batch):
@@ -220,7 +244,9 @@ class Run:
         means = (torch.stack([sums[name] for name in names]) / steps).tolist()
         numbers = {f"train/{name}": mean for name, mean in zip(names, means, strict=True)}
         if not math.isfinite(numbers["train/loss"]):  # before anything of it is played, saved or learned from
-            raise InputError(f"the loss is {numbers['train/loss']} by step {self.trainer.steps}; lower training.learning_rate and --resume")
+            raise InputError(
+                f"the loss is {numbers['train/loss']} by step {self.trainer.steps}; lower training.learning_rate and --resume"
+            )
         self.trainer.refresh_statistics(recent)
         numbers["train/samples_per_s"] = steps * batch / max(seconds, 1e-9)
         held_out = self.replay.validation_batch(batch)
@@ -229,15 +255,19 @@ class Run:
             numbers |= {f"validation/{name}": float(value) for name, value in measured.items()}
         return numbers
 
-    def _chart(self, harvest: Harvest, numbers: dict[str, float]) -> None:
+    def _chart(self, collected: SelfPlayResult, numbers: dict[str, float]) -> None:
         numbers |= {f"replay/{name}": value for name, value in self.replay.statistics(self.trainer.steps).items()}
-        numbers |= {"time/minutes": self.seconds / 60, "time/games": float(self.selfplay.next_game), "time/rounds": float(self.rounds)}
+        numbers |= {
+            "time/minutes": self.seconds / 60,
+            "time/games": float(self.selfplay.next_game),
+            "time/rounds": float(self.rounds),
+        }
         if self.config.selfplay.resign_share:
             numbers["selfplay/resign_threshold"] = self.selfplay.resignation.threshold
             numbers["selfplay/resign_false_positive"] = self.selfplay.resignation.measured
         self.telemetry.scalars(self.trainer.steps, numbers)
         if self.rounds % PICTURE_EVERY == 1:
-            boards = charts.final_boards(harvest)
+            boards = charts.final_boards(collected)
             if boards is not None:
                 self.telemetry.image("selfplay/final_boards", boards, self.trainer.steps)
             for name, picture in charts.first_moves(self.config, self._evaluator(), self.device).items():

@@ -29,23 +29,50 @@ OPPONENT = "mcts:200"
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Returns the command line's settings. Needs no torch, so that --help and mistakes are answered at once."""
     parser = argparse.ArgumentParser(
-        prog="python -m zerogo.play", description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m zerogo.play",
+        description=__doc__,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--black", default="human", metavar="PLAYER", help="who plays Black (default: human)")
     add("--white", default=OPPONENT, metavar="PLAYER", help=f"who plays White (default: {OPPONENT})")
     add("--size", type=int, metavar="N", help="side of the board, 1 to 25 (default: the network's, else 9)")
-    add("--komi", type=float, metavar="POINTS", help="points that White gets (default: the network's or the rules'; 0.5 at handicap)")
-    add("--rules", metavar="NAME", help="tromp-taylor, chinese, japanese, korean, aga, new-zealand, … (default: the network's)")
+    add(
+        "--komi",
+        type=float,
+        metavar="POINTS",
+        help="points that White gets (default: the network's or the rules'; 0.5 at handicap)",
+    )
+    add(
+        "--rules",
+        metavar="NAME",
+        help="tromp-taylor, chinese, japanese, korean, aga, new-zealand, … (default: the network's)",
+    )
     add("--handicap", type=int, default=0, metavar="N", help="stones that Black has at the start, on the fixed points")
-    add("--simulations", type=int, metavar="N", help="simulations a move of a bot (default: evaluation.simulations, or its own N)")
+    add(
+        "--simulations",
+        type=int,
+        metavar="N",
+        help="simulations a move of a bot (default: evaluation.simulations, or its own N)",
+    )
     add("--sgf", type=Path, metavar="FILE", help="go on from the main line of a game")
     add("--move", type=int, metavar="N", help="after its Nth move (default: the last)")
     add("--save", type=Path, metavar="FILE", help="write the game as SGF, after every move")
     add("--seed", type=int, metavar="N", help="seed of all draws (default: run.seed)")
     add("--device", metavar="D", help="auto, cpu, cuda or cuda:1 (default: run.device)")
-    add("--resign", action=argparse.BooleanOptionalAction, default=True, help="bots give up lost games (default: --resign)")
-    add("--colour", choices=("auto", "always", "never"), default="auto", help="colours (default: where stdout is a terminal)")
+    add(
+        "--resign",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="bots give up lost games (default: --resign)",
+    )
+    add(
+        "--colour",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="colours (default: where stdout is a terminal)",
+    )
     parsed = parser.parse_args(arguments)
     if parsed.move is not None and parsed.sgf is None:
         parser.error("--move says where to go on in a game; give the game by --sgf FILE")
@@ -55,7 +82,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def ask(prompt: str) -> str:
-    """Returns a line that was typed. Where nobody types, as in a script, the line is shown, so that what follows can be read."""
+    """Returns a line that was typed. Where nobody types, as in a script, the line is shown, so that what follows can be
+    read.
+    """
     try:
         line = input(prompt)
     except (EOFError, KeyboardInterrupt):

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.players import RandomPlayer
+from zerogo.players.analysis import Analysis
+from zerogo.players.analyst import Analyst, make_analyst
 from zerogo.players.live import LiveGame
-from zerogo.players.manners import Manners, decide
-from zerogo.players.mind import Mind, make_mind
-from zerogo.players.thinker import Thinker, room_for
-from zerogo.players.thought import Thought
+from zerogo.players.move_choice import MoveChoiceSettings, decide
+from zerogo.players.session import AnalysisSession, room_for
 
 if TYPE_CHECKING:
     from zerogo.config import EvaluationConfig
@@ -29,7 +29,7 @@ class Answer:
     """A bot's move, None to resign, and the thought that led to it, None where it does not think."""
 
     action: int | None
-    thought: Thought | None = None
+    analysis: Analysis | None = None
 
 
 class Bot(Protocol):
@@ -37,7 +37,7 @@ class Bot(Protocol):
 
     name: str
 
-    def choose(self, game: LiveGame, player: Player) -> Answer:
+    def choose(self, game: LiveGame, player: Colour) -> Answer:
         """Returns what it does as `player`; the game stays as it is."""
 
 
@@ -47,29 +47,31 @@ class RandomBot:
     def __init__(self, seed: int) -> None:
         self.name, self.seed = RANDOM, seed
 
-    def choose(self, game: LiveGame, player: Player) -> Answer:
+    def choose(self, game: LiveGame, player: Colour) -> Answer:
         state = game.tensor("cpu", player)
         return Answer(int(RandomPlayer().choose(state, torch.zeros(1, dtype=torch.int64), self.seed)))
 
 
 class ThinkingBot:
-    """Searches so many simulations a move, then behaves as `players.manners` has it."""
+    """Searches so many simulations a move, then behaves as `players.move_choice` has it."""
 
-    def __init__(self, mind: Mind, simulations: int, manners: Manners, seed: int) -> None:
-        self.name, self.mind, self.simulations, self.manners = mind.name, mind, simulations, manners
-        self.thinker = Thinker(mind, room_for(simulations), seed)
+    def __init__(self, analyst: Analyst, simulations: int, move_choice: MoveChoiceSettings, seed: int) -> None:
+        self.name, self.analyst, self.simulations, self.move_choice = analyst.name, analyst, simulations, move_choice
+        self.session = AnalysisSession(analyst, room_for(simulations), seed)
 
-    def think(self, game: LiveGame, player: Player) -> Thought:
+    def think(self, game: LiveGame, player: Colour) -> Analysis:
         """Returns what it thinks after its simulations, kept ones from earlier moves not counted."""
-        self.thinker.face(game, player)
+        self.session.face(game, player)
         done = 0
-        while done < self.simulations and (more := self.thinker.step(self.simulations - done)):
+        while done < self.simulations and (more := self.session.step(self.simulations - done)):
             done += more
-        return self.thinker.thought()
+        return self.session.analysis()
 
-    def choose(self, game: LiveGame, player: Player) -> Answer:
-        thought = self.think(game, player)
-        return Answer(decide(game, player, thought, self.manners, game.tensor(self.mind.device, player)), thought)
+    def choose(self, game: LiveGame, player: Colour) -> Answer:
+        analysis = self.think(game, player)
+        return Answer(
+            decide(game, player, analysis, self.move_choice, game.tensor(self.analyst.device, player)), analysis
+        )
 
 
 def make_bot(
@@ -78,10 +80,11 @@ def make_bot(
     device: torch.device,
     dtype: torch.dtype,
     simulations: int | None = None,
-    manners: Manners | None = None,
+    move_choice: MoveChoiceSettings | None = None,
     seed: int = 0,
 ) -> Bot | None:
-    """Returns the bot that a word means, None for a person. simulations: of a move, None for what the word or the settings say.
+    """Returns the bot that a word means, None for a person. simulations: of a move, None for what the word or the
+    settings say.
 
     Raises InputError for an unknown word, and for a checkpoint that can't be loaded.
     """
@@ -91,5 +94,5 @@ def make_bot(
         return RandomBot(seed)
     if not spec.startswith("mcts:") and not Path(spec).exists():
         raise InputError(f"there is no player {spec!r}; allowed are {KINDS}")
-    mind = make_mind(spec, settings, device, dtype, simulations=simulations)
-    return ThinkingBot(mind, mind.simulations, manners or Manners(), seed)
+    analyst = make_analyst(spec, settings, device, dtype, simulations=simulations)
+    return ThinkingBot(analyst, analyst.simulations, move_choice or MoveChoiceSettings(), seed)

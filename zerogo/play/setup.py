@@ -11,14 +11,14 @@ from pathlib import Path
 from zerogo import checkpoint, coords, kernels, rulesets, sgf
 from zerogo.config import Config, with_overrides
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.play.screen import Screen
 from zerogo.play.seats import HUMAN, RANDOM, Bot, ThinkingBot, make_bot
 from zerogo.play.table import Table
 from zerogo.play.talk import Talk
 from zerogo.players import require_size
 from zerogo.players.live import LiveGame
-from zerogo.players.manners import Manners
+from zerogo.players.move_choice import MoveChoiceSettings
 from zerogo.rules import Rules
 from zerogo.runtime import pick_device, pick_dtype, set_up_cpu
 
@@ -27,7 +27,9 @@ HANDICAP_KOMI = 0.5
 
 
 def make_talk(arguments: argparse.Namespace, ask: Callable[[str], str], say: Callable[[str], None] = print) -> Talk:
-    """Returns the conversation, ready to be run, after who plays and under which rules was said. Raises InputError for bad words."""
+    """Returns the conversation, ready to be run, after who plays and under which rules was said. Raises InputError for
+    bad words.
+    """
     if arguments.simulations is not None and arguments.simulations < 1:
         raise InputError(f"--simulations is {arguments.simulations}; it must be 1 or more")
     check_save(arguments.save, arguments.sgf)
@@ -42,23 +44,37 @@ def make_talk(arguments: argparse.Namespace, ask: Callable[[str], str], say: Cal
     rules = game.rules
     suicide = ", suicide" if rules.suicide else ""
     kind = f"{rules.size}x{rules.size}, komi {rules.komi:g}, {rules.scoring} scoring, {rules.superko} ko{suicide}"
-    say(f"{screen.name(Player.BLACK)}: {names[Player.BLACK]}, {screen.name(Player.WHITE)}: {names[Player.WHITE]}; {kind}")
+    say(
+        f"{screen.name(Colour.BLACK)}: {names[Colour.BLACK]}, {screen.name(Colour.WHITE)}: {names[Colour.WHITE]}; {kind}"
+    )
     for note in [*notes, *(["help tells what you can type"] if talk.has_people else [])]:
         say(note)
     return talk
 
 
 def read_config(arguments: argparse.Namespace) -> Config:
-    """Returns the settings: those of the first checkpoint among the players, else the defaults, and what the command line changes."""
-    words = {"run.seed": arguments.seed, "run.device": arguments.device, "evaluation.simulations": arguments.simulations}
-    names = [name for name in (arguments.black, arguments.white) if name not in (HUMAN, RANDOM) and not name.startswith("mcts:")]
+    """Returns the settings: those of the first checkpoint among the players, else the defaults, and what the command
+    line changes.
+    """
+    words = {
+        "run.seed": arguments.seed,
+        "run.device": arguments.device,
+        "evaluation.simulations": arguments.simulations,
+    }
+    names = [
+        name
+        for name in (arguments.black, arguments.white)
+        if name not in (HUMAN, RANDOM) and not name.startswith("mcts:")
+    ]
     paths = [name for name in names if Path(name).exists()]
     config = checkpoint.load(checkpoint.find(paths[0])).config if paths else Config()
     return with_overrides(config, [f"{key}={value}" for key, value in words.items() if value is not None])
 
 
 def make_game(arguments: argparse.Namespace, config: Config) -> tuple[LiveGame, list[str]]:
-    """Returns the game at its start, and what a person should know about it. Raises InputError for what can't be set up."""
+    """Returns the game at its start, and what a person should know about it. Raises InputError for what can't be set
+    up.
+    """
     notes = [rulesets.deviations(arguments.rules)] if rulesets.canonical(arguments.rules or "") else []
     notes = [note for note in notes if note]
     if arguments.sgf is not None:
@@ -74,7 +90,9 @@ def _game_of_file(arguments: argparse.Namespace) -> tuple[LiveGame, list[str]]:
     """Returns the game of --sgf after --move moves, and what its reader assumed."""
     record = sgf.read(arguments.sgf)
     if arguments.size is not None and arguments.size != record.rules.size:
-        raise InputError(f"--size is {arguments.size}, but the game in {arguments.sgf} is on {record.rules.size}x{record.rules.size}")
+        raise InputError(
+            f"--size is {arguments.size}, but the game in {arguments.sgf} is on {record.rules.size}x{record.rules.size}"
+        )
     if arguments.save is not None and arguments.save.exists() and _has_more(record, arguments):
         raise InputError(f"--save is {arguments.save}, whose other moves would be lost; give it a new name")
     record.rules = make_rules(arguments, record.rules)
@@ -88,12 +106,18 @@ def _game_of_file(arguments: argparse.Namespace) -> tuple[LiveGame, list[str]]:
 
 
 def _has_more(record: sgf.GameRecord, arguments: argparse.Namespace) -> bool:
-    """Says whether the file of --sgf holds moves that are not of the game that goes on: later ones, variations, those before an edit."""
-    return arguments.move not in (None, len(record.moves)) or bool(record.edits) or len(sgf.variations(arguments.sgf)) > 1
+    """Says whether the file of --sgf holds moves that are not of the game that goes on: later ones, variations, those
+    before an edit.
+    """
+    return (
+        arguments.move not in (None, len(record.moves)) or bool(record.edits) or len(sgf.variations(arguments.sgf)) > 1
+    )
 
 
 def make_rules(arguments: argparse.Namespace, known: Rules) -> Rules:
-    """Returns the known rules with what the command line changes. A ruleset brings its own komi to a new game, not to one from a file."""
+    """Returns the known rules with what the command line changes. A ruleset brings its own komi to a new game, not to
+    one from a file.
+    """
     size = known.size if arguments.size is None else arguments.size
     komi = HANDICAP_KOMI if arguments.handicap and arguments.komi is None else arguments.komi
     if arguments.rules is not None:
@@ -101,31 +125,37 @@ def make_rules(arguments: argparse.Namespace, known: Rules) -> Rules:
     return dataclasses.replace(known, size=size, komi=known.komi if komi is None else komi)
 
 
-def make_bots(arguments: argparse.Namespace, config: Config, size: int) -> dict[Player, Bot | None]:
+def make_bots(arguments: argparse.Namespace, config: Config, size: int) -> dict[Colour, Bot | None]:
     """Returns who plays each colour, None for a person. Raises InputError for a network of another board."""
     device = pick_device(config.run.device)
     dtype = pick_dtype(config.run.precision, device)
-    manners, seed = Manners(resign=arguments.resign), config.run.seed
-    words = {Player.BLACK: arguments.black, Player.WHITE: arguments.white}
+    move_choice, seed = MoveChoiceSettings(resign=arguments.resign), config.run.seed
+    words = {Colour.BLACK: arguments.black, Colour.WHITE: arguments.white}
     bots = {
-        player: make_bot(word, config.evaluation, device, dtype, arguments.simulations, manners, seed + player.value)
+        player: make_bot(
+            word, config.evaluation, device, dtype, arguments.simulations, move_choice, seed + player.value
+        )
         for player, word in words.items()
     }
     for bot in bots.values():
         if isinstance(bot, ThinkingBot):
-            require_size(bot.mind, size, "this game is on")
+            require_size(bot.analyst, size, "this game is on")
     return bots
 
 
-def _adviser_maker(bots: dict[Player, Bot | None], config: Config) -> Callable[[], ThinkingBot]:
-    """Returns what makes the bot that gives hints: one of the table once more, so that it may think without helping the one that plays."""
+def _adviser_maker(bots: dict[Colour, Bot | None], config: Config) -> Callable[[], ThinkingBot]:
+    """Returns what makes the bot that gives hints: one of the table once more, so that it may think without helping the
+    one that plays.
+    """
     thinking = [bot for bot in bots.values() if isinstance(bot, ThinkingBot)]
 
     def make() -> ThinkingBot:
         if thinking:
-            return ThinkingBot(thinking[0].mind, thinking[0].simulations, Manners(), config.run.seed)
+            return ThinkingBot(thinking[0].analyst, thinking[0].simulations, MoveChoiceSettings(), config.run.seed)
         device = pick_device(config.run.device)
-        bot = make_bot(ADVISER, config.evaluation, device, pick_dtype(config.run.precision, device), seed=config.run.seed)
+        bot = make_bot(
+            ADVISER, config.evaluation, device, pick_dtype(config.run.precision, device), seed=config.run.seed
+        )
         assert isinstance(bot, ThinkingBot), f"{ADVISER} thinks"
         return bot
 
@@ -139,7 +169,8 @@ def make_screen(colour: str) -> Screen:
 
 
 def check_save(path: Path | None, source: Path | None) -> None:
-    """Raises InputError where the game could not be saved, or where another file than the one it comes from would be lost.
+    """Raises InputError where the game could not be saved, or where another file than the one it comes from would be
+    lost.
 
     Whether that one would lose anything is looked at when it is read.
     """

@@ -1,4 +1,6 @@
-"""The conversation: asks people for their moves, lets bots move, shows the board, and answers what is asked in between."""
+"""The conversation: asks people for their moves, lets bots move, shows the board, and answers what is asked in
+between.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +10,16 @@ from pathlib import Path
 
 from zerogo import coords, picture, sgf
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.play.screen import Screen, name_of, result_words, thought_words
 from zerogo.play.seats import Bot, ThinkingBot
 from zerogo.play.table import Table
-from zerogo.players.manners import dead_stones, final_score_black
+from zerogo.players.move_choice import dead_stones, final_score_black
 
 MOST_CANDIDATES = 5  # of a hint
-MOVES_A_POINT = 4  # after so many moves for each point of the board two bots stop, as under simple ko they might go on for ever
+MOVES_A_POINT = (
+    4  # after so many moves for each point of the board two bots stop, as under simple ko they might go on for ever
+)
 HELP = """what you can type:
   D4            a move: a letter for the column (there is no I), a number for the row from below
   pass          leave the turn to the other one; two passes end the game
@@ -36,14 +40,14 @@ class Quit(Exception):
 class Talk:
     """Plays one game to its end, or until somebody leaves.
 
-    bots: who plays each colour, None for a person. adviser: makes the bot that gives hints and judges dead stones; called once, when it is
-    first needed. ask: shows a prompt and returns the line that was typed, EOFError at the end of the input. say: shows lines.
-    """
+    bots: who plays each colour, None for a person. adviser: makes the bot that gives hints and judges dead stones;
+    called once, when it is first needed. ask: shows a prompt and returns the line that was typed, EOFError at the end
+    of the input. say: shows lines."""
 
     def __init__(
         self,
         table: Table,
-        bots: dict[Player, Bot | None],
+        bots: dict[Colour, Bot | None],
         adviser: Callable[[], ThinkingBot],
         screen: Screen,
         ask: Callable[[str], str] = input,
@@ -72,7 +76,9 @@ class Talk:
         return None in self.bots.values()
 
     def run(self) -> None:
-        """Plays until the game is over and nobody wants to go on, or somebody leaves. The game is saved after every change."""
+        """Plays until the game is over and nobody wants to go on, or somebody leaves. The game is saved after every
+        change.
+        """
         self.say(self.screen.board(self.table.game))
         try:
             while self._turn():
@@ -103,17 +109,21 @@ class Talk:
             self._let_move(bot, game.to_play)
         return True
 
-    def _let_move(self, bot: Bot, player: Player) -> None:
+    def _let_move(self, bot: Bot, player: Colour) -> None:
         """Lets a bot move, and tells why it does so."""
         game = self.table.game
         answer = bot.choose(game, player)
-        words = "" if answer.thought is None else self.screen.faint(f": {thought_words(answer.thought, player, game.size)}")
+        words = (
+            ""
+            if answer.analysis is None
+            else self.screen.faint(f": {thought_words(answer.analysis, player, game.size)}")
+        )
         if answer.action is None:
             self.say(f"{self.screen.strong(f'{name_of(player)} resigns')}{words}")
             self.table.resign(player)
             self._keep()
             return
-        self.table.play(player, answer.action, answer.thought)
+        self.table.play(player, answer.action, answer.analysis)
         self._keep()
         self.say(self.screen.board(game))
         done = "passes" if answer.action == game.size**2 else f"plays {coords.to_gtp(answer.action, game.size)}"
@@ -131,7 +141,9 @@ class Talk:
             self.say(str(error))
 
     def _play(self, vertex: str) -> None:
-        """Plays a person's move. Raises InputError for what is neither a move nor a command, and for an illegal move."""
+        """Plays a person's move. Raises InputError for what is neither a move nor a command, and for an illegal
+        move.
+        """
         game = self.table.game
         if self.table.is_over:
             raise InputError("the game is over; undo takes moves back")
@@ -139,7 +151,9 @@ class Talk:
             action = coords.from_gtp(vertex, game.size)
         except InputError:
             last = coords.to_gtp(game.size - 1, game.size)
-            raise InputError(f"{vertex!r} is neither a command nor a point from A1 to {last}; help tells what you can type") from None
+            raise InputError(
+                f"{vertex!r} is neither a command nor a point from A1 to {last}; help tells what you can type"
+            ) from None
         player = game.to_play
         reason = game.why_illegal(player, action)
         if reason is not None:
@@ -164,7 +178,9 @@ class Talk:
         self.say(self.screen.board(game))
 
     def _back_to_a_person(self) -> int:
-        """Returns how many moves lie between now and the last turn of a person. Raises InputError where there was none."""
+        """Returns how many moves lie between now and the last turn of a person. Raises InputError where there was
+        none.
+        """
         moves = self.table.game.moves
         for number, (player, _) in enumerate(reversed(moves), start=1):
             if self.bots[player] is None:
@@ -177,9 +193,9 @@ class Talk:
         if self.table.is_over:
             raise InputError("the game is over; undo takes moves back")
         adviser = self.adviser()
-        thought = adviser.think(game, game.to_play)
-        self.say(f"{adviser.name}: {thought_words(thought, game.to_play, game.size)}")
-        self.say(picture.candidates_text(thought.candidates, game.size, MOST_CANDIDATES))
+        analysis = adviser.think(game, game.to_play)
+        self.say(f"{adviser.name}: {thought_words(analysis, game.to_play, game.size)}")
+        self.say(picture.candidates_text(analysis.candidates, game.size, MOST_CANDIDATES))
 
     def _score(self, words: str) -> None:
         """Tells who would win, and which stones are taken for dead."""
@@ -223,8 +239,8 @@ class Talk:
 
     def _counted(self) -> tuple[float, set[int]]:
         """Returns Black's score with komi, and the points of stones that are taken for dead."""
-        game, mind = self.table.game, self.adviser().mind
-        return final_score_black(game, mind), dead_stones(game, mind)
+        game, analyst = self.table.game, self.adviser().analyst
+        return final_score_black(game, analyst), dead_stones(game, analyst)
 
     def _dead_words(self, dead: set[int]) -> str:
         """Returns which stones are dead, by whose judgement."""

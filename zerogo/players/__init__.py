@@ -11,7 +11,7 @@ from zerogo import checkpoint as checkpoints
 from zerogo.errors import InputError
 from zerogo.players import external
 from zerogo.players.external import ExternalPlayer
-from zerogo.players.player import FORFEIT, RESIGN, Guest, Player, close, knows, require_size
+from zerogo.players.player import FORFEIT, RESIGN, Player, StatefulPlayer, close, knows, require_size
 from zerogo.players.playout import PlayoutEvaluator, playouts_of
 from zerogo.players.random_player import RandomPlayer
 from zerogo.players.search_player import SearchPlayer
@@ -23,7 +23,7 @@ __all__ = [
     "FORFEIT",
     "RESIGN",
     "ExternalPlayer",
-    "Guest",
+    "StatefulPlayer",
     "Player",
     "PlayoutEvaluator",
     "RandomPlayer",
@@ -34,15 +34,17 @@ __all__ = [
     "require_size",
 ]
 
-KINDS = f"random, mcts:N (N playouts a move), the path of a checkpoint, the folder of a run, and engines: {external.KINDS}"
+KINDS = (
+    f"random, mcts:N (N playouts a move), the path of a checkpoint, the folder of a run, and engines: {external.KINDS}"
+)
 
 
 def make_player(spec: str, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype) -> Player:
     """Returns the player that a person means by a word such as "random", "mcts:200", "gnugo:10" or a checkpoint's path.
 
-    settings: the config's section `evaluation`. Raises InputError for an unknown word, for a checkpoint that can't be loaded and for an
-    engine that is not there. An engine is not started yet; whoever has it play lets go of it by `close`.
-    """
+    settings: the config's section `evaluation`. Raises InputError for an unknown word, for a checkpoint that can't be
+    loaded and for an engine that is not there. An engine is not started yet; whoever has it play lets go of it by
+    `close`."""
     if spec == "random":
         return RandomPlayer()
     if external.is_external(spec):

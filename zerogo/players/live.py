@@ -1,4 +1,6 @@
-"""The game in front of a person: what GTP, the terminal and the pictures share. Legality is exact, by the plain rules of `zerogo.game`."""
+"""The game in front of a person: what GTP, the terminal and the pictures share. Legality is exact, by the plain rules
+of `zerogo.game`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import torch
 
 from zerogo import board, coords, sgf
 from zerogo.errors import InputError
-from zerogo.game import GameState, Move, Player, Point
+from zerogo.game import Colour, GameState, Move, Point
 from zerogo.rules import Rules, RulesBatch
 from zerogo.sgf import GameRecord
 from zerogo.sgf.positions import PLAYERS, turned
@@ -21,19 +23,20 @@ _starts = count(1)
 class LiveGame:
     """One game that a person may take back, set up and change the rules of.
 
-    rules: of the game. start: the stones before the first move, rows from the top (0, 1, 2). first: who moves first. handicap: points of
-    Black's handicap stones, which stand in `start`. moves: (player, action) of each move so far. start_id: another number whenever the
-    start or the rules change, so that whatever was thought of the game before is worth nothing.
+    rules: of the game. start: the stones before the first move, rows from the top (0, 1, 2). first: who moves first.
+    handicap: points of Black's handicap stones, which stand in `start`. moves: (player, action) of each move so far.
+    start_id: another number whenever the start or the rules change, so that whatever was thought of the game before is
+    worth nothing.
 
-    One side may move twice in a row: the other one is taken to have passed in between. A game goes on after two passes, if somebody wants.
-    """
+    One side may move twice in a row: the other one is taken to have passed in between. A game goes on after two passes,
+    if somebody wants."""
 
     def __init__(self, rules: Rules) -> None:
         self._begin(GameState.new(rules))
 
     def _begin(self, start: GameState, handicap: Iterable[int] = ()) -> None:
         self._states = [start]
-        self.moves: list[tuple[Player, int]] = []
+        self.moves: list[tuple[Colour, int]] = []
         self.handicap = list(handicap)
         self.start_id = next(_starts)
 
@@ -51,7 +54,7 @@ class LiveGame:
         return self._states[0].stones()
 
     @property
-    def first(self) -> Player:
+    def first(self) -> Colour:
         return self._states[0].to_play
 
     @property
@@ -60,7 +63,7 @@ class LiveGame:
         return self._states[-1]
 
     @property
-    def to_play(self) -> Player:
+    def to_play(self) -> Colour:
         return self.state.to_play
 
     @property
@@ -69,14 +72,20 @@ class LiveGame:
         return self.moves[-1][1] if self.moves else None
 
     def clear(self, size: int | None = None) -> None:
-        """Takes all stones off; komi and the other rules stay. size: of the new board. Raises InputError for a size that there is not."""
+        """Takes all stones off; komi and the other rules stay. size: of the new board. Raises InputError for a size
+        that there is not.
+        """
         self._begin(GameState.new(self.rules if size is None else dataclasses.replace(self.rules, size=size)))
 
     def change_rules(self, **changes: object) -> None:
-        """Changes rules in the middle of the game, such as komi=6.5. What was played stays played, also where it would not be legal now."""
+        """Changes rules in the middle of the game, such as komi=6.5. What was played stays played, also where it would
+        not be legal now.
+        """
         rules = dataclasses.replace(self.rules, **changes)
         if rules.size != self.size:
-            raise InputError(f"rules: size {rules.size} in a game on {self.size}x{self.size}; clear the board for another size")
+            raise InputError(
+                f"rules: size {rules.size} in a game on {self.size}x{self.size}; clear the board for another size"
+            )
         if rules == self.rules:
             return
         moves, handicap = self.moves, self.handicap
@@ -86,22 +95,26 @@ class LiveGame:
         self.moves = moves
 
     def place_handicap(self, points: Iterable[int]) -> None:
-        """Puts Black's handicap stones on the empty board; White moves first. Raises InputError for bad points, and in a game under way."""
+        """Puts Black's handicap stones on the empty board; White moves first. Raises InputError for bad points, and in
+        a game under way.
+        """
         points = list(points)
         if self.moves or any(any(row) for row in self.start):
             raise InputError("board not empty")
         places = [Point(*coords.row_col(point, self.size)) for point in points]
         self._begin(GameState.new(self.rules, places), points)
 
-    def set_up(self, rows: list[list[int]], to_play: Player) -> None:
-        """Begins from a position without history: rows of 0, 1, 2 from the top. Raises InputError where a string has no liberty."""
+    def set_up(self, rows: list[list[int]], to_play: Colour) -> None:
+        """Begins from a position without history: rows of 0, 1, 2 from the top. Raises InputError where a string has no
+        liberty.
+        """
         self._begin(GameState.from_stones(rows, to_play, self.rules))
 
-    def why_illegal(self, player: Player, action: int) -> str | None:
+    def why_illegal(self, player: Colour, action: int) -> str | None:
         """Returns why a move is not legal, None where it is: action 0 to N * N."""
         return turned(self.state, player).why_illegal(Move.from_action(action, self.size))
 
-    def play(self, player: Player, action: int) -> None:
+    def play(self, player: Colour, action: int) -> None:
         """Plays a move. Raises InputError with the reason where it is illegal; the game is then as before."""
         self._states.append(turned(self.state, player).play(Move.from_action(action, self.size)))
         self.moves.append((player, action))
@@ -114,8 +127,10 @@ class LiveGame:
             del self._states[-number:]
             del self.moves[-number:]
 
-    def tensor(self, device: torch.device | str = "cpu", to_play: Player | None = None) -> board.State:
-        """Returns the present moment with its history as a batch of one game; to_play: who is to move, by default whose turn it is."""
+    def tensor(self, device: torch.device | str = "cpu", to_play: Colour | None = None) -> board.State:
+        """Returns the present moment with its history as a batch of one game; to_play: who is to move, by default whose
+        turn it is.
+        """
         stones = torch.tensor([self.start], dtype=torch.int8, device=device)
         first = torch.tensor([self.first.value], dtype=torch.int8, device=device)
         colours = torch.tensor([[player.value for player, _ in self.moves]], dtype=torch.int8, device=device)
@@ -126,17 +141,20 @@ class LiveGame:
         return dataclasses.replace(played, rules=RulesBatch.of(self.rules, device=device))
 
     def record(self, **fields: object) -> GameRecord:
-        """Returns the game as a record to be written; fields: more of the record's, such as result="B+R" or black="Anna"."""
-        colours = ["b" if player is Player.BLACK else "w" for player, _ in self.moves]
+        """Returns the game as a record to be written; fields: more of the record's, such as result="B+R" or
+        black="Anna".
+        """
+        colours = ["b" if player is Colour.BLACK else "w" for player, _ in self.moves]
         setup = None if self.handicap or not any(any(row) for row in self.start) else self.start
-        first = "b" if self.first is Player.BLACK else "w"
+        first = "b" if self.first is Colour.BLACK else "w"
         actions = [action for _, action in self.moves]
         known = {"colours": colours, "setup": setup, "first": first, "handicap": list(self.handicap)}
         return GameRecord(self.rules, actions, **(known | fields))
 
     @staticmethod
     def of_record(record: GameRecord, num_moves: int | None = None) -> LiveGame:
-        """Returns a record's game after its first `num_moves` moves, by default all; stones set up on the way begin it anew.
+        """Returns a record's game after its first `num_moves` moves, by default all; stones set up on the way begin it
+        anew.
 
         Raises InputError where one of the moves is illegal, with the move and the reason.
         """
@@ -154,7 +172,7 @@ class LiveGame:
         return game
 
 
-def _played_anyway(state: GameState, player: Player, action: int) -> GameState:
+def _played_anyway(state: GameState, player: Colour, action: int) -> GameState:
     """Returns the state after a move that may be illegal under the present rules."""
     before, move = turned(state, player), Move.from_action(action, state.rules.size)
     if before.why_illegal(move) is None:

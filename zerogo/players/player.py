@@ -1,4 +1,6 @@
-"""What a player is to a match: moves for many games at once; and what a guest may do besides, which is more than a function can."""
+"""What a player is to a match: moves for many games at once; and what a guest may do besides, which is more than a
+function can.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from zerogo.errors import InputError
 from zerogo.rules import Rules
 
 RESIGN = -2  # what a guest's `choose` returns instead of a move where it gives the game up
-FORFEIT = -3  # and where it failed to move at all; `Guest.why` says how
+FORFEIT = -3  # and where it failed to move at all; `StatefulPlayer.why` says how
 
 
 class Player(Protocol):
@@ -22,12 +24,15 @@ class Player(Protocol):
     name: str
 
     def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
-        """Returns one legal move for each game: int64 [B]; draws depend on game_ids (int64 [B]), the seed and the ply."""
+        """Returns one legal move for each game: int64 [B]; draws depend on game_ids (int64 [B]), the seed and the
+        ply.
+        """
 
 
 @runtime_checkable
-class Guest(Player, Protocol):
-    """A player from outside, such as a GTP engine: it follows each game, may resign, and loses a game by its own faults.
+class StatefulPlayer(Player, Protocol):
+    """A player from outside, such as a GTP engine: it follows each game, may resign, and loses a game by its own
+    faults.
 
     Its `choose` may return RESIGN or FORFEIT, and is trusted with nothing: who asks it checks that its moves are legal.
     """
@@ -38,7 +43,7 @@ class Guest(Player, Protocol):
     def begin(self, game_ids: Sequence[int], rules: Rules) -> None:
         """Prepares for games that start now from the empty board."""
 
-    def heed(self, game_ids: Sequence[int], actions: Sequence[int]) -> None:
+    def notify(self, game_ids: Sequence[int], actions: Sequence[int]) -> None:
         """Takes note of one move in each game, its own moves too."""
 
     def why(self, game_id: int) -> str:
@@ -56,17 +61,20 @@ class Guest(Player, Protocol):
 
 def close(player: Player) -> None:
     """Lets go of what a player holds outside this process, if it holds anything."""
-    if isinstance(player, Guest):
+    if isinstance(player, StatefulPlayer):
         player.close()
 
 
 def knows(player: Any, size: int) -> bool:
-    """Says whether a player, or a mind, plays on boards of a side: a network on those that it learned, its `sizes`, all others on any."""
+    """Says whether a player, or a analyst, plays on boards of a side: a network on those that it learned, its `sizes`,
+    all others on any."""
     sizes = getattr(player, "sizes", None)
     return sizes is None or size in sizes
 
 
 def require_size(player: Any, size: int, here: str) -> None:
-    """Raises InputError where a player, or a mind, doesn't know boards of a side. here: what has that side, such as "this game is on"."""
+    """Raises InputError where a player, or a analyst, doesn't know boards of a side. here: what has that side, such as
+    "this game is on".
+    """
     if not knows(player, size):
         raise InputError(f"{player.name} plays on {listed(player.sizes)} only; {here} {size}x{size}")

@@ -20,7 +20,9 @@ _DRAW = 2  # seed of the playouts' draws
 
 
 def playouts_of(word: str) -> int | None:
-    """Returns N of "mcts:N", None for any other word. Raises InputError for an N beyond MOST_PLAYOUTS, whose trees no memory holds."""
+    """Returns N of "mcts:N", None for any other word. Raises InputError for an N beyond MOST_PLAYOUTS, whose trees no
+    memory holds.
+    """
     match = re.fullmatch(r"mcts:0*([1-9][0-9]*)", word)
     if match and (len(match[1]) > len(str(MOST_PLAYOUTS)) or int(match[1]) > MOST_PLAYOUTS):
         raise InputError(f"{word[:40]!r} asks for too many playouts a move; allowed are mcts:1 to mcts:{MOST_PLAYOUTS}")
@@ -28,10 +30,11 @@ def playouts_of(word: str) -> int | None:
 
 
 class PlayoutEvaluator:
-    """An evaluator for plain MCTS: an even prior over the legal moves that fill no own eye, and pass; the value of one playout.
+    """An evaluator for plain MCTS: an even prior over the legal moves that fill no own eye, and pass; the value of one
+    playout.
 
-    Each playout is a function of the key that the search gives (or else of the position), so a game comes out alike alone and among many.
-    """
+    Each playout is a function of the key that the search gives (or else of the position), so a game comes out alike
+    alone and among many."""
 
     def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
         """Returns prior float32 [B, A] and value float32 [B], the playouts' results (1, 0, -1) for the side to move."""
@@ -45,21 +48,22 @@ class PlayoutEvaluator:
 
 
 def playout_scores_black(state: board.State, keys: Tensor) -> Tensor:
-    """Returns Black's area less White's after one random game from each position: keys int64 [B] -> float32 [B] points, before komi.
+    """Returns Black's area less White's after one random game from each position: keys int64 [B] -> float32 [B] points,
+    before komi.
 
-    Both sides draw evenly among the points that are no own eye and no suicide (also where the rules allow it), by the simple ko rule alone,
-    and pass when there is none. Scored by area as it stands, under territory rules too: at the end of such a game there is hardly a
-    difference. Runs on the host in NumPy, whatever the device: at 100 games of 5x5 an operation's overhead is all that counts, and NumPy's
-    is a fraction of torch's (12 ms for 100 playouts instead of 33 with `board.position.play`).
-    """
+    Both sides draw evenly among the points that are no own eye and no suicide (also where the rules allow it), by the
+    simple ko rule alone, and pass when there is none. Scored by area as it stands, under territory rules too: at the
+    end of such a game there is hardly a difference. Runs on the host in NumPy, whatever the device: at 100 games of 5x5
+    an operation's overhead is all that counts, and NumPy's is a fraction of torch's (12 ms for 100 playouts instead of
+    33 with `board.position.play`)."""
     black, white = _final_areas(state, keys)
     return (flood.count(black) - flood.count(white)).to(torch.float32).to(state.device)
 
 
-def playout_outlook_black(state: board.State, number: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns what `number` playouts of each position say, from Black's view: whose each point will be, float32 [B, N, N] in [-1, 1];
-    the score, float32 [B] points with komi; and the result, float32 [B] in [-1, 1]. The draws follow from the position.
-    """
+def playout_preview_black(state: board.State, number: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns what `number` playouts of each position say, from Black's view: whose each point will be, float32 [B, N,
+    N] in [-1, 1]; the score, float32 [B] points with komi; and the result, float32 [B] in [-1, 1]. The draws follow
+    from the position."""
     games = torch.arange(state.num_games, device=state.device).repeat_interleave(number)
     copies = board.select(state, games)
     serial = torch.arange(number, device=state.device).repeat(state.num_games)
@@ -71,17 +75,20 @@ def playout_outlook_black(state: board.State, number: int) -> tuple[Tensor, Tens
 
 
 def _final_areas(state: board.State, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns Black's and White's area at the end of one playout each, on the host: keys int64 [B] -> two int32 [B, N]."""
+    """Returns Black's and White's area at the end of one playout each, on the host: keys int64 [B] -> two int32 [B,
+    N].
+    """
     black, white = _Playouts(state, draws.key(_DRAW, keys)).run()
     return scoring.area_rows(torch.from_numpy(black), torch.from_numpy(white), state.on_board.cpu())
 
 
 class _Playouts:
-    """Random games from B positions. Each lane tries one point at a time; a try that would be suicide is struck out and costs no ply.
+    """Random games from B positions. Each lane tries one point at a time; a try that would be suicide is struck out and
+    costs no ply.
 
-    Planes are int32 [N + 2, B]: bit rows with a border of one point all around, games last, so that an operation runs along memory.
-    stones: int32 [2, N + 2, B], of the side to move and of the other. struck: points that are not to be tried now (suicides, ko).
-    """
+    Planes are int32 [N + 2, B]: bit rows with a border of one point all around, games last, so that an operation runs
+    along memory. stones: int32 [2, N + 2, B], of the side to move and of the other. struck: points that are not to be
+    tried now (suicides, ko)."""
 
     def __init__(self, state: board.State, keys: Tensor) -> None:
         black, white, on_board = (_bordered(rows) for rows in (state.black, state.white, state.on_board))
@@ -113,7 +120,18 @@ class _Playouts:
             stones, black_moves = self.stones[:, 1:-1, over] >> 1, self.black_moves[over]
             coloured = np.where(black_moves, stones, stones[::-1])
             self.final[:, self.lane[over]] = coloured.transpose(0, 2, 1)
-            for name in ("stones", "on_board", "struck", "is_edge", "black_moves", "passes", "ply", "keys", "lane", "longest"):
+            for name in (
+                "stones",
+                "on_board",
+                "struck",
+                "is_edge",
+                "black_moves",
+                "passes",
+                "ply",
+                "keys",
+                "lane",
+                "longest",
+            ):
                 setattr(self, name, np.ascontiguousarray(getattr(self, name)[..., going]))
         return len(self.lane) > 0
 
@@ -139,17 +157,25 @@ class _Playouts:
         self.ply += going
 
     def _draw_point(self, points: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns an evenly drawn point of each plane: its row [B] and bit [B], 0 where the plane is empty; and whether it is: bool [B]."""
+        """Returns an evenly drawn point of each plane: its row [B] and bit [B], 0 where the plane is empty; and whether
+        it is: bool [B].
+        """
         in_row = np.bitwise_count(points).astype(np.int32)
         until = in_row.cumsum(0, dtype=np.int32)
         total = until[-1]
-        rank = (((_mixed(self.keys, number) >> np.uint64(40)) * total.astype(np.uint64)) >> np.uint64(24)).astype(np.int32)
+        rank = (((_mixed(self.keys, number) >> np.uint64(40)) * total.astype(np.uint64)) >> np.uint64(24)).astype(
+            np.int32
+        )
         row = np.minimum((until <= rank).sum(0), len(until) - 1)
         lanes = np.arange(len(row))
         rank -= until[row, lanes] - in_row[row, lanes]
         bits = (points[row, lanes] >> self.columns) & 1
         column = (bits.cumsum(0, dtype=np.int32) <= rank).sum(0, dtype=np.int32)
-        return row, np.where(total > 0, np.int32(1) << np.minimum(column, len(bits) - 1), 0).astype(np.int32), total == 0
+        return (
+            row,
+            np.where(total > 0, np.int32(1) << np.minimum(column, len(bits) - 1), 0).astype(np.int32),
+            total == 0,
+        )
 
     def _eyes(self, own: np.ndarray) -> np.ndarray:
         """Returns the eyes of the side to move (and stones among them), as `random_player.eyes` has them."""
@@ -164,7 +190,9 @@ class _Playouts:
         return eyes
 
     def _ko(self, placed: np.ndarray, other: np.ndarray, captured: np.ndarray, has_captured: np.ndarray) -> np.ndarray:
-        """Returns the point that the simple ko rule bans: one stone captured by one that stood among the other side's stones alone."""
+        """Returns the point that the simple ko rule bans: one stone captured by one that stood among the other side's
+        stones alone.
+        """
         if not has_captured.any():
             return np.zeros_like(placed)
         is_alone = ~(_near(placed) & self.on_board & ~other).any(0)

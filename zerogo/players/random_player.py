@@ -19,10 +19,14 @@ def sparing_rows(position: Position, rim: Rim, legal: Tensor) -> Tensor:
 
 
 def draw_point(uniform: Tensor, rows: Tensor) -> Tensor:
-    """Returns a point drawn evenly from each plane, P where it is empty: uniform float32 [B] in (0, 1), rows int32 [B, N] -> int64 [B]."""
+    """Returns a point drawn evenly from each plane, P where it is empty: uniform float32 [B] in (0, 1), rows int32 [B,
+    N] -> int64 [B].
+    """
     points = flood.unpack_rows(rows).flatten(1)
     until = points.cumsum(1, dtype=torch.int32)
-    rank = (uniform * until[:, -1]).to(torch.int32)  # below the total, since uniform is below 1 by more than the rounding
+    rank = (uniform * until[:, -1]).to(
+        torch.int32
+    )  # below the total, since uniform is below 1 by more than the rounding
     return (until <= rank.unsqueeze(1)).sum(1)
 
 

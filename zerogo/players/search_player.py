@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 
 class SearchPlayer:
-    """Plays the best move of a search without noise. A fresh tree for every move, so its move is a function of (seed, game, position).
+    """Plays the best move of a search without noise. A fresh tree for every move, so its move is a function of (seed,
+    game, position).
 
     sizes: the board sides that its network learned on, None for any.
     """
@@ -45,12 +46,23 @@ class SearchPlayer:
 
     @staticmethod
     def of_checkpoint(
-        checkpoint: Checkpoint, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype, name: str | None = None
+        checkpoint: Checkpoint,
+        settings: EvaluationConfig,
+        device: torch.device,
+        dtype: torch.dtype,
+        name: str | None = None,
     ) -> SearchPlayer:
-        """Returns the averaged network of a checkpoint with its own search settings, and evaluation's simulations and symmetries."""
+        """Returns the averaged network of a checkpoint with its own search settings, and evaluation's simulations and
+        symmetries.
+        """
         network, encoder = checkpoint.network(averaged=True), checkpoint.encoder()
-        evaluator = Evaluator.from_network(network, encoder, device, dtype, settings.symmetry, heads=("policy", "value"))
-        # How many leaves a step takes was measured for self-play, where it ran; a match has many games, and must not depend on that.
-        search = Search(evaluator, dataclasses.replace(checkpoint.config.search, keep_tree=False, forced_playouts=0.0, leaves=1))
+        evaluator = Evaluator.from_network(
+            network, encoder, device, dtype, settings.symmetry, heads=("policy", "value")
+        )
+        # How many leaves a step takes was measured for self-play, where it ran; a match has many games, and must not
+        # depend on that.
+        search = Search(
+            evaluator, dataclasses.replace(checkpoint.config.search, keep_tree=False, forced_playouts=0.0, leaves=1)
+        )
         label = name or f"{Path(checkpoint.config.run.name).name}@{checkpoint.step}"
         return SearchPlayer(label, search, settings.simulations, checkpoint.sizes)

@@ -1,13 +1,14 @@
-"""The ring buffer: the newest samples in memory, the window that grows by a power law, the governed ratio, and resuming.
+"""The ring buffer: the newest samples in memory, the window that grows by a power law, the governed ratio, and
+resuming.
 
-**How samples are numbered and survive.** Samples are numbered through the run in the order in which they are added. Whenever
-`shard_samples` of them are together they become a finished shard, whose name says the first number and the count. `flush()`, called
-before a checkpoint is saved, writes the rest to an open shard (the one before it is removed only after that). After a kill at any moment
-everything in these files is loaded again by `Replay.open`, also what is newer than the checkpoint: those games were played and count once.
-`load_state_dict` then gives the checkpoint's counters what these newer samples earn. Self-play must number its next games after
-`last_game`, so that a game that was lost half way or saved after the checkpoint never comes a second time under the same number.
-A file that is damaged is left out with a warning that names it; all others are kept, and numbers go on after it.
-"""
+**How samples are numbered and survive.** Samples are numbered through the run in the order in which they are added.
+Whenever `shard_samples` of them are together they become a finished shard, whose name says the first number and the
+count. `flush()`, called before a checkpoint is saved, writes the rest to an open shard (the one before it is removed
+only after that). After a kill at any moment everything in these files is loaded again by `Replay.open`, also what is
+newer than the checkpoint: those games were played and count once. `load_state_dict` then gives the checkpoint's
+counters what these newer samples earn. Self-play must number its next games after `last_game`, so that a game that was
+lost half way or saved after the checkpoint never comes a second time under the same number. A file that is damaged is
+left out with a warning that names it; all others are kept, and numbers go on after it."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ _log = logging.getLogger(__name__)
 
 
 def window(total: int, settings: ReplayConfig) -> int:
-    """Returns how many of the newest samples training draws from after `total` samples: c + b (N^a - c^a) / (a c^(a - 1)).
+    """Returns how many of the newest samples training draws from after `total` samples: c + b (N^a - c^a) / (a c^(a -
+    1)).
 
     At most the capacity. c is min_window, a exponent, b scale (KataGo's law, METHODS 2.7); up to c samples all of them.
     """
@@ -51,10 +53,10 @@ def is_held_out(game: Tensor, share: float = VALIDATION_SHARE) -> Tensor:
 class Replay:
     """Samples in a ring buffer of at most `capacity`, with their files where a directory is given.
 
-    total: samples added in the run. taken: samples that training drew. credit: samples that training may still draw: each new sample
-    earns `reuse`, and what is not used is kept up to `reuse` times the window. last_game: largest number of a game seen, -1 for none.
-    All draws come from one generator of the given seed (validation from another), whose states are saved.
-    """
+    total: samples added in the run. taken: samples that training drew. credit: samples that training may still draw:
+    each new sample earns `reuse`, and what is not used is kept up to `reuse` times the window. last_game: largest
+    number of a game seen, -1 for none. All draws come from one generator of the given seed (validation from another),
+    whose states are saved."""
 
     def __init__(
         self,
@@ -74,8 +76,12 @@ class Replay:
         self._shard_samples = min(settings.shard_samples, settings.capacity)
         self._written = 0  # number of the first sample that is in no finished shard
         self._stored = 0  # samples ever put into the ring; sample i of them lies in slot i % capacity
-        self._missing = 0  # numbers between the oldest sample in memory and the newest that damaged or lost files took with them
-        self._ring = {name: torch.empty((0, *shape), dtype=dtype) for name, (dtype, shape) in layout(board_size).items()}
+        self._missing = (
+            0  # numbers between the oldest sample in memory and the newest that damaged or lost files took with them
+        )
+        self._ring = {
+            name: torch.empty((0, *shape), dtype=dtype) for name, (dtype, shape) in layout(board_size).items()
+        }
         self._held = torch.empty(0, dtype=torch.bool)
         self._slots: dict[bool, Tensor] | None = None
         self._generator = torch.Generator().manual_seed(seed)
@@ -83,10 +89,14 @@ class Replay:
         if self.directory is not None:
             self.directory.mkdir(parents=True, exist_ok=True)
             if find_shards(self.directory):
-                raise InputError(f"{self.directory} already holds replay shards; resume that run or choose an empty directory")
+                raise InputError(
+                    f"{self.directory} already holds replay shards; resume that run or choose an empty directory"
+                )
 
     @classmethod
-    def open(cls, settings: ReplayConfig, board_size: int, directory: str | Path, seed: int = 0, **options: Any) -> Replay:
+    def open(
+        cls, settings: ReplayConfig, board_size: int, directory: str | Path, seed: int = 0, **options: Any
+    ) -> Replay:
         """Returns a buffer with what the files of a directory hold, as far back as the window and the capacity reach.
 
         Raises InputError where they are of another board size. The caller holds the run's lock.
@@ -106,8 +116,12 @@ class Replay:
     # Adding
 
     def add(self, samples: Samples) -> None:
-        """Adds K samples as the newest, oldest first; writes the shards that are full then, and removes those that left the window."""
-        assert samples.board_size == self.board_size, f"samples of side {samples.board_size} into a replay of side {self.board_size}"
+        """Adds K samples as the newest, oldest first; writes the shards that are full then, and removes those that left
+        the window.
+        """
+        assert samples.board_size == self.board_size, (
+            f"samples of side {samples.board_size} into a replay of side {self.board_size}"
+        )
         samples = samples.packed()
         start = 0
         while start < len(samples):
@@ -151,7 +165,9 @@ class Replay:
 
     @property
     def window(self) -> int:
-        """Samples, counted from the newest, that are drawn from; those of players that have not learned count at most min_window times."""
+        """Samples, counted from the newest, that are drawn from; those of players that have not learned count at most
+        min_window times.
+        """
         counted = self.total - max(0, self.num_random - self.settings.min_window)
         return min(len(self), window(counted, self.settings))
 
@@ -160,11 +176,14 @@ class Replay:
         return self.credit >= batch and self._slots_of(held=False).numel() > 0
 
     def take(self, batch: int) -> Batch:
-        """Returns a batch drawn uniformly, with replacement, from the window's games that are not held out, and spends its credit.
+        """Returns a batch drawn uniformly, with replacement, from the window's games that are not held out, and spends
+        its credit.
 
         Only where `can_take(batch)`. Uses the generator twice: the samples, then their symmetries.
         """
-        assert self.can_take(batch), f"replay: a batch of {batch} with a credit of {self.credit:.0f}; ask can_take first"
+        assert self.can_take(batch), (
+            f"replay: a batch of {batch} with a credit of {self.credit:.0f}; ask can_take first"
+        )
         self.credit -= batch
         self.taken += batch
         return self._draw(batch, held=False, generator=self._generator)
@@ -197,7 +216,9 @@ class Replay:
         return self._slots[held]
 
     def statistics(self, network_step: int) -> dict[str, float]:
-        """Returns figures of the buffer: mean age in training steps behind `network_step`, sizes in samples, reuse, share held out."""
+        """Returns figures of the buffer: mean age in training steps behind `network_step`, sizes in samples, reuse,
+        share held out.
+        """
         newest = self._newest(self.window)
         size = max(1, newest.numel())
         made_at = self._ring["network_step"][newest].clamp(min=0)
@@ -243,7 +264,9 @@ class Replay:
                 shard.path.unlink(missing_ok=True)
 
     def _prune(self) -> None:
-        """Removes shards before the window. Its lower edge never moves back: the window grows by at most one for each new sample."""
+        """Removes shards before the window. Its lower edge never moves back: the window grows by at most one for each
+        new sample.
+        """
         if self.settings.keep_shards:
             return
         for shard in find_shards(self.directory):
@@ -253,7 +276,8 @@ class Replay:
     def _load(self, shards: list[Shard]) -> None:
         finished = [shard for shard in shards if not shard.is_open]
         end = max((shard.end for shard in finished), default=0)
-        # An open shard that a finished one has overtaken was left by a kill between the two steps; of several the longest holds all.
+        # An open shard that a finished one has overtaken was left by a kill between the two steps; of several the
+        # longest holds all.
         unfinished = [shard for shard in shards if shard.is_open and shard.first >= end][-1:]
         total = max([end] + [shard.end for shard in unfinished])
         needed = [shard for shard in finished if shard.end > total - self.settings.capacity]
@@ -276,7 +300,9 @@ class Replay:
             return False
         if samples.board_size != self.board_size:
             size = samples.board_size
-            raise InputError(f"replay shard {shard.path} holds samples of side {size}; this run's have side {self.board_size}")
+            raise InputError(
+                f"replay shard {shard.path} holds samples of side {size}; this run's have side {self.board_size}"
+            )
         for start in range(0, len(samples), self.settings.capacity):
             self._count(samples.at(slice(start, start + self.settings.capacity)))
         return True
@@ -296,10 +322,11 @@ class Replay:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over a checkpoint's counters after `open`; samples that are newer than the checkpoint count and earn as if just added.
+        """Takes over a checkpoint's counters after `open`; samples that are newer than the checkpoint count and earn as
+        if just added.
 
-        Where files of the checkpoint are gone, a warning names how many samples are missing, and numbers go on from the checkpoint's.
-        """
+        Where files of the checkpoint are gone, a warning names how many samples are missing, and numbers go on from the
+        checkpoint's."""
         newer = self.total - state["total"]
         if newer < 0:
             _log.warning("%d samples that the checkpoint knows are missing in %s", -newer, self.directory)

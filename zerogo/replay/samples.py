@@ -19,17 +19,16 @@ _SIMPLE_KO = SUPERKO.index("simple")
 class Samples:
     """K samples, one row a position; never planes. Values, scores and ownership belong to the side to move.
 
-    rows: int32 [K, 8, 2, N] bit rows (int16 where kept and N <= 15), the position and the 7 before it, newest first; black, white.
-    to_play, passes: int8 [K]. ply: int32 [K]. ko: int16 [K], point banned by the simple ko rule, -1 for none. moves: int16 [K, 5]
-    previous actions, newest first, -1 for none. captures: int16 [K, 2] stones captured by Black, by White.
-    size, superko, scoring: int8 [K]. suicide: bool [K]. komi: float32 [K].
-    policy: float16 [K, A], the search's target, sums to 1. policy_weight: float32 [K], 0 where the search was too short to be learned from.
-    value: float32 [K], the game's result in [-1, 1]. root_value: float32 [K], what the search thought, in [-1, 1]. score: float32 [K], the
-    result in points, komi included. ownership: int8 [K, N, N], 1 mine, -1 the other side's, 0 nobody's. board_weight: float32 [K], 0 where
-    the game was resigned, so that nobody knows its final board: score and ownership are not to be learned.
-    game: int64 [K], the game's number in the run. network_step: int64 [K], training step of the network that played, 0 or less for
-    players that have not learned.
-    """
+    rows: int32 [K, 8, 2, N] bit rows (int16 where kept and N <= 15), the position and the 7 before it, newest first;
+    black, white. to_play, passes: int8 [K]. ply: int32 [K]. ko: int16 [K], point banned by the simple ko rule, -1 for
+    none. moves: int16 [K, 5] previous actions, newest first, -1 for none. captures: int16 [K, 2] stones captured by
+    Black, by White. size, superko, scoring: int8 [K]. suicide: bool [K]. komi: float32 [K]. policy: float16 [K, A], the
+    search's target, sums to 1. policy_weight: float32 [K], 0 where the search was too short to be learned from. value:
+    float32 [K], the game's result in [-1, 1]. root_value: float32 [K], what the search thought, in [-1, 1]. score:
+    float32 [K], the result in points, komi included. ownership: int8 [K, N, N], 1 mine, -1 the other side's, 0
+    nobody's. board_weight: float32 [K], 0 where the game was resigned, so that nobody knows its final board: score and
+    ownership are not to be learned. game: int64 [K], the game's number in the run. network_step: int64 [K], training
+    step of the network that played, 0 or less for players that have not learned."""
 
     rows: Tensor
     to_play: Tensor
@@ -69,11 +68,15 @@ class Samples:
         return Samples(**{name: tensor[index] for name, tensor in self.tensors().items()})
 
     def packed(self) -> Samples:
-        """Returns the samples on the host in the types in which they are kept (`layout`); this is the one copy from the device."""
+        """Returns the samples on the host in the types in which they are kept (`layout`); this is the one copy from the
+        device.
+        """
         kept = {}
         for name, (dtype, shape) in layout(self.board_size).items():
             tensor = getattr(self, name)
-            assert tensor.shape == (len(self), *shape), f"samples: {name} is {list(tensor.shape)}, not [{len(self)}, {shape}]"
+            assert tensor.shape == (len(self), *shape), (
+                f"samples: {name} is {list(tensor.shape)}, not [{len(self)}, {shape}]"
+            )
             kept[name] = tensor.to(device="cpu", dtype=dtype)
         return Samples(**kept)
 
@@ -83,7 +86,9 @@ class Samples:
         return Samples(**{name: torch.cat([getattr(part, name) for part in parts]) for name in parts[0].tensors()})
 
     def state(self) -> board.State:
-        """Returns the positions as games, for an encoder: with recent positions and moves, without what superko needs."""
+        """Returns the positions as games, for an encoder: with recent positions and moves, without what superko
+        needs.
+        """
         rows = self.rows.to(torch.int32)
         restored = board.restore(
             rows[:, 0, 0],
@@ -115,7 +120,9 @@ class Samples:
 
 
 def position_fields(state: board.State) -> dict[str, Tensor]:
-    """Returns the fields of `Samples` that a batch of B games gives, from `rows` to `komi`; the targets are the caller's to add."""
+    """Returns the fields of `Samples` that a batch of B games gives, from `rows` to `komi`; the targets are the
+    caller's to add.
+    """
     now = torch.stack((state.black, state.white), dim=1).unsqueeze(1)
     rules = state.rules
     return {
@@ -165,11 +172,12 @@ def layout(board_size: int) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
 
 @dataclass(frozen=True)
 class Batch:
-    """What one training step learns from: B samples, not yet turned. The trainer applies each sample's symmetry to planes and targets.
+    """What one training step learns from: B samples, not yet turned. The trainer applies each sample's symmetry to
+    planes and targets.
 
-    state: the positions as games, leading B. policy: float32 [B, A], sums to 1. policy_weight, value, root_value, score: float32 [B].
-    ownership: float32 [B, N, N]. symmetry: int64 [B], a random element of D4 (0 to 7) for every sample. Perspectives as in `Samples`.
-    """
+    state: the positions as games, leading B. policy: float32 [B, A], sums to 1. policy_weight, value, root_value,
+    score: float32 [B]. ownership: float32 [B, N, N]. symmetry: int64 [B], a random element of D4 (0 to 7) for every
+    sample. Perspectives as in `Samples`."""
 
     state: board.State
     policy: Tensor
@@ -183,7 +191,9 @@ class Batch:
 
     @staticmethod
     def of(samples: Samples, symmetry: Tensor) -> Batch:
-        """Returns the batch of samples kept on the host; symmetry int64 [B]. The policy's float16 rounding is normalised away."""
+        """Returns the batch of samples kept on the host; symmetry int64 [B]. The policy's float16 rounding is
+        normalised away.
+        """
         policy = samples.policy.to(torch.float32)
         return Batch(
             state=samples.state(),

@@ -1,8 +1,7 @@
 """The files of samples: zipped numpy arrays with a checksum each, written to a temporary name and renamed.
 
-A shard is `shard-<number of its first sample>-<samples>.npz` and never changes. The samples of a shard that is not full yet are saved
-with each checkpoint as `open-<first>-<samples>.npz`.
-"""
+A shard is `shard-<number of its first sample>-<samples>.npz` and never changes. The samples of a shard that is not full
+yet are saved with each checkpoint as `open-<first>-<samples>.npz`."""
 
 from __future__ import annotations
 
@@ -57,7 +56,8 @@ def save_shard(path: str | Path, samples: Samples) -> None:
     arrays["format"] = np.int64([FORMAT, len(samples), samples.board_size])
 
     def write(file) -> None:
-        # Level 1: histories repeat themselves, so it comes within a third of the best level's size in a fifth of the time.
+        # Level 1: histories repeat themselves, so it comes within a third of the best level's size in a fifth of the
+        # time.
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             for name, array in arrays.items():
                 with archive.open(f"{name}.npy", "w") as member:
@@ -79,7 +79,9 @@ def load_shard(path: str | Path, board_size: int | None = None) -> Samples:
         raise InputError(f"replay shard {path} does not exist") from None
     except Exception as error:  # what a damaged archive makes NumPy and zipfile raise has no common kind
         what = type(error).__name__
-        raise InputError(f"replay shard {path} is cut short or damaged ({what}); it must be a whole file of samples") from error
+        raise InputError(
+            f"replay shard {path} is cut short or damaged ({what}); it must be a whole file of samples"
+        ) from error
     return _checked(path, arrays, board_size)
 
 
@@ -93,7 +95,9 @@ def _checked(path: Path, arrays: dict[str, np.ndarray], board_size: int | None) 
         raise InputError(f"replay shard {path} holds samples of side {size}; this run's have side {board_size}")
     wanted = layout(size)
     if set(arrays) != set(wanted):
-        raise InputError(f"replay shard {path} has other fields than samples have: {', '.join(sorted(set(arrays) ^ set(wanted)))}")
+        raise InputError(
+            f"replay shard {path} has other fields than samples have: {', '.join(sorted(set(arrays) ^ set(wanted)))}"
+        )
     tensors = {}
     for name, (dtype, shape) in wanted.items():
         tensors[name] = torch.from_numpy(arrays[name])

@@ -11,7 +11,9 @@ from zerogo.search.graph import WARM_UP, HostReads, record
 
 
 def captured(work: Callable[[], Any], device: torch.device) -> Callable[[], Any] | None:
-    """Returns what replays the work as a CUDA graph; None off CUDA, where the work waits for the host, and where it can't be captured."""
+    """Returns what replays the work as a CUDA graph; None off CUDA, where the work waits for the host, and where it
+    can't be captured.
+    """
     if device.type != "cuda":
         return None
     for _ in range(WARM_UP):

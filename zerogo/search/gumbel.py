@@ -1,4 +1,6 @@
-"""Gumbel root selection with sequential halving, and the improved policy from completed values (Danihelka et al. 2022)."""
+"""Gumbel root selection with sequential halving, and the improved policy from completed values (Danihelka et al.
+2022).
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,10 @@ if TYPE_CHECKING:
 Table = Callable[[int, int], tuple[int, ...]]  # (moves considered, budget) -> something for each simulation
 
 
-
 @cache
 def considered_visits(num_considered: int, budget: int) -> tuple[int, ...]:
-    """Returns for each simulation how many new visits the move to be tried has: sequential halving of m moves with n simulations.
+    """Returns for each simulation how many new visits the move to be tried has: sequential halving of m moves with n
+    simulations.
 
     Every phase gives each of its moves max(1, n / (ceil(log2 m) * moves)) visits, then halves them, never below 2.
     """
@@ -44,7 +46,9 @@ def considered_visits(num_considered: int, budget: int) -> tuple[int, ...]:
 @cache
 def phase_ends(num_considered: int, budget: int) -> tuple[int, ...]:
     """Returns for each simulation how many are done when its phase is over, before moves are dropped."""
-    moves_by_visits = Counter(considered_visits(num_considered, budget))  # in a phase each number of visits comes once for all its moves
+    moves_by_visits = Counter(
+        considered_visits(num_considered, budget)
+    )  # in a phase each number of visits comes once for all its moves
     ends: list[int] = []
     done = start = 0
     for visits, moves in moves_by_visits.items():
@@ -62,9 +66,11 @@ def schedule(table: Table, max_considered: int, budget: int, device: torch.devic
     return torch.tensor(rows, dtype=torch.int32, device=device)
 
 
-def order(is_open: Tensor, budgets: Tensor, max_considered: int, width: int, table: Table = considered_visits) -> Tensor:
-    """Returns how many new visits the move to be tried has, by simulation, or what else a table says: bool [K, A], int64 [K] -> int32
-    [K, width]."""
+def order(
+    is_open: Tensor, budgets: Tensor, max_considered: int, width: int, table: Table = considered_visits
+) -> Tensor:
+    """Returns how many new visits the move to be tried has, by simulation, or what else a table says: bool [K, A],
+    int64 [K] -> int32 [K, width]."""
     number = is_open.sum(1).clamp(max=max_considered)
     found = torch.zeros(len(budgets), width, dtype=torch.int32, device=budgets.device)
     for budget in torch.unique(budgets).tolist():
@@ -79,11 +85,11 @@ def logits_of(nodes: Nodes) -> Tensor:
 
 
 def completed_values(nodes: Nodes) -> Tensor:
-    """Returns the moves' values, those without a visit completed by the mixed value of the node: float32 [K, A], the node's view.
+    """Returns the moves' values, those without a visit completed by the mixed value of the node: float32 [K, A], the
+    node's view.
 
-    v_mix = (own + N * sum(prior * value) / sum(prior)) / (1 + N), the sums over the visited moves and N their visits. Sums are made in
-    float64, so that their order leaves no trace.
-    """
+    v_mix = (own + N * sum(prior * value) / sum(prior)) / (1 + N), the sums over the visited moves and N their visits.
+    Sums are made in float64, so that their order leaves no trace."""
     is_visited = nodes.visits > 0
     prior = torch.where(is_visited, nodes.prior.clamp(min=TINY), 0.0)
     number = nodes.visits.sum(1)
@@ -94,22 +100,27 @@ def completed_values(nodes: Nodes) -> Tensor:
 
 
 def sigma(values: Tensor, nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns the values on the scale of logits: (c_visit + most visits of a child) * c_scale * value, float32 [K, A]."""
+    """Returns the values on the scale of logits: (c_visit + most visits of a child) * c_scale * value, float32 [K,
+    A].
+    """
     most = nodes.visits.amax(1, keepdim=True)
     return (settings.c_visit + most) * settings.c_scale * values
 
 
 def improved_logits(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns logit + sigma(completed value): float32 [K, A]; its softmax is the improved policy, at the root the target."""
+    """Returns logit + sigma(completed value): float32 [K, A]; its softmax is the improved policy, at the root the
+    target.
+    """
     return logits_of(nodes) + sigma(completed_values(nodes), nodes, settings)
 
 
 def interior_scores(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns improved policy less share of visits: float32 [K, A], -inf where closed; its argmax follows the policy's proportions.
+    """Returns improved policy less share of visits: float32 [K, A], -inf where closed; its argmax follows the policy's
+    proportions.
 
-    Simulations under way count as visits and need no virtual loss: the choice keeps proportions, so one more visit makes it look elsewhere.
-    The softmax of the improved logits is made without logarithms, prior * exp(sigma - the highest), so that only visited moves need one.
-    """
+    Simulations under way count as visits and need no virtual loss: the choice keeps proportions, so one more visit
+    makes it look elsewhere. The softmax of the improved logits is made without logarithms, prior * exp(sigma - the
+    highest), so that only visited moves need one."""
     urge = torch.where(nodes.is_open, sigma(completed_values(nodes), nodes, settings), -torch.inf)
     weight = torch.exp(urge - urge.amax(1, keepdim=True)) * nodes.prior.clamp(min=TINY)
     policy = weight / weight.sum(1, keepdim=True, dtype=torch.float64).to(torch.float32)
@@ -119,13 +130,19 @@ def interior_scores(nodes: Nodes, settings: SearchConfig) -> Tensor:
 
 
 def root_scores(
-    nodes: Nodes, gumbel: Tensor, new_visits: Tensor, wanted: Tensor, settings: SearchConfig, collided: Tensor | None = None
+    nodes: Nodes,
+    gumbel: Tensor,
+    new_visits: Tensor,
+    wanted: Tensor,
+    settings: SearchConfig,
+    collided: Tensor | None = None,
 ) -> Tensor:
-    """Returns gumbel + logit + sigma for the moves with the wanted number of new visits, -inf for others: float32 [K, A].
+    """Returns gumbel + logit + sigma for the moves with the wanted number of new visits, -inf for others: float32 [K,
+    A].
 
-    gumbel, new_visits: [K, A]; wanted: [K]. Where no open move has that number (a move was closed in the meantime) all open ones compete.
-    collided: bool [K, A], moves that wait until the others with that number have had theirs; the schedule gives all of them one anyway.
-    """
+    gumbel, new_visits: [K, A]; wanted: [K]. Where no open move has that number (a move was closed in the meantime) all
+    open ones compete. collided: bool [K, A], moves that wait until the others with that number have had theirs; the
+    schedule gives all of them one anyway."""
     score = improved_logits(nodes, settings) + gumbel
     is_wanted = nodes.is_open & (new_visits == wanted.unsqueeze(1))
     if collided is not None:

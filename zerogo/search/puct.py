@@ -1,4 +1,6 @@
-"""PUCT (Silver et al. 2017) with KataGo's refinements: first-play urgency, shaped root noise, forced playouts and their pruning."""
+"""PUCT (Silver et al. 2017) with KataGo's refinements: first-play urgency, shaped root noise, forced playouts and their
+pruning.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def exploration(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns the weight of the prior at each node: float32 [K], c_puct(W) * sqrt(W + 0.01) with W the visits of the children (KataGo)."""
+    """Returns the weight of the prior at each node: float32 [K], c_puct(W) * sqrt(W + 0.01) with W the visits of the
+    children (KataGo).
+    """
     below = _below(nodes)
     c_puct = settings.c_puct
     if settings.c_puct_log:
@@ -32,10 +36,10 @@ def _below(nodes: Nodes) -> Tensor:
 def scores(nodes: Nodes, settings: SearchConfig, is_root: bool) -> Tensor:
     """Returns the value of choosing each move: float32 [K, A], -inf where it may not be chosen.
 
-    A move that was not tried yet has the value of its node less fpu_reduction * sqrt(prior of the moves that were). A simulation under way
-    counts as a visit that leaves the value as it is (Liu et al., "Watch the unobserved", 2020); one that counts as a loss besides, as in
-    KataGo, played much worse (docs/experiments.md). The sum is made in float64, where the order of so few priors leaves no trace.
-    """
+    A move that was not tried yet has the value of its node less fpu_reduction * sqrt(prior of the moves that were). A
+    simulation under way counts as a visit that leaves the value as it is (Liu et al., "Watch the unobserved", 2020);
+    one that counts as a loss besides, as in KataGo, played much worse (docs/experiments.md). The sum is made in
+    float64, where the order of so few priors leaves no trace."""
     reduction = settings.fpu_reduction_root if is_root else settings.fpu_reduction
     is_visited = nodes.visits > 0
     urgency = nodes.mean
@@ -52,13 +56,15 @@ def scores(nodes: Nodes, settings: SearchConfig, is_root: bool) -> Tensor:
     return torch.where(nodes.is_open, total, -torch.inf)
 
 
-def noisy_prior(prior: Tensor, legal: Tensor, keys: Tensor, settings: SearchConfig, numbers: Tensor | None = None) -> Tensor:
-    """Returns the root prior of a search that explores: prior float32 [B, A], legal bool [B, A], keys int64 [B] -> float32 [B, A].
+def noisy_prior(
+    prior: Tensor, legal: Tensor, keys: Tensor, settings: SearchConfig, numbers: Tensor | None = None
+) -> Tensor:
+    """Returns the root prior of a search that explores: prior float32 [B, A], legal bool [B, A], keys int64 [B] ->
+    float32 [B, A].
 
-    Temperature first, then Dirichlet noise whose concentration is half even over the legal moves and half in proportion to how far the
-    logarithm of the prior lies above its mean (KataGo), so that noise goes where a move might be good, on a board of any size. numbers:
-    `Game.numbers`.
-    """
+    Temperature first, then Dirichlet noise whose concentration is half even over the legal moves and half in proportion
+    to how far the logarithm of the prior lies above its mean (KataGo), so that noise goes where a move might be good,
+    on a board of any size. numbers: `Game.numbers`."""
     tempered = torch.where(legal, prior.clamp(min=1e-20) ** (1.0 / settings.root_temperature), 0.0)
     tempered = tempered / tempered.sum(1, keepdim=True)
     if not settings.dirichlet_share:
@@ -74,7 +80,9 @@ def noisy_prior(prior: Tensor, legal: Tensor, keys: Tensor, settings: SearchConf
 
 
 def visit_policy(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns the policy that the search teaches: float32 [B, A], the children's share of the visits, after pruning forced playouts."""
+    """Returns the policy that the search teaches: float32 [B, A], the children's share of the visits, after pruning
+    forced playouts.
+    """
     weight = torch.where(nodes.is_open, nodes.visits, 0.0)
     if settings.forced_playouts:
         weight = _pruned(nodes, weight, settings)
@@ -83,7 +91,9 @@ def visit_policy(nodes: Nodes, settings: SearchConfig) -> Tensor:
 
 
 def _pruned(nodes: Nodes, weight: Tensor, settings: SearchConfig) -> Tensor:
-    """Returns visits without those that only exploration paid for, in KataGo's present form (METHODS: target pruning)."""
+    """Returns visits without those that only exploration paid for, in KataGo's present form (METHODS: target
+    pruning).
+    """
     merit = weight * (weight - 1.0).clamp(min=0.0) / weight.clamp(min=1.0) + 2.0 * nodes.prior
     best = torch.where(nodes.is_open, merit, -1.0).argmax(1, keepdim=True)
     explore = exploration(nodes, settings).unsqueeze(1)

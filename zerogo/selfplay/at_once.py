@@ -1,8 +1,8 @@
-"""How many games are played at once, and how many leaves of a tree a step takes, where the settings leave that to the machine (0).
+"""How many games are played at once, and how many leaves of a tree a step takes, where the settings leave that to the
+machine (0).
 
-Games come first: they fill the network's batch without changing what is searched. Several leaves a step make a search a little weaker, so
-they only fill what memory, or the number of games that are wanted, leaves open.
-"""
+Games come first: they fill the network's batch without changing what is searched. Several leaves a step make a search a
+little weaker, so they only fill what memory, or the number of games that are wanted, leaves open."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from zerogo import batching, board, kernels, runtime
 from zerogo.players import RandomPlayer
-from zerogo.players.mind import SIMULATIONS_A_LEAF
+from zerogo.players.analyst import SIMULATIONS_A_LEAF
 from zerogo.replay import position_fields
 from zerogo.search.captured import captured
 from zerogo.selfplay.games import SelfPlay
@@ -31,7 +31,8 @@ PLIES_A_POINT = 0.4
 
 
 def fitted(config: Config, evaluator: Evaluator, device: torch.device, most_games: int = MOST) -> tuple[Config, str]:
-    """Returns the config with numbers in place of selfplay.games 0 and search.leaves 0, and why these; nothing where both are set.
+    """Returns the config with numbers in place of selfplay.games 0 and search.leaves 0, and why these; nothing where
+    both are set.
 
     The evaluator is timed on positions of random games in growing batches. most_games: that there is any use for.
     """
@@ -49,7 +50,9 @@ def fitted(config: Config, evaluator: Evaluator, device: torch.device, most_game
 def with_numbers(config: Config, games: int, leaves: int) -> Config:
     """Returns the config with these numbers where it has 0."""
     selfplay = dataclasses.replace(config.selfplay, games=config.selfplay.games or games)
-    return dataclasses.replace(config, selfplay=selfplay, search=dataclasses.replace(config.search, leaves=config.search.leaves or leaves))
+    return dataclasses.replace(
+        config, selfplay=selfplay, search=dataclasses.replace(config.search, leaves=config.search.leaves or leaves)
+    )
 
 
 def _words(games: int, leaves: int) -> str:
@@ -64,7 +67,9 @@ def _most_leaves(config: Config) -> int:
 
 
 def _measured(config: Config, evaluator: Evaluator, device: torch.device, most: int) -> batching.Batch:
-    """Returns the batch that keeps the device busy with this evaluator, replayed as a CUDA graph if a search does so and it is faster."""
+    """Returns the batch that keeps the device busy with this evaluator, replayed as a CUDA graph if a search does so
+    and it is faster.
+    """
     states = _middle_games(config, device)
     legal = board.legal_actions(states)
     legal[:, -1] = True  # in games that are over, too: an evaluator wants a move
@@ -79,7 +84,9 @@ def _measured(config: Config, evaluator: Evaluator, device: torch.device, most: 
 
         found = batching.speed(work, size, lambda: runtime.synchronize(device))
         replay = captured(work, device) if has_graph else None
-        return found if replay is None else max(found, batching.speed(replay, size, lambda: runtime.synchronize(device)))
+        return (
+            found if replay is None else max(found, batching.speed(replay, size, lambda: runtime.synchronize(device)))
+        )
 
     return batching.find(rate, most, FEWEST)
 
@@ -94,13 +101,17 @@ def _middle_games(config: Config, device: torch.device) -> board.State:
 
 
 def _games_in_memory(config: Config, evaluator: Evaluator, device: torch.device) -> int:
-    """Returns for how many games, each with its tree and what is written down of it, there is memory; MOST where nobody knows."""
+    """Returns for how many games, each with its tree and what is written down of it, there is memory; MOST where nobody
+    knows.
+    """
     free = runtime.free_bytes(device)
     if free is None:
         return MOST
     one = SelfPlay(with_numbers(_of_games(config, 1), 1, 1), evaluator, device, config.run.seed)
-    written = sum(tensor.nbytes for name, tensor in position_fields(one.states).items() if name != "rows")  # which the recorder has already
-    return int(MEMORY_SHARE * free) // (_bytes(one.forest) + _bytes(one.recorder) + written * one.max_plies)
+    written = sum(
+        tensor.nbytes for name, tensor in position_fields(one.states).items() if name != "rows"
+    )  # which the recorder has already
+    return int(MEMORY_SHARE * free) // (_bytes(one.search_state) + _bytes(one.recorder) + written * one.max_plies)
 
 
 def _of_games(config: Config, games: int) -> Config:

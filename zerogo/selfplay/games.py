@@ -1,4 +1,6 @@
-"""The games: search, move, record, replace. No game waits for another; one whose budget is spent moves while the others go on."""
+"""The games: search, move, record, replace. No game waits for another; one whose budget is spent moves while the others
+go on.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +39,8 @@ class EndReason(IntEnum):
 
 @dataclass(frozen=True)
 class Game:
-    """A finished game as a person or a chart wants it. moves: actions of its own board. score_black: points, komi included; sign of the
-    winner where it was resigned."""
+    """A finished game as a person or a chart wants it. moves: actions of its own board. score_black: points, komi
+    included; sign of the winner where it was resigned."""
 
     number: int
     rules: Rules
@@ -49,8 +51,10 @@ class Game:
 
 
 @dataclass
-class Harvest:
-    """What a stretch of self-play brought in. One entry of each list is one finished game; the tensors are on the host."""
+class SelfPlayResult:
+    """What a stretch of self-play brought in. One entry of each list is one finished game; the tensors are on the
+    host.
+    """
 
     samples: list[Samples] = field(default_factory=list)
     games: list[Game] = field(default_factory=list)  # the share that is kept as SGF
@@ -76,11 +80,13 @@ class Harvest:
 class SelfPlay:
     """B games played by one network against itself.
 
-    config: its sections game, search and selfplay say how. seed and the number of a game decide every draw of that game, that of its board
-    among them: N is the side of the largest. first_game: the number of the first game; every number is used once.
-    """
+    config: its sections game, search and selfplay say how. seed and the number of a game decide every draw of that
+    game, that of its board among them: N is the side of the largest. first_game: the number of the first game; every
+    number is used once."""
 
-    def __init__(self, config: Config, evaluator: Evaluator, device: torch.device, seed: int, first_game: int = 0) -> None:
+    def __init__(
+        self, config: Config, evaluator: Evaluator, device: torch.device, seed: int, first_game: int = 0
+    ) -> None:
         self.config, self.settings, self.seed, self.device = config, config.selfplay, seed, device
         self.max_plies = max(config.game.plies(size) for size in config.game.all_sizes)
         self.next_game = first_game
@@ -94,66 +100,77 @@ class SelfPlay:
         self.is_full = torch.zeros(self.num_games, dtype=torch.bool, device=device)
         self.states = self._new_games(lanes)
         self.recorder = Recorder(self.num_games, self.max_plies, config.game.largest_size, device)
-        self.forest = self.search.plant(self.states, max(self._budgets()))
+        self.search_state = self.search.init(self.states, max(self._budgets()))
         self._begin(lanes)
 
     def use(self, evaluator: Evaluator, network_step: int) -> None:
-        """Goes on with another network, which has learned for `network_step` steps; games under way are finished by it."""
+        """Goes on with another network, which has learned for `network_step` steps; games under way are finished by
+        it.
+        """
         self.search.evaluator = evaluator.with_symmetries(self.config.search.symmetry_leaf)
         self.search.root_evaluator = evaluator.with_symmetries(self.config.search.symmetry_root)
         self.network_step = network_step
 
-    def play(self, num_games: int, until: float | None = None, show: Callable[[Harvest], None] | None = None) -> Harvest:
-        """Plays on until that many games more are finished, or until `time.monotonic()` reaches a time, and returns what they brought.
+    def play(
+        self, num_games: int, until: float | None = None, show: Callable[[SelfPlayResult], None] | None = None
+    ) -> SelfPlayResult:
+        """Plays on until that many games more are finished, or until `time.monotonic()` reaches a time, and returns
+        what they brought.
 
         show: called with what there is so far, whenever moves were played.
         """
-        harvest, start = Harvest(), time.monotonic()
-        overflowed = self.forest.overflowed.clone()
-        while len(harvest.lengths) < num_games and (until is None or time.monotonic() < until):
-            self._simulate(harvest)
-            spent = (~self.forest.unspent).nonzero().squeeze(1)  # between simulations the host may look
+        collected, start = SelfPlayResult(), time.monotonic()
+        overflowed = self.search_state.overflowed.clone()
+        while len(collected.lengths) < num_games and (until is None or time.monotonic() < until):
+            self._simulate(collected)
+            spent = (~self.search_state.unspent).nonzero().squeeze(1)  # between simulations the host may look
             if spent.numel():
-                self._move(spent, harvest)
+                self._move(spent, collected)
                 if show is not None:
-                    show(harvest)
-        harvest.seconds = time.monotonic() - start
-        harvest.overflowed = int(self.forest.overflowed - overflowed)
+                    show(collected)
+        collected.seconds = time.monotonic() - start
+        collected.overflowed = int(self.search_state.overflowed - overflowed)
         if self.settings.resign_share:
             self.resignation.update()
-        return harvest
+        return collected
 
-    def _simulate(self, harvest: Harvest) -> None:
-        """Runs steps until a game may have spent its budget: on the CPU exactly so many, elsewhere those of `check_every` simulations."""
-        left, done = (self.forest.budget - self.forest.done).clamp(min=0), self.forest.done.clone()
+    def _simulate(self, collected: SelfPlayResult) -> None:
+        """Runs steps until a game may have spent its budget: on the CPU exactly so many, elsewhere those of
+        `check_every` simulations.
+        """
+        left, done = (self.search_state.budget - self.search_state.done).clamp(min=0), self.search_state.done.clone()
         number = int(left.min()) if may_look(left) else self.settings.check_every
         for _ in range(max(1, -(-number // self.config.search.leaves))):
-            self.search.simulate(self.forest)
-        harvest.simulations += int((self.forest.done - done).sum())
+            self.search.simulate(self.search_state)
+        collected.simulations += int((self.search_state.done - done).sum())
 
-    def _move(self, lane: Tensor, harvest: Harvest) -> None:
-        """Plays the moves of the games `lane` (int64 [K]), takes in those that are over, and starts the next searches."""
+    def _move(self, lane: Tensor, collected: SelfPlayResult) -> None:
+        """Plays the moves of the games `lane` (int64 [K]), takes in those that are over, and starts the next
+        searches.
+        """
         is_whole = len(lane) == self.num_games
         before = self.states if is_whole else board.select(self.states, lane)
-        result = self.search.result(self.forest, lane)
+        result = self.search.result(self.search_state, lane)
         actions = self._choose(lane, before, result)
         self.recorder.write(lane, before, actions, result.policy, result.value, self.is_full[lane], self.network_step)
-        self._watch(result, harvest)
+        self._watch(result, collected)
         resigns = self._resigns(lane, before, result)
         after = board.step_(before, actions)
         ends = self._ends(lane, after, resigns)
         self.states = after if is_whole else board.put_(self.states, lane, after)
-        self.search.advance(self.forest, lane, actions, self.states)
+        self.search.advance(self.search_state, lane, actions, self.states)
         over = (ends >= 0).nonzero().squeeze(1)
         if over.numel():
-            self._take_in(lane[over], ends[over], harvest)
+            self._take_in(lane[over], ends[over], collected)
             fresh = self._new_games(lane[over])
             self.states = board.put_(self.states, lane[over], fresh)
-            self.search.replace(self.forest, lane[over], self.states)
+            self.search.replace(self.search_state, lane[over], self.states)
         self._begin(lane)
 
     def _choose(self, lane: Tensor, states: board.State, result: SearchResult) -> Tensor:
-        """Returns the moves to play: int64 [K]. Gumbel's own choice, varied by its noise; under PUCT drawn from the visits."""
+        """Returns the moves to play: int64 [K]. Gumbel's own choice, varied by its noise; under PUCT drawn from the
+        visits.
+        """
         if self.config.search.algorithm == "gumbel":
             return result.action
         settings = self.settings
@@ -165,7 +182,9 @@ class SelfPlay:
         return tempered(result.policy, temperature, keys, own_actions(sizes, states.board_size) if is_mixed else None)
 
     def _begin(self, lane: Tensor) -> None:
-        """Starts the searches of the games `lane`, each full or cheap by a draw of its own (playout-cap randomisation)."""
+        """Starts the searches of the games `lane`, each full or cheap by a draw of its own (playout-cap
+        randomisation).
+        """
         full, cheap = self._budgets()
         ply = self.states.ply[lane].to(torch.int64)
         drawn = draws.uniform(draws.key(self.seed, self.numbers[lane], ply, Purpose.BUDGET), 1).squeeze(1)
@@ -174,7 +193,9 @@ class SelfPlay:
         # Gumbel's noise is what varies its moves, so cheap searches keep it; under PUCT the temperature does that.
         explore = torch.ones_like(is_full) if self.config.search.algorithm == "gumbel" else is_full
         budget = torch.where(is_full, full, cheap)
-        self.search.begin(self.forest, lane, budget, self.seed, game_ids=self.numbers[lane], plies=ply, explore=explore)
+        self.search.begin(
+            self.search_state, lane, budget, self.seed, game_ids=self.numbers[lane], plies=ply, explore=explore
+        )
 
     def _budgets(self) -> tuple[int, int]:
         full = self.settings.full_simulations
@@ -192,30 +213,38 @@ class SelfPlay:
         settings = self.settings
         if not settings.resign_share:
             return torch.zeros_like(states.finished)
-        return self._may_resign(lane) & (states.ply >= settings.resign_min_ply) & (result.value < self.resignation.threshold)
+        return (
+            self._may_resign(lane)
+            & (states.ply >= settings.resign_min_ply)
+            & (result.value < self.resignation.threshold)
+        )
 
     def _may_resign(self, lane: Tensor) -> Tensor:
         drawn = draws.uniform(draws.key(self.seed, self.numbers[lane], Purpose.RESIGN), 1).squeeze(1)
         return drawn < self.settings.resign_share
 
     def _ends(self, lane: Tensor, after: board.State, resigns: Tensor) -> Tensor:
-        """Returns what ended the games by this move: int64 [K], an `EndReason`, -1 for those that go on. The host looks (`settled`)."""
+        """Returns what ended the games by this move: int64 [K], an `EndReason`, -1 for those that go on. The host looks
+        (`all_pass_alive`).
+        """
         drawn = draws.uniform(draws.key(self.seed, self.numbers[lane], Purpose.SETTLED), 1).squeeze(1)
-        is_settled = scoring.settled(after) & (drawn < self.settings.settled_end_share)
+        is_settled = scoring.all_pass_alive(after) & (drawn < self.settings.settled_end_share)
         ends = torch.full_like(lane, -1)
         ends = torch.where(is_settled, int(EndReason.SETTLED), ends)
-        ends = torch.where(after.finished, torch.where(after.passes >= 2, int(EndReason.PASSES), int(EndReason.CAPPED)), ends)
+        ends = torch.where(
+            after.finished, torch.where(after.passes >= 2, int(EndReason.PASSES), int(EndReason.CAPPED)), ends
+        )
         return torch.where(resigns, int(EndReason.RESIGNED), ends)
 
-    def _watch(self, result: SearchResult, harvest: Harvest) -> None:
+    def _watch(self, result: SearchResult, collected: SelfPlayResult) -> None:
         """Adds the moves' diagnostics."""
         log_prior = torch.log(result.prior.clamp(min=1e-20))
         log_policy = torch.log(result.policy.clamp(min=1e-20))
-        harvest.prior_kl += float((result.policy * (log_policy - log_prior)).sum())
-        harvest.prior_entropy -= float((result.prior * log_prior).sum())
-        harvest.moves += len(result.action)
+        collected.prior_kl += float((result.policy * (log_policy - log_prior)).sum())
+        collected.prior_entropy -= float((result.prior * log_prior).sum())
+        collected.moves += len(result.action)
 
-    def _take_in(self, lane: Tensor, ends: Tensor, harvest: Harvest) -> None:
+    def _take_in(self, lane: Tensor, ends: Tensor, collected: SelfPlayResult) -> None:
         """Adds the samples and the records of finished games: lane, ends int64 [K]."""
         states = board.select(self.states, lane)
         score = scoring.final_score_black(states)
@@ -227,32 +256,41 @@ class SelfPlay:
         result = torch.where(resigned, winner, score)
         samples = self.recorder.samples(lane, length, result, ownership, self.numbers[lane], is_resigned=resigned)
         if len(samples):
-            harvest.samples.append(samples.packed())
-        harvest.lengths += length.tolist()
-        harvest.scores_black += result.tolist()
+            collected.samples.append(samples.packed())
+        collected.lengths += length.tolist()
+        collected.scores_black += result.tolist()
         sizes = states.rules.size.tolist()
-        harvest.sizes += sizes
-        harvest.komi += states.rules.komi.tolist()
-        harvest.ends += ends.tolist()
-        if len(harvest.last_boards) < 9:
-            harvest.last_boards += [stones[:n, :n] for stones, n in zip(states.stones.cpu(), sizes, strict=True)]
-            harvest.last_ownership += [owners[:n, :n] for owners, n in zip(ownership.cpu(), sizes, strict=True)]
-        self._keep_records(lane, states, length, ends, harvest)
+        collected.sizes += sizes
+        collected.komi += states.rules.komi.tolist()
+        collected.ends += ends.tolist()
+        if len(collected.last_boards) < 9:
+            collected.last_boards += [stones[:n, :n] for stones, n in zip(states.stones.cpu(), sizes, strict=True)]
+            collected.last_ownership += [owners[:n, :n] for owners, n in zip(ownership.cpu(), sizes, strict=True)]
+        self._keep_records(lane, states, length, ends, collected)
         if self.settings.resign_share:
             self._learn_resignation(lane, states, length, torch.sign(score))
 
-    def _keep_records(self, lane: Tensor, states: board.State, length: Tensor, ends: Tensor, harvest: Harvest) -> None:
+    def _keep_records(
+        self, lane: Tensor, states: board.State, length: Tensor, ends: Tensor, collected: SelfPlayResult
+    ) -> None:
         """Keeps the moves of the share of games that is written as SGF."""
         drawn = draws.uniform(draws.key(self.seed, self.numbers[lane], Purpose.SGF), 1).squeeze(1)
         for k in (drawn < self.settings.sgf_share).nonzero().squeeze(1).tolist():
             plies, rules = int(length[k]), states.rules.at(k)
             values = self.recorder.root_value[lane[k], :plies].tolist()
-            moves = [coords.on_other_board(move, states.board_size, rules.size) for move in self.recorder.actions[lane[k], :plies].tolist()]
-            score = harvest.scores_black[len(harvest.scores_black) - len(lane) + k]
-            harvest.games.append(Game(int(self.numbers[lane[k]]), rules, moves, values, score, EndReason(int(ends[k]))))
+            moves = [
+                coords.on_other_board(move, states.board_size, rules.size)
+                for move in self.recorder.actions[lane[k], :plies].tolist()
+            ]
+            score = collected.scores_black[len(collected.scores_black) - len(lane) + k]
+            collected.games.append(
+                Game(int(self.numbers[lane[k]]), rules, moves, values, score, EndReason(int(ends[k])))
+            )
 
     def _learn_resignation(self, lane: Tensor, states: board.State, length: Tensor, winner_black: Tensor) -> None:
-        """Remembers, of the games in which nobody might resign, the lowest value that each side saw from `resign_min_ply` on."""
+        """Remembers, of the games in which nobody might resign, the lowest value that each side saw from
+        `resign_min_ply` on.
+        """
         ply = torch.arange(self.max_plies, device=lane.device)
         counts = (ply >= self.settings.resign_min_ply) & (ply < length.unsqueeze(1))
         values = self.recorder.root_value[lane]

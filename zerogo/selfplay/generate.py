@@ -1,4 +1,6 @@
-"""Games of a trained network written to files: what `selfplay.py` starts, and where a run keeps the games it samples."""
+"""Games of a trained network written to files: what `selfplay.py` starts, and where a run keeps the games it
+samples.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,9 @@ def write_games(directory: Path, games: Sequence[Game], player: str) -> None:
 
 
 def generate(config: Config, checkpoint_path: Path, num_games: int, out_dir: Path) -> None:
-    """Lets the averaged network of a checkpoint play games against itself and writes all of them: SGF into `out_dir`/games, samples into
-    `out_dir`/samples as replay shards. Raises InputError where the checkpoint does not fit the config.
+    """Lets the averaged network of a checkpoint play games against itself and writes all of them: SGF into
+    `out_dir`/games, samples into `out_dir`/samples as replay shards. Raises InputError where the checkpoint does not
+    fit the config.
 
     The games are those numbered 0 to num_games - 1, not the first to be finished, which would be the short ones.
     """
@@ -58,23 +61,27 @@ def generate(config: Config, checkpoint_path: Path, num_games: int, out_dir: Pat
     config = dataclasses.replace(config, selfplay=together)
     dtype, compiled = pick_dtype(config.run.precision, device), pick_compile(config.run.compile, device)
     network = checkpoint.network(averaged=True)
-    evaluator = Evaluator.from_network(network, checkpoint.encoder(), device, dtype, heads=("policy", "value"), compiled=compiled)
+    evaluator = Evaluator.from_network(
+        network, checkpoint.encoder(), device, dtype, heads=("policy", "value"), compiled=compiled
+    )
     config, fit = at_once.fitted(config, evaluator, device, num_games)
     selfplay = SelfPlay(config, evaluator, device, config.run.seed)
     selfplay.use(evaluator, checkpoint.step)
     config.dump(make_directory(out_dir) / "config.yaml")
-    print(f"{out_dir}: {num_games} games of {checkpoint_path} on {describe(device)['device']}, {kernels.in_use(device)}")
+    print(
+        f"{out_dir}: {num_games} games of {checkpoint_path} on {describe(device)['device']}, {kernels.in_use(device)}"
+    )
     if fit:
         print(f"self-play: {fit}")
     samples = make_directory(out_dir / "samples")
     finished = written = 0
     with Progress("selfplay", num_games, "games") as progress:
         while finished < num_games:
-            harvest = selfplay.play(min(LOOK_EVERY, num_games - finished))
-            games = [game for game in harvest.games if game.number < num_games]
+            collected = selfplay.play(min(LOOK_EVERY, num_games - finished))
+            games = [game for game in collected.games if game.number < num_games]
             finished += len(games)
             write_games(out_dir / "games", games, f"{config.run.name}@{checkpoint.step}")
-            written += _write_samples(samples, harvest.all_samples(), num_games, written)
+            written += _write_samples(samples, collected.all_samples(), num_games, written)
             progress.update(finished, samples=written)
     print(f"wrote {finished} games and {written} samples")
 

@@ -18,25 +18,38 @@ if TYPE_CHECKING:
 
 
 def begin(config: Config, numbers: torch.Tensor, seed: int, device: torch.device) -> board.State:
-    """Returns the games of these numbers (int64 [K], on the host) before their first moves, in tensors with room for the largest board."""
+    """Returns the games of these numbers (int64 [K], on the host) before their first moves, in tensors with room for
+    the largest board.
+    """
     rules = drawn_rules(config, numbers, seed)
     caps = [config.game.plies(one.size) for one in rules]
     return board.new_games(len(numbers), rules, device, caps, config.game.largest_size)
 
 
 def drawn_rules(config: Config, numbers: torch.Tensor, seed: int) -> list[Rules]:
-    """Returns the rules of games by their numbers (int64 [K], on the host): the config's, as far as it leaves nothing to be drawn."""
+    """Returns the rules of games by their numbers (int64 [K], on the host): the config's, as far as it leaves nothing
+    to be drawn.
+    """
     game = config.game
-    sizes = _chosen([(game.size, 1.0)] if not game.sizes else [(size, share) for size, share, _ in game.sizes], numbers, seed, Purpose.SIZE)
+    sizes = _chosen(
+        [(game.size, 1.0)] if not game.sizes else [(size, share) for size, share, _ in game.sizes],
+        numbers,
+        seed,
+        Purpose.SIZE,
+    )
     superko = _chosen(list(game.superko_shares.items()) or [(game.superko, 1.0)], numbers, seed, Purpose.SUPERKO)
-    suicide = _chosen([(True, game.suicide_share), (game.suicide, 1.0 - game.suicide_share)], numbers, seed, Purpose.SUICIDE)
+    suicide = _chosen(
+        [(True, game.suicide_share), (game.suicide, 1.0 - game.suicide_share)], numbers, seed, Purpose.SUICIDE
+    )
     drawn = draws.uniform(draws.key(seed, numbers, Purpose.KOMI), 2).tolist()
     komi = [_komi(config, size, *pair) for size, pair in zip(sizes, drawn, strict=True)]
     return [Rules(*one, game.scoring) for one in zip(sizes, komi, superko, suicide, strict=True)]
 
 
 def _komi(config: Config, size: int, share: float, where: float) -> float:
-    """Returns a game's komi: the board's own or, in a share of the games, one of those that may be drawn; share, where: drawn in (0, 1)."""
+    """Returns a game's komi: the board's own or, in a share of the games, one of those that may be drawn; share, where:
+    drawn in (0, 1).
+    """
     own = config.game.komi_of(size)
     choices = config.game.drawn_komi(own)
     return choices[int(where * len(choices))] if share < config.game.random_komi_share else own

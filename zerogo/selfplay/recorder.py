@@ -30,17 +30,26 @@ class Recorder:
         self._shape = (num_games, max_plies)
 
     def write(
-        self, lane: Tensor, states: board.State, actions: Tensor, policy: Tensor, value: Tensor, is_full: Tensor, network_step: int
+        self,
+        lane: Tensor,
+        states: board.State,
+        actions: Tensor,
+        policy: Tensor,
+        value: Tensor,
+        is_full: Tensor,
+        network_step: int,
     ) -> None:
-        """Writes one ply of the games `lane` (int64 [K]) before it is played: states of K games, actions int64 [K], policy float32 [K, A],
-        value float32 [K] (side to move), is_full bool [K], whether the search was long enough to learn its policy.
-        """
+        """Writes one ply of the games `lane` (int64 [K]) before it is played: states of K games, actions int64 [K],
+        policy float32 [K, A], value float32 [K] (side to move), is_full bool [K], whether the search was long enough to
+        learn its policy."""
         ply = states.ply.to(torch.int64)
         given = position_fields(states)
         self.stones[lane, ply] = given.pop("rows")[:, 0]
         for name, tensor in given.items():
             if name not in self.fields:
-                self.fields[name] = torch.zeros(*self._shape, *tensor.shape[1:], dtype=tensor.dtype, device=tensor.device)
+                self.fields[name] = torch.zeros(
+                    *self._shape, *tensor.shape[1:], dtype=tensor.dtype, device=tensor.device
+                )
             self.fields[name][lane, ply] = tensor
         self.actions[lane, ply] = actions.to(torch.int16)
         self.policy[lane, ply] = policy.to(torch.float16)
@@ -49,8 +58,14 @@ class Recorder:
         self.network_step[lane, ply] = network_step
 
     def samples(
-        self, lane: Tensor, length: Tensor, score_black: Tensor, ownership_black: Tensor, game: Tensor,
-        policy_weight: float = 1.0, is_resigned: Tensor | None = None,
+        self,
+        lane: Tensor,
+        length: Tensor,
+        score_black: Tensor,
+        ownership_black: Tensor,
+        game: Tensor,
+        policy_weight: float = 1.0,
+        is_resigned: Tensor | None = None,
     ) -> Samples:
         """Returns the samples of finished games: the plies with a full search, game by game.
 

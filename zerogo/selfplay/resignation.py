@@ -10,11 +10,11 @@ THRESHOLDS = tuple(-0.5 - 0.01 * k for k in range(50))  # -0.50 to -0.99, the bo
 
 
 class Resignation:
-    """The lowest values that winners and losers saw in games that were played out, and the boldest threshold that they allow.
+    """The lowest values that winners and losers saw in games that were played out, and the boldest threshold that they
+    allow.
 
-    A player that falls below the threshold resigns. Had the players of the remembered games done so, at most `false_positive` of those
-    resignations would have been by the winner (AlphaGo Zero's rule).
-    """
+    A player that falls below the threshold resigns. Had the players of the remembered games done so, at most
+    `false_positive` of those resignations would have been by the winner (AlphaGo Zero's rule)."""
 
     def __init__(self, false_positive: float) -> None:
         self.false_positive = false_positive
@@ -23,7 +23,9 @@ class Resignation:
         self.measured = 0.0
 
     def add(self, winner_lowest: float, loser_lowest: float) -> None:
-        """Remembers a game that was played out: the lowest value of its root that each side saw, in [-1, 1], 1 for none."""
+        """Remembers a game that was played out: the lowest value of its root that each side saw, in [-1, 1], 1 for
+        none.
+        """
         self.games.append((winner_lowest, loser_lowest))
 
     def update(self) -> None:

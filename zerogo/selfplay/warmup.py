@@ -1,8 +1,8 @@
 """Random games before the network plays: they teach it what a won position and an owned point are.
 
-A fresh network passes as readily as it plays, so its first games would be two plies long. Games of the random player that spares its eyes
-end with boards that are full of living strings; value and ownership are learned from them, the policy is not.
-"""
+A fresh network passes as readily as it plays, so its first games would be two plies long. Games of the random player
+that spares its eyes end with boards that are full of living strings; value and ownership are learned from them, the
+policy is not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from zerogo import board, flood, scoring
 from zerogo.players import RandomPlayer
-from zerogo.selfplay.games import EndReason, Harvest
+from zerogo.selfplay.games import EndReason, SelfPlayResult
 from zerogo.selfplay.opening import begin
 from zerogo.selfplay.recorder import Recorder
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 AT_ONCE = 1024
 
 
-def random_games(config: Config, num_games: int, seed: int, first_game: int, device: torch.device) -> Harvest:
+def random_games(config: Config, num_games: int, seed: int, first_game: int, device: torch.device) -> SelfPlayResult:
     """Returns finished games of the random player, numbered from `first_game`; their samples' policy weighs nothing."""
-    harvest, start = Harvest(), time.monotonic()
+    collected, start = SelfPlayResult(), time.monotonic()
     for first in range(first_game, first_game + num_games, AT_ONCE):
-        _play(config, torch.arange(first, min(first + AT_ONCE, first_game + num_games)), seed, device, harvest)
-    harvest.seconds = time.monotonic() - start
-    return harvest
+        _play(config, torch.arange(first, min(first + AT_ONCE, first_game + num_games)), seed, device, collected)
+    collected.seconds = time.monotonic() - start
+    return collected
 
 
-def _play(config: Config, numbers: torch.Tensor, seed: int, device: torch.device, harvest: Harvest) -> None:
+def _play(config: Config, numbers: torch.Tensor, seed: int, device: torch.device, collected: SelfPlayResult) -> None:
     player = RandomPlayer()
     states = begin(config, numbers, seed, device)
     numbers = numbers.to(device)
@@ -49,14 +49,14 @@ def _play(config: Config, numbers: torch.Tensor, seed: int, device: torch.device
         everywhere = torch.ones_like(lane, dtype=torch.bool)
         recorder.write(lane, going, actions, even[lane], unknown[lane], everywhere, network_step=0)
         states = board.put_(states, lane, board.step_(going, actions))
-        harvest.moves += len(lane)
+        collected.moves += len(lane)
     score, length = scoring.final_score_black(states), states.ply.to(torch.int64)
     lane = torch.arange(len(numbers), device=device)
     samples = recorder.samples(lane, length, score, scoring.final_ownership_black(states), numbers, policy_weight=0.0)
-    harvest.samples.append(samples.packed())
-    harvest.lengths += length.tolist()
-    harvest.scores_black += score.tolist()
-    harvest.sizes += states.rules.size.tolist()
-    harvest.komi += states.rules.komi.tolist()
+    collected.samples.append(samples.packed())
+    collected.lengths += length.tolist()
+    collected.scores_black += score.tolist()
+    collected.sizes += states.rules.size.tolist()
+    collected.komi += states.rules.komi.tolist()
     ends = torch.where(states.passes >= 2, int(EndReason.PASSES), int(EndReason.CAPPED))
-    harvest.ends += ends.tolist()
+    collected.ends += ends.tolist()

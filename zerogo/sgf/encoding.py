@@ -1,7 +1,8 @@
-"""From a file's bytes to its text, whatever wrote it: byte order marks, the CA property, UTF-8, and a guess where none of them helps.
+"""From a file's bytes to its text, whatever wrote it: byte order marks, the CA property, UTF-8, and a guess where none
+of them helps.
 
-The text has to come before the parsing: in Shift-JIS, GBK and Big5 the second byte of a character may be that of `]` or of a backslash.
-"""
+The text has to come before the parsing: in Shift-JIS, GBK and Big5 the second byte of a character may be that of `]` or
+of a backslash."""
 
 from __future__ import annotations
 
@@ -9,8 +10,14 @@ import codecs
 import re
 from itertools import islice
 
-MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
-# What a name in CA is read as: supersets, since programs that say GB2312 write GBK, and those that say ISO-8859-1 write Windows-1252.
+MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# What a name in CA is read as: supersets, since programs that say GB2312 write GBK, and those that say ISO-8859-1 write
+# Windows-1252.
 SUPERSETS = {
     "gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc_kr": "cp949", "iso8859-1": "cp1252", "ascii": "utf-8",
 }  # fmt: skip
@@ -24,12 +31,18 @@ _ENOUGH = 8
 
 
 def decode(data: bytes) -> tuple[str, str]:
-    """Returns the text of a file and the name of the encoding that it was taken for. Never fails: Windows-1252 reads anything."""
+    """Returns the text of a file and the name of the encoding that it was taken for. Never fails: Windows-1252 reads
+    anything.
+    """
     for mark, name in MARKS:
         if data.startswith(mark) and (text := _decoded(data, name)) is not None:
             return text, name
     for name, start in (("utf-16-le", b"\0"), ("utf-16-be", b"")):
-        if data.startswith((b"(\0", b"\0(")) and data.startswith(b"\0(") == (start == b"") and (text := _decoded(data, name)) is not None:
+        if (
+            data.startswith((b"(\0", b"\0("))
+            and data.startswith(b"\0(") == (start == b"")
+            and (text := _decoded(data, name)) is not None
+        ):
             return text, name
     declared = _declared(data)
     if declared is not None and declared.startswith(_STATEFUL) and (text := _decoded(data, declared)) is not None:
@@ -42,8 +55,8 @@ def _without_mark(data: bytes, declared: str | None) -> tuple[str, str]:
     as_utf8 = _decoded(data, "utf-8")
     as_declared = None if declared is None else _decoded(data, declared)
     if as_utf8 is not None:
-        # Chinese, Japanese and Korean take three bytes in UTF-8. Where there are only two-byte characters, a few characters of GBK
-        # may look like UTF-8 by chance, so what the file says of itself counts more.
+        # Chinese, Japanese and Korean take three bytes in UTF-8. Where there are only two-byte characters, a few
+        # characters of GBK may look like UTF-8 by chance, so what the file says of itself counts more.
         if declared not in GUESSES[:-1] or as_declared is None or any("\u0800" <= letter for letter in as_utf8):
             return as_utf8, "utf-8"
     if declared is not None and as_declared is not None:
@@ -78,7 +91,9 @@ def _decoded(data: bytes, name: str) -> str | None:
 
 
 def _guessed(data: bytes) -> tuple[str, str]:
-    """Returns text and encoding for bytes that are not UTF-8: the guess whose characters are the most usual; of equal ones the first."""
+    """Returns text and encoding for bytes that are not UTF-8: the guess whose characters are the most usual; of equal
+    ones the first.
+    """
     best, best_score = "latin-1", -1.0
     for name in GUESSES:
         text = _decoded(data, name)
@@ -102,7 +117,9 @@ def _weight(letter: str, name: str) -> float:
         return 1.0 if name in ("cp932", "euc_jp") else 0.3
     if "\u4e00" <= letter <= "\u9fff":
         lead = letter.encode(name)[0]
-        common = {"gb18030": (0xB0, 0xD7), "cp932": (0x88, 0x97), "euc_jp": (0xB0, 0xCF), "big5": (0xA4, 0xC6)}.get(name)
+        common = {"gb18030": (0xB0, 0xD7), "cp932": (0x88, 0x97), "euc_jp": (0xB0, 0xCF), "big5": (0xA4, 0xC6)}.get(
+            name
+        )
         return 0.9 if common and common[0] <= lead <= common[1] else 0.3
     if "\uac00" <= letter <= "\ud7a3":
         return 0.9 if 0xB0 <= letter.encode(name)[0] <= 0xC8 and len(letter.encode(name)) == 2 else 0.1

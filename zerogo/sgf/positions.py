@@ -1,4 +1,6 @@
-"""From game records to positions: one game by the plain rules, which finds illegal moves, and many games as one batch."""
+"""From game records to positions: one game by the plain rules, which finds illegal moves, and many games as one
+batch.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +11,19 @@ import torch
 
 from zerogo import board, coords
 from zerogo.errors import InputError
-from zerogo.game import GameState, Move, Player
+from zerogo.game import Colour, GameState, Move
 from zerogo.sgf.record import Edit, GameRecord
 
-PLAYERS = {"b": Player.BLACK, "w": Player.WHITE}
+PLAYERS = {"b": Colour.BLACK, "w": Colour.WHITE}
 
 
 def replay(record: GameRecord, num_moves: int | None = None) -> tuple[list[GameState], str | None]:
-    """Returns the states after 0, 1, 2, ... moves as far as they are legal, and what is wrong with the next one, None where nothing is.
+    """Returns the states after 0, 1, 2, ... moves as far as they are legal, and what is wrong with the next one, None
+    where nothing is.
 
-    num_moves: how far to go, by default to the end. Edits are part of the state that comes before their move; history begins anew there.
-    Where one side moves twice in a row the other one has passed in between, and a game goes on after two passes. No state at all comes
-    back where the position at the start is impossible (a string without liberties).
+    num_moves: how far to go, by default to the end. Edits are part of the state that comes before their move; history
+    begins anew there. Where one side moves twice in a row the other one has passed in between, and a game goes on after
+    two passes. No state at all comes back where the position at the start is impossible (a string without liberties).
     """
     wanted = len(record.moves) if num_moves is None else min(num_moves, len(record.moves))
     turns, edits = record.turns(), {edit.before: edit for edit in record.edits}
@@ -46,35 +49,47 @@ def replay(record: GameRecord, num_moves: int | None = None) -> tuple[list[GameS
 
 
 def since_edit(record: GameRecord, num_moves: int | None = None) -> GameRecord:
-    """Returns the record without edits: from the last one at or before `num_moves` moves, whose position is the start, up to there.
+    """Returns the record without edits: from the last one at or before `num_moves` moves, whose position is the start,
+    up to there.
 
-    The record itself, only shortened, where there is no such edit. Raises InputError where the moves up to the edit are illegal.
-    """
+    The record itself, only shortened, where there is no such edit. Raises InputError where the moves up to the edit are
+    illegal."""
     wanted = len(record.moves) if num_moves is None else num_moves
     if not 0 <= wanted <= len(record.moves):
-        raise InputError(f"SGF: the position after {wanted} moves of a game with {len(record.moves)}; allowed are 0 to {len(record.moves)}")
+        raise InputError(
+            f"SGF: the position after {wanted} moves of a game with {len(record.moves)}; allowed are 0 to {len(record.moves)}"
+        )
     begin = max((edit.before for edit in record.edits if edit.before <= wanted), default=0)
     start: dict[str, object] = {}
     if begin:
         states, problem = replay(record, begin)
         if problem is not None:
             raise InputError(f"SGF: {problem}")
-        start = {"setup": states[-1].stones(), "handicap": [], "first": "b" if states[-1].to_play is Player.BLACK else "w"}
-    lists = {name: getattr(record, name)[begin:wanted] for name in ("moves", "comments", "winrates_black", "scores_black", "visits")}
+        start = {
+            "setup": states[-1].stones(),
+            "handicap": [],
+            "first": "b" if states[-1].to_play is Colour.BLACK else "w",
+        }
+    lists = {
+        name: getattr(record, name)[begin:wanted]
+        for name in ("moves", "comments", "winrates_black", "scores_black", "visits")
+    }
     return replaced(record, colours=record.turns()[begin:wanted], edits=[], **lists, **start)
 
 
 def positions(
     records: Sequence[GameRecord], move_numbers: Sequence[int], device: torch.device | str = "cpu", check: bool = True
 ) -> board.State:
-    """Returns the positions after so many moves of each record, with their history, as a batch: B = len(records) = len(move_numbers).
+    """Returns the positions after so many moves of each record, with their history, as a batch: B = len(records) =
+    len(move_numbers).
 
-    The side to move is the one that moves next in the record, at its end the other side. check: whether the moves are looked at first, by
-    the plain rules (0.3 ms a move); unchecked illegal moves give a position that means nothing. Raises InputError for a number that a
-    record has not, and for an illegal move, with the record's index from 0.
-    """
+    The side to move is the one that moves next in the record, at its end the other side. check: whether the moves are
+    looked at first, by the plain rules (0.3 ms a move); unchecked illegal moves give a position that means nothing.
+    Raises InputError for a number that a record has not, and for an illegal move, with the record's index from 0."""
     if not records or len(records) != len(move_numbers):
-        raise InputError(f"SGF: {len(records)} records and {len(move_numbers)} move numbers; as many of each are needed, and at least one")
+        raise InputError(
+            f"SGF: {len(records)} records and {len(move_numbers)} move numbers; as many of each are needed, and at least one"
+        )
     parts, next_to_play = [], []
     for index, (record, number) in enumerate(zip(records, move_numbers, strict=True)):
         try:
@@ -99,7 +114,9 @@ def _batch(parts: Sequence[GameRecord], next_to_play: Sequence[int], device: tor
         size, length = part.rules.size, len(part.moves)
         stones[index, :size, :size] = torch.tensor(part.start(), dtype=torch.int8)
         colours[index, :length] = torch.tensor([PLAYERS[colour].value for colour in part.turns()], dtype=torch.int8)
-        actions[index, :length] = torch.tensor([_action_in(action, size, side) for action in part.moves], dtype=torch.int64)
+        actions[index, :length] = torch.tensor(
+            [_action_in(action, size, side) for action in part.moves], dtype=torch.int64
+        )
     first = torch.tensor([PLAYERS[part.first].value for part in parts], dtype=torch.int8)
     mover = torch.tensor(next_to_play, dtype=torch.int8)
     tensors = (tensor.to(device) for tensor in (stones, first, colours, actions, mover))
@@ -121,8 +138,10 @@ def _next(record: GameRecord, number: int, part: GameRecord) -> int:
     return PLAYERS[part.first].value
 
 
-def turned(state: GameState, player: Player) -> GameState:
-    """Returns the state with the player to move: a game that was over goes on, and the other side has passed if it was its turn."""
+def turned(state: GameState, player: Colour) -> GameState:
+    """Returns the state with the player to move: a game that was over goes on, and the other side has passed if it was
+    its turn.
+    """
     if state.passes >= 2:
         state = replaced(state, passes=0)
     if state.to_play is player:
@@ -131,7 +150,9 @@ def turned(state: GameState, player: Player) -> GameState:
 
 
 def _edited(state: GameState, edit: Edit) -> GameState:
-    """Returns the position with the stones of an edit, without history. Raises InputError for a string without liberties."""
+    """Returns the position with the stones of an edit, without history. Raises InputError for a string without
+    liberties.
+    """
     rows, size = state.stones(), state.rules.size
     for point, colour in edit.stones.items():
         row, column = coords.row_col(point, size)
@@ -139,6 +160,6 @@ def _edited(state: GameState, edit: Edit) -> GameState:
     return GameState.from_stones(rows, PLAYERS.get(edit.first, state.to_play), state.rules)
 
 
-def _named(player: Player, action: int, record: GameRecord) -> str:
+def _named(player: Colour, action: int, record: GameRecord) -> str:
     """Returns a move as a person says it, "black D4"."""
     return f"{player.name.lower()} {coords.to_gtp(action, record.rules.size)}"

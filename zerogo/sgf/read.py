@@ -1,9 +1,12 @@
-"""Game records from files, as the world writes them: variations, handicap, setup stones, old passes, any encoding, odd komi.
+"""Game records from files, as the world writes them: variations, handicap, setup stones, old passes, any encoding, odd
+komi.
 
-What is wrong beyond doubt is refused by one sentence; what is only missing or odd is assumed, and told in the record's `notes`:
-* No RU, or one that nobody knows: simple ko, no suicide and area scoring ("chinese"), which forbids the fewest moves. The text is kept in
-  `properties` and written back.
-* No KM: the komi is 0. Fox and SGFC write hundredths of a point or, under area rules, of a stone, which is two points: KM[375] is 7.5.
+What is wrong beyond doubt is refused by one sentence; what is only missing or odd is assumed, and told in the record's
+`notes`:
+* No RU, or one that nobody knows: simple ko, no suicide and area scoring ("chinese"), which forbids the fewest moves.
+  The text is kept in `properties` and written back.
+* No KM: the komi is 0. Fox and SGFC write hundredths of a point or, under area rules, of a stone, which is two points:
+  KM[375] is 7.5.
 * HA without stones: GTP's fixed points if White moves first; where Black does, Black places them as moves.
 * A move needs not be legal to be read: `replay` says which one is not.
 """
@@ -40,7 +43,9 @@ def read(path: str | os.PathLike) -> GameRecord:
 
 
 def read_variation(path: str | os.PathLike, choose: Sequence[int]) -> GameRecord:
-    """Returns one line of a file's first game; choose: at each branching in turn the number of the child, 0 the first, behind its end 0."""
+    """Returns one line of a file's first game; choose: at each branching in turn the number of the child, 0 the first,
+    behind its end 0.
+    """
     trees = parse(load(path), str(path), all_games=False)
     return _record(one_line(trees[0], choose, str(path)), str(path))
 
@@ -52,7 +57,9 @@ def variations(path: str | os.PathLike) -> list[GameRecord]:
 
 
 def read_all(path: str | os.PathLike) -> list[GameRecord]:
-    """Returns the main lines of all games of a file, in order. Raises InputError, with the game's number, if one of them is broken."""
+    """Returns the main lines of all games of a file, in order. Raises InputError, with the game's number, if one of
+    them is broken.
+    """
     trees = parse(load(path), str(path), all_games=True)
     many = len(trees) > 1
     places = [f"{path}, game {number}" if many else str(path) for number in range(1, len(trees) + 1)]
@@ -72,7 +79,9 @@ def read_all_text(source: str | bytes, where: str = "SGF") -> list[GameRecord]:
 
 
 class _Reader:
-    """What is gathered on the way along one line: moves, stones before the first of them and later, thoughts, and notes."""
+    """What is gathered on the way along one line: moves, stones before the first of them and later, thoughts, and
+    notes.
+    """
 
     def __init__(self, root: Node, where: str) -> None:
         self.where, self.notes = where, []
@@ -108,7 +117,9 @@ class _Reader:
             return DEFAULT_SIZE
         sides = [side.strip() for side in text.split(":")]
         if len(sides) > 2 or not all(re.fullmatch(r"[0-9]{1,6}", side) for side in sides):
-            raise InputError(f"{self.where}: the board size SZ is {text[:40]!r}; allowed are whole numbers from 1 to {MAX_SIZE}")
+            raise InputError(
+                f"{self.where}: the board size SZ is {text[:40]!r}; allowed are whole numbers from 1 to {MAX_SIZE}"
+            )
         numbers = {int(side) for side in sides}
         if len(numbers) > 1:
             raise InputError(f"{self.where}: the board is {text}; only square boards are known, from 1 to {MAX_SIZE}")
@@ -122,12 +133,16 @@ class _Reader:
         number = len(self.moves) + 1
         colour = "Black" if name == "B" else "White"
         if len(node[name]) > 1:
-            raise InputError(f"{self.where}, move {number}: {colour} plays on {len(node[name])} points at once; allowed is one")
+            raise InputError(
+                f"{self.where}, move {number}: {colour} plays on {len(node[name])} points at once; allowed is one"
+            )
         text = simple_value(node[name][0])
         try:
             action = coords.from_sgf(text.strip(), self.size)
         except InputError as error:
-            raise InputError(f"{self.where}, move {number}: {colour} plays on no point of the board; {_short(error)}") from None
+            raise InputError(
+                f"{self.where}, move {number}: {colour} plays on no point of the board; {_short(error)}"
+            ) from None
         self.moves.append(action)
         self.colours.append(name.lower())
 
@@ -150,7 +165,9 @@ class _Reader:
             self.edits.append(Edit(len(self.moves), stones, first))
 
     def _points(self, name: str, text: str) -> list[int]:
-        """Returns the points of one value of a list: none, one, or all of a rectangle such as aa:cc. Raises InputError off the board."""
+        """Returns the points of one value of a list: none, one, or all of a rectangle such as aa:cc. Raises InputError
+        off the board.
+        """
         corners = [corner.strip() for corner in text.split(":", 1)]
         if corners == [""]:
             return []
@@ -160,7 +177,9 @@ class _Reader:
             places = [coords.row_col(coords.from_sgf(corner, self.size), self.size) for corner in corners]
         except InputError as error:
             raise InputError(f"{self.where}, {name} after {len(self.moves)} moves: {_short(error)}") from None
-        (top, bottom), (left, right) = (sorted((line[0], line[-1])) for line in zip(*places, strict=True))  # some give corners in any order
+        (top, bottom), (left, right) = (
+            sorted((line[0], line[-1])) for line in zip(*places, strict=True)
+        )  # some give corners in any order
         return [row * self.size + column for row in range(top, bottom + 1) for column in range(left, right + 1)]
 
     def _player(self, node: Node) -> str:
@@ -172,7 +191,9 @@ class _Reader:
         return found
 
     def _add_thought(self, node: Node, is_root: bool) -> None:
-        """Takes in the comment on the newest move, and Sabaki's winrate and score; our own rendering of these is not kept as a comment."""
+        """Takes in the comment on the newest move, and Sabaki's winrate and score; our own rendering of these is not
+        kept as a comment.
+        """
         comment = "" if is_root else full_text(node, "C")
         percent, score = _number(simple_text(node, "SBKV")), _number(simple_text(node, "SBKS"))
         winrate = None if percent is None or not 0 <= percent <= 100 else round(percent / 100, 6)
@@ -185,7 +206,12 @@ class _Reader:
             else:
                 visits = None
         missing = [None] * (len(self.moves) - 1 - len(self.comments))
-        for values, value in ((self.comments, comment or None), (self.winrates, winrate), (self.scores, score), (self.visits, visits)):
+        for values, value in (
+            (self.comments, comment or None),
+            (self.winrates, winrate),
+            (self.scores, score),
+            (self.visits, visits),
+        ):
             values += missing
             values.append(value)
 
@@ -246,11 +272,13 @@ def _komi(root: Node, where: str) -> tuple[float, list[str]]:
     from_fox = "foxwq" in program or "sgfc:2.0" in program
     if komi % 25 or abs(komi) < (25 if from_fox else _HUNDREDTHS_FROM):
         return komi, []
-    # KataGo reads 275, 325, 350 and 375 of these programs as stones, and 550, 650, 700 and 750 as points; Fox's KM[50] is half a point
-    # under Japanese rules.
+    # KataGo reads 275, 325, 350 and 375 of these programs as stones, and 550, 650, 700 and 750 as points; Fox's KM[50]
+    # is half a point under Japanese rules.
     in_stones = 250 <= abs(komi) <= 400 and rulesets.canonical(simple_text(root, "RU")) not in ("japanese", "korean")
     points = komi / 50 if in_stones else komi / 100
-    return points, [f"KM is {text}, hundredths of a {'stone' if in_stones else 'point'}; the komi is taken to be {points:g} points"]
+    return points, [
+        f"KM is {text}, hundredths of a {'stone' if in_stones else 'point'}; the komi is taken to be {points:g} points"
+    ]
 
 
 def _rules(root: Node, size: int, komi: float, where: str) -> tuple[Rules, list[str]]:
@@ -268,7 +296,9 @@ def _rules(root: Node, size: int, komi: float, where: str) -> tuple[Rules, list[
 
 
 def _start(reader: _Reader, root: Node) -> tuple[str, list[int], list[list[int]] | None, list[str]]:
-    """Returns who moves first, the handicap points, the setup (None without, or where it is the handicap), and what had to be assumed."""
+    """Returns who moves first, the handicap points, the setup (None without, or where it is the handicap), and what had
+    to be assumed.
+    """
     size, notes = reader.size, []
     stones = {point: colour for point, colour in reader.stones.items() if colour}
     text = simple_text(root, "HA")
@@ -280,18 +310,27 @@ def _start(reader: _Reader, root: Node) -> tuple[str, list[int], list[list[int]]
         try:
             points = coords.fixed_handicap(size, number)
         except InputError:
-            return first, [], None, [*notes, f"HA is {number} without stones, and {size}x{size} has no fixed points for it; none stand"]
+            return (
+                first,
+                [],
+                None,
+                [*notes, f"HA is {number} without stones, and {size}x{size} has no fixed points for it; none stand"],
+            )
         return first, points, None, [*notes, f"HA is {number} without stones; the fixed points are taken for them"]
     if number >= 2 and len(stones) >= 2 and first == "w" and set(stones.values()) == {1} and len(stones) < size * size:
         if len(stones) != number:
-            notes.append(f"HA is {number}, but {len(stones)} stones stand on the board; these are taken for the handicap")
+            notes.append(
+                f"HA is {number}, but {len(stones)} stones stand on the board; these are taken for the handicap"
+            )
         return first, list(stones), None, notes
     rows = [[stones.get(row * size + column, 0) for column in range(size)] for row in range(size)]
     return first, [], rows if stones else None, notes
 
 
 def _other_properties(root: Node) -> dict[str, str]:
-    """Returns the texts of the root's other properties, such as GN, TM, OT or BR; lists, which hold marks on the board, are left out."""
+    """Returns the texts of the root's other properties, such as GN, TM, OT or BR; lists, which hold marks on the board,
+    are left out.
+    """
     single = {name: values for name, values in root.items() if name and name not in _TAKEN and len(values) == 1}
     texts = {name: full_text({name: values}, name) for name, values in single.items()}
     return {name: value for name, value in texts.items() if value}

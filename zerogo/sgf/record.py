@@ -1,4 +1,6 @@
-"""One game as a file holds it: who played, under which rules, what stood on the board, the moves, and what was thought of them."""
+"""One game as a file holds it: who played, under which rules, what stood on the board, the moves, and what was thought
+of them.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ UNKNOWN_RESULT = "?"
 
 @dataclass
 class Edit:
-    """Stones that are put down or taken off in the middle of a game, as one does in a commented game; history begins anew there.
+    """Stones that are put down or taken off in the middle of a game, as one does in a commented game; history begins
+    anew there.
 
-    before: how many moves come before it. stones: point to colour, 0 (empty), 1 (black) or 2 (white). first: who moves next, "b" or "w",
-    empty for whoever's turn it is.
-    """
+    before: how many moves come before it. stones: point to colour, 0 (empty), 1 (black) or 2 (white). first: who moves
+    next, "b" or "w", empty for whoever's turn it is."""
 
     before: int
     stones: dict[int, int]
@@ -29,17 +31,17 @@ class Edit:
 class GameRecord:
     """One game as a file holds it.
 
-    rules: size, komi and the rest. moves: actions in turn, point or size * size for a pass; Black's first unless `first` is "w".
-    handicap: points of Black's stones before the first move, after which White usually moves first. result: SGF's RE, see `result_text`.
-    comments: a text or None for each move, or fewer than the moves. event, round: of a match. date: YYYY-MM-DD, empty for today in UTC,
-    None for unknown. comment: a text on the whole game. properties: more root properties, such as {"GN": "final"}; they win over all
-    others.
+    rules: size, komi and the rest. moves: actions in turn, point or size * size for a pass; Black's first unless
+    `first` is "w". handicap: points of Black's stones before the first move, after which White usually moves first.
+    result: SGF's RE, see `result_text`. comments: a text or None for each move, or fewer than the moves. event, round:
+    of a match. date: YYYY-MM-DD, empty for today in UTC, None for unknown. comment: a text on the whole game.
+    properties: more root properties, such as {"GN": "final"}; they win over all others.
 
-    colours: "b" or "w" of each move, None where the sides take turns (also set to None where given so). setup: what stands on the board
-    before the first move, rows from the top (0, 1, 2), None for the handicap stones alone. edits: changes in the middle, in order.
-    winrates_black, scores_black, visits: Black's winrate in [0, 1] and lead in points after each move as the mover's search saw them, and
-    its size; entries may be None, lists shorter than the moves. notes: what a reader had to assume, one sentence each; never written.
-    """
+    colours: "b" or "w" of each move, None where the sides take turns (also set to None where given so). setup: what
+    stands on the board before the first move, rows from the top (0, 1, 2), None for the handicap stones alone. edits:
+    changes in the middle, in order. winrates_black, scores_black, visits: Black's winrate in [0, 1] and lead in points
+    after each move as the mover's search saw them, and its size; entries may be None, lists shorter than the moves.
+    notes: what a reader had to assume, one sentence each; never written."""
 
     rules: Rules
     moves: list[int]
@@ -96,10 +98,11 @@ def result_text(score_black: float, by_resignation: bool = False) -> str:
 
 
 class Result(NamedTuple):
-    """What an RE says. winner: "b", "w", or None for a draw and where nobody has won. points: of the winner, where they were counted.
+    """What an RE says. winner: "b", "w", or None for a draw and where nobody has won. points: of the winner, where they
+    were counted.
 
-    reason: "score", "resignation", "time", "forfeit", "draw", "void", or "unknown" where the text says nothing, or nothing more.
-    """
+    reason: "score", "resignation", "time", "forfeit", "draw", "void", or "unknown" where the text says nothing, or
+    nothing more."""
 
     winner: str | None
     points: float | None
@@ -108,11 +111,20 @@ class Result(NamedTuple):
 
 _WON = re.compile(r"(b|w|黑|白)(?:lack|hite)?\s*(?:\+|wins?\b|胜|勝)\s*(?:by\s+)?(.*)", re.IGNORECASE | re.DOTALL)
 _POINTS = re.compile(r"(\d+(?:[.,]\d*)?)")
-_REASONS = {"r": "resignation", "t": "time", "f": "forfeit", "中盘": "resignation", "中盤": "resignation", "不计点": "resignation"}
+_REASONS = {
+    "r": "resignation",
+    "t": "time",
+    "f": "forfeit",
+    "中盘": "resignation",
+    "中盤": "resignation",
+    "不计点": "resignation",
+}
 
 
 def parse_result(text: str) -> Result:
-    """Returns what an RE says, in the spellings that programs use ("B+3.5", "W+Resign", "Black+Time", "0", "Draw", "Void", "?")."""
+    """Returns what an RE says, in the spellings that programs use ("B+3.5", "W+Resign", "Black+Time", "0", "Draw",
+    "Void", "?").
+    """
     plain = text.strip()
     lowered = plain.lower()
     if lowered in ("0", "draw", "jigo", "b+0", "w+0", "和棋"):
@@ -127,11 +139,15 @@ def parse_result(text: str) -> Result:
     points = _POINTS.match(how)
     if points:
         return Result(winner, float(points[1].replace(",", ".")), "score")
-    return Result(winner, None, next((reason for start, reason in _REASONS.items() if how.startswith(start)), "unknown"))
+    return Result(
+        winner, None, next((reason for start, reason in _REASONS.items() if how.startswith(start)), "unknown")
+    )
 
 
 def rules_text(rules: Rules) -> str:
-    """Returns the RU that programs understand: "Japanese" for territory, for area "Tromp-Taylor" with suicide and "Chinese" without."""
+    """Returns the RU that programs understand: "Japanese" for territory, for area "Tromp-Taylor" with suicide and
+    "Chinese" without.
+    """
     if rules.scoring == "territory":
         return "Japanese"
     return "Tromp-Taylor" if rules.suicide else "Chinese"

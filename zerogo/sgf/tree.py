@@ -25,7 +25,9 @@ MOST_NODES = 2_000_000  # of all lines of a tree together, each counted from the
 
 
 def load(path: str | os.PathLike) -> bytes:
-    """Returns a file's bytes. Raises InputError where it can't be read, and where it is far larger than game records are."""
+    """Returns a file's bytes. Raises InputError where it can't be read, and where it is far larger than game records
+    are.
+    """
     try:
         if os.path.getsize(path) > MOST_BYTES:
             raise InputError(f"{path} is larger than {MOST_BYTES // 2**20} MiB; no game record is")
@@ -68,12 +70,16 @@ def _complaint(data: bytes, reason: str) -> str:
 
 
 def one_line(tree: Coarse_game_tree, choices: Sequence[int], where: str) -> Line:
-    """Returns one line of a tree: at each branching in turn the child of that number from 0, behind the end of `choices` the first."""
+    """Returns one line of a tree: at each branching in turn the child of that number from 0, behind the end of
+    `choices` the first.
+    """
     nodes, depth = list(tree.sequence), 0
     while tree.children:
         choice = choices[depth] if depth < len(choices) else 0
         if not 0 <= choice < len(tree.children):
-            raise InputError(f"{where}: variation {choice} at branching {depth + 1}; allowed are 0 to {len(tree.children) - 1}")
+            raise InputError(
+                f"{where}: variation {choice} at branching {depth + 1}; allowed are 0 to {len(tree.children) - 1}"
+            )
         tree, depth = tree.children[choice], depth + 1
         nodes += tree.sequence
     if depth < len(choices):
@@ -82,7 +88,9 @@ def one_line(tree: Coarse_game_tree, choices: Sequence[int], where: str) -> Line
 
 
 def all_lines(tree: Coarse_game_tree, where: str) -> Iterator[Line]:
-    """Yields every line of a tree, the main line first. Raises InputError before the first where they are too long together."""
+    """Yields every line of a tree, the main line first. Raises InputError before the first where they are too long
+    together.
+    """
     total, waiting = 0, [(tree, 0)]
     while waiting:
         here, before = waiting.pop()
@@ -90,7 +98,9 @@ def all_lines(tree: Coarse_game_tree, where: str) -> Iterator[Line]:
         waiting += [(child, length) for child in here.children]
         total += 0 if here.children else length
     if total > MOST_NODES:
-        raise InputError(f"{where}: all variations together have {total} nodes, more than {MOST_NODES}; read one of them")
+        raise InputError(
+            f"{where}: all variations together have {total} nodes, more than {MOST_NODES}; read one of them"
+        )
     nodes: Line = []
     stack = [(tree, 0)]
     while stack:
@@ -118,7 +128,8 @@ def simple_value(raw: bytes) -> str:
 
 
 def _unescaped(raw: bytes, newline: bytes) -> str:
-    """Returns a raw value's text as FF[4] defines it, with its line breaks as `newline`: what sgfmill's `text_value` does, but at once.
+    """Returns a raw value's text as FF[4] defines it, with its line breaks as `newline`: what sgfmill's `text_value`
+    does, but at once.
 
     A comment of 10 MB that is all escapes takes 0.1 s instead of 2 (one object for each piece).
     """
@@ -126,7 +137,13 @@ def _unescaped(raw: bytes, newline: bytes) -> str:
     if b"\r" in raw:
         raw = _LINE_BREAK.sub(b"\n", raw)
     if b"\\" in raw:  # an escaped backslash waits as the zero byte that no text holds
-        raw = raw.replace(b"\\\\", b"\0").replace(b"\\\n", b"").replace(b"\\", b"").replace(b"\n", newline).replace(b"\0", b"\\")
+        raw = (
+            raw.replace(b"\\\\", b"\0")
+            .replace(b"\\\n", b"")
+            .replace(b"\\", b"")
+            .replace(b"\n", newline)
+            .replace(b"\0", b"\\")
+        )
     elif newline != b"\n":
         raw = raw.replace(b"\n", newline)
     return raw.decode("utf-8", "replace")

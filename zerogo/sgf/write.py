@@ -20,7 +20,20 @@ from zerogo.runtime import write_atomically
 from zerogo.sgf.record import COLOURS, UNKNOWN_RESULT, Edit, GameRecord, rules_text
 
 RULES = "ZGRU"  # our own property: all of the rules as JSON, where RU's word alone would be read as others
-STRUCTURE = ("FF", "GM", "CA", "SZ", "KM", "B", "W", "AB", "AW", "AE", "PL", RULES)  # what `properties` may not contradict
+STRUCTURE = (
+    "FF",
+    "GM",
+    "CA",
+    "SZ",
+    "KM",
+    "B",
+    "W",
+    "AB",
+    "AW",
+    "AE",
+    "PL",
+    RULES,
+)  # what `properties` may not contradict
 _Value = TypeVar("_Value")
 
 
@@ -34,7 +47,9 @@ def to_text(record: GameRecord) -> str:
         if number in edits:
             _set_edit(game.extend_main_sequence(), edits[number], record.rules.size)
         node = game.extend_main_sequence()
-        node.set_raw(colour.upper(), _place(action, record.rules.size).encode())  # sgfmill's own pass would be the old tt
+        node.set_raw(
+            colour.upper(), _place(action, record.rules.size).encode()
+        )  # sgfmill's own pass would be the old tt
         _set_thought(node, record, number)
     if len(record.moves) in edits:
         _set_edit(game.extend_main_sequence(), edits[len(record.moves)], record.rules.size)
@@ -51,7 +66,9 @@ def write(path: str | Path, record: GameRecord) -> None:
 
 
 def thought_text(winrate_black: float, score_black: float | None, visits: int | None) -> str:
-    """Returns KataGo's comment on a move, in White's view: chances of win, loss and no result, lead in points, visits."""
+    """Returns KataGo's comment on a move, in White's view: chances of win, loss and no result, lead in points,
+    visits.
+    """
     score = 0.0 if score_black is None else -score_black + 0.0
     text = f"{1 - winrate_black:.2f} {winrate_black:.2f} 0.00 {score:.1f}"
     return text if visits is None else f"{text} v={visits}"
@@ -61,8 +78,12 @@ def _check(record: GameRecord) -> None:
     """Raises InputError for what no file can say."""
     if record.first not in COLOURS:
         raise InputError(f"SGF: the first colour is {record.first!r}; allowed are b and w")
-    if record.colours is not None and (len(record.colours) != len(record.moves) or not set(record.colours) <= set(COLOURS)):
-        raise InputError(f"SGF: {len(record.colours)} colours for {len(record.moves)} moves; one each is needed, b or w")
+    if record.colours is not None and (
+        len(record.colours) != len(record.moves) or not set(record.colours) <= set(COLOURS)
+    ):
+        raise InputError(
+            f"SGF: {len(record.colours)} colours for {len(record.moves)} moves; one each is needed, b or w"
+        )
     for name in ("comments", "winrates_black", "scores_black", "visits"):
         number = len(getattr(record, name))
         if number > len(record.moves):
@@ -72,10 +93,14 @@ def _check(record: GameRecord) -> None:
             raise InputError(f"SGF: a winrate of Black is {winrate}; allowed are 0 to 1, and None where there is none")
     places = [edit.before for edit in record.edits]
     if places != sorted(set(places)) or not all(0 < place <= len(record.moves) for place in places):
-        raise InputError(f"SGF: edits before moves {places}; each needs a place of its own, in order, after move 1 to {len(record.moves)}")
+        raise InputError(
+            f"SGF: edits before moves {places}; each needs a place of its own, in order, after move 1 to {len(record.moves)}"
+        )
     for name in record.properties:
         if name in STRUCTURE or not re.fullmatch("[A-Z]{1,64}", name):
-            raise InputError(f"SGF: {name!r} among the root properties; allowed are capitals, and none of {', '.join(STRUCTURE)}")
+            raise InputError(
+                f"SGF: {name!r} among the root properties; allowed are capitals, and none of {', '.join(STRUCTURE)}"
+            )
 
 
 def _set_root(root: Tree_node, record: GameRecord) -> None:
@@ -125,7 +150,12 @@ def _stones_of(rows: Sequence[Sequence[int]], size: int) -> dict[int, int]:
     """Returns point to colour of the stones on a board. Raises InputError for another shape or colour."""
     if len(rows) != size or any(len(row) != size or not set(row) <= {0, 1, 2} for row in rows):
         raise InputError(f"SGF: the setup is not {size} rows of {size} colours, 0 (empty), 1 (black) or 2 (white)")
-    return {row * size + column: colour for row, colours in enumerate(rows) for column, colour in enumerate(colours) if colour}
+    return {
+        row * size + column: colour
+        for row, colours in enumerate(rows)
+        for column, colour in enumerate(colours)
+        if colour
+    }
 
 
 def _set_edit(node: Tree_node, edit: Edit, size: int) -> None:

@@ -39,17 +39,39 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Returns the command line's settings."""
     kind = argparse.RawDescriptionHelpFormatter
     about = "Pictures of the positions of a game, and of what a network thinks of them."
-    parser = argparse.ArgumentParser(prog="python -m zerogo.show", description=about, epilog=EXAMPLES, formatter_class=kind)
-    parser.add_argument("file", nargs="?", metavar="FILE.sgf", help="the game (default: the empty board of the checkpoint)")
-    parser.add_argument("--move", metavar="M", help="40, -1 (the end), 10-20, 5,10,15 or all; several make several pictures (default: -1)")
+    parser = argparse.ArgumentParser(
+        prog="python -m zerogo.show", description=about, epilog=EXAMPLES, formatter_class=kind
+    )
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE.sgf", help="the game (default: the empty board of the checkpoint)"
+    )
+    parser.add_argument(
+        "--move",
+        metavar="M",
+        help="40, -1 (the end), 10-20, 5,10,15 or all; several make several pictures (default: -1)",
+    )
     parser.add_argument("--what", help="see below (default: board, with a checkpoint policy,ownership)")
     parser.add_argument("--checkpoint", metavar="X", help="what thinks: a file, the folder of a run, or mcts:N")
-    parser.add_argument("--simulations", type=int, metavar="N", help="of each search (default: the checkpoint's evaluation.simulations)")
-    parser.add_argument("--symmetries", metavar="S", help="all, random or none (default: all for what is shown, the run's in the search)")
-    parser.add_argument("--features", metavar="NAME", help="encoder of the planes, or plane groups with commas (default: the checkpoint's)")
+    parser.add_argument(
+        "--simulations", type=int, metavar="N", help="of each search (default: the checkpoint's evaluation.simulations)"
+    )
+    parser.add_argument(
+        "--symmetries",
+        metavar="S",
+        help="all, random or none (default: all for what is shown, the run's in the search)",
+    )
+    parser.add_argument(
+        "--features",
+        metavar="NAME",
+        help="encoder of the planes, or plane groups with commas (default: the checkpoint's)",
+    )
     parser.add_argument("--numbers", action="store_true", help="write move numbers on the stones")
-    parser.add_argument("--cell", type=int, default=0, metavar="PIXELS", help="pixels between two lines, 12 to 200 (default: by board)")
-    parser.add_argument("--out", type=Path, metavar="FILE.png", help=".png, or .gif for several moves in turn (default: NAME-moveM.png)")
+    parser.add_argument(
+        "--cell", type=int, default=0, metavar="PIXELS", help="pixels between two lines, 12 to 200 (default: by board)"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE.png", help=".png, or .gif for several moves in turn (default: NAME-moveM.png)"
+    )
     parser.add_argument("--text", action="store_true", help="print as text, and write a picture only with --out")
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda")
     return parser.parse_args(arguments)
@@ -66,8 +88,10 @@ def main(arguments: argparse.Namespace) -> None:
         raise InputError(f"--out is {arguments.out}; allowed are names that end in {' or '.join(SUFFIXES)}")
     story = read_story(arguments.file) if arguments.file is not None else None
     moves = chosen_moves(arguments.move, story) if story is not None else [0]
-    watcher = make_watcher(arguments.checkpoint, arguments.simulations, arguments.symmetries, arguments.features, arguments.device)
-    usual = "board" if watcher.mind is None else "policy,ownership"
+    watcher = make_watcher(
+        arguments.checkpoint, arguments.simulations, arguments.symmetries, arguments.features, arguments.device
+    )
+    usual = "board" if watcher.analyst is None else "policy,ownership"
     what = [name.strip() for name in (arguments.what or usual).split(",")]
     require(what, watcher)
     if story is None:
@@ -103,7 +127,12 @@ def _write_pictures(scenes: list[Scene], what: list[str], style: Style, out: Pat
     if out is not None and out.suffix.lower() == ".gif":
         images = _same_size([draw(scene, what, style) for scene in scenes])
         first, *others = [Image.fromarray(image).quantize(256, dither=Image.Dither.NONE) for image in images]
-        _save(out, lambda file: first.save(file, "GIF", save_all=True, append_images=others, duration=1000 * FRAME_SECONDS, loop=0))
+        _save(
+            out,
+            lambda file: first.save(
+                file, "GIF", save_all=True, append_images=others, duration=1000 * FRAME_SECONDS, loop=0
+            ),
+        )
         print(out)
         return
     for scene, path in zip(scenes, _names(scenes, out), strict=True):
@@ -138,7 +167,8 @@ def _same_size(images: list) -> list:
 
     height, width = (max(image.shape[axis] for image in images) for axis in (0, 1))
     return [
-        np.pad(image, ((0, height - image.shape[0]), (0, width - image.shape[1]), (0, 0)), constant_values=255) for image in images
+        np.pad(image, ((0, height - image.shape[0]), (0, width - image.shape[1]), (0, 0)), constant_values=255)
+        for image in images
     ]
 
 

@@ -1,4 +1,6 @@
-"""Moments of a game, and what a network and its search think of each: looked up once, and only where a picture needs it."""
+"""Moments of a game, and what a network and its search think of each: looked up once, and only where a picture needs
+it.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ from zerogo.config import Config, EvaluationConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import SYMMETRIES, Evaluation, Evaluator
 from zerogo.features import Encoder, make_encoder
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.players import require_size
+from zerogo.players.analysis import Analysis
+from zerogo.players.analyst import Analyst, make_analyst
 from zerogo.players.live import LiveGame
-from zerogo.players.mind import Mind, make_mind
 from zerogo.players.playout import MOST_PLAYOUTS, playouts_of
-from zerogo.players.thinker import Thinker
-from zerogo.players.thought import Thought
+from zerogo.players.session import AnalysisSession
 from zerogo.rules import Rules
 from zerogo.runtime import pick_device, pick_dtype, set_up_cpu
 from zerogo.sgf import GameRecord
@@ -38,26 +40,31 @@ _RANGE = re.compile(r"(-?\d{1,9})-(-?\d{1,9})")
 
 @dataclasses.dataclass(frozen=True)
 class Watcher:
-    """Who looks at the positions. mind: what thinks, None for nobody. simulations: of each search. encoder: of the planes, None for none.
+    """Who looks at the positions. analyst: what thinks, None for nobody. simulations: of each search. encoder: of the
+    planes, None for none.
 
     config: the checkpoint's settings, None without one.
     """
 
-    mind: Mind | None
+    analyst: Analyst | None
     simulations: int
     encoder: Encoder | None
     config: Config | None
 
 
 def make_watcher(
-    checkpoint: str | None, simulations: int | None = None, symmetries: str | None = None, features: str | None = None, device: str = "auto"
+    checkpoint: str | None,
+    simulations: int | None = None,
+    symmetries: str | None = None,
+    features: str | None = None,
+    device: str = "auto",
 ) -> Watcher:
     """Returns who looks, by the words of a command line.
 
-    checkpoint: a file, a run's folder, mcts:N, or None. simulations: of a search, by default the checkpoint's own or mcts's N. symmetries:
-    "all", "random" or "none" for everything that a network is asked, by default all for what is shown and its own for the search. features:
-    name of an encoder, by default the checkpoint's. Raises InputError for what there is not.
-    """
+    checkpoint: a file, a run's folder, mcts:N, or None. simulations: of a search, by default the checkpoint's own or
+    mcts's N. symmetries: "all", "random" or "none" for everything that a network is asked, by default all for what is
+    shown and its own for the search. features: name of an encoder, by default the checkpoint's. Raises InputError for
+    what there is not."""
     config = _config_of(checkpoint)
     settings = EvaluationConfig() if config is None else config.evaluation
     if symmetries is not None:
@@ -73,14 +80,16 @@ def make_watcher(
     kernels.choose("auto" if config is None else config.run.kernels)
     where = pick_device(device)
     dtype = pick_dtype("auto" if config is None else config.run.precision, where)
-    mind = make_mind(checkpoint, settings, where, dtype, simulations=simulations)
-    if symmetries is not None and isinstance(mind.evaluate, Evaluator):
-        mind = dataclasses.replace(mind, evaluate=mind.evaluate.with_symmetries(symmetries))
-    return Watcher(mind, mind.simulations, encoder, config)
+    analyst = make_analyst(checkpoint, settings, where, dtype, simulations=simulations)
+    if symmetries is not None and isinstance(analyst.evaluate, Evaluator):
+        analyst = dataclasses.replace(analyst, evaluate=analyst.evaluate.with_symmetries(symmetries))
+    return Watcher(analyst, analyst.simulations, encoder, config)
 
 
 def _encoder(features: str | None, config: Config | None) -> Encoder | None:
-    """Returns the encoder of a preset's name, or of groups with commas between or behind them, else the checkpoint's, None without one."""
+    """Returns the encoder of a preset's name, or of groups with commas between or behind them, else the checkpoint's,
+    None without one.
+    """
     if features is None:
         return None if config is None else make_encoder(config.features.encoder, config.features.komi_input)
     komi_input = True if config is None else config.features.komi_input
@@ -92,13 +101,17 @@ def _config_of(checkpoint: str | None) -> Config | None:
     if checkpoint is None or playouts_of(checkpoint) is not None:
         return None
     if not Path(checkpoint).exists():
-        raise InputError(f"--checkpoint is {checkpoint!r}; allowed are a checkpoint file, the folder of a run and mcts:N")
+        raise InputError(
+            f"--checkpoint is {checkpoint!r}; allowed are a checkpoint file, the folder of a run and mcts:N"
+        )
     return checkpoints.load(checkpoints.find(checkpoint)).config
 
 
 @dataclasses.dataclass
 class Story:
-    """A game as it is shown. name: for people. record: its moves. last: moves that can be played. problem: why not more, or None."""
+    """A game as it is shown. name: for people. record: its moves. last: moves that can be played. problem: why not
+    more, or None.
+    """
 
     name: str
     record: GameRecord
@@ -123,9 +136,9 @@ def empty_story(watcher: Watcher) -> Story:
 def chosen_moves(text: str | None, story: Story) -> list[int]:
     """Returns the moments that --move names: moves that have been played, 0 to all of them.
 
-    text: numbers and ranges, "40", "10-20", "5,10-12", "all"; negative ones count from the end, -1 is after the last move. None is the last
-    that can be shown. Raises InputError for another text, and for a move that the game doesn't have.
-    """
+    text: numbers and ranges, "40", "10-20", "5,10-12", "all"; negative ones count from the end, -1 is after the last
+    move. None is the last that can be shown. Raises InputError for another text, and for a move that the game doesn't
+    have."""
     if text is None:
         return [_moment(max(0, story.last), story)]
     if text == "all":
@@ -140,7 +153,9 @@ def chosen_moves(text: str | None, story: Story) -> list[int]:
         elif re.fullmatch(r"-?\d{1,9}", part):
             found.append(_moment(int(part), story))
         else:
-            raise InputError(f"--move is {text!r}; allowed are numbers and ranges such as 40, -1, 10-20 or 5,10,15, and all")
+            raise InputError(
+                f"--move is {text!r}; allowed are numbers and ranges such as 40, -1, 10-20 or 5,10,15, and all"
+            )
     return list(dict.fromkeys(found))
 
 
@@ -149,20 +164,24 @@ def _moment(number: int, story: Story) -> int:
     length = len(story.record.moves)
     moment = number if number >= 0 else length + 1 + number
     if not 0 <= moment <= length:
-        raise InputError(f"--move is {number}; {story.name} has {length} moves, so 0 to {length} and -1 to {-length - 1} are allowed")
+        raise InputError(
+            f"--move is {number}; {story.name} has {length} moves, so 0 to {length} and -1 to {-length - 1} are allowed"
+        )
     if moment > story.last:
         raise InputError(f"{story.name} can't be shown after move {moment}: {story.problem}")
     return moment
 
 
 class Scene:
-    """One moment of a game. What is thought of it is found when it is first asked for, and does not depend on other scenes."""
+    """One moment of a game. What is thought of it is found when it is first asked for, and does not depend on other
+    scenes.
+    """
 
     def __init__(self, story: Story, move: int, watcher: Watcher) -> None:
         self.story, self.move, self.watcher = story, move, watcher
         self.game = LiveGame.of_record(sgf.since_edit(story.record, move))
-        if watcher.mind is not None:
-            require_size(watcher.mind, self.game.size, f"{story.name} is on")
+        if watcher.analyst is not None:
+            require_size(watcher.analyst, self.game.size, f"{story.name} is on")
         self.stones = torch.tensor(self.game.state.stones(), dtype=torch.int8)
 
     @property
@@ -170,23 +189,27 @@ class Scene:
         return self.game.rules
 
     @property
-    def to_play(self) -> Player:
+    def to_play(self) -> Colour:
         """Who moves next in the game, at its end the other side."""
         turns = self.story.record.turns()
         if self.move < len(turns):
-            return Player.BLACK if turns[self.move] == "b" else Player.WHITE
+            return Colour.BLACK if turns[self.move] == "b" else Colour.WHITE
         return self.game.to_play
 
     @property
     def sign_black(self) -> int:
         """1 where Black is to move, else -1: what turns the side to move's view into Black's."""
-        return 1 if self.to_play is Player.BLACK else -1
+        return 1 if self.to_play is Colour.BLACK else -1
 
     @property
     def numbers(self) -> dict[int, int]:
         """The move number of each stone that a move has put on the board, by point."""
         stones, size = self.stones.flatten().tolist(), self.game.size
-        placed = {action: number for number, action in enumerate(self.story.record.moves[: self.move], start=1) if action < size * size}
+        placed = {
+            action: number
+            for number, action in enumerate(self.story.record.moves[: self.move], start=1)
+            if action < size * size
+        }
         return {point: number for point, number in placed.items() if stones[point]}
 
     @property
@@ -199,24 +222,26 @@ class Scene:
 
     @cached_property
     def state(self) -> State:
-        device = self.watcher.mind.device if self.watcher.mind is not None else "cpu"
+        device = self.watcher.analyst.device if self.watcher.analyst is not None else "cpu"
         return self.game.tensor(device, self.to_play)
 
     @cached_property
     def evaluation(self) -> Evaluation:
         """What the network says without a search, a batch of one on the host."""
         found = self._mind.inform(self.state)
-        return Evaluation(*(getattr(found, name)[:1].float().cpu() for name in ("prior", "value", "ownership", "score")))
+        return Evaluation(
+            *(getattr(found, name)[:1].float().cpu() for name in ("prior", "value", "ownership", "score"))
+        )
 
     @cached_property
-    def thought(self) -> Thought:
+    def analysis(self) -> Analysis:
         """What the search says."""
-        thinker = Thinker(self._mind, capacity=2 * self.watcher.simulations + SPARE_NODES)
-        thinker.face(self.game, self.to_play)
+        session = AnalysisSession(self._mind, capacity=2 * self.watcher.simulations + SPARE_NODES)
+        session.face(self.game, self.to_play)
         left = self.watcher.simulations
-        while left > 0 and (done := thinker.step(left)):
+        while left > 0 and (done := session.step(left)):
             left -= done
-        return thinker.thought()
+        return session.analysis()
 
     @cached_property
     def planes(self) -> torch.Tensor:
@@ -224,18 +249,20 @@ class Scene:
         return self.watcher.encoder.planes(self.state)[0].float().cpu()
 
     @property
-    def _mind(self) -> Mind:
-        assert self.watcher.mind is not None, "nobody thinks here"
-        return self.watcher.mind
+    def _mind(self) -> Analyst:
+        assert self.watcher.analyst is not None, "nobody thinks here"
+        return self.watcher.analyst
 
 
 def winrates_black(story: Story, watcher: Watcher) -> np.ndarray:
-    """Returns Black's chances to win after 0, 1, 2, … moves, by the network alone, in few batches: float64 [moves + 1]."""
+    """Returns Black's chances to win after 0, 1, 2, … moves, by the network alone, in few batches: float64 [moves +
+    1].
+    """
     found: list[float] = []
     for start in range(0, story.last + 1, EVALUATED_AT_ONCE):
         moments = range(start, min(story.last + 1, start + EVALUATED_AT_ONCE))
-        states = sgf.positions([story.record] * len(moments), moments, watcher.mind.device, check=False)
-        value = watcher.mind.evaluate(states).value.float()
+        states = sgf.positions([story.record] * len(moments), moments, watcher.analyst.device, check=False)
+        value = watcher.analyst.evaluate(states).value.float()
         found += ((torch.where(states.to_play == board.BLACK, value, -value) + 1) / 2).tolist()
     return np.array(found)
 

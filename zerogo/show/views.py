@@ -10,7 +10,7 @@ import torch
 
 from zerogo import coords, picture
 from zerogo.errors import InputError
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.show.scenes import Scene, Watcher, plane_names
 
 CELLS = ((7, 56), (9, 46), (13, 40), (25, 34))  # up to this board side, so many pixels between two lines
@@ -21,7 +21,8 @@ NAMED_MOVES = 8  # of a line that is written
 
 @dataclass(frozen=True)
 class Style:
-    """How pictures are drawn. cell: pixels between two lines, 0 for what suits the board. numbers: whether stones carry move numbers.
+    """How pictures are drawn. cell: pixels between two lines, 0 for what suits the board. numbers: whether stones carry
+    move numbers.
 
     winrates_black: Black's chance to win after each move, [moves + 1], for the chart; None where it is not asked for.
     """
@@ -36,7 +37,8 @@ class Style:
 
 @dataclass(frozen=True)
 class View:
-    """One thing to show. needs: "" for nothing, "mind" for who thinks, "encoder" for planes. title: over the picture, words: as text."""
+    """One thing to show. needs: "" for nothing, "analyst" for who thinks, "encoder" for planes. title: over the
+    picture, words: as text."""
 
     needs: str
     title: Callable[[Scene], str]
@@ -49,10 +51,14 @@ def require(what: Sequence[str], watcher: Watcher) -> None:
     for name in what:
         if name not in VIEWS:
             raise InputError(f"--what is {name!r}; allowed are {', '.join(VIEWS)}, several with commas")
-        if VIEWS[name].needs == "mind" and watcher.mind is None:
-            raise InputError(f"--what {name} needs --checkpoint, which says what thinks: a file, the folder of a run, or mcts:N")
+        if VIEWS[name].needs == "analyst" and watcher.analyst is None:
+            raise InputError(
+                f"--what {name} needs --checkpoint, which says what thinks: a file, the folder of a run, or mcts:N"
+            )
         if VIEWS[name].needs == "encoder" and watcher.encoder is None:
-            raise InputError("--what planes needs --features with the name of an encoder, or the --checkpoint of a network")
+            raise InputError(
+                "--what planes needs --features with the name of an encoder, or the --checkpoint of a network"
+            )
 
 
 def draw(scene: Scene, what: Sequence[str], style: Style) -> np.ndarray:
@@ -62,7 +68,10 @@ def draw(scene: Scene, what: Sequence[str], style: Style) -> np.ndarray:
     parts = []
     if panels:
         columns = len(panels) if len(panels) <= 3 else 2 if len(panels) == 4 else 3
-        images, titles = [VIEWS[name].image(scene, style) for name in panels], [VIEWS[name].title(scene) for name in panels]
+        images, titles = (
+            [VIEWS[name].image(scene, style) for name in panels],
+            [VIEWS[name].title(scene) for name in panels],
+        )
         parts.append(picture.mosaic(images, columns, 8, titles, heading))
     if "planes" in what:
         planes = VIEWS["planes"].image(scene, style)
@@ -84,20 +93,22 @@ def heading_of(scene: Scene) -> str:
     if scene.story.record.moves:
         words.append(f"move {scene.move}" + (f" ({scene.last_move_words})" if scene.move else ""))
     words.append(f"{_name(scene.to_play)} to move")
-    if scene.watcher.mind is not None:
-        words.append(scene.watcher.mind.name)
+    if scene.watcher.analyst is not None:
+        words.append(scene.watcher.analyst.name)
     return ", ".join(words)
 
 
-def _name(player: Player) -> str:
-    return "Black" if player is Player.BLACK else "White"
+def _name(player: Colour) -> str:
+    return "Black" if player is Colour.BLACK else "White"
 
 
 def _board(scene: Scene, style: Style, caption: str = "", **marks) -> np.ndarray:
     """Returns the board with its last move, and whatever else is asked for."""
     last = scene.story.record.moves[scene.move - 1] if scene.move else None
     numbers = scene.numbers if style.numbers else None
-    return picture.board_image(scene.stones, last, caption=caption, cell=style.cell_of(scene.game.size), numbers=numbers, **marks)
+    return picture.board_image(
+        scene.stones, last, caption=caption, cell=style.cell_of(scene.game.size), numbers=numbers, **marks
+    )
 
 
 # The board
@@ -113,7 +124,7 @@ def _board_words(scene: Scene, style: Style) -> str:
 
 
 def _rules_words(scene: Scene) -> str:
-    black, white = (scene.game.state.captures[player] for player in (Player.BLACK, Player.WHITE))
+    black, white = (scene.game.state.captures[player] for player in (Colour.BLACK, Colour.WHITE))
     taken = f", prisoners: Black has {black}, White {white}" if black or white else ""
     return f"komi {scene.rules.komi:g}{taken}"
 
@@ -138,7 +149,9 @@ def _ownership_image(scene: Scene, style: Style) -> np.ndarray:
 def _ownership_words(scene: Scene, style: Style) -> str:
     owned = (100 * scene.sign_black * scene.evaluation.ownership[0]).flatten().tolist()
     labels = [f"{round(share):+d}" for share in owned]
-    return f"{picture.grid_text(labels, scene.game.size)}\n+100 is Black's for sure, -100 White's; {_score_words(scene)}"
+    return (
+        f"{picture.grid_text(labels, scene.game.size)}\n+100 is Black's for sure, -100 White's; {_score_words(scene)}"
+    )
 
 
 def _score_words(scene: Scene) -> str:
@@ -167,29 +180,29 @@ def _value_words(scene: Scene, style: Style) -> str:
 
 
 def _visits_image(scene: Scene, style: Style) -> np.ndarray:
-    visits = torch.from_numpy(scene.thought.visits_by_action)
+    visits = torch.from_numpy(scene.analysis.visits_by_action)
     return _board(scene, style, f"visits of each move, {int(visits.sum())} in all", visits=visits)
 
 
 def _visits_words(scene: Scene, style: Style) -> str:
-    visits = scene.thought.visits_by_action.tolist()
+    visits = scene.analysis.visits_by_action.tolist()
     labels = [picture.short_count(count) if count else "" for count in visits[:-1]]
     return f"{picture.grid_text(labels, scene.game.size, scene.stones)}\npass {visits[-1]} visits of {sum(visits)}"
 
 
 def _candidates_image(scene: Scene, style: Style) -> np.ndarray:
-    return _board(scene, style, _best_words(scene), candidates=scene.thought.candidates)
+    return _board(scene, style, _best_words(scene), candidates=scene.analysis.candidates)
 
 
 def _candidates_words(scene: Scene, style: Style) -> str:
-    if not scene.thought.candidates:
+    if not scene.analysis.candidates:
         return _best_words(scene)
-    return picture.candidates_text(scene.thought.candidates, scene.game.size)
+    return picture.candidates_text(scene.analysis.candidates, scene.game.size)
 
 
 def _best_words(scene: Scene) -> str:
     """Returns the best move with its line, for the side to move."""
-    best = scene.thought.best
+    best = scene.analysis.best
     if best is None:
         return "no move to think about: the game is over"
     size = scene.game.size
@@ -199,8 +212,10 @@ def _best_words(scene: Scene) -> str:
 
 
 def _line_image(scene: Scene, style: Style) -> np.ndarray:
-    best, colour = scene.thought.best, scene.to_play.value
-    moves = [] if best is None else [(action, colour if ply % 2 == 0 else 3 - colour) for ply, action in enumerate(best.pv)]
+    best, colour = scene.analysis.best, scene.to_play.value
+    moves = (
+        [] if best is None else [(action, colour if ply % 2 == 0 else 3 - colour) for ply, action in enumerate(best.pv)]
+    )
     return _board(scene, style, _best_words(scene), line=moves)
 
 
@@ -212,7 +227,9 @@ def _line_words(scene: Scene, style: Style) -> str:
 
 
 def _planes_image(scene: Scene, style: Style) -> np.ndarray:
-    return picture.planes_image(scene.planes, plane_names(scene.watcher.encoder), scene.stones, heading=_inputs_words(scene))
+    return picture.planes_image(
+        scene.planes, plane_names(scene.watcher.encoder), scene.stones, heading=_inputs_words(scene)
+    )
 
 
 def _planes_words(scene: Scene, style: Style) -> str:
@@ -233,11 +250,18 @@ def _inputs_words(scene: Scene) -> str:
 
 VIEWS: dict[str, View] = {
     "board": View("", lambda _: "board", _board_image, _board_words),
-    "policy": View("mind", lambda _: "policy", _policy_image, _policy_words),
-    "visits": View("mind", lambda scene: f"visits of {scene.watcher.simulations} simulations", _visits_image, _visits_words),
-    "ownership": View("mind", lambda _: "ownership", _ownership_image, _ownership_words),
-    "value": View("mind", lambda _: "value: Black's win rate, %", _value_image, _value_words),
-    "candidates": View("mind", lambda scene: f"{_name(scene.to_play)}'s win rate, %, over visits", _candidates_image, _candidates_words),
-    "line": View("mind", lambda _: "best line", _line_image, _line_words),
+    "policy": View("analyst", lambda _: "policy", _policy_image, _policy_words),
+    "visits": View(
+        "analyst", lambda scene: f"visits of {scene.watcher.simulations} simulations", _visits_image, _visits_words
+    ),
+    "ownership": View("analyst", lambda _: "ownership", _ownership_image, _ownership_words),
+    "value": View("analyst", lambda _: "value: Black's win rate, %", _value_image, _value_words),
+    "candidates": View(
+        "analyst",
+        lambda scene: f"{_name(scene.to_play)}'s win rate, %, over visits",
+        _candidates_image,
+        _candidates_words,
+    ),
+    "line": View("analyst", lambda _: "best line", _line_image, _line_words),
     "planes": View("encoder", lambda _: "planes", _planes_image, _planes_words),
 }

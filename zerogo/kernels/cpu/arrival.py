@@ -17,9 +17,9 @@ from zerogo.kernels.cpu.strings import ATARI, FREE, OTHER, OWN, WEAK, area, lega
 from zerogo.kernels.cpu.superko import SIMPLE, SITUATIONAL, was_seen
 
 
-def arrive(states: Any, line: Any, words: Tensor, actions: Tensor, keys: Tensor) -> dict[str, Tensor]:
-    """Returns what the moves lead to: words int32 [K, W], legal bool [K, A], finished bool [K], result float32 [K], repeats bool [K], the
-    fields of the positions, recent int32 [K, 7, 2, N] and moves int16 [K, 5].
+def step_leaves(states: Any, line: Any, words: Tensor, actions: Tensor, keys: Tensor) -> dict[str, Tensor]:
+    """Returns what the moves lead to: words int32 [K, W], legal bool [K, A], finished bool [K], result float32 [K],
+    repeats bool [K], the fields of the positions, recent int32 [K, 7, 2, N] and moves int16 [K, 5].
 
     words: int32 [K, W], the parents. actions: int64 [K]. line: `search.games.Line`. Results are by area.
     """
@@ -95,8 +95,27 @@ def _load(work, words, on_board, k, game, size, is_black):
 
 @kernel
 def _arrive(
-    start, stop, lane, path, depth, nodes, on_board, cap, superko, komi, suicide, ply, seen, links,
-    parents, actions, keys, words, legal, result, repeats,
+    start,
+    stop,
+    lane,
+    path,
+    depth,
+    nodes,
+    on_board,
+    cap,
+    superko,
+    komi,
+    suicide,
+    ply,
+    seen,
+    links,
+    parents,
+    actions,
+    keys,
+    words,
+    legal,
+    result,
+    repeats,
 ):
     size = on_board.shape[1]
     small = 3 * size + 2  # player, passes, end, ply, ko, captures
@@ -131,7 +150,7 @@ def _arrive(
         if words[k, small + 2] != 0:
             lead = area(work, size)
             score = np.float32(lead if mover == 0 else -lead) - komi[game]
-            result[k] = (np.sign(score) if mover == 0 else -np.sign(score))
+            result[k] = np.sign(score) if mover == 0 else -np.sign(score)
             continue
         legal_into(work, size, OWN, words[k, small + 4], suicide[game])
         for row in range(size):

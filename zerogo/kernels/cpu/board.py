@@ -68,8 +68,8 @@ def legal_loop(start, stop, black, white, atari, to_play, ko, finished, on_board
 def play(
     position: Any, actions: Tensor, on_board: Tensor, suicide: Tensor | None, cap: Tensor, keys: Tensor
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Returns the fields of the positions after one action each, and the removed stones int32 [B, 2, N] (black, white); see
-    `board.position.play`."""
+    """Returns the fields of the positions after one action each, and the removed stones int32 [B, 2, N] (black, white);
+    see `board.position.play`."""
     arguments, after, removed = play_arguments(position, actions, on_board, suicide, cap, keys)
     over_games(play_loop, len(removed), *arguments)
     return {name: torch.from_numpy(field) for name, field in after.items()}, torch.from_numpy(removed)
@@ -78,7 +78,9 @@ def play(
 def play_arguments(
     position: Any, actions: Tensor, on_board: Tensor, suicide: Tensor | None, cap: Tensor, keys: Tensor
 ) -> tuple[list[np.ndarray], dict[str, np.ndarray], np.ndarray]:
-    """Returns what `play_loop` is called with, the actions first, and what it writes: the fields and the removed stones."""
+    """Returns what `play_loop` is called with, the actions first, and what it writes: the fields and the removed
+    stones.
+    """
     before = [array(getattr(position, name)) for name in FIELDS]
     after = {name: np.empty_like(field) for name, field in zip(FIELDS, before, strict=True)}
     removed = np.zeros((len(before[0]), 2, before[0].shape[1]), np.int32)
@@ -88,15 +90,44 @@ def play_arguments(
 
 @kernel
 def play_loop(
-    start, stop, actions, on_board, suicide, cap, keys,
-    black, white, atari, to_play, passes, ply, ko, hashes, captures, finished,
-    new_black, new_white, new_atari, new_to_play, new_passes, new_ply, new_ko, new_hashes, new_captures, new_finished, removed,
+    start,
+    stop,
+    actions,
+    on_board,
+    suicide,
+    cap,
+    keys,
+    black,
+    white,
+    atari,
+    to_play,
+    passes,
+    ply,
+    ko,
+    hashes,
+    captures,
+    finished,
+    new_black,
+    new_white,
+    new_atari,
+    new_to_play,
+    new_passes,
+    new_ply,
+    new_ko,
+    new_hashes,
+    new_captures,
+    new_finished,
+    removed,
 ):
     size = black.shape[1]
     work = scratch()
     for game in range(start, stop):
         for row in range(size):
-            new_black[game, row], new_white[game, row], new_atari[game, row] = black[game, row], white[game, row], atari[game, row]
+            new_black[game, row], new_white[game, row], new_atari[game, row] = (
+                black[game, row],
+                white[game, row],
+                atari[game, row],
+            )
         new_captures[game, 0], new_captures[game, 1] = captures[game, 0], captures[game, 1]
         new_to_play[game], new_passes[game], new_ply[game] = to_play[game], passes[game], ply[game]
         new_ko[game], new_hashes[game], new_finished[game] = ko[game], hashes[game], finished[game]

@@ -1,8 +1,8 @@
 """Which move a simulation takes: PUCT's choice and Gumbel's, at the root and inside the tree, for one node at a time.
 
-They are `search.puct` and `search.gumbel` in the same float32 operations in the same order, so that equal numbers give equal choices. Sums
-that could round otherwise are made in float64 on both sides. Exponentials and logarithms may differ from torch's in their last bit.
-"""
+They are `search.puct` and `search.gumbel` in the same float32 operations in the same order, so that equal numbers give
+equal choices. Sums that could round otherwise are made in float64 on both sides. Exponentials and logarithms may differ
+from torch's in their last bit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from zerogo.kernels import shared
 from zerogo.kernels.cpu.loops import inline
-from zerogo.kernels.shared import CLOSED, NOWHERE, ROOT, UNVISITED
+from zerogo.kernels.shared import CLOSED, NULL_NODE, ROOT, UNVISITED
 
 ZERO, ONE, WORST = np.float32(0), np.float32(1), np.float32(-np.inf)
 TINY = np.float32(shared.TINY)
@@ -22,9 +22,9 @@ TINY = np.float32(shared.TINY)
 class Own(NamedTuple):
     """One game's part of a `search.tree.Tree`, by node, and what a step knows of it beside.
 
-    children: int32 [M, A]. prior: float32 [M, A]. visits: int32 [M]. value_sum, value: float32 [M]. terminal: bool [M]. under_way: int32
-    [M], by_move: int32 [A], collided: bool [A], as in `search.choice.Flight`. tried: int64 [A], urges, scores: float32 [A], room.
-    """
+    children: int32 [M, A]. prior: float32 [M, A]. visits: int32 [M]. value_sum, value: float32 [M]. terminal: bool [M].
+    under_way: int32 [M], by_move: int32 [A], collided: bool [A], as in `search.choice.VirtualVisits`. tried: int64 [A],
+    urges, scores: float32 [A], room."""
 
     children: np.ndarray
     prior: np.ndarray
@@ -60,7 +60,7 @@ def list_tried(children, tried):
     """Writes the moves that have a node; returns how many there are."""
     number = 0
     for move in range(children.shape[0]):
-        if children[move] > NOWHERE:
+        if children[move] > NULL_NODE:
             tried[number] = move
             number += 1
     return number

@@ -1,8 +1,7 @@
 """Boards as kernels walk over them point by point: one byte a point, with a border, and the strings found at a glance.
 
-Row r, column c lies at place (r + 1) * (N + 1) + c, so that a step to any side, -N - 1, -1, 1 or N + 1, stays in the board: the end of a
-row is the border before the next.
-"""
+Row r, column c lies at place (r + 1) * (N + 1) + c, so that a step to any side, -N - 1, -1, 1 or N + 1, stays in the
+board: the end of a row is the border before the next."""
 
 from __future__ import annotations
 
@@ -10,7 +9,9 @@ import numpy as np
 
 from zerogo.kernels.cpu.loops import part
 
-EMPTY, FIRST, SECOND, OFF = range(4)  # what stands at a place; FIRST and SECOND are the stones of the two planes that were loaded
+EMPTY, FIRST, SECOND, OFF = range(
+    4
+)  # what stands at a place; FIRST and SECOND are the stones of the two planes that were loaded
 
 
 @part
@@ -21,7 +22,9 @@ def new_board(size):
 
 @part
 def new_places(board):
-    """Returns room for a place of a board at each of its places: uint32, since an index that may be negative costs more."""
+    """Returns room for a place of a board at each of its places: uint32, since an index that may be negative costs
+    more.
+    """
     return np.zeros(len(board), np.uint32)
 
 
@@ -45,10 +48,15 @@ def steps_of(size):
 
 @part
 def list_points(board, size, stones, empty):
-    """Writes the places of all stones and of all empty points, in order: uint32 each, as long as the board; returns how many there are."""
+    """Writes the places of all stones and of all empty points, in order: uint32 each, as long as the board; returns how
+    many there are.
+    """
     num_stones, num_empty = 0, 0
     for at in range(size + 1, (size + 1) * (size + 1)):
-        stones[num_stones], empty[num_empty] = at, at  # written anyway and counted where it fits: no branch to guess wrong
+        stones[num_stones], empty[num_empty] = (
+            at,
+            at,
+        )  # written anyway and counted where it fits: no branch to guess wrong
         num_stones += board[at] == FIRST or board[at] == SECOND
         num_empty += board[at] == EMPTY
     return num_stones, num_empty
@@ -56,8 +64,8 @@ def list_points(board, size, stones, empty):
 
 @part
 def label(board, size, stones, root):
-    """Writes for every stone the place of its string's first one: stones uint32 [S], all in order; root uint32, as long as the board, 0
-    elsewhere."""
+    """Writes for every stone the place of its string's first one: stones uint32 [S], all in order; root uint32, as long
+    as the board, 0 elsewhere."""
     root[:] = 0
     for k in range(len(stones)):
         at = stones[k]

@@ -11,7 +11,9 @@ from zerogo.kernels.cpu.strings import fill
 
 
 def flood(seeds: Tensor, within: Tensor) -> Tensor:
-    """Returns all points of `within` that are connected to a seed through it: int32 [K, N] each -> int32 [K, N]; see `flood.flood`."""
+    """Returns all points of `within` that are connected to a seed through it: int32 [K, N] each -> int32 [K, N]; see
+    `flood.flood`.
+    """
     inside = array(within)
     grown = np.empty_like(inside)
     over_games(_flood, len(grown), array(seeds), inside, grown)

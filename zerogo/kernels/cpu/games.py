@@ -1,4 +1,5 @@
-"""What a ply of many games takes, each in one pass over them: exact legal points, a draw among them, a move with its history, new games.
+"""What a ply of many games takes, each in one pass over them: exact legal points, a draw among them, a move with its
+history, new games.
 
 They are made of the kernels of `board` and `superko`, and spare calls and turns of threads.
 """
@@ -37,7 +38,9 @@ def exact_legal_rows(state: Any, keys: Tensor) -> Tensor:
 
 
 def pick(rows: Tensor, numbers: Tensor) -> Tensor:
-    """Returns one of the points of each plane or, as likely as any of them, the pass: int32 [B, N], float64 [B] in [0, 1) -> int64 [B]."""
+    """Returns one of the points of each plane or, as likely as any of them, the pass: int32 [B, N], float64 [B] in [0,
+    1) -> int64 [B].
+    """
     actions = np.empty(len(rows), np.int64)
     _pick(0, len(rows), array(rows), array(numbers), actions)
     return torch.from_numpy(actions)
@@ -63,7 +66,8 @@ def _pick(start, stop, rows, numbers, actions):
 
 
 def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the fields of the positions after one action each, and writes the moves into the history of the games that go on.
+    """Returns the fields of the positions after one action each, and writes the moves into the history of the games
+    that go on.
 
     history: the state's `seen`, `links`, `lost`, `recent` and `moves`, contiguous; H is greater than any ply.
     """
@@ -82,7 +86,9 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
 @kernel
 def _remember(start, stop, finished, ply, black, white, seen, links, lost, recent, moves, actions, hashes, removed):
     width, size = seen.shape[1], black.shape[1]
-    for game in range(start, stop):  # apart from the rest: what is read here is seldom at hand, and several games wait for it at a time
+    for game in range(
+        start, stop
+    ):  # apart from the rest: what is read here is seldom at hand, and several games wait for it at a time
         if not finished[game]:
             slot, now = hashes[game] & (2 * width - 1), ply[game] + 1
             if now >= width:
@@ -108,7 +114,9 @@ def _remember(start, stop, finished, ply, black, white, seen, links, lost, recen
 
 
 def replace_(old: list[Tensor], index: Tensor, new: list[Tensor]) -> None:
-    """Writes the entries of tensors [K, ...] over those with an index, int64 [K], of others [B, ...]: all contiguous and alike."""
+    """Writes the entries of tensors [K, ...] over those with an index, int64 [K], of others [B, ...]: all contiguous
+    and alike.
+    """
     number = max(1, len(index))
     table = [(to.data_ptr(), source.data_ptr(), source.nbytes // number) for to, source in zip(old, new, strict=True)]
     _replace(np.array(table), array(index), len(old[0]))

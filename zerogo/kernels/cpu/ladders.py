@@ -1,9 +1,9 @@
-"""Ladders on the CPU: every string read for itself, depth first on one board, moves taken back from a list of what they changed.
+"""Ladders on the CPU: every string read for itself, depth first on one board, moves taken back from a list of what they
+changed.
 
-What is read is what `features.ladders` says; only the order differs, and with it how many answers a reading tries. A level of the reading
-is an attack: the string has two liberties and the attacker is to move. After the attacker's move the answers to it are listed; the first
-of them that saves the string ends the attack.
-"""
+What is read is what `features.ladders` says; only the order differs, and with it how many answers a reading tries. A
+level of the reading is an attack: the string has two liberties and the attacker is to move. After the attacker's move
+the answers to it are listed; the first of them that saves the string ends the attack."""
 
 from __future__ import annotations
 
@@ -15,32 +15,36 @@ from zerogo.kernels.cpu.flat import EMPTY, OFF, label, list_points, load, new_bo
 from zerogo.kernels.cpu.loops import array, inline, kernel, over_games
 
 CAUGHT, SAFE, GIVEN_UP = range(3)
-# All memory is one array of int64, which is cheaper to hand on than many. It begins with boards of PLACES: the stones, two floods (the
-# number of the last one that came by, and its stones in order), of which one may run while the other stands still.
+# All memory is one array of int64, which is cheaper to hand on than many. It begins with boards of PLACES: the stones,
+# two floods (the number of the last one that came by, and its stones in order), of which one may run while the other
+# stands still.
 PLACES = 704
 STONES, MARK, QUEUE, WALKED, PATH = (PLACES * board for board in range(5))
-# Then single words: steps to the four sides, where the list of changes begins and ends and where the answers begin, answers listed since
-# the first move, the place of the ko that the last move opened, floods so far, stones of the last whole flood, and the first liberties
-# that the last flood found.
+# Then single words: steps to the four sides, where the list of changes begins and ends and where the answers begin,
+# answers listed since the first move, the place of the ko that the last move opened, floods so far, stones of the last
+# whole flood, and the first liberties that the last flood found.
 STEPS = 5 * PLACES
 FIRST_CHANGE, CHANGES, ANSWERS, LISTED, KO, FLOODS, LENGTH, LIBERTY = (STEPS + 4 + word for word in range(8))
-# Then the levels. Of each: the attacker's two moves, how many of them were tried and how many may be, the place that a ko bans, how many
-# changes the board had before and after the move under way, and which of the listed answers comes next and where they end.
+# Then the levels. Of each: the attacker's two moves, how many of them were tried and how many may be, the place that a
+# ko bans, how many changes the board had before and after the move under way, and which of the listed answers comes
+# next and where they end.
 LEVELS = LIBERTY + 3
 FIRST_MOVE, TRIED, TO_TRY, BAN, BEFORE, AFTER, NEXT, END = 0, 2, 3, 4, 5, 6, 7, 8
 LEVEL = 9
 # Behind them the changes, place * 4 + what stood there, and the answers, of all levels one after the other.
-NOWHERE = 0  # a place of the border
+NULL_NODE = 0  # a place of the border
 SEVERAL = 3  # liberties that save a string
 
 
-def read(black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Returns the ladders of B positions, the fields of `features.ladders.Ladders`: strings that are caught, first moves that catch, moves
-    that escape, int32 [B, 2, N] each for strings of Black and of White, and first moves that were given up, int64 [B].
+def read(
+    black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Returns the ladders of B positions, the fields of `features.ladders.Ladders`: strings that are caught, first
+    moves that catch, moves that escape, int32 [B, 2, N] each for strings of Black and of White, and first moves that
+    were given up, int64 [B].
 
-    black, white, on_board: int32 [B, N]. mover: int8 [B], whose moves alone are asked for; None for everybody's. most: answers that are
-    listed after a first move before it is given up.
-    """
+    black, white, on_board: int32 [B, N]. mover: int8 [B], whose moves alone are asked for; None for everybody's. most:
+    answers that are listed after a first move before it is given up."""
     shape = len(black), 2, black.shape[1]
     caught, catching, escaping = (torch.zeros(shape, dtype=torch.int32) for _ in range(3))
     given_up = torch.zeros(len(black), dtype=torch.int64)
@@ -98,13 +102,13 @@ def _add(rows, game, colour, at, size):
 
 @inline
 def _read_pair(work, at, size, most, catching, game):
-    """Reads a string with two liberties, which the last flood has found, and enters the attacker's first moves that work; returns whether
-    there are any, and how many could not be read."""
+    """Reads a string with two liberties, which the last flood has found, and enters the attacker's first moves that
+    work; returns whether there are any, and how many could not be read."""
     one, other = work[LIBERTY], work[LIBERTY + 1]
     is_caught, unread = False, 0
     for _ in range(2):
         work[LISTED], work[LEVELS + END] = 0, work[ANSWERS]
-        outcome = _attacked(work, at, one, other, NOWHERE, 1, most)
+        outcome = _attacked(work, at, one, other, NULL_NODE, 1, most)
         if outcome == CAUGHT:
             _add(catching, game, work[STONES + at], one, size)
             is_caught = True
@@ -115,8 +119,8 @@ def _read_pair(work, at, size, most, catching, game):
 
 @inline
 def _read_atari(work, at, size, most, escaping, game):
-    """Reads a string in atari, whose liberty the last flood has found, and enters its own side's moves that save it; returns whether there
-    are none, and whether it could not be read: then what is entered may not be all."""
+    """Reads a string in atari, whose liberty the last flood has found, and enters its own side's moves that save it;
+    returns whether there are none, and whether it could not be read: then what is entered may not be all."""
     begin, is_caught = work[ANSWERS], True
     work[LISTED] = 0
     work[LEVELS + END] = _list_answers(work, at, work[LIBERTY], begin, True)
@@ -135,8 +139,8 @@ def _read_atari(work, at, size, most, escaping, game):
 
 @inline
 def _attacked(work, at, one, other, ban, to_try, most):
-    """Returns whether the attacker, to move, catches the string at a place; leaves the board as it was. one, other: its liberties, that
-    many of which the attacker may try. ban: where it may not play."""
+    """Returns whether the attacker, to move, catches the string at a place; leaves the board as it was. one, other: its
+    liberties, that many of which the attacker may try. ban: where it may not play."""
     level, start, is_attack = LEVELS + LEVEL, work[CHANGES], True
     _open(work, level, one, other, ban, to_try)
     while True:
@@ -171,8 +175,9 @@ def _attacked(work, at, one, other, ban, to_try, most):
 
 @inline
 def _open(work, level, one, other, ban, to_try):
-    """Enters a level. Where the attacker may try both moves, the more promising one comes first: the one that leaves the extension with
-    fewer new empty points, of equal ones the earlier point, so that every reader takes the same order."""
+    """Enters a level. Where the attacker may try both moves, the more promising one comes first: the one that leaves
+    the extension with fewer new empty points, of equal ones the earlier point, so that every reader takes the same
+    order."""
     if to_try == 2 and one > other:
         one, other = other, one
     if to_try == 2 and _empty_beside(work, other) > _empty_beside(work, one):
@@ -183,7 +188,9 @@ def _open(work, level, one, other, ban, to_try):
 
 @inline
 def _attack(work, level, at):
-    """Plays the attacker's next move that may work, if there is one, and lists the answers; returns whether there was."""
+    """Plays the attacker's next move that may work, if there is one, and lists the answers; returns whether there
+    was.
+    """
     while work[level + TRIED] < work[level + TO_TRY]:
         move, left = work[level + FIRST_MOVE + work[level + TRIED]], work[level + FIRST_MOVE + 1 - work[level + TRIED]]
         work[level + TRIED] += 1
@@ -194,7 +201,7 @@ def _attack(work, level, at):
         _change(work, move, 3 - work[STONES + at])
         if _empty_beside(work, left) < SEVERAL:
             taken = _capture(work, move, 3 - work[STONES + at])
-            if work[KO] == NOWHERE and (taken > 0 or _is_alive(work, move)):
+            if work[KO] == NULL_NODE and (taken > 0 or _is_alive(work, move)):
                 work[level + AFTER], work[level + NEXT] = work[CHANGES], work[level - LEVEL + END]
                 work[level + END] = _list_answers(work, at, left, work[level + NEXT], False)
                 return True
@@ -204,8 +211,9 @@ def _attack(work, level, at):
 
 @inline
 def _list_answers(work, at, last, begin, is_all):
-    """Lists the defender's moves from `begin` on: where it takes strings in atari that touch the one at a place, then its last liberty;
-    returns where they end. Unless all are asked for, no captures where the extension saves the string anyway."""
+    """Lists the defender's moves from `begin` on: where it takes strings in atari that touch the one at a place, then
+    its last liberty; returns where they end. Unless all are asked for, no captures where the extension saves the string
+    anyway."""
     end = begin
     if is_all or _empty_beside(work, last) < SEVERAL:
         end = _list_captures(work, at, last, begin)
@@ -216,7 +224,9 @@ def _list_answers(work, at, last, begin, is_all):
 
 @inline
 def _list_captures(work, at, last, begin):
-    """Lists where the defender takes strings in atari that touch the one at a place, but for one move; returns where they end."""
+    """Lists where the defender takes strings in atari that touch the one at a place, but for one move; returns where
+    they end.
+    """
     work[FLOODS] += 1
     number, looked, end, walk, colour = 1, 0, begin, work[FLOODS], work[STONES + at]
     work[PATH], work[WALKED + at] = at, walk
@@ -239,7 +249,9 @@ def _list_captures(work, at, last, begin):
 
 @inline
 def _list_once(work, begin, end, move, last):
-    """Lists a move in the order of the points unless it is there or is the one that comes last; returns where the list ends."""
+    """Lists a move in the order of the points unless it is there or is the one that comes last; returns where the list
+    ends.
+    """
     if move == last:
         return end
     for k in range(begin, end):
@@ -255,8 +267,8 @@ def _list_once(work, begin, end, move, last):
 
 @inline
 def _answer(work, at, move):
-    """Plays a move of the defender; returns how many liberties the string at a place has then, up to SEVERAL, and finds them. A suicide
-    leaves it none."""
+    """Plays a move of the defender; returns how many liberties the string at a place has then, up to SEVERAL, and finds
+    them. A suicide leaves it none."""
     colour = work[STONES + at]
     _change(work, move, colour)
     if _capture(work, move, colour) == 0:
@@ -267,7 +279,9 @@ def _answer(work, at, move):
                 work[LIBERTY + liberties] = near
                 liberties += 1
             friends += work[STONES + near] == colour
-        if friends == 1 or liberties == SEVERAL:  # it is the extension; if it joins nothing else, there is no other liberty
+        if (
+            friends == 1 or liberties == SEVERAL
+        ):  # it is the extension; if it joins nothing else, there is no other liberty
             return liberties
     return _liberties(work, at, SEVERAL)
 
@@ -316,22 +330,22 @@ def _liberties(work, at, most):
 
 @inline
 def _capture(work, move, colour):
-    """Takes off what a stone that was just placed captures; returns how many stones, and notes the ko that it opens: where it has taken one
-    stone and stands alone with that place as its one liberty."""
-    taken, last = 0, NOWHERE
+    """Takes off what a stone that was just placed captures; returns how many stones, and notes the ko that it opens:
+    where it has taken one stone and stands alone with that place as its one liberty."""
+    taken, last = 0, NULL_NODE
     for side in range(4):
         near = move + work[STEPS + side]
         if work[STONES + near] == 3 - colour and not _is_alive(work, near):
             for k in range(work[LENGTH]):
                 _change(work, work[QUEUE + k], EMPTY)
             taken, last = taken + work[LENGTH], near
-    work[KO] = NOWHERE
+    work[KO] = NULL_NODE
     if taken == 1:
         is_lone = True
         for side in range(4):
             near = move + work[STEPS + side]
             is_lone &= work[STONES + near] != colour and (work[STONES + near] != EMPTY or near == last)
-        work[KO] = last if is_lone else NOWHERE
+        work[KO] = last if is_lone else NULL_NODE
     return taken
 
 

@@ -1,4 +1,6 @@
-"""How the CPU's kernels are compiled and run: without Python's lock, the games shared out among as many threads as torch may use."""
+"""How the CPU's kernels are compiled and run: without Python's lock, the games shared out among as many threads as
+torch may use.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def kernel(function: Callable) -> Callable:
-    """Compiles a function when it is first called, and keeps the result on disk. Division by zero is NumPy's, indices are not checked."""
+    """Compiles a function when it is first called, and keeps the result on disk. Division by zero is NumPy's, indices
+    are not checked.
+    """
     return _compiled(function, nogil=True, no_cfunc_wrapper=True)
 
 
@@ -37,13 +41,16 @@ def inline(function: Callable) -> Callable:
 
 
 def part(function: Callable) -> Callable:
-    """The same for a helper that is called at one place or is short: it becomes part of its caller, which hands no arrays on then."""
+    """The same for a helper that is called at one place or is short: it becomes part of its caller, which hands no
+    arrays on then.
+    """
     return _compiled(function, nogil=True, forceinline=True)
 
 
 def _compiled(function: Callable, **options: bool) -> Callable:
-    """Numba takes a kept result for good while the function's own file is what it was, though helpers in others may have changed: so the
-    folder of the results is named after all of them. Numba reads the folder's name here and at no later time."""
+    """Numba takes a kept result for good while the function's own file is what it was, though helpers in others may
+    have changed: so the folder of the results is named after all of them. Numba reads the folder's name here and at no
+    later time."""
     folder, before = _folder(), numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(folder)
     try:
@@ -54,13 +61,18 @@ def _compiled(function: Callable, **options: bool) -> Callable:
 
 @cache
 def _folder() -> Path | None:
-    """Makes and returns the folder where compiled kernels are kept: beside the sources, or where those can't be written in the user's cache
-    or among temporary files; None where nothing can be written. Those of earlier sources are removed."""
+    """Makes and returns the folder where compiled kernels are kept: beside the sources, or where those can't be written
+    in the user's cache or among temporary files; None where nothing can be written. Those of earlier sources are
+    removed."""
     here = Path(__file__).parent
     sources = sorted([*here.glob("*.py"), *here.parent.glob("*.py")])
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     asked = numba.config.CACHE_DIR
-    homes = (asked,) if asked else (here / "__pycache__", Path("~/.cache/zerogo").expanduser(), Path(tempfile.gettempdir(), "zerogo"))
+    homes = (
+        (asked,)
+        if asked
+        else (here / "__pycache__", Path("~/.cache/zerogo").expanduser(), Path(tempfile.gettempdir(), "zerogo"))
+    )
     for home in map(Path, homes):
         folder = home / f"zerogo-kernels-{digest}"
         try:
@@ -85,7 +97,9 @@ def bit_count(_context, word):
 @intrinsic
 def first_bit(_context, word):
     """The index of the lowest set bit of a word that is not 0; for kernels."""
-    return word(word), lambda context, builder, signature, arguments: builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+    return word(word), lambda context, builder, signature, arguments: builder.cttz(
+        arguments[0], ir.Constant(ir.IntType(1), 1)
+    )
 
 
 @intrinsic
@@ -107,10 +121,11 @@ def array(tensor: Tensor) -> np.ndarray:
 
 
 def over_games(loop: Callable, num_games: int, *arguments: Any) -> None:
-    """Calls loop(first, last, *arguments) for all games, in as many stretches as torch has threads, on torch's own threads.
+    """Calls loop(first, last, *arguments) for all games, in as many stretches as torch has threads, on torch's own
+    threads.
 
-    Others would compete with those for the cores: a thread of OpenMP goes on spinning for milliseconds after each operation of torch's.
-    """
+    Others would compete with those for the cores: a thread of OpenMP goes on spinning for milliseconds after each
+    operation of torch's."""
     threads = min(torch.get_num_threads(), num_games // FEWEST)
     if threads < 2 or _team() is None:
         loop(0, num_games, *arguments)
@@ -134,8 +149,8 @@ def over_games(loop: Callable, num_games: int, *arguments: Any) -> None:
 
 @contextmanager
 def _unraisable_into(raised: list[BaseException]) -> Iterator[None]:
-    """Adds to a list what a callback from C can't raise: Ctrl-C may come before its first line, and would be printed and forgotten. Signals
-    come to the main thread alone."""
+    """Adds to a list what a callback from C can't raise: Ctrl-C may come before its first line, and would be printed
+    and forgotten. Signals come to the main thread alone."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

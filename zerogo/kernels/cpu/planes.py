@@ -12,46 +12,68 @@ from zerogo.kernels.cpu.loops import kernel, over_games, part
 from zerogo.kernels.shared import NUMBERS, ROWS, VALUES
 
 # The bits of a 1; other dtypes are painted as float32 first.
-ONES = {torch.float32: np.uint32(0x3F800000), torch.bfloat16: np.uint16(0x3F80), torch.float16: np.uint16(0x3C00), torch.uint8: np.uint8(1)}
+ONES = {
+    torch.float32: np.uint32(0x3F800000),
+    torch.bfloat16: np.uint16(0x3F80),
+    torch.float16: np.uint16(0x3C00),
+    torch.uint8: np.uint8(1),
+}
 
 
-def paint(spans: tuple[tuple[int, int], ...], rows: Tensor, numbers: Tensor, values: Tensor, dtype: torch.dtype) -> Tensor:
+def paint(
+    spans: tuple[tuple[int, int], ...], rows: Tensor, numbers: Tensor, values: Tensor, dtype: torch.dtype
+) -> Tensor:
     """Returns the planes of B positions: [B, N, N, C] of the dtype.
 
-    spans: what the planes are made of, in their order: (ROWS, c) for the next c of `rows`, (NUMBERS, c) for the next one of `numbers`, of
-    which v sets plane v - 1 of c, any beyond c the last and 0 none, (VALUES, c) for the next c of `values`. rows: int32 [B, N, R] bit rows.
-    numbers: int16 [K, B, N, N]. values: float32 [B, N, N, V].
-    """
+    spans: what the planes are made of, in their order: (ROWS, c) for the next c of `rows`, (NUMBERS, c) for the next
+    one of `numbers`, of which v sets plane v - 1 of c, any beyond c the last and 0 none, (VALUES, c) for the next c of
+    `values`. rows: int32 [B, N, R] bit rows. numbers: int16 [K, B, N, N]. values: float32 [B, N, N, V]."""
     one = ONES.get(dtype)
     if one is None:
         return paint(spans, rows, numbers, values, torch.float32).to(dtype)
     size, num_planes = rows.shape[1], sum(width for _, width in spans)
     planes = torch.empty(len(rows), size, size, num_planes, dtype=dtype)
     bits = planes.view(torch.int32 if dtype == torch.float32 else torch.int16 if one.itemsize == 2 else torch.uint8)
-    given = bits_of(rows), numbers.contiguous().numpy(), values.to(dtype).contiguous().view(bits.dtype).numpy().view(one.dtype)
-    over_games(_paint, len(rows), _table(spans), *given, one, bits.numpy().view(one.dtype).reshape(len(rows), size * size, num_planes))
+    given = (
+        bits_of(rows),
+        numbers.contiguous().numpy(),
+        values.to(dtype).contiguous().view(bits.dtype).numpy().view(one.dtype),
+    )
+    over_games(
+        _paint,
+        len(rows),
+        _table(spans),
+        *given,
+        one,
+        bits.numpy().view(one.dtype).reshape(len(rows), size * size, num_planes),
+    )
     return planes
 
 
 def history(black: Tensor, white: Tensor, recent: Tensor, own_first: Tensor | None, earlier: int) -> Tensor:
-    """Returns the stones now and in earlier positions, newest first, Black's or the side to move's before the other's: int32
-    [B, N, 2 + 2 * earlier].
+    """Returns the stones now and in earlier positions, newest first, Black's or the side to move's before the other's:
+    int32 [B, N, 2 + 2 * earlier].
 
     black, white: int32 [B, N]. recent: int32 [B, 7, 2, N]. own_first: int8 [B], who is to move; None for Black's first.
     """
     rows = torch.empty(*black.shape, 2 + 2 * earlier, dtype=torch.int32)
     mover = torch.ones(len(black), dtype=torch.int8) if own_first is None else own_first
-    over_games(_history, len(black), bits_of(black), bits_of(white), bits_of(recent), mover.contiguous().numpy(), bits_of(rows))
+    over_games(
+        _history, len(black), bits_of(black), bits_of(white), bits_of(recent), mover.contiguous().numpy(), bits_of(rows)
+    )
     return rows
 
 
 def ages(black: Tensor, white: Tensor, recent: Tensor, ply: Tensor, most: int) -> Tensor:
-    """Returns the stones that have stood for 1, 2, … and for `most` or more positions (up to 8), 1 for the last move's: int32 [B, N, most].
+    """Returns the stones that have stood for 1, 2, … and for `most` or more positions (up to 8), 1 for the last move's:
+    int32 [B, N, most].
 
     Stones of the start are the oldest. black, white: int32 [B, N]. recent: int32 [B, 7, 2, N]. ply: int32 [B].
     """
     rows = torch.empty(*black.shape, most, dtype=torch.int32)
-    over_games(_ages, len(black), bits_of(black), bits_of(white), bits_of(recent), ply.contiguous().numpy(), bits_of(rows))
+    over_games(
+        _ages, len(black), bits_of(black), bits_of(white), bits_of(recent), ply.contiguous().numpy(), bits_of(rows)
+    )
     return rows
 
 
@@ -74,8 +96,8 @@ def _table(spans: tuple[tuple[int, int], ...]) -> np.ndarray:
 
 @kernel
 def _paint(first, last, spans, rows, numbers, values, one, planes):
-    """A row of the board at a time: numbers become bit rows too, then every point's planes are one bit of as many words, which the
-    compiler takes 8 or 16 at a time."""
+    """A row of the board at a time: numbers become bit rows too, then every point's planes are one bit of as many
+    words, which the compiler takes 8 or 16 at a time."""
     words = np.zeros(planes.shape[2] + rows.shape[1], np.uint32)
     for game in range(first, last):
         for row in range(rows.shape[1]):
@@ -90,8 +112,8 @@ def _paint(first, last, spans, rows, numbers, values, one, planes):
 
 @part
 def _collect(words, game, row, spans, rows, numbers, num_planes):
-    """Writes what the planes hold in a row as bits: uint32 [C + N]. Numbers that set no plane go to the last words, one for each column:
-    the processor would wait where all went to the same."""
+    """Writes what the planes hold in a row as bits: uint32 [C + N]. Numbers that set no plane go to the last words, one
+    for each column: the processor would wait where all went to the same."""
     plane, next_row, next_number = 0, 0, 0
     words[:] = np.uint32(0)
     for span in range(len(spans)):
@@ -134,7 +156,10 @@ def _history(first, last, black, white, recent, mover, rows):
             if side == 1:
                 words[0], words[1 + earlier] = white[game, row], black[game, row]
             for ago in range(earlier):
-                words[1 + ago], words[2 + earlier + ago] = recent[game, ago, side, row], recent[game, ago, 1 - side, row]
+                words[1 + ago], words[2 + earlier + ago] = (
+                    recent[game, ago, side, row],
+                    recent[game, ago, 1 - side, row],
+                )
 
 
 @kernel

@@ -1,8 +1,8 @@
-"""Unconditional life, game after game: Benson's algorithm as `zerogo.scoring` defines it, on one colour's stones at a time.
+"""Unconditional life, game after game: Benson's algorithm as `zerogo.scoring` defines it, on one colour's stones at a
+time.
 
-In scratch memory OWN holds the colour's stones, OTHER all other points, FREE the empty ones and ATARI those of OTHER that a string must
-touch for a region to be vital to it.
-"""
+In scratch memory OWN holds the colour's stones, OTHER all other points, FREE the empty ones and ATARI those of OTHER
+that a string must touch for a region to be vital to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,21 @@ import torch
 from torch import Tensor
 
 from zerogo.kernels.cpu.loops import array, bit_count, first_bit, inline, kernel, over_games
-from zerogo.kernels.cpu.strings import ATARI, FREE, NEAR, NOTHING, OTHER, OWN, STRIDE, STRING, TAKEN, WEAK, beside, scratch, string
+from zerogo.kernels.cpu.strings import (
+    ATARI,
+    FREE,
+    NEAR,
+    NOTHING,
+    OTHER,
+    OWN,
+    STRIDE,
+    STRING,
+    TAKEN,
+    WEAK,
+    beside,
+    scratch,
+    string,
+)
 
 MUST, SAFE, LEFT = ATARI, TAKEN, WEAK
 NONE = -1
@@ -24,7 +38,7 @@ def pass_alive_rows(black: Tensor, white: Tensor, on_board: Tensor, suicide: Ten
     return torch.from_numpy(areas[0]), torch.from_numpy(areas[1])
 
 
-def settled(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> Tensor:
+def all_pass_alive(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> Tensor:
     """Returns whether every point is pass-alive: bool [B]."""
     is_settled = np.empty(len(black), bool)
     over_games(_settled, len(black), array(black), array(white), array(on_board), array(suicide), is_settled)
@@ -33,8 +47,8 @@ def settled(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> 
 
 @inline
 def _memory(size):
-    """Returns what `_benson` works with besides scratch memory: regions and strings as rows, strings by point, a region's vital strings,
-    whether a string lives and how many vital regions it has."""
+    """Returns what `_benson` works with besides scratch memory: regions and strings as rows, strings by point, a
+    region's vital strings, whether a string lives and how many vital regions it has."""
     most = size * size // 2 + 1
     regions, strings = np.zeros((most, STRIDE), np.int32), np.zeros((most, STRIDE), np.int32)
     label, vital = np.zeros(STRIDE * STRIDE, np.int16), np.zeros((most, 4), np.int16)
@@ -73,8 +87,8 @@ def _settled(start, stop, black, white, on_board, suicide, is_settled):
 
 @inline
 def _may_be_settled(work, black, white, on_board, game):
-    """Returns False for most games that are not: a quick look for two neighbouring empty points away from all stones, see
-    `scoring.settled`."""
+    """Returns False for most games that are not: a quick look for two neighbouring empty points away from all stones,
+    see `scoring.all_pass_alive`."""
     size, number = black.shape[1], 0
     for row in range(size):
         work[OWN + 1 + row], work[OTHER + 1 + row] = black[game, row], white[game, row]
@@ -157,8 +171,8 @@ def _benson(work, memory, own, opponent, on_board, game, may_die):
 
 @inline
 def _count_eyes(work, size, regions, num_regions, vital):
-    """Returns how many regions could be vital to a string: they have an empty point, and no point that a string must touch is away from all
-    strings. The other regions' first vital string becomes NONE."""
+    """Returns how many regions could be vital to a string: they have an empty point, and no point that a string must
+    touch is away from all strings. The other regions' first vital string becomes NONE."""
     number = 0
     _write_near(work, OWN, size, NEAR)
     for k in range(num_regions):
@@ -175,7 +189,9 @@ def _count_eyes(work, size, regions, num_regions, vital):
 
 @inline
 def _find_vital(work, size, regions, region, strings, label, vital):
-    """Writes the strings that a region is vital to: they are next to the first point that they must touch, so there are at most four."""
+    """Writes the strings that a region is vital to: they are next to the first point that they must touch, so there are
+    at most four.
+    """
     vital[region, 0] = NONE
     first = 1
     while (regions[region, first] & work[MUST + first]) == 0:
@@ -198,8 +214,8 @@ def _find_vital(work, size, regions, region, strings, label, vital):
 
 @inline
 def _strike(work, size, regions, num_regions, strings, num_strings, vital, alive, count):
-    """Strikes off strings with fewer than two vital regions that touch none that was struck off; writes the others into SAFE, and what is
-    next to those struck off into NEAR."""
+    """Strikes off strings with fewer than two vital regions that touch none that was struck off; writes the others into
+    SAFE, and what is next to those struck off into NEAR."""
     for k in range(num_strings):
         alive[k] = 1
     changes = True
@@ -236,7 +252,9 @@ def _is_closed(work, size, regions, region):
 
 @inline
 def _add_regions(work, size, regions, num_regions, vital):
-    """Adds the regions to SAFE that are territory: of living strings alone, vital to one or with at most one point away from all."""
+    """Adds the regions to SAFE that are territory: of living strings alone, vital to one or with at most one point away
+    from all.
+    """
     lives = 0
     for row in range(1, 1 + size):
         lives |= work[SAFE + row]

@@ -1,8 +1,8 @@
-"""One game's board as a kernel works on it: a few planes of bit rows in scratch memory, strings found on them, and one move.
+"""One game's board as a kernel works on it: a few planes of bit rows in scratch memory, strings found on them, and one
+move.
 
-Scratch memory is one flat int32 array of `WORDS`; each plane takes `STRIDE` words of it, row r at place r + 1, so that there is an empty
-row above and below. All planes are zero at the start; only rows of the board are ever set.
-"""
+Scratch memory is one flat int32 array of `WORDS`; each plane takes `STRIDE` words of it, row r at place r + 1, so that
+there is an empty row above and below. All planes are zero at the start; only rows of the board are ever set."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from zerogo.kernels.cpu.loops import bit_count, first_bit, inline
 
 STRIDE = 32
-# The side to move and the other's stones, those in atari, the empty points; what a move removes; a string, and what is left to look at of
-# it; own scratch; no point at all; more scratch.
+# The side to move and the other's stones, those in atari, the empty points; what a move removes; a string, and what is
+# left to look at of it; own scratch; no point at all; more scratch.
 OWN, OTHER, ATARI, FREE, TAKEN, STRING, PENDING, WEAK, NOTHING, NEAR = (STRIDE * plane for plane in range(10))
 WORDS = 10 * STRIDE
 SEVERAL = 2
@@ -26,7 +26,9 @@ def scratch():
 
 @inline
 def fill(seeds, within):
-    """Returns the points of a row's runs `within` that hold a seed: a sum carries upwards through a run, doubled shifts go down."""
+    """Returns the points of a row's runs `within` that hold a seed: a sum carries upwards through a run, doubled shifts
+    go down.
+    """
     grown = (seeds | (seeds << 1) | (seeds >> 1)) & within
     if grown == seeds:
         return seeds
@@ -39,7 +41,9 @@ def fill(seeds, within):
 
 @inline
 def _one_more(found, row, liberties):
-    """Returns what is known of a string's liberties with more of them in a row: 0 for none, the only one's code, -1 for several."""
+    """Returns what is known of a string's liberties with more of them in a row: 0 for none, the only one's code, -1 for
+    several.
+    """
     if liberties == 0:
         return found
     code = (row << 32) | liberties
@@ -50,8 +54,8 @@ def _one_more(found, row, liberties):
 
 @inline
 def string(work, within, free, row, bit, stops):
-    """Writes into STRING the points of a plane `within` that are connected to one of them, and returns how many points of the plane `free`
-    are beside it: 0, 1 or SEVERAL. stops: whether it may leave off as soon as there are several."""
+    """Writes into STRING the points of a plane `within` that are connected to one of them, and returns how many points
+    of the plane `free` are beside it: 0, 1 or SEVERAL. stops: whether it may leave off as soon as there are several."""
     for k in range(2 * STRIDE):
         work[STRING + k] = 0  # PENDING, too
     work[PENDING + row] = bit
@@ -152,8 +156,8 @@ def _add_atari(work, size):
 
 @inline
 def _capture(work, size, row, bit):
-    """Takes off the opponent's strings in atari beside the placed stone; returns how many stones, and the place of one as row * STRIDE +
-    column."""
+    """Takes off the opponent's strings in atari beside the placed stone; returns how many stones, and the place of one
+    as row * STRIDE + column."""
     number, last = 0, 0
     for side in range(4):
         near, at = beside(side, row, bit)
@@ -171,9 +175,8 @@ def _capture(work, size, row, bit):
 def place(work, size, row, bit, may_die):
     """Places a stone of the side to move and does all that follows on OWN, OTHER, ATARI and FREE; row counts from 1.
 
-    Returns how many stones were removed, which are in TAKEN then, whether they are its own (may_die: suicide is allowed), and the place
-    that the simple ko rule bans as row * STRIDE + column, or -1.
-    """
+    Returns how many stones were removed, which are in TAKEN then, whether they are its own (may_die: suicide is
+    allowed), and the place that the simple ko rule bans as row * STRIDE + column, or -1."""
     work[OWN + row] |= bit
     work[FREE + row] &= ~bit
     number, last = _capture(work, size, row, bit)
@@ -205,8 +208,8 @@ def place(work, size, row, bit, may_die):
 def move(work, size, action, colour, may_die, keys):
     """Plays a point in the loaded position, see `place`; colour: 0 where Black plays.
 
-    Returns by what the hash changes, how many stones were removed (then TAKEN), whose they are, and the point that ko bans or -1.
-    """
+    Returns by what the hash changes, how many stones were removed (then TAKEN), whose they are, and the point that ko
+    bans or -1."""
     row, column = action // size, action % size
     number, dies, banned = place(work, size, 1 + row, 1 << column, may_die)
     key, whose = keys[colour * (size * size + 1) + action], colour if dies else 1 - colour
@@ -217,7 +220,9 @@ def move(work, size, action, colour, may_die, keys):
 
 @inline
 def legal_into(work, size, mine, ko, may_die):
-    """Writes into WEAK the points that may be played but for superko by the side whose stones are the plane `mine`; ko: a point or -1."""
+    """Writes into WEAK the points that may be played but for superko by the side whose stones are the plane `mine`; ko:
+    a point or -1.
+    """
     for row in range(1, 1 + size):
         # Own strings with another liberty and the opponent's in atari are where exactly one of the two planes is set.
         work[PENDING + row] = (work[mine + row] ^ work[ATARI + row]) | work[FREE + row]

@@ -1,4 +1,5 @@
-"""Which moves would repeat a whole-board position, game after game: the few suspects are played and looked up in the history's chains.
+"""Which moves would repeat a whole-board position, game after game: the few suspects are played and looked up in the
+history's chains.
 
 See `board.superko` for what makes a move suspect, and `board.history` for the chains.
 """
@@ -12,7 +13,20 @@ import torch
 from torch import Tensor
 
 from zerogo.kernels.cpu.loops import array, first_bit, inline, kernel, over_games
-from zerogo.kernels.cpu.strings import NOTHING, OTHER, OWN, STRIDE, STRING, TAKEN, WEAK, beside, key_of, load, scratch, string
+from zerogo.kernels.cpu.strings import (
+    NOTHING,
+    OTHER,
+    OWN,
+    STRIDE,
+    STRING,
+    TAKEN,
+    WEAK,
+    beside,
+    key_of,
+    load,
+    scratch,
+    string,
+)
 from zerogo.rules import SUPERKO
 
 SIMPLE, SITUATIONAL = SUPERKO.index("simple"), SUPERKO.index("situational")
@@ -26,7 +40,9 @@ def repeating_rows(state: Any, legal: Tensor, suicides: Tensor | None, keys: Ten
     points = array(legal)
     banned = np.zeros_like(points)
     dying = np.empty((0, points.shape[1]), np.int32) if suicides is None else array(suicides)
-    over_games(repeating_loop, len(points), *fields_of(state), array(state.rules.superko), points, dying, array(keys), banned)
+    over_games(
+        repeating_loop, len(points), *fields_of(state), array(state.rules.superko), points, dying, array(keys), banned
+    )
     return torch.from_numpy(banned)
 
 
@@ -38,7 +54,9 @@ def fields_of(state: Any) -> list[np.ndarray]:
 
 @inline
 def _is_new(lost, game, colour, action):
-    """Returns whether a stone played there has stood since it came and was the first to stand there; False for a pass or no move."""
+    """Returns whether a stone played there has stood since it came and was the first to stand there; False for a pass
+    or no move.
+    """
     size = lost.shape[2]
     return 0 <= action < size * size and (lost[game, colour, action // size] >> (action % size)) & 1 == 0
 
@@ -82,7 +100,24 @@ def _key_of_suicide(work, size, row, bit, colour, keys):
 
 @kernel
 def repeating_loop(
-    start, stop, black, white, atari, on_board, to_play, hashes, ply, lost, moves, seen, links, superko, legal, suicides, keys, banned
+    start,
+    stop,
+    black,
+    white,
+    atari,
+    on_board,
+    to_play,
+    hashes,
+    ply,
+    lost,
+    moves,
+    seen,
+    links,
+    superko,
+    legal,
+    suicides,
+    keys,
+    banned,
 ):
     size = black.shape[1]
     work = scratch()

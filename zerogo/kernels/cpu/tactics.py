@@ -1,4 +1,6 @@
-"""Tactics on the CPU: the strings of a game with their liberties as sets of bits, then one look around each empty point."""
+"""Tactics on the CPU: the strings of a game with their liberties as sets of bits, then one look around each empty
+point.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from zerogo.kernels.shared import TACTICS
 
 LIBERTIES, CAPTURES, OPPONENT_CAPTURES, LIBERTIES_AFTER, SIZE_AFTER, SELF_ATARI, JOINED, WEAKEST = range(len(TACTICS))
 WORD = 64  # places to a word of a set
-# What a string is worth to the points beside it, as fields of a number: its own stones, own stones in atari, the opponent's, own strings.
+# What a string is worth to the points beside it, as fields of a number: its own stones, own stones in atari, the
+# opponent's, own strings.
 FIELD = (1 << 15) - 1
 OWN_WEAK, TAKEN, STRINGS = 16, 32, 48
 POINT, ROW, COLUMN = range(3)
@@ -20,7 +23,8 @@ MOST = 1 << 14  # more liberties than there are
 
 
 def read(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tensor:
-    """Returns the tactics of B positions in the order of `TACTICS`: int16 [8, B, N, N], from bit rows int32 [B, N] each.
+    """Returns the tactics of B positions in the order of `TACTICS`: int16 [8, B, N, N], from bit rows int32 [B, N]
+    each.
 
     own, opponent: stones of the side to move and of the other. legal: where the side to move may play.
     """
@@ -35,8 +39,16 @@ def _read(first, last, own, opponent, on_board, legal, numbers):
     size, board, steps = own.shape[1], new_board(own.shape[1]), steps_of(own.shape[1])
     words = (len(board) - 1) // WORD + 1
     stones, empty, root = new_places(board), new_places(board), new_places(board)
-    worth, weakness, liberties = np.zeros(len(board), np.int64), np.zeros(len(board), np.int32), np.zeros(len(board), np.int32)
-    breath, around, free = np.zeros((len(board), words), np.uint64), _around(board, size, steps), np.zeros(words, np.uint64)
+    worth, weakness, liberties = (
+        np.zeros(len(board), np.int64),
+        np.zeros(len(board), np.int32),
+        np.zeros(len(board), np.int32),
+    )
+    breath, around, free = (
+        np.zeros((len(board), words), np.uint64),
+        _around(board, size, steps),
+        np.zeros(words, np.uint64),
+    )
     points = _points(board, size)
     for game in range(first, last):
         load(board, own[game], opponent[game], on_board[game])
@@ -56,7 +68,9 @@ def _read(first, last, own, opponent, on_board, legal, numbers):
             found[OPPONENT_CAPTURES, point] = (total >> OWN_WEAK) & FIELD
             if (may_play[points[at, ROW]] >> np.int32(points[at, COLUMN])) & 1:
                 taken, length = (total >> TAKEN) & FIELD, 1 + (total & FIELD)
-                after = _union(at, beside, breath, around, free) - (length > 1)  # the point was a liberty of each string
+                after = _union(at, beside, breath, around, free) - (
+                    length > 1
+                )  # the point was a liberty of each string
                 if taken:
                     after += _freed(board, size, steps, root, liberties, beside, at)
                 found[CAPTURES, point], found[LIBERTIES_AFTER, point] = taken, after
@@ -88,8 +102,8 @@ def _around(board, size, steps):
 
 @part
 def _breathe(steps, empty, root, breath, free):
-    """Writes for each string, at its first stone, which liberties it has: uint64 [places, W]; and the set of the empty points: uint64 [W].
-    What is not beside a string goes to place 0, where nobody looks."""
+    """Writes for each string, at its first stone, which liberties it has: uint64 [places, W]; and the set of the empty
+    points: uint64 [W]. What is not beside a string goes to place 0, where nobody looks."""
     breath[:], free[:] = 0, 0
     for k in range(len(empty)):
         at = empty[k]
@@ -101,9 +115,9 @@ def _breathe(steps, empty, root, breath, free):
 
 @part
 def _weigh(board, stones, root, liberties, worth, weakness, breath):
-    """Writes for each string, at its first stone, how many liberties it has (int32 [places]), what it adds to the numbers of a point beside
-    it (int64 [places], four fields, 0 at place 0) and the opponent's liberties (int32 [places], MOST for own ones), and empties the
-    opponent's sets, which nobody joins."""
+    """Writes for each string, at its first stone, how many liberties it has (int32 [places]), what it adds to the
+    numbers of a point beside it (int64 [places], four fields, 0 at place 0) and the opponent's liberties (int32
+    [places], MOST for own ones), and empties the opponent's sets, which nobody joins."""
     worth[0], weakness[0], breath[0] = 0, MOST, 0
     for k in range(len(stones)):
         at = stones[k]
@@ -122,7 +136,9 @@ def _weigh(board, stones, root, liberties, worth, weakness, breath):
 
 @part
 def _look(beside, worth, weakness):
-    """Returns the sum of what the different ones of four strings are worth, and the liberties of the opponent's weakest; 0 is none."""
+    """Returns the sum of what the different ones of four strings are worth, and the liberties of the opponent's
+    weakest; 0 is none.
+    """
     above, left, right, below = beside
     total = worth[above] + (worth[left] if left != above else 0)
     total += worth[right] if (right != above) & (right != left) else 0
@@ -136,15 +152,21 @@ def _union(at, beside, breath, around, free):
     above, left, right, below = beside
     total = 0
     for word in range(len(free)):
-        union = (around[at, word] & free[word]) | breath[above, word] | breath[left, word] | breath[right, word] | breath[below, word]
+        union = (
+            (around[at, word] & free[word])
+            | breath[above, word]
+            | breath[left, word]
+            | breath[right, word]
+            | breath[below, word]
+        )
         total += np.int64(bit_count(union))
     return total
 
 
 @part
 def _freed(board, size, steps, root, liberties, beside, at):
-    """Returns how many stones that a move at `at` captures are beside the string that it makes. Captures are few, so all points are looked
-    at."""
+    """Returns how many stones that a move at `at` captures are beside the string that it makes. Captures are few, so
+    all points are looked at."""
     total = 0
     for place in range(size + 1, (size + 1) * (size + 1)):
         if board[place] == SECOND and liberties[root[place]] == 1 and _is_one_of(root[place], beside):

@@ -1,8 +1,8 @@
-"""The trees of a search: descents, what a step writes, and the subtrees that are kept, game after game.
+"""The trees of a search: selections, what a step writes, and the subtrees that are kept, game after game.
 
-The doors stand in for `search.descent`, `search.leaves`, `search.arrival.settle` and `search.tree.keep_subtree_`, and change the forest's
-tensors in place. Choices are in `choose`. A row is game * M + node, as in `search.tree`.
-"""
+The doors stand in for `search.selection`, `search.leaves`, `search.arrival.expand_and_backup` and
+`search.tree.keep_subtree_`, and change the search state's tensors in place. Choices are in `choose`. A row is game * M
++ node, as in `search.tree`."""
 
 from __future__ import annotations
 
@@ -12,18 +12,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo.kernels.cpu.choose import CLOSED, NOWHERE, ROOT, UNVISITED, Own, Rules, halving_move, proportional_move, puct_move
+from zerogo.kernels.cpu.choose import (
+    CLOSED,
+    NULL_NODE,
+    ROOT,
+    UNVISITED,
+    Own,
+    Rules,
+    halving_move,
+    proportional_move,
+    puct_move,
+)
 from zerogo.kernels.cpu.loops import inline, kernel, over_games
 
 
 class Slots(NamedTuple):
-    """Where the simulations of a step go, `leaves` slots for each of B games: simulation slot * B + game, K = leaves * B.
+    """Where the simulations of a step go, `leaves` slots for each of B games: simulation slot * B + game, K = leaves *
+    B.
 
-    path: int64 [K, D], rows from the root on, nowhere behind the end; D = forest.depth_bound + 1. depth: int64 [K], index of the last node
-    on it. action: int64 [K], the move to be tried there. at_end: bool [K], the last node is a finished position and there is no move.
-    counts: bool [K], there is such a simulation; a game's first slots are used before its others. What an unused slot holds has no meaning,
-    but names nodes of its game and a move.
-    """
+    path: int64 [K, D], rows from the root on, nowhere behind the end; D = search state.depth_bound + 1. depth: int64
+    [K], index of the last node on it. action: int64 [K], the move to be tried there. at_end: bool [K], the last node is
+    a finished position and there is no move. counts: bool [K], there is such a simulation; a game's first slots are
+    used before its others. What an unused slot holds has no meaning, but names nodes of its game and a move."""
 
     path: Any
     depth: Any
@@ -33,7 +43,9 @@ class Slots(NamedTuple):
 
 
 class Trees(NamedTuple):
-    """The arrays of a `search.tree.Tree`, nodes by row: words, children, prior [B * M, ...], the others [B * M]; size [B]."""
+    """The arrays of a `search.tree.Tree`, nodes by row: words, children, prior [B * M, ...], the others [B * M]; size
+    [B].
+    """
 
     words: np.ndarray
     children: np.ndarray
@@ -48,7 +60,7 @@ class Trees(NamedTuple):
 
 
 class Searches(NamedTuple):
-    """The arrays of a `search.forest.Forest` beside its trees, by game."""
+    """The arrays of a `search.search_state.SearchState` beside its trees, by game."""
 
     budget: np.ndarray
     done: np.ndarray
@@ -60,7 +72,9 @@ class Searches(NamedTuple):
 
 
 class Leaves(NamedTuple):
-    """What K simulations came to, as arrays: the way's fields and what was found at its end, and what the network said."""
+    """What K simulations came to, as arrays: the way's fields and what was found at its end, and what the network
+    said.
+    """
 
     path: np.ndarray
     depth: np.ndarray
@@ -75,31 +89,39 @@ class Leaves(NamedTuple):
     value: np.ndarray
 
 
-def descend(forest: Any, settings: Any) -> Slots:
-    """Returns where up to settings.leaves simulations go in every game whose budget is not spent; adds to forest.collisions.
+def select(search_state: Any, settings: Any) -> Slots:
+    """Returns where up to settings.leaves simulations go in every game whose budget is not spent; adds to
+    search state.collisions.
 
-    forest: `search.forest.Forest`, of which no tree is deeper than its depth_bound. settings: `config.SearchConfig`. A game may start
-    min(leaves, until - done) simulations, until its budget or with Gumbel the end of the present phase, and makes at most leaves +
-    leaves // 2 descents, one after another, each in view of the virtual visits of those before; who comes to a node that another is to make
-    has collided and is dropped (see `search.leaves`). The trees are afterwards what they were.
-    """
-    num_games, number = forest.budget.shape[0], settings.leaves * forest.budget.shape[0]
-    whole = [np.empty((number, forest.depth_bound + 1), np.int64), np.zeros(number, np.int64), np.zeros(number, np.int64)]
+    search state: `search.search_state.SearchState`, of which no tree is deeper than its depth_bound. settings:
+    `config.SearchConfig`. A game may start min(leaves, until - done) simulations, until its budget or with Gumbel the
+    end of the present phase, and makes at most leaves + leaves // 2 selections, one after another, each in view of the
+    virtual visits of those before; who comes to a node that another is to make has collided and is dropped (see
+    `search.leaves`). The trees are afterwards what they were."""
+    num_games, number = search_state.budget.shape[0], settings.leaves * search_state.budget.shape[0]
+    whole = [
+        np.empty((number, search_state.depth_bound + 1), np.int64),
+        np.zeros(number, np.int64),
+        np.zeros(number, np.int64),
+    ]
     slots = Slots(*whole, np.zeros(number, np.bool_), np.zeros(number, np.bool_))
     collisions = np.zeros(num_games, np.int64)
-    over_games(_descend, num_games, _trees(forest.tree), _searches(forest), _rules(settings), slots, collisions)
+    over_games(
+        _descend, num_games, _trees(search_state.tree), _searches(search_state), _rules(settings), slots, collisions
+    )
     if settings.leaves > 1:
-        forest.collisions += int(collisions.sum())
+        search_state.collisions += int(collisions.sum())
     return Slots(*(torch.from_numpy(field) for field in slots))
 
 
-def settle(forest: Any, lanes: Any, way: Any, found: Any, prior: Tensor, value: Tensor) -> None:
-    """Writes the new nodes, closes moves that repeat, and counts and backs up the simulations, those of a game in the order of their slots.
+def expand_and_backup(search_state: Any, lanes: Any, way: Any, found: Any, prior: Tensor, value: Tensor) -> None:
+    """Writes the new nodes, closes moves that repeat, and counts and backs up the simulations, those of a game in the
+    order of their slots.
 
-    lanes: `search.arrival.Lanes`, way: `search.descent.Descent`, found: `search.games.Landing`, of K simulations. prior: float32 [K, A],
-    value: float32 [K], the network's; a finished position has its result instead.
-    """
-    num_games = forest.budget.shape[0]
+    lanes: `search.arrival.Lanes`, way: `search.selection.Selection`, found: `search.games.LeafStates`, of K
+    simulations. prior: float32 [K, A], value: float32 [K], the network's; a finished position has its result
+    instead."""
+    num_games = search_state.budget.shape[0]
     place = np.full(lanes.slots * num_games, -1, np.int64)  # the simulation in each slot
     lane, index = lanes.lane.numpy(), np.arange(len(lanes.lane))
     if lanes.active is not None:
@@ -108,12 +130,23 @@ def settle(forest: Any, lanes: Any, way: Any, found: Any, prior: Tensor, value: 
     landed = (found.words, found.legal, found.finished, found.result, found.repeats)
     leaves = Leaves(*(_array(field) for field in (way.path, way.depth, way.action, way.at_end, *landed, prior, value)))
     ended = np.zeros((num_games, 2), np.int64)
-    over_games(_settle, num_games, _trees(forest.tree), leaves, place, forest.done.numpy(), forest.deepest.numpy(), ended)
-    forest.exact_leaves += torch.from_numpy(ended.sum(0))
+    over_games(
+        _settle,
+        num_games,
+        _trees(search_state.tree),
+        leaves,
+        place,
+        search_state.done.numpy(),
+        search_state.deepest.numpy(),
+        ended,
+    )
+    search_state.exact_leaves += torch.from_numpy(ended.sum(0))
 
 
 def keep_subtree_(tree: Any, lane: Tensor, actions: Tensor) -> None:
-    """Makes the child by each action the root of its tree, with all below it (`search.tree.keep_subtree_`): lane, actions int64 [K]."""
+    """Makes the child by each action the root of its tree, with all below it (`search.tree.keep_subtree_`): lane,
+    actions int64 [K].
+    """
     over_games(_keep, len(lane), _trees(tree), _array(lane), _array(actions))
 
 
@@ -125,21 +158,36 @@ def _trees(tree: Any) -> Trees:
     return Trees(*(getattr(tree, name).flatten(0, 1).numpy() for name in Trees._fields[:-1]), tree.size.numpy())
 
 
-def _searches(forest: Any) -> Searches:
+def _searches(search_state: Any) -> Searches:
     names = ("budget", "done", "root_prior", "gumbel", "kept_visits", "order", "phase_end")
-    return Searches(*(getattr(forest, name).numpy() for name in names))
+    return Searches(*(getattr(search_state, name).numpy() for name in names))
 
 
 def _rules(settings: Any) -> Rules:
-    names = ("c_puct", "c_puct_log", "c_puct_base", "fpu_reduction", "fpu_reduction_root", "forced_playouts", "c_visit", "c_scale")
-    return Rules(settings.algorithm == "gumbel", settings.leaves, *(np.float32(getattr(settings, name)) for name in names))
+    names = (
+        "c_puct",
+        "c_puct_log",
+        "c_puct_base",
+        "fpu_reduction",
+        "fpu_reduction_root",
+        "forced_playouts",
+        "c_visit",
+        "c_scale",
+    )
+    return Rules(
+        settings.algorithm == "gumbel", settings.leaves, *(np.float32(getattr(settings, name)) for name in names)
+    )
 
 
 @kernel
 def _descend(first, last, trees, searches, rules, slots, collisions):
     num_games, num_actions = trees.size.shape[0], trees.children.shape[1]
     num_nodes = trees.visits.shape[0] // num_games
-    under_way, by_move, collided = np.zeros(num_nodes, np.int32), np.zeros(num_actions, np.int32), np.zeros(num_actions, np.bool_)
+    under_way, by_move, collided = (
+        np.zeros(num_nodes, np.int32),
+        np.zeros(num_actions, np.int32),
+        np.zeros(num_actions, np.bool_),
+    )
     room = np.empty(num_actions, np.int64), np.empty(num_actions, np.float32), np.empty(num_actions, np.float32)
     line = np.empty(slots.path.shape[1] + 1, np.int64)
     for game in range(first, last):
@@ -183,9 +231,16 @@ def _until(searches, rules, game):
 @inline
 def _own(trees, base, num_nodes, under_way, by_move, collided, room):
     end = base + num_nodes
-    children, prior, visits, value_sum = trees.children[base:end], trees.prior[base:end], trees.visits[base:end], trees.value_sum[base:end]
+    children, prior, visits, value_sum = (
+        trees.children[base:end],
+        trees.prior[base:end],
+        trees.visits[base:end],
+        trees.value_sum[base:end],
+    )
     value, terminal = trees.value[base:end], trees.terminal[base:end]
-    return Own(children, prior, visits, value_sum, value, terminal, under_way, by_move, collided, room[0], room[1], room[2])
+    return Own(
+        children, prior, visits, value_sum, value, terminal, under_way, by_move, collided, room[0], room[1], room[2]
+    )
 
 
 @inline
@@ -198,16 +253,22 @@ def _root_move(own, searches, rules, game, started):
 
 @inline
 def _go_down(own, rules, line, action):
-    """Writes one descent into line, nodes from the root on; returns its depth, the move there, and whether it is a finished position."""
+    """Writes one selection into line, nodes from the root on; returns its depth, the move there, and whether it is a
+    finished position.
+    """
     node, depth = ROOT, 0
     line[0] = ROOT
-    while own.children[node, action] > NOWHERE:
+    while own.children[node, action] > NULL_NODE:
         node = own.children[node, action]
         depth += 1
         line[depth] = node
         if own.terminal[node]:
             return depth, action, True
-        action = proportional_move(own, node, rules) if rules.is_gumbel else puct_move(own, node, own.prior[node], rules, False)
+        action = (
+            proportional_move(own, node, rules)
+            if rules.is_gumbel
+            else puct_move(own, node, own.prior[node], rules, False)
+        )
     return depth, action, False
 
 
@@ -215,7 +276,7 @@ def _go_down(own, rules, line, action):
 def _write(slots, slot, base, line, depth, action, at_end):
     slots.depth[slot], slots.action[slot], slots.at_end[slot], slots.counts[slot] = depth, action, at_end, True
     for level in range(slots.path.shape[1]):
-        slots.path[slot, level] = base + (line[level] if level <= depth else NOWHERE)
+        slots.path[slot, level] = base + (line[level] if level <= depth else NULL_NODE)
 
 
 @inline
@@ -280,7 +341,9 @@ def _settle(first, last, trees, leaves, place, done, deepest, ended):
         for slot in range(num_slots):
             k = place[slot * num_games + game]
             if k >= 0:
-                depth = _back_up(trees.visits, trees.value_sum, leaves.path[k], leaves.depth[k], nodes[slot], values[slot])
+                depth = _back_up(
+                    trees.visits, trees.value_sum, leaves.path[k], leaves.depth[k], nodes[slot], values[slot]
+                )
                 done[game] += 1
                 deepest[game] = max(deepest[game], depth)
 
@@ -299,7 +362,9 @@ def _set_children(legal, children):
 
 @inline
 def _back_up(visits, value_sum, path, depth, row, value):
-    """Adds a visit and the value to the nodes of a path, each step up the opponent's; returns how deep the simulation came."""
+    """Adds a visit and the value to the nodes of a path, each step up the opponent's; returns how deep the simulation
+    came.
+    """
     reached = depth
     if row >= 0:
         reached += 1
@@ -321,12 +386,12 @@ def _keep(first, last, trees, lane, actions):
         if not (0 <= lane[k] < len(trees.size) and 0 <= actions[k] < trees.children.shape[1]):
             raise IndexError("a game or its action is beyond the trees")
         game, base, size = lane[k], lane[k] * num_nodes, trees.size[lane[k]]
-        new_root = max(trees.children[base + ROOT, actions[k]], NOWHERE) if size > 0 else NOWHERE
+        new_root = max(trees.children[base + ROOT, actions[k]], NULL_NODE) if size > 0 else NULL_NODE
         if trees.terminal[base + new_root]:
-            new_root = NOWHERE
+            new_root = NULL_NODE
         kept = _number_kept(trees.parent, place, base, size, new_root)
         for node in range(new_root, ROOT + size):
-            if place[node] > NOWHERE:
+            if place[node] > NULL_NODE:
                 _move(trees, place, base + node, base + place[node])
         for row in range(base + ROOT + kept, base + ROOT + size):
             trees.visits[row], trees.value_sum[row], trees.terminal[row] = 0, 0, False
@@ -335,14 +400,16 @@ def _keep(first, last, trees, lane, actions):
 
 @inline
 def _number_kept(parents, place, base, size, new_root):
-    """Writes each node's new index, nowhere where it is dropped; returns how many are kept. A node's index is above its parent's."""
-    place[: ROOT + size] = NOWHERE
-    if new_root == NOWHERE:
+    """Writes each node's new index, nowhere where it is dropped; returns how many are kept. A node's index is above its
+    parent's.
+    """
+    place[: ROOT + size] = NULL_NODE
+    if new_root == NULL_NODE:
         return 0
     kept = ROOT
     place[new_root] = ROOT
     for node in range(new_root + 1, ROOT + size):
-        if place[parents[base + node]] > NOWHERE:
+        if place[parents[base + node]] > NULL_NODE:
             kept += 1
             place[node] = kept
     return kept
@@ -350,12 +417,18 @@ def _number_kept(parents, place, base, size, new_root):
 
 @inline
 def _move(trees, place, row, target):
-    """Moves a node down to its new place, from where the node there has been moved or dropped; children and parent by their new places."""
+    """Moves a node down to its new place, from where the node there has been moved or dropped; children and parent by
+    their new places.
+    """
     trees.words[target] = trees.words[row]
     trees.prior[target] = trees.prior[row]
     for move in range(trees.children.shape[1]):
         child = trees.children[row, move]
-        trees.children[target, move] = place[child] if child > NOWHERE else child
-    trees.visits[target], trees.value_sum[target], trees.value[target] = trees.visits[row], trees.value_sum[row], trees.value[row]
+        trees.children[target, move] = place[child] if child > NULL_NODE else child
+    trees.visits[target], trees.value_sum[target], trees.value[target] = (
+        trees.visits[row],
+        trees.value_sum[row],
+        trees.value[row],
+    )
     trees.terminal[target], trees.action[target] = trees.terminal[row], trees.action[row]
     trees.parent[target] = place[trees.parent[row]]

@@ -1,7 +1,7 @@
 """Go inside the search: what the last moves of all simulations lead to, in one launch. One warp a simulation.
 
-Does what `search.games.Go` does operation by operation, whose words tell what and why: play, pack, legal, outcome (by area), repeats, leaf.
-"""
+Does what `search.games.Go` does operation by operation, whose words tell what and why: play, pack, legal, outcome (by
+area), repeats, leaf."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ LEVELS = tl.constexpr(32)  # nodes of a path that are compared at a time
 
 
 class Way(NamedTuple):
-    """How a simulation came to its leaf, as `search.games.Line` has it: pointers to lane [K], path [K, D], depth [K] (int64), the packed
-    positions of all nodes int32 [R, W] and the moves to them int32 [R]."""
+    """How a simulation came to its leaf, as `search.games.Line` has it: pointers to lane [K], path [K, D], depth [K]
+    (int64), the packed positions of all nodes int32 [R, W] and the moves to them int32 [R]."""
 
     lane: tl.tensor
     path: tl.tensor
@@ -46,7 +46,7 @@ class Games(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Where it is written, beside the position's own fields: pointers, see `arrive`."""
+    """Where it is written, beside the position's own fields: pointers, see `step_leaves`."""
 
     words: tl.tensor
     legal: tl.tensor
@@ -115,7 +115,9 @@ def _result(position, on_board, komi):
 
 @triton.jit
 def _on_the_way(way, first, depth, hashed, superko, N: tl.constexpr):
-    """Returns whether a node from the root to the leaf's parent has this hash, under situational superko with the leaf's side to move."""
+    """Returns whether a node from the root to the leaf's parent has this hash, under situational superko with the
+    leaf's side to move.
+    """
     found, start = tl.full((), 0, tl.int32), tl.full((), 0, tl.int64)
     while (found == 0) & (start <= depth):
         level = start + tl.arange(0, LEVELS)
@@ -132,7 +134,9 @@ def _on_the_way(way, first, depth, hashed, superko, N: tl.constexpr):
 
 @triton.jit
 def _repeats(way, games, game, first, depth, action, hashed, width, N: tl.constexpr):
-    """Returns whether the move to the position of this hash was illegal, since the game or the way to it had it before: bool scalar."""
+    """Returns whether the move to the position of this hash was illegal, since the game or the way to it had it before:
+    bool scalar.
+    """
     superko, ply = tl.load(games.superko + game), tl.load(games.ply + game)
     last = tl.minimum(ply, width - 1)
     seen = was_seen(games.seen + game * width, last, hashed, ply + depth, superko)
@@ -141,8 +145,8 @@ def _repeats(way, games, game, first, depth, action, hashed, width, N: tl.conste
 
 @triton.jit
 def _past(way, games, game, first, depth, N: tl.constexpr, TILE: tl.constexpr):
-    """Returns the stones of the positions before the leaf, newest first, flat: int32 [TILE]; from the way, and behind the root from the
-    game."""
+    """Returns the stones of the positions before the leaf, newest first, flat: int32 [TILE]; from the way, and behind
+    the root from the game."""
     at = tl.arange(0, TILE)
     ago = at // (2 * N)
     index, is_meant = depth - ago, ago < RECENT
@@ -178,7 +182,9 @@ def arrival_kernel(
     words, actions, way, games, keys, after, found, num_levels, width,
     N: tl.constexpr, TILE: tl.constexpr, ANY_SUICIDE: tl.constexpr, ANY_SUPERKO: tl.constexpr
 ):  # fmt: skip
-    """Writes all that one simulation's move leads to. All is read before anything is written, or each read would wait for the last."""
+    """Writes all that one simulation's move leads to. All is read before anything is written, or each read would wait
+    for the last.
+    """
     simulation = tl.program_id(0)
     game, depth = tl.load(way.lane + simulation).to(tl.int64), tl.load(way.depth + simulation).to(tl.int64)
     action = tl.load(actions + simulation).to(tl.int32)
@@ -186,7 +192,10 @@ def arrival_kernel(
     before = _unpacked(words, simulation * (3 * N + 9), N)
     on_board, cap, komi = rows.load_rows(games.on_board, game, N), tl.load(games.cap + game), tl.load(games.komi + game)
     suicide = flag_at(games.suicide, game, ANY_SUICIDE)
-    past, past_moves = _past(way, games, game, first, depth, N, TILE), _past_moves(way, games, game, first, depth, action)
+    past, past_moves = (
+        _past(way, games, game, first, depth, N, TILE),
+        _past_moves(way, games, game, first, depth, action),
+    )
     position, _, _ = moved(before, action, on_board, suicide, cap, keys, N)
     repeats, result = tl.full((), 0, tl.int32) != 0, tl.full((), 0, tl.float32)
     if ANY_SUPERKO:
@@ -201,13 +210,13 @@ def arrival_kernel(
     tl.store(found.repeats + simulation, repeats)
 
 
-def arrive(states: Any, line: Any, words: Tensor, actions: Tensor, keys: Tensor) -> dict[str, Tensor]:
-    """Returns what the moves lead to: words int32 [K, W] are the packed positions before them, actions int64 [K], keys int64 [2 * A].
+def step_leaves(states: Any, line: Any, words: Tensor, actions: Tensor, keys: Tensor) -> dict[str, Tensor]:
+    """Returns what the moves lead to: words int32 [K, W] are the packed positions before them, actions int64 [K], keys
+    int64 [2 * A].
 
-    words: int32 [K, W]. legal: bool [K, A], but for superko. finished: bool [K]; result: float32 [K], the side to move's by area, 0 where
-    the game goes on. repeats: bool [K], the move was illegal. recent: int32 [K, 7, 2, N], moves: int16 [K, 5], what was before. And the
-    fields of the position. For batches without territory scoring.
-    """
+    words: int32 [K, W]. legal: bool [K, A], but for superko. finished: bool [K]; result: float32 [K], the side to
+    move's by area, 0 where the game goes on. repeats: bool [K], the move was illegal. recent: int32 [K, 7, 2, N],
+    moves: int16 [K, 5], what was before. And the fields of the position. For batches without territory scoring."""
     board_size, lanes = states.board_size, len(words)
     after, found = _room(lanes, board_size, words.device)
     way = Way(*(tensor.contiguous() for tensor in (line.lane, line.path, line.depth, line.words, line.actions)))

@@ -13,7 +13,16 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo.kernels.cuda import rows
-from zerogo.kernels.cuda.moves import empty_like, fields_of, flag_at, given, legal_points, load_position, moved, store_position
+from zerogo.kernels.cuda.moves import (
+    empty_like,
+    fields_of,
+    flag_at,
+    given,
+    legal_points,
+    load_position,
+    moved,
+    store_position,
+)
 from zerogo.kernels.cuda.superko import repeating_rows
 
 __all__ = ["find_atari", "legal_rows", "play", "repeating_rows"]
@@ -23,12 +32,16 @@ __all__ = ["find_atari", "legal_rows", "play", "repeating_rows"]
 def legal_kernel(fields, on_board, suicide, legal, N: tl.constexpr, ANY_SUICIDE: tl.constexpr):
     """Writes one game's legal points; all arguments are pointers, as `legal_rows` has them."""
     game = tl.program_id(0)
-    points = legal_points(load_position(fields, game, N), rows.load_rows(on_board, game, N), flag_at(suicide, game, ANY_SUICIDE), N)
+    points = legal_points(
+        load_position(fields, game, N), rows.load_rows(on_board, game, N), flag_at(suicide, game, ANY_SUICIDE), N
+    )
     rows.store_rows(legal, game, points, N)
 
 
 def legal_rows(position: Any, on_board: Tensor, suicide: Tensor | None) -> Tensor:
-    """Returns the points that may be played but for superko: on_board int32 [B, N], suicide bool [B] or None -> int32 [B, N]."""
+    """Returns the points that may be played but for superko: on_board int32 [B, N], suicide bool [B] or None -> int32
+    [B, N].
+    """
     fields = fields_of(position)
     legal = torch.empty_like(fields.black)
     num_games, board_size = legal.shape
@@ -41,13 +54,19 @@ def legal_rows(position: Any, on_board: Tensor, suicide: Tensor | None) -> Tenso
 
 
 @triton.jit
-def play_kernel(fields, actions, on_board, suicide, cap, keys, after, removed, N: tl.constexpr, ANY_SUICIDE: tl.constexpr):
-    """Writes one game's position after its action, and what was removed; all arguments are pointers, as `play` has them."""
+def play_kernel(
+    fields, actions, on_board, suicide, cap, keys, after, removed, N: tl.constexpr, ANY_SUICIDE: tl.constexpr
+):
+    """Writes one game's position after its action, and what was removed; all arguments are pointers, as `play` has
+    them.
+    """
     game = tl.program_id(0)
     before = load_position(fields, game, N)
     action = tl.load(actions + game).to(tl.int32)
     board = rows.load_rows(on_board, game, N)
-    position, gone, was_black = moved(before, action, board, flag_at(suicide, game, ANY_SUICIDE), tl.load(cap + game), keys, N)
+    position, gone, was_black = moved(
+        before, action, board, flag_at(suicide, game, ANY_SUICIDE), tl.load(cap + game), keys, N
+    )
     store_position(after, game, position, N)
     rows.store_rows(removed, 2 * game, tl.where(was_black, gone, 0), N)
     rows.store_rows(removed, 2 * game + 1, tl.where(was_black, 0, gone), N)
@@ -56,8 +75,8 @@ def play_kernel(fields, actions, on_board, suicide, cap, keys, after, removed, N
 def play(
     position: Any, actions: Tensor, on_board: Tensor, suicide: Tensor | None, cap: Tensor, keys: Tensor
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """Returns the fields of the positions after one action each, and the stones removed, black and white: actions int64 [B], cap int32
-    [B], keys int64 [2 * A] (`zobrist.point_keys`) -> int32 [B, 2, N]."""
+    """Returns the fields of the positions after one action each, and the stones removed, black and white: actions int64
+    [B], cap int32 [B], keys int64 [2 * A] (`zobrist.point_keys`) -> int32 [B, 2, N]."""
     fields = fields_of(position)
     after = empty_like(fields)
     num_games, board_size = fields.black.shape
@@ -84,9 +103,8 @@ def play(
 def atari_kernel(blacks, whites, on_board, in_atari, breathless, N: tl.constexpr, BITS: tl.constexpr):
     """Writes one game's strings in atari and without liberties: `BITS` is how many a row or a column has.
 
-    A string has one liberty exactly if, for every bit of the liberties' rows and columns, it does not touch both a liberty with that
-    bit and one without.
-    """
+    A string has one liberty exactly if, for every bit of the liberties' rows and columns, it does not touch both a
+    liberty with that bit and one without."""
     game = tl.program_id(0)
     lane = tl.arange(0, rows.LANES)
     black, white = rows.load_rows(blacks, game, N), rows.load_rows(whites, game, N)

@@ -1,8 +1,9 @@
-"""Which move a simulation takes at a node, as a tile of all its moves: `search.choice`, `search.puct` and `search.gumbel` in Triton.
+"""Which move a simulation takes at a node, as a tile of all its moves: `search.choice`, `search.puct` and
+`search.gumbel` in Triton.
 
-Tiles are float32 unless said otherwise; a lane behind the last move is a closed one. Of equal scores the lowest move is taken. `trees` are
-the pointers (children, prior, visits, value_sum, value, under_way), `settings` the numbers that `kernels.cuda.tree.rules` lists.
-"""
+Tiles are float32 unless said otherwise; a lane behind the last move is a closed one. Of equal scores the lowest move is
+taken. `trees` are the pointers (children, prior, visits, value_sum, value, under_way), `settings` the numbers that
+`kernels.cuda.tree.rules` lists."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ import triton.language as tl
 
 from zerogo.kernels import shared
 
-NOWHERE, ROOT = tl.constexpr(shared.NOWHERE), tl.constexpr(shared.ROOT)
+NULL_NODE, ROOT = tl.constexpr(shared.NULL_NODE), tl.constexpr(shared.ROOT)
 UNVISITED, CLOSED = tl.constexpr(shared.UNVISITED), tl.constexpr(shared.CLOSED)
 TINY = tl.constexpr(shared.TINY)
 
@@ -23,9 +24,9 @@ def root_move(
 ):  # fmt: skip
     """Returns the move to try at the root, and its child.
 
-    at_root: pointers to the rows of the game (root prior, Gumbel noise, kept visits). wanted: how many new visits the move should have.
-    by_move: int32, simulations under way by their root moves. collided: bool, moves by which one collided.
-    """
+    at_root: pointers to the rows of the game (root prior, Gumbel noise, kept visits). wanted: how many new visits the
+    move should have. by_move: int32, simulations under way by their root moves. collided: bool, moves by which one
+    collided."""
     root_prior, noise, kept_visits = at_root
     moves = tl.arange(0, TILE)
     exists = moves < ACTIONS
@@ -44,12 +45,16 @@ def root_move(
         score = tl.where(is_wanted | nobody, score, -float("inf"))
         score = tl.where(children != CLOSED, score, -float("inf"))
     else:
-        score = _puct(trees, row, prior, visits, value, under_way, children != CLOSED, settings[3], settings[5], settings)
+        score = _puct(
+            trees, row, prior, visits, value, under_way, children != CLOSED, settings[3], settings[5], settings
+        )
     return _best(score, children, TILE)
 
 
 @triton.jit
-def inside(trees, row, first, settings, ACTIONS: tl.constexpr, GUMBEL: tl.constexpr, SEVERAL: tl.constexpr, TILE: tl.constexpr):
+def inside(
+    trees, row, first, settings, ACTIONS: tl.constexpr, GUMBEL: tl.constexpr, SEVERAL: tl.constexpr, TILE: tl.constexpr
+):
     """Returns the move that is chosen at a node inside the tree, and its child."""
     moves = tl.arange(0, TILE)
     prior = tl.load(trees[1] + row * ACTIONS + moves, mask=moves < ACTIONS, other=0.0)
@@ -68,11 +73,13 @@ def inside(trees, row, first, settings, ACTIONS: tl.constexpr, GUMBEL: tl.conste
 
 @triton.jit
 def _look(trees, row, first, ACTIONS: tl.constexpr, SEVERAL: tl.constexpr, TILE: tl.constexpr):
-    """Returns a node's children (int32), their visits, their mean values from the node's view, and simulations under way through them."""
+    """Returns a node's children (int32), their visits, their mean values from the node's view, and simulations under
+    way through them.
+    """
     moves = tl.arange(0, TILE)
     children = tl.load(trees[0] + row * ACTIONS + moves, mask=moves < ACTIONS, other=CLOSED)
-    has_node = children > NOWHERE
-    child = first + tl.maximum(children, NOWHERE)
+    has_node = children > NULL_NODE
+    child = first + tl.maximum(children, NULL_NODE)
     visits = tl.load(trees[2] + child, mask=has_node, other=0).to(tl.float32)
     value = tl.div_rn(tl.load(trees[3] + child, mask=has_node, other=0.0), -tl.maximum(visits, 1.0))
     under_way = tl.zeros_like(visits)
@@ -90,7 +97,9 @@ def _puct(trees, row, prior, visits, value, under_way, is_open, reduction, force
     below = tl.maximum(total - 1.0, 0.0) + tl.sum(under_way, 0)
     all_visits = visits + under_way
     urgency = mean - reduction * tl.sqrt_rn(_exact_sum(prior * tl.minimum(visits, 1.0)))
-    weight = (c_puct + c_puct_log * tl.log(1.0 + tl.div_rn(below, c_puct_base + 0.0 * below))) * tl.sqrt_rn(below + 0.01)
+    weight = (c_puct + c_puct_log * tl.log(1.0 + tl.div_rn(below, c_puct_base + 0.0 * below))) * tl.sqrt_rn(
+        below + 0.01
+    )
     score = tl.where(visits > 0, value, urgency) + tl.div_rn(weight * prior, 1.0 + all_visits)
     owed = tl.sqrt_rn(forced_playouts * prior * below)
     score = tl.where((visits > 0) & (all_visits < owed), 1e6, score)

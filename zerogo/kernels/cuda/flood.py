@@ -1,4 +1,6 @@
-"""Floods of whole batches in one launch, one warp a plane: however a string winds, its program goes on until it has it."""
+"""Floods of whole batches in one launch, one warp a plane: however a string winds, its program goes on until it has
+it.
+"""
 
 from __future__ import annotations
 

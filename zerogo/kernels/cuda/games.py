@@ -1,4 +1,6 @@
-"""What a ply of many games takes, a launch each: exact legal points, a draw among them, a move with its history; and new games."""
+"""What a ply of many games takes, a launch each: exact legal points, a draw among them, a move with its history; and
+new games.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,16 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo.kernels.cuda import rows
-from zerogo.kernels.cuda.moves import empty_like, fields_of, flag_at, given, legal_points, load_position, moved, store_position
+from zerogo.kernels.cuda.moves import (
+    empty_like,
+    fields_of,
+    flag_at,
+    given,
+    legal_points,
+    load_position,
+    moved,
+    store_position,
+)
 from zerogo.kernels.cuda.superko import repeating_points
 
 
@@ -25,7 +36,9 @@ class History(NamedTuple):
 
 
 @triton.jit(do_not_specialize=["width"])
-def exact_kernel(fields, on_board, suicide, superkos, lost, seen, keys, legal, width, N: tl.constexpr, ANY_SUICIDE: tl.constexpr):
+def exact_kernel(
+    fields, on_board, suicide, superkos, lost, seen, keys, legal, width, N: tl.constexpr, ANY_SUICIDE: tl.constexpr
+):
     """Writes one game's exact legal points; width is H."""
     game = tl.program_id(0)
     position, board = load_position(fields, game, N), rows.load_rows(on_board, game, N)
@@ -57,10 +70,14 @@ def pick_kernel(planes, numbers, actions, N: tl.constexpr):
     points = rows.load_rows(planes, game, N)
     counts = rows.row_counts(points)
     until = tl.cumsum(counts, 0)
-    left = (tl.load(numbers + game) * (tl.sum(counts, 0) + 1)).to(tl.int32) - (until - counts)  # points of the row before the chosen one
+    left = (tl.load(numbers + game) * (tl.sum(counts, 0) + 1)).to(tl.int32) - (
+        until - counts
+    )  # points of the row before the chosen one
     is_row = (left >= 0) & (left < counts)
     column = tl.zeros_like(points)
-    for step in tl.static_range(5):  # the next half of the row, from 16 columns to one, is passed where the point lies behind it
+    for step in tl.static_range(
+        5
+    ):  # the next half of the row, from 16 columns to one, is passed where the point lies behind it
         half = 16 >> step
         before = rows.row_counts((points >> column) & ((1 << half) - 1))
         behind = left >= before
@@ -70,7 +87,9 @@ def pick_kernel(planes, numbers, actions, N: tl.constexpr):
 
 
 def pick(planes: Tensor, numbers: Tensor) -> Tensor:
-    """Returns one of the points of each plane or, as likely as any of them, the pass: int32 [B, N], float64 [B] in [0, 1) -> int64 [B]."""
+    """Returns one of the points of each plane or, as likely as any of them, the pass: int32 [B, N], float64 [B] in [0,
+    1) -> int64 [B].
+    """
     actions = torch.empty(len(planes), dtype=torch.int64, device=planes.device)
     if len(planes):
         pick_kernel[(len(planes),)](planes.contiguous(), numbers.contiguous(), actions, N=planes.shape[1], num_warps=1)
@@ -78,7 +97,9 @@ def pick(planes: Tensor, numbers: Tensor) -> Tensor:
 
 
 @triton.jit
-def _remember(history, game, before, action, hashed, gone, was_black, width, N: tl.constexpr, RECENT, MOVES, TILE: tl.constexpr):
+def _remember(
+    history, game, before, action, hashed, gone, was_black, width, N: tl.constexpr, RECENT, MOVES, TILE: tl.constexpr
+):
     """Writes a move into a game's history. All is read before anything is written: lanes may write what others read."""
     stones, at = tl.arange(0, TILE), tl.arange(0, 8)
     is_stone, is_move = stones < (RECENT - 1) * 2 * N, at < MOVES - 1
@@ -112,12 +133,15 @@ def step_kernel(
     board, may_die = rows.load_rows(on_board, game, N), flag_at(suicide, game, ANY_SUICIDE)
     position, gone, was_black = moved(before, action, board, may_die, tl.load(cap + game), keys, N)
     if before.finished == 0:
-        _remember(history, game.to(tl.int64), before, action, position.hash, gone, was_black, width, N, RECENT, MOVES, TILE)
+        _remember(
+            history, game.to(tl.int64), before, action, position.hash, gone, was_black, width, N, RECENT, MOVES, TILE
+        )
     store_position(after, game, position, N)
 
 
 def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Returns the fields of the positions after one action each, and writes the moves into the history of the games that go on.
+    """Returns the fields of the positions after one action each, and writes the moves into the history of the games
+    that go on.
 
     history: the state's `seen`, `links`, `lost`, `recent` and `moves`, contiguous; H is greater than any ply.
     """

@@ -1,7 +1,8 @@
-"""The moves of a ladder in one warp: the attacker's, the defender's, and what they capture. See `features.ladders` for what counts.
+"""The moves of a ladder in one warp: the attacker's, the defender's, and what they capture. See `features.ladders` for
+what counts.
 
-own, other: stones of the defender and of the attacker; target: the string in danger, all of it; exists: the board. Planes are int32 [32].
-"""
+own, other: stones of the defender and of the attacker; target: the string in danger, all of it; exists: the board.
+Planes are int32 [32]."""
 
 from __future__ import annotations
 
@@ -13,12 +14,11 @@ from zerogo.kernels.cuda.rows import any_point, count, first_plane, flood, from_
 
 @triton.jit
 def attacks(own, other, target, exists, ko):
-    """Returns the attacker's moves against a string with two liberties, the more promising first; those not worth a try are empty planes,
-    behind those that are.
+    """Returns the attacker's moves against a string with two liberties, the more promising first; those not worth a try
+    are empty planes, behind those that are.
 
-    The more promising one leaves the extension with fewer new empty points; where it gains three at once, it saves the string. ko: where
-    the attacker may not play.
-    """
+    The more promising one leaves the extension with fewer new empty points; where it gains three at once, it saves the
+    string. ko: where the attacker may not play."""
     empty = exists & ~(own | other)
     liberties = neighbours(target) & empty
     one = first_plane(liberties)
@@ -33,7 +33,9 @@ def attacks(own, other, target, exists, ko):
 
 @triton.jit
 def attack(own, other, target, exists, move):
-    """Returns whether an attacker's move can be made without opening a ko, which would save the string, and the stones that it takes."""
+    """Returns whether an attacker's move can be made without opening a ko, which would save the string, and the stones
+    that it takes.
+    """
     empty = exists & ~(own | other | move)
     near = neighbours(move)
     dead = _dead(near & own & ~target, own, empty)
@@ -46,8 +48,8 @@ def attack(own, other, target, exists, move):
 
 @triton.jit
 def defend(own, other, target, exists, move):
-    """Plays a defender's move. Returns own, other and target after it, the point of a ko that it opens, and the target's liberties. A
-    suicide leaves the target without any."""
+    """Plays a defender's move. Returns own, other and target after it, the point of a ko that it opens, and the
+    target's liberties. A suicide leaves the target without any."""
     empty = exists & ~(own | other | move)
     near = neighbours(move)
     dead = _dead(near & other, other, empty)
@@ -63,8 +65,8 @@ def defend(own, other, target, exists, move):
 
 @triton.jit
 def answers(own, other, target, exists, is_all):
-    """Returns the defender's moves: the extension, and where it takes strings in atari that touch the target; unless all are asked for no
-    captures where the extension saves it anyway."""
+    """Returns the defender's moves: the extension, and where it takes strings in atari that touch the target; unless
+    all are asked for no captures where the extension saves it anyway."""
     empty = exists & ~(own | other)
     near = neighbours(target)
     last, touching = near & empty, near & other
@@ -113,5 +115,7 @@ def _dead(suspects, stones, empty):
 
 @triton.jit
 def _is_ko(near, friends, dead, empty):
-    """Returns whether a move has taken one stone and stands alone with that point as its one liberty: near, the points beside it."""
+    """Returns whether a move has taken one stone and stands alone with that point as its one liberty: near, the points
+    beside it.
+    """
     return (count(dead) == 1) & ~any_point(near & friends) & ~any_point((near & empty) ^ dead)

@@ -1,10 +1,11 @@
-"""Ladders on CUDA: a warp reads the strings of a game one after the other, each to the end, without waiting for the host.
+"""Ladders on CUDA: a warp reads the strings of a game one after the other, each to the end, without waiting for the
+host.
 
-What is read is what `features.ladders` says, in depth; what comes first is decided by `ladder_moves`, by place where nothing else does. A
-line is a stack of frames in scratch memory: frame d holds the board after the d-th attack, the string in atari and the answers that are
-left, and what takes the attack back. A line of more attacks than half the points and a row is given up, too: where nothing is captured
-each fills two points, and in thousands of ladders none was deeper than twice the board's side.
-"""
+What is read is what `features.ladders` says, in depth; what comes first is decided by `ladder_moves`, by place where
+nothing else does. A line is a stack of frames in scratch memory: frame d holds the board after the d-th attack, the
+string in atari and the answers that are left, and what takes the attack back. A line of more attacks than half the
+points and a row is given up, too: where nothing is captured each fills two points, and in thousands of ladders none was
+deeper than twice the board's side."""
 
 from __future__ import annotations
 
@@ -23,12 +24,13 @@ PLANES = tl.constexpr(6)  # of a frame
 READING, SAFE, CAUGHT, GIVEN_UP = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 
 
-def read(black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def read(
+    black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Returns what `features.ladders.Ladders` holds, in its order: three times int32 [B, 2, N], and int64 [B].
 
-    black, white, on_board: bit rows int32 [B, N]. mover: int8 [B], whose moves alone are asked for; None for everybody's. most: answers
-    that are listed after a first move before it is given up.
-    """
+    black, white, on_board: bit rows int32 [B, N]. mover: int8 [B], whose moves alone are asked for; None for
+    everybody's. most: answers that are listed after a first move before it is given up."""
     num_games, size = black.shape
     found = torch.zeros(3, num_games, 2, size, dtype=torch.int32, device=black.device)
     given_up = torch.zeros(num_games, dtype=torch.int32, device=black.device)
@@ -40,7 +42,17 @@ def read(black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, m
     whose = black if mover is None else mover.contiguous()  # what is not asked for may be anything
     given = black.contiguous(), white.contiguous(), on_board.contiguous(), whose
     ladders_kernel[(programs,)](
-        *given, frames, found, given_up, num_games, slots, most, N=size, DEPTH=depth, FOR_MOVER=mover is not None, num_warps=1
+        *given,
+        frames,
+        found,
+        given_up,
+        num_games,
+        slots,
+        most,
+        N=size,
+        DEPTH=depth,
+        FOR_MOVER=mover is not None,
+        num_warps=1,
     )
     return *found.unbind(0), given_up.to(torch.int64)
 
@@ -50,7 +62,9 @@ def ladders_kernel(
     black, white, on_board, mover, frames, found, given_up, num_games, slots, most,
     N: tl.constexpr, DEPTH: tl.constexpr, FOR_MOVER: tl.constexpr,
 ):  # fmt: skip
-    """Reads the strings of some sides of some games; where few games share out many programs, every so-manieth string."""
+    """Reads the strings of some sides of some games; where few games share out many programs, every so-manieth
+    string.
+    """
     stack = frames + tl.program_id(0).to(tl.int64) * DEPTH * PLANES * N
     for task in range(tl.program_id(0), num_games * slots * 2, tl.num_programs(0)):
         colour = task % 2
@@ -61,7 +75,9 @@ def ladders_kernel(
         is_movers = colour == 0
         if FOR_MOVER:
             is_movers = tl.load(mover + game) == colour + 1
-        caught, catching, escaping, number = _read_side(own, other, exists, is_movers, stack, slot, slots, most, N, DEPTH, FOR_MOVER)
+        caught, catching, escaping, number = _read_side(
+            own, other, exists, is_movers, stack, slot, slots, most, N, DEPTH, FOR_MOVER
+        )
         _add_rows(found, game * 2 + colour, caught, N)
         _add_rows(found, (num_games + game) * 2 + colour, catching, N)
         _add_rows(found, (2 * num_games + game) * 2 + colour, escaping, N)
@@ -76,9 +92,21 @@ def _add_rows(found, index, rows, N: tl.constexpr):
 
 
 @triton.jit
-def _read_side(own, other, exists, is_movers, stack, slot, slots, most, N: tl.constexpr, DEPTH: tl.constexpr, FOR_MOVER: tl.constexpr):
-    """Returns the stones of one side that are caught, the moves that catch and that save, and how many readings were given up, of every
-    so-manieth weak string."""
+def _read_side(
+    own,
+    other,
+    exists,
+    is_movers,
+    stack,
+    slot,
+    slots,
+    most,
+    N: tl.constexpr,
+    DEPTH: tl.constexpr,
+    FOR_MOVER: tl.constexpr,
+):
+    """Returns the stones of one side that are caught, the moves that catch and that save, and how many readings were
+    given up, of every so-manieth weak string."""
     none = tl.zeros_like(own)
     caught, catching, escaping, given_up, met = none, none, none, tl.sum(none, 0), tl.sum(none, 0)
     empty = exists & ~(own | other)
@@ -112,12 +140,12 @@ def _read_side(own, other, exists, is_movers, stack, slot, slots, most, N: tl.co
 
 @triton.jit
 def _read(own, other, target, exists, start, in_atari, stack, most, N: tl.constexpr, DEPTH: tl.constexpr):
-    """Returns what becomes of a string after a first move of the attacker, `start`, or of one in atari, whose last liberty that is; and of
-    the latter the moves that save it, all of which are looked for.
+    """Returns what becomes of a string after a first move of the attacker, `start`, or of one in atari, whose last
+    liberty that is; and of the latter the moves that save it, all of which are looked for.
 
-    Two states take turns. Attacking: the string has two liberties, `first` and then `second` are tried. Defending: it is in atari at frame
-    `depth`, `answers` are left. A frame was reached by `move`, which took `dead`; `later` is what the attacker may try in its place.
-    """
+    Two states take turns. Attacking: the string has two liberties, `first` and then `second` are tried. Defending: it
+    is in atari at frame `depth`, `answers` are left. A frame was reached by `move`, which took `dead`; `later` is what
+    the attacker may try in its place."""
     none, zero = tl.zeros_like(own), tl.sum(tl.zeros_like(own), 0)
     first, second, dead, move, later, answer, saving = tl.where(in_atari, 0, start), none, none, none, none, none, none
     attacking, depth, result = (in_atari == 0).to(tl.int32), in_atari.to(tl.int32) - 1, zero
@@ -181,4 +209,11 @@ def _store_frame(stack, depth, own, other, target, answers, dead, tried, N: tl.c
 def _load_frame(stack, depth, N: tl.constexpr):
     index = depth * PLANES
     own, other, target = load_rows(stack, index, N), load_rows(stack, index + 1, N), load_rows(stack, index + 2, N)
-    return own, other, target, load_rows(stack, index + 3, N), load_rows(stack, index + 4, N), load_rows(stack, index + 5, N)
+    return (
+        own,
+        other,
+        target,
+        load_rows(stack, index + 3, N),
+        load_rows(stack, index + 4, N),
+        load_rows(stack, index + 5, N),
+    )

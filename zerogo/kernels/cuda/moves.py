@@ -1,4 +1,5 @@
-"""One move of one game, as the kernels for boards and for the search make it: planes are blocks of 32 lanes, the rest scalars.
+"""One move of one game, as the kernels for boards and for the search make it: planes are blocks of 32 lanes, the rest
+scalars.
 
 What is computed and why is told in `board.position`.
 """
@@ -16,8 +17,8 @@ from zerogo.kernels.cuda import rows
 
 
 class Position(NamedTuple):
-    """The fields of `board.position.Position`: pointers to the tensors of all games, or the values of one, the planes int32 [32], captures
-    int32 [2], all others scalars: int32 but for hash (int64) and finished (bool)."""
+    """The fields of `board.position.Position`: pointers to the tensors of all games, or the values of one, the planes
+    int32 [32], captures int32 [2], all others scalars: int32 but for hash (int64) and finished (bool)."""
 
     black: tl.tensor
     white: tl.tensor
@@ -91,7 +92,10 @@ def flag_at(flags, index, IS_GIVEN: tl.constexpr):
 def legal_points(position, on_board, suicide, N: tl.constexpr):
     """Returns the points that may be played but for superko: int32 [32]."""
     is_black = position.to_play == 1
-    own, opponent = tl.where(is_black, position.black, position.white), tl.where(is_black, position.white, position.black)
+    own, opponent = (
+        tl.where(is_black, position.black, position.white),
+        tl.where(is_black, position.white, position.black),
+    )
     empty = on_board & ~(own | opponent)
     near = rows.neighbours(empty | (own & ~position.atari) | (opponent & position.atari))
     legal = tl.where(suicide, -1, near) & empty & ~rows.point_rows(position.ko, N)
@@ -100,15 +104,23 @@ def legal_points(position, on_board, suicide, N: tl.constexpr):
 
 @triton.jit
 def _touched(place, own, strong, weak):
-    """Returns the strings that the placed stone touches: its own, all of the opponent's that were in atari, which it takes, and on each
-    side one that was not. Six floods at once, since a step's time is waiting, which they do together."""
+    """Returns the strings that the placed stone touches: its own, all of the opponent's that were in atari, which it
+    takes, and on each side one that was not. Six floods at once, since a step's time is waiting, which they do
+    together."""
     string, taken = rows.fill_sideways(place, own), rows.fill_sideways(rows.neighbours(place) & weak, weak)
     left, right = rows.fill_sideways((place >> 1) & strong, strong), rows.fill_sideways((place << 1) & strong, strong)
     above = rows.fill_sideways(rows.from_below(place) & strong, strong)
     below = rows.fill_sideways(rows.from_above(place) & strong, strong)
     grows = rows.any_point(place)
     while grows:
-        string_before, taken_before, left_before, right_before, above_before, below_before = string, taken, left, right, above, below
+        string_before, taken_before, left_before, right_before, above_before, below_before = (
+            string,
+            taken,
+            left,
+            right,
+            above,
+            below,
+        )
         string, taken = rows.grow(string, own), rows.grow(taken, weak)
         left, right = rows.grow(left, strong), rows.grow(right, strong)
         above, below = rows.grow(above, strong), rows.grow(below, strong)
@@ -125,8 +137,9 @@ def _if_in_atari(string, free):
 
 @triton.jit
 def _put_stone(place, own, opponent, atari, on_board, suicide):
-    """Returns own and the opponent's stones and those in atari after a stone was placed (or none: an empty plane), what it took, what it
-    lost by suicide, and whether the one stone taken must not be retaken at once: int32 [32] five times, bool."""
+    """Returns own and the opponent's stones and those in atari after a stone was placed (or none: an empty plane), what
+    it took, what it lost by suicide, and whether the one stone taken must not be retaken at once: int32 [32] five
+    times, bool."""
     own = own | place
     string, taken, left, right, above, below = _touched(place, own, opponent & ~atari, opponent & atari)
     opponent = opponent & ~taken
@@ -134,7 +147,13 @@ def _put_stone(place, own, opponent, atari, on_board, suicide):
     lost = tl.where(suicide & (rows.any_point(rows.neighbours(string) & empty) == 0), string, 0)
     free = empty | lost
     weak = _if_in_atari(string, free) & ~lost
-    in_atari = weak | _if_in_atari(left, free) | _if_in_atari(right, free) | _if_in_atari(above, free) | _if_in_atari(below, free)
+    in_atari = (
+        weak
+        | _if_in_atari(left, free)
+        | _if_in_atari(right, free)
+        | _if_in_atari(above, free)
+        | _if_in_atari(below, free)
+    )
     # Strings in atari beside removed stones have now two liberties or more: their last one and a new one.
     beside = tl.where(rows.any_point(taken), own, opponent) & atari
     relieved = rows.flood(rows.neighbours(taken | lost) & beside, beside)
@@ -146,7 +165,9 @@ def _put_stone(place, own, opponent, atari, on_board, suicide):
 
 @triton.jit
 def moved(before, action, on_board, suicide, cap, keys, N: tl.constexpr):
-    """Returns the position after an action (int32, P for pass), the stones that it removed int32 [32], and whether they were black."""
+    """Returns the position after an action (int32, P for pass), the stones that it removed int32 [32], and whether they
+    were black.
+    """
     is_black, going = before.to_play == 1, before.finished == 0
     own, opponent = tl.where(is_black, before.black, before.white), tl.where(is_black, before.white, before.black)
     place = rows.point_rows(tl.where(going, action, -1), N)

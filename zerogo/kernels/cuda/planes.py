@@ -1,4 +1,6 @@
-"""Encoders' planes on CUDA: all of them painted in one launch, and the bit rows of some. The doors are those of `cpu.planes`."""
+"""Encoders' planes on CUDA: all of them painted in one launch, and the bit rows of some. The doors are those of
+`cpu.planes`.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,14 @@ BLOCK = 1024  # elements to a program
 MOST_INT32 = 2**31 - BLOCK
 
 
-def paint(spans: tuple[tuple[int, int], ...], rows: Tensor, numbers: Tensor, values: Tensor, dtype: torch.dtype) -> Tensor:
+def paint(
+    spans: tuple[tuple[int, int], ...], rows: Tensor, numbers: Tensor, values: Tensor, dtype: torch.dtype
+) -> Tensor:
     """Returns the planes of B positions: [B, N, N, C] of the dtype.
 
-    spans: what the planes are made of, in their order: (ROWS, c) for the next c of `rows`, (NUMBERS, c) for the next one of `numbers`, of
-    which v sets plane v - 1 of c, any beyond c the last and 0 none, (VALUES, c) for the next c of `values`. rows: int32 [B, N, R] bit rows.
-    numbers: int16 [K, B, N, N]. values: float32 [B, N, N, V].
-    """
+    spans: what the planes are made of, in their order: (ROWS, c) for the next c of `rows`, (NUMBERS, c) for the next
+    one of `numbers`, of which v sets plane v - 1 of c, any beyond c the last and 0 none, (VALUES, c) for the next c of
+    `values`. rows: int32 [B, N, R] bit rows. numbers: int16 [K, B, N, N]. values: float32 [B, N, N, V]."""
     num_games, size, num_rows = rows.shape
     num_planes = sum(width for _, width in spans)
     planes = torch.empty(num_games, size, size, num_planes, dtype=dtype, device=rows.device)
@@ -30,13 +33,15 @@ def paint(spans: tuple[tuple[int, int], ...], rows: Tensor, numbers: Tensor, val
     widths = {"N": size, "C": num_planes, "R": num_rows, "V": values.shape[-1]}
     kinds = {"HAS_NUMBERS": numbers.shape[0] > 0, "HAS_VALUES": values.shape[-1] > 0}
     wide = planes.numel() > MOST_INT32
-    paint_kernel[(triton.cdiv(planes.numel(), BLOCK),)](*given, planes, planes.numel(), **widths, **kinds, WIDE=wide, BLOCK=BLOCK)
+    paint_kernel[(triton.cdiv(planes.numel(), BLOCK),)](
+        *given, planes, planes.numel(), **widths, **kinds, WIDE=wide, BLOCK=BLOCK
+    )
     return planes
 
 
 def history(black: Tensor, white: Tensor, recent: Tensor, own_first: Tensor | None, earlier: int) -> Tensor:
-    """Returns the stones now and in earlier positions, newest first, Black's or the side to move's before the other's: int32
-    [B, N, 2 + 2 * earlier].
+    """Returns the stones now and in earlier positions, newest first, Black's or the side to move's before the other's:
+    int32 [B, N, 2 + 2 * earlier].
 
     black, white: int32 [B, N]. recent: int32 [B, 7, 2, N]. own_first: int8 [B], who is to move; None for Black's first.
     """
@@ -50,14 +55,17 @@ def history(black: Tensor, white: Tensor, recent: Tensor, own_first: Tensor | No
 
 
 def ages(black: Tensor, white: Tensor, recent: Tensor, ply: Tensor, most: int) -> Tensor:
-    """Returns the stones that have stood for 1, 2, … and for `most` or more positions (up to 8), 1 for the last move's: int32 [B, N, most].
+    """Returns the stones that have stood for 1, 2, … and for `most` or more positions (up to 8), 1 for the last move's:
+    int32 [B, N, most].
 
     Stones of the start are the oldest. black, white: int32 [B, N]. recent: int32 [B, 7, 2, N]. ply: int32 [B].
     """
     num_games, size = black.shape
     rows = torch.empty(num_games, size, most, dtype=torch.int32, device=black.device)
     given = black.contiguous(), white.contiguous(), recent.contiguous(), ply.contiguous()
-    ages_kernel[(triton.cdiv(black.numel(), BLOCK),)](*given, rows, black.numel(), N=size, RECENT=recent.shape[1], MOST=most, BLOCK=BLOCK)
+    ages_kernel[(triton.cdiv(black.numel(), BLOCK),)](
+        *given, rows, black.numel(), N=size, RECENT=recent.shape[1], MOST=most, BLOCK=BLOCK
+    )
     return rows
 
 
@@ -70,8 +78,8 @@ def eyes(own: Tensor, on_board: Tensor) -> Tensor:
 
 @cache
 def _table(spans: tuple[tuple[int, int], ...], device: torch.device) -> Tensor:
-    """Returns for each plane its form, its place in what is given of that form, the number that sets it, and the greatest of its span:
-    int32 [4, C]."""
+    """Returns for each plane its form, its place in what is given of that form, the number that sets it, and the
+    greatest of its span: int32 [4, C]."""
     met, planes = [0, 0, 0], []
     for form, width in spans:
         planes += [(form, met[form] + (0 if form == NUMBERS else k), k + 1, width) for k in range(width)]
@@ -120,13 +128,26 @@ def history_kernel(
     if OWN:
         side ^= (tl.load(mover + game, exists, 1) != 1).to(tl.int32)
     is_now = ago == 0
-    word = tl.load(black + place, exists & is_now & (side == 0), 0) | tl.load(white + place, exists & is_now & (side == 1), 0)
+    word = tl.load(black + place, exists & is_now & (side == 0), 0) | tl.load(
+        white + place, exists & is_now & (side == 1), 0
+    )
     word |= tl.load(recent + ((game * RECENT + ago - 1) * 2 + side) * N + row, exists & ~is_now, 0)
     tl.store(rows + element, word, exists)
 
 
 @triton.jit
-def ages_kernel(black, white, recent, ply, rows, total, N: tl.constexpr, RECENT: tl.constexpr, MOST: tl.constexpr, BLOCK: tl.constexpr):
+def ages_kernel(
+    black,
+    white,
+    recent,
+    ply,
+    rows,
+    total,
+    N: tl.constexpr,
+    RECENT: tl.constexpr,
+    MOST: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
     """Writes all ages of some rows of boards."""
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     exists = place < total

@@ -1,9 +1,9 @@
 """Bit rows in one warp: what the kernels for boards are made of.
 
-A plane of a board is a block of 32 lanes, int32: lane r holds row r, bit c is column c (see `zerogo.flood`). Lanes beyond the board and
-bits beyond its columns are 0 in every plane of points that exist, so a shift that wraps around brings nothing in (N <= 25). A scalar is
-the same in all lanes. Everything here is for kernels of one warp, and the same interpreted and compiled.
-"""
+A plane of a board is a block of 32 lanes, int32: lane r holds row r, bit c is column c (see `zerogo.flood`). Lanes
+beyond the board and bits beyond its columns are 0 in every plane of points that exist, so a shift that wraps around
+brings nothing in (N <= 25). A scalar is the same in all lanes. Everything here is for kernels of one warp, and the same
+interpreted and compiled."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def from_below(rows):
 
 @triton.jit
 def neighbours(rows):
-    """Returns the points next to a point of the plane, as `flood.neighbours`: bits and lanes may lie beyond the board, so mask it."""
+    """Returns the points next to a point of the plane, as `flood.neighbours`: bits and lanes may lie beyond the board,
+    so mask it.
+    """
     return (rows << 1) | (rows >> 1) | from_above(rows) | from_below(rows)
 
 
@@ -91,7 +93,9 @@ def point_rows(point, N: tl.constexpr):
 
 @triton.jit
 def load_rows(pointer, index, N: tl.constexpr):
-    """Returns plane `index` of a tensor int32 [..., N]: int32 [32]. The index may be int64, where the tensor is large."""
+    """Returns plane `index` of a tensor int32 [..., N]: int32 [32]. The index may be int64, where the tensor is
+    large.
+    """
     lane = tl.arange(0, LANES)
     return tl.load(pointer + index * N + lane, mask=lane < N, other=0)
 
@@ -105,7 +109,9 @@ def store_rows(pointer, index, rows, N: tl.constexpr):
 
 @triton.jit
 def point_bits(rows, point, N: tl.constexpr):
-    """Returns whether points are in a plane: rows int32 [32], point int32 [32] below 32 * N -> int32 [32] of 0 and 1."""
+    """Returns whether points are in a plane: rows int32 [32], point int32 [32] below 32 * N -> int32 [32] of 0 and
+    1.
+    """
     row = point // N
     return (tl.gather(rows, row, 0) >> (point - row * N)) & 1
 
@@ -138,8 +144,8 @@ def grow(rows, within):
 def flood(seeds, within):
     """Returns all points of `within` connected to a seed through it, to the fixpoint: int32 [32] each -> int32 [32].
 
-    Seeds outside `within` do not count. Two steps go by between two looks at whether it still grows, since a look costs as much.
-    """
+    Seeds outside `within` do not count. Two steps go by between two looks at whether it still grows, since a look costs
+    as much."""
     rows = fill_sideways(seeds & within, within)
     grows = any_point(rows)
     while grows:
@@ -163,15 +169,17 @@ def flood_two(seeds, within, other_seeds, other_within):
 
 @triton.jit
 def xor_words(words):
-    """Returns the XOR of all lanes: int64 [32] -> int64 scalar. By halves, since a warp reduces 32 bits in one instruction."""
+    """Returns the XOR of all lanes: int64 [32] -> int64 scalar. By halves, since a warp reduces 32 bits in one
+    instruction.
+    """
     low, high = tl.xor_sum(words.to(tl.int32), 0), tl.xor_sum((words >> 32).to(tl.int32), 0)
     return (high.to(tl.int64) << 32) | (low.to(tl.int64) & 0xFFFFFFFF)
 
 
 @triton.jit
 def hash_of(rows, keys, first, N: tl.constexpr):
-    """Returns the XOR of the keys of all points of a plane: keys int64 [2 * A] (`zobrist.point_keys`), first 0 for Black's, A for White's
-    -> int64 scalar."""
+    """Returns the XOR of the keys of all points of a plane: keys int64 [2 * A] (`zobrist.point_keys`), first 0 for
+    Black's, A for White's -> int64 scalar."""
     lane = tl.arange(0, LANES)
     words = tl.zeros([LANES], tl.int64)
     left = any_point(rows)

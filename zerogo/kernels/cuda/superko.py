@@ -1,4 +1,6 @@
-"""Which moves would repeat a whole-board position, exactly: a game's warp plays the few suspects and reads all that the game has seen."""
+"""Which moves would repeat a whole-board position, exactly: a game's warp plays the few suspects and reads all that the
+game has seen.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ PLIES = tl.constexpr(256)  # remembered hashes that are compared at a time
 def was_seen(seen, last, hashed, ply, superko):
     """Returns whether a game that comes to the hash at `ply + 1` may not: bool scalar.
 
-    seen: pointer to its hashes by ply, which are read from ply 0 to `last`. Situational superko asks for the same side to move.
-    """
+    seen: pointer to its hashes by ply, which are read from ply 0 to `last`. Situational superko asks for the same side
+    to move."""
     found, start = tl.full((), 0, tl.int32), tl.full((), 0, tl.int32)
     while (found == 0) & (start <= last):
         at = start + tl.arange(0, PLIES)
@@ -34,7 +36,9 @@ def was_seen(seen, last, hashed, ply, superko):
 
 @triton.jit
 def _hash_after(place, is_suicide, own, weak, hashed, keys, first, N: tl.constexpr):
-    """Returns the hash after a stone of a colour whose keys begin at `first` is placed: int64 scalar. weak: the opponent's in atari."""
+    """Returns the hash after a stone of a colour whose keys begin at `first` is placed: int64 scalar. weak: the
+    opponent's in atari.
+    """
     other = N * N + 1 - first
     seeds, within = tl.where(is_suicide, place, rows.neighbours(place)), tl.where(is_suicide, own | place, weak)
     removed = rows.flood(seeds, within)
@@ -46,11 +50,13 @@ def _hash_after(place, is_suicide, own, weak, hashed, keys, first, N: tl.constex
 def repeating_points(position, legal, dying, lost, seen, game, superko, keys, width, N: tl.constexpr):
     """Returns those of the legal points of a game that superko bans: int32 [32].
 
-    dying: the legal points that are suicide. lost: where stones of the side to move were ever removed; only there can its next one repeat
-    a position, or where it dies.
-    """
+    dying: the legal points that are suicide. lost: where stones of the side to move were ever removed; only there can
+    its next one repeat a position, or where it dies."""
     is_black = position.to_play == 1
-    own, opponent = tl.where(is_black, position.black, position.white), tl.where(is_black, position.white, position.black)
+    own, opponent = (
+        tl.where(is_black, position.black, position.white),
+        tl.where(is_black, position.white, position.black),
+    )
     first, last = tl.where(is_black, 0, N * N + 1), tl.minimum(position.ply, width - 1)
     suspects = tl.where(superko == SIMPLE, 0, legal & (lost | dying))
     banned = tl.zeros_like(suspects)
@@ -84,8 +90,8 @@ def repeating_kernel(
 def repeating_rows(state: Any, legal: Tensor, suicides: Tensor | None, keys: Tensor) -> Tensor:
     """Returns those of the given points that superko bans: legal int32 [B, N], legal otherwise -> int32 [B, N].
 
-    suicides: int32 [B, N], those of them that remove their own string, None where no game allows it. keys: int64 [2 * A].
-    """
+    suicides: int32 [B, N], those of them that remove their own string, None where no game allows it. keys: int64 [2 *
+    A]."""
     fields, legal = fields_of(state), legal.contiguous()
     banned = torch.empty_like(legal)
     num_games, board_size = legal.shape
@@ -93,5 +99,7 @@ def repeating_rows(state: Any, legal: Tensor, suicides: Tensor | None, keys: Ten
         dying = given(suicides, legal)
         remembered = (state.lost.contiguous(), state.seen.contiguous(), keys, banned, state.seen.shape[1])
         sizes = {"N": board_size, "ANY_SUICIDE": suicides is not None}
-        repeating_kernel[(num_games,)](fields, state.rules.superko.contiguous(), legal, dying, *remembered, **sizes, num_warps=1)
+        repeating_kernel[(num_games,)](
+            fields, state.rules.superko.contiguous(), legal, dying, *remembered, **sizes, num_warps=1
+        )
     return banned

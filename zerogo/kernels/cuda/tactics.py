@@ -1,9 +1,9 @@
-"""What strings and moves are worth at a glance, on CUDA: one program a game, string by string, without waiting for the host.
+"""What strings and moves are worth at a glance, on CUDA: one program a game, string by string, without waiting for the
+host.
 
-A string's liberties are found by a flood of its stones, and tell at once what a move on each of them joins or takes. Such numbers are added
-up in tiles, a row of the board in each lane; several of them share a word. Only moves that join several strings, or join one and take
-another, need a flood of their own.
-"""
+A string's liberties are found by a flood of its stones, and tell at once what a move on each of them joins or takes.
+Such numbers are added up in tiles, a row of the board in each lane; several of them share a word. Only moves that join
+several strings, or join one and take another, need a flood of their own."""
 
 from __future__ import annotations
 
@@ -12,17 +12,29 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from zerogo.kernels.cuda.rows import LANES, any_point, count, first_plane, flood, from_above, from_below, load_rows, neighbours
+from zerogo.kernels.cuda.rows import (
+    LANES,
+    any_point,
+    count,
+    first_plane,
+    flood,
+    from_above,
+    from_below,
+    load_rows,
+    neighbours,
+)
 from zerogo.kernels.shared import TACTICS
 
-# What the words of the tiles are made of, for a move: `joined` holds the stones that it joins, their strings, and the stones that the
-# opponent would take there; `after` its liberties and the stones that it takes. A board has at most 625 points.
+# What the words of the tiles are made of, for a move: `joined` holds the stones that it joins, their strings, and the
+# stones that the opponent would take there; `after` its liberties and the stones that it takes. A board has at most 625
+# points.
 STRING, LOST, TAKEN = tl.constexpr(1 << 10), tl.constexpr(1 << 13), tl.constexpr(1 << 12)
 MANY = tl.constexpr(1 << 14)  # more liberties than any string has
 
 
 def read(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tensor:
-    """Returns the tactics of B positions in the order of `TACTICS`: int16 [8, B, N, N], from bit rows int32 [B, N] each.
+    """Returns the tactics of B positions in the order of `TACTICS`: int16 [8, B, N, N], from bit rows int32 [B, N]
+    each.
 
     own, opponent: stones of the side to move and of the other. legal: where the side to move may play.
     """
@@ -58,8 +70,8 @@ def tactics_kernel(owns, opponents, on_board, legal, numbers, N: tl.constexpr, C
 
 @triton.jit
 def _strings(own, opponent, empty, COLUMNS: tl.constexpr):
-    """Goes through the strings. Returns the opponent's in atari, the moves that need a flood, and three tiles: what a move joins, what it
-    then has, and the liberties of the string on a point or of the opponent's weakest beside it."""
+    """Goes through the strings. Returns the opponent's in atari, the moves that need a flood, and three tiles: what a
+    move joins, what it then has, and the liberties of the string on a point or of the opponent's weakest beside it."""
     weak, once, twice, takes = tl.zeros_like(own), tl.zeros_like(own), tl.zeros_like(own), tl.zeros_like(own)
     joined, after = tl.zeros([LANES, COLUMNS], tl.int32), tl.zeros([LANES, COLUMNS], tl.int32)
     near = _tile(empty, COLUMNS) * MANY
@@ -88,7 +100,9 @@ def _strings(own, opponent, empty, COLUMNS: tl.constexpr):
 
 @triton.jit
 def _after_hard(own, weak, empty, hard, after, COLUMNS: tl.constexpr):
-    """Returns what moves have, with the liberties after those that need a flood: what the new string touches that is empty or was taken."""
+    """Returns what moves have, with the liberties after those that need a flood: what the new string touches that is
+    empty or was taken.
+    """
     while any_point(hard):
         move = first_plane(hard)
         hard &= ~move
@@ -106,7 +120,9 @@ def _tile(rows, COLUMNS: tl.constexpr):
 
 @triton.jit
 def _numbers_beside(rows, COLUMNS: tl.constexpr):
-    """Returns how many neighbours of each point are among these: int32 [32] -> int32 [32, COLUMNS]. The shifts are added bit by bit."""
+    """Returns how many neighbours of each point are among these: int32 [32] -> int32 [32, COLUMNS]. The shifts are
+    added bit by bit.
+    """
     left, right, up, down = rows << 1, rows >> 1, from_above(rows), from_below(rows)
     across, along = left ^ right, up ^ down
     ones = across ^ along

@@ -1,9 +1,10 @@
-"""The trees of a search on CUDA: a step's descents in one launch, and all that it writes in another, one program a game.
+"""The trees of a search on CUDA: a step's selections in one launch, and all that it writes in another, one program a
+game.
 
-The doors are those of `kernels.cpu.tree`; nothing here is read back and no shape depends on data, so a CUDA graph may hold both launches. A
-node's moves are a tile of A lanes and more, the next power of two. Choices are made by the same float32 operations in the same order as in
-`search.puct` and `search.gumbel`, with square roots and divisions rounded correctly, nothing fused and sums in float64; only logarithms and
-exponentials may differ from torch's in the last bits.
+The doors are those of `kernels.cpu.tree`; nothing here is read back and no shape depends on data, so a CUDA graph may
+hold both launches. A node's moves are a tile of A lanes and more, the next power of two. Choices are made by the same
+float32 operations in the same order as in `search.puct` and `search.gumbel`, with square roots and divisions rounded
+correctly, nothing fused and sums in float64; only logarithms and exponentials may differ from torch's in the last bits.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from zerogo.kernels.cuda.choose import CLOSED, NOWHERE, ROOT, UNVISITED, inside, root_move
+from zerogo.kernels.cuda.choose import CLOSED, NULL_NODE, ROOT, UNVISITED, inside, root_move
 
 LEVELS = tl.constexpr(64)  # nodes of a path that are backed up at once
 ROWS = tl.constexpr(8)  # nodes that are moved at once
 
 
 class Slots(NamedTuple):
-    """Where the simulations of a step go, see `kernels.cpu.tree.Slots`. Here D is the tree's M, so that the shape never changes, and what
-    is behind the end of a path has no meaning."""
+    """Where the simulations of a step go, see `kernels.cpu.tree.Slots`. Here D is the tree's M, so that the shape never
+    changes, and what is behind the end of a path has no meaning."""
 
     path: Tensor
     depth: Tensor
@@ -32,9 +33,11 @@ class Slots(NamedTuple):
     counts: Tensor
 
 
-def descend(forest: Any, settings: Any) -> Slots:
-    """Returns where up to settings.leaves simulations go in every game whose budget is not spent (`kernels.cpu.tree.descend`)."""
-    tree, leaves = forest.tree, settings.leaves
+def select(search_state: Any, settings: Any) -> Slots:
+    """Returns where up to settings.leaves simulations go in every game whose budget is not spent
+    (`kernels.cpu.tree.select`).
+    """
+    tree, leaves = search_state.tree, settings.leaves
     num_games, num_nodes, num_actions = tree.children.shape
     number, device = leaves * num_games, tree.size.device
     slots = Slots(
@@ -47,8 +50,8 @@ def descend(forest: Any, settings: Any) -> Slots:
     under_way = torch.zeros_like(tree.visits) if leaves > 1 else tree.visits  # one simulation never looks at it
     descend_kernel[(num_games,)](
         tree.children, tree.prior, tree.visits, tree.value_sum, tree.value, tree.terminal, tree.size, under_way,
-        forest.budget, forest.done, forest.root_prior, forest.gumbel, forest.kept_visits, forest.order, forest.phase_end, forest.collisions,
-        *slots, num_games, num_nodes, forest.order.shape[1], leaves, leaves + leaves // 2, *rules(settings),
+        search_state.budget, search_state.done, search_state.root_prior, search_state.gumbel, search_state.kept_visits, search_state.order, search_state.phase_end, search_state.collisions,
+        *slots, num_games, num_nodes, search_state.order.shape[1], leaves, leaves + leaves // 2, *rules(settings),
         ACTIONS=num_actions, SEVERAL=leaves > 1, GUMBEL=settings.algorithm == "gumbel", **launch(num_actions),
     )  # fmt: skip
     return slots
@@ -56,23 +59,45 @@ def descend(forest: Any, settings: Any) -> Slots:
 
 def rules(settings: Any) -> tuple[float, ...]:
     """Returns the settings that choices read, in the order of the kernel's arguments."""
-    names = ("c_puct", "c_puct_log", "c_puct_base", "fpu_reduction_root", "fpu_reduction", "forced_playouts", "c_visit", "c_scale")
+    names = (
+        "c_puct",
+        "c_puct_log",
+        "c_puct_base",
+        "fpu_reduction_root",
+        "fpu_reduction",
+        "forced_playouts",
+        "c_visit",
+        "c_scale",
+    )
     return tuple(float(getattr(settings, name)) for name in names)
 
 
-def settle(forest: Any, lanes: Any, way: Any, found: Any, prior: Tensor, value: Tensor) -> None:
-    """Writes, closes, counts and backs up what the slots' simulations found (`kernels.cpu.tree.settle`).
+def expand_and_backup(search_state: Any, lanes: Any, way: Any, found: Any, prior: Tensor, value: Tensor) -> None:
+    """Writes, closes, counts and backs up what the slots' simulations found (`kernels.cpu.tree.expand_and_backup`).
 
     Here all slots are given: K = leaves * B, and lanes.active says which count (None is all).
     """
-    tree, words = forest.tree, found.words
+    tree, words = search_state.tree, found.words
     num_games, num_nodes, num_actions = tree.children.shape
-    assert len(words) == lanes.slots * num_games, f"{len(words)} simulations in {lanes.slots} slots of {num_games} games"
+    assert len(words) == lanes.slots * num_games, (
+        f"{len(words)} simulations in {lanes.slots} slots of {num_games} games"
+    )
     counts = torch.ones_like(way.at_end) if lanes.active is None else lanes.active
-    given = (way.path, way.depth, way.action, way.at_end, counts, words, found.legal, found.finished, found.result, found.repeats)
+    given = (
+        way.path,
+        way.depth,
+        way.action,
+        way.at_end,
+        counts,
+        words,
+        found.legal,
+        found.finished,
+        found.result,
+        found.repeats,
+    )
     settle_kernel[(num_games,)](
         tree.words, tree.children, tree.prior, tree.visits, tree.value_sum, tree.value, tree.terminal, tree.parent, tree.action, tree.size,
-        forest.done, forest.deepest, forest.exact_leaves,
+        search_state.done, search_state.deepest, search_state.exact_leaves,
         *(field.contiguous() for field in (*given, prior, value)), torch.empty_like(value),
         num_games, num_nodes, way.path.shape[1], words.shape[1], lanes.slots,
         ACTIONS=num_actions, WORDS=triton.next_power_of_2(words.shape[1]), **launch(num_actions),
@@ -80,8 +105,9 @@ def settle(forest: Any, lanes: Any, way: Any, found: Any, prior: Tensor, value: 
 
 
 def move_nodes_(tree: Any, lane: Tensor, place: Tensor) -> None:
-    """Moves the nodes of some games to their places and empties the rest, as `search.tree._move_nodes` does without a look: lane int64 [K],
-    place int64 [K, M], nowhere for nodes that are dropped, else not above the node, and rising."""
+    """Moves the nodes of some games to their places and empties the rest, as `search.tree._move_nodes` does without a
+    look: lane int64 [K], place int64 [K, M], nowhere for nodes that are dropped, else not above the node, and
+    rising."""
     _, num_nodes, num_actions = tree.children.shape
     num_words = tree.words.shape[2]
     move_kernel[(len(lane),)](
@@ -92,12 +118,16 @@ def move_nodes_(tree: Any, lane: Tensor, place: Tensor) -> None:
 
 
 def launch(num_actions: int) -> dict[str, Any]:
-    """Returns how wide a program is: a warp for every 128 moves. Nothing is fused, so that scores round as torch's do."""
+    """Returns how wide a program is: a warp for every 128 moves. Nothing is fused, so that scores round as torch's
+    do.
+    """
     tile = triton.next_power_of_2(num_actions)
     return {"TILE": tile, "num_warps": max(1, min(8, tile // 128)), "enable_fp_fusion": False}
 
 
-@triton.jit(do_not_specialize=["num_games", "num_nodes", "longest", "leaves", "tries"])  # none is a reason to compile anew
+@triton.jit(
+    do_not_specialize=["num_games", "num_nodes", "longest", "leaves", "tries"]
+)  # none is a reason to compile anew
 def descend_kernel(
     children, prior, visits, value_sum, value, terminal, size, under_way,
     budget, done, root_prior, gumbel, kept_visits, order, phase_end, collisions,
@@ -106,7 +136,9 @@ def descend_kernel(
     c_puct, c_puct_log, c_puct_base, fpu_reduction_root, fpu_reduction, forced_playouts, c_visit, c_scale,
     ACTIONS: tl.constexpr, SEVERAL: tl.constexpr, GUMBEL: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Sends the simulations of one game, one after another. A game that may have none goes round once, for what unused slots hold."""
+    """Sends the simulations of one game, one after another. A game that may have none goes round once, for what unused
+    slots hold.
+    """
     game = tl.program_id(0).to(tl.int64)
     first = game * num_nodes
     new = tl.load(size + game) + ROOT  # the node that the first simulation makes
@@ -124,7 +156,9 @@ def descend_kernel(
     goes_on = tried == 0
     while goes_on:
         wanted = tl.load(order + game * longest + tl.minimum(before + started, longest - 1))
-        filler, child = root_move(trees, at_root, first, wanted, by_move, collided, settings, ACTIONS, GUMBEL, SEVERAL, TILE)
+        filler, child = root_move(
+            trees, at_root, first, wanted, by_move, collided, settings, ACTIONS, GUMBEL, SEVERAL, TILE
+        )
         slot = tl.minimum(started, leaves - 1) * num_games + game
         way = path + slot * num_nodes
         row, levels, chosen, child, is_end = _go_down(
@@ -139,7 +173,7 @@ def descend_kernel(
             if lands & (is_end == 0):
                 tl.store(children + row * ACTIONS + chosen, (new + started).to(tl.int32))
                 tl.store(under_way + first + new + started, 1)
-            tl.debug_barrier()  # the next descent reads what this one wrote
+            tl.debug_barrier()  # the next selection reads what this one wrote
         by_move += ((moves == filler) & lands).to(tl.int32)
         collided |= ((moves == filler) & collides).to(tl.int32)
         dropped += collides.to(tl.int64)
@@ -147,7 +181,23 @@ def descend_kernel(
         tried += 1
         goes_on = (started < left) & (tried < tries)
     tl.atomic_add(collisions, dropped)
-    _leave(children, path, depth, action, at_end, counts, game, first, started, filler, num_games, num_nodes, leaves, ACTIONS, SEVERAL)
+    _leave(
+        children,
+        path,
+        depth,
+        action,
+        at_end,
+        counts,
+        game,
+        first,
+        started,
+        filler,
+        num_games,
+        num_nodes,
+        leaves,
+        ACTIONS,
+        SEVERAL,
+    )
 
 
 @triton.jit
@@ -155,15 +205,15 @@ def _go_down(
     trees, terminal, way, first, new, chosen, child, going, settings, ACTIONS: tl.constexpr, GUMBEL: tl.constexpr, SEVERAL: tl.constexpr,
     TILE: tl.constexpr,
 ):  # fmt: skip
-    """Follows one simulation from the move chosen at the root to a move without a node, or to an end, and writes its path (`way`).
+    """Follows one simulation from the move chosen at the root to a move without a node, or to an end, and writes its
+    path (`way`).
 
-    new: the first node that is only about to be made, which is an end for others. Returns the row of the last node, its depth, the move
-    there, the last child that was looked at, and whether the last node is an end.
-    """
+    new: the first node that is only about to be made, which is an end for others. Returns the row of the last node, its
+    depth, the move there, the last child that was looked at, and whether the last node is an end."""
     row, levels = first + ROOT, first * 0
     is_end = levels != 0
     tl.store(way, row)
-    moving = going & (child > NOWHERE)
+    moving = going & (child > NULL_NODE)
     while moving:
         levels += 1
         row = first + child
@@ -173,7 +223,7 @@ def _go_down(
         is_end = (child >= new) | (tl.load(terminal + row) != 0)
         if is_end == 0:
             chosen, child = inside(trees, row, first, settings, ACTIONS, GUMBEL, SEVERAL, TILE)
-        moving = (is_end == 0) & (child > NOWHERE)
+        moving = (is_end == 0) & (child > NULL_NODE)
     return row, levels, chosen, child, is_end
 
 
@@ -229,7 +279,9 @@ def settle_kernel(
                 own = tl.div_rn(tl.load(value_sum + last), tl.maximum(tl.load(visits + last), 1).to(tl.float32))
                 _close(children, prior, last * ACTIONS + tl.load(move + k))
             else:
-                _expand(nodes, leaves, k, first, used + ROOT, last, tl.load(move + k), own, num_words, ACTIONS, WORDS, TILE)
+                _expand(
+                    nodes, leaves, k, first, used + ROOT, last, tl.load(move + k), own, num_words, ACTIONS, WORDS, TILE
+                )
                 used += 1
             tl.store(backed_up + k, own)
             number += 1
@@ -262,17 +314,36 @@ def _close(children, prior, place):
 
 @triton.jit
 def _expand(
-    nodes, leaves, k, first, node, last, move, own, num_words, ACTIONS: tl.constexpr, WORDS: tl.constexpr, TILE: tl.constexpr
+    nodes,
+    leaves,
+    k,
+    first,
+    node,
+    last,
+    move,
+    own,
+    num_words,
+    ACTIONS: tl.constexpr,
+    WORDS: tl.constexpr,
+    TILE: tl.constexpr,
 ):
     """Writes simulation k's node, with its own visit, and hangs it below its parent, the row `last`."""
     words, children, prior, visits, value_sum, value, terminal, parent, action = nodes
     leaf_words, legal, leaf_prior, finished = leaves
     row = first + node
     word, moves = tl.arange(0, WORDS), tl.arange(0, TILE)
-    tl.store(words + row * num_words + word, tl.load(leaf_words + k * num_words + word, mask=word < num_words), mask=word < num_words)
+    tl.store(
+        words + row * num_words + word,
+        tl.load(leaf_words + k * num_words + word, mask=word < num_words),
+        mask=word < num_words,
+    )
     is_open = tl.load(legal + k * ACTIONS + moves, mask=moves < ACTIONS, other=0) != 0
     tl.store(children + row * ACTIONS + moves, tl.where(is_open, UNVISITED, CLOSED), mask=moves < ACTIONS)
-    tl.store(prior + row * ACTIONS + moves, tl.load(leaf_prior + k * ACTIONS + moves, mask=moves < ACTIONS), mask=moves < ACTIONS)
+    tl.store(
+        prior + row * ACTIONS + moves,
+        tl.load(leaf_prior + k * ACTIONS + moves, mask=moves < ACTIONS),
+        mask=moves < ACTIONS,
+    )
     tl.store(visits + row, 1)
     tl.store(value_sum + row, own)
     tl.store(value + row, own)
@@ -284,7 +355,8 @@ def _expand(
 
 @triton.jit
 def _back_up(visits, value_sum, way, levels, reached, own):
-    """Adds a visit and the value to the nodes of a path, the last of them `levels` deep; each step up from `reached` is the opponent's.
+    """Adds a visit and the value to the nodes of a path, the last of them `levels` deep; each step up from `reached` is
+    the opponent's.
 
     A node has one depth, so it is the same lane that adds to it for every simulation, and none has to wait for another.
     """
@@ -294,7 +366,9 @@ def _back_up(visits, value_sum, way, levels, reached, own):
         row = tl.load(way + level, mask=level <= levels, other=0)
         signed = tl.where(((reached - level) & 1) == 0, own, -own)
         tl.store(visits + row, tl.load(visits + row, mask=level <= levels, other=0) + 1, mask=level <= levels)
-        tl.store(value_sum + row, tl.load(value_sum + row, mask=level <= levels, other=0.0) + signed, mask=level <= levels)
+        tl.store(
+            value_sum + row, tl.load(value_sum + row, mask=level <= levels, other=0.0) + signed, mask=level <= levels
+        )
         start += LEVELS
 
 
@@ -303,7 +377,9 @@ def move_kernel(
     words, children, prior, visits, value_sum, value, terminal, parent, action, size, lane, place, num_nodes, num_words,
     ACTIONS: tl.constexpr, WORDS: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Moves the nodes of one game, several at once; a node's place is never above it, so what is still to be moved is not written over."""
+    """Moves the nodes of one game, several at once; a node's place is never above it, so what is still to be moved is
+    not written over.
+    """
     game = tl.load(lane + tl.program_id(0))
     first, place = game * num_nodes, place + tl.program_id(0).to(tl.int64) * num_nodes
     end = tl.load(size + game) + ROOT
@@ -311,7 +387,7 @@ def move_kernel(
     while start < end:
         node = start + tl.arange(0, ROWS)
         target = tl.load(place + node, mask=node < end, other=0)
-        stays = target > NOWHERE
+        stays = target > NULL_NODE
         _move_wide(children, prior, words, place, first + node, first + target, stays, num_words, ACTIONS, WORDS, TILE)
         _move_narrow(visits, value_sum, value, terminal, parent, action, place, first + node, first + target, stays)
         kept += tl.sum(stays.to(tl.int64), 0)
@@ -329,13 +405,27 @@ def move_kernel(
 
 @triton.jit
 def _move_wide(
-    children, prior, words, place, row, target, stays, num_words, ACTIONS: tl.constexpr, WORDS: tl.constexpr, TILE: tl.constexpr
+    children,
+    prior,
+    words,
+    place,
+    row,
+    target,
+    stays,
+    num_words,
+    ACTIONS: tl.constexpr,
+    WORDS: tl.constexpr,
+    TILE: tl.constexpr,
 ):
     """Moves what nodes have for every move, and their words; a child's index becomes its place."""
     moves, word = tl.arange(0, TILE)[None, :], tl.arange(0, WORDS)[None, :]
     mask = stays[:, None] & (moves < ACTIONS)
     child = tl.load(children + row[:, None] * ACTIONS + moves, mask=mask, other=0)
-    child = tl.where(child > NOWHERE, tl.load(place + tl.maximum(child, 0), mask=mask & (child > NOWHERE), other=0).to(tl.int32), child)
+    child = tl.where(
+        child > NULL_NODE,
+        tl.load(place + tl.maximum(child, 0), mask=mask & (child > NULL_NODE), other=0).to(tl.int32),
+        child,
+    )
     likely = tl.load(prior + row[:, None] * ACTIONS + moves, mask=mask, other=0.0)
     has_word = stays[:, None] & (word < num_words)
     packed = tl.load(words + row[:, None] * num_words + word, mask=has_word, other=0)

@@ -1,4 +1,6 @@
-"""Engines outside this process that speak GTP: started, asked for moves in many games at once, and held to the rules."""
+"""Engines outside this process that speak GTP: started, asked for moves in many games at once, and held to the
+rules.
+"""
 
 from zerogo.players.external.player import ExternalPlayer
 from zerogo.players.external.process import EngineFault, EngineProcess

@@ -1,4 +1,6 @@
-"""A GTP engine as a player of matches: many games at once, each move asked of a process, every fault kept apart from the other games."""
+"""A GTP engine as a player of matches: many games at once, each move asked of a process, every fault kept apart from
+the other games.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,10 @@ SEEDS = 2**31 - 1  # what engines take for a seed
 
 @dataclass(eq=False)  # two of one program are two players
 class ExternalPlayer:
-    """A guest (see `players.Guest`) that asks a GTP engine.
+    """A guest (see `players.StatefulPlayer`) that asks a GTP engine.
 
-    seconds: how long an answer may take before the game is lost. processes: how many think at once, 0 for as many as usable cores.
-    label: the engine's own name and version, known after `check` or `begin`.
-    """
+    seconds: how long an answer may take before the game is lost. processes: how many think at once, 0 for as many as
+    usable cores. label: the engine's own name and version, known after `check` or `begin`."""
 
     program: Program
     seconds: float = 60.0
@@ -65,7 +66,9 @@ class ExternalPlayer:
             self._faults.pop(game, None)
 
     def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
-        """Returns the engine's moves: int64 [B], RESIGN where it gives up and FORFEIT where it failed (`why` says how)."""
+        """Returns the engine's moves: int64 [B], RESIGN where it gives up and FORFEIT where it failed (`why` says
+        how).
+        """
         games = game_ids.tolist()
         found = []
         for game, answer in zip(games, self._ask(games, GENMOVE, seed), strict=True):
@@ -75,7 +78,7 @@ class ExternalPlayer:
             found.append(action)
         return torch.tensor(found, dtype=torch.int64, device=states.device)
 
-    def heed(self, game_ids: Sequence[int], actions: Sequence[int]) -> None:
+    def notify(self, game_ids: Sequence[int], actions: Sequence[int]) -> None:
         """Takes note of one move in each game."""
         for game, action in zip(game_ids, actions, strict=True):
             self._moves[game].append(action)

@@ -1,9 +1,10 @@
-"""A few processes of one engine that serve many games at once. They think in parallel, one thread each, which waits for its process.
+"""A few processes of one engine that serve many games at once. They think in parallel, one thread each, which waits for
+its process.
 
-A process holds one position, a list of moves. A question about another one that goes on from it costs the moves between; about any other,
-the game is replayed from the empty board. An engine with `set_random_seed` is given a seed before every question, and its caches are
-cleared, so that its answer is a function of (moves, seed): GNU Go's moves come out alike whichever process plays them (tried).
-"""
+A process holds one position, a list of moves. A question about another one that goes on from it costs the moves
+between; about any other, the game is replayed from the empty board. An engine with `set_random_seed` is given a seed
+before every question, and its caches are cleared, so that its answer is a function of (moves, seed): GNU Go's moves
+come out alike whichever process plays them (tried)."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ GENMOVE = "genmove"
 
 @dataclass(frozen=True)
 class Request:
-    """A question about one game. moves: actions so far, Black's first. command: such as "genmove" (its colour follows) or "final_score"."""
+    """A question about one game. moves: actions so far, Black's first. command: such as "genmove" (its colour follows)
+    or "final_score".
+    """
 
     game: int
     moves: tuple[int, ...]
@@ -34,7 +37,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Start:
-    """How processes are started: the command line, the rules of the games, seconds for each answer, and for the first one.
+    """How processes are started: the command line, the rules of the games, seconds for each answer, and for the first
+    one.
 
     Some engines tune themselves to the machine when they first run on it, which takes minutes.
     """
@@ -91,7 +95,9 @@ class Seat:
             self.process = None
 
     def _greet(self) -> None:
-        """Asks what the engine knows and tells it the rules. A refused size or ruleset is a fault, as no game could be played."""
+        """Asks what the engine knows and tells it the rules. A refused size or ruleset is a fault, as no game could be
+        played.
+        """
         seconds, rules = self.start.seconds, self.start.rules
         self._known = set(self._commands().split())
         self.label = " ".join(self._asked_if_known(command) for command in ("name", "version")).strip()
@@ -102,7 +108,9 @@ class Seat:
         self._moves = ()
 
     def _commands(self) -> str:
-        """Returns the names of the engine's commands, none where it doesn't tell; GTP asks for it, but it can play without."""
+        """Returns the names of the engine's commands, none where it doesn't tell; GTP asks for it, but it can play
+        without.
+        """
         for is_numbering in (True, False):  # it may be that it trips over the numbers
             self.process.is_numbering = is_numbering
             with contextlib.suppress(Refusal):
@@ -205,7 +213,9 @@ class Pool:
                 process.interrupt()
 
     def _share_out(self, games: Sequence[int]) -> list[int]:
-        """Returns each game's seat: its own as long as that has no more games than are fair, else the one with the fewest."""
+        """Returns each game's seat: its own as long as that has no more games than are fair, else the one with the
+        fewest.
+        """
         most = math.ceil(len(games) / len(self.seats))
         load, chosen = [0] * len(self.seats), {}
         for game in games:

@@ -1,10 +1,10 @@
-"""One GTP engine as a process: started, asked with a time limit, and ended. Whatever goes wrong with it is one `EngineFault`.
+"""One GTP engine as a process: started, asked with a time limit, and ended. Whatever goes wrong with it is one
+`EngineFault`.
 
-Replies are read as GTP 2 has them ("= text" or "? text" up to a blank line, several lines too), with the liberties that engines take:
-lines before the first reply, carriage returns, blank lines too many, and any amount of text on stderr, whose end is kept for reports.
-Commands are numbered, so that an answer too many, or in the wrong place, is found out instead of being taken for the next one's; an engine
-that leaves the numbers out is believed.
-"""
+Replies are read as GTP 2 has them ("= text" or "? text" up to a blank line, several lines too), with the liberties that
+engines take: lines before the first reply, carriage returns, blank lines too many, and any amount of text on stderr,
+whose end is kept for reports. Commands are numbered, so that an answer too many, or in the wrong place, is found out
+instead of being taken for the next one's; an engine that leaves the numbers out is believed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ SHOWN = 60  # letters of what an engine says that a report quotes
 
 
 class EngineFault(Exception):
-    """What an engine did wrong, in a few words without its name: it died, was silent for too long, refused, or spoke no GTP."""
+    """What an engine did wrong, in a few words without its name: it died, was silent for too long, refused, or spoke no
+    GTP.
+    """
 
 
 class Refusal(EngineFault):
@@ -38,7 +40,9 @@ class EngineProcess:
     """
 
     def __init__(self, command: Sequence[str]) -> None:
-        """Starts the program, in a process group of its own, so that it ends with all that it has started. Raises EngineFault."""
+        """Starts the program, in a process group of its own, so that it ends with all that it has started. Raises
+        EngineFault.
+        """
         pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
         try:
             self._process = subprocess.Popen(list(command), bufsize=0, start_new_session=True, **pipes)
@@ -58,8 +62,8 @@ class EngineProcess:
     def ask(self, commands: Sequence[str], seconds: float) -> list[str]:
         """Returns the texts of the answers, all commands being sent at once; seconds: how long each answer may take.
 
-        Raises EngineFault, and Refusal where an answer is a refusal: what was sent after it has been answered then, too.
-        """
+        Raises EngineFault, and Refusal where an answer is a refusal: what was sent after it has been answered then,
+        too."""
         first = self._number + 1
         self._number += len(commands)
         for number, command in enumerate(commands, first):
@@ -75,7 +79,7 @@ class EngineProcess:
         return texts
 
     def quit(self) -> None:
-        """Ends the engine in good manners: asks it to quit, and kills it when it doesn't."""
+        """Ends the engine in good move_choice: asks it to quit, and kills it when it doesn't."""
         if not self._is_closed:
             with contextlib.suppress(OSError, ValueError):
                 self._process.stdin.write(b"quit\n")
@@ -97,7 +101,9 @@ class EngineProcess:
                 stream.close()
 
     def interrupt(self) -> None:
-        """Ends the engine and leaves the rest to whoever reads from it, who meets its end; may be called from another thread."""
+        """Ends the engine and leaves the rest to whoever reads from it, who meets its end; may be called from another
+        thread.
+        """
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -149,7 +155,9 @@ class EngineProcess:
             self._selector.unregister(self._process.stdin)
 
     def _next_reply(self) -> tuple[bool, str, str] | None:
-        """Returns a reply out of what has come: whether it is a "=", its number if it has one, its text. None where it is not whole yet."""
+        """Returns a reply out of what has come: whether it is a "=", its number if it has one, its text. None where it
+        is not whole yet.
+        """
         while b"\n" in self._incoming:
             raw, self._incoming = self._incoming.split(b"\n", 1)
             line = raw.decode("utf-8", "replace").replace("\r", "").rstrip()

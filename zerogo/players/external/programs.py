@@ -1,12 +1,13 @@
-"""GTP engines by the words that a person types: what is started for them, and which rules they are told on their command line.
+"""GTP engines by the words that a person types: what is started for them, and which rules they are told on their
+command line.
 
     gnugo:10                          GNU Go at a level from 0 to 15
     pachi:1000                        Pachi with so many playouts a move, from 500
     katago:200[:MODEL[:CONFIG]]       KataGo with so many visits a move
     gtp:/path/engine --any "option"   whatever else speaks GTP on its standard input and output
 
-Everything about a game that GTP has a command for (size, komi, `kata-set-rules`, `set_random_seed`) is told by the command instead.
-"""
+Everything about a game that GTP has a command for (size, komi, `kata-set-rules`, `set_random_seed`) is told by the
+command instead."""
 
 from __future__ import annotations
 
@@ -55,7 +56,9 @@ def is_external(spec: str) -> bool:
 
 
 def find(spec: str) -> Program:
-    """Returns the engine that a word means. Raises InputError for a word that is none and for a program that is not there."""
+    """Returns the engine that a word means. Raises InputError for a word that is none and for a program that is not
+    there.
+    """
     kind, _, rest = spec.partition(":")
     makers = {"gnugo": _gnugo, "pachi": _pachi, "katago": _katago, "gtp": _any}
     if kind not in makers:
@@ -64,12 +67,16 @@ def find(spec: str) -> Program:
 
 
 def locate(name: str) -> str:
-    """Returns the path of a program: a path as it is given, else from PATH or the folders for games. Raises InputError."""
+    """Returns the path of a program: a path as it is given, else from PATH or the folders for games. Raises
+    InputError.
+    """
     path = shutil.which(name) or (None if os.sep in name else shutil.which(name, path=os.pathsep.join(MORE_FOLDERS)))
     if path is None:
         if os.sep in name:
             raise InputError(f"there is no program at {name}, or it may not be run")
-        raise InputError(f"there is no program {name!r} on PATH nor in {', '.join(MORE_FOLDERS)}{HOW_TO_INSTALL.get(name, '')}")
+        raise InputError(
+            f"there is no program {name!r} on PATH nor in {', '.join(MORE_FOLDERS)}{HOW_TO_INSTALL.get(name, '')}"
+        )
     return path
 
 
@@ -85,7 +92,9 @@ def _gnugo(spec: str, rest: str) -> Program:
     path = locate("gnugo")
 
     def command(rules: Rules, seed: int) -> list[str]:
-        """The referee counts what stands on the board, so it is told to capture dead stones, and plays on to the end."""
+        """The referee counts what stands on the board, so it is told to capture dead stones, and plays on to the
+        end.
+        """
         scoring = "--chinese-rules" if rules.scoring == "area" else "--japanese-rules"
         suicide = "--allow-all-suicide" if rules.suicide else "--forbid-suicide"
         flags = (scoring, GNUGO_SUPERKO[rules.superko], suicide, "--capture-all-dead", "--never-resign")
@@ -118,7 +127,9 @@ def _katago(spec: str, rest: str) -> Program:
     chosen = [word for option, file in (("-model", model), ("-config", config)) if file for word in (option, file)]
 
     def command(rules: Rules, seed: int) -> list[str]:
-        settings = f"maxVisits={number},maxPlayouts=1000000000,maxTime=1e9,ponderingEnabled=false,allowResignation=false"
+        settings = (
+            f"maxVisits={number},maxPlayouts=1000000000,maxTime=1e9,ponderingEnabled=false,allowResignation=false"
+        )
         return [path, "gtp", *chosen, "-override-config", f"{settings},searchRandSeed={seed}"]
 
     return Program(f"katago:{number}", command)

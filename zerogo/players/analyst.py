@@ -1,4 +1,6 @@
-"""What thinks about positions for a person: a network with its search, or plain playouts. Players move; a mind also says why."""
+"""What thinks about positions for a person: a network with its search, or plain playouts. Players move; a analyst also
+says why.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation, Evaluator
 from zerogo.players.player import knows
-from zerogo.players.playout import PlayoutEvaluator, playout_outlook_black, playouts_of
+from zerogo.players.playout import PlayoutEvaluator, playout_preview_black, playouts_of
 from zerogo.search import Search
 
 if TYPE_CHECKING:
@@ -34,13 +36,13 @@ KINDS = "mcts:N (N playouts a move), the path of a checkpoint, or the folder of 
 
 
 @dataclass(frozen=True)
-class Mind:
+class Analyst:
     """What thinks about positions.
 
-    name: for people. sizes: the board sides that it knows, None for any. search: PUCT, which has no end that must be known before; it keeps
-    its tree and takes several leaves a step. simulations: of a move, where nothing else is asked. evaluate: all that the network says of
-    positions, averaged over the symmetries. quick: the same of one symmetry. device: where it thinks.
-    """
+    name: for people. sizes: the board sides that it knows, None for any. search: PUCT, which has no end that must be
+    known before; it keeps its tree and takes several leaves a step. simulations: of a move, where nothing else is
+    asked. evaluate: all that the network says of positions, averaged over the symmetries. quick: the same of one
+    symmetry. device: where it thinks."""
 
     name: str
     sizes: Collection[int] | None
@@ -58,16 +60,16 @@ class Mind:
     def inform(self, states: board.State, quick: bool = False, turn: int | None = None) -> Evaluation:
         """Returns all there is to know of positions without a search: prior, value, ownership and score are never None.
 
-        Where a network has no head for the score it is the sum of the ownership less komi; where it has none for the ownership, playouts
-        tell it. quick: by one symmetry instead of all eight. turn: by this one, 0 to 7; playouts say the same of all.
-        """
+        Where a network has no head for the score it is the sum of the ownership less komi; where it has none for the
+        ownership, playouts tell it. quick: by one symmetry instead of all eight. turn: by this one, 0 to 7; playouts
+        say the same of all."""
         if turn is not None and isinstance(self.evaluate, Evaluator):
             found = self.evaluate.turned(states, turn)
         else:
             found = (self.quick if quick else self.evaluate)(states)
         ownership, score = found.ownership, found.score
         if ownership is None:
-            ownership, _, _ = _from_mover(states, *playout_outlook_black(states, OWNERSHIP_PLAYOUTS))
+            ownership, _, _ = _from_mover(states, *playout_preview_black(states, OWNERSHIP_PLAYOUTS))
         if score is None:
             komi = torch.where(states.to_play == board.BLACK, states.rules.komi, -states.rules.komi)
             score = ownership.float().sum((1, 2)) - komi
@@ -78,51 +80,56 @@ class Mind:
         return Search(self.search.evaluator, self.search.settings, game, self.search.root_evaluator)
 
 
-def make_mind(
-    spec: str, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype, *, simulations: int | None = None,
+def make_analyst(
+    spec: str,
+    settings: EvaluationConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    simulations: int | None = None,
     leaves: int | None = None,
-) -> Mind:
+) -> Analyst:
     """Returns what thinks by a word such as "mcts:200" or a checkpoint's path.
 
-    settings: the config's section `evaluation`. simulations: of a move, by default what the word or the settings say. leaves: of a step, by
-    default up to LEAVES as the simulations bear it. Raises InputError for an unknown word (the random player thinks nothing) and for a
-    checkpoint that can't be loaded.
-    """
+    settings: the config's section `evaluation`. simulations: of a move, by default what the word or the settings say.
+    leaves: of a step, by default up to LEAVES as the simulations bear it. Raises InputError for an unknown word (the
+    random player thinks nothing) and for a checkpoint that can't be loaded."""
     playouts = playouts_of(spec)
     if playouts is None and not Path(spec).exists():
         raise InputError(f"{spec!r} can't think about positions; allowed are {KINDS}")
     number = simulations or playouts or settings.simulations
     leaves = leaves or min(LEAVES, max(1, number // SIMULATIONS_A_LEAF))
     if playouts is not None:
-        mind = mind_of_playouts(playouts, device, leaves)
+        analyst = analyst_of_playouts(playouts, device, leaves)
     else:
-        mind = mind_of_checkpoint(checkpoints.load(checkpoints.find(spec)), settings, device, dtype, leaves)
-    return dataclasses.replace(mind, simulations=number)
+        analyst = analyst_of_checkpoint(checkpoints.load(checkpoints.find(spec)), settings, device, dtype, leaves)
+    return dataclasses.replace(analyst, simulations=number)
 
 
-def with_fitting_leaves(mind: Mind, rules: Rules) -> tuple[Mind, str]:
-    """Returns the mind with as many leaves a step as keep its device busy with one game, and why so many.
+def with_fitting_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:
+    """Returns the analyst with as many leaves a step as keep its device busy with one game, and why so many.
 
-    Its evaluator is timed in growing batches, up to what the simulations of a move bear. What is found differs between machines, and by the
-    moment, and so the moves may differ.
-    """
-    search = mind.search
+    Its evaluator is timed in growing batches, up to what the simulations of a move bear. What is found differs between
+    machines, and by the moment, and so the moves may differ."""
+    search = analyst.search
 
     @torch.inference_mode()
     def rate(size: int) -> float:
-        states, keys = board.new_games(size, rules, mind.device), torch.arange(size, device=mind.device)
+        states, keys = board.new_games(size, rules, analyst.device), torch.arange(size, device=analyst.device)
         legal = board.legal_actions(states)
-        return batching.speed(lambda: search.evaluator(states, legal=legal, key=keys), size, lambda: runtime.synchronize(mind.device))
+        return batching.speed(
+            lambda: search.evaluator(states, legal=legal, key=keys), size, lambda: runtime.synchronize(analyst.device)
+        )
 
-    found = batching.find(rate, max(1, mind.simulations // SIMULATIONS_A_LEAF))
+    found = batching.find(rate, max(1, analyst.simulations // SIMULATIONS_A_LEAF))
     settings = dataclasses.replace(search.settings, leaves=found.size)
     fitting = Search(search.evaluator, settings, search.game, search.root_evaluator)
-    return dataclasses.replace(mind, search=fitting), f"{found.size} leaves of the tree in a step: {found.why()}"
+    return dataclasses.replace(analyst, search=fitting), f"{found.size} leaves of the tree in a step: {found.why()}"
 
 
-def mind_of_checkpoint(
+def analyst_of_checkpoint(
     checkpoint: Checkpoint, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype, leaves: int = LEAVES
-) -> Mind:
+) -> Analyst:
     """Returns the averaged network of a checkpoint with PUCT by its own constants."""
     network, encoder = checkpoint.network(averaged=True), checkpoint.encoder()
     whole = Evaluator.from_network(network, encoder, device, dtype, "all")
@@ -130,19 +137,23 @@ def mind_of_checkpoint(
     search = Search(leaf, _open_ended(checkpoint.config.search, leaves))
     name = f"{Path(checkpoint.config.run.name).name}@{checkpoint.step}"
     quick = whole.with_symmetries("random")
-    return Mind(name, checkpoint.sizes, search, settings.simulations, whole, quick, torch.device(device))
+    return Analyst(name, checkpoint.sizes, search, settings.simulations, whole, quick, torch.device(device))
 
 
-def mind_of_playouts(simulations: int, device: torch.device | str = "cpu", leaves: int = LEAVES) -> Mind:
+def analyst_of_playouts(simulations: int, device: torch.device | str = "cpu", leaves: int = LEAVES) -> Analyst:
     """Returns plain MCTS: its values are means of playouts, its ownership theirs."""
     evaluator = PlayoutEvaluator()
     settings = SearchConfig(algorithm="puct", c_puct=1.1, fpu_reduction=0.0)
     search = Search(evaluator, _open_ended(settings, leaves))
-    return Mind(f"mcts:{simulations}", None, search, simulations, _many_playouts, _few_playouts, torch.device(device))
+    return Analyst(
+        f"mcts:{simulations}", None, search, simulations, _many_playouts, _few_playouts, torch.device(device)
+    )
 
 
 def _open_ended(settings: SearchConfig, leaves: int) -> SearchConfig:
-    """Returns settings for a search that may be stopped at any time and goes on with the next move: Gumbel's halving needs a known end."""
+    """Returns settings for a search that may be stopped at any time and goes on with the next move: Gumbel's halving
+    needs a known end.
+    """
     return dataclasses.replace(settings, algorithm="puct", keep_tree=True, forced_playouts=0.0, leaves=leaves)
 
 
@@ -154,7 +165,7 @@ def _few_playouts(states: board.State, legal: Tensor | None = None) -> Evaluatio
 def _many_playouts(states: board.State, legal: Tensor | None = None, number: int = OWNERSHIP_PLAYOUTS) -> Evaluation:
     """Returns what many playouts say: an even prior, and value, ownership and score as their means."""
     even = PlayoutEvaluator()(states, legal=legal).prior
-    ownership, score, value = _from_mover(states, *playout_outlook_black(states, number))
+    ownership, score, value = _from_mover(states, *playout_preview_black(states, number))
     return Evaluation(prior=even, value=value, ownership=ownership, score=score)
 
 

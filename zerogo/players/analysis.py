@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from zerogo import board, elo
-from zerogo.search.forest import Forest
-from zerogo.search.tree import NOWHERE, ROOT, Tree
+from zerogo.search.search_state import SearchState
+from zerogo.search.tree import NULL_NODE, ROOT, Tree
 
 if TYPE_CHECKING:
     from zerogo.evaluator import Evaluation
-    from zerogo.players.mind import Mind
+    from zerogo.players.analyst import Analyst
 
 MOST_SCORED = 16  # candidates whose own score is asked for; the others, hardly visited, are given the position's
 LONGEST_LINE = 24
@@ -25,10 +25,9 @@ LONGEST_LINE = 24
 class Candidate:
     """One move that the search has tried, from the view of the side to move before it.
 
-    action: 0 to N * N. visits: of the move. value: its mean in [-1, 1]. score: expected points, komi included. prior: the network's, 0 to
-    1. lcb: lower end of the winrate's 95 % interval (Wilson's, as if every visit were a game), 0 to 1. pv: the best line from this move
-    on, and pv_visits: the visits of each move of it.
-    """
+    action: 0 to N * N. visits: of the move. value: its mean in [-1, 1]. score: expected points, komi included. prior:
+    the network's, 0 to 1. lcb: lower end of the winrate's 95 % interval (Wilson's, as if every visit were a game), 0 to
+    1. pv: the best line from this move on, and pv_visits: the visits of each move of it."""
 
     action: int
     visits: int
@@ -46,13 +45,13 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Thought:
+class Analysis:
     """What a search thinks of one position, from the view of the side to move. Arrays are numpy on the host.
 
-    visits: of the root. value: mean of the search in [-1, 1]. score: expected points, komi included, by the network alone. candidates: the
-    visited moves, best first. prior: float32 [A], 0 where illegal. legal: bool [A]. visits_by_action: int64 [A]. ownership: float32 [N, N]
-    in [-1, 1], by the network alone. raw_value: the network's alone.
-    """
+    visits: of the root. value: mean of the search in [-1, 1]. score: expected points, komi included, by the network
+    alone. candidates: the visited moves, best first. prior: float32 [A], 0 where illegal. legal: bool [A].
+    visits_by_action: int64 [A]. ownership: float32 [N, N] in [-1, 1], by the network alone. raw_value: the network's
+    alone."""
 
     visits: int
     value: float
@@ -75,58 +74,70 @@ class Thought:
 
 
 @dataclass(frozen=True)
-class Outlook:
-    """What the network alone thinks after a move, for the side that made it: score in points, ownership float32 [N, N]."""
+class Preview:
+    """What the network alone thinks after a move, for the side that made it: score in points, ownership float32 [N,
+    N].
+    """
 
     score: float
     ownership: np.ndarray
 
 
-Outlooks = dict[int, Outlook]  # after the moves of one position, by action
+Previews = dict[int, Preview]  # after the moves of one position, by action
 
 
 @torch.inference_mode()
-def thoughts(
-    mind: Mind, forest: Forest, lane: Tensor, states: board.State, known: Evaluation | None = None, after: list[Outlooks] | None = None,
+def analyses(
+    analyst: Analyst,
+    search_state: SearchState,
+    lane: Tensor,
+    states: board.State,
+    known: Evaluation | None = None,
+    after: list[Previews] | None = None,
     looks_after: bool = True,
-) -> list[Thought]:
-    """Returns what is thought of some games of a forest: lane int64 [K], and their root states, a batch of K.
+) -> list[Analysis]:
+    """Returns what is thought of some games of a search state: lane int64 [K], and their root states, a batch of K.
 
-    known: what `mind.inform(states)` gave, if it was asked before. after: what `look_after` has found for each game before; what is missing
-    of it is asked for in one batch and added, if it looks after moves at all.
-    """
-    found = mind.inform(states) if known is None else known
+    known: what `analyst.inform(states)` gave, if it was asked before. after: what `look_after` has found for each game
+    before; what is missing of it is asked for in one batch and added, if it looks after moves at all."""
+    found = analyst.inform(states) if known is None else known
     after = [{} for _ in lane] if after is None else after
-    read = _Reader(forest, lane)
+    read = _Reader(search_state, lane)
     ranked = read.ranked()
     if looks_after:
-        look_after(mind, states, [missing(actions, seen) for actions, seen in zip(ranked, after, strict=True)], after)
+        look_after(
+            analyst, states, [missing(actions, seen) for actions, seen in zip(ranked, after, strict=True)], after
+        )
     ownership, score, value = (tensor.float().cpu() for tensor in (found.ownership, found.score, found.value))
     candidates = read.candidates(ranked, after, score.tolist())
     told = zip(candidates, score.tolist(), value.tolist(), ownership.numpy(), strict=True)
-    return [read.thought(game, *parts) for game, parts in enumerate(told)]
+    return [read.analysis(game, *parts) for game, parts in enumerate(told)]
 
 
-def missing(actions: list[int], seen: Outlooks) -> list[int]:
+def missing(actions: list[int], seen: Previews) -> list[int]:
     """Returns those of the best moves that `look_after` has not seen; actions: the visited ones, best first."""
     return [action for action in actions[:MOST_SCORED] if action not in seen]
 
 
-def look_after(mind: Mind, states: board.State, actions: list[list[int]], after: list[Outlooks]) -> None:
+def look_after(analyst: Analyst, states: board.State, actions: list[list[int]], after: list[Previews]) -> None:
     """Adds to `after` what the network alone thinks after the given moves of each game, all in one batch."""
     pairs = [(game, action) for game, moves in enumerate(actions) for action in moves]
     if not pairs:
         return
     index, moves = torch.tensor(pairs, device=states.device).unbind(1)
-    found = mind.inform(board.step(board.select(states, index), moves), quick=True)
-    for (game, action), score, ownership in zip(pairs, (-found.score).tolist(), (-found.ownership).cpu().numpy(), strict=True):
-        after[game][action] = Outlook(score, ownership)
+    found = analyst.inform(board.step(board.select(states, index), moves), quick=True)
+    for (game, action), score, ownership in zip(
+        pairs, (-found.score).tolist(), (-found.ownership).cpu().numpy(), strict=True
+    ):
+        after[game][action] = Preview(score, ownership)
 
 
-def visited(forest: Forest, lane: Tensor) -> list[int]:
-    """Returns the visited moves of one game's root, best first: lane int64 [1]. Reads less than a whole thought does."""
-    _, visits = _children(forest.tree, lane, torch.full_like(lane, ROOT))
-    return _by_merit(visits[0].cpu().numpy(), forest.tree.prior[lane, ROOT][0].cpu().numpy())
+def visited(search_state: SearchState, lane: Tensor) -> list[int]:
+    """Returns the visited moves of one game's root, best first: lane int64 [1]. Reads less than a whole thought
+    does.
+    """
+    _, visits = _children(search_state.tree, lane, torch.full_like(lane, ROOT))
+    return _by_merit(visits[0].cpu().numpy(), search_state.tree.prior[lane, ROOT][0].cpu().numpy())
 
 
 def _by_merit(visits: np.ndarray, prior: np.ndarray) -> list[int]:
@@ -136,14 +147,18 @@ def _by_merit(visits: np.ndarray, prior: np.ndarray) -> list[int]:
 
 
 def _children(tree: Tree, lane: Tensor, node: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the children of nodes (int64 [J] each, by game) and their visits, int64 [J, A]: nowhere and 0 where there is none."""
-    children = tree.children[lane, node].clamp(min=NOWHERE).to(torch.int64)
+    """Returns the children of nodes (int64 [J] each, by game) and their visits, int64 [J, A]: nowhere and 0 where there
+    is none.
+    """
+    children = tree.children[lane, node].clamp(min=NULL_NODE).to(torch.int64)
     visits = tree.visits[lane.unsqueeze(1), children].to(torch.int64)
-    return children, torch.where((children == NOWHERE) | (node == NOWHERE).unsqueeze(1), 0, visits)
+    return children, torch.where((children == NULL_NODE) | (node == NULL_NODE).unsqueeze(1), 0, visits)
 
 
 def _lines(tree: Tree, lane: Tensor, node: Tensor, actions: list[int]) -> list[list[tuple[int, int]]]:
-    """Returns the best lines from nodes (int64 [J], of the games `lane`) to which the given moves have led: moves with their visits."""
+    """Returns the best lines from nodes (int64 [J], of the games `lane`) to which the given moves have led: moves with
+    their visits.
+    """
     found = [[(action, int(number))] for action, number in zip(actions, tree.visits[lane, node].tolist(), strict=True)]
     row = list(range(len(found)))  # of the lines that go on
     for _ in range(LONGEST_LINE - 1):
@@ -153,7 +168,9 @@ def _lines(tree: Tree, lane: Tensor, node: Tensor, actions: list[int]) -> list[l
         goes_on = (number > 0).nonzero().squeeze(1)
         if not len(goes_on):
             break
-        node, lane, number, best = (tensor[goes_on] for tensor in (children.gather(1, best).squeeze(1), lane, number, best.squeeze(1)))
+        node, lane, number, best = (
+            tensor[goes_on] for tensor in (children.gather(1, best).squeeze(1), lane, number, best.squeeze(1))
+        )
         row = [row[index] for index in goes_on.tolist()]
         for index, action, times in zip(row, best.tolist(), number.tolist(), strict=True):
             found[index].append((action, times))
@@ -163,12 +180,15 @@ def _lines(tree: Tree, lane: Tensor, node: Tensor, actions: list[int]) -> list[l
 class _Reader:
     """The roots of some trees on the host, and the best lines from there."""
 
-    def __init__(self, forest: Forest, lane: Tensor) -> None:
-        tree, root = forest.tree, torch.full_like(lane, ROOT)
+    def __init__(self, search_state: SearchState, lane: Tensor) -> None:
+        tree, root = search_state.tree, torch.full_like(lane, ROOT)
         self.tree, self.lane = tree, lane
         self.nodes, visits = _children(tree, lane, root)
         values = tree.value_sum[lane.unsqueeze(1), self.nodes] / visits.clamp(min=1)
-        self.legal, self.prior = (tree.children[lane, ROOT] >= NOWHERE).cpu().numpy(), tree.prior[lane, ROOT].cpu().numpy()
+        self.legal, self.prior = (
+            (tree.children[lane, ROOT] >= NULL_NODE).cpu().numpy(),
+            tree.prior[lane, ROOT].cpu().numpy(),
+        )
         self.visits, self.values = visits.cpu().numpy(), (-values).clamp(-1, 1).cpu().numpy()
         self.root_visits = tree.visits[lane, ROOT].tolist()
         self.root_values = (tree.value_sum[lane, ROOT] / tree.visits[lane, ROOT].clamp(min=1)).clamp(-1, 1).tolist()
@@ -177,8 +197,10 @@ class _Reader:
         """Returns the visited moves of each root, the best first."""
         return [_by_merit(visits, prior) for visits, prior in zip(self.visits, self.prior, strict=True)]
 
-    def candidates(self, ranked: list[list[int]], after: list[Outlooks], scores: list[float]) -> list[list[Candidate]]:
-        """Returns what is known of the visited moves of each root; scores: the positions', for moves that nobody looked after."""
+    def candidates(self, ranked: list[list[int]], after: list[Previews], scores: list[float]) -> list[list[Candidate]]:
+        """Returns what is known of the visited moves of each root; scores: the positions', for moves that nobody looked
+        after.
+        """
         pairs = [(game, action) for game, actions in enumerate(ranked) for action in actions]
         if not pairs:
             return [[] for _ in ranked]
@@ -189,7 +211,9 @@ class _Reader:
             for game, actions in enumerate(ranked)
         ]
 
-    def _candidate(self, game: int, action: int, line: list[tuple[int, int]], after: Outlook | None, score: float) -> Candidate:
+    def _candidate(
+        self, game: int, action: int, line: list[tuple[int, int]], after: Preview | None, score: float
+    ) -> Candidate:
         visits, value = int(self.visits[game, action]), float(self.values[game, action])
         return Candidate(
             action=action,
@@ -203,8 +227,10 @@ class _Reader:
             ownership=None if after is None else after.ownership,
         )
 
-    def thought(self, game: int, candidates: list[Candidate], score: float, raw_value: float, ownership: np.ndarray) -> Thought:
-        return Thought(
+    def analysis(
+        self, game: int, candidates: list[Candidate], score: float, raw_value: float, ownership: np.ndarray
+    ) -> Analysis:
+        return Analysis(
             visits=self.root_visits[game],
             value=self.root_values[game],
             score=score,

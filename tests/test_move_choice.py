@@ -1,4 +1,6 @@
-"""When a player passes, resigns, captures dead stones, and what it counts: pinned positions for both colours, and whole games."""
+"""When a player passes, resigns, captures dead stones, and what it counts: pinned positions for both colours, and whole
+games.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +11,17 @@ from diagrams import parse
 
 from zerogo import board, coords, scoring
 from zerogo.evaluator import Evaluation
-from zerogo.game import Player
+from zerogo.game import Colour
 from zerogo.players import RandomPlayer
+from zerogo.players.analysis import Analysis, Candidate
+from zerogo.players.analyst import analyst_of_playouts
 from zerogo.players.live import LiveGame
-from zerogo.players.manners import Manners, dead_stones, decide, final_score_black
-from zerogo.players.mind import mind_of_playouts
-from zerogo.players.thinker import Thinker
-from zerogo.players.thought import Candidate, Thought
+from zerogo.players.move_choice import MoveChoiceSettings, dead_stones, decide, final_score_black
+from zerogo.players.session import AnalysisSession
 from zerogo.rules import Rules
 
-BLACK, WHITE = Player.BLACK, Player.WHITE
-POLITE = Manners()
+BLACK, WHITE = Colour.BLACK, Colour.WHITE
+POLITE = MoveChoiceSettings()
 BOTH = pytest.mark.parametrize("mirrored", [False, True], ids=["black", "white"])
 
 SETTLED = """
@@ -49,7 +51,7 @@ X X O O O
 
 
 class Knows:
-    """A mind with a fixed ownership, given for Black."""
+    """A analyst with a fixed ownership, given for Black."""
 
     device = torch.device("cpu")
 
@@ -61,7 +63,9 @@ class Knows:
         return Evaluation(torch.zeros(1, 1), torch.zeros(1), sign * self.ownership.unsqueeze(0), torch.zeros(1))
 
 
-def position(diagram: str, mirrored: bool = False, to_play: Player = BLACK, passed: bool = False, **rules: object) -> LiveGame:
+def position(
+    diagram: str, mirrored: bool = False, to_play: Colour = BLACK, passed: bool = False, **rules: object
+) -> LiveGame:
     """Returns a game from a diagram; mirrored: with all colours exchanged. passed: the other side has just passed."""
     rows = parse(diagram)
     if mirrored:
@@ -75,7 +79,14 @@ def position(diagram: str, mirrored: bool = False, to_play: Player = BLACK, pass
     return game
 
 
-def thought(game: LiveGame, wanted: dict[str, float], ownership: object = 0.0, value: float = 0.0, score: float = 0.0, visits: int = 100):
+def analysis(
+    game: LiveGame,
+    wanted: dict[str, float],
+    ownership: object = 0.0,
+    value: float = 0.0,
+    score: float = 0.0,
+    visits: int = 100,
+):
     """Returns a thought with candidates in this order, each with its value; ownership for the side to move."""
     size = game.size
     candidates = []
@@ -85,21 +96,23 @@ def thought(game: LiveGame, wanted: dict[str, float], ownership: object = 0.0, v
     legal = np.array([game.why_illegal(game.to_play, action) is None for action in range(size * size + 1)])
     prior = legal.astype(np.float32) / legal.sum()
     owned = np.broadcast_to(np.asarray(ownership, dtype=np.float32), (size, size))
-    return Thought(visits, value, score, candidates, prior, legal, np.zeros(size * size + 1, dtype=np.int64), owned, value)
+    return Analysis(
+        visits, value, score, candidates, prior, legal, np.zeros(size * size + 1, dtype=np.int64), owned, value
+    )
 
 
-def choice(game: LiveGame, found: Thought, manners: Manners = POLITE, look=None) -> str:
-    action = decide(game, game.to_play, found, manners, game.tensor(), look)
+def choice(game: LiveGame, found: Analysis, move_choice: MoveChoiceSettings = POLITE, look=None) -> str:
+    action = decide(game, game.to_play, found, move_choice, game.tensor(), look)
     return "resign" if action is None else coords.to_gtp(action, game.size)
 
 
 @BOTH
 def test_passes_in_a_settled_position_though_the_search_would_play(mirrored: bool) -> None:
     game = position(SETTLED, mirrored)
-    assert bool(scoring.settled(game.tensor())[0])
-    assert choice(game, thought(game, {"A5": 0.9, "C5": 0.8})) == "pass"
+    assert bool(scoring.all_pass_alive(game.tensor())[0])
+    assert choice(game, analysis(game, {"A5": 0.9, "C5": 0.8})) == "pass"
     behind = position(SETTLED, mirrored, to_play=WHITE, komi=-20.5)
-    assert choice(behind, thought(behind, {"E2": -1.0}, value=-1.0, score=-30, visits=1000)) == "pass"
+    assert choice(behind, analysis(behind, {"E2": -1.0}, value=-1.0, score=-30, visits=1000)) == "pass"
 
 
 @BOTH
@@ -114,7 +127,7 @@ def test_captures_dead_stones_that_matter_before_it_passes(mirrored: bool) -> No
         me = game.to_play
         moves = []
         for _ in range(10):
-            moves.append(choice(game, thought(game, {"pass": 1.0})))
+            moves.append(choice(game, analysis(game, {"pass": 1.0})))
             if moves[-1] == "pass":
                 break
             game.play(me, coords.from_gtp(moves[-1], 6))
@@ -126,36 +139,40 @@ def test_captures_dead_stones_that_matter_before_it_passes(mirrored: bool) -> No
 @BOTH
 def test_leaves_dead_stones_that_do_not_matter(mirrored: bool) -> None:
     ahead = position(DEAD_WITHIN, mirrored, komi=-20.5)
-    assert choice(ahead, thought(ahead, {"C6": 1.0})) == "pass"
+    assert choice(ahead, analysis(ahead, {"C6": 1.0})) == "pass"
     behind = position(DEAD_WITHIN, mirrored, komi=20.5)
-    assert choice(behind, thought(behind, {"C6": -1.0})) == "pass"
+    assert choice(behind, analysis(behind, {"C6": -1.0})) == "pass"
 
 
 @BOTH
 def test_cleanup_captures_them_all_the_same(mirrored: bool) -> None:
     game = position(DEAD_WITHIN, mirrored, komi=-20.5, passed=True)
-    assert choice(game, thought(game, {"pass": 1.0}), Manners(cleanup=True)) in ("A6", "C6")
+    assert choice(game, analysis(game, {"pass": 1.0}), MoveChoiceSettings(cleanup=True)) in ("A6", "C6")
     clean = position(SETTLED, mirrored, passed=True)
-    assert choice(clean, thought(clean, {"A5": 1.0}), Manners(cleanup=True)) == "pass"
+    assert choice(clean, analysis(clean, {"A5": 1.0}), MoveChoiceSettings(cleanup=True)) == "pass"
 
 
 @BOTH
 def test_cleanup_comes_after_the_game(mirrored: bool) -> None:
-    """It used to take what the network called dead in the middle of the game, and lost games that were won (5x5 against GNU Go: 4 of 8)."""
+    """It used to take what the network called dead in the middle of the game, and lost games that were won (5x5 against
+    GNU Go: 4 of 8).
+    """
     game = position(". . . . . \n . X X . . \n . . X O . \n . . . O . \n . . . . .", mirrored)
     dead = np.full((5, 5), 0.9)
-    found = thought(game, {"D4": 0.5, "E3": 0.45, "pass": -0.5}, dead, value=0.5)
-    assert choice(game, found, Manners(cleanup=True)) == "D4"
+    found = analysis(game, {"D4": 0.5, "E3": 0.45, "pass": -0.5}, dead, value=0.5)
+    assert choice(game, found, MoveChoiceSettings(cleanup=True)) == "D4"
     ended = position(". . . . . \n . X X . . \n . . X O . \n . . . O . \n . . . . .", mirrored, komi=-30.5, passed=True)
-    over = thought(ended, {"pass": 0.99}, dead, value=0.99)
+    over = analysis(ended, {"pass": 0.99}, dead, value=0.99)
     asked: list[int] = []
 
     def looks(worth: float):
         return lambda action: asked.append(action) or worth
 
-    assert choice(ended, over, Manners(cleanup=True)) == "pass", "what nobody has looked at is not played"
-    assert choice(ended, over, Manners(cleanup=True), looks(-0.3)) == "pass" and 1 < len(asked) < 6, "what costs the game is not played"
-    move = choice(ended, over, Manners(cleanup=True), looks(0.95))
+    assert choice(ended, over, MoveChoiceSettings(cleanup=True)) == "pass", "what nobody has looked at is not played"
+    assert choice(ended, over, MoveChoiceSettings(cleanup=True), looks(-0.3)) == "pass" and 1 < len(asked) < 6, (
+        "what costs the game is not played"
+    )
+    move = choice(ended, over, MoveChoiceSettings(cleanup=True), looks(0.95))
     assert move != "pass" and coords.from_gtp(move, 5) == asked[-1]
     assert choice(ended, over, POLITE, looks(0.95)) == "pass"
 
@@ -163,17 +180,19 @@ def test_cleanup_comes_after_the_game(mirrored: bool) -> None:
 @BOTH
 def test_passes_after_a_pass_when_that_wins(mirrored: bool) -> None:
     won = position(DAME, mirrored, komi=-5.5, passed=True)
-    assert choice(won, thought(won, {"C5": 1.0, "pass": 1.0})) == "pass"
-    assert choice(position(DAME, mirrored, komi=-5.5), thought(won, {"C5": 1.0, "pass": 1.0})) == "C5"
+    assert choice(won, analysis(won, {"C5": 1.0, "pass": 1.0})) == "pass"
+    assert choice(position(DAME, mirrored, komi=-5.5), analysis(won, {"C5": 1.0, "pass": 1.0})) == "C5"
     lost = position(DAME, mirrored, komi=5.5, passed=True)
-    assert choice(lost, thought(lost, {"C5": -0.8, "pass": -1.0})) == "C5"
+    assert choice(lost, analysis(lost, {"C5": -0.8, "pass": -1.0})) == "C5"
 
 
 @BOTH
 def test_never_plays_inside_pass_alive_territory(mirrored: bool) -> None:
     game = position(DAME, mirrored)
-    assert choice(game, thought(game, {"A5": 0.5, "D1": 0.45, "C4": 0.42})) == "C4"
-    assert choice(game, thought(game, {"A5": 0.5, "C4": -0.5})) == "pass", "inside is worth no more than a pass; outside is much worse"
+    assert choice(game, analysis(game, {"A5": 0.5, "D1": 0.45, "C4": 0.42})) == "C4"
+    assert choice(game, analysis(game, {"A5": 0.5, "C4": -0.5})) == "pass", (
+        "inside is worth no more than a pass; outside is much worse"
+    )
 
 
 @BOTH
@@ -181,14 +200,18 @@ def test_does_not_fill_decided_points_when_a_pass_costs_nothing(mirrored: bool) 
     open_board = ". . X . O . . \n" * 7
     game = position(open_board, mirrored, komi=-3.5)
     sure = np.array([[1, 1, 1, 1, -1, -1, -1]] * 7) * 0.97
-    assert choice(game, thought(game, {"A1": 0.99, "pass": 0.98}, sure)) == "pass"
-    assert choice(game, thought(game, {"A1": 0.99, "pass": 0.7}, sure)) == "A1", "the search sees that a defence is needed"
-    assert choice(game, thought(game, {"A1": 0.99}, sure)) == "A1", "the search did not look at a pass"
+    assert choice(game, analysis(game, {"A1": 0.99, "pass": 0.98}, sure)) == "pass"
+    assert choice(game, analysis(game, {"A1": 0.99, "pass": 0.7}, sure)) == "A1", (
+        "the search sees that a defence is needed"
+    )
+    assert choice(game, analysis(game, {"A1": 0.99}, sure)) == "A1", "the search did not look at a pass"
     sure[:, 3] = 0.0
-    assert choice(game, thought(game, {"D1": 0.99, "pass": 0.98}, sure)) == "D1", "dame are worth a point by area"
+    assert choice(game, analysis(game, {"D1": 0.99, "pass": 0.98}, sure)) == "D1", "dame are worth a point by area"
     japanese = position(open_board, mirrored, komi=-3.5, scoring="territory")
-    assert choice(japanese, thought(japanese, {"A1": 0.99, "pass": 0.98}, sure)) == "pass", "a move inside territory costs a point"
-    assert choice(japanese, thought(japanese, {"D1": 0.99, "pass": 0.98}, sure)) == "D1"
+    assert choice(japanese, analysis(japanese, {"A1": 0.99, "pass": 0.98}, sure)) == "pass", (
+        "a move inside territory costs a point"
+    )
+    assert choice(japanese, analysis(japanese, {"D1": 0.99, "pass": 0.98}, sure)) == "D1"
 
 
 @BOTH
@@ -196,14 +219,16 @@ def test_resigns_when_hopeless_and_only_then(mirrored: bool) -> None:
     game = position(". . . . . \n" * 5, mirrored)
     for vertex in ("C3", "B3", "D3", "B2", "D2", "C2", "C4", "B4", "D4", "B1", "D1", "B5", "C5", "A3"):
         game.play(game.to_play, coords.from_gtp(vertex, 5))
-    bad = thought(game, {"C1": -0.98}, value=-0.98, score=-9.0)
+    bad = analysis(game, {"C1": -0.98}, value=-0.98, score=-9.0)
     assert choice(game, bad) == "resign"
-    assert choice(game, bad, Manners(resign=False)) == "C1"
-    assert choice(game, bad, Manners(resign_winrate=0.005)) == "C1"
-    assert choice(game, thought(game, {"C1": -0.98}, value=-0.98, score=-9.0, visits=10)) == "C1", "too few visits"
-    assert choice(game, thought(game, {"C1": -0.98}, value=-0.98, score=-0.5)) == "C1", "half a point behind"
+    assert choice(game, bad, MoveChoiceSettings(resign=False)) == "C1"
+    assert choice(game, bad, MoveChoiceSettings(resign_winrate=0.005)) == "C1"
+    assert choice(game, analysis(game, {"C1": -0.98}, value=-0.98, score=-9.0, visits=10)) == "C1", "too few visits"
+    assert choice(game, analysis(game, {"C1": -0.98}, value=-0.98, score=-0.5)) == "C1", "half a point behind"
     game.undo(2)
-    assert choice(game, thought(game, {"C1": -0.98}, value=-0.98, score=-9.0)) == "C1", "half of a game on 5x5 is not over"
+    assert choice(game, analysis(game, {"C1": -0.98}, value=-0.98, score=-9.0)) == "C1", (
+        "half of a game on 5x5 is not over"
+    )
 
 
 def test_handicap_games_are_not_given_up_early() -> None:
@@ -211,21 +236,21 @@ def test_handicap_games_are_not_given_up_early() -> None:
     game.place_handicap(coords.fixed_handicap(9, 4))
     for number in range(20):
         game.play(game.to_play, 81 if number % 2 == 0 else number)
-    assert choice(game, thought(game, {"E4": -1.0}, value=-1.0, score=-60)) == "E4"
+    assert choice(game, analysis(game, {"E4": -1.0}, value=-1.0, score=-60)) == "E4"
 
 
 def test_goes_on_by_the_prior_when_nothing_was_searched() -> None:
     game = LiveGame(Rules(size=5))
-    assert choice(game, thought(game, {})) == "A5"
+    assert choice(game, analysis(game, {})) == "A5"
     game.play(BLACK, 0)
     game.play(WHITE, 25)
     game.play(BLACK, 25)
-    assert choice(game, thought(game, {"C3": 0.0})) == "C3", "a game may go on after two passes"
+    assert choice(game, analysis(game, {"C3": 0.0})) == "C3", "a game may go on after two passes"
 
 
 def test_a_side_that_moves_twice() -> None:
     game = position(SETTLED)
-    assert decide(game, WHITE, thought(game, {"E2": 0.5}), Manners(), game.tensor(to_play=WHITE)) == 25
+    assert decide(game, WHITE, analysis(game, {"E2": 0.5}), MoveChoiceSettings(), game.tensor(to_play=WHITE)) == 25
 
 
 @BOTH
@@ -253,16 +278,20 @@ def test_stones_that_are_pass_alive_live_whatever_the_mind_says() -> None:
     assert dead_stones(game, Knows(np.full((5, 5), -1.0))) == set()
 
 
-def play_to_the_end(size: int, playouts: int, colour: Player, seed: int, **rules: object) -> LiveGame:
-    """Returns a whole game of a polite mcts against the random player, with some points' start for what chance may do."""
+def play_to_the_end(size: int, playouts: int, colour: Colour, seed: int, **rules: object) -> LiveGame:
+    """Returns a whole game of a polite mcts against the random player, with some points' start for what chance may
+    do.
+    """
     game = LiveGame(Rules(size=size, komi=-size - 0.5 if colour is BLACK else size + 0.5, **rules))
-    thinker, random = Thinker(mind_of_playouts(playouts, leaves=4), 2000, seed), RandomPlayer()
+    session, random = AnalysisSession(analyst_of_playouts(playouts, leaves=4), 2000, seed), RandomPlayer()
     while not game.state.is_over:
         if game.to_play is colour:
-            thinker.face(game)
-            while thinker.visits <= playouts and thinker.step():
+            session.face(game)
+            while session.visits <= playouts and session.step():
                 pass
-            action = decide(game, colour, thinker.thought(looks_after=False), Manners(resign=False), game.tensor())
+            action = decide(
+                game, colour, session.analysis(looks_after=False), MoveChoiceSettings(resign=False), game.tensor()
+            )
             assert action is not None
         else:
             action = int(random.choose(game.tensor(), torch.tensor([seed]), seed))
@@ -271,22 +300,22 @@ def play_to_the_end(size: int, playouts: int, colour: Player, seed: int, **rules
     return game
 
 
-def has_won(game: LiveGame, colour: Player) -> bool:
+def has_won(game: LiveGame, colour: Colour) -> bool:
     """Whether a strict referee and one who takes dead stones off agree that it has won."""
     sign = 1 if colour is BLACK else -1
     return sign * game.state.score_black() > 0 and sign * float(scoring.final_score_black(game.tensor())[0]) > 0
 
 
-@pytest.mark.parametrize("colour", Player)
-def test_games_end_and_are_won(colour: Player) -> None:
+@pytest.mark.parametrize("colour", Colour)
+def test_games_end_and_are_won(colour: Colour) -> None:
     assert has_won(play_to_the_end(5, 50, colour, 1), colour)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scoring_rule", ["area", "territory"])
 @pytest.mark.parametrize("size", [5, 7])
-@pytest.mark.parametrize("colour", Player)
-def test_many_games_end(colour: Player, size: int, scoring_rule: str) -> None:
+@pytest.mark.parametrize("colour", Colour)
+def test_many_games_end(colour: Colour, size: int, scoring_rule: str) -> None:
     """All of them end; plain playouts may lose one by bad luck."""
     games = [play_to_the_end(size, 50, colour, seed, scoring=scoring_rule) for seed in range(8)]
     won = [has_won(game, colour) for game in games]

@@ -1,0 +1,47 @@
+"""Dataclasses whose fields are tensors: one function for all of them, a choice of rows, batches one behind the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+
+class TensorFields:
+    """Mixin of dataclasses of tensors. Fields that are such dataclasses are followed; all other fields stay as they are."""
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """Returns a copy with the function applied to every tensor."""
+        return _mapped(self, function)
+
+    def to(self, device: torch.device) -> Self:
+        """Returns a copy on a device."""
+        return self.map(lambda tensor: tensor.to(device))
+
+    def select(self, index: Tensor) -> Self:
+        """Returns the entries of a batch with these indices: every tensor is [B, ...], index int64 [K] -> every tensor [K, ...]."""
+        return self.map(lambda tensor: tensor.index_select(0, index))
+
+    def tensors(self) -> list[Tensor]:
+        """Returns all tensors, in the order of the fields."""
+        values = (getattr(self, field.name) for field in dataclasses.fields(self))
+        nested = (value.tensors() if isinstance(value, TensorFields) else [value] for value in values)
+        return [value for group in nested for value in group if isinstance(value, Tensor)]
+
+    @classmethod
+    def cat(cls, parts: Sequence[Self]) -> Self:
+        """Returns batches one behind the other, [B1 + B2 + ..., ...]; what is no tensor is the first part's."""
+        joined = iter([torch.cat(tensors) for tensors in zip(*(part.tensors() for part in parts), strict=True)])
+        return parts[0].map(lambda _: next(joined))
+
+
+def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        return function(value)
+    if not isinstance(value, TensorFields):
+        return value
+    fields = {field.name: _mapped(getattr(value, field.name), function) for field in dataclasses.fields(value)}
+    return dataclasses.replace(value, **fields)
