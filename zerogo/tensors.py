@@ -1,4 +1,4 @@
-"""Dataclasses whose fields are tensors: one function for all of them, a choice of rows, batches one behind the other."""
+"""Dataclasses of tensors: apply a function to all of them, select rows, concatenate batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class TensorFields:
-    """Mixin of dataclasses of tensors. Fields that are such dataclasses are followed; all other fields stay as they are."""
+    """Mixin of dataclasses of tensors. Fields that are such dataclasses are followed; other fields stay as they are."""
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Self:
         """Returns a copy with the function applied to every tensor."""
@@ -22,7 +22,7 @@ class TensorFields:
         return self.map(lambda tensor: tensor.to(device))
 
     def select(self, index: Tensor) -> Self:
-        """Returns the entries of a batch with these indices: every tensor is [B, ...], index int64 [K] -> every tensor [K, ...]."""
+        """Returns the rows `index` (int64 [K]) of every tensor: [B, ...] -> [K, ...]."""
         return self.map(lambda tensor: tensor.index_select(0, index))
 
     def tensors(self) -> list[Tensor]:
@@ -33,7 +33,7 @@ class TensorFields:
 
     @classmethod
     def cat(cls, parts: Sequence[Self]) -> Self:
-        """Returns batches one behind the other, [B1 + B2 + ..., ...]; what is no tensor is the first part's."""
+        """Returns the batches joined along dimension 0; fields that are no tensors are those of the first part."""
         joined = iter([torch.cat(tensors) for tensors in zip(*(part.tensors() for part in parts), strict=True)])
         return parts[0].map(lambda _: next(joined))
 
