@@ -1,0 +1,191 @@
+"""The house: imports go down and in no circle, folders keep their budgets of lines, functions are short and say what
+they do, ruff is content.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "zerogo"
+# A module may import from lower layers only.
+LAYERS = (
+    {"errors", "tensors"},
+    {"rules", "runtime", "coords", "elo", "telemetry", "draws", "batching"},
+    {"config", "symmetry", "flood", "rulesets", "kernels"},
+    {"game", "board", "scoring"},
+    {"features", "network", "replay", "sgf", "picture"},
+    {"evaluator", "search", "checkpoint"},
+    {"players"},
+    {"cli"},
+    {"selfplay", "trainer", "arena", "gtp", "analysis", "play", "show"},
+    {"pipeline"},
+    {"bench"},
+    {"__main__"},
+)
+LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
+# Sideways imports that are allowed, (importer, imported), each with its reason.
+SIDEWAYS = {("flood", "kernels")}  # a flood is what kernels do best, and they know nothing of it
+
+# Lines that each part may have, formatted at 120 columns: what makes one grow says why in its commit and raises the
+# number here.
+BUDGETS: dict[str, int] = {}
+MOST_LINES, MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 22_500, 130, 17_000, 7_000
+MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
+LEAST_SHARE_WITH_DOCSTRING = 0.95
+# What a newcomer reads in a day, in the README's order; kernels are not among it.
+READING_LIST: tuple[str, ...] = ()
+
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+SOURCES = sorted([*FILES, *ROOT.glob("*.py"), *(ROOT / "tests").glob("*.py")])
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def num_lines(path: Path) -> int:
+    return path.read_text().count("\n")
+
+
+def name_of(path: Path) -> str:
+    """Returns the name by which a file is imported."""
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+MODULES = {name_of(path): path for path in FILES}
+
+
+def imports_of(path: Path) -> dict[str, int]:
+    """Returns the modules of zerogo that a file imports anywhere, functions and TYPE_CHECKING included, with the
+    line.
+    """
+    found = {}
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name: node.lineno for alias in node.names if alias.name in MODULES}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: a relative import; write zerogo.…"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                found |= {name: node.lineno for name in (full if full in MODULES else node.module,) if name in MODULES}
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_down(path: Path) -> None:
+    here = name_of(path).split(".")[1]
+    assert here in LAYER_OF, f"zerogo.{here} is in no layer; add it to LAYERS"
+    for name, line in imports_of(path).items():
+        other = name.split(".")[1]
+        if other != here and (here, other) not in SIDEWAYS:
+            layers = f"layer {LAYER_OF[here]} imports zerogo.{other} of layer {LAYER_OF[other]}"
+            assert LAYER_OF[other] < LAYER_OF[here], f"{path.name}:{line}: {layers}"
+
+
+def test_no_circles() -> None:
+    """Modules that import only modules without a circle are taken away until none is left."""
+    left = {name: set(imports_of(path)) - {name} for name, path in MODULES.items()}
+    while free := {name for name, others in left.items() if not others & left.keys()}:
+        left = {name: others for name, others in left.items() if name not in free}
+    assert not left, f"these import each other in a circle, or import such: {sorted(left)}"
+
+
+PROBE = """
+import os, signal, sys, threading, warnings
+import torch
+def world():
+    backends = torch.backends.cudnn.benchmark, torch.get_float32_matmul_precision(), torch.cuda.is_initialized()
+    threads = torch.get_num_threads(), torch.get_num_interop_threads(), threading.active_count()
+    draws = torch.initial_seed(), torch.get_rng_state().sum().item()
+    modes = torch.is_grad_enabled(), torch.is_anomaly_enabled(), torch.get_default_dtype()
+    process = dict(os.environ), signal.getsignal(signal.SIGINT), sorted(os.listdir(".")), len(warnings.filters)
+    return (*backends, *threads, *draws, *modes, *process)
+import importlib
+before = world()
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+after = world()
+different = [pair for pair in zip(before, after) if pair[0] != pair[1]]
+sys.exit(f"imports changed {different}" if different else 0)
+"""
+
+
+def test_imports_do_nothing(tmp_path: Path) -> None:
+    """A process that imports every module has the threads, seeds, files and environment that it had before."""
+    # Triton sets up caches of its own.
+    names = [name for name in MODULES if not name.endswith("__main__") and "kernels" not in name]
+    start = f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.dont_write_bytecode = True\n"
+    command = (sys.executable, "-c", start + PROBE, *names)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_budgets_of_lines() -> None:
+    lines = Counter()
+    for path in [*FILES, PACKAGE / "__init__.py"]:
+        part = path.relative_to(PACKAGE).parts
+        lines[part[0] if len(part) > 1 else "files beside the folders"] += num_lines(path)
+    over = {part: number for part, number in lines.items() if number > BUDGETS.get(part, 0)}
+    assert not over, f"lines beyond the budgets {BUDGETS}: {over}"
+    assert sum(BUDGETS.values()) <= MOST_LINES and len(FILES) + 1 <= MOST_FILES
+    assert sum(num_lines(path) for path in (ROOT / "tests").glob("*.py")) <= MOST_TEST_LINES
+
+
+def test_what_is_read_in_a_day() -> None:
+    files = [
+        path
+        for name in READING_LIST
+        for path in ([PACKAGE / name] if name.endswith(".py") else sorted((PACKAGE / name).glob("*.py")))
+    ]
+    assert sum(map(num_lines, files)) <= MOST_LINES_TO_READ
+    readme = (ROOT / "README.md").read_text()
+    places = [readme.find(f"`{name}`", readme.find("## Read the code")) for name in READING_LIST]
+    assert -1 not in places and places == sorted(places), "the README lists what to read in this order"
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in ast.walk(parsed(path)) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+
+def test_functions_are_short_and_say_what_they_do() -> None:
+    lengths = {(path, node.name): node.end_lineno - node.lineno + 1 for path in SOURCES for node in functions(path)}
+    assert not {where: length for where, length in lengths.items() if length > MOST_LINES_OF_A_FUNCTION}
+    in_package = sorted(length for (path, _), length in lengths.items() if PACKAGE in path.parents)
+    assert in_package[int(0.9 * len(in_package))] <= MOST_LINES_OF_NINE_IN_TEN
+    public = [(path.name, node) for path in FILES for node in functions(path) if not node.name.startswith("_")]
+    bare = [f"{name}:{node.lineno} {node.name}" for name, node in public if not ast.get_docstring(node)]
+    assert len(bare) <= (1 - LEAST_SHARE_WITH_DOCSTRING) * len(public), bare
+    assert not [path for path in FILES if not ast.get_docstring(parsed(path))], "modules without a docstring"
+
+
+def test_class_names_are_their_own() -> None:
+    classes = Counter(node.name for path in FILES for node in ast.walk(parsed(path)) if isinstance(node, ast.ClassDef))
+    assert not [name for name, number in classes.items() if number > 1]
+
+
+def test_test_files_import_no_test_files() -> None:
+    for path in (ROOT / "tests").glob("*.py"):
+        for node in ast.walk(parsed(path)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not [name for name in names if name.startswith("test_")], f"{path.name}:{node.lineno}"
+
+
+@pytest.mark.parametrize(
+    "command", [("check", "--no-cache"), ("format", "--check", "--no-cache")], ids=lambda words: words[0]
+)
+def test_ruff(command: tuple[str, ...]) -> None:
+    if importlib.util.find_spec("ruff") is None:
+        pytest.skip("ruff is not installed; pip install -e '.[test]' brings it")
+    done = subprocess.run((sys.executable, "-m", "ruff", *command, "."), capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
