@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from zerogo.errors import InputError
+from zerogo.tensors import TensorFields
 
 MAX_SIZE = 25  # GTP's letters A to Z without I
 SUPERKO = ("simple", "positional", "situational")
@@ -48,7 +49,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class RulesBatch:
+class RulesBatch(TensorFields):
     """The rules of B games as tensors, with the host-side facts that let a whole batch skip what none of its games
     needs.
 

@@ -10,24 +10,22 @@ kernels they hand over."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Self
 
 import torch
 from torch import Tensor
 
 from zerogo import flood, kernels
 from zerogo.board import zobrist
-from zerogo.rules import RulesBatch
+from zerogo.tensors import TensorFields
 
 BLACK, WHITE = 1, 2
 
 
 @dataclass(frozen=True)
-class Position:
+class Position(TensorFields):
     """Positions of B games: all that the rules but superko ask for. Rows are bit rows (see `zerogo.flood`).
 
     black, white, atari: int32 [B, N] stones, and the stones whose string has exactly one liberty. to_play: int8 [B], 1
@@ -45,20 +43,6 @@ class Position:
     hash: Tensor
     captures: Tensor
     finished: Tensor
-
-    def map(self, function) -> Self:
-        """Returns a copy with the function applied to every tensor, those of the rules too."""
-        changed = {}
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Tensor):
-                changed[field.name] = function(value)
-            elif isinstance(value, RulesBatch):
-                tensors = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-                changed[field.name] = dataclasses.replace(
-                    value, **{k: function(v) for k, v in tensors.items() if isinstance(v, Tensor)}
-                )
-        return dataclasses.replace(self, **changed)
 
     @property
     def num_games(self) -> int:
