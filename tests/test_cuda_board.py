@@ -27,8 +27,6 @@ from compiling import ARCHITECTURES, compile_call  # noqa: E402
 
 from zerogo.kernels.cuda import arrival as arrival_kernels  # noqa: E402
 from zerogo.kernels.cuda import board as board_kernels  # noqa: E402
-from zerogo.kernels.cuda import flood as flood_kernels  # noqa: E402
-from zerogo.kernels.cuda import games as game_kernels  # noqa: E402
 
 CPU = torch.device("cpu")
 KINDS = [(kind, suicide) for kind in SUPERKO for suicide in (False, True)]
@@ -160,7 +158,7 @@ def test_a_spiral_over_the_whole_board_is_taken_in_one_move(
     state = start(stones, 2, Rules(size))
     blind()
     check_moves(state, torch.tensor([row * size + column]), device)
-    found = answers(device, flood_kernels.flood, state.black & -state.black & 1, state.black)
+    found = answers(device, board_kernels.flood, state.black & -state.black & 1, state.black)
     assert torch.equal(found, state.black), "one flood reaches the other end"
     if size < 25:  # it takes the interpreter ten seconds
         check_ataris(state, device)
@@ -202,7 +200,7 @@ def test_floods(size: int, device: torch.device, blind: Callable[[], None]) -> N
     within = flood.pack_rows(torch.rand(4, size, size, generator=generator) < 0.7)
     seeds = flood.pack_rows(torch.rand(4, size, size, generator=generator) < 0.05)
     blind()
-    same(answers(device, flood_kernels.flood, seeds, within), flood.flood(seeds, within), "flood")
+    same(answers(device, board_kernels.flood, seeds, within), flood.flood(seeds, within), "flood")
 
 
 def test_a_ply_of_games(device: torch.device, blind: Callable[[], None]) -> None:
@@ -214,16 +212,16 @@ def test_a_ply_of_games(device: torch.device, blind: Callable[[], None]) -> None
         state = board.step(state, random_moves(state, 3))
     blind()
     keys, legal = keys_of(state), exact_legal_rows(state)
-    same(answers(device, game_kernels.exact_legal_rows, state, keys), legal, "exact")
+    same(answers(device, board_kernels.exact_legal_rows, state, keys), legal, "exact")
     actions = random_moves(state, 3)
     wanted, written = board.step(state, actions), on(device, state.map(torch.clone))
-    history = {name: getattr(written, name) for name in game_kernels.History._fields}
-    fields = game_kernels.step_(written, actions.to(device), keys.to(device), history)
+    history = {name: getattr(written, name) for name in board_kernels.History._fields}
+    fields = board_kernels.step_(written, actions.to(device), keys.to(device), history)
     for name, found in (fields | history).items():
         same(found.cpu(), getattr(wanted, name), name)
     assert not torch.equal(wanted.recent, state.recent) and state.finished.any()
     put = [torch.zeros(3, 4), torch.ones(3, dtype=torch.bool)]
-    game_kernels.replace_(put, torch.tensor([2, 0]), [torch.arange(8.0).view(2, 4), torch.tensor([False, True])])
+    board_kernels.replace_(put, torch.tensor([2, 0]), [torch.arange(8.0).view(2, 4), torch.tensor([False, True])])
     assert put[0].tolist() == [[4, 5, 6, 7], [0] * 4, [0, 1, 2, 3]] and put[1].tolist() == [True, True, False]
 
 
@@ -233,7 +231,7 @@ def test_draws_are_uniform(device: torch.device) -> None:
         -1, 1, 1
     )
     numbers = torch.tensor([0.0, 0.4, 1 - 2**-53, 0.5, 0.999], dtype=torch.float64)
-    found = answers(device, game_kernels.pick, flood.pack_rows(points), numbers)
+    found = answers(device, board_kernels.pick, flood.pack_rows(points), numbers)
     for game, number in enumerate(numbers.tolist()):
         choices = [*points[game].flatten().nonzero().squeeze(1).tolist(), 625]
         assert int(found[game]) == choices[int(number * len(choices))]
@@ -344,7 +342,7 @@ def test_games_are_played_through_the_kernels(device: torch.device, monkeypatch:
     found = answers(device, arrival_kernels.step_leaves, states[-1], line, words, moves, keys_of(states[-1]))
     same(landed.words.cpu(), found["words"], "words")
     same(landed.leaf.recent.cpu(), found["recent"], "recent")
-    assert asked >= {"games", "arrival"}
+    assert asked >= {"board", "arrival"}
 
 
 @pytest.mark.parametrize("size", [19])
@@ -356,19 +354,19 @@ def test_kernels_compile(size: int, blind: Callable[[], None]) -> None:
     line, words, moves = ways(state, torch.arange(2), 2, seed=1)
     rows = state.on_board
     calls = [
-        (flood_kernels.flood, rows, rows),
+        (board_kernels.flood, rows, rows),
         (board_kernels.legal_rows, state, rows, state.suicide),
         (board_kernels.play, state, actions, rows, state.suicide, state.cap, keys),
         (board_kernels.find_atari, state.black, state.white, rows),
         (board_kernels.repeating_rows, state, rows, rows, keys),
-        (game_kernels.exact_legal_rows, state, keys),
-        (game_kernels.pick, rows, torch.zeros(2, dtype=torch.float64)),
+        (board_kernels.exact_legal_rows, state, keys),
+        (board_kernels.pick, rows, torch.zeros(2, dtype=torch.float64)),
         (
-            game_kernels.step_,
+            board_kernels.step_,
             state,
             actions,
             keys,
-            {name: getattr(state, name) for name in game_kernels.History._fields},
+            {name: getattr(state, name) for name in board_kernels.History._fields},
         ),
         (arrival_kernels.step_leaves, state, line, words, moves, keys),
     ]

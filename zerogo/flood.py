@@ -106,7 +106,7 @@ def flood(seeds: Tensor, within: Tensor) -> Tensor:
     """
     shape = seeds.shape
     seeds, within = (seeds & within).reshape(-1, shape[-1]), within.expand(shape).reshape(-1, shape[-1])
-    fast = kernels.compiled("flood", seeds.device)
+    fast = kernels.compiled("board", seeds.device)
     grown = _flood_bounded(seeds, within) if fast is None else fast.flood(seeds, within)
     return grown.reshape(shape)
 

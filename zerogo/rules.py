@@ -17,6 +17,7 @@ from zerogo.tensors import TensorFields
 
 MAX_SIZE = 25  # GTP's letters A to Z without I
 SUPERKO = ("simple", "positional", "situational")
+SIMPLE, POSITIONAL, SITUATIONAL = range(3)  # places in SUPERKO, as tensors hold them
 SCORING = ("area", "territory")
 
 

@@ -127,7 +127,7 @@ def draw(state: State, generator: torch.Generator) -> Tensor:
     """
     legal, board_size = exact_legal_rows(state), state.board_size
     numbers = torch.rand(state.num_games, generator=generator, device=state.device, dtype=torch.float64)
-    if (fast := kernels.compiled("games", state.device)) is not None:
+    if (fast := kernels.compiled("board", state.device)) is not None:
         return fast.pick(legal, numbers)
     rows = legal.T.contiguous()
     up_to = flood.row_counts(rows).cumsum(0, dtype=torch.int32)

@@ -164,7 +164,7 @@ def _step(state: State, actions: Tensor, with_history_copied: bool) -> State:
         state = _widened(state, max(FIRST_WIDTH, 2 * state.seen.shape[1]))
     own = _copied if with_history_copied else Tensor.contiguous
     history = {name: own(getattr(state, name)) for name in HISTORY}
-    if (fast := kernels.compiled("games", state.device)) is not None:
+    if (fast := kernels.compiled("board", state.device)) is not None:
         fields = fast.step_(state, actions, zobrist.point_keys(state.board_size, state.device), history)
     else:
         position, removed = play(state, actions, state.on_board, state.suicide, state.cap)
@@ -208,7 +208,7 @@ def legal_actions(state: State) -> Tensor:
 
 def exact_legal_rows(state: State) -> Tensor:
     """Returns the points that may be played, superko included: int32 [B, N]."""
-    fast = kernels.compiled("games", state.device)
+    fast = kernels.compiled("board", state.device)
     if fast is not None and state.rules.any_superko and state.seen.shape[1]:
         return fast.exact_legal_rows(state, zobrist.point_keys(state.board_size, state.device))
     legal = legal_rows(state, state.on_board, state.suicide)
@@ -250,7 +250,7 @@ def _tensors(state: State) -> list[Tensor]:
 
 def _replace_(old: list[Tensor], index: Tensor, new: list[Tensor]) -> None:
     """Writes [K, ...] over the entries with the indices int64 [K] of [B, ...], in every tensor."""
-    fast = kernels.compiled("games", index.device)
+    fast = kernels.compiled("board", index.device)
     if fast is not None and all(_are_alike(*pair, len(index)) for pair in zip(old, new, strict=True)):
         fast.replace_(old, index, new)
         return

@@ -22,13 +22,11 @@ from zerogo import flood, kernels
 from zerogo.board import zobrist
 from zerogo.board.history import NOT_SEEN, links_of
 from zerogo.board.position import BLACK, legal_rows, own_and_opponent
-from zerogo.rules import SUPERKO
+from zerogo.rules import SIMPLE, SITUATIONAL
 
 if TYPE_CHECKING:
     from zerogo.board.state import State
 
-SITUATIONAL = SUPERKO.index("situational")
-SIMPLE = SUPERKO.index("simple")
 KEY_BITS, FIELD = 6, 10  # bits of a key that one sum counts, in fields that hold counts up to 625 points
 HISTORY_CHUNK = 16  # remembered positions compared at a time with all points, to bound memory
 

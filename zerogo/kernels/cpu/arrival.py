@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo.kernels.cpu.board import FIELDS, flags
+from zerogo.kernels.cpu.board import FIELDS, flags, was_seen
 from zerogo.kernels.cpu.loops import array, inline, kernel, over_games
 from zerogo.kernels.cpu.strings import ATARI, FREE, OTHER, OWN, WEAK, area, legal_into, move, scratch
-from zerogo.kernels.cpu.superko import SIMPLE, SITUATIONAL, was_seen
+from zerogo.rules import SIMPLE, SITUATIONAL
 
 
 def step_leaves(states: Any, line: Any, words: Tensor, actions: Tensor, keys: Tensor) -> dict[str, Tensor]:

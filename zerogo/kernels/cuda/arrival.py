@@ -13,8 +13,17 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo.kernels.cuda import rows
-from zerogo.kernels.cuda.moves import Position, flag_at, given, legal_points, moved, store_position
-from zerogo.kernels.cuda.superko import SIMPLE, SITUATIONAL, was_seen
+from zerogo.kernels.cuda.board import (
+    SIMPLE,
+    SITUATIONAL,
+    Position,
+    flag_at,
+    given,
+    legal_points,
+    moved,
+    store_position,
+    was_seen,
+)
 
 RECENT, RECENT_MOVES = tl.constexpr(7), tl.constexpr(5)  # as in `board.state`
 LEVELS = tl.constexpr(32)  # nodes of a path that are compared at a time

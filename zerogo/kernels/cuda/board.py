@@ -1,31 +1,200 @@
-"""The rules of Go in one launch: what may be played, what a move leads to, which strings are in atari. One warp a game.
+"""The rules over whole batches, one warp a game: floods, strings in atari, legal points, superko, moves with their history.
 
-They do what the functions of the same names in `board.position` and `board.superko` do.
+They do what the functions of the same names in `zerogo.board` and `zerogo.flood` do, bit for bit; those tell what and why.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from zerogo import rules
 from zerogo.kernels.cuda import rows
-from zerogo.kernels.cuda.moves import (
-    empty_like,
-    fields_of,
-    flag_at,
-    given,
-    legal_points,
-    load_position,
-    moved,
-    store_position,
-)
-from zerogo.kernels.cuda.superko import repeating_rows
 
-__all__ = ["find_atari", "legal_rows", "play", "repeating_rows"]
+SIMPLE, SITUATIONAL = tl.constexpr(rules.SIMPLE), tl.constexpr(rules.SITUATIONAL)
+PLIES = tl.constexpr(256)  # remembered hashes that are compared at a time
+
+
+class Position(NamedTuple):
+    """The fields of `board.position.Position`: pointers to the tensors of all games, or the values of one, the planes
+    int32 [32], captures int32 [2], all others scalars: int32 but for hash (int64) and finished (bool)."""
+
+    black: tl.tensor
+    white: tl.tensor
+    atari: tl.tensor
+    to_play: tl.tensor
+    passes: tl.tensor
+    ply: tl.tensor
+    ko: tl.tensor
+    hash: tl.tensor
+    captures: tl.tensor
+    finished: tl.tensor
+
+
+def fields_of(position: Any) -> Position:
+    """Returns the tensors of positions, as kernels read them."""
+    return Position(*(getattr(position, name).contiguous() for name in Position._fields))
+
+
+def empty_like(fields: Position) -> Position:
+    """Returns tensors for as many other positions."""
+    return Position(*(torch.empty_like(field) for field in fields))
+
+
+def given(flags: Tensor | None, stand_in: Tensor) -> Tensor:
+    """Returns the flags, or a tensor that stands in for a pointer that is never read."""
+    return stand_in if flags is None else flags.contiguous()
+
+
+@triton.jit
+def load_position(fields, game, N: tl.constexpr):
+    """Returns the values of one game."""
+    return Position(
+        rows.load_rows(fields.black, game, N),
+        rows.load_rows(fields.white, game, N),
+        rows.load_rows(fields.atari, game, N),
+        tl.load(fields.to_play + game).to(tl.int32),
+        tl.load(fields.passes + game).to(tl.int32),
+        tl.load(fields.ply + game),
+        tl.load(fields.ko + game).to(tl.int32),
+        tl.load(fields.hash + game),
+        tl.load(fields.captures + 2 * game + tl.arange(0, 2)),
+        tl.load(fields.finished + game) != 0,
+    )
+
+
+@triton.jit
+def store_position(fields, game, position, N: tl.constexpr):
+    """Writes the values of one game."""
+    rows.store_rows(fields.black, game, position.black, N)
+    rows.store_rows(fields.white, game, position.white, N)
+    rows.store_rows(fields.atari, game, position.atari, N)
+    tl.store(fields.to_play + game, position.to_play.to(tl.int8))
+    tl.store(fields.passes + game, position.passes.to(tl.int8))
+    tl.store(fields.ply + game, position.ply)
+    tl.store(fields.ko + game, position.ko.to(tl.int16))
+    tl.store(fields.hash + game, position.hash)
+    tl.store(fields.captures + 2 * game + tl.arange(0, 2), position.captures)
+    tl.store(fields.finished + game, position.finished)
+
+
+@triton.jit
+def flag_at(flags, index, IS_GIVEN: tl.constexpr):
+    """Returns a flag of a tensor that need not be there: bool scalar, False without it."""
+    flag = tl.full((), 0, tl.int32) != 0
+    if IS_GIVEN:
+        flag = tl.load(flags + index) != 0
+    return flag
+
+
+@triton.jit
+def legal_points(position, on_board, suicide, N: tl.constexpr):
+    """Returns the points that may be played but for superko: int32 [32]."""
+    is_black = position.to_play == 1
+    own, opponent = (
+        tl.where(is_black, position.black, position.white),
+        tl.where(is_black, position.white, position.black),
+    )
+    empty = on_board & ~(own | opponent)
+    near = rows.neighbours(empty | (own & ~position.atari) | (opponent & position.atari))
+    legal = tl.where(suicide, -1, near) & empty & ~rows.point_rows(position.ko, N)
+    return tl.where(position.finished, 0, legal)
+
+
+@triton.jit
+def _touched(place, own, strong, weak):
+    """Returns the strings that the placed stone touches: its own, all of the opponent's that were in atari, which it
+    takes, and on each side one that was not. Six floods at once, since a step's time is waiting, which they do
+    together."""
+    string, taken = rows.fill_sideways(place, own), rows.fill_sideways(rows.neighbours(place) & weak, weak)
+    left, right = rows.fill_sideways((place >> 1) & strong, strong), rows.fill_sideways((place << 1) & strong, strong)
+    above = rows.fill_sideways(rows.from_below(place) & strong, strong)
+    below = rows.fill_sideways(rows.from_above(place) & strong, strong)
+    grows = rows.any_point(place)
+    while grows:
+        string_before, taken_before, left_before, right_before, above_before, below_before = (
+            string,
+            taken,
+            left,
+            right,
+            above,
+            below,
+        )
+        string, taken = rows.grow(string, own), rows.grow(taken, weak)
+        left, right = rows.grow(left, strong), rows.grow(right, strong)
+        above, below = rows.grow(above, strong), rows.grow(below, strong)
+        new = (string ^ string_before) | (taken ^ taken_before) | (left ^ left_before) | (right ^ right_before)
+        grows = rows.any_point(new | (above ^ above_before) | (below ^ below_before))
+    return string, taken, left, right, above, below
+
+
+@triton.jit
+def _if_in_atari(string, free):
+    """Returns the string if it has exactly one liberty among the free points, else nothing."""
+    return tl.where(rows.has_one_point(rows.neighbours(string) & free), string, 0)
+
+
+@triton.jit
+def _put_stone(place, own, opponent, atari, on_board, suicide):
+    """Returns own and the opponent's stones and those in atari after a stone was placed (or none: an empty plane), what
+    it took, what it lost by suicide, and whether the one stone taken must not be retaken at once: int32 [32] five
+    times, bool."""
+    own = own | place
+    string, taken, left, right, above, below = _touched(place, own, opponent & ~atari, opponent & atari)
+    opponent = opponent & ~taken
+    empty = on_board & ~(own | opponent)
+    lost = tl.where(suicide & (rows.any_point(rows.neighbours(string) & empty) == 0), string, 0)
+    free = empty | lost
+    weak = _if_in_atari(string, free) & ~lost
+    in_atari = (
+        weak
+        | _if_in_atari(left, free)
+        | _if_in_atari(right, free)
+        | _if_in_atari(above, free)
+        | _if_in_atari(below, free)
+    )
+    # Strings in atari beside removed stones have now two liberties or more: their last one and a new one.
+    beside = tl.where(rows.any_point(taken), own, opponent) & atari
+    relieved = rows.flood(rows.neighbours(taken | lost) & beside, beside)
+    own = own & ~lost
+    atari = ((atari & ~(relieved | string)) | in_atari) & (own | opponent)
+    is_ko = (rows.count(taken) == 1) & rows.has_one_point(weak)
+    return own, opponent, atari, taken, lost, is_ko
+
+
+@triton.jit
+def moved(before, action, on_board, suicide, cap, keys, N: tl.constexpr):
+    """Returns the position after an action (int32, P for pass), the stones that it removed int32 [32], and whether they
+    were black.
+    """
+    is_black, going = before.to_play == 1, before.finished == 0
+    own, opponent = tl.where(is_black, before.black, before.white), tl.where(is_black, before.white, before.black)
+    place = rows.point_rows(tl.where(going, action, -1), N)
+    own, opponent, atari, taken, lost, is_ko = _put_stone(place, own, opponent, before.atari, on_board, suicide)
+    removed = taken | lost
+    was_black = is_black ^ rows.any_point(taken)
+    placed_key = tl.load(keys + action + tl.where(is_black, 0, N * N + 1), mask=going, other=0)
+    removed_key = rows.hash_of(removed, keys, tl.where(was_black, 0, N * N + 1), N)
+    passes = tl.where(going, tl.where(action >= N * N, before.passes + 1, 0), before.passes)
+    ply = tl.where(going, before.ply + 1, before.ply)
+    captor = tl.where(was_black, 1, 0)  # a suicide's stones are the opponent's captures too
+    after = Position(
+        tl.where(is_black, own, opponent),
+        tl.where(is_black, opponent, own),
+        atari,
+        tl.where(going, 3 - before.to_play, before.to_play),
+        passes,
+        ply,
+        tl.where(going, tl.where(is_ko, rows.first_point(removed, N), -1), before.ko),
+        before.hash ^ removed_key ^ placed_key,
+        before.captures + tl.where(tl.arange(0, 2) == captor, rows.count(removed), 0),
+        before.finished | (passes >= 2) | (ply >= cap),
+    )
+    return after, removed, was_black
 
 
 @triton.jit
@@ -131,3 +300,258 @@ def find_atari(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, 
         bits = max(1, (board_size - 1).bit_length())
         atari_kernel[(num_games,)](black, white, on_board, atari, without, N=board_size, BITS=bits, num_warps=1)
     return atari, without
+
+
+@triton.jit
+def was_seen(seen, last, hashed, ply, superko):
+    """Returns whether a game that comes to the hash at `ply + 1` may not: bool scalar.
+
+    seen: pointer to its hashes by ply, which are read from ply 0 to `last`. Situational superko asks for the same side
+    to move."""
+    found, start = tl.full((), 0, tl.int32), tl.full((), 0, tl.int32)
+    while (found == 0) & (start <= last):
+        at = start + tl.arange(0, PLIES)
+        same = (tl.load(seen + at, mask=at <= last, other=0) == hashed) & (at <= last)
+        counts = same & ((superko != SITUATIONAL) | (((at + ply) & 1) == 1))
+        found = tl.max(counts.to(tl.int32), 0)
+        start += PLIES
+    return found != 0
+
+
+@triton.jit
+def _hash_after(place, is_suicide, own, weak, hashed, keys, first, N: tl.constexpr):
+    """Returns the hash after a stone of a colour whose keys begin at `first` is placed: int64 scalar. weak: the
+    opponent's in atari.
+    """
+    other = N * N + 1 - first
+    seeds, within = tl.where(is_suicide, place, rows.neighbours(place)), tl.where(is_suicide, own | place, weak)
+    removed = rows.flood(seeds, within)
+    placed_key = rows.hash_of(place, keys, first, N)
+    return hashed ^ placed_key ^ rows.hash_of(removed, keys, tl.where(is_suicide, first, other), N)
+
+
+@triton.jit
+def repeating_points(position, legal, dying, lost, seen, game, superko, keys, width, N: tl.constexpr):
+    """Returns those of the legal points of a game that superko bans: int32 [32].
+
+    dying: the legal points that are suicide. lost: where stones of the side to move were ever removed; only there can
+    its next one repeat a position, or where it dies."""
+    is_black = position.to_play == 1
+    own, opponent = (
+        tl.where(is_black, position.black, position.white),
+        tl.where(is_black, position.white, position.black),
+    )
+    first, last = tl.where(is_black, 0, N * N + 1), tl.minimum(position.ply, width - 1)
+    suspects = tl.where(superko == SIMPLE, 0, legal & (lost | dying))
+    banned = tl.zeros_like(suspects)
+    left = rows.any_point(suspects)
+    while left:
+        place = rows.point_rows(rows.first_point(suspects, N), N)
+        is_suicide = rows.any_point(dying & place)
+        after = _hash_after(place, is_suicide, own, opponent & position.atari, position.hash, keys, first, N)
+        repeats = was_seen(seen + game.to(tl.int64) * width, last, after, position.ply, superko)
+        banned = tl.where(repeats, banned | place, banned)
+        suspects = suspects & ~place
+        left = rows.any_point(suspects)
+    return banned
+
+
+@triton.jit(do_not_specialize=["width"])
+def repeating_kernel(
+    fields, superkos, legals, suicides, lost, seen, keys, banned, width, N: tl.constexpr, ANY_SUICIDE: tl.constexpr
+):
+    """Writes what superko bans in one game; pointers as `repeating_rows` has them, width is H."""
+    game = tl.program_id(0)
+    position, legal = load_position(fields, game, N), rows.load_rows(legals, game, N)
+    dying = tl.zeros_like(legal)
+    if ANY_SUICIDE:
+        dying = rows.load_rows(suicides, game, N)
+    gone = rows.load_rows(lost, 2 * game + tl.where(position.to_play == 1, 0, 1), N)
+    found = repeating_points(position, legal, dying, gone, seen, game, tl.load(superkos + game), keys, width, N)
+    rows.store_rows(banned, game, found, N)
+
+
+def repeating_rows(state: Any, legal: Tensor, suicides: Tensor | None, keys: Tensor) -> Tensor:
+    """Returns those of the given points that superko bans: legal int32 [B, N], legal otherwise -> int32 [B, N].
+
+    suicides: int32 [B, N], those of them that remove their own string, None where no game allows it. keys: int64 [2 *
+    A]."""
+    fields, legal = fields_of(state), legal.contiguous()
+    banned = torch.empty_like(legal)
+    num_games, board_size = legal.shape
+    if num_games:
+        dying = given(suicides, legal)
+        remembered = (state.lost.contiguous(), state.seen.contiguous(), keys, banned, state.seen.shape[1])
+        sizes = {"N": board_size, "ANY_SUICIDE": suicides is not None}
+        repeating_kernel[(num_games,)](
+            fields, state.rules.superko.contiguous(), legal, dying, *remembered, **sizes, num_warps=1
+        )
+    return banned
+
+
+class History(NamedTuple):
+    """Pointers to the tensors of these names in `State`."""
+
+    seen: tl.tensor
+    links: tl.tensor
+    lost: tl.tensor
+    recent: tl.tensor
+    moves: tl.tensor
+
+
+@triton.jit(do_not_specialize=["width"])
+def exact_kernel(
+    fields, on_board, suicide, superkos, lost, seen, keys, legal, width, N: tl.constexpr, ANY_SUICIDE: tl.constexpr
+):
+    """Writes one game's exact legal points; width is H."""
+    game = tl.program_id(0)
+    position, board = load_position(fields, game, N), rows.load_rows(on_board, game, N)
+    points = legal_points(position, board, flag_at(suicide, game, ANY_SUICIDE), N)
+    dying = points & ~legal_points(position, board, flag_at(suicide, game, False), N)
+    gone = rows.load_rows(lost, 2 * game + tl.where(position.to_play == 1, 0, 1), N)
+    banned = repeating_points(position, points, dying, gone, seen, game, tl.load(superkos + game), keys, width, N)
+    rows.store_rows(legal, game, points & ~banned, N)
+
+
+def exact_legal_rows(state: Any, keys: Tensor) -> Tensor:
+    """Returns the points that may be played, superko included: int32 [B, N]. The games have their whole history."""
+    fields = fields_of(state)
+    legal = torch.empty_like(fields.black)
+    num_games, board_size = legal.shape
+    if num_games:
+        flags, seen = given(state.suicide, fields.finished), state.seen.contiguous()
+        remembered = (state.rules.superko.contiguous(), state.lost.contiguous(), seen, keys, legal, seen.shape[1])
+        sizes = {"N": board_size, "ANY_SUICIDE": state.suicide is not None}
+        exact_kernel[(num_games,)](fields, state.on_board.contiguous(), flags, *remembered, **sizes, num_warps=1)
+    return legal
+
+
+@triton.jit
+def pick_kernel(planes, numbers, actions, N: tl.constexpr):
+    """Writes the action that one game's number stands for: its points in their order, then the pass."""
+    game = tl.program_id(0)
+    lane = tl.arange(0, rows.LANES)
+    points = rows.load_rows(planes, game, N)
+    counts = rows.row_counts(points)
+    until = tl.cumsum(counts, 0)
+    left = (tl.load(numbers + game) * (tl.sum(counts, 0) + 1)).to(tl.int32) - (
+        until - counts
+    )  # points of the row before the chosen one
+    is_row = (left >= 0) & (left < counts)
+    column = tl.zeros_like(points)
+    for step in tl.static_range(
+        5
+    ):  # the next half of the row, from 16 columns to one, is passed where the point lies behind it
+        half = 16 >> step
+        before = rows.row_counts((points >> column) & ((1 << half) - 1))
+        behind = left >= before
+        left, column = tl.where(behind, left - before, left), tl.where(behind, column + half, column)
+    chosen = tl.min(tl.where(is_row, lane * N + column, N * N), 0)
+    tl.store(actions + game, chosen.to(tl.int64))
+
+
+def pick(planes: Tensor, numbers: Tensor) -> Tensor:
+    """Returns one of the points of each plane or, as likely as any of them, the pass: int32 [B, N], float64 [B] in [0,
+    1) -> int64 [B].
+    """
+    actions = torch.empty(len(planes), dtype=torch.int64, device=planes.device)
+    if len(planes):
+        pick_kernel[(len(planes),)](planes.contiguous(), numbers.contiguous(), actions, N=planes.shape[1], num_warps=1)
+    return actions
+
+
+@triton.jit
+def _remember(
+    history, game, before, action, hashed, gone, was_black, width, N: tl.constexpr, RECENT, MOVES, TILE: tl.constexpr
+):
+    """Writes a move into a game's history. All is read before anything is written: lanes may write what others read."""
+    stones, at = tl.arange(0, TILE), tl.arange(0, 8)
+    is_stone, is_move = stones < (RECENT - 1) * 2 * N, at < MOVES - 1
+    recent, moves = history.recent + game * (RECENT * 2 * N), history.moves + game * MOVES
+    now, links = before.ply + 1, history.links + game * (3 * width)
+    slot = hashed & (2 * width - 1)
+    old_stones, old_moves = tl.load(recent + stones, mask=is_stone, other=0), tl.load(moves + at, mask=is_move, other=0)
+    newest = tl.load(links + slot)
+    black_lost, white_lost = rows.load_rows(history.lost, 2 * game, N), rows.load_rows(history.lost, 2 * game + 1, N)
+    tl.debug_barrier()
+    tl.store(recent + 2 * N + stones, old_stones, mask=is_stone)
+    rows.store_rows(recent, 0, before.black, N)
+    rows.store_rows(recent, 1, before.white, N)
+    tl.store(moves + 1 + at, old_moves, mask=is_move)
+    tl.store(moves, action.to(tl.int16))
+    rows.store_rows(history.lost, 2 * game, tl.where(was_black, black_lost | gone, black_lost), N)
+    rows.store_rows(history.lost, 2 * game + 1, tl.where(was_black, white_lost, white_lost | gone), N)
+    tl.store(history.seen + game * width + now, hashed)
+    tl.store(links + 2 * width + now, newest)
+    tl.store(links + slot, now)
+
+
+@triton.jit(do_not_specialize=["width"])
+def step_kernel(
+    fields, actions, on_board, suicide, cap, keys, after, history, width,
+    N: tl.constexpr, RECENT: tl.constexpr, MOVES: tl.constexpr, TILE: tl.constexpr, ANY_SUICIDE: tl.constexpr
+):  # fmt: skip
+    """Writes one game's position after its action, and what it leaves in the history; width is H."""
+    game = tl.program_id(0)
+    before, action = load_position(fields, game, N), tl.load(actions + game).to(tl.int32)
+    board, may_die = rows.load_rows(on_board, game, N), flag_at(suicide, game, ANY_SUICIDE)
+    position, gone, was_black = moved(before, action, board, may_die, tl.load(cap + game), keys, N)
+    if before.finished == 0:
+        _remember(
+            history, game.to(tl.int64), before, action, position.hash, gone, was_black, width, N, RECENT, MOVES, TILE
+        )
+    store_position(after, game, position, N)
+
+
+def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Returns the fields of the positions after one action each, and writes the moves into the history of the games
+    that go on.
+
+    history: the state's `seen`, `links`, `lost`, `recent` and `moves`, contiguous; H is greater than any ply.
+    """
+    fields, kept = fields_of(state), History(**history)
+    after = empty_like(fields)
+    num_games, board_size = fields.black.shape
+    if num_games:
+        flags, recent = given(state.suicide, fields.finished), kept.recent.shape[1]
+        step_kernel[(num_games,)](
+            fields,
+            actions.contiguous(),
+            state.on_board.contiguous(),
+            flags,
+            state.cap.contiguous(),
+            keys,
+            after,
+            kept,
+            kept.seen.shape[1],
+            N=board_size,
+            RECENT=recent,
+            MOVES=kept.moves.shape[1],
+            TILE=triton.next_power_of_2(recent * 2 * board_size),
+            ANY_SUICIDE=state.suicide is not None,
+            num_warps=1,
+        )
+    return after._asdict()
+
+
+def replace_(old: list[Tensor], index: Tensor, new: list[Tensor]) -> None:
+    """Writes the entries of tensors [K, ...] over those with an index, int64 [K], of others [B, ...]."""
+    for to, source in zip(old, new, strict=True):
+        to[index] = source
+
+
+@triton.jit
+def flood_kernel(seeds, within, reached, N: tl.constexpr):
+    """Writes the flood of plane `program_id` into `reached`."""
+    plane = tl.program_id(0)
+    inside = rows.load_rows(within, plane, N)
+    rows.store_rows(reached, plane, rows.flood(rows.load_rows(seeds, plane, N), inside), N)
+
+
+def flood(seeds: Tensor, within: Tensor) -> Tensor:
+    """Returns what `flood.flood` does, for flat planes: int32 [K, N] each -> int32 [K, N]."""
+    seeds, within = seeds.contiguous(), within.contiguous()
+    reached = torch.empty_like(seeds)
+    if len(seeds):
+        flood_kernel[(len(seeds),)](seeds, within, reached, N=seeds.shape[1], num_warps=1)
+    return reached
