@@ -357,7 +357,6 @@ def save_network(path: Path, settings: object) -> None:
         (["--rules", "nim"], "there are no rules 'nim'"),
         (["--handicap", "7", "--size", "5"], "7 stones on 5x5"),
         (["--handicap", "-1"], "-1 stones"),
-        (["--simulations", "0"], "--simulations is 0"),
         (["--sgf", "missing.sgf"], "cannot read the game record missing.sgf"),
         (["--save", "."], "--save is .; it must be a file"),
         (["--save", "missing/game.sgf"], "must be a file in a folder that exists"),
@@ -375,7 +374,15 @@ def test_bad_words_are_refused(
 
 
 @pytest.mark.parametrize(
-    "words", [["--move", "3"], ["--sgf", "x", "--handicap", "2"], ["--size", "nine"], ["--colour", "green"], ["x"]]
+    "words",
+    [
+        ["--simulations", "0"],
+        ["--move", "3"],
+        ["--sgf", "x", "--handicap", "2"],
+        ["--size", "nine"],
+        ["--colour", "green"],
+        ["x"],
+    ],
 )
 def test_bad_arguments(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:

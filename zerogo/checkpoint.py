@@ -246,27 +246,35 @@ def paths(run_directory: str | Path) -> list[Path]:
 
 def newest(run_directory: str | Path) -> Path | None:
     """Returns the newest checkpoint of a run that loads, or None; warns of each newer one that doesn't."""
+    found = _newest_of(run_directory)
+    return None if found is None else Path(found.source)
+
+
+def _newest_of(run_directory: str | Path) -> Checkpoint | None:
     for path in reversed(paths(run_directory)):
         try:
-            load(path)
+            return load(path)
         except InputError as error:
-            warnings.warn(f"skipped: {error}", stacklevel=2)
-            continue
-        return path
+            warnings.warn(f"skipped: {error}", stacklevel=3)
     return None
 
 
-def find(path: str | Path) -> Path:
-    """Returns the checkpoint file that a person means: the file itself, or the newest complete one of a run's
-    folder.
-    """
+def load_newest(path: str | Path) -> Checkpoint:
+    """Returns the checkpoint that a person means: of the file, or the newest one of a run's folder that loads.
+
+    Raises InputError where there is none; warns of each newer one that doesn't load."""
     path = Path(path)
     if not path.is_dir():
-        return path
-    found = newest(path.parent if path.name == FOLDER and not paths(path) else path)
+        return load(path)
+    found = _newest_of(path.parent if path.name == FOLDER and not paths(path) else path)
     if found is None:
         raise InputError(f"the folder {path} holds no complete checkpoint; give a checkpoint file or a run's folder")
     return found
+
+
+def find(path: str | Path) -> Path:
+    """Returns the file of the checkpoint that a person means, see `load_newest`; a file need not be one."""
+    return Path(load_newest(path).source) if Path(path).is_dir() else Path(path)
 
 
 def prune(run_directory: str | Path, keep: int, newest: Path | None = None) -> list[Path]:

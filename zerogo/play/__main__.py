@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from zerogo import cli
+
 EXAMPLES = """
 a player is one of:
   human            a person at this terminal
@@ -28,12 +30,7 @@ OPPONENT = "mcts:200"
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Returns the command line's settings. Needs no torch, so that --help and mistakes are answered at once."""
-    parser = argparse.ArgumentParser(
-        prog="python -m zerogo.play",
-        description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = cli.make_parser("play", __doc__, EXAMPLES)
     add = parser.add_argument
     add("--black", default="human", metavar="PLAYER", help="who plays Black (default: human)")
     add("--white", default=OPPONENT, metavar="PLAYER", help=f"who plays White (default: {OPPONENT})")
@@ -50,17 +47,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         help="tromp-taylor, chinese, japanese, korean, aga, new-zealand, … (default: the network's)",
     )
     add("--handicap", type=int, default=0, metavar="N", help="stones that Black has at the start, on the fixed points")
-    add(
-        "--simulations",
-        type=int,
-        metavar="N",
-        help="simulations a move of a bot (default: evaluation.simulations, or its own N)",
-    )
+    of_a_bot = {"help": "simulations a move of a bot (default: evaluation.simulations, or its own N)"}
+    cli.add_options(parser, "seed", "device", "precision", "threads", simulations=of_a_bot)
     add("--sgf", type=Path, metavar="FILE", help="go on from the main line of a game")
     add("--move", type=int, metavar="N", help="after its Nth move (default: the last)")
     add("--save", type=Path, metavar="FILE", help="write the game as SGF, after every move")
-    add("--seed", type=int, metavar="N", help="seed of all draws (default: run.seed)")
-    add("--device", metavar="D", help="auto, cpu, cuda or cuda:1 (default: run.device)")
     add(
         "--resign",
         action=argparse.BooleanOptionalAction,
@@ -111,7 +102,4 @@ def main(arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parsed = parse()  # before the imports, which take seconds: --help answers at once
-    from zerogo.runtime import script_main
-
-    script_main(lambda: main(parsed))
+    cli.run(parse, main)

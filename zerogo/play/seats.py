@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import torch
 
+from zerogo.cli import Setup
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.players import RandomPlayer
 from zerogo.players.analysis import Analysis
-from zerogo.players.analyst import Analyst, make_analyst
+from zerogo.players.analyst import Analyst
 from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import MoveChoiceSettings, decide
 from zerogo.players.session import AnalysisSession, room_for
-
-if TYPE_CHECKING:
-    from zerogo.config import EvaluationConfig
 
 HUMAN, RANDOM = "human", "random"
 KINDS = "human, random, mcts:N (N playouts a move), the path of a checkpoint, or the folder of a run"
@@ -55,9 +53,10 @@ class RandomBot:
 class ThinkingBot:
     """Searches so many simulations a move, then behaves as `players.move_choice` has it."""
 
-    def __init__(self, analyst: Analyst, simulations: int, move_choice: MoveChoiceSettings, seed: int) -> None:
-        self.name, self.analyst, self.simulations, self.move_choice = analyst.name, analyst, simulations, move_choice
-        self.session = AnalysisSession(analyst, room_for(simulations), seed)
+    def __init__(self, analyst: Analyst, seed: int, settings: MoveChoiceSettings | None = None) -> None:
+        self.name, self.analyst, self.simulations = analyst.name, analyst, analyst.simulations
+        self.move_choice = settings or MoveChoiceSettings()
+        self.session = AnalysisSession(analyst, room_for(self.simulations), seed)
 
     def think(self, game: LiveGame, player: Colour) -> Analysis:
         """Returns what it thinks after its simulations, kept ones from earlier moves not counted."""
@@ -75,24 +74,17 @@ class ThinkingBot:
 
 
 def make_bot(
-    spec: str,
-    settings: EvaluationConfig,
-    device: torch.device,
-    dtype: torch.dtype,
-    simulations: int | None = None,
-    move_choice: MoveChoiceSettings | None = None,
-    seed: int = 0,
+    word: str, setup: Setup, seed: int, settings: MoveChoiceSettings, simulations: int | None = None
 ) -> Bot | None:
     """Returns the bot that a word means, None for a person. simulations: of a move, None for what the word or the
-    settings say.
+    config says.
 
     Raises InputError for an unknown word, and for a checkpoint that can't be loaded.
     """
-    if spec == HUMAN:
+    if word == HUMAN:
         return None
-    if spec == RANDOM:
+    if word == RANDOM:
         return RandomBot(seed)
-    if not spec.startswith("mcts:") and not Path(spec).exists():
-        raise InputError(f"there is no player {spec!r}; allowed are {KINDS}")
-    analyst = make_analyst(spec, settings, device, dtype, simulations=simulations)
-    return ThinkingBot(analyst, analyst.simulations, move_choice or MoveChoiceSettings(), seed)
+    if not word.startswith("mcts:") and not Path(word).exists():
+        raise InputError(f"there is no player {word!r}; allowed are {KINDS}")
+    return ThinkingBot(setup.analyst(word, simulations), seed, settings)

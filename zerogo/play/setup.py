@@ -8,19 +8,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from zerogo import checkpoint, coords, kernels, rulesets, sgf
-from zerogo.config import Config, with_overrides
+from zerogo import coords, rulesets, sgf
+from zerogo.cli import Setup, open_front_end
+from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.play.screen import Screen
-from zerogo.play.seats import HUMAN, RANDOM, Bot, ThinkingBot, make_bot
+from zerogo.play.seats import HUMAN, Bot, ThinkingBot, make_bot
 from zerogo.play.table import Table
 from zerogo.play.talk import Talk
 from zerogo.players import require_size
 from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import MoveChoiceSettings
 from zerogo.rules import Rules
-from zerogo.runtime import pick_device, pick_dtype, set_up_cpu
 
 ADVISER = "mcts:400"  # gives hints and judges dead stones where no bot at the table thinks
 HANDICAP_KOMI = 0.5
@@ -30,45 +30,21 @@ def make_talk(arguments: argparse.Namespace, ask: Callable[[str], str], say: Cal
     """Returns the conversation, ready to be run, after who plays and under which rules was said. Raises InputError for
     bad words.
     """
-    if arguments.simulations is not None and arguments.simulations < 1:
-        raise InputError(f"--simulations is {arguments.simulations}; it must be 1 or more")
     check_save(arguments.save, arguments.sgf)
-    config = read_config(arguments)
-    set_up_cpu(config.run.threads)
-    kernels.choose(config.run.kernels)
-    game, notes = make_game(arguments, config)
-    bots = make_bots(arguments, config, game.size)
+    setup = open_front_end(arguments, (arguments.black, arguments.white))
+    game, notes = make_game(arguments, setup.config)
+    bots = make_bots(arguments, setup, game.size)
     names = {player: bot.name if bot else HUMAN for player, bot in bots.items()}
     screen = make_screen(arguments.colour)
-    talk = Talk(Table(game, names, arguments.save), bots, _adviser_maker(bots, config), screen, ask, say)
+    talk = Talk(Table(game, names, arguments.save), bots, _adviser_maker(bots, setup), screen, ask, say)
     rules = game.rules
     suicide = ", suicide" if rules.suicide else ""
     kind = f"{rules.size}x{rules.size}, komi {rules.komi:g}, {rules.scoring} scoring, {rules.superko} ko{suicide}"
-    say(
-        f"{screen.name(Colour.BLACK)}: {names[Colour.BLACK]}, {screen.name(Colour.WHITE)}: {names[Colour.WHITE]}; {kind}"
-    )
+    players = ", ".join(f"{screen.name(colour)}: {names[colour]}" for colour in Colour)
+    say(f"{players}; {kind}")
     for note in [*notes, *(["help tells what you can type"] if talk.has_people else [])]:
         say(note)
     return talk
-
-
-def read_config(arguments: argparse.Namespace) -> Config:
-    """Returns the settings: those of the first checkpoint among the players, else the defaults, and what the command
-    line changes.
-    """
-    words = {
-        "run.seed": arguments.seed,
-        "run.device": arguments.device,
-        "evaluation.simulations": arguments.simulations,
-    }
-    names = [
-        name
-        for name in (arguments.black, arguments.white)
-        if name not in (HUMAN, RANDOM) and not name.startswith("mcts:")
-    ]
-    paths = [name for name in names if Path(name).exists()]
-    config = checkpoint.load(checkpoint.find(paths[0])).config if paths else Config()
-    return with_overrides(config, [f"{key}={value}" for key, value in words.items() if value is not None])
 
 
 def make_game(arguments: argparse.Namespace, config: Config) -> tuple[LiveGame, list[str]]:
@@ -125,17 +101,13 @@ def make_rules(arguments: argparse.Namespace, known: Rules) -> Rules:
     return dataclasses.replace(known, size=size, komi=known.komi if komi is None else komi)
 
 
-def make_bots(arguments: argparse.Namespace, config: Config, size: int) -> dict[Colour, Bot | None]:
+def make_bots(arguments: argparse.Namespace, setup: Setup, size: int) -> dict[Colour, Bot | None]:
     """Returns who plays each colour, None for a person. Raises InputError for a network of another board."""
-    device = pick_device(config.run.device)
-    dtype = pick_dtype(config.run.precision, device)
-    move_choice, seed = MoveChoiceSettings(resign=arguments.resign), config.run.seed
+    settings, seed = MoveChoiceSettings(resign=arguments.resign), setup.config.run.seed
     words = {Colour.BLACK: arguments.black, Colour.WHITE: arguments.white}
     bots = {
-        player: make_bot(
-            word, config.evaluation, device, dtype, arguments.simulations, move_choice, seed + player.value
-        )
-        for player, word in words.items()
+        colour: make_bot(word, setup, seed + colour.value, settings, arguments.simulations)
+        for colour, word in words.items()
     }
     for bot in bots.values():
         if isinstance(bot, ThinkingBot):
@@ -143,21 +115,15 @@ def make_bots(arguments: argparse.Namespace, config: Config, size: int) -> dict[
     return bots
 
 
-def _adviser_maker(bots: dict[Colour, Bot | None], config: Config) -> Callable[[], ThinkingBot]:
-    """Returns what makes the bot that gives hints: one of the table once more, so that it may think without helping the
-    one that plays.
+def _adviser_maker(bots: dict[Colour, Bot | None], setup: Setup) -> Callable[[], ThinkingBot]:
+    """Returns what makes the bot that gives hints: one of the players once more, so that it may think without helping
+    the one that plays.
     """
     thinking = [bot for bot in bots.values() if isinstance(bot, ThinkingBot)]
 
     def make() -> ThinkingBot:
-        if thinking:
-            return ThinkingBot(thinking[0].analyst, thinking[0].simulations, MoveChoiceSettings(), config.run.seed)
-        device = pick_device(config.run.device)
-        bot = make_bot(
-            ADVISER, config.evaluation, device, pick_dtype(config.run.precision, device), seed=config.run.seed
-        )
-        assert isinstance(bot, ThinkingBot), f"{ADVISER} thinks"
-        return bot
+        analyst = thinking[0].analyst if thinking else setup.analyst(ADVISER)
+        return ThinkingBot(analyst, setup.config.run.seed)
 
     return make
 

@@ -39,12 +39,18 @@ KINDS = (
 )
 
 
-def make_player(spec: str, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype) -> Player:
+def make_player(
+    spec: str,
+    settings: EvaluationConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+    checkpoint: checkpoints.Checkpoint | None = None,
+) -> Player:
     """Returns the player that a person means by a word such as "random", "mcts:200", "gnugo:10" or a checkpoint's path.
 
-    settings: the config's section `evaluation`. Raises InputError for an unknown word, for a checkpoint that can't be
-    loaded and for an engine that is not there. An engine is not started yet; whoever has it play lets go of it by
-    `close`."""
+    settings: the config's section `evaluation`. checkpoint: that of the path, where it was read already. Raises
+    InputError for an unknown word, for a checkpoint that can't be loaded and for an engine that is not there. An engine
+    is not started yet; whoever has it play lets go of it by `close`."""
     if spec == "random":
         return RandomPlayer()
     if external.is_external(spec):
@@ -52,7 +58,6 @@ def make_player(spec: str, settings: EvaluationConfig, device: torch.device, dty
     playouts = playouts_of(spec)
     if playouts is not None:
         return SearchPlayer.of_playouts(playouts)
-    if not Path(spec).exists():
+    if checkpoint is None and not Path(spec).exists():
         raise InputError(f"there is no player {spec!r}; allowed are {KINDS}")
-    found = checkpoints.find(spec)
-    return SearchPlayer.of_checkpoint(checkpoints.load(found), settings, device, dtype)
+    return SearchPlayer.of_checkpoint(checkpoint or checkpoints.load_newest(spec), settings, device, dtype)

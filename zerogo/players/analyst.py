@@ -85,24 +85,27 @@ def make_analyst(
     settings: EvaluationConfig,
     device: torch.device,
     dtype: torch.dtype,
+    checkpoint: Checkpoint | None = None,
     *,
     simulations: int | None = None,
     leaves: int | None = None,
 ) -> Analyst:
     """Returns what thinks by a word such as "mcts:200" or a checkpoint's path.
 
-    settings: the config's section `evaluation`. simulations: of a move, by default what the word or the settings say.
-    leaves: of a step, by default up to LEAVES as the simulations bear it. Raises InputError for an unknown word (the
-    random player thinks nothing) and for a checkpoint that can't be loaded."""
+    settings: the config's section `evaluation`. checkpoint: that of the path, where it was read already. simulations:
+    of a move, by default what the word or the settings say. leaves: of a step, by default up to LEAVES as the
+    simulations bear it. Raises InputError for an unknown word (the random player thinks nothing) and for a checkpoint
+    that can't be loaded."""
     playouts = playouts_of(spec)
-    if playouts is None and not Path(spec).exists():
+    if playouts is None and checkpoint is None and not Path(spec).exists():
         raise InputError(f"{spec!r} can't think about positions; allowed are {KINDS}")
     number = simulations or playouts or settings.simulations
     leaves = leaves or min(LEAVES, max(1, number // SIMULATIONS_A_LEAF))
     if playouts is not None:
         analyst = analyst_of_playouts(playouts, device, leaves)
     else:
-        analyst = analyst_of_checkpoint(checkpoints.load(checkpoints.find(spec)), settings, device, dtype, leaves)
+        checkpoint = checkpoint or checkpoints.load_newest(spec)
+        analyst = analyst_of_checkpoint(checkpoint, settings, device, dtype, leaves)
     return dataclasses.replace(analyst, simulations=number)
 
 

@@ -1,0 +1,152 @@
+"""The opening that front ends share, and the command `zerogo`: help without torch, settings in their order, one reading
+of a checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+
+from zerogo import checkpoint, cli, kernels
+from zerogo.__main__ import COMMANDS
+from zerogo.config import Config
+from zerogo.errors import InputError
+
+ROOT = Path(__file__).parent.parent
+EVERY_OPTION = "--simulations 3 --seed 4 --device cpu --precision float32 --threads 1"
+
+
+def zerogo(*words: str) -> subprocess.CompletedProcess:
+    return subprocess.run((sys.executable, "-m", "zerogo", *words), capture_output=True, text=True, cwd=ROOT)
+
+
+def parsed(words: str) -> argparse.Namespace:
+    """Returns the arguments of a front end with all common options."""
+    parser = cli.make_parser("test", "A test.", "")
+    cli.add_options(parser, *cli.OPTIONS)
+    cli.add_overrides(parser)
+    return parser.parse_intermixed_args(words.split())
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Path:
+    """A run's folder with two checkpoints of an untrained network, the newer of step 2."""
+    settings = tiny.config("game.size=3", "run.seed=9")
+    weights = tiny.network(settings).state_dict()
+    for step in (1, 2):
+        checkpoint.save(checkpoint.path_of(tmp_path, step), checkpoint.Checkpoint(settings, step, weights, weights))
+    return tmp_path
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The checkpoint files that were read, in order."""
+    files: list[Path] = []
+    load = checkpoint.load
+    monkeypatch.setattr(checkpoint, "load", lambda path: files.append(path) or load(path))
+    return files
+
+
+@pytest.mark.parametrize("words", ([], ["--help"], ["-h"]))
+def test_the_command_lists_the_front_ends(words: list[str]) -> None:
+    done = zerogo(*words)
+    listed = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert (done.returncode, done.stderr, listed) == (0, "", list(COMMANDS)) and done.stdout.startswith("usage: zerogo")
+
+
+def test_an_unknown_command_is_one_sentence() -> None:
+    done = zerogo("dance")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: there is no command 'dance'; allowed are play, gtp, analysis, show, bench\n"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_front_end_s_help_and_mistakes(name: str) -> None:
+    """The command's usage line says how it was called; help comes without torch, but for the measurements."""
+    done = zerogo(name, "--help")
+    assert done.returncode == 0 and "usage: " in done.stdout and done.stderr == ""
+    assert zerogo(name, "--no-such-option=3").returncode == 2
+    probe = "import runpy, sys; sys.argv = ['x', '--help']\n"
+    probe += f"try: runpy.run_module('zerogo.{name}', run_name='__main__')\n"
+    probe += "except SystemExit: print('torch' in sys.modules)"
+    done = subprocess.run((sys.executable, "-c", probe), capture_output=True, text=True, cwd=ROOT)
+    assert f"usage: python -m zerogo.{name}" in done.stdout
+    assert done.stdout.endswith("False\n") or name in ("bench", "analysis")
+
+
+def test_usage_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cli.program("gtp") == "python -m zerogo.gtp"
+    monkeypatch.setattr(sys, "argv", ["zerogo gtp", "--help"])
+    assert (cli.program("gtp"), cli.program("play")) == ("zerogo gtp", "python -m zerogo.play")
+
+
+def test_settings_come_from_the_checkpoint_then_overrides_then_options(network: Path) -> None:
+    words = ("mcts:3", str(network), "random")
+    assert cli.read_config(parsed(""), ("random", "self", "gnugo:3", "missing"))[0] == Config()
+    assert cli.read_config(parsed(""), words)[0].run.seed == 9
+    config, checkpoints = cli.read_config(parsed(f"{EVERY_OPTION} game.komi=2.5 run.seed=5"), words)
+    run = config.run
+    assert (config.game.size, config.game.komi, config.evaluation.simulations) == (3, 2.5, 3)
+    assert (run.seed, run.device, run.precision, run.threads) == (4, "cpu", "float32", 1)
+    assert [found.step for found in checkpoints.values()] == [2]
+    file = network / "mine.yaml"
+    file.write_text("game: {size: 6}\n")
+    config, checkpoints = cli.read_config(parsed(f"--config {file} --seed 2"), words)
+    assert (config.game.size, config.run.seed, checkpoints) == (6, 2, {})
+
+
+def test_a_front_end_may_have_fewer_options_and_other_defaults() -> None:
+    parser = cli.make_parser("test", "", "")
+    cli.add_options(parser, "seed", precision={"default": "bfloat16"}, device={"help": "where"})
+    arguments = parser.parse_args([])
+    assert vars(arguments) == {"seed": None, "precision": "bfloat16", "device": None}
+    assert "(default: run.seed)" in parser.format_help() and "where" in parser.format_help()
+    assert cli.read_config(arguments)[0].run.precision == "bfloat16"
+
+
+@pytest.mark.parametrize("words", ["--simulations 0", "--seed -1", "--threads x", "--precision half", "--device"])
+def test_bad_options(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        parsed(words)
+    assert left.value.code == 2 and "error: argument --" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"), [("game.sise=9", "did you mean game.size"), ("komi=3", "must look like section.key=value")]
+)
+def test_bad_settings(words: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        cli.open_front_end(parsed(words))
+
+
+def test_a_checkpoint_is_read_once(network: Path, reads: list[Path]) -> None:
+    """For the settings, for the analyst and for the player, though it is named by its run's folder."""
+    setup = cli.open_front_end(parsed("--device cpu --precision float32 --simulations 2"), ["random", str(network)])
+    analyst, player = setup.analyst(str(network)), setup.player(str(network))
+    assert reads == [checkpoint.path_of(network, 2)]
+    assert analyst.name == player.name == "tiny@2" and analyst.simulations == player.simulations == 2
+    assert setup.analyst("mcts:7", simulations=5).simulations == 5 and setup.player("random").name == "random"
+    assert len(reads) == 1 and setup.checkpoint(network).step == 2
+    for make in (setup.analyst, setup.player, setup.checkpoint):
+        with pytest.raises(InputError):
+            make("missing")
+
+
+def test_the_process_is_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen: list[str] = []
+    monkeypatch.setattr(kernels, "choose", chosen.append)
+    threads = torch.get_num_threads()
+    try:
+        setup = cli.open_front_end(parsed("--threads 1 --device cpu --precision bfloat16 run.kernels=plain"))
+        assert (setup.device, setup.dtype, chosen) == (torch.device("cpu"), torch.bfloat16, ["plain"])
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(threads)
+    with pytest.raises(InputError, match="device is 'tpu'"):
+        cli.open_front_end(parsed("--device tpu"))

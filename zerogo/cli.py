@@ -1,0 +1,194 @@
+"""One opening for all front ends: the options that their command lines share, and what follows from them: settings,
+threads, kernels, device, and the players and analysts of the words that a person types.
+
+Importing this module imports no torch, so that --help and mistakes in a command line are answered at once."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # these import torch, which takes seconds
+    import torch
+
+    from zerogo.checkpoint import Checkpoint
+    from zerogo.config import Config
+    from zerogo.players import Player
+    from zerogo.players.analyst import Analyst
+
+OVERRIDE = re.compile(r"[a-z_]+\.[a-z_.0-9]+=.*", re.DOTALL)
+NOT_FILES = ("human", "random", "self")  # words for players that name no file, whatever files there are
+
+
+def number(kind: Callable[[str], float], low: float, high: float = math.inf) -> Callable[[str], float]:
+    """Returns what reads a number from low to high for argparse; kind: int or float."""
+
+    def read(text: str) -> float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high or math.isinf(value):
+            kinds = "whole numbers" if kind is int else "numbers"
+            limits = f" from {low:g} to {high:g}" if math.isfinite(high) else f", {low:g} or more"
+            raise argparse.ArgumentTypeError(f"it is {text!r}; allowed are {kinds}{limits}")
+        return value
+
+    return read
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "simulations": {"type": number(int, 1), "metavar": "N", "help": "simulations a move (default: {key})"},
+    "seed": {"type": number(int, 0), "metavar": "N", "help": "seed of all draws (default: {key})"},
+    "device": {"metavar": "D", "help": "auto, cpu, cuda or cuda:1 (default: {key})"},
+    "precision": {"choices": ("auto", "float32", "bfloat16"), "help": "arithmetic of the network (default: {key})"},
+    "threads": {"type": number(int, 0), "metavar": "N", "help": "CPU threads; 0 is torch's choice (default: {key})"},
+    "config": {
+        "type": Path,
+        "metavar": "FILE",
+        "help": "YAML file with the settings (default: those of the checkpoint)",
+    },
+}
+KEYS = {  # the setting that an option changes
+    "simulations": "evaluation.simulations",
+    "seed": "run.seed",
+    "device": "run.device",
+    "precision": "run.precision",
+    "threads": "run.threads",
+}
+
+
+def make_parser(name: str, description: str | None, epilog: str) -> argparse.ArgumentParser:
+    """Returns an empty parser for a front end: `zerogo NAME`, or `python -m zerogo.NAME` where it was started so."""
+    return argparse.ArgumentParser(
+        prog=program(name), description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def program(name: str) -> str:
+    """Returns how a front end was started, for its usage line: "zerogo gtp" or "python -m zerogo.gtp"."""
+    return sys.argv[0] if sys.argv[0] == f"zerogo {name}" else f"python -m zerogo.{name}"
+
+
+def add_options(parser: argparse.ArgumentParser, *names: str, **changes: dict[str, Any]) -> None:
+    """Adds options of OPTIONS to a command line, each as `--name` with the default None: as the config has it.
+
+    changes: arguments of `add_argument` that are others here, such as device={"default": "auto"}.
+    """
+    for name in (*names, *changes):
+        known = OPTIONS[name] | changes.get(name, {})
+        parser.add_argument(f"--{name}", **known | {"help": known["help"].format(key=KEYS.get(name))})
+
+
+def add_overrides(parser: argparse.ArgumentParser) -> None:
+    """Adds settings as plain words, section.key=value, in `overrides`; such a parser needs `parse_intermixed_args`."""
+    text = "settings that replace those of the checkpoint or config, such as game.size=7"
+    parser.add_argument("overrides", nargs="*", metavar="section.key=value", help=text)
+
+
+def is_override(text: str) -> bool:
+    """Says whether a word of a command line is a setting, section.key=value."""
+    return OVERRIDE.fullmatch(text) is not None
+
+
+def run(parse: Callable[[], argparse.Namespace], main: Callable[[argparse.Namespace], int | None]) -> None:
+    """Runs a front end as this process and ends it: parse first, so that mistakes need no torch, then main."""
+    arguments = parse()
+    from zerogo.runtime import script_main
+
+    script_main(lambda: main(arguments))
+
+
+@dataclass
+class Setup:
+    """What a front end plays or analyses with; its process is set up already.
+
+    config: all settings. device, dtype: of the networks. checkpoints: those read so far, by the word that names them.
+    """
+
+    config: Config
+    device: torch.device
+    dtype: torch.dtype
+    checkpoints: dict[str, Checkpoint] = field(default_factory=dict)
+
+    def checkpoint(self, word: str | Path) -> Checkpoint:
+        """Returns the checkpoint of a file or a run's folder, read once. Raises InputError where there is none."""
+        return _read_once(self.checkpoints, str(word))
+
+    def player(self, word: str) -> Player:
+        """Returns the player that a word means, see `players.make_player`. Raises InputError for a bad word."""
+        from zerogo.players import make_player
+
+        return make_player(word, self.config.evaluation, self.device, self.dtype, self._named(word))
+
+    def analyst(self, word: str, simulations: int | None = None, leaves: int | None = None) -> Analyst:
+        """Returns the analyst that a word means, see `analyst.make_analyst`. Raises InputError for a bad word."""
+        from zerogo.players.analyst import make_analyst
+
+        settings, checkpoint = self.config.evaluation, self._named(word)
+        return make_analyst(word, settings, self.device, self.dtype, checkpoint, simulations=simulations, leaves=leaves)
+
+    def _named(self, word: str) -> Checkpoint | None:
+        return self.checkpoint(word) if names_checkpoint(word) else None
+
+
+def open_front_end(arguments: argparse.Namespace, words: Sequence[str | Path] = ()) -> Setup:
+    """Returns what the options and overrides of a command line ask for, after setting the process up for it.
+
+    words: those for players, whose first checkpoint lends its settings where there is no --config. Raises InputError
+    for what is wrong with the settings or the checkpoint.
+    """
+    config, checkpoints = read_config(arguments, words)
+    return set_up(config, checkpoints)
+
+
+def read_config(
+    arguments: argparse.Namespace, words: Sequence[str | Path] = ()
+) -> tuple[Config, dict[str, Checkpoint]]:
+    """Returns the settings, and the checkpoint that was read for them by its word.
+
+    They are those of --config, else of the first checkpoint among the words, else the defaults; overrides change them,
+    and then the options. An option that a front end doesn't have changes nothing.
+    """
+    from zerogo.config import Config, load, with_overrides
+
+    checkpoints: dict[str, Checkpoint] = {}
+    named = [str(word) for word in words if names_checkpoint(str(word))]
+    if getattr(arguments, "config", None) is not None:
+        config = load(arguments.config)
+    else:
+        config = _read_once(checkpoints, named[0]).config if named else Config()
+    options = {key: getattr(arguments, name, None) for name, key in KEYS.items()}
+    changes = [f"{key}={value}" for key, value in options.items() if value is not None]
+    return with_overrides(config, [*getattr(arguments, "overrides", []), *changes]), checkpoints
+
+
+def set_up(config: Config, checkpoints: dict[str, Checkpoint] | None = None) -> Setup:
+    """Sets this process up as `config.run` has it (threads, memory, kernels, device); returns what to work with."""
+    from zerogo import kernels, runtime
+
+    runtime.set_up_cpu(config.run.threads)
+    kernels.choose(config.run.kernels)
+    device = runtime.pick_device(config.run.device)
+    return Setup(config, device, runtime.pick_dtype(config.run.precision, device), checkpoints or {})
+
+
+def names_checkpoint(word: str) -> bool:
+    """Says whether a word names a file or folder that is there, and no player of another kind."""
+    from zerogo.players.external import is_external
+
+    return not (word in NOT_FILES or word.startswith("mcts:") or is_external(word)) and Path(word).exists()
+
+
+def _read_once(checkpoints: dict[str, Checkpoint], word: str) -> Checkpoint:
+    from zerogo.checkpoint import load_newest
+
+    if word not in checkpoints:
+        checkpoints[word] = load_newest(word)
+    return checkpoints[word]
