@@ -5,8 +5,7 @@ goes on.
     games.jsonl      one finished game in each line
     games/*.sgf      the same games for people; each is there before its line is
 
-A killed process leaves at most an incomplete last line, which is dropped.
-"""
+A killed process leaves at most an incomplete last line, which is dropped."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from zerogo import sgf
-from zerogo.arena.result import RESIGNED, Played, Stop
+from zerogo.arena.result import PlayedGame, Stop
 from zerogo.errors import InputError
 from zerogo.rules import Rules
 from zerogo.runtime import RunLock, make_directory, remove_leftovers, sync_directory, write_atomically
@@ -34,17 +33,13 @@ NUM_GAMES = "games"  # the setting that may grow when a match goes on
 
 class Journal:
     """Keeps the finished games of an evaluation. Use it as a context manager; it locks the folder against a second
-    process.
-
-    pairs: the players' names of each match, A first. finished: the games so far, by the match's index.
-    """
+    process. pairs: the players' names of each match, A first. finished: the games so far, by the match's index."""
 
     def __init__(
         self, folder: Path, settings: Mapping[str, Any], pairs: Sequence[tuple[str, str]], rules: Rules, resume: bool
     ) -> None:
         """Opens the folder, a new one or with `resume` one that holds this very match. Raises InputError where it is
-        neither.
-        """
+        neither."""
         known = _settings_of(folder)
         _require_fit(folder, known, settings, resume)
         self.folder, self.pairs, self.rules = folder, list(pairs), rules
@@ -54,20 +49,20 @@ class Journal:
             remove_leftovers(place)
         self.finished = _read_games(folder / GAMES_FILE, len(self.pairs))
         if known != settings:
-            write_atomically(
-                folder / SETTINGS_FILE, lambda file: file.write((json.dumps(settings, indent=1) + "\n").encode())
-            )
+            text = json.dumps(settings, indent=1) + "\n"
+            write_atomically(folder / SETTINGS_FILE, lambda file: file.write(text.encode()))
         self._lines = open(folder / GAMES_FILE, "ab")
         sync_directory(folder)
 
     @property
     def num_finished(self) -> int:
-        return sum(len(games) for games in self.finished.values())
+        """Number of games that are there already."""
+        return sum(map(len, self.finished))
 
-    def add(self, match: int, games: Sequence[Played]) -> None:
+    def add(self, match: int, games: Sequence[PlayedGame]) -> None:
         """Keeps games of a match that have just ended."""
+        names = self.pairs[match]
         for game in games:
-            names = self.pairs[match]
             sgf.write(self.folder / GAMES_FOLDER / game_file(names, game.number), record_of(game, names, self.rules))
         self._lines.write(b"".join(_line_of(match, game) for game in games))
         self._lines.flush()
@@ -86,12 +81,11 @@ def game_file(names: tuple[str, str], number: int) -> str:
     return "-vs-".join(re.sub(r"[^\w.@#-]+", "_", name) for name in names) + f"-{number + 1:04d}.sgf"
 
 
-def record_of(game: Played, names: tuple[str, str], rules: Rules) -> sgf.GameRecord:
+def record_of(game: PlayedGame, names: tuple[str, str], rules: Rules) -> sgf.GameRecord:
     """Returns a game as a record for a file. names: of A and B. The comment says how it ended, where that isn't
-    plain.
-    """
+    plain."""
     black, white = names if game.a_is_black else names[::-1]
-    record = sgf.GameRecord(rules, game.moves, _result_words(game), black, white)
+    record = sgf.GameRecord(rules, game.moves, game.result_text, black, white)
     record.event, record.round = f"{names[0]} against {names[1]}", str(game.number + 1)
     said = [f"{name} says {text}" for name, text in game.told.items()]
     if game.capped:
@@ -100,13 +94,6 @@ def record_of(game: Played, names: tuple[str, str], rules: Rules) -> sgf.GameRec
         said.insert(0, f"{black if game.stop.black_lost else white}: {game.stop.reason}")
     record.comment = "\n".join(said)
     return record
-
-
-def _result_words(game: Played) -> str:
-    """Returns SGF's RE: "B+3.5", "W+R" by resignation, "B+F" where White was at fault."""
-    if game.stop is None:
-        return sgf.result_text(game.score_black)
-    return f"{'W' if game.stop.black_lost else 'B'}+{'R' if game.stop.kind == RESIGNED else 'F'}"
 
 
 def _settings_of(folder: Path) -> dict[str, Any] | None:
@@ -124,77 +111,66 @@ def _require_fit(folder: Path, known: dict[str, Any] | None, settings: Mapping[s
     if known is None:
         others = [path.name for path in folder.iterdir() if not path.name.startswith(".")] if folder.is_dir() else []
         if resume and others:
-            raise InputError(
-                f"the folder {folder} holds no match to resume ({SETTINGS_FILE} is missing); give --out that of a match"
-            )
+            lack = f"the folder {folder} holds no match to resume ({SETTINGS_FILE} is missing)"
+            raise InputError(f"{lack}; give --out that of a match")
         return
     if not resume:
-        raise InputError(
-            f"the folder {folder} already holds a match; go on with it by --resume, or give --out a new one"
-        )
+        holds = f"the folder {folder} already holds a match"
+        raise InputError(f"{holds}; go on with it by --resume, or give --out a new one")
     for key, value in settings.items():
         found = known.get(key)
-        if key == NUM_GAMES and isinstance(found, int) and found <= value:
-            continue
-        if found != value:
-            raise InputError(
-                f"the match in {folder} has {key} {_shown(found)}, not {_shown(value)}; it can go on only as it began"
-            )
+        may_grow = key == NUM_GAMES and isinstance(found, int)
+        if found != value and not (may_grow and found <= value):
+            differs = f"the match in {folder} has {key} {_shown(found)}, not {_shown(value)}"
+            raise InputError(f"{differs}; it can go on only as it began")
 
 
 def _shown(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _line_of(match: int, game: Played) -> bytes:
-    """Returns a game as one line of JSON."""
-    fields = {
+def _line_of(match: int, game: PlayedGame) -> bytes:
+    """Returns a game as one line of JSON, which has no nan."""
+    fields = vars(game) | {
         "match": match,
         "game": game.number,
-        "a_is_black": game.a_is_black,
         "score_black": None if math.isnan(game.score_black) else game.score_black,
-        "area_black": game.area_black,
-        "capped": game.capped,
         "stop": None if game.stop is None else vars(game.stop),
-        "told": game.told,
-        "moves": game.moves,
         "stones": "".join(map(str, game.stones.flatten().tolist())),
     }
+    del fields["number"]
     return json.dumps(fields).encode() + b"\n"
 
 
-def _read_games(path: Path, num_matches: int) -> dict[int, list[Played]]:
+def _read_games(path: Path, num_matches: int) -> list[list[PlayedGame]]:
     """Returns the games of a file by match, and rewrites it without lines that a crash has left incomplete."""
-    found: dict[int, dict[int, Played]] = {match: {} for match in range(num_matches)}
+    found: list[dict[int, PlayedGame]] = [{} for _ in range(num_matches)]
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     kept = []
     for line in lines:
         try:
             match, game = _game_of(line)
             found[match][game.number] = game
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, LookupError, TypeError):
             continue
         kept.append(line)
     if len(kept) < len(lines):
         write_atomically(path, lambda file: file.writelines(kept))
-    return {match: list(games.values()) for match, games in found.items()}
+    return [list(games.values()) for games in found]
 
 
-def _game_of(line: bytes) -> tuple[int, Played]:
-    """Returns the match and the game of a line; raises ValueError, KeyError or TypeError where it is not whole."""
+def _game_of(line: bytes) -> tuple[int, PlayedGame]:
+    """Returns the match and the game of a line; raises ValueError, LookupError or TypeError where it is not whole."""
     if not line.endswith(b"\n"):
         raise ValueError("incomplete")
-    fields = json.loads(line)
-    digits = fields["stones"]
+    fields = {**json.loads(line)}
+    match, digits, stop, score = (fields.pop(name) for name in ("match", "stones", "stop", "score_black"))
     size = math.isqrt(len(digits))
-    return fields["match"], Played(
-        number=fields["game"],
-        a_is_black=fields["a_is_black"],
-        moves=fields["moves"],
-        score_black=math.nan if fields["score_black"] is None else fields["score_black"],
-        area_black=fields["area_black"],
-        capped=fields["capped"],
-        stones=np.array([int(digit) for digit in digits], dtype=np.int8).reshape(size, size),
-        stop=None if fields["stop"] is None else Stop(**fields["stop"]),
-        told=fields["told"],
+    stones = np.array([int(digit) for digit in digits], dtype=np.int8).reshape(size, size)
+    return match, PlayedGame(
+        number=fields.pop("game"),
+        score_black=math.nan if score is None else score,
+        stones=stones,
+        stop=None if stop is None else Stop(**stop),
+        **fields,
     )

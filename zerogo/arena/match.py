@@ -1,43 +1,38 @@
-"""Matches between two players, and all pairings of several: every game of a match in lock-step, in one batch.
+"""A match between two players: many games in lock-step, with a referee for players from outside.
 
 A game is a function of (players, rules, seed, its number) alone, so it comes out the same alone and among thousands,
 and a match that was interrupted goes on with the games that are missing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
-from zerogo import draws
-from zerogo.arena.games import Terms, play_all
-from zerogo.arena.result import MatchResult, Played, result_of
+from zerogo import board, coords, draws, flood, scoring
+from zerogo.arena.result import FORFEIT, NO_MOVE, RESIGNED, MatchResult, PlayedGame, Stop
+from zerogo.config import GameConfig
+from zerogo.draws import Purpose
 from zerogo.errors import InputError
-from zerogo.players import Player, StatefulPlayer
+from zerogo.game import GameState, Move
+from zerogo.players import RESIGN, Player, RandomPlayer, StatefulPlayer
 from zerogo.rules import Rules
 
-if TYPE_CHECKING:
-    from zerogo.config import GameConfig
-
 COLOURS = ("paired", "a_black")
-AT_ONCE = 1024  # games of one batch, which bounds the memory of trees; a game doesn't depend on it
-AT_ONCE_WITH_GUESTS = 32  # fewer where processes play one game after the other, so that games end, and are kept, early
-
-GUEST_PLIES = 6  # a point, where an engine plays and no cap is set: engines that capture dead stones before they pass take their time
-
-# Called with the games played so far: a game that goes on counts as the share of the move cap that it has reached.
-OnProgress = Callable[[float], None]
-# Called with the games that have just ended.
-OnGames = Callable[[list[Played]], None]
+GAMES_AT_ONCE = 1024  # games of one batch, which bounds the memory of trees; a game doesn't depend on it
+ENGINE_GAMES_AT_ONCE = 32  # fewer where processes play one game after the other, so that games end, and are kept, early
+ENGINE_PLIES = 6  # a point, where no cap is set: engines capture dead stones before they pass, which takes their time
 
 
 def cap_for(game: GameConfig, players: Sequence[Player], size: int) -> int:
     """Returns the ply at which these players' games end: the config's; where that leaves it open, engines get more than
     networks, who learned with it."""
-    has_guest = any(isinstance(player, StatefulPlayer) for player in players)
-    return GUEST_PLIES * size**2 if has_guest and not game.move_cap else game.plies(size)
+    has_engine = any(isinstance(player, StatefulPlayer) for player in players)
+    return ENGINE_PLIES * size**2 if has_engine and not game.move_cap else game.plies(size)
 
 
 def play_match(
@@ -51,9 +46,9 @@ def play_match(
     opening_plies: int = 0,
     move_cap: int | None = None,
     device: torch.device | str = "cpu",
-    on_progress: OnProgress | None = None,
-    on_games: OnGames | None = None,
-    finished: Sequence[Played] = (),
+    on_progress: Callable[[float], None] = lambda played: None,
+    on_games: Callable[[list[PlayedGame]], None] = lambda games: None,
+    finished: Sequence[PlayedGame] = (),
     first_game: int = 0,
     at_once: int | None = None,
 ) -> MatchResult:
@@ -61,79 +56,245 @@ def play_match(
 
     colours: "paired" gives A Black in games with even numbers and White in the odd ones, games 2k and 2k + 1 with one
     opening; "a_black" gives A Black in all. opening_plies: moves at the start that the random player makes, drawn from
-    the seed and the pair's number. move_cap: ply at which a game ends, None for 2 * size * size. on_games: called with
-    games as soon as they end. finished: games that an interrupted match has left, which are not played again.
-    first_game: the first game's number. at_once: games of one batch, None for AT_ONCE, or fewer where a player is a
-    guest. Where both players are one and the same object, one call chooses the moves of both sides.
+    the seed and the pair's number. move_cap: ply at which a game ends, None for 2 * size * size. on_progress: called
+    with the number of games played so far; one that goes on counts as the share of the move cap that it has reached.
+    on_games: called with games as soon as they end. finished: games that an interrupted match has left, which are not
+    played again. first_game: the first game's number. at_once: games of one batch, None for a fitting number. Where
+    both players are one and the same object, one call chooses the moves of both sides.
 
-    Games end by two passes or at the cap, and are counted as `games.score` says. Players of ours never resign; a guest
+    Games end by two passes or at the cap, and are counted as `score` says. Players of ours never resign; an engine
     may, and loses a game by an illegal move and whatever else goes wrong with it, while the match goes on."""
-    _require_sense(colours, num_games, opening_plies, at_once, move_cap)
+    _check(colours, num_games, opening_plies, at_once, move_cap)
     cap = 2 * rules.size**2 if move_cap is None else move_cap
     terms = Terms((player_a, player_b), rules, seed, colours == "paired", opening_plies, cap, device)
-    wanted = range(first_game, first_game + num_games)
-    games = [game for game in finished if game.number in wanted]
-    missing = sorted(set(wanted) - {game.number for game in games})
-    done = len(games)
-    games += play_all(
-        terms,
-        missing,
-        at_once or (AT_ONCE_WITH_GUESTS if terms.stateful_players else AT_ONCE),
-        on_games or (lambda games: None),
-        (lambda played: None) if on_progress is None else (lambda played: on_progress(done + played)),
-    )
-    return result_of(
-        sorted(games, key=lambda game: game.number),
-        cap,
+    numbers = range(first_game, first_game + num_games)
+    games = [game for game in finished if game.number in numbers]
+    missing = sorted(set(numbers) - {game.number for game in games})
+    at_once = at_once or (ENGINE_GAMES_AT_ONCE if terms.engines else GAMES_AT_ONCE)
+    for start in range(0, len(missing), at_once):
+        before, batch = num_games - len(missing) + start, MatchGames(terms, missing[start : start + at_once])
+        while not batch.are_over:
+            over = batch.play_ply()
+            games += over
+            if over:
+                on_games(over)
+            on_progress(before + batch.progress())
+    return MatchResult(
         name_a=player_a.name,
         name_b=player_b.name,
         rules=rules,
         seed=seed,
         opening_plies=opening_plies,
         is_self=player_a is player_b,
-        is_paired=colours == "paired",
+        is_paired=terms.is_paired,
+        games=sorted(games, key=lambda game: game.number),
     )
 
 
-def _require_sense(colours: str, num_games: int, opening_plies: int, at_once: int | None, move_cap: int | None) -> None:
+def _check(colours: str, num_games: int, opening_plies: int, at_once: int | None, move_cap: int | None) -> None:
     """Raises InputError for options that no match can have."""
     if colours not in COLOURS:
         raise InputError(f"match: colours are {colours!r}; allowed are {', '.join(COLOURS)}")
     if num_games < 1 or opening_plies < 0 or (at_once is not None and at_once < 1):
-        raise InputError(
-            f"match: {num_games} games, {opening_plies} opening plies, {at_once} at once; allowed are 1, 0 and 1 or more"
-        )
+        given = f"{num_games} games, {opening_plies} opening plies, {at_once} at once"
+        raise InputError(f"match: {given}; allowed are 1, 0 and 1 or more")
     if move_cap is not None and move_cap < 1:
         raise InputError(f"match: the move cap is {move_cap} plies; it must be 1 or more")
 
 
-def round_robin(
-    players: Sequence[Player],
-    rules: Rules,
-    num_games: int,
-    seed: int,
-    *,
-    on_result: Callable[[MatchResult], None] | None = None,
-    on_progress: OnProgress | None = None,
-    on_games: Callable[[int, list[Played]], None] | None = None,
-    finished: Mapping[int, Sequence[Played]] | None = None,
-    **options,
-) -> list[MatchResult]:
-    """Returns the matches of every player against every other, (0, 1), (0, 2), …, (1, 2), …: `num_games` each, each
-    with a seed of its own.
+@dataclass(frozen=True)
+class Terms:
+    """What all games of a match share. players: A and B. is_paired: A is Black in games with even numbers, otherwise in
+    all."""
 
-    on_result: called with each match when it is over. on_progress: with the games of all matches so far. on_games: with
-    a match's index and games of it that have just ended. finished: an interrupted match's games, by the index. options:
-    as for `play_match`."""
-    results: list[MatchResult] = []
-    for index, (i, j) in enumerate(combinations(range(len(players)), 2)):
-        before = index * num_games
-        options["on_progress"] = None if on_progress is None else lambda done, before=before: on_progress(before + done)
-        options["on_games"] = None if on_games is None else lambda games, index=index: on_games(index, games)
-        options["finished"] = (finished or {}).get(index, ())
-        match_seed = int(draws.key(seed, i, j)) % 2**62  # so that the games of two matches don't draw alike
-        result = play_match(players[i], players[j], rules, num_games, match_seed, **options)
-        results.append(result)
-        if on_result is not None:
-            on_result(result)
-    return results
+    players: tuple[Player, Player]
+    rules: Rules
+    seed: int
+    is_paired: bool
+    opening_plies: int
+    cap: int
+    device: torch.device | str
+
+    @property
+    def engines(self) -> list[StatefulPlayer]:
+        """The players from outside, each once."""
+        return [player for player in dict.fromkeys(self.players) if isinstance(player, StatefulPlayer)]
+
+
+class MatchGames:
+    """G games of a match that are played together. numbers: theirs in the match.
+
+    Only the K games that go on are kept in `states`, so finished ones cost nothing; `game_index`, int64 [K], says which
+    of the G they are. Other tensors have leading G."""
+
+    def __init__(self, terms: Terms, numbers: Sequence[int]) -> None:
+        self.terms, self.engines, self.ply = terms, terms.engines, 0
+        count, device = len(numbers), terms.device
+        self.numbers = torch.tensor(numbers, dtype=torch.int64, device=device)
+        self.opening = self.numbers // 2 if terms.is_paired else self.numbers
+        self.opening_seed = int(draws.key(terms.seed, Purpose.OPENING)) % 2**62
+        self.a_is_black = (self.numbers % 2 == 0) | (not terms.is_paired)
+        self.game_index = torch.arange(count, device=device)
+        self.states = board.new_games(count, terms.rules, device, terms.cap)
+        self.moves = torch.full((count, terms.cap), NO_MOVE, dtype=torch.int16, device=device)
+        for engine in self.engines:
+            engine.begin(list(numbers), terms.rules)
+
+    @property
+    def are_over(self) -> bool:
+        """Whether none of the games goes on."""
+        return self.game_index.numel() == 0
+
+    def progress(self) -> float:
+        """Returns the games played so far, those that go on by their share of the move cap."""
+        return len(self.numbers) - len(self.game_index) * (1 - min(1.0, self.ply / self.terms.cap))
+
+    def play_ply(self) -> list[PlayedGame]:
+        """Plays one ply of all games that go on and returns those that are over now."""
+        actions, stops = self._choose()
+        over = self._end_stopped(stops)
+        if stops:
+            going = [k for k in range(len(actions)) if k not in stops]
+            actions = actions[going]
+            self._keep(torch.tensor(going, dtype=torch.int64, device=actions.device))
+        self.ply += 1
+        if self.are_over:
+            return over
+        self.moves[self.game_index, self.ply - 1] = actions.to(torch.int16)
+        self.states = board.step_(self.states, actions)
+        for engine in self.engines:
+            engine.notify(self.numbers[self.game_index].tolist(), actions.tolist())
+        finished = self.states.finished.nonzero().squeeze(1)  # between moves the host may look
+        if finished.numel():
+            over += self._end_counted(finished)
+            self._keep((~self.states.finished).nonzero().squeeze(1))
+        return over
+
+    def _keep(self, index: Tensor) -> None:
+        """Goes on with some of the K games only: index int64 [k]."""
+        self.states, self.game_index = board.select(self.states, index), self.game_index[index]
+
+    # The moves
+
+    def _choose(self) -> tuple[Tensor, dict[int, Stop]]:
+        """Returns the moves of the games that go on, int64 [K], and why games stop here, by their index among the K."""
+        if self.ply < self.terms.opening_plies:
+            return RandomPlayer().choose(self.states, self.opening[self.game_index], self.opening_seed), {}
+        actions = self._ask()
+        legal = board.legal_actions(self.states).gather(1, actions.clamp(min=0).unsqueeze(1)).squeeze(1)
+        wrong = (~legal | (actions < 0)).nonzero().squeeze(1).tolist()
+        return actions, {k: self._stop(k, int(actions[k])) for k in wrong}
+
+    def _ask(self) -> Tensor:
+        """Returns what the players choose in their games: int64 [K]. Engines think while a player of ours does."""
+        player_a, player_b = self.terms.players
+        moves_a = (self.states.to_play == board.BLACK) == self.a_is_black[self.game_index]
+        everywhere = torch.ones_like(moves_a)
+        masks = {player_a: everywhere} if player_a is player_b else {player_a: moves_a, player_b: ~moves_a}
+        questions = {}
+        for player, mask in masks.items():
+            index = mask.nonzero().squeeze(1)
+            if index.numel():
+                states = self.states if len(index) == len(mask) else board.select(self.states, index)
+                questions[player] = (index, (states, self.numbers[self.game_index[index]], self.terms.seed))
+        actions, waiting = torch.zeros_like(self.game_index), {}
+        with ThreadPoolExecutor(2) as threads:  # for engines only: torch's threads and modes belong to this one
+            try:
+                for player in self.engines:
+                    if player in questions:
+                        waiting[player] = threads.submit(player.choose, *questions[player][1])
+                for player, (index, question) in questions.items():
+                    if player not in waiting:
+                        actions[index] = player.choose(*question)
+                for player, answer in waiting.items():
+                    actions[questions[player][0]] = answer.result()
+            except BaseException:
+                for engine in self.engines:
+                    engine.close()  # else an interrupted match would wait for what an engine thinks
+                raise
+        return actions
+
+    def _stop(self, k: int, action: int) -> Stop:
+        """Returns why one of the K games stops at an action that is no legal move: an engine loses by it, of a player
+        of ours it is a bug."""
+        player, number = self._to_move(k), int(self.numbers[self.game_index[k]])
+        if player not in self.engines:
+            raise ValueError(f"match: {player.name} played the illegal action {action} in game {number}")
+        black_lost, at = int(self.states.to_play[k]) == board.BLACK, f"at move {self.ply + 1}"
+        if action == RESIGN:
+            return Stop(RESIGNED, black_lost, f"resigned {at}")
+        if action < 0:
+            return Stop(FORFEIT, black_lost, f"{player.why(number)}, {at}")
+        size, game = self.terms.rules.size, GameState.new(self.terms.rules)
+        for played in self._moves_of(int(self.game_index[k])):
+            game = game.play(Move.from_action(played, size))
+        reason = game.why_illegal(Move.from_action(action, size))
+        return Stop(FORFEIT, black_lost, f"illegal move {coords.to_gtp(action, size)} ({reason}), {at}")
+
+    def _to_move(self, k: int) -> Player:
+        """Returns whose turn it is in one of the K games."""
+        moves_a = (int(self.states.to_play[k]) == board.BLACK) == bool(self.a_is_black[self.game_index[k]])
+        return self.terms.players[0 if moves_a else 1]
+
+    # The ends
+
+    def _end_stopped(self, stops: dict[int, Stop]) -> list[PlayedGame]:
+        """Returns the games that stop here, by their index among the K, and lets engines know."""
+        for engine in self.engines:
+            for k, stop in stops.items():
+                at_fault = stop.kind == FORFEIT and engine is self._to_move(k)
+                engine.end([int(self.numbers[self.game_index[k]])], at_fault=at_fault)
+        index = torch.tensor(sorted(stops), dtype=torch.int64, device=self.game_index.device)
+        return self._played(index, [stops[k] for k in sorted(stops)], [{} for _ in stops]) if stops else []
+
+    def _end_counted(self, index: Tensor) -> list[PlayedGame]:
+        """Returns the games whose boards are to be counted now: index int64 [k] among the K."""
+        numbers = self.numbers[self.game_index[index]].tolist()
+        told: list[dict[str, str]] = [{} for _ in numbers]
+        for engine in self.engines:
+            for said, text in zip(told, engine.final_scores(numbers, self.terms.seed), strict=True):
+                if text is not None:
+                    said[engine.name] = text
+            engine.end(numbers)
+        return self._played(index, [None] * len(numbers), told)
+
+    def _played(self, index: Tensor, stops: Sequence[Stop | None], told: Sequence[dict[str, str]]) -> list[PlayedGame]:
+        """Returns games as they are now, on the host: index int64 [k] among the K. A stopped game is not counted."""
+        states, rows = board.select(self.states, index), self.game_index[index]
+        scores, areas = (values.tolist() for values in score(states, self.terms.rules))
+        stones, capped = states.stones.cpu().numpy(), (states.passes < 2).tolist()
+        facts = zip(rows.tolist(), self.numbers[rows].tolist(), self.a_is_black[rows].tolist(), strict=True)
+        return [
+            PlayedGame(
+                number=number,
+                a_is_black=a_is_black,
+                moves=self._moves_of(row),
+                score_black=math.nan if stops[k] else scores[k],
+                area_black=areas[k],
+                capped=capped[k] and stops[k] is None,
+                stones=stones[k],
+                stop=stops[k],
+                told=told[k],
+            )
+            for k, (row, number, a_is_black) in enumerate(facts)
+        ]
+
+    def _moves_of(self, row: int) -> list[int]:
+        """Returns the moves of one of the G games so far."""
+        return [action for action in self.moves[row].tolist() if action != NO_MOVE]
+
+
+def score(states: board.State, rules: Rules) -> tuple[Tensor, Tensor]:
+    """Returns the score float32 [B] for Black, komi included, and Black's area int64 [B], of boards as the referee
+    counts them.
+
+    Under area scoring AS THEY STAND (Tromp-Taylor): each side's stones and the points that it alone reaches, every
+    stone alive. Under territory scoring stones inside the other side's pass-alive territory are dead
+    (`scoring.final_score_black`)."""
+    if rules.scoring == "territory":
+        black, _ = scoring.final_rows(states, may_look=True)
+        result = scoring.final_score_black(states)
+    else:
+        black, white = scoring.area_rows(states.black, states.white, states.on_board)
+        result = (flood.count(black) - flood.count(white)).to(torch.float32) - states.rules.komi
+    return result, flood.count(black).to(torch.int64)
