@@ -18,7 +18,6 @@ from killing import dying
 
 from zerogo import arena
 from zerogo.arena import match
-from zerogo.arena.games import Games
 from zerogo.arena.journal import GAMES_FILE
 from zerogo.config import Config, with_overrides
 
@@ -29,7 +28,7 @@ GAMES = 12
 
 def play(folder: Path, resume: bool) -> None:
     """Plays the match, or goes on with it: an engine against the random player, three games at once."""
-    match.AT_ONCE_WITH_GUESTS = 3
+    match.ENGINE_GAMES_AT_ONCE = 3
     arena.evaluate(
         [ENGINE, "random"], GAMES, with_overrides(Config(), list(SETTINGS)), folder, opening_plies=2, resume=resume
     )
@@ -58,8 +57,8 @@ def play_and_die(folder: Path, drawn: random.Random, at_a_file: bool) -> None:
             os.replace = dying(number, os.replace, after, counter)
             os.fsync = dying(number, os.fsync, after, counter)
         else:
-            happens = Games.play_ply
-            Games.play_ply = lambda games: (time.sleep(0.01), happens(games))[1]
+            happens = match.MatchGames.play_ply
+            match.MatchGames.play_ply = lambda games: (time.sleep(0.01), happens(games))[1]
         try:
             play(folder, resume=True)
         finally:

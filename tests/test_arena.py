@@ -10,93 +10,43 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from matches import Always, Drawing, First, config, moves_of, plain, same
 from sgfmill.sgf import Sgf_game
 
-from zerogo import arena, board, draws, elo, scoring
-from zerogo.arena import MatchResult, evaluation, play_match, round_robin
+from zerogo import arena, board, elo, scoring
+from zerogo.arena import MatchResult, play_match, tournament
 from zerogo.arena.journal import GAMES_FILE, Journal, record_of
-from zerogo.arena.result import FORFEIT, RESIGNED, Played, Stop, told_score
-from zerogo.config import Config, with_overrides
-from zerogo.draws import Purpose
+from zerogo.arena.result import FORFEIT, RESIGNED, PlayedGame, Stop, told_score
 from zerogo.errors import InputError
 from zerogo.players import RandomPlayer
 from zerogo.rules import Rules
 
 SMALL = Rules(size=3, komi=0.5)
-OF_EACH_GAME = ("score_black", "area_black", "a_is_black", "lengths", "capped", "moves", "stones")
 
 
-class First:
-    """Plays the first legal point while the board has at least `leave` empty points, then passes. Notes how it was
-    asked.
-    """
-
-    def __init__(self, name: str = "first", leave: int = 4) -> None:
-        self.name, self.leave = name, leave
-        self.asked: list[tuple[list[int], list[int]]] = []
-
-    def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
-        self.asked.append((game_ids.tolist(), states.to_play.tolist()))
-        first = board.legal_actions(states).to(torch.int8).argmax(1)
-        empty = (states.stones == 0).flatten(1).sum(1)
-        return torch.where(empty >= self.leave, first, states.board_size**2)
-
-
-class Passer:
-    name = "passer"
-
-    def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
-        return torch.full_like(game_ids, states.board_size**2)
-
-
-class Drawing:
-    """Moves evenly at random over all legal actions, so that games differ in length."""
-
-    def __init__(self, name: str = "drawing") -> None:
-        self.name = name
-
-    def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
-        return draws.choose(draws.key(seed, game_ids, states.ply, Purpose.MOVE), board.legal_actions(states))
-
-
-def replayed(result: MatchResult, game: int) -> board.State:
+def replayed(result: MatchResult, game: int, move_cap: int) -> board.State:
     """Returns the end of one game, its moves played again; every one must be legal and the game over only at its
     end.
     """
-    state = board.new_games(1, result.rules, move_cap=result.moves.shape[1])
-    for ply in range(result.lengths[game]):
-        action = int(result.moves[game, ply])
+    state = board.new_games(1, result.rules, move_cap=move_cap)
+    for action in result.games[game].moves:
         assert not state.finished.item() and board.legal_actions(state)[0, action]
         state = board.step(state, torch.tensor([action]))
-    assert state.finished.item() and (result.moves[game, result.lengths[game] :] == -1).all()
+    assert state.finished.item()
     return state
 
 
-def same(one: MatchResult, other: MatchResult) -> bool:
-    return all(np.array_equal(getattr(one, name), getattr(other, name)) for name in OF_EACH_GAME)
-
-
-def made(scores_black: list[float], a_is_black: list[bool], is_paired: bool = True, first_game: int = 0) -> MatchResult:
-    """Returns a result with given scores and empty games."""
-    count = len(scores_black)
-    zeros = np.zeros(count, dtype=np.int64)
-    return MatchResult(
-        name_a="a",
-        name_b="b",
-        rules=SMALL,
-        seed=1,
-        opening_plies=0,
-        is_self=False,
-        is_paired=is_paired,
-        first_game=first_game,
-        score_black=np.array(scores_black, dtype=np.float32),
-        area_black=zeros,
-        a_is_black=np.array(a_is_black),
-        lengths=zeros + 2,
-        capped=zeros != 0,
-        moves=np.full((count, 2), 9, dtype=np.int16),
-        stones=np.zeros((count, 3, 3), dtype=np.int8),
-    )
+def made(
+    scores_black: list[float], a_is_black: list[bool], stops: dict[int, Stop] | None = None, first_game: int = 0, **told
+) -> MatchResult:
+    """Returns a result with given scores and games of two passes; told: by "game_0" what players said of it."""
+    games = [
+        PlayedGame(first_game + k, black, [9, 9], score, 0, False, np.zeros((3, 3), np.int8), (stops or {}).get(k))
+        for k, (score, black) in enumerate(zip(scores_black, a_is_black, strict=True))
+    ]
+    for name, said in told.items():
+        games[int(name.removeprefix("game_"))].told.update(said)
+    return MatchResult("a", "b", SMALL, seed=1, opening_plies=0, is_self=False, is_paired=True, games=games)
 
 
 # The games
@@ -104,38 +54,38 @@ def made(scores_black: list[float], a_is_black: list[bool], is_paired: bool = Tr
 
 def test_every_game_replays_to_its_result() -> None:
     result = play_match(Drawing("a"), RandomPlayer(), Rules(size=4, komi=3.5), 24, seed=3)
-    for game in range(24):
-        end = replayed(result, game)
-        assert np.array_equal(end.stones[0].numpy(), result.stones[game])
-        assert result.score_black[game] == scoring.area_score_black(end.stones).item() - 3.5
-        assert bool(result.capped[game]) == (end.passes.item() < 2)
-        assert result.area_black[game] == int((scoring.area_ownership_black(end.stones) == 1).sum())
+    for number, game in enumerate(result.games):
+        end = replayed(result, number, move_cap=32)
+        assert game.number == number and np.array_equal(end.stones[0].numpy(), game.stones)
+        assert game.score_black == scoring.area_score_black(end.stones).item() - 3.5
+        assert game.capped == (end.passes.item() < 2)
+        assert game.area_black == int((scoring.area_ownership_black(end.stones) == 1).sum())
 
 
 def test_colours_are_paired_and_players_are_asked_only_for_their_games() -> None:
     first, second = First("a"), First("b")
     result = play_match(first, second, SMALL, 6, seed=1)
-    assert result.a_is_black.tolist() == [True, False] * 3
+    assert [game.a_is_black for game in result.games] == [True, False] * 3
     for player, parity in ((first, 0), (second, 1)):
         for games, colours in player.asked:
             for game, colour in zip(games, colours, strict=True):
                 assert (colour == board.BLACK) == (game % 2 == parity)
-    assert play_match(first, second, SMALL, 3, 1, colours="a_black").a_is_black.all()
+    assert all(game.a_is_black for game in play_match(first, second, SMALL, 3, 1, colours="a_black").games)
 
 
 def test_openings_are_shared_by_a_pair_and_differ_between_pairs() -> None:
     result = play_match(Drawing("a"), Drawing("b"), Rules(size=5), 40, seed=1, opening_plies=6)
-    openings = result.moves[:, :6]
+    openings, moves = moves_of(result, 6), moves_of(result)
     assert np.array_equal(openings[0::2], openings[1::2])
     assert len(np.unique(openings[0::2], axis=0)) == 20
-    assert not np.array_equal(result.moves[0::2], result.moves[1::2])
+    assert not np.array_equal(moves[0::2], moves[1::2])
     other = play_match(Drawing("a"), Drawing("b"), Rules(size=5), 40, seed=2, opening_plies=6)
-    assert not np.array_equal(other.moves[:, :6], openings)
+    assert not np.array_equal(moves_of(other, 6), openings)
 
 
 def test_paired_games_of_equal_deterministic_players_cancel() -> None:
     result = play_match(First("a"), First("b"), Rules(size=4), 10, seed=5, opening_plies=3)
-    assert np.array_equal(result.moves[0::2], result.moves[1::2])
+    assert [game.moves for game in result.games[0::2]] == [game.moves for game in result.games[1::2]]
     assert result.win_rate == 0.5 and (result.pair_points()[0] == 1).all()
 
 
@@ -145,8 +95,7 @@ def test_a_game_alone_equals_the_game_among_many(opening_plies: int) -> None:
     many = play_match(*players, rules, 12, seed=7, opening_plies=opening_plies)
     for game in (0, 5, 11):
         alone = play_match(*players, rules, 1, seed=7, opening_plies=opening_plies, first_game=game)
-        for name in OF_EACH_GAME:
-            assert np.array_equal(getattr(alone, name)[0], getattr(many, name)[game]), name
+        assert plain(alone.games[0]) == plain(many.games[game])
     assert same(many, play_match(*players, rules, 12, seed=7, opening_plies=opening_plies, at_once=5))
     assert same(many, play_match(*players, rules, 12, seed=7, opening_plies=opening_plies))
     assert not same(many, play_match(*players, rules, 12, seed=8, opening_plies=opening_plies))
@@ -162,37 +111,33 @@ def test_one_player_against_itself_is_asked_once_a_ply() -> None:
 
 
 def test_black_takes_the_whole_board() -> None:
-    result = play_match(First(leave=3), Passer(), SMALL, 4, seed=1, colours="a_black")
-    assert result.whole_board_black == 1.0 and (result.score_black == 8.5).all() and result.wins == 4
-    paired = play_match(First(leave=3), Passer(), SMALL, 4, seed=1)
-    assert paired.whole_board_black == 0.5 and (paired.wins, paired.by_colour(True), paired.by_colour(False)) == (
-        4,
-        (2, 0, 0),
-        (2, 0, 0),
+    result = play_match(First(leave=3), Always(), SMALL, 4, seed=1, colours="a_black")
+    assert (
+        result.whole_board_black == 1.0 and all(game.score_black == 8.5 for game in result.games) and result.wins == 4
     )
-    assert (play_match(Passer(), Passer(), SMALL, 2, seed=1).area_black == 0).all()  # an empty board is nobody's
+    paired = play_match(First(leave=3), Always(), SMALL, 4, seed=1)
+    assert paired.whole_board_black == 0.5 and paired.wins == 4
+    assert paired.by_colour(True) == paired.by_colour(False) == (2, 0, 0)
+    empty = play_match(Always(), Always(), SMALL, 2, seed=1)
+    assert all(game.area_black == 0 for game in empty.games)  # an empty board is nobody's
 
 
 def test_the_move_cap_ends_games_as_they_stand() -> None:
     result = play_match(First(leave=0), First(leave=0), Rules(size=5), 2, seed=1, move_cap=7)
-    assert (result.lengths == 7).all() and result.capped.all() and result.moves.shape == (2, 7)
+    assert (result.lengths == 7).all() and result.num_capped == 2
     assert play_match(Drawing(), Drawing(), SMALL, 20, seed=1).lengths.max() <= 18
 
 
 def test_territory_scoring() -> None:
     rules = Rules(size=3, komi=0.5, scoring="territory")
-    result = play_match(First(leave=3), Passer(), rules, 2, seed=1, colours="a_black")
-    end = replayed(result, 0)
-    assert result.score_black[0] == scoring.final_score_black(end).item() and result.whole_board_black == 1.0
+    result = play_match(First(leave=3), Always(), rules, 2, seed=1, colours="a_black")
+    end = replayed(result, 0, move_cap=18)
+    assert result.games[0].score_black == scoring.final_score_black(end).item() and result.whole_board_black == 1.0
 
 
 def test_an_illegal_move_is_caught() -> None:
-    class Wrong(Passer):
-        def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
-            return torch.zeros_like(game_ids)
-
     with pytest.raises(ValueError, match="passer played the illegal action 0 in game 2"):
-        play_match(First(), Wrong(), SMALL, 2, seed=1, first_game=1)
+        play_match(First(), Always(0), SMALL, 2, seed=1, first_game=1)
 
 
 @pytest.mark.parametrize("options", [{"colours": "white"}, {"num_games": 0}, {"opening_plies": -1}, {"move_cap": 0}])
@@ -205,15 +150,6 @@ def test_progress_rises_to_the_number_of_games() -> None:
     seen: list[float] = []
     play_match(Drawing("a"), Drawing("b"), SMALL, 8, seed=1, at_once=3, on_progress=seen.append)
     assert seen == sorted(seen) and seen[-1] == 8 and seen[0] < 3
-
-
-def test_round_robin_plays_all_pairs_with_seeds_of_their_own() -> None:
-    players = [Drawing("a"), Drawing("b"), Drawing("c")]
-    heard: list[MatchResult] = []
-    results = round_robin(players, SMALL, 6, 1, on_result=heard.append)
-    assert [(result.name_a, result.name_b) for result in results] == [("a", "b"), ("a", "c"), ("b", "c")]
-    assert heard == results and len({result.seed for result in results}) == 3
-    assert not np.array_equal(results[0].moves, results[1].moves)
 
 
 # The counts
@@ -238,19 +174,14 @@ def test_games_without_a_partner_count_singly() -> None:
 def test_stopped_games_count_for_who_did_not_stop_them() -> None:
     """A lost on the board, won by resignation, lost by a fault, won by a fault: scores are known of the first alone."""
     stops = {1: Stop(RESIGNED, True), 2: Stop(FORFEIT, True, "crashed"), 3: Stop(FORFEIT, True, "hung")}
-    told = {0: {"b": "W+2", "a": "W+9.5"}, 1: {"b": "0"}}
-    result = replace(made([-2.0, math.nan, math.nan, math.nan], [True, False, True, False]), stops=stops, told=told)
-    assert result.outcome_black.tolist() == [-1] * 4 and result.outcome_a.tolist() == [-1, 1, -1, 1]
+    told = {"game_0": {"b": "W+2", "a": "W+9.5"}, "game_1": {"b": "0"}}
+    result = made([-2.0, math.nan, math.nan, math.nan], [True, False, True, False], stops, **told)
+    assert [game.outcome_black for game in result.games] == [-1] * 4
+    assert [game.outcome_a for game in result.games] == [-1, 1, -1, 1]
     assert (result.wins, result.draws, result.losses) == (2, 0, 2) and result.by_colour(True) == (0, 0, 2)
-    assert (
-        result.mean_score == -2.0
-        and result.counted.tolist() == [True, False, False, False]
-        and result.black_win_rate == 0.0
-    )
+    assert result.mean_score == -2.0 and result.counted == result.games[:1] and result.black_win_rate == 0.0
     assert result.stopped(RESIGNED) == (0, 1) and result.stopped(FORFEIT) == (1, 1)
-    assert (
-        result.agreement("b") == (1, 1, 1) and result.agreement("a") == (0, 1, 1) and result.agreement("c") == (0, 0, 0)
-    )
+    assert [result.agreement(name) for name in "bac"] == [(1, 1, 1), (0, 1, 1), (0, 0, 0)]
     summary = json.loads(json.dumps(result.summary(), allow_nan=False))
     assert (summary["resigned"], summary["forfeits"]) == ([0, 1], [1, 1])
     assert summary["own_scores"] == {
@@ -281,8 +212,8 @@ def test_scores_that_engines_tell(text: str, score: float | None) -> None:
 
 def test_kept_games_come_back_as_they_were(tmp_path: Path) -> None:
     stones = np.arange(9, dtype=np.int8).reshape(3, 3) % 3
-    counted = Played(0, True, [4, 9, 9], 8.5, 9, False, stones, None, {"b": "B+8.5"})
-    stopped = Played(3, False, [], math.nan, 0, False, stones, Stop(FORFEIT, True, "crashed"))
+    counted = PlayedGame(0, True, [4, 9, 9], 8.5, 9, False, stones, None, {"b": "B+8.5"})
+    stopped = PlayedGame(3, False, [], math.nan, 0, False, stones, Stop(FORFEIT, True, "crashed"))
     with Journal(tmp_path, {"games": 4}, [("a", "b")], SMALL, resume=False) as journal:
         journal.add(0, [counted, stopped])
         with pytest.raises(InputError, match="already in use by process .*; wait for it or give --out another folder"):
@@ -291,7 +222,7 @@ def test_kept_games_come_back_as_they_were(tmp_path: Path) -> None:
         file.write(b'{"match": 0}\n\xff\n[1]\n{"match": 7, "ga')
     with Journal(tmp_path, {"games": 4}, [("a", "b")], SMALL, resume=True) as journal:
         one, other = journal.finished[0]
-    assert replace(one, stones=stones) == counted and np.array_equal(one.stones, stones) and one.stones.dtype == np.int8
+    assert plain(one) == plain(counted) and one.stones.dtype == np.int8
     assert other.stop == stopped.stop and math.isnan(other.score_black) and other.moves == []
     assert (tmp_path / GAMES_FILE).read_bytes().count(b"\n") == 2
     record = record_of(stopped, ("a", "b"), SMALL)
@@ -300,18 +231,16 @@ def test_kept_games_come_back_as_they_were(tmp_path: Path) -> None:
 
 
 def test_finished_games_are_not_played_again() -> None:
-    kept: list[Played] = []
+    kept: list[PlayedGame] = []
     whole = play_match(Drawing("a"), Drawing("b"), SMALL, 8, seed=4, opening_plies=2, on_games=kept.extend)
     assert sorted(game.number for game in kept) == list(range(8))
-    again: list[Played] = []
+    again: list[PlayedGame] = []
     seen: list[float] = []
     options = {"opening_plies": 2, "finished": kept[:5], "on_games": again.extend, "on_progress": seen.append}
     assert same(whole, play_match(Drawing("a"), Drawing("b"), SMALL, 8, seed=4, **options))
     assert {game.number for game in again} == {game.number for game in kept[5:]} and 5 <= seen[0] and seen[-1] == 8
-    nobody = play_match(
-        Drawing("a"), Drawing("b"), SMALL, 8, seed=4, opening_plies=2, finished=kept, on_games=again.extend
-    )
-    assert same(whole, nobody) and len(again) == 3
+    options |= {"finished": kept}
+    assert same(whole, play_match(Drawing("a"), Drawing("b"), SMALL, 8, seed=4, **options)) and len(again) == 3
 
 
 def test_summary_is_plain_json_without_infinities() -> None:
@@ -325,33 +254,27 @@ def test_summary_is_plain_json_without_infinities() -> None:
 # The evaluation
 
 
-def config(*overrides: str) -> Config:
-    return with_overrides(Config(), ["game.size=3", "game.komi=0.5", "run.device=cpu", "run.threads=1", *overrides])
-
-
 def test_evaluate_writes_games_and_result(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     results = arena.evaluate(["random", "random", "random"], 4, config(), tmp_path / "out")
     files = sorted(path.name for path in (tmp_path / "out" / "games").iterdir())
     assert len(files) == 12 and files[0] == "random#2-vs-random#3-0001.sgf"
     found = json.loads((tmp_path / "out" / "result.json").read_text())
-    assert [match["players"] for match in found["matches"]] == [
-        ["random", "random#2"],
-        ["random", "random#3"],
-        ["random#2", "random#3"],
-    ]
-    assert found["matches"][0]["per_game"]["score_black"] == results[0].score_black.tolist()
-    assert min(rating["elo"] for rating in found["ratings"]) == 0 and found["config"]["game"]["size"] == 3
+    pairs = [["random", "random#2"], ["random", "random#3"], ["random#2", "random#3"]]
+    assert [match["players"] for match in found["matches"]] == pairs
+    assert len({result.seed for result in results}) == 3 and not same(results[0], results[1])
+    assert found["matches"][0]["per_game"]["score_black"] == [game.score_black for game in results[0].games]
+    assert min(rating["elo"] for rating in found["ratings"]) == 0 and found["config"]["game"]["size"] == 5
     shown = capsys.readouterr().out
     assert "as White" in shown and "95 % interval" in shown and "anchor" in shown
     game = Sgf_game.from_bytes((tmp_path / "out" / "games" / "random-vs-random#2-0002.sgf").read_bytes())
     assert (game.get_player_name("b"), game.get_player_name("w")) == ("random#2", "random")
     assert len(game.get_main_sequence()) - 1 == results[0].lengths[1]
-    assert game.get_root().get("RE").startswith("B" if results[0].score_black[1] > 0 else "W")
+    assert game.get_root().get("RE").startswith("B" if results[0].games[1].score_black > 0 else "W")
 
 
 def test_evaluate_against_itself(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     (result,) = arena.evaluate(["random", "self"], 5, config(), tmp_path)
-    assert result.is_self and result.a_is_black.all() and result.num_games == 5
+    assert result.is_self and all(game.a_is_black for game in result.games) and result.num_games == 5
     assert json.loads((tmp_path / "result.json").read_text())["ratings"] == []
     assert "against itself, as Black" in capsys.readouterr().out
 
@@ -379,8 +302,8 @@ def test_bad_evaluations_are_refused_before_anything_is_written(
 def test_a_network_for_another_board_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = First("net")
     other.sizes = {9}
-    monkeypatch.setattr(evaluation, "make_player", lambda spec, *_: other)
-    with pytest.raises(InputError, match="plays on 9x9 only; game.size is 3x3"):
+    monkeypatch.setattr(tournament, "make_player", lambda spec, *_: other)
+    with pytest.raises(InputError, match="plays on 9x9 only; game.size is 5x5"):
         arena.evaluate(["a", "b"], 2, config(), tmp_path / "out")
 
 

@@ -5,6 +5,7 @@ installed.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -15,17 +16,18 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from matches import Always, Last, config, same
 from sgfmill.sgf import Sgf_game
 
-from zerogo import arena, board, players
-from zerogo.arena import MatchResult, evaluation, play_match
+from zerogo import arena, players
+from zerogo.arena import play_match
 from zerogo.arena.journal import GAMES_FILE, Journal
 from zerogo.arena.result import FORFEIT, RESIGNED
-from zerogo.config import Config, with_overrides
+from zerogo.config import Config
 from zerogo.errors import InputError
+from zerogo.pipeline import matches as pipeline_matches
 from zerogo.pipeline.matches import Matches
 from zerogo.players import ExternalPlayer, RandomPlayer, make_player
 from zerogo.players.external import EngineFault, EngineProcess, find, programs
@@ -34,19 +36,6 @@ from zerogo.rules import Rules
 ROOT = Path(__file__).parent.parent
 FAKE = Path(__file__).parent / "fake_engine.py"
 RULES = Rules(size=5, komi=0.5)
-OF_EACH_GAME = ("score_black", "area_black", "a_is_black", "lengths", "capped", "moves", "stones")
-
-
-class Last:
-    """A player of ours: the last legal point, and a pass when the board is half full."""
-
-    name = "last"
-
-    def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
-        legal = board.legal_actions(states)[:, :-1]
-        last = legal.shape[1] - 1 - legal.flip(1).to(torch.int8).argmax(1)
-        empty = (states.stones == 0).flatten(1).sum(1)
-        return torch.where((empty > legal.shape[1] // 2) & legal.any(1), last, states.board_size**2)
 
 
 def command(mode: str, *more: str) -> str:
@@ -72,18 +61,6 @@ def use() -> Iterator:
     yield maker
     for player in made:
         player.close()
-
-
-def same(one: MatchResult, other: MatchResult) -> bool:
-    arrays = all(
-        np.array_equal(getattr(one, name), getattr(other, name), equal_nan=name == "score_black")
-        for name in OF_EACH_GAME
-    )
-    return arrays and one.stops == other.stops and one.told == other.told
-
-
-def config(*overrides: str) -> Config:
-    return with_overrides(Config(), ["game.size=5", "game.komi=0.5", "run.device=cpu", "run.threads=1", *overrides])
 
 
 # One process
@@ -231,18 +208,7 @@ def test_start_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"--japanese-rules", "--simple-ko", "--forbid-suicide"} <= set(line)
     assert "--positional-superko" in find("gnugo:0").command(Rules(9), 5)
     line = find("pachi:1000").command(Rules(9), 5)
-    assert line[1:] == [
-        "-d0",
-        "-t",
-        "=1000",
-        "-s",
-        "5",
-        "-r",
-        "chinese",
-        "threads=1",
-        "max_tree_size=100",
-        "resign_threshold=0",
-    ]
+    assert line[1:] == "-d0 -t =1000 -s 5 -r chinese threads=1 max_tree_size=100 resign_threshold=0".split()
     with pytest.raises(InputError, match="pachi:1000 knows no suicide"):
         ExternalPlayer(find("pachi:1000")).check(rules)
     model = tmp_path / "net.bin.gz"
@@ -250,11 +216,8 @@ def test_start_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         find(f"katago:9:{model}")
     model.write_bytes(b"")
     line = find(f"katago:9:{model}").command(Rules(9), 5)
-    assert (
-        line[1:4] == ["gtp", "-model", str(model)]
-        and "maxVisits=9," in line[5]
-        and find(f"katago:9:{model}").name == "katago:9"
-    )
+    assert line[1:4] == ["gtp", "-model", str(model)] and "maxVisits=9," in line[5]
+    assert find(f"katago:9:{model}").name == "katago:9"
 
 
 @pytest.mark.parametrize(
@@ -275,7 +238,7 @@ def test_names_of_commands(line: str, name: str) -> None:
 
 def test_games_do_not_depend_on_processes_and_batches(use) -> None:
     whole = play_match(use("good", processes=4), Last(), RULES, 8, seed=1, opening_plies=2)
-    assert not whole.stops and whole.num_different_games == 8 and (whole.lengths > 10).all()
+    assert len(whole.counted) == 8 and whole.num_different_games == 8 and (whole.lengths > 10).all()
     assert whole.agreement("good") == (8, 8, 8)
     assert same(whole, play_match(use("good", processes=1), Last(), RULES, 8, seed=1, opening_plies=2))
     assert same(whole, play_match(use("good", processes=3), Last(), RULES, 8, seed=1, opening_plies=2, at_once=5))
@@ -284,15 +247,14 @@ def test_games_do_not_depend_on_processes_and_batches(use) -> None:
 
 def test_against_random_itself_and_another_engine(use) -> None:
     good = use("good")
-    assert not play_match(good, RandomPlayer(), RULES, 6, seed=1).stops
+    assert len(play_match(good, RandomPlayer(), RULES, 6, seed=1).counted) == 6
     alone = play_match(good, good, RULES, 3, seed=1, colours="a_black", opening_plies=3)
-    assert alone.is_self and not alone.stops and alone.agreement("good")[2] == 3
+    assert alone.is_self and len(alone.counted) == 3 and alone.agreement("good")[2] == 3
     other = use("unsure")
     both = play_match(good, other, RULES, 4, seed=1, opening_plies=3)
-    assert not both.stops and both.agreement("good") == (4, 4, 4) and both.agreement("unsure") == (0, 0, 0)
-    assert np.array_equal(
-        play_match(Last(), good, RULES, 4, seed=1).moves[0::2], play_match(good, Last(), RULES, 4, seed=1).moves[1::2]
-    )
+    assert len(both.counted) == 4 and both.agreement("good") == (4, 4, 4) and both.agreement("unsure") == (0, 0, 0)
+    one, other = play_match(Last(), good, RULES, 4, seed=1).games, play_match(good, Last(), RULES, 4, seed=1).games
+    assert [game.moves for game in one[0::2]] == [game.moves for game in other[1::2]]
 
 
 FAULTS = {
@@ -313,25 +275,18 @@ FAULTS = {
 def test_a_fault_loses_the_game_and_the_match_goes_on(mode: str, use, tmp_path: Path) -> None:
     bad = use(mode, seconds=0.7 if mode in ("hang",) else 20.0, processes=2)
     result = play_match(Last(), bad, RULES, 4, seed=1, opening_plies=2)
-    assert sorted(result.stops) == [0, 1, 2, 3] and result.wins == 4 and result.stopped(FORFEIT) == (0, 4)
-    for game, stop in result.stops.items():
-        assert stop.kind == FORFEIT and stop.black_lost == (not result.a_is_black[game])
-        assert re.fullmatch(FAULTS[mode], stop.reason), stop.reason
-    assert (
-        np.isnan(result.score_black).all()
-        and result.summary()["forfeits"] == [0, 4]
-        and result.summary()["mean_score"] is None
-    )
+    assert not result.counted and result.wins == 4 and result.stopped(FORFEIT) == (0, 4)
+    for game in result.games:
+        assert game.stop.kind == FORFEIT and game.stop.black_lost == (not game.a_is_black)
+        assert re.fullmatch(FAULTS[mode], game.stop.reason), game.stop.reason
+        assert math.isnan(game.score_black)
+    assert result.summary()["forfeits"] == [0, 4] and result.summary()["mean_score"] is None
     assert any(f"{mode} lost by a fault in 4 of 4 games" in line for line in result.lines())
 
 
 def test_a_resignation_ends_the_game(use, tmp_path: Path) -> None:
     result = play_match(use("resign"), Last(), RULES, 4, seed=1)
-    assert (
-        {stop.kind for stop in result.stops.values()} == {RESIGNED}
-        and result.losses == 4
-        and result.stopped(RESIGNED) == (4, 0)
-    )
+    assert not result.counted and result.losses == 4 and result.stopped(RESIGNED) == (4, 0)
     assert result.by_colour(True) == (0, 0, 2) and result.win_rate == 0.0
 
 
@@ -340,20 +295,17 @@ def test_one_crash_costs_one_game(use, tmp_path: Path) -> None:
     result = play_match(
         use("crash-once", str(tmp_path / "mark"), processes=1), Last(), RULES, 4, seed=1, opening_plies=2
     )
-    assert len(result.stops) == 1 and "ended with status 7" in next(iter(result.stops.values())).reason
+    (lost,) = [game for game in result.games if game.stop]
+    assert "ended with status 7" in lost.stop.reason
     whole = play_match(use("good"), Last(), RULES, 4, seed=1, opening_plies=2)
-    rest = [game for game in range(4) if game not in result.stops]
-    assert np.array_equal(result.moves[rest], whole.moves[rest]) and result.counted.sum() == 3
+    assert [game.moves for game in result.counted] == [whole.games[game.number].moves for game in result.counted]
 
 
 @pytest.mark.parametrize("mode", ["noisy", "slow", "banner", "dos", "unnumbered"])
 def test_engines_with_odd_manners_play(mode: str, use) -> None:
-    result = play_match(use(mode), Last(), RULES, 2, seed=1, opening_plies=2)
-    assert same_moves(result, play_match(use("good"), Last(), RULES, 2, seed=1, opening_plies=2)) and not result.stops
-
-
-def same_moves(one: MatchResult, other: MatchResult) -> bool:
-    return np.array_equal(one.moves, other.moves)
+    games = play_match(use(mode), Last(), RULES, 2, seed=1, opening_plies=2).games
+    good = play_match(use("good"), Last(), RULES, 2, seed=1, opening_plies=2).games
+    assert [(game.moves, game.stop) for game in games] == [(game.moves, None) for game in good]
 
 
 def test_an_engine_that_knows_them_is_told_rules_and_seeds(use, tmp_path: Path) -> None:
@@ -386,12 +338,8 @@ def test_what_can_not_start_is_refused_at_once(use) -> None:
 
 
 def test_bugs_of_our_own_players_stay_bugs(use) -> None:
-    class Wrong(Last):
-        def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
-            return torch.full_like(game_ids, -2)
-
     with pytest.raises(ValueError, match="played the illegal action -2"):
-        play_match(Wrong(), use("good"), RULES, 2, seed=1)
+        play_match(Always(-2), use("good"), RULES, 2, seed=1)
 
 
 def test_a_game_without_guests_asks_nobody_else() -> None:
@@ -406,28 +354,19 @@ def test_evaluate_writes_how_games_ended(tmp_path: Path, capsys: pytest.CaptureF
     results = arena.evaluate([command("crash"), command("resign"), "random"], 2, config(), tmp_path)
     assert [result.num_games for result in results] == [2, 2, 2]
     found = json.loads((tmp_path / "result.json").read_text())
-    assert found["engines"]["fake_engine"]["says"] == "Fake 1.0" and set(found["engines"]) == {
-        "fake_engine",
-        "fake_engine#2",
-    }
+    assert set(found["engines"]) == {"fake_engine", "fake_engine#2"}
+    assert found["engines"]["fake_engine"]["says"] == "Fake 1.0"
     assert sum(found["matches"][0]["forfeits"]) + sum(found["matches"][0]["resigned"]) == 2
     assert found["matches"][0]["per_game"]["score_black"] == [None, None]
-    games = [
-        Sgf_game.from_bytes(path.read_bytes()).get_root()
-        for path in sorted((tmp_path / "games").glob("fake_engine-vs-random-*"))
-    ]
-    assert {game.get("RE") for game in games} == {"B+F", "W+F"}
-    assert all("fake_engine: ended with status 3" in game.get("C") for game in games)
-    assert {game.get("RE") for game in map(root, (tmp_path / "games").glob("fake_engine#2-vs-random-*"))} <= {
-        "B+R",
-        "W+R",
-    }
+    crashed, resigned = (
+        [Sgf_game.from_bytes(path.read_bytes()).get_root() for path in (tmp_path / "games").glob(f"{name}-vs-random-*")]
+        for name in ("fake_engine", "fake_engine#2")
+    )
+    assert {game.get("RE") for game in crashed} == {"B+F", "W+F"}
+    assert all("fake_engine: ended with status 3" in game.get("C") for game in crashed)
+    assert resigned and {game.get("RE") for game in resigned} <= {"B+R", "W+R"}
     shown = capsys.readouterr().out
     assert "lost by a fault" in shown and "resigned in" in shown and (tmp_path / "report.html").exists()
-
-
-def root(path: Path):
-    return Sgf_game.from_bytes(path.read_bytes()).get_root()
 
 
 def test_engines_that_can_not_start_leave_nothing(tmp_path: Path) -> None:
@@ -447,24 +386,29 @@ def test_a_run_checks_its_engines_at_the_start() -> None:
 
 def written(folder: Path) -> dict[tuple[int, int], dict]:
     """Returns the finished games that a folder holds, by match and number; there is one line of each."""
-    lines = [
-        json.loads(line)
-        for line in (folder / GAMES_FILE).read_bytes().splitlines(keepends=True)
-        if line.endswith(b"\n")
-    ]
+    whole = [line for line in (folder / GAMES_FILE).read_bytes().splitlines(True) if line.endswith(b"\n")]
+    lines = [json.loads(line) for line in whole]
     found = {(line["match"], line["game"]): line for line in lines}
     assert len(found) == len(lines)
     return found
 
 
-def test_engines_get_as_many_plies_in_a_run_as_in_an_evaluation(use) -> None:
+def test_engines_get_as_many_plies_in_a_run_as_in_an_evaluation(use, monkeypatch: pytest.MonkeyPatch) -> None:
     engine, network, game = use("good"), RandomPlayer(), config().game
     assert (arena.cap_for(game, [network], 5), arena.cap_for(game, [network, engine], 5)) == (50, 150)
     assert arena.cap_for(config("game.move_cap=9").game, [engine], 5) == 9
     overrides = (f"evaluation.opponents=[{json.dumps(command('good'))}, random]", "evaluation.engine_processes=1")
     matches = Matches(config(*overrides), torch.device("cpu"), torch.float32)
-    widths = [matches._match(network, spec, 5, 2).moves.shape[1] for spec in matches.sizes_of]
-    assert widths == [150, 50]
+    caps = []
+
+    def play(*arguments: object, move_cap: int, **options: object) -> None:
+        caps.append(move_cap)
+        return play_match(*arguments, move_cap=move_cap, **options)
+
+    monkeypatch.setattr(pipeline_matches, "play_match", play)
+    for spec in matches.sizes_of:
+        matches._match(network, spec, 5, 2)
+    assert caps == [150, 50]
 
 
 def test_a_match_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -527,19 +471,9 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
 
 def test_an_interrupt_ends_engines_that_hang(tmp_path: Path) -> None:
     mark = tmp_path / "pids"
-    line = (
-        sys.executable,
-        "evaluate.py",
-        command("hang", str(mark)),
-        "random",
-        "--games",
-        "2",
-        "--out",
-        str(tmp_path / "out"),
-    )
-    process = subprocess.Popen(
-        (*line, "game.size=5"), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
-    )
+    options = f"random --games 2 --out {tmp_path / 'out'} game.size=5".split()
+    line = (sys.executable, "evaluate.py", command("hang", str(mark)), *options)
+    process = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     for _ in range(600):
         if mark.exists() and mark.read_text().strip():
             break
@@ -577,7 +511,7 @@ def test_gnugo_plays_alike_whatever_plays_it() -> None:
         finally:
             one.close()
             other.close()
-    assert same(*found) and not found[0].stops and found[0].num_different_games > 1
+    assert same(*found) and len(found[0].counted) == 4 and found[0].num_different_games > 1
     assert found[0].agreement("gnugo:1")[2] == 4 and found[0].agreement("gnugo:0")[1] == 4
 
 
@@ -593,7 +527,7 @@ def test_gnugo_is_held_to_the_rules_of_the_match(rules: Rules) -> None:
         result = play_match(player, RandomPlayer(), rules, 4, seed=2)
     finally:
         player.close()
-    assert not result.stops and result.wins >= 2
+    assert len(result.counted) == 4 and result.wins >= 2
 
 
 @gnugo
@@ -603,4 +537,4 @@ def test_gnugo_by_its_command(tmp_path: Path) -> None:
     assert result.name_a == "gnugo" and result.wins == 2
     with pytest.raises(InputError, match="gnugo:1 refused 'boardsize 25': unacceptable size"):
         arena.evaluate(["gnugo:1", "random"], 2, config("game.size=25"), tmp_path / "large")
-    assert evaluation.make_player("gnugo:1", config().evaluation, torch.device("cpu"), torch.float32).name == "gnugo:1"
+    assert make_player("gnugo:1", config().evaluation, torch.device("cpu"), torch.float32).name == "gnugo:1"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -15,39 +16,34 @@ import tiny
 from PIL import Image
 
 from zerogo.arena.journal import game_file
-from zerogo.arena.page import histogram_svg
-from zerogo.arena.report import chosen_games, result_words, write_report
-from zerogo.arena.result import FORFEIT, RESIGNED, MatchResult, Stop
-from zerogo.elo import bradley_terry
+from zerogo.arena.report import chosen_games, histogram_svg, write_report
+from zerogo.arena.result import FORFEIT, RESIGNED, MatchResult, PlayedGame, Stop, rate
 from zerogo.rules import Rules
 
 EVIL = '<script>alert("1 & 2")</script>#2'
 
 
-def some_result(name_a: str = "anna", name_b: str = "bert", num_games: int = 8, size: int = 5, **fields) -> MatchResult:
-    """Returns a match without a played game: Black wins by 3 on even boards of stones, White by 1 on the others."""
-    draw = np.random.default_rng(1)
-    numbers = np.arange(num_games)
-    moves = np.full((num_games, 6), -1, dtype=np.int16)
-    moves[:, :4] = draw.integers(0, size * size, (num_games, 4))
-    parts = {
-        "name_a": name_a,
-        "name_b": name_b,
-        "rules": Rules(size, 2.0),
-        "seed": 7,
-        "opening_plies": 0,
-        "is_self": False,
-        "is_paired": True,
-        "first_game": 0,
-        "score_black": np.where(numbers % 4 < 2, 3.0, -1.0).astype(np.float32),
-        "area_black": np.full(num_games, 14),
-        "a_is_black": numbers % 2 == 0,
-        "lengths": np.full(num_games, 4),
-        "capped": numbers == 1,
-        "moves": moves,
-        "stones": draw.integers(0, 3, (num_games, size, size)).astype(np.int8),
-    }
-    return MatchResult(**(parts | fields))
+def some_result(name_a: str = "anna", name_b: str = "bert", num_games: int = 8, size: int = 5, **games) -> MatchResult:
+    """Returns a match without a played game, Black winning pairs by 3 and losing them by 1 in turn, the second capped.
+
+    games: of some games, "game_0" and so on, the fields that differ."""
+    draw, is_self = np.random.default_rng(1), name_a == name_b
+    made = []
+    for number in range(num_games):
+        score = 3.0 if number % 4 < 2 else -1.0
+        fields = {"stones": draw.integers(0, 3, (size, size)).astype(np.int8), "capped": number == 1}
+        fields |= games.get(f"game_{number}", {})
+        moves = draw.integers(0, size * size, 4).tolist()
+        made.append(
+            PlayedGame(
+                **(
+                    {"score_black": score, "area_black": 14, "moves": moves}
+                    | fields
+                    | {"number": number, "a_is_black": number % 2 == 0 or is_self}
+                )
+            )
+        )
+    return MatchResult(name_a, name_b, Rules(size, 2.0), 7, 0, is_self, not is_self, made)
 
 
 class Reader(HTMLParser):
@@ -88,15 +84,6 @@ class Reader(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
-def rated(names: list[str], results: list[MatchResult]):
-    points = np.zeros((len(names), len(names)))
-    for result in results:
-        i, j = names.index(result.name_a), names.index(result.name_b)
-        points[i, j] += result.points_a.sum()
-        points[j, i] += result.num_games - result.points_a.sum()
-    return bradley_terry(points)
-
-
 def read(path: Path) -> Reader:
     return Reader(path.read_text(encoding="UTF-8"))
 
@@ -108,7 +95,7 @@ def test_report_holds_ratings_colours_endings_and_pictures(tmp_path: Path):
         some_result("anna", "carl", num_games=4),
         some_result("bert", "carl", num_games=2),
     ]
-    path = write_report(tmp_path, results, names, rated(names, results), tiny.config("game.size=5"))
+    path = write_report(tmp_path, results, names, rate(names, results), tiny.config("game.size=5").to_dict())
     assert path == tmp_path / "report.html" and [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
     page = read(path)
     assert "anna scores 50.0 % of 8 games" in page.text and "95 % interval" in page.text
@@ -122,8 +109,8 @@ def test_report_holds_ratings_colours_endings_and_pictures(tmp_path: Path):
 def test_pictures_lie_in_the_page_and_show_the_final_boards(tmp_path: Path):
     stones = np.zeros((2, 5, 5), dtype=np.int8)
     stones[0, 1, 3], stones[1, 1, 3] = 1, 2
-    result = some_result(num_games=2, stones=stones)
-    page = read(write_report(tmp_path, [result], ["anna", "bert"], None, result.rules))
+    result = some_result(num_games=2, game_0={"stones": stones[0]}, game_1={"stones": stones[1]})
+    page = read(write_report(tmp_path, [result], ["anna", "bert"]))
     images = [
         Image.open(io.BytesIO(base64.b64decode(source.removeprefix("data:image/png;base64,"))))
         for source in page.images
@@ -138,61 +125,56 @@ def test_links_lead_to_the_games_that_are_there(tmp_path: Path):
     name = game_file(("runs/a b", "mcts:9#2"), 1)
     (tmp_path / "games").mkdir()
     (tmp_path / "games" / name).write_text("(;)")
-    page = read(write_report(tmp_path, [result], ["runs/a b", "mcts:9#2"], None, result.rules))
+    page = read(write_report(tmp_path, [result], ["runs/a b", "mcts:9#2"]))
     assert set(page.links) == {"games/runs_a_b-vs-mcts_9%232-0002.sgf"}
     assert all((tmp_path / unquote(target)).exists() for target in page.links)
 
 
 def test_names_and_reasons_cannot_break_the_page(tmp_path: Path):
-    result = some_result(EVIL, "b", stops={0: Stop(FORFEIT, True, "<img src=x onerror=alert(1)>")})
+    result = some_result(EVIL, "b", game_0={"stop": Stop(FORFEIT, True, "<img src=x onerror=alert(1)>")})
     results = [result, some_result(EVIL, "c"), some_result("b", "c")]
     names = [EVIL, "b", "c"]
-    page = read(write_report(tmp_path, results, names, rated(names, results), result.rules))
+    page = read(write_report(tmp_path, results, names, rate(names, results)))
     assert "script" not in page.tags and page.tags.count("img") == len(page.images)
     assert EVIL in page.text and "<img src=x onerror=alert(1)>" in page.text
 
 
 def test_stopped_games_are_told_and_have_results_of_their_own(tmp_path: Path):
-    score = np.array([np.nan, np.nan, 3.5, 0.0], dtype=np.float32)
-    stops = {0: Stop(RESIGNED, black_lost=True), 1: Stop(FORFEIT, black_lost=False, reason="no answer within 5 s")}
-    told = {2: {"gnugo": "B+3.5"}}
-    result = some_result("anna", "gnugo", 4, score_black=score, capped=np.zeros(4, bool), stops=stops, told=told)
-    assert [result_words(result, game) for game in range(4)] == ["W+R", "B+F", "B+3.5", "0"]
-    text = read(write_report(tmp_path, [result], ["anna", "gnugo"], None, result.rules)).text
+    resigned = {"score_black": math.nan, "stop": Stop(RESIGNED, black_lost=True)}
+    failed = {"score_black": math.nan, "stop": Stop(FORFEIT, False, "no answer within 5 s"), "capped": False}
+    won, drawn = {"score_black": 3.5, "told": {"gnugo": "B+3.5"}}, {"score_black": 0.0}
+    result = some_result("anna", "gnugo", 4, game_0=resigned, game_1=failed, game_2=won, game_3=drawn)
+    assert [game.result_text for game in result.games] == ["W+R", "B+F", "B+3.5", "0"]
+    text = read(write_report(tmp_path, [result], ["anna", "gnugo"])).text
     assert "anna resigned 1" in text and "anna lost by a fault 1" in text and "two passes 2" in text
     assert "game 2: anna: no answer within 5 s" in text
     assert "gnugo counts the end as the referee does in 1 of 1 games" in text
 
 
 def test_games_to_show_hold_every_ending_and_both_colours():
-    stops = {5: Stop(RESIGNED, True), 14: Stop(FORFEIT, False, "?")}
-    result = some_result(num_games=40, stops=stops)
-    shown = chosen_games(result, 8)
-    assert len(shown) == 8 and {1, 5, 14} <= set(shown)
-    assert {bool(result.a_is_black[game]) for game in shown} == {True, False}
-    assert chosen_games(some_result(num_games=2), 8) == [0, 1]
+    resigned, failed = {"stop": Stop(RESIGNED, True)}, {"stop": Stop(FORFEIT, False, "?")}
+    shown = chosen_games(some_result(num_games=40, game_5=resigned, game_14=failed), 8)
+    assert len(shown) == 8 and {1, 5, 14} <= {game.number for game in shown}
+    assert {game.a_is_black for game in shown} == {True, False}
+    assert [game.number for game in chosen_games(some_result(num_games=2), 8)] == [0, 1]
 
 
 @pytest.mark.parametrize("size", [1, 19, 25])
 def test_report_of_games_with_itself_on_any_board(tmp_path: Path, size: int):
-    moves = np.full((2, 6), -1, dtype=np.int16)
-    moves[0, :2] = size * size
-    result = some_result("anna", "anna", 2, size, is_self=True, is_paired=False, moves=moves)
-    page = read(write_report(tmp_path, [result], ["anna"], None, result.rules))
+    result = some_result("anna", "anna", 2, size, game_0={"moves": [size * size] * 2}, game_1={"moves": []})
+    page = read(write_report(tmp_path, [result], ["anna"]))
     assert "anna against itself" in page.text and "Ratings" not in page.text and len(page.images) == 2
 
 
 def test_page_needs_nothing_from_outside(tmp_path: Path):
     result = some_result()
-    text = write_report(
-        tmp_path, [result], ["anna", "bert"], rated(["anna", "bert"], [result]), result.rules
-    ).read_text()
+    text = write_report(tmp_path, [result], ["anna", "bert"], rate(["anna", "bert"], [result])).read_text()
     assert not re.search(r"https?://|@import|url\(|<script|<link", text)
 
 
 def test_histogram_counts_every_game_once():
     values = np.array([-3.0, -0.5, 0.0, 0.5, 0.5, 20.5])
-    drawn = histogram_svg(values, "results")
+    drawn = histogram_svg(values)
     counts = [int(count) for count in re.findall(r"<title>(\d+) games", drawn)]
     assert sum(counts) == 6 and counts.count(1) == 4, "a dark, a grey and a light part, and two dark ones together"
-    assert "W+20.5" in drawn and "B+20.5" in drawn and histogram_svg(values[:0], "results") == ""
+    assert "W+20.5" in drawn and "B+20.5" in drawn and histogram_svg(values[:0]) == ""

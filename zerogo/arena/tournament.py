@@ -161,9 +161,7 @@ class Tournament:
         print("\n".join(lines + ([] if ratings is None else rating_lines(self.names, results, ratings))))
         print(f"games, {RESULT_FILE} and report.html are in {out_dir}")
 
-    def _as_json(
-        self, results: Sequence[MatchResult], ratings: elo.Ratings | None, seconds: float
-    ) -> dict[str, Any]:
+    def _as_json(self, results: Sequence[MatchResult], ratings: elo.Ratings | None, seconds: float) -> dict[str, Any]:
         """Returns everything that was found out as plain values: the counts of every match, each game's end, the
         ratings, the settings."""
         rows = [] if ratings is None else zip(self.names, ratings.elo, ratings.low, ratings.high, strict=True)

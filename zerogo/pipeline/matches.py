@@ -14,8 +14,7 @@ import torch
 from zerogo import elo
 from zerogo.arena import MatchResult, cap_for, play_match
 from zerogo.arena.report import write_report
-from zerogo.arena.result import FORFEIT
-from zerogo.arena.standings import rate
+from zerogo.arena.result import FORFEIT, rate
 from zerogo.checkpoint import Checkpoint
 from zerogo.coords import listed
 from zerogo.errors import InputError
@@ -94,7 +93,7 @@ class Matches:
         """Writes the report of the matches on one board."""
         paired = [result for result in results if result.is_paired]
         names = list(dict.fromkeys(name for result in paired or results for name in (result.name_a, result.name_b)))
-        return write_report(directory, results, names, rate(names, paired) if paired else None, self.config)
+        return write_report(directory, results, names, rate(names, paired) if paired else None, self.config.to_dict())
 
     def _play(
         self, checkpoint: Checkpoint, telemetry: Telemetry, num_games: int, results: list[MatchResult] | None = None

@@ -1,0 +1,79 @@
+"""What the tests of matches share: players whose moves are known, the smallest settings, and two results compared."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from zerogo import board, draws
+from zerogo.arena import MatchResult
+from zerogo.arena.result import PlayedGame
+from zerogo.config import Config, with_overrides
+from zerogo.draws import Purpose
+
+
+def config(*overrides: str) -> Config:
+    return with_overrides(Config(), ["game.size=5", "game.komi=0.5", "run.device=cpu", "run.threads=1", *overrides])
+
+
+def moves_of(result: MatchResult, plies: int = 0) -> np.ndarray:
+    """Returns the moves of all games, -1 after their ends: int64 [G, longest], or the first plies: [G, plies]."""
+    width = plies or result.lengths.max()
+    return np.array([(game.moves + [-1] * width)[:width] for game in result.games])
+
+
+def plain(game: PlayedGame) -> dict:
+    """Returns all that is known of a game so that it can be compared: nan equals nothing, an array is no truth."""
+    return vars(game) | {"score_black": str(game.score_black), "stones": game.stones.tolist()}
+
+
+def same(one: MatchResult, other: MatchResult) -> bool:
+    return list(map(plain, one.games)) == list(map(plain, other.games))
+
+
+class First:
+    """Plays the first legal point while the board has at least `leave` empty points, then passes. Notes how it was
+    asked.
+    """
+
+    def __init__(self, name: str = "first", leave: int = 4) -> None:
+        self.name, self.leave = name, leave
+        self.asked: list[tuple[list[int], list[int]]] = []
+
+    def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
+        self.asked.append((game_ids.tolist(), states.to_play.tolist()))
+        first = board.legal_actions(states).to(torch.int8).argmax(1)
+        empty = (states.stones == 0).flatten(1).sum(1)
+        return torch.where(empty >= self.leave, first, states.board_size**2)
+
+
+class Last:
+    """Plays the last legal point, and passes when the board is half full."""
+
+    name = "last"
+
+    def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
+        legal = board.legal_actions(states)[:, :-1]
+        last = legal.shape[1] - 1 - legal.flip(1).to(torch.int8).argmax(1)
+        empty = (states.stones == 0).flatten(1).sum(1)
+        return torch.where((empty > legal.shape[1] // 2) & legal.any(1), last, states.board_size**2)
+
+
+class Always:
+    """Plays one action whether it is legal or not, None: a pass."""
+
+    def __init__(self, action: int | None = None, name: str = "passer") -> None:
+        self.action, self.name = action, name
+
+    def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
+        return torch.full_like(game_ids, states.board_size**2 if self.action is None else self.action)
+
+
+class Drawing:
+    """Moves evenly at random over all legal actions, so that games differ in length."""
+
+    def __init__(self, name: str = "drawing") -> None:
+        self.name = name
+
+    def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
+        return draws.choose(draws.key(seed, game_ids, states.ply, Purpose.MOVE), board.legal_actions(states))
