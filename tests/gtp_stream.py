@@ -7,9 +7,9 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
+from zerogo.gtp.commands import serve
 from zerogo.gtp.engine import Engine
 from zerogo.gtp.protocol import Input, Output
-from zerogo.gtp.session import serve
 
 LONG = 60.0  # seconds after which a conversation has hung
 Wait = Callable[[str], bool]

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from zerogo.gtp.__main__ import parse
-from zerogo.gtp.engine import Engine
+from zerogo.gtp.commands import serve
+from zerogo.gtp.engine import Engine, make_engine
 from zerogo.gtp.protocol import Input, Output
-from zerogo.gtp.session import serve
-from zerogo.gtp.start import make_engine
 
 ROOT = Path(__file__).parent.parent
 

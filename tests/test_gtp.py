@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import gtp_talk
@@ -21,7 +22,8 @@ from gtp_talk import ROOT, Process, Talk, raw
 from zerogo import __version__, checkpoint, sgf
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.gtp import analyze, basic, gogui, parameters, raw_nn, registry, session
+from zerogo.gtp import commands
+from zerogo.gtp.engine import COMMANDS
 from zerogo.gtp.protocol import Input, Output, Request, parse
 
 TESTED_BELOW = {"list_commands", "cputime", "printsgf"}
@@ -67,7 +69,7 @@ def fresh(talk: Talk) -> Talk:
         talk.value(line)
     for line in ("kata-set-param maxTime 1e20", "kata-set-param lagBuffer 0.3", "cgos-opponent_name"):
         talk.value(line)
-    talk.engine.options.most_simulations, talk.engine.preview = None, None
+    talk.engine.options.most_simulations, talk.engine.last_winrate = None, None
     talk.asked.clear(), talk.refused.clear(), talk.engine.said.clear()
     return talk
 
@@ -106,12 +108,12 @@ def test_conversations(name: str, dress: object, talk: Talk) -> None:
 
 def test_every_command_is_in_a_conversation() -> None:
     others = {
-        name for module in (analyze, raw_nn, gogui) for name in (*module.COMMANDS, *getattr(module, "STREAMS", {}))
+        name for name, found in COMMANDS.items() if found.handler.__module__.split(".")[-1] in ("analyze", "gogui")
     }
     asked = {
         line[2:].split()[0] for script in SCRIPTS.values() for line in script.splitlines() if line.startswith("> ")
     }
-    assert set(registry.COMMANDS) - others - asked == TESTED_BELOW
+    assert set(COMMANDS) - others - asked == TESTED_BELOW
 
 
 def test_every_command_that_clients_ask_for_is_there(talk: Talk) -> None:
@@ -178,22 +180,23 @@ def test_a_reply_holds_no_blank_line() -> None:
 
 
 def test_what_breaks_inside_is_refused_and_the_talk_goes_on(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(engine: object, arguments: list[str]) -> str:
+    def broken(engine: object) -> str:
         raise KeyError("lost")
 
-    monkeypatch.setitem(session.COMMANDS, "undo", broken)
+    monkeypatch.setitem(COMMANDS, "undo", replace(COMMANDS["undo"], handler=broken))
     assert raw(talk.engine, "4 undo\n5 name") == "?4 internal error: KeyError\n\n=5 zerogo\n\n"
     assert len(talk.engine.said) == 1 and "internal error in undo: KeyError at" in talk.engine.said[0]
 
 
 def test_a_stream_that_fails_after_its_beginning_is_closed(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(engine: object, arguments: list[str], stream: object) -> None:
+    def broken(engine: object, stream: object) -> None:
         stream.begin()
         stream.line("info")
         raise InputError("late")
 
-    monkeypatch.setitem(session.STREAMS, "lz-analyze", broken)
-    monkeypatch.setitem(session.STREAMS, "kata-analyze", lambda engine, arguments, stream: None)
+    monkeypatch.setitem(COMMANDS, "lz-analyze", replace(COMMANDS["lz-analyze"], handler=broken))
+    nothing = replace(COMMANDS["kata-analyze"], handler=lambda engine, stream: None)
+    monkeypatch.setitem(COMMANDS, "kata-analyze", nothing)
     assert raw(talk.engine, "4 lz-analyze\n5 kata-analyze\n6 name") == "=4\ninfo\n\n=5\n\n=6 zerogo\n\n"
 
 
@@ -365,7 +368,7 @@ def test_gogui_s_interrupt_ends_a_genmove(talk: Talk) -> None:
         time.sleep(0.001)
     file = io.StringIO()
     talk.engine.interrupted = source.asks_to_stop
-    session.answer(talk.engine, Request("1", "genmove", ["b"]), source, Output(file))
+    commands.answer(talk.engine, Request("1", "genmove", ["b"]), source, Output(file))
     assert file.getvalue().startswith("=1 ")
     assert source.take() == "# interrupt" and not source.asks_to_stop() and source.take() is None
 
@@ -579,11 +582,11 @@ def test_a_reader_that_has_gone_ends_a_process_quietly() -> None:
 def test_the_version_satisfies_lizzie(talk: Talk) -> None:
     """Lizzie's code: the word behind the sign, split at dots; the second part below 15 opens a warning."""
     assert int(("= " + talk.value("version")).split(" ")[1].split(".")[1]) >= 15
-    assert basic.VERSION.endswith(f"(zerogo {__version__})")
+    assert commands.VERSION.endswith(f"(zerogo {__version__})")
 
 
 def test_parameters_cover_their_list(talk: Talk) -> None:
-    for name in parameters.PARAMETERS:
+    for name in commands.KATA_SETTINGS:
         talk.value(f"kata-set-param {name} {talk.value(f'kata-get-param {name}')}")
     assert json.loads(talk.value("kata-get-rules"))["suicide"] is False
     assert talk.engine.game.to_play is Colour.BLACK

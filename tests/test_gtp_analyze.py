@@ -17,14 +17,15 @@ from gtp_stream import Conversation, infos
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp import analyze
-from zerogo.gtp.analyze import AnalyzeRequest, kata_line, lz_line, read_wish
-from zerogo.gtp.engine import Engine
+from zerogo.gtp.analyze import AnalyzeRequest, kata_line, lz_line, read_request
+from zerogo.gtp.engine import COMMANDS, Engine
 from zerogo.players.analysis import Analysis, Candidate
 from zerogo.players.analyst import Analyst
 from zerogo.players.session import AnalysisSession, Ban
 
 QUICKSTART = "checkpoints/quickstart-5x5.pt"
 BLACK, WHITE = Colour.BLACK, Colour.WHITE
+STREAMS = [name for name, command in COMMANDS.items() if command.streams]
 # Black has everything.
 WON = """
 . X . X .
@@ -74,11 +75,11 @@ def test_lz_line() -> None:
     first = "info move B2 visits 7 winrate 7500 prior 2500 lcb 4000 order 0 pv B2 A3 pass"
     second = "info move pass visits 2 winrate 0 prior 3333 lcb 0 order 1 pv pass"
     assert lz_line(by_hand(), AnalyzeRequest(), 3) == f"{first} {second}"
-    assert lz_line(by_hand(), AnalyzeRequest(most=1), 3) == first
+    assert lz_line(by_hand(), AnalyzeRequest(max_moves=1), 3) == first
     third = "info move A2 visits 0 winrate 6000 prior 2000 lcb 0 order 2 pv A2"
-    assert lz_line(by_hand(), AnalyzeRequest(least=3), 3) == f"{first} {second} {third}"
-    assert lz_line(by_hand(), AnalyzeRequest(least=30), 3).count("info") == 6, "no more than there are legal moves"
-    assert lz_line(by_hand(), AnalyzeRequest(least=30, most=4), 3).count("info") == 4
+    assert lz_line(by_hand(), AnalyzeRequest(min_moves=3), 3) == f"{first} {second} {third}"
+    assert lz_line(by_hand(), AnalyzeRequest(min_moves=30), 3).count("info") == 6, "no more than there are legal moves"
+    assert lz_line(by_hand(), AnalyzeRequest(min_moves=30, max_moves=4), 3).count("info") == 4
     assert (
         lz_line(by_hand(candidates=[]), AnalyzeRequest(), 3)
         == "info move pass visits 0 winrate 6000 prior 3333 lcb 0 order 0 pv pass"
@@ -101,7 +102,7 @@ def test_kata_line() -> None:
 
 
 def test_kata_line_with_all_there_is() -> None:
-    line = kata_line(by_hand(), AnalyzeRequest(most=1, shows=frozenset(analyze.SHOWS)), 3)
+    line = kata_line(by_hand(), AnalyzeRequest(max_moves=1, extras=frozenset(analyze.EXTRAS)), 3)
     assert line == (
         KATA_FIRST.replace(" order 0", " noResultValue 0.000000 order 0")
         + " pvVisits 7 3 1 pvEdgeVisits 7 3 1"
@@ -124,21 +125,21 @@ def test_every_float_has_a_point() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "wish"),
+    ("text", "request_"),
     [
         ("", AnalyzeRequest()),
         ("b", AnalyzeRequest(player=BLACK)),
         ("W 100", AnalyzeRequest(player=WHITE, interval=1.0)),
         ("50", AnalyzeRequest(interval=0.5)),
         ("Black interval 50", AnalyzeRequest(player=BLACK, interval=0.5)),
-        ("interval 1 minmoves 30", AnalyzeRequest(interval=0.01, least=30)),
+        ("interval 1 minmoves 30", AnalyzeRequest(interval=0.01, min_moves=30)),
         ("interval 12.5", AnalyzeRequest(interval=0.125)),
-        ("999999 maxmoves 3", AnalyzeRequest(interval=9999.99, most=3)),
+        ("999999 maxmoves 3", AnalyzeRequest(interval=9999.99, max_moves=3)),
         ("minmoves 0", AnalyzeRequest()),
-        ("1 ownership true", AnalyzeRequest(interval=0.01, shows=frozenset({"ownership"}))),
+        ("1 ownership true", AnalyzeRequest(interval=0.01, extras=frozenset({"ownership"}))),
         (
             "1 ownership true ownership false pvVisits TRUE",
-            AnalyzeRequest(interval=0.01, shows=frozenset({"pvVisits"})),
+            AnalyzeRequest(interval=0.01, extras=frozenset({"pvVisits"})),
         ),
         ("avoid b A1,B2 30 avoid w A1,pass 30", AnalyzeRequest(ban=Ban(frozenset({20, 16}), frozenset({20, 25}), 30))),
         ("1 allow B D4 1", AnalyzeRequest(interval=0.01, ban=Ban(frozenset(range(26)) - {8}, frozenset(), 1))),
@@ -148,8 +149,8 @@ def test_every_float_has_a_point() -> None:
         ),
     ],
 )
-def test_arguments(text: str, wish: AnalyzeRequest) -> None:
-    assert read_wish(text.split(), 5, analyze.SHOWS) == wish
+def test_arguments(text: str, request_: AnalyzeRequest) -> None:
+    assert read_request(text.split(), 5, analyze.EXTRAS) == request_
 
 
 REFUSED = [
@@ -185,14 +186,14 @@ REFUSED = [
 def test_what_is_not_supported_is_an_error(text: str, fresh: Engine) -> None:
     """LizGoban asks by sending: whatever is not understood must be refused, and before a stream has begun."""
     with pytest.raises(InputError):
-        read_wish(text.split(), 5, analyze.SHOWS)
+        read_request(text.split(), 5, analyze.EXTRAS)
     assert gtp_talk.raw(fresh, f"7 kata-analyze {text}").startswith("?7 ")
 
 
 def test_lz_analyze_knows_nothing_of_katago() -> None:
-    for key in analyze.SHOWS:
+    for key in analyze.EXTRAS:
         with pytest.raises(InputError):
-            read_wish([key, "true"], 5)
+            read_request([key, "true"], 5)
 
 
 def test_nothing_may_be_avoided_in_genmove(fresh: Engine) -> None:
@@ -362,7 +363,7 @@ def test_genmove_analyze_resigns(fresh: Engine) -> None:
 
 def test_the_random_player_does_not_think() -> None:
     engine = gtp_talk.engine("random", "game.size=5")
-    for command in (*analyze.STREAMS, "kata-raw-nn", "zerogo-policy"):
+    for command in (*STREAMS, "kata-raw-nn", "zerogo-policy"):
         assert gtp_talk.raw(engine, f"4 {command} b 10").startswith("?4 ")
         assert gtp_talk.raw(engine, f"known_command {command}") == "= false\n\n"
         assert f"\n{command}\n" not in gtp_talk.raw(engine, "list_commands")

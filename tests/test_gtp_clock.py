@@ -15,7 +15,7 @@ from zerogo import board
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp import genmove
-from zerogo.gtp.clock import LEAST, Clock, Left, Pace, Settings, kgs_settings
+from zerogo.gtp.clock import MEASUREMENTS, MIN_SECONDS, Clock, Durations, Settings, TimeLeft, kgs_settings
 from zerogo.gtp.engine import Engine, Options
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
@@ -50,7 +50,7 @@ def test_without_a_clock_there_is_no_limit() -> None:
     made = Clock()
     assert made.seconds(BLACK, 30) is None
     made.spend(BLACK, 100)
-    made.tell(BLACK, 1, 0)
+    made.report(BLACK, 1, 0)
     assert made.seconds(BLACK, 30) is None
 
 
@@ -58,13 +58,13 @@ def test_absolute_time_is_shared_out() -> None:
     made = clock(300, 0, 0)
     assert made.seconds(BLACK, 30) == pytest.approx(10 - 0.5)
     made.spend(BLACK, 9)
-    assert made.left[BLACK] == Left(290.5, 0) and made.left[WHITE] == Left(300, 0)
-    made.tell(WHITE, 3, 0)
-    assert made.seconds(WHITE, 30) == LEAST
-    made.tell(WHITE, -2, 0)
-    assert made.seconds(WHITE, 30) == LEAST
+    assert made.left[BLACK] == TimeLeft(290.5, 0) and made.left[WHITE] == TimeLeft(300, 0)
+    made.report(WHITE, 3, 0)
+    assert made.seconds(WHITE, 30) == MIN_SECONDS
+    made.report(WHITE, -2, 0)
+    assert made.seconds(WHITE, 30) == MIN_SECONDS
     made.spend(WHITE, 5)
-    assert made.left[WHITE] == Left(0, 0)
+    assert made.left[WHITE] == TimeLeft(0, 0)
 
 
 def test_seconds_a_move() -> None:
@@ -81,19 +81,19 @@ def test_canadian_periods() -> None:
         20 - 0.5
     )  # the share of a period, as main time gives only 2 seconds a move
     assert made.seconds(BLACK, 2) == pytest.approx(30 - 0.5)
-    made.tell(BLACK, 5, 0)
+    made.report(BLACK, 5, 0)
     assert made.seconds(BLACK, 30) == pytest.approx(20 - 0.5)  # main time's last move goes into the period
     made.spend(BLACK, 19.5)
-    assert made.left[BLACK] == Left(85.0, 4)
+    assert made.left[BLACK] == TimeLeft(85.0, 4)
     assert made.seconds(BLACK, 30) == pytest.approx(
         85 / 4 - 0.5
     )  # what was saved is spent where the controller tells of it
-    made.is_told = False
+    made.is_reported = False
     assert made.seconds(BLACK, 30) == pytest.approx(20 - 0.5)
     for _ in range(4):
         made.spend(BLACK, 10)
-    assert made.left[BLACK] == Left(100, 5)  # a new period
-    made.tell(BLACK, 12, 3)
+    assert made.left[BLACK] == TimeLeft(100, 5)  # a new period
+    made.report(BLACK, 12, 3)
     assert made.seconds(BLACK, 30) == pytest.approx(4 - 0.5)
 
 
@@ -101,17 +101,17 @@ def test_japanese_periods() -> None:
     made = Clock(lag=0.5)
     made.set(kgs_settings("byoyomi 60 10 3".split()))
     assert made.seconds(BLACK, 3) == pytest.approx(20 - 0.5) and made.seconds(BLACK, 30) == pytest.approx(10 - 0.5)
-    made.tell(BLACK, 1, 0)
+    made.report(BLACK, 1, 0)
     assert made.seconds(BLACK, 30) == pytest.approx(10 - 0.5)
     made.spend(BLACK, 9.5)
-    assert made.left[BLACK] == Left(10, 3)
+    assert made.left[BLACK] == TimeLeft(10, 3)
     made.spend(BLACK, 9.5)
-    assert made.left[BLACK] == Left(10, 3)
+    assert made.left[BLACK] == TimeLeft(10, 3)
     made.spend(BLACK, 12)
-    assert made.left[BLACK] == Left(10, 2)
+    assert made.left[BLACK] == TimeLeft(10, 2)
     made.spend(BLACK, 99)
-    assert made.left[BLACK] == Left(10, 1)
-    made.tell(BLACK, 4, 1)
+    assert made.left[BLACK] == TimeLeft(10, 1)
+    made.report(BLACK, 4, 1)
     assert made.seconds(BLACK, 30) == pytest.approx(4 - 0.5)
 
 
@@ -142,7 +142,7 @@ def test_a_new_game_has_all_of_its_time() -> None:
     made = clock(300, 30, 5)
     made.spend(BLACK, 100)
     made.restart()
-    assert made.left == {BLACK: Left(300, 0), WHITE: Left(300, 0)}
+    assert made.left == {BLACK: TimeLeft(300, 0), WHITE: TimeLeft(300, 0)}
 
 
 # Whole games
@@ -196,7 +196,7 @@ def thinking(
     analyst = types.SimpleNamespace(device="cpu", size=None, search=types.SimpleNamespace(evaluator=quick))
     session = SlowThinker(time, duration, overhead)
     monkeypatch.setattr(genmove.move_choice, "decide", lambda *_: 0)
-    return Engine("slow", LiveGame(Rules(9)), analyst, session, Clock(lag=0.3), Options(**options), say=print, now=time)
+    return Engine("slow", LiveGame(Rules(9)), analyst, session, Clock(lag=0.3), Options(**options), log=print, now=time)
 
 
 @dataclass
@@ -229,11 +229,11 @@ class Referee:
             seconds, self.number = seconds - self.settings.period, self.number - 1
         assert self.number > 0, "the flag has fallen"
 
-    def shown(self) -> Left:
+    def shown(self) -> TimeLeft:
         """Returns what `time_left` says."""
         if self.main > 0:
-            return Left(self.main, 0)
-        return Left(self.period if self.settings.kind == "canadian" else self.settings.period, self.number)
+            return TimeLeft(self.main, 0)
+        return TimeLeft(self.period if self.settings.kind == "canadian" else self.settings.period, self.number)
 
 
 GAMES = {
@@ -256,10 +256,10 @@ def test_no_game_is_lost_on_time(name: str, told: bool, monkeypatch: pytest.Monk
     engine = thinking(monkeypatch, lambda: draw.uniform(0.02, 0.1), overhead=0.05)
     referee = Referee(GAMES[name])
     engine.clock.set(GAMES[name])
-    engine.step.note(0.1)  # as the warming up would have found it
+    engine.step_time.add(0.1)  # as the warming up would have found it
     for _ in range(60):
         if told:
-            engine.clock.tell(BLACK, *vars(referee.shown()).values())
+            engine.clock.report(BLACK, *vars(referee.shown()).values())
         begun = engine.now()
         genmove.choose(engine, BLACK)
         referee.move(engine.now() - begun + draw.uniform(0, 0.25))
@@ -278,7 +278,7 @@ def test_a_step_that_would_take_too_long_is_not_begun(monkeypatch: pytest.Monkey
     engine = thinking(monkeypatch, lambda: 4.0)
     engine.clock.set_gtp(0, 10, 1)
     genmove.choose(engine, BLACK)
-    assert engine.session.steps == 2 and engine.step.longest == 4.0
+    assert engine.session.steps == 2 and engine.step_time.longest == 4.0
 
 
 def test_without_time_for_a_step_it_moves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +297,7 @@ def test_without_time_for_a_step_it_moves_at_once(monkeypatch: pytest.MonkeyPatc
 def test_no_game_is_lost_by_steps_that_take_longer_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = thinking(monkeypatch, lambda: 0.8)
     engine.clock.set_gtp(0, 1, 1)
-    engine.step.note(0.8)
+    engine.step_time.add(0.8)
     referee = Referee(engine.clock.settings)
     for _ in range(60):
         begun = engine.now()
@@ -322,7 +322,7 @@ def test_the_time_of_a_resignation_or_a_pass_counts_too(monkeypatch: pytest.Monk
     monkeypatch.setattr(genmove.move_choice, "decide", lambda *_: None)
     assert genmove.choose(engine, BLACK) is None
     spent = engine.now() - 1000
-    assert spent > 1 and engine.clock.left[BLACK] == Left(pytest.approx(100 - spent - 0.3), 0)
+    assert spent > 1 and engine.clock.left[BLACK] == TimeLeft(pytest.approx(100 - spent - 0.3), 0)
 
 
 @pytest.mark.parametrize(
@@ -358,17 +358,17 @@ def test_one_slow_step_makes_no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
         assert engine.session.steps == steps  # one each, until the slow one is forgotten
 
 
-def test_pace() -> None:
-    pace = Pace()
-    assert (pace.longest, pace.typical) == (0, 0)
+def test_durations() -> None:
+    durations = Durations()
+    assert (durations.longest, durations.median) == (0, 0)
     for seconds in (1, 9, 1.5):
-        pace.note(seconds)
-    assert (pace.longest, pace.typical) == (9, 1.5)
-    pace.scale(2)
-    assert (pace.longest, pace.typical) == (18, 3)
-    for _ in range(Pace.REMEMBERED):
-        pace.note(1)
-    assert pace.longest == 1
+        durations.add(seconds)
+    assert (durations.longest, durations.median) == (9, 1.5)
+    durations.scale(2)
+    assert (durations.longest, durations.median) == (18, 3)
+    for _ in range(MEASUREMENTS):
+        durations.add(1)
+    assert durations.longest == 1
 
 
 def test_moves_left_shrink_and_never_end() -> None:

@@ -19,10 +19,10 @@ import pytest
 from gtp_scripts import SCRIPTS
 from gtp_talk import ROOT, state_of
 
-from zerogo.gtp import protocol, registry
-from zerogo.gtp.engine import Engine
+from zerogo.gtp import protocol
+from zerogo.gtp.commands import QUIT, answer
+from zerogo.gtp.engine import COMMANDS, Engine
 from zerogo.gtp.protocol import Output
-from zerogo.gtp.session import answer
 
 LONG = 30.0  # seconds that one line may take on a machine that is busy otherwise
 ANALYSIS = """lz-analyze
@@ -56,8 +56,7 @@ DANGEROUS = ("printsgf", "loadsgf")  # they write and read whatever a line names
 def corpus() -> list[str]:
     """Returns the good lines, and those of the scripts that must be refused."""
     scripted = [line[2:] for script in SCRIPTS.values() for line in script.splitlines() if line.startswith("> ")]
-    names = [*registry.COMMANDS, *registry.STREAMS]
-    return [line for line in (*scripted, *ANALYSIS, *names) if line.split()[0] not in DANGEROUS]
+    return [line for line in (*scripted, *ANALYSIS, *COMMANDS) if line.split()[0] not in DANGEROUS]
 
 
 def bent(line: str, draw: random.Random) -> str:
@@ -103,7 +102,7 @@ def lines(number: int, seed: int) -> Iterator[str]:
         if draw.random() < 0.5:
             line = f"{index} {line}"
         words = protocol.parse(line)
-        if words is None or (words.command not in (*DANGEROUS, registry.QUIT) and not is_large(words)):
+        if words is None or (words.command not in (*DANGEROUS, QUIT) and not is_large(words)):
             yield line
 
 

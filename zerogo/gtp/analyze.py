@@ -1,44 +1,43 @@
-"""Analysis that streams while the search runs: lz-analyze, kata-analyze, and both genmove_analyze.
+"""Analysis that streams while the search runs (lz-analyze, kata-analyze and both genmove_analyze), and kata-raw-nn.
 
-    kata-analyze B interval 50 ownership true minmoves 30 rootInfo true = info move E5 visits 487 edgeVisits 487 utility
-    0.5 winrate 0.750000 … order 0 pv E5 C3 info move … rootInfo visits … ownership …
+    kata-analyze B interval 50 ownership true minmoves 30 rootInfo true
+    =
+    info move E5 visits 487 edgeVisits 487 utility 0.5 winrate 0.750000 … order 0 pv E5 C3 info move … rootInfo …
 
-Whoever reads this decides by what is refused what there is to ask for, so an argument that can't be answered truthfully
-is an error. The numbers are in the formats of Leela Zero 0.17 (whole numbers, 10000 is 100 %) and KataGo 1.16 (floats),
-from the view of the player to move. What only KataGo's network knows, such as scoreStdev, is left out. Scores and
-ownership are the network's own, winrates the search's."""
+Clients find out what there is by what is refused, so an argument that can't be answered truthfully is an error. The
+numbers are in the formats of Leela Zero 0.17 (whole numbers, 10000 is 100 %) and KataGo 1.16 (floats), from the view of
+the player to move. What only KataGo's network knows, such as scoreStdev, is left out. Scores and ownership are the
+network's own, winrates the search's."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 
-from zerogo import coords
+from zerogo import board, coords
 from zerogo.errors import InputError
+from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
-from zerogo.gtp import genmove, parse
-from zerogo.gtp.engine import Handler, StreamHandler
-from zerogo.gtp.protocol import Stream
+from zerogo.gtp import genmove
+from zerogo.gtp.engine import ANY, Command, Engine
+from zerogo.gtp.protocol import COLOURS, Stream, colour, integer, real, truth, vertex
 from zerogo.players.analysis import Analysis, Candidate
 from zerogo.players.session import AnalysisSession, Ban
-
-if TYPE_CHECKING:
-    from zerogo.gtp.engine import Engine
+from zerogo.symmetry import NUM_SYMMETRIES
 
 POLL_SECONDS = 0.005  # between looks for the next line where there is nothing left to search
 STALE_SECONDS = 0.1  # at least, between lines that say the same
-LONGEST_INTERVAL = 1e20  # centiseconds
-MOST = 10**9
+MAX_INTERVAL = 1e20  # centiseconds
+MAX_NUMBER = 10**9
 NUMBERS = ("interval", "minmoves", "maxmoves")
-BANS = ("avoid", "allow")
-# What kata-analyze may be asked to show. The standard deviations over the tree are not among it: ownership is the
+RESTRICTIONS = ("avoid", "allow")
+# What kata-analyze may be asked to add. The standard deviations over the tree are not among it: ownership is the
 # network's alone.
-SHOWS = ("ownership", "movesOwnership", "pvVisits", "pvEdgeVisits", "rootInfo", "noResultValue")
-NO_BANS = "moves can't be avoided in genmove; allowed are interval, minmoves, maxmoves"
+EXTRAS = ("ownership", "movesOwnership", "pvVisits", "pvEdgeVisits", "rootInfo", "noResultValue")
+USAGE = "[COLOUR] [INTERVAL] [KEY VALUE]…"
 
 
 @dataclass(frozen=True)
@@ -46,159 +45,147 @@ class AnalyzeRequest:
     """What an analysis was asked for.
 
     player: to move, None for whose turn it is. interval: seconds between lines, None for a line at the end alone.
-    least, most: how many moves to tell of. ban: what the search may not play. shows: those of SHOWS that were wanted.
-    """
+    min_moves, max_moves: how many moves to show. ban: what the search may not play. extras: those of EXTRAS that were
+    asked for."""
 
     player: Colour | None = None
     interval: float | None = None
-    least: int = 1
-    most: int = MOST
+    min_moves: int = 1
+    max_moves: int = MAX_NUMBER
     ban: Ban | None = None
-    shows: frozenset[str] = frozenset()
+    extras: frozenset[str] = frozenset()
 
 
-Teller = Callable[[Analysis, AnalyzeRequest, int], str]  # thought, wish and board side to a line
+LineFormat = Callable[[Analysis, AnalyzeRequest, int], str]  # of an analysis, what was asked for, and the board's side
 
 
-def read_wish(arguments: Sequence[str], size: int, shows: Sequence[str] = (), bans: bool = True) -> AnalyzeRequest:
-    """Returns the arguments' meaning: `[colour] [interval] [key value]…`, keys in any order. Raises InputError for what
-    is not supported.
+def read_request(
+    arguments: Sequence[str], size: int, extras: Sequence[str] = (), may_restrict: bool = True
+) -> AnalyzeRequest:
+    """Returns the meaning of `[colour] [interval] [key value]…`, keys in any order. Raises InputError for what is not
+    supported.
 
-    shows: which of SHOWS there are. bans: whether moves may be avoided.
+    extras: which of EXTRAS there are. may_restrict: whether `avoid` and `allow` are allowed.
     """
-    words = list(arguments)
-    wish = AnalyzeRequest()
-    if words and words[0].lower() in parse.COLOURS:
-        wish = replace(wish, player=parse.colour(words.pop(0)))
+    words, fields, wanted = list(arguments), {}, dict.fromkeys(extras, False)
+    restrictions: list[tuple[str, Colour, frozenset[int], int]] = []
+    if words and words[0].lower() in COLOURS:
+        fields["player"] = colour(words.pop(0))
     if words and not words[0][0].isalpha():
         words.insert(0, "interval")
-    banned: list[tuple[str, Colour, frozenset[int], int]] = []
     rest = iter(words)
     for key in rest:
-        if key in BANS and bans:
-            banned.append((key, *_ban(key, _values(rest, key, 3), size)))
-        elif key in NUMBERS:
-            wish = _with_number(wish, key, *_values(rest, key, 1))
-        elif key in shows:
-            wanted = parse.truth(*_values(rest, key, 1), key)
-            wish = replace(wish, shows=wish.shows | {key} if wanted else wish.shows - {key})
+        if key in RESTRICTIONS and may_restrict:
+            restrictions.append((key, *_restriction(key, _values(rest, key, 3), size)))
+        elif key == "interval":
+            fields["interval"] = real(*_values(rest, key), key, 0, MAX_INTERVAL) / 100
+        elif key == "minmoves":
+            fields["min_moves"] = max(1, integer(*_values(rest, key), key, 0, MAX_NUMBER))
+        elif key == "maxmoves":
+            fields["max_moves"] = integer(*_values(rest, key), key, 1, MAX_NUMBER)
+        elif key in extras:
+            wanted[key] = truth(*_values(rest, key), key)
+        elif key in RESTRICTIONS:
+            raise InputError(f"moves can't be avoided in genmove; allowed are {', '.join(NUMBERS)}")
         else:
-            raise InputError(_unsupported(key, shows, bans))
-    return replace(wish, ban=_joined(banned, size))
+            allowed = (*NUMBERS, *(RESTRICTIONS if may_restrict else ()), *extras)
+            raise InputError(f"{key!r} is not supported; allowed are {', '.join(allowed)}")
+    return AnalyzeRequest(
+        **fields, ban=_joined(restrictions, size), extras=frozenset(key for key in wanted if wanted[key])
+    )
 
 
-def _unsupported(key: str, shows: Sequence[str], bans: bool) -> str:
-    if key in BANS:
-        return NO_BANS
-    return f"{key!r} is not supported; allowed are {', '.join((*NUMBERS, *(BANS if bans else ()), *shows))}"
-
-
-def _values(rest: Iterator[str], key: str, number: int) -> list[str]:
+def _values(rest: Iterator[str], key: str, number: int = 1) -> list[str]:
     """Returns the words behind a key."""
     found = [next(rest, "") for _ in range(number)]
     if "" in found:
-        usage = f"{key} COLOUR VERTEX,VERTEX,… DEPTH" if number == 3 else f"{key} VALUE"
-        raise InputError(f"syntax error; write: {usage}")
+        raise InputError(f"syntax error; write: {key} {'VALUE' if number == 1 else 'COLOUR VERTEX,VERTEX,… DEPTH'}")
     return found
 
 
-def _with_number(wish: AnalyzeRequest, key: str, text: str) -> AnalyzeRequest:
-    if key == "interval":
-        return replace(wish, interval=parse.real(text, key, 0, LONGEST_INTERVAL) / 100)
-    number = parse.integer(text, key, 0 if key == "minmoves" else 1, MOST)
-    return replace(wish, least=max(1, number)) if key == "minmoves" else replace(wish, most=number)
-
-
-def _ban(key: str, values: Sequence[str], size: int) -> tuple[Colour, frozenset[int], int]:
+def _restriction(key: str, values: Sequence[str], size: int) -> tuple[Colour, frozenset[int], int]:
     """Returns whose moves are banned, which, and for how many plies."""
-    player = parse.colour(values[0])
-    named = frozenset(parse.vertex(text, size) for text in values[1].split(","))
+    named = frozenset(vertex(text, size) for text in values[1].split(","))
     actions = frozenset(range(size * size + 1)) - named if key == "allow" else named
-    return player, actions, parse.integer(values[2], "depth", 1, MOST)
+    return colour(values[0]), actions, integer(values[2], "depth", 1, MAX_NUMBER)
 
 
-def _joined(banned: Sequence[tuple[str, Colour, frozenset[int], int]], size: int) -> Ban | None:
+def _joined(restrictions: Sequence[tuple[str, Colour, frozenset[int], int]], size: int) -> Ban | None:
     """Returns all bans as one, None where there are none. The search knows one depth, and one `allow` a colour."""
-    if not banned:
+    if not restrictions:
         return None
-    allowing = [player for key, player, _, _ in banned if key == "allow"]
-    if len(set(allowing)) < len(allowing) or (allowing and len(allowing) < len(banned)):
+    allowing = [player for key, player, _, _ in restrictions if key == "allow"]
+    if len(set(allowing)) < len(allowing) or (allowing and len(allowing) < len(restrictions)):
         raise InputError("allow is given once a colour, and not together with avoid")
-    if len({plies for _, _, _, plies in banned}) > 1:
+    if len({plies for _, _, _, plies in restrictions}) > 1:
         raise InputError("avoid and allow are supported with one depth for all")
     of = {
-        player: frozenset[int]().union(*(actions for _, who, actions, _ in banned if who is player))
+        player: frozenset[int]().union(*(actions for _, who, actions, _ in restrictions if who is player))
         for player in Colour
     }
     if any(len(actions) > size * size for actions in of.values()):
         raise InputError("no move is left")
-    return Ban(of[Colour.BLACK], of[Colour.WHITE], banned[0][3])
+    return Ban(of[Colour.BLACK], of[Colour.WHITE], restrictions[0][3])
 
 
 # Lines
 
 
-def lz_line(analysis: Analysis, wish: AnalyzeRequest, size: int) -> str:
-    """Returns Leela Zero's line: whole numbers, 10000 is 100 %; empty where there is no move to tell of."""
+def lz_line(analysis: Analysis, request: AnalyzeRequest, size: int) -> str:
+    """Returns Leela Zero's line: whole numbers, 10000 is 100 %; empty where there is no move to show."""
     parts = []
-    for order, found in enumerate(told(analysis, wish)):
-        rates = " ".join(f"{name} {round(10000 * rate)}" for name, rate in _rates(found))
-        line = _vertices(found.pv, size)
+    for order, found in enumerate(moves_to_show(analysis, request)):
+        winrate, prior, lcb = (round(10_000 * share) for share in (found.winrate, found.prior, found.lcb))
         parts.append(
-            f"info move {coords.to_gtp(found.action, size)} visits {found.visits} {rates} order {order} pv {line}"
+            f"info move {coords.to_gtp(found.action, size)} visits {found.visits} winrate {winrate} prior {prior} "
+            f"lcb {lcb} order {order} pv {_vertices(found.pv, size)}"
         )
     return " ".join(parts)
 
 
-def kata_line(analysis: Analysis, wish: AnalyzeRequest, size: int) -> str:
-    """Returns KataGo's line: floats, and what else was wished for; empty where there is no move to tell of."""
-    parts = [_kata_move(order, found, wish, size) for order, found in enumerate(told(analysis, wish))]
-    if parts and "rootInfo" in wish.shows:
-        score = f"scoreMean {analysis.score:.4f} scoreLead {analysis.score:.4f}"
-        raw = f"rawWinrate {(analysis.raw_value + 1) / 2:.6f}"
-        visits, winrate = analysis.visits, analysis.winrate
-        parts.append(f"rootInfo visits {visits} utility {analysis.value:.6f} winrate {winrate:.6f} {score} {raw}")
-    if parts and "ownership" in wish.shows:
-        parts.append(f"ownership {floats(analysis.ownership)}")
+def kata_line(analysis: Analysis, request: AnalyzeRequest, size: int) -> str:
+    """Returns KataGo's line: floats, and the extras; empty where there is no move to show."""
+    parts = [_kata_move(order, found, request, size) for order, found in enumerate(moves_to_show(analysis, request))]
+    if parts and "rootInfo" in request.extras:
+        parts.append(
+            f"rootInfo visits {analysis.visits} utility {analysis.value:.6f} winrate {analysis.winrate:.6f} "
+            f"scoreMean {analysis.score:.4f} scoreLead {analysis.score:.4f} "
+            f"rawWinrate {(analysis.raw_value + 1) / 2:.6f}"
+        )
+    if parts and "ownership" in request.extras:
+        parts.append(f"ownership {_floats(analysis.ownership)}")
     return " ".join(parts)
 
 
-def _kata_move(order: int, found: Candidate, wish: AnalyzeRequest, size: int) -> str:
-    """Returns what is told of one move. Every float has a decimal point: Sabaki takes numbers without one for
-    ten-thousandths.
+def _kata_move(order: int, found: Candidate, request: AnalyzeRequest, size: int) -> str:
+    """Returns one move's part of a line. Every float has a decimal point: Sabaki takes numbers without one for
+    ten-thousandths. Lizzie and LizGoban read scoreMean, Sabaki and CGOS scoreLead.
     """
-    (_, winrate), (_, prior), (_, lcb) = _rates(found)
-    score = f"scoreMean {found.score:.4f} scoreLead {found.score:.4f}"  # Lizzie and LizGoban read the first, Sabaki and CGOS the second
     parts = [
-        f"info move {coords.to_gtp(found.action, size)} visits {found.visits} edgeVisits {found.visits} utility {found.value:.6f}"
+        f"info move {coords.to_gtp(found.action, size)} visits {found.visits} edgeVisits {found.visits} "
+        f"utility {found.value:.6f} winrate {found.winrate:.6f} scoreMean {found.score:.4f} "
+        f"scoreLead {found.score:.4f} prior {found.prior:.6f} lcb {found.lcb:.6f} "
+        f"utilityLcb {2 * found.lcb - 1:.6f} weight {found.visits:.1f}"
     ]
-    parts.append(
-        f"winrate {winrate:.6f} {score} prior {prior:.6f} lcb {lcb:.6f} utilityLcb {2 * lcb - 1:.6f} weight {found.visits:.1f}"
-    )
-    if "noResultValue" in wish.shows:
+    if "noResultValue" in request.extras:
         parts.append("noResultValue 0.000000")  # under zerogo's rules every game has a result
     parts.append(f"order {order} pv {_vertices(found.pv, size)}")
     visits = " ".join(map(str, found.pv_visits))  # a tree has one edge to each node, so both counts are the same
-    parts += [f"{name} {visits}" for name in ("pvVisits", "pvEdgeVisits") if name in wish.shows]
-    if "movesOwnership" in wish.shows and found.ownership is not None:
-        parts.append(f"movesOwnership {floats(found.ownership)}")
+    parts += [f"{name} {visits}" for name in ("pvVisits", "pvEdgeVisits") if name in request.extras]
+    if "movesOwnership" in request.extras and found.ownership is not None:
+        parts.append(f"movesOwnership {_floats(found.ownership)}")
     return " ".join(parts)
 
 
-def told(analysis: Analysis, wish: AnalyzeRequest) -> list[Candidate]:
-    """Returns the moves to tell of, best first: what was visited, then by prior what was not, until there are as many
-    as wished.
+def moves_to_show(analysis: Analysis, request: AnalyzeRequest) -> list[Candidate]:
+    """Returns the best moves first: what was visited, then by prior what was not, until there are as many as asked
+    for.
     """
-    found = analysis.candidates[: wish.most]
-    lacking = min(wish.least, wish.most) - len(found)
-    if lacking <= 0:
-        return found
+    found = analysis.candidates[: request.max_moves]
+    lacking = max(0, min(request.min_moves, request.max_moves) - len(found))
     visited = {candidate.action for candidate in analysis.candidates}
-    others = [
-        action
-        for action in np.argsort(-analysis.prior, kind="stable").tolist()
-        if analysis.legal[action] and action not in visited
-    ]
+    by_prior = np.argsort(-analysis.prior, kind="stable").tolist()
+    others = [action for action in by_prior if analysis.legal[action] and action not in visited]
     # Nothing is known of these but the prior; like the search they are taken to be worth what the position is.
     known = {"visits": 0, "value": analysis.value, "score": analysis.score, "lcb": 0.0, "pv_visits": (0,)}
     return found + [
@@ -207,14 +194,9 @@ def told(analysis: Analysis, wish: AnalyzeRequest) -> list[Candidate]:
     ]
 
 
-def floats(board: np.ndarray) -> str:
+def _floats(numbers: np.ndarray) -> str:
     """Returns the numbers of a board, from the top left, row by row."""
-    return " ".join(f"{number:.4f}" for number in board.flatten().tolist())
-
-
-def _rates(found: Candidate) -> list[tuple[str, float]]:
-    """Returns what both formats tell as shares of 1, in their order."""
-    return [("winrate", found.winrate), ("prior", found.prior), ("lcb", found.lcb)]
+    return " ".join(f"{number:.4f}" for number in numbers.flatten().tolist())
 
 
 def _vertices(actions: Sequence[int], size: int) -> str:
@@ -224,16 +206,41 @@ def _vertices(actions: Sequence[int], size: int) -> str:
 # Streams
 
 
-class Reporter:
-    """Writes lines of what a session thinks, as often as was wished."""
+@Command("lz-analyze", USAGE, 0, ANY, needs_search=True, streams=True)
+def lz_analyze(engine: Engine, stream: Stream, *arguments: str) -> None:
+    """Analyses in Leela Zero's format."""
+    _analyze(engine, stream, read_request(arguments, engine.size), lz_line)
 
-    def __init__(self, engine: Engine, stream: Stream, wish: AnalyzeRequest, tell: Teller) -> None:
-        self._engine, self._stream, self._wish, self._tell = engine, stream, wish, tell
-        self._due = None if wish.interval is None else engine.now() + wish.interval
+
+@Command("kata-analyze", USAGE, 0, ANY, needs_search=True, streams=True)
+def kata_analyze(engine: Engine, stream: Stream, *arguments: str) -> None:
+    """Analyses in KataGo's format."""
+    _analyze(engine, stream, read_request(arguments, engine.size, EXTRAS), kata_line)
+
+
+@Command("lz-genmove_analyze", USAGE, 0, ANY, needs_search=True, streams=True)
+def lz_genmove_analyze(engine: Engine, stream: Stream, *arguments: str) -> None:
+    """Chooses and plays a move; its analysis is in Leela Zero's format."""
+    _genmove_analyze(engine, stream, read_request(arguments, engine.size, may_restrict=False), lz_line)
+
+
+@Command("kata-genmove_analyze", USAGE, 0, ANY, needs_search=True, streams=True)
+def kata_genmove_analyze(engine: Engine, stream: Stream, *arguments: str) -> None:
+    """Chooses and plays a move; its analysis is in KataGo's format."""
+    _genmove_analyze(engine, stream, read_request(arguments, engine.size, EXTRAS, may_restrict=False), kata_line)
+
+
+class Reporter:
+    """Writes lines about the engine's search, as often as was asked for."""
+
+    def __init__(self, engine: Engine, stream: Stream, request: AnalyzeRequest, line_format: LineFormat) -> None:
+        self._engine, self._stream, self._request, self._line_format = engine, stream, request, line_format
+        self._due = None if request.interval is None else engine.now() + request.interval
         self._last: tuple[int, str] | None = None  # visits, and the line about them
 
     @property
     def is_due(self) -> bool:
+        """Whether it is time for a line."""
         return self._due is not None and self._engine.now() >= self._due
 
     @property
@@ -246,26 +253,24 @@ class Reporter:
         started, session = self._engine.now(), self._engine.session
         pause = STALE_SECONDS if self.is_current else 0.0
         if not self.is_current:
-            self._last = (session.visits, self._tell(session.analysis(), self._wish, self._engine.size))
+            self._last = (session.visits, self._line_format(session.analysis(), self._request, self._engine.size))
         if self._last[1]:
             self._stream.line(self._last[1])
         if self._due is not None:
             now = self._engine.now()
-            self._due = max(self._due + self._wish.interval, now + max(pause, now - started))
+            self._due = max(self._due + self._request.interval, now + max(pause, now - started))
 
 
-def _analyze(engine: Engine, arguments: list[str], stream: Stream, tell: Teller, shows: Sequence[str]) -> None:
+def _analyze(engine: Engine, stream: Stream, request: AnalyzeRequest, line_format: LineFormat) -> None:
     """Searches the position until the next line comes; the game stays as it is."""
-    session = require_thinker(engine)
-    wish = read_wish(arguments, engine.size, shows)
-    session.face(engine.game, wish.player, wish.ban)
+    engine.session.face(engine.game, request.player, request.ban)
     stream.begin()
-    reporter = Reporter(engine, stream, wish, tell)
+    reporter = Reporter(engine, stream, request, line_format)
     while not stream.interrupted():
-        grew = session.step()
-        if reporter.is_due and _prepared(session, stream):
+        done = engine.session.step()
+        if reporter.is_due and _prepared(engine.session, stream):
             reporter.report()
-        if not grew:
+        if not done:
             time.sleep(POLL_SECONDS)
     stream.end()
 
@@ -278,63 +283,67 @@ def _prepared(session: AnalysisSession, stream: Stream) -> bool:
     return not stream.interrupted()
 
 
-def _genmove_analyze(engine: Engine, arguments: list[str], stream: Stream, tell: Teller, shows: Sequence[str]) -> None:
-    """Chooses and plays a move as genmove does, and tells what it thinks meanwhile, at least once. No line ends it
+def _genmove_analyze(engine: Engine, stream: Stream, request: AnalyzeRequest, line_format: LineFormat) -> None:
+    """Chooses and plays a move as genmove does, with lines meanwhile, at least one. No line from outside ends it
     before.
     """
-    session = require_thinker(engine)
-    wish = read_wish(arguments, engine.size, shows, bans=False)
-    player = wish.player or engine.game.to_play
-    session.face(engine.game, player)
+    player = request.player or engine.game.to_play
+    engine.session.face(engine.game, player)
     stream.begin()
-    reporter = Reporter(engine, stream, wish, tell)
+    reporter = Reporter(engine, stream, request, line_format)
 
-    def watch() -> None:
+    def after_step() -> None:
         if reporter.is_due:
             reporter.report()
 
-    action = genmove.choose(engine, player, watch=watch)
+    action = genmove.choose(engine, player, after_step=after_step)
     before = engine.now()
-    session.face(engine.game, player)
+    engine.session.face(engine.game, player)
     if not reporter.is_current:
         reporter.report()
-    engine.overhead.note(engine.now() - before)  # the last line must be ready in time, too
+    engine.overhead.add(engine.now() - before)  # the last line must be ready in time, too
     stream.line(f"play {genmove.commit(engine, player, action)}")
-    stream.end()
 
 
-def unavailable(engine: Engine) -> set[str]:
-    """Returns the commands that this engine can't answer."""
-    return set() if engine.session is not None else set(STREAMS)
+# The network alone
 
 
-def require_thinker(engine: Engine) -> AnalysisSession:
-    """Returns the engine's session. Raises InputError for the random player, which has none."""
-    if engine.session is None:
-        raise InputError(f"the player {engine.name!r} does not think")
-    return engine.session
+@Command("kata-raw-nn", f"0 to {NUM_SYMMETRIES - 1}, or all", 1, needs_search=True)
+def kata_raw_nn(engine: Engine, symmetry: str) -> str:
+    """Returns the network's answer for the board turned by one of the 8 symmetries, or by each of them, in KataGo's
+    format and from White's view, without a search. Playouts give their means, with an even policy, the same each time.
+    """
+    if symmetry.lower() == "all":
+        turns = list(range(NUM_SYMMETRIES))
+    else:
+        turns = [integer(symmetry, "symmetry", 0, NUM_SYMMETRIES - 1)]
+    engine.require_size(engine.size)
+    state = engine.game.tensor(engine.analyst.device)
+    legal = board.legal_actions(state)[0].cpu().numpy()
+    sign = 1 if engine.game.to_play is Colour.WHITE else -1
+    return "\n".join(["", *(_raw_lines(turn, engine.analyst.inform(state, turn=turn), legal, sign) for turn in turns)])
 
 
-def lz_analyze(engine: Engine, arguments: list[str], stream: Stream) -> None:
-    _analyze(engine, arguments, stream, lz_line, ())
+def _raw_lines(turn: int, found: Evaluation, legal: np.ndarray, sign: int) -> str:
+    """Returns the lines for one symmetry. legal: bool [A]. sign: -1 where the evaluation is from Black's view.
+
+    Three keys are -1, which is how KataGo says that a network does not have them; whiteScoreSelfplaySq, which has no
+    such number, is left out.
+    """
+    win, lead = (1 + sign * float(found.value[0])) / 2, sign * float(found.score[0])
+    prior = np.where(legal, found.prior[0].float().cpu().numpy(), np.nan)
+    ownership = sign * found.ownership[0].cpu().numpy()
+    rows = [f"symmetry {turn}", f"whiteWin {win:.6f}", f"whiteLoss {1 - win:.6f}", "noResult 0.000000"]
+    rows += [f"whiteLead {lead:.6f}", f"whiteScoreSelfplay {lead:.6f}"]
+    rows += [f"{name} -1.000000" for name in ("varTimeLeft", "shorttermWinlossError", "shorttermScoreError")]
+    rows += ["policy", *_rows(prior[:-1].reshape(ownership.shape)), f"policyPass {_number(prior[-1])}"]
+    return "\n".join([*rows, "whiteOwnership", *_rows(ownership)])
 
 
-def kata_analyze(engine: Engine, arguments: list[str], stream: Stream) -> None:
-    _analyze(engine, arguments, stream, kata_line, SHOWS)
+def _rows(numbers: np.ndarray) -> list[str]:
+    """Returns the lines of a board's numbers [N, N]."""
+    return [" ".join(map(_number, row)) for row in numbers.tolist()]
 
 
-def lz_genmove_analyze(engine: Engine, arguments: list[str], stream: Stream) -> None:
-    _genmove_analyze(engine, arguments, stream, lz_line, ())
-
-
-def kata_genmove_analyze(engine: Engine, arguments: list[str], stream: Stream) -> None:
-    _genmove_analyze(engine, arguments, stream, kata_line, SHOWS)
-
-
-COMMANDS: dict[str, Handler] = {}
-STREAMS: dict[str, StreamHandler] = {
-    "lz-analyze": lz_analyze,
-    "kata-analyze": kata_analyze,
-    "lz-genmove_analyze": lz_genmove_analyze,
-    "kata-genmove_analyze": kata_genmove_analyze,
-}
+def _number(number: float) -> str:
+    return "NAN" if np.isnan(number) else f"{number:.6f}"

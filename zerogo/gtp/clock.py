@@ -1,12 +1,12 @@
 """The clock of a game: how long each side may think about its next move, under any of GTP's and KGS's time settings.
 
-    clock = Clock() clock.set_gtp(300, 30, 5)                                  # 5 minutes, then Canadian: 5 moves in 30
-    seconds clock.seconds(Colour.BLACK, moves_left=30)                 # 11.2: for this move, None where there is no
-    limit clock.spend(Colour.BLACK, 9.5)                             # what it took; `tell` brings the controller's own
-    figures
+    clock = Clock()
+    clock.set_gtp(300, 30, 5)                       # 5 minutes, then Canadian: 5 moves in 30 seconds
+    clock.seconds(Colour.BLACK, moves_left=30)      # 11.2: for this move, None where there is no limit
+    clock.spend(Colour.BLACK, 9.5)                  # what it took; `report` brings the controller's own figures
 
-The controller's clock also counts its own work and the way of the lines there and back; for that the lag is kept back
-from every move."""
+The controller's clock also counts its own work and the transfer of the lines; for that the lag is kept back from every
+move."""
 
 from __future__ import annotations
 
@@ -16,12 +16,25 @@ from statistics import median_low
 
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.gtp import parse
+from zerogo.gtp.protocol import integer, real
 
 KINDS = {"none": 0, "absolute": 1, "canadian": 3, "byoyomi": 3}  # and how many numbers KGS gives with each
+KGS_USAGE = "none | absolute M | byoyomi M S PERIODS | canadian M S MOVES"
 LAG = 0.3  # seconds a move that a controller may count beside the engine's own
-LEAST = 0.01  # seconds; one step of the search is done in any case
-MOST = 10.0**7  # seconds of main time or a period
+MIN_SECONDS = 0.01  # one step of the search is done in any case
+MAX_SECONDS = 10.0**7  # of main time or a period
+MAX_NUMBER = 10**6  # of moves or periods
+MEASUREMENTS = 15  # that `Durations` keeps
+
+
+@dataclass(frozen=True)
+class TimeLeft:
+    """What one side has left. seconds: of main time while number is 0, else of the period with so many moves (or
+    Japanese periods).
+    """
+
+    seconds: float
+    number: int
 
 
 @dataclass(frozen=True)
@@ -35,34 +48,31 @@ class Settings:
     period: float = 0.0
     number: int = 0
 
-    def start(self) -> Left:
-        """Returns what each side has at the start of a game."""
-        return (
-            Left(self.main, 0) if self.main > 0 or self.kind in ("none", "absolute") else Left(self.period, self.number)
-        )
+    @property
+    def at_start(self) -> TimeLeft:
+        """What each side has at the start of a game."""
+        has_main = self.main > 0 or self.kind in ("none", "absolute")
+        return TimeLeft(self.main, 0) if has_main else TimeLeft(self.period, self.number)
 
-
-@dataclass(frozen=True)
-class Left:
-    """What one side has left. seconds: of main time while number is 0, else of the period with so many moves (or
-    Japanese periods).
-    """
-
-    seconds: float
-    number: int
+    @property
+    def share_of_period(self) -> float:
+        """The seconds that one move has in a whole period; 0 where none follows the main time."""
+        if self.kind == "canadian":
+            return self.period / self.number
+        return self.period if self.kind == "byoyomi" else 0.0
 
 
 @dataclass
 class Clock:
     """Both sides' time.
 
-    settings: how time is kept. lag: seconds kept back at every move. left: what each side has, as the controller told
-    it last, less what was spent since. is_told: whether it has told anything in this game."""
+    settings: how time is kept. lag: seconds kept back at every move. left: what each side has, as the controller
+    reported it last, less what was spent since. is_reported: whether it has reported anything in this game."""
 
     settings: Settings = field(default_factory=Settings)
     lag: float = LAG
-    left: dict[Colour, Left] = field(default_factory=lambda: dict.fromkeys(Colour, Left(0.0, 0)))
-    is_told: bool = False
+    left: dict[Colour, TimeLeft] = field(default_factory=lambda: dict.fromkeys(Colour, TimeLeft(0.0, 0)))
+    is_reported: bool = False
 
     def set(self, settings: Settings) -> None:
         """Begins with these settings, both sides with all of their time."""
@@ -84,13 +94,13 @@ class Clock:
 
     def restart(self) -> None:
         """Gives both sides all of their time, for a new game."""
-        self.left = dict.fromkeys(Colour, self.settings.start())
-        self.is_told = False
+        self.left = dict.fromkeys(Colour, self.settings.at_start)
+        self.is_reported = False
 
-    def tell(self, player: Colour, seconds: float, number: int) -> None:
+    def report(self, player: Colour, seconds: float, number: int) -> None:
         """Takes the controller's own figures (`time_left`): number 0 is main time."""
-        self.left[player] = Left(max(0.0, seconds), number)
-        self.is_told = True
+        self.left[player] = TimeLeft(max(0.0, seconds), number)
+        self.is_reported = True
 
     def seconds(self, player: Colour, moves_left: int) -> float | None:
         """Returns how long the player may think about this move, None without a limit.
@@ -100,43 +110,30 @@ class Clock:
         too."""
         if self.settings.kind == "none":
             return None
-        left = self.left[player]
-        share = self._share_of_period()
+        left, share = self.left[player], self.settings.share_of_period
         if left.number > 0:
             fair = left.seconds / (left.number if self.settings.kind == "canadian" else 1)
             # Where a period really begins only the controller knows; shares that are all equal fit into any.
-            return self._kept_back(fair if self.is_told else min(fair, share), left.seconds)
-        return self._kept_back(max(left.seconds / max(1, moves_left), share), left.seconds + share)
-
-    def _share_of_period(self) -> float:
-        """Returns the seconds that one move has in a whole period; 0 where none follows the main time."""
-        if self.settings.kind == "canadian":
-            return self.settings.period / self.settings.number
-        return self.settings.period if self.settings.kind == "byoyomi" else 0.0
-
-    def _kept_back(self, wanted: float, there_is: float) -> float:
-        """Returns the wanted seconds, or what there is of them, less the lag."""
-        return max(LEAST, min(wanted, there_is) - self.lag)
+            wanted, available = fair if self.is_reported else min(fair, share), left.seconds
+        else:
+            wanted, available = max(left.seconds / max(1, moves_left), share), left.seconds + share
+        return max(MIN_SECONDS, min(wanted, available) - self.lag)
 
     def spend(self, player: Colour, seconds: float) -> None:
-        """Takes off what a move took, and the lag with it; where the controller tells what its clock shows, that
-        counts.
-        """
+        """Takes off what a move took, and the lag with it, until the next `report`."""
         left, settings = self.left[player], self.settings
         if settings.kind == "none":
             return
         if left.number == 0:
             rest = left.seconds - seconds - self.lag
             if rest > 0 or settings.kind == "absolute":
-                self.left[player] = Left(max(0.0, rest), 0)
+                self.left[player] = TimeLeft(max(0.0, rest), 0)
                 return
-            left, seconds = (
-                Left(settings.period, settings.number),
-                max(0.0, -rest - self.lag),
-            )  # the period begins within this move
+            # The period begins within this move.
+            left, seconds = TimeLeft(settings.period, settings.number), max(0.0, -rest - self.lag)
         self.left[player] = self._after_move_in_period(left, seconds)
 
-    def _after_move_in_period(self, left: Left, seconds: float) -> Left:
+    def _after_move_in_period(self, left: TimeLeft, seconds: float) -> TimeLeft:
         """Returns what is left after a move within periods: Japanese ones are lost when exceeded, Canadian ones hold
         several moves.
         """
@@ -145,37 +142,35 @@ class Clock:
             lost = 0
             while seconds >= left.seconds and lost < left.number - 1:
                 seconds, lost, left = seconds - left.seconds, lost + 1, replace(left, seconds=settings.period)
-            return Left(settings.period, left.number - lost)
+            return TimeLeft(settings.period, left.number - lost)
         if left.number == 1:
-            return Left(settings.period, settings.number)
-        return Left(max(0.0, left.seconds - seconds - self.lag), left.number - 1)
+            return TimeLeft(settings.period, settings.number)
+        return TimeLeft(max(0.0, left.seconds - seconds - self.lag), left.number - 1)
 
 
-class Pace:
-    """How long a piece of work has taken of late, in seconds; 0 before the first time."""
-
-    REMEMBERED = 15
+class Durations:
+    """The last measurements of how long a piece of work takes, in seconds; 0 before the first."""
 
     def __init__(self) -> None:
-        self._seconds: deque[float] = deque(maxlen=self.REMEMBERED)
+        self._seconds: deque[float] = deque(maxlen=MEASUREMENTS)
 
-    def note(self, seconds: float) -> None:
+    def add(self, seconds: float) -> None:
         """Takes one more measurement."""
         self._seconds.append(seconds)
 
     @property
     def longest(self) -> float:
-        """What to reckon with."""
+        """The longest, on which deadlines are planned."""
         return max(self._seconds, default=0.0)
 
     @property
-    def typical(self) -> float:
+    def median(self) -> float:
         """The median: one slow time, as when the machine was busy with something else, does not count."""
         return median_low(self._seconds) if self._seconds else 0.0
 
     def scale(self, factor: float) -> None:
-        """Reckons with work that is so much larger."""
-        self._seconds = deque((factor * seconds for seconds in self._seconds), maxlen=self.REMEMBERED)
+        """Multiplies all measurements, for work that has become so much larger."""
+        self._seconds = deque((factor * seconds for seconds in self._seconds), maxlen=MEASUREMENTS)
 
 
 def kgs_settings(words: list[str]) -> Settings:
@@ -184,14 +179,14 @@ def kgs_settings(words: list[str]) -> Settings:
     """
     kind, numbers = (words[0].lower(), words[1:]) if words else ("", [])
     if kind not in KINDS or len(numbers) != KINDS[kind]:
-        raise InputError(
-            "syntax error; write: kgs-time_settings none | absolute M | byoyomi M S PERIODS | canadian M S MOVES"
-        )
-    main, period = (
-        parse.real(text, name, 0, MOST)
-        for text, name in zip((*numbers, "0", "0"), ("main time", "period"), strict=False)
+        raise InputError(f"syntax error; write: kgs-time_settings {KGS_USAGE}")
+    main, period, number = (*numbers, "0", "0", "0")[:3]
+    settings = Settings(
+        kind,
+        real(main, "main time", 0, MAX_SECONDS),
+        real(period, "period", 0, MAX_SECONDS),
+        integer(number, "number", 0, MAX_NUMBER),
     )
-    number = parse.integer(numbers[2], "number", 0, 10**6) if len(numbers) == 3 else 0
-    if kind in ("byoyomi", "canadian") and (number == 0 or period == 0):
-        return Settings("absolute", main) if main else Settings()
-    return Settings(kind, main, period, number)
+    if kind in ("byoyomi", "canadian") and (settings.number == 0 or settings.period == 0):
+        return Settings("absolute", settings.main) if settings.main else Settings()
+    return settings

@@ -1,31 +1,33 @@
-"""What the commands act on: the game, what thinks about it, the clock and the options. A command that fails changes
-none of it.
-"""
+"""What the commands act on (the game, its analysis session, the clock, the options), and how commands are declared.
+
+    @Command("komi", "POINTS", 1)
+    def komi(engine: Engine, points: str) -> str | None: ...       # the reply; InputError is one with `?`
+
+A command that fails changes nothing of the engine."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
 
-from zerogo import rulesets
+from zerogo import cli, rulesets
 from zerogo.coords import listed
 from zerogo.errors import InputError
-from zerogo.gtp.clock import Clock, Pace
+from zerogo.game import Colour
+from zerogo.gtp.clock import Clock, Durations
 from zerogo.gtp.protocol import Stream
-
-if TYPE_CHECKING:
-    from zerogo.game import Colour
-    from zerogo.players.analyst import Analyst
-    from zerogo.players.live import LiveGame
-    from zerogo.players.session import AnalysisSession
+from zerogo.players import require_size
+from zerogo.players.analyst import Analyst, with_fitting_leaves
+from zerogo.players.live import LiveGame
+from zerogo.players.session import AnalysisSession, room_for
 
 NAME = "zerogo"
-
-Handler = Callable[["Engine", list[str]], str]  # returns the reply's text; InputError is a reply that begins with ?
-StreamHandler = Callable[["Engine", list[str], Stream], None]
+RANDOM = "random"  # the player without a search
+TREE_BYTES = 2**29  # of the tree at most: growing on would take longer than an analysis may take to stop
+ANY = sys.maxsize  # as `most` of a command: any number of arguments
 
 
 @dataclass
@@ -50,12 +52,12 @@ class Options:
 class Engine:
     """One engine at one board.
 
-    name: of the player, for people. analyst, session: None for the random player, which thinks nothing. rules_name: the
-    ruleset that was asked for by name, empty for none. game_number: of the games so far, so that the random player's
-    next one is another one. opponent: the other side's name, where the controller told it. own_colour: the side that
-    `genmove` played last; preview: a side and the winrate that it had before the last move that was thought out.
-    interrupted: whether a person wants the move now. say: writes a line for a person. now: seconds of a clock. step,
-    overhead: how long a step of the search takes, and all else of a move."""
+    name: of the player, for people. analyst, session: None for the random player, which searches nothing. rules_name:
+    the ruleset that was asked for by name, empty for none. game_number: of the games so far, so that the random
+    player's next one is another one. opponent: the other side's name, where the controller gave it. own_colour: the
+    side that `genmove` played last. last_winrate: a side and its winrate before its last move, None where nothing was
+    searched. interrupted: whether a person wants the move now. log: writes a line for a person. now: seconds of a
+    clock. step_time, overhead: durations of a step of the search, and of all else of a move."""
 
     name: str
     game: LiveGame
@@ -67,13 +69,13 @@ class Engine:
     game_number: int = 0
     opponent: str = ""
     own_colour: Colour | None = None
-    preview: tuple[Colour, float] | None = None
+    last_winrate: tuple[Colour, float] | None = None
     interrupted: Callable[[], bool] = lambda: False
-    say: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
+    log: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
     now: Callable[[], float] = time.monotonic
-    step: Pace = field(default_factory=Pace)
-    overhead: Pace = field(default_factory=Pace)
-    _result: tuple[tuple[int, int], str] | None = None
+    step_time: Durations = field(default_factory=Durations)
+    overhead: Durations = field(default_factory=Durations)
+    _result: tuple[tuple[int, int], str] | None = None  # with the position that it is of
 
     @property
     def size(self) -> int:
@@ -81,9 +83,9 @@ class Engine:
         return self.game.size
 
     def warn(self, text: str) -> None:
-        """Tells a person something on stderr, in lines that no client takes for a reply (Lizzie reads both alike)."""
+        """Writes for a person, in lines that no client takes for a reply (Lizzie reads stderr like stdout)."""
         for row in text.splitlines():
-            self.say(f"{NAME}: {row.replace(' -> ', ' to ')}")
+            self.log(f"{NAME}: {row.replace(' -> ', ' to ')}")
 
     def require_size(self, size: int) -> None:
         """Raises InputError for a board that the rules or the network don't know."""
@@ -92,30 +94,115 @@ class Engine:
                 self.warn(f"{self.analyst.name} plays on {listed(self.analyst.sizes)} only")
             raise InputError("unacceptable size")
 
-    def expect_board(self, size: int) -> None:
-        """Fits what steps of the search are taken to last to a board of another size."""
-        for pace in (self.step, self.overhead):
-            pace.scale((size / self.size) ** 2)
+    def scale_durations(self, size: int) -> None:
+        """Fits the measured durations to a board of another size."""
+        for durations in (self.step_time, self.overhead):
+            durations.scale((size / self.size) ** 2)
 
     def begin_game(self) -> None:
-        """Notes that a game of its own begins: with fresh clocks, and with draws that are not the last game's."""
+        """Begins a game of its own: with fresh clocks, and with draws that are not the last game's."""
         self.game_number += 1
-        self.own_colour = self.preview = None
+        self.own_colour = self.last_winrate = None
         self.clock.restart()
 
     def deviation(self) -> str:
         """Returns where zerogo falls short of the ruleset that was asked for by name, empty where it doesn't."""
         return rulesets.deviations(self.rules_name) if self.rules_name else ""
 
-    def note_result(self, text: str) -> None:
-        """Keeps the result of the game as it stands, in SGF's words, such as B+R; it is forgotten with the next
-        move.
-        """
-        self._result = ((self.game.start_id, len(self.game.moves)), text)
-
     @property
     def result(self) -> str | None:
-        """The result that was noted for the present position, None where none was."""
-        if self._result is None or self._result[0] != (self.game.start_id, len(self.game.moves)):
-            return None
-        return self._result[1]
+        """The result that was set at the present position, in SGF's words such as B+R, None where none was."""
+        known = self._result is not None and self._result[0] == (self.game.start_id, len(self.game.moves))
+        return self._result[1] if known else None
+
+    def set_result(self, text: str) -> None:
+        """Sets the result of the game as it stands, until the next move."""
+        self._result = ((self.game.start_id, len(self.game.moves)), text)
+
+
+def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> Engine:
+    """Returns the engine that the command line asks for, warmed up. log: writes a line for a person. Raises InputError
+    for bad words.
+    """
+    setup = cli.open_front_end(arguments, [arguments.checkpoint])
+    config, rules, analyst, session = setup.config, setup.config.game.rules(), None, None
+    if arguments.rules is not None:
+        rules = rulesets.parse(arguments.rules, rules.size, rules.komi)
+    options = Options(
+        simulations=config.evaluation.simulations,
+        most_simulations=arguments.simulations,
+        resign=arguments.resign,
+        resign_threshold=arguments.resign_threshold,
+        cleanup=arguments.cleanup,
+        seed=config.run.seed,
+    )
+    if arguments.checkpoint != RANDOM:
+        analyst = setup.analyst(arguments.checkpoint, arguments.simulations, arguments.leaves)
+        require_size(analyst, rules.size, "game.size is")
+        if arguments.leaves == 0:
+            analyst, why = with_fitting_leaves(analyst, rules)
+            log(why)
+        options.simulations = analyst.simulations
+        session = AnalysisSession(analyst, room_for(options.simulations), options.seed, TREE_BYTES)
+    name, clock = analyst.name if analyst else RANDOM, Clock(lag=arguments.lag)
+    engine = Engine(name, LiveGame(rules), analyst, session, clock, options, log=log)
+    engine.rules_name = rulesets.canonical(arguments.rules or "") or ""
+    engine.warn(engine.deviation())
+    if session is not None:
+        _warm_up(engine, session)
+    return engine
+
+
+def _warm_up(engine: Engine, session: AnalysisSession) -> None:
+    """Searches a little before the clock runs, since a process's first steps take several times as long as the others,
+    and measures the third step.
+    """
+    session.face(engine.game)
+    for _ in range(3):
+        before = engine.now()
+        session.step()
+        between = engine.now()
+        session.analysis(looks_after=False)
+    engine.step_time.add(between - before)
+    engine.overhead.add(engine.now() - between)
+    session.clear()
+
+
+# The table of commands
+
+COMMANDS: dict[str, Command] = {}
+
+
+@dataclass
+class Command:
+    """Declares the function below it as a GTP command; `COMMANDS` holds all of them by name.
+
+    parameters: as the usage sentence names them. least, most: how many arguments there may be, exactly `least` without
+    `most`; without either, arguments are ignored. needs_search: refused, and not listed, for the random player.
+    streams: the function gets a `Stream` behind the engine and writes its reply there. handler: the function."""
+
+    name: str
+    parameters: str = ""
+    least: int | None = None
+    most: int | None = None
+    needs_search: bool = field(default=False, kw_only=True)
+    streams: bool = field(default=False, kw_only=True)
+    handler: Callable[..., str | None] | None = field(default=None, kw_only=True)
+
+    def __call__(self, handler: Callable[..., str | None]) -> Callable[..., str | None]:
+        COMMANDS[self.name] = replace(self, handler=handler)
+        return handler
+
+    def is_offered(self, engine: Engine) -> bool:
+        """Says whether the engine can answer: the random player searches nothing."""
+        return engine.session is not None or not self.needs_search
+
+    def run(self, engine: Engine, stream: Stream, arguments: list[str]) -> str:
+        """Returns the reply. Raises InputError where the engine or the number of arguments does not fit."""
+        if not self.is_offered(engine):
+            raise InputError(f"the player {engine.name!r} does not think")
+        if self.least is None:
+            arguments = []
+        elif not self.least <= len(arguments) <= (self.least if self.most is None else self.most):
+            raise InputError(f"syntax error; write: {self.name} {self.parameters}")
+        return self.handler(engine, *([stream] if self.streams else []), *arguments) or ""

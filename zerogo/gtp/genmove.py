@@ -1,29 +1,44 @@
-"""Choosing a move: thinks within the clock, then behaves at the board as `players.move_choice` has it."""
+"""Choosing a move: searches within the clock, then plays, passes or resigns as `players.move_choice` has it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, nullcontext
 
 import torch
 
 from zerogo import coords, draws
 from zerogo.draws import Purpose
 from zerogo.game import Colour
+from zerogo.gtp.engine import Command, Engine
+from zerogo.gtp.protocol import colour
 from zerogo.players import RandomPlayer, move_choice
+from zerogo.players.live import LiveGame
 from zerogo.sgf import result_text
 
-if TYPE_CHECKING:
-    from zerogo.gtp.engine import Engine
-    from zerogo.players.live import LiveGame
-
-RESIGN = "resign"
 MOVES_A_POINT = 0.45  # moves of one side that a game takes, for each point of the board: it shares out the main time
-LEAST_MOVES_A_POINT = 0.15  # and how many there may always still be
-LOOK_SIMULATIONS = 16  # for a move that only good manners want
+MIN_MOVES_A_POINT = 0.15  # and how many there may always still be
+LOOK_SIMULATIONS = 16  # for a move that `move_choice` asks about and the search has hardly tried
 CAUTION = 1.25  # the next step is taken to last so much longer than the longest of late
 EVEN = 1e-7  # differences of priors that count as none
+
+
+@Command("genmove", "COLOUR", 1)
+def generate(engine: Engine, player: str) -> str:
+    """Chooses a move within the clock and plays it."""
+    return commit(engine, colour(player), choose(engine, colour(player)))
+
+
+@Command("reg_genmove", "COLOUR", 1)
+def regression_generate(engine: Engine, player: str) -> str:
+    """Says what it would play, without a clock and without playing it; never resigns."""
+    return coords.to_gtp(choose(engine, colour(player), timed=False), engine.size)
+
+
+@Command("kgs-genmove_cleanup", "COLOUR", 1)
+def generate_cleanup(engine: Engine, player: str) -> str:
+    """Like genmove, but passes only when no dead stone of the opponent is left, also where both sides have passed."""
+    return commit(engine, colour(player), choose(engine, colour(player), cleanup=True))
 
 
 def choose(
@@ -32,20 +47,26 @@ def choose(
     *,
     cleanup: bool = False,
     timed: bool = True,
-    watch: Callable[[], None] | None = None,
+    after_step: Callable[[], None] = lambda: None,
 ) -> int | None:
     """Returns the action that the engine wants to play, None to resign; the game stays as it is.
 
     cleanup: whether dead stones are taken off by playing, also after two passes. timed: whether the clock counts;
-    without it the number of simulations decides and nobody resigns. watch: called after every step of the search, with
-    `engine.session` at the position."""
-    if engine.analyst is None:
-        return _drawn(engine, player)
+    without it the number of simulations decides and nobody resigns. after_step: called after every step of the search,
+    with `engine.session` at the position."""
+    if engine.session is None:
+        return _random_move(engine, player)
     if is_over(engine.game) and not cleanup:
         return engine.size**2
     started = engine.now()
-    with _going_on(engine.game) if cleanup else _as_it_is():
-        action = _thought_out(engine, player, cleanup, timed, started, watch)
+    with _without_last_passes(engine.game) if cleanup else nullcontext():
+        seconds = seconds_for(engine, player) if timed else None
+        if seconds is not None and seconds < CAUTION * (engine.step_time.median + engine.overhead.median):
+            action = _best_by_prior(engine, player)
+        else:
+            engine.session.face(engine.game, player)
+            _search(engine, started, seconds, after_step)
+            action = _decide(engine, player, cleanup, timed, None if seconds is None else started + seconds)
     if cleanup and action is not None and engine.game.why_illegal(player, action) is not None:
         action = engine.size**2  # only where passes taken back have made a situation that superko bans
     if timed:
@@ -57,30 +78,30 @@ def commit(engine: Engine, player: Colour, action: int | None) -> str:
     """Plays what `choose` returned and returns it as GTP has it: a vertex, `pass`, or `resign`, which plays nothing."""
     engine.own_colour = player
     if action is None:
-        engine.note_result(result_text(-1 if player is Colour.BLACK else 1, by_resignation=True))
-        return RESIGN
+        engine.set_result(result_text(-1 if player is Colour.BLACK else 1, by_resignation=True))
+        return "resign"
     engine.game.play(player, action)
     return coords.to_gtp(action, engine.size)
 
 
 def is_over(game: LiveGame) -> bool:
-    """Whether both sides have passed since the last stone; further passes change nothing about that."""
-    return len({passer for passer, _ in game.moves[len(game.moves) - last_passes(game) :]}) == 2
+    """Says whether both sides have passed since the last stone; further passes change nothing about that."""
+    return len({passer for passer, _ in last_passes(game)}) == 2
 
 
-def last_passes(game: LiveGame) -> int:
-    """Returns how many moves at the end are passes."""
+def last_passes(game: LiveGame) -> list[tuple[Colour, int]]:
+    """Returns the passes at the end of the game."""
     number = 0
     while number < len(game.moves) and game.moves[-1 - number][1] == game.size**2:
         number += 1
-    return number
+    return game.moves[len(game.moves) - number :]
 
 
 def moves_left(game: LiveGame) -> int:
     """Returns how many moves of one side the game may still take: main time is shared out over them."""
     points = game.size**2
-    stones = sum(colour > 0 for row in game.state.stones() for colour in row)
-    return max(4, round(LEAST_MOVES_A_POINT * points), round(MOVES_A_POINT * points - stones / 2))
+    stones = sum(stone > 0 for row in game.state.stones() for stone in row)
+    return max(4, round(MIN_MOVES_A_POINT * points), round(MOVES_A_POINT * points - stones / 2))
 
 
 def seconds_for(engine: Engine, player: Colour) -> float | None:
@@ -89,37 +110,7 @@ def seconds_for(engine: Engine, player: Colour) -> float | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _thought_out(
-    engine: Engine, player: Colour, cleanup: bool, timed: bool, started: float, watch: Callable[[], None] | None
-) -> int | None:
-    """Returns the move after a search; both parts of the work are measured, so that the next move knows what they
-    take.
-    """
-    session, game, options = engine.session, engine.game, engine.options
-    seconds = seconds_for(engine, player) if timed else None
-    if seconds is not None and seconds < CAUTION * (engine.step.typical + engine.overhead.typical):
-        return _in_a_hurry(engine, player)
-    session.face(game, player)
-    _search(engine, started, seconds, watch)
-    searched = engine.now()
-    behaviour = move_choice.MoveChoiceSettings(
-        resign=options.resign and timed, resign_winrate=options.resign_threshold, cleanup=cleanup or options.cleanup
-    )
-    analysis = session.analysis(looks_after=False)
-
-    def look(candidate: int) -> float:
-        """Returns what a move is worth, the worst where there is no time to find out."""
-        if seconds is not None and engine.now() + LOOK_SIMULATIONS * engine.step.longest > started + seconds:
-            return -1.0
-        return session.worth(game, player, candidate, LOOK_SIMULATIONS)
-
-    action = move_choice.decide(game, player, analysis, behaviour, game.tensor(engine.analyst.device, player), look)
-    engine.preview = (player, analysis.winrate)
-    engine.overhead.note(engine.now() - searched)
-    return action
-
-
-def _search(engine: Engine, started: float, seconds: float | None, watch: Callable[[], None] | None) -> None:
+def _search(engine: Engine, started: float, seconds: float | None, after_step: Callable[[], None]) -> None:
     """Searches until the simulations are done, or another step might take too long, or nothing is left to search, or it
     is stopped.
     """
@@ -130,19 +121,37 @@ def _search(engine: Engine, started: float, seconds: float | None, watch: Callab
     while True:
         before = engine.now()
         new = engine.session.step(None if most is None else most - done)
-        if watch is not None:
-            watch()
+        after_step()
         done, now = done + new, engine.now()
-        engine.step.note(now - before)
-        too_late = deadline is not None and now + CAUTION * engine.step.longest > deadline
+        engine.step_time.add(now - before)
+        too_late = deadline is not None and now + CAUTION * engine.step_time.longest > deadline
         if new == 0 or too_late or (most is not None and done >= most) or engine.interrupted():
             return
 
 
+def _decide(engine: Engine, player: Colour, cleanup: bool, timed: bool, deadline: float | None) -> int | None:
+    """Returns the action that the search and `move_choice` lead to, None to resign."""
+    session, game, options, searched = engine.session, engine.game, engine.options, engine.now()
+    settings = move_choice.MoveChoiceSettings(
+        resign=options.resign and timed, resign_winrate=options.resign_threshold, cleanup=cleanup or options.cleanup
+    )
+    analysis = session.analysis(looks_after=False)
+
+    def look(candidate: int) -> float:
+        """Returns what a move is worth, the worst where there is no time to find out."""
+        if deadline is not None and engine.now() + LOOK_SIMULATIONS * engine.step_time.longest > deadline:
+            return -1.0
+        return session.worth(game, player, candidate, LOOK_SIMULATIONS)
+
+    action = move_choice.decide(game, player, analysis, settings, game.tensor(engine.analyst.device, player), look)
+    engine.last_winrate = (player, analysis.winrate)
+    engine.overhead.add(engine.now() - searched)
+    return action
+
+
 @torch.inference_mode()
-def _in_a_hurry(engine: Engine, player: Colour) -> int:
-    """Returns the best move at a glance, for when there is no time for a single step of the search: by the prior, drawn
-    where that is even.
+def _best_by_prior(engine: Engine, player: Colour) -> int:
+    """Returns the move with the largest prior, equal ones drawn, for when there is no time for one step of the search.
 
     Answers a pass by a pass where the board as it stands is won.
     """
@@ -158,23 +167,18 @@ def _in_a_hurry(engine: Engine, player: Colour) -> int:
     return int(merit.argmax())
 
 
-def _drawn(engine: Engine, player: Colour) -> int:
+def _random_move(engine: Engine, player: Colour) -> int:
     """Returns the random player's move: a function of its seed, the number of the game and the ply."""
     state = engine.game.tensor("cpu", player)
     return int(RandomPlayer().choose(state, torch.tensor([engine.game_number]), engine.options.seed))
 
 
 @contextmanager
-def _as_it_is() -> Iterator[None]:
-    yield
-
-
-@contextmanager
-def _going_on(game: LiveGame) -> Iterator[None]:
-    """Takes back the passes at the end for a while: after them there is nothing to search, but there may be dead stones
+def _without_last_passes(game: LiveGame) -> Iterator[None]:
+    """Takes back the passes at the end for a while: after two there is nothing to search, but there may be dead stones
     to take off.
     """
-    passes = game.moves[len(game.moves) - last_passes(game) :]
+    passes = last_passes(game)
     game.undo(len(passes))
     try:
         yield

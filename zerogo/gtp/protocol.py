@@ -1,26 +1,33 @@
-"""Lines in and replies out, as the GTP 2 specification has them (Farnebäck, draft 2, sections 2.5 to 2.7).
+"""Lines in, replies out and the values of arguments, as GTP 2 has them (Farnebäck, draft 2, sections 2.5 to 2.11).
 
 A request is `[id] command [arguments]`; its reply is `=[id] text` or `?[id] message` and a blank line, which is why no
-reply holds another one. Lines are read by a thread of its own, so that a search can see that the next one has come."""
+reply holds another one. A thread reads the lines, so that a search can see that the next one has come."""
 
 from __future__ import annotations
 
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+from zerogo import coords
+from zerogo.errors import InputError
+from zerogo.game import Colour
+
 INTERRUPT = re.compile(r"\s*#\s*interrupt\s*")  # GoGui's way to stop a genmove; a comment to all who don't know it
+BAD_VERTEX = "invalid color or coordinate"  # GNU Go's words, which clients know
+COLOURS = {"b": Colour.BLACK, "black": Colour.BLACK, "w": Colour.WHITE, "white": Colour.WHITE}
+_TRUTH = {"true": True, "false": False, "1": True, "0": False, "on": True, "off": False}
 _ID = re.compile(r"[0-9]+")
+_INTEGER = re.compile(r"[+-]?[0-9]{1,15}")
+_REAL = re.compile(r"[+-]?([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][+-]?[0-9]{1,3})?")
 
 
 @dataclass(frozen=True)
 class Request:
-    """What one line asks for. id: the digits before the command, as they were written, or empty. command: as written,
-    case and all.
-    """
+    """One line. id: the digits before the command, or empty; command: both as they were written."""
 
     id: str
     command: str
@@ -32,9 +39,7 @@ def parse(line: str) -> Request | None:
 
     Control characters are dropped (so CRLF is LF), tabs are spaces, and all from `#` on is a comment.
     """
-    printable = "".join(
-        " " if sign == "\t" else sign for sign in line if sign == "\t" or (sign >= " " and sign != "\x7f")
-    )
+    printable = "".join(sign for sign in line.replace("\t", " ") if sign >= " " and sign != "\x7f")
     words = printable.partition("#")[0].split()
     if not words:
         return None
@@ -43,15 +48,11 @@ def parse(line: str) -> Request | None:
 
 
 class Input:
-    """The lines that have come and are not yet answered. A thread fills it, one reader takes; `note` sees what is
-    taken, for a log.
-    """
+    """The lines that have come and are not yet answered: filled by a thread. log: gets each line that is taken."""
 
-    _END = None
-
-    def __init__(self, lines: Iterable[str], note: Callable[[str], None] | None = None) -> None:
-        self._lines, self._note = lines, note
-        self._waiting: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    def __init__(self, lines: Iterable[str], log: Callable[[str], None] = lambda line: None) -> None:
+        self._lines, self._log = lines, log
+        self._waiting: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # None is the end of the input
         self._interrupts = 0  # among the waiting lines
         self._lock = threading.Lock()
         self._ended = False
@@ -59,17 +60,12 @@ class Input:
 
     def take(self) -> str | None:
         """Returns the next line as soon as there is one, None at the end of the input."""
-        if self._ended:
-            return None
-        line = self._waiting.get()
-        if line is self._END:
+        line = None if self._ended else self._waiting.get()
+        if line is None:
             self._ended = True
             return None
-        if INTERRUPT.fullmatch(line):
-            with self._lock:
-                self._interrupts -= 1
-        if self._note is not None:
-            self._note(line)
+        self._count_interrupt(line, -1)
+        self._log(line)
         return line
 
     def is_waiting(self) -> bool:
@@ -80,24 +76,33 @@ class Input:
         """Says whether GoGui's `# interrupt` is among the lines that have come."""
         return self._interrupts > 0
 
+    def _count_interrupt(self, line: str, change: int) -> None:
+        if INTERRUPT.fullmatch(line):
+            with self._lock:
+                self._interrupts += change
+
     def _read(self) -> None:
         try:
             for line in self._lines:
-                if INTERRUPT.fullmatch(line):
-                    with self._lock:
-                        self._interrupts += 1
+                self._count_interrupt(line, 1)
                 self._waiting.put(line)
         except (OSError, ValueError):
             pass  # a terminal that has gone is the end of the input
         finally:
-            self._waiting.put(self._END)
+            self._waiting.put(None)
 
 
 class Output:
-    """The replies. Everything is flushed at once; `note` sees what is written, for a log."""
+    """The replies. Everything is flushed at once. log: gets what is written."""
 
-    def __init__(self, file: TextIO, note: Callable[[str], None] | None = None) -> None:
-        self._file, self._note = file, note
+    def __init__(self, file: TextIO, log: Callable[[str], None] = lambda text: None) -> None:
+        self._file, self._log = file, log
+
+    def write(self, text: str) -> None:
+        """Writes text as it is and flushes."""
+        self._file.write(text)
+        self._file.flush()
+        self._log(text)
 
     def reply(self, number: str, text: str) -> None:
         """Writes a reply of success."""
@@ -107,20 +112,12 @@ class Output:
         """Writes a reply of failure."""
         self._reply("?", number, text)
 
-    def write(self, text: str) -> None:
-        """Writes text as it is and flushes."""
-        self._file.write(text)
-        self._file.flush()
-        if self._note is not None:
-            self._note(text)
-
     def _reply(self, sign: str, number: str, text: str) -> None:
-        """Writes one reply; blank lines, which would end it early, are left out. A text that begins with a line end
-        begins a line below.
+        """Writes one reply without blank lines, which would end it early. A text that begins with a line end begins a
+        line below the sign.
         """
-        rows = [row.rstrip() for row in text.splitlines()]
-        first, rest = (rows[0], rows[1:]) if rows else ("", [])
-        self.write("\n".join([f"{sign}{number} {first}".rstrip(), *(row for row in rest if row)]) + "\n\n")
+        first, *rest = [row.rstrip() for row in text.splitlines()] or [""]
+        self.write("\n".join([f"{sign}{number} {first}".rstrip(), *filter(None, rest)]) + "\n\n")
 
 
 class Stream:
@@ -151,3 +148,63 @@ class Stream:
     def interrupted(self) -> bool:
         """Says whether another line, even an empty one, or the end of the input is waiting."""
         return self._source.is_waiting()
+
+
+# Values of arguments; all raise InputError
+
+
+def colour(text: str) -> Colour:
+    """Returns the player of b, black, w or white in either case."""
+    if text.lower() not in COLOURS:
+        raise InputError(BAD_VERTEX)
+    return COLOURS[text.lower()]
+
+
+def vertex(text: str, size: int) -> int:
+    """Returns the action of a vertex or `pass`, in either case."""
+    try:
+        return coords.from_gtp(text, size)
+    except InputError:
+        raise InputError(BAD_VERTEX) from None
+
+
+def point(text: str, size: int) -> int:
+    """Returns the point of a vertex that is not `pass`."""
+    action = vertex(text, size)
+    if action == size * size:
+        raise InputError(BAD_VERTEX)
+    return action
+
+
+def moves(arguments: Sequence[str], size: int, other_colours: dict[str, int] | None = None) -> list[tuple[int, int]]:
+    """Returns (colour, action) of `COLOUR VERTEX COLOUR VERTEX …`; colours are 1 and 2, and others such as {"e": 0}."""
+    if len(arguments) % 2:
+        raise InputError(BAD_VERTEX)
+    numbers = {word: player.value for word, player in COLOURS.items()} | (other_colours or {})
+    if any(word.lower() not in numbers for word in arguments[::2]):
+        raise InputError(BAD_VERTEX)
+    return [
+        (numbers[word.lower()], vertex(place, size))
+        for word, place in zip(arguments[::2], arguments[1::2], strict=True)
+    ]
+
+
+def integer(text: str, name: str, low: int, high: int) -> int:
+    """Returns a whole number from low to high; name: of the argument, for the error."""
+    if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
+        raise InputError(f"{name} is {text!r}; allowed are whole numbers from {low} to {high}")
+    return int(text)
+
+
+def real(text: str, name: str, low: float, high: float) -> float:
+    """Returns a number from low to high; name: of the argument, for the error."""
+    if not _REAL.fullmatch(text) or not low <= float(text) <= high:
+        raise InputError(f"{name} is {text!r}; allowed are numbers from {low:g} to {high:g}")
+    return float(text)
+
+
+def truth(text: str, name: str) -> bool:
+    """Returns the value of true or false (also 1, 0, on, off)."""
+    if text.lower() not in _TRUTH:
+        raise InputError(f"{name} is {text!r}; allowed are true and false")
+    return _TRUTH[text.lower()]

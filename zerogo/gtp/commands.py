@@ -1,0 +1,643 @@
+"""The conversation, and the commands about the game and its surroundings: board, moves, handicap, rules, clocks,
+scores, files, settings, servers. Those that choose, analyse and show moves are in `genmove`, `analyze` and `gogui`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import time
+import traceback
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+
+from zerogo import __version__, coords, rulesets, sgf
+from zerogo.errors import InputError
+from zerogo.game import Colour
+from zerogo.gtp import analyze, genmove, gogui  # noqa: F401 (their commands join the table)
+from zerogo.gtp.clock import KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kgs_settings
+from zerogo.gtp.engine import ANY, COMMANDS, NAME, Command, Engine
+from zerogo.gtp.protocol import (
+    BAD_VERTEX,
+    Input,
+    Output,
+    Request,
+    Stream,
+    colour,
+    integer,
+    moves,
+    parse,
+    point,
+    real,
+    truth,
+    vertex,
+)
+from zerogo.picture import board_text
+from zerogo.players import move_choice
+from zerogo.players.live import LiveGame
+from zerogo.rules import Rules
+from zerogo.sgf import result_text
+
+# What lz-analyze speaks is Leela Zero's protocol since 0.16. Lizzie reads the number before the first space as Leela
+# Zero's and warns of any second part below 15, so that one comes first and zerogo's own stands behind it.
+VERSION = f"0.17 ({NAME} {__version__})"
+QUIT = "quit"
+MAX_KOMI = 1000.0
+MAX_FIXED_HANDICAP = 9
+BAD_HANDICAP = "invalid handicap"
+COLOUR_NAMES = {0: "empty", 1: "black", 2: "white"}
+KGS_RULES = ("japanese", "chinese", "aga", "new_zealand")
+NO_LIMIT = 1e20  # KataGo's way of saying it
+MAX_VISITS = 10**9
+KATA_SETTINGS = ("allowResignation", "lagBuffer", "maxTime", "maxVisits", "resignThreshold")
+
+
+# The conversation
+
+
+def serve(engine: Engine, source: Input, output: Output) -> None:
+    """Answers every line until `quit` or the end of the input."""
+    engine.interrupted = source.asks_to_stop
+    while (line := source.take()) is not None:
+        request = parse(line)
+        if request is not None:
+            answer(engine, request, source, output)
+            if request.command == QUIT:
+                return
+
+
+def answer(engine: Engine, request: Request, source: Input, output: Output) -> None:
+    """Writes the reply to one request. What goes wrong inside is a refusal, too: a game is not lost because one command
+    is broken.
+    """
+    stream, found, problem = Stream(request.id, output, source), COMMANDS.get(request.command), ""
+    try:
+        if found is None:
+            raise InputError("unknown command")
+        reply = found.run(engine, stream, request.arguments)
+        if not found.streams:
+            output.reply(request.id, reply)
+        elif not stream.has_begun:
+            stream.begin()
+    except InputError as error:
+        problem = str(error)
+    except BrokenPipeError:
+        raise  # nobody reads any more
+    except Exception as error:
+        where, kind = traceback.extract_tb(error.__traceback__)[-1], type(error).__name__
+        engine.warn(f"internal error in {request.command}: {kind} at {where.filename}, line {where.lineno}: {error}")
+        problem = f"internal error: {kind}"
+    if problem and not stream.has_begun:
+        output.refuse(request.id, problem)
+    stream.end()
+
+
+@Command(QUIT)
+def end(engine: Engine) -> str:
+    """Answers; the conversation ends after it."""
+    return ""
+
+
+@Command("known_command", "NAME", 1)
+def known_command(engine: Engine, name: str) -> str:
+    """Returns true or false."""
+    return str(name in COMMANDS and COMMANDS[name].is_offered(engine)).lower()
+
+
+@Command("list_commands")
+def list_commands(engine: Engine) -> str:
+    """Returns the names of the commands that this engine can answer, one a line."""
+    return "\n".join(sorted(name for name, found in COMMANDS.items() if found.is_offered(engine)))
+
+
+@Command("protocol_version")
+def protocol_version(engine: Engine) -> str:
+    """Returns the version of GTP."""
+    return "2"
+
+
+@Command("name")
+def name(engine: Engine) -> str:
+    """Returns the engine's name."""
+    return NAME
+
+
+@Command("version")
+def version(engine: Engine) -> str:
+    """Returns a version that Lizzie accepts."""
+    return VERSION
+
+
+@Command("cputime")
+def cputime(engine: Engine) -> str:
+    """Returns the seconds of processor time that the engine has used."""
+    return f"{time.process_time():.2f}"
+
+
+# Board and moves
+
+
+@Command("boardsize", "N", 1, 2)
+def boardsize(engine: Engine, side: str, same: str | None = None) -> None:
+    """Takes a size, or the same one twice; the board is empty after it, also where the size was the same."""
+    if same not in (None, side):
+        raise InputError("unacceptable size")
+    size = integer(side, "boardsize", -(10**6), 10**6)
+    engine.require_size(size)
+    engine.scale_durations(size)
+    engine.game.clear(size)
+    engine.begin_game()
+
+
+@Command("query_boardsize")
+def query_boardsize(engine: Engine) -> str:
+    """Returns N."""
+    return str(engine.size)
+
+
+@Command("clear_board")
+def clear_board(engine: Engine) -> None:
+    """Begins a new game of the same size."""
+    engine.game.clear()
+    engine.begin_game()
+
+
+@Command("komi", "POINTS", 1)
+def komi(engine: Engine, points: str) -> None:
+    """Sets komi at any time, also in the middle of a game; `boardsize` and `clear_board` leave it."""
+    engine.game.change_rules(komi=real(points, "komi", -MAX_KOMI, MAX_KOMI))
+
+
+@Command("get_komi")
+def get_komi(engine: Engine) -> str:
+    """Returns the komi."""
+    return f"{engine.game.rules.komi:g}"
+
+
+@Command("play", "COLOUR VERTEX", 0, ANY)
+def play(engine: Engine, *move: str) -> None:
+    """Plays a move for either side. Why one is illegal stands on stderr: the reply's two words are what programs
+    know.
+    """
+    if len(move) != 2:
+        raise InputError(BAD_VERTEX)
+    _place(engine, colour(move[0]), vertex(move[1], engine.size))
+
+
+@Command("gogui-play_sequence", "COLOUR VERTEX…", 0, ANY)
+def gogui_play_sequence(engine: Engine, *sequence: str) -> None:
+    """Plays COLOUR VERTEX pairs, all of them or none."""
+    for number, (player, action) in enumerate(moves(sequence, engine.size)):
+        try:
+            _place(engine, Colour(player), action)
+        except InputError:
+            engine.game.undo(number)
+            raise
+
+
+def _place(engine: Engine, player: Colour, action: int) -> None:
+    """Plays a move. Raises InputError with "illegal move" alone, and warns of the reason."""
+    reason = engine.game.why_illegal(player, action)
+    if reason is not None:
+        engine.warn(f"{player.name.lower()} {coords.to_gtp(action, engine.size)} is illegal: {reason}")
+        raise InputError("illegal move")
+    engine.game.play(player, action)
+
+
+@Command("undo")
+def undo(engine: Engine) -> None:
+    """Takes one move back."""
+    engine.game.undo()
+
+
+@Command("gg-undo", "[NUMBER]", 0, 1)
+def undo_many(engine: Engine, number: str = "1") -> None:
+    """Takes so many moves back."""
+    engine.game.undo(integer(number, "number of moves", 0, MAX_NUMBER))
+
+
+@Command("showboard")
+def showboard(engine: Engine) -> str:
+    """Returns the board for people, and below it whose turn it is, what was captured, and the rules."""
+    game, rules = engine.game, engine.game.rules
+    black, white = game.state.captures.values()
+    named = f"{engine.rules_name}: " if engine.rules_name else ""
+    suicide = "suicide allowed" if rules.suicide else "no suicide"
+    superko = "simple ko" if rules.superko == "simple" else f"{rules.superko} superko"
+    rows = [
+        "",
+        board_text(torch.tensor(game.state.stones()), game.last_action),
+        f"move {len(game.moves) + 1}, {game.to_play.name.lower()} to play; black has captured {black}, white {white}",
+        f"komi {rules.komi:g}; {named}{rules.scoring} scoring, {superko}, {suicide}",
+        engine.deviation(),
+    ]
+    return "\n".join(rows)
+
+
+@Command("is_legal", "COLOUR VERTEX", 2)
+def is_legal(engine: Engine, player: str, place: str) -> str:
+    """Returns 1 for a legal move, 0 for another one."""
+    return str(int(engine.game.why_illegal(colour(player), vertex(place, engine.size)) is None))
+
+
+@Command("all_legal", "COLOUR", 1)
+def all_legal(engine: Engine, player: str) -> str:
+    """Returns the points on which a side may play."""
+    mover = colour(player)
+    return _vertices(engine, (at for at in range(engine.size**2) if engine.game.why_illegal(mover, at) is None))
+
+
+@Command("captures", "COLOUR", 1)
+def captures(engine: Engine, player: str) -> str:
+    """Returns how many stones a side has taken."""
+    return str(engine.game.state.captures[colour(player)])
+
+
+@Command("list_stones", "COLOUR", 1)
+def list_stones(engine: Engine, player: str) -> str:
+    """Returns the points of a side's stones."""
+    stones = sum(engine.game.state.stones(), [])
+    return _vertices(engine, (at for at, stone in enumerate(stones) if stone == colour(player).value))
+
+
+@Command("color", "VERTEX", 1)
+def color(engine: Engine, place: str) -> str:
+    """Returns black, white or empty."""
+    return COLOUR_NAMES[sum(engine.game.state.stones(), [])[point(place, engine.size)]]
+
+
+@Command("last_move")
+def last_move(engine: Engine) -> str:
+    """Returns colour and vertex of the last move."""
+    if not engine.game.moves:
+        raise InputError("no previous move known")
+    return move_history(engine).split("\n")[0]
+
+
+@Command("move_history")
+def move_history(engine: Engine) -> str:
+    """Returns the moves, the last one first, as GNU Go does."""
+    return "\n".join(
+        f"{player.name.lower()} {coords.to_gtp(action, engine.size)}" for player, action in reversed(engine.game.moves)
+    )
+
+
+def _vertices(engine: Engine, points: Iterable[int]) -> str:
+    return " ".join(coords.to_gtp(at, engine.size) for at in points)
+
+
+# Positions that no moves lead to
+
+
+@Command("fixed_handicap", "NUMBER, or place_free_handicap NUMBER", 1)
+def fixed_handicap(engine: Engine, number: str) -> str:
+    """Puts so many stones on GTP's fixed points and returns these."""
+    points = _fixed_handicap(engine.size, _handicap(engine, number))
+    if points is None:
+        raise InputError(BAD_HANDICAP)
+    return _put_handicap(engine, points)
+
+
+@Command("place_free_handicap", "NUMBER", 1)
+def place_free_handicap(engine: Engine, number: str) -> str:
+    """Puts so many stones where it likes, on fixed points as far as there are, and returns the points."""
+    return _put_handicap(engine, free_handicap(engine.size, _handicap(engine, number)))
+
+
+@Command("set_free_handicap", "VERTEX…", 0, ANY)
+def set_free_handicap(engine: Engine, *places: str) -> None:
+    """Puts stones on the given points: two or more, different ones, and one point left empty."""
+    _require_empty(engine.game)
+    points = [point(place, engine.size) for place in places]
+    if len(set(points)) < len(points):
+        raise InputError("repeated vertex")
+    if not 2 <= len(points) < engine.size**2:
+        raise InputError(BAD_HANDICAP)
+    _put_handicap(engine, points)
+
+
+def free_handicap(size: int, number: int) -> list[int]:
+    """Returns `number` different points for handicap stones, 2 to size * size - 1.
+
+    The fixed points come first, as many as the board has of them; each further stone stands as far from the edge as the
+    third line (the fourth from 13x13 on) where that is not next to another one, and there as far as possible from all
+    others."""
+
+    rows, columns = np.indices((size, size))
+    line = np.minimum.reduce([rows, columns, size - 1 - rows, size - 1 - columns]).clip(max=3 if size >= 13 else 2)
+    nearest = np.full((size, size), 9_999)  # square of the distance of each point from the nearest stone
+    most = range(min(number, MAX_FIXED_HANDICAP), -1, -1)
+    points = next(fixed for stones in most if (fixed := _fixed_handicap(size, stones)) is not None)
+    for index in range(number):
+        if index == len(points):
+            merit = 10_000 * np.where(nearest > 1, line, -1) + nearest  # least where a stone is; the first of equals
+            points.append(int(merit.argmax()))
+        row, column = divmod(points[index], size)
+        nearest = np.minimum(nearest, (rows - row) ** 2 + (columns - column) ** 2)
+    return points
+
+
+def _fixed_handicap(size: int, number: int) -> list[int] | None:
+    try:
+        return coords.fixed_handicap(size, number)
+    except InputError:
+        return None
+
+
+def _handicap(engine: Engine, number: str) -> int:
+    """Returns the number of stones that is asked for, on an empty board."""
+    _require_empty(engine.game)
+    try:
+        return integer(number, "handicap", 2, engine.size**2 - 1)
+    except InputError:
+        raise InputError(BAD_HANDICAP) from None
+
+
+def _require_empty(game: LiveGame) -> None:
+    if game.moves or any(map(any, game.start)):
+        raise InputError("board not empty")
+
+
+def _put_handicap(engine: Engine, points: list[int]) -> str:
+    engine.game.place_handicap(points)
+    return _vertices(engine, points)
+
+
+@Command("gogui-setup", "COLOUR VERTEX…", 0, ANY)
+def gogui_setup(engine: Engine, *stones: str) -> None:
+    """Changes points of the present position: COLOUR VERTEX pairs, `e` takes a stone off. What was played before can't
+    be taken back.
+    """
+    changes = _stones(engine, stones, {"e": 0, "empty": 0})
+    _set_up(engine, engine.game.state.stones(), changes, engine.game.to_play)
+
+
+@Command("gogui-setup_player", "COLOUR", 1)
+def gogui_setup_player(engine: Engine, player: str) -> None:
+    """Says whose turn it is in a position that was set up."""
+    engine.game.set_up(engine.game.state.stones(), colour(player))
+
+
+@Command("set_position", "COLOUR VERTEX…", 0, ANY)
+def set_position(engine: Engine, *stones: str) -> None:
+    """Puts COLOUR VERTEX pairs on an empty board, as KataGo does; Black is to move."""
+    changes = _stones(engine, stones)
+    if len({at for _, at in changes}) < len(changes):
+        raise InputError("repeated vertex")
+    _set_up(engine, [[0] * engine.size for _ in range(engine.size)], changes, Colour.BLACK)
+
+
+def _stones(
+    engine: Engine, stones: tuple[str, ...], other_colours: dict[str, int] | None = None
+) -> list[tuple[int, int]]:
+    """Returns (colour, point) of COLOUR VERTEX pairs."""
+    found = moves(stones, engine.size, other_colours)
+    if any(action == engine.size**2 for _, action in found):
+        raise InputError(BAD_VERTEX)
+    return found
+
+
+def _set_up(engine: Engine, rows: list[list[int]], changes: list[tuple[int, int]], to_play: Colour) -> None:
+    for stone, at in changes:
+        rows[at // engine.size][at % engine.size] = stone
+    engine.game.set_up(rows, to_play)
+
+
+# Rules. Where zerogo falls short of a ruleset it says so: in the reply, on stderr and below `showboard`
+
+
+@Command("kata-get-rules")
+def kata_get_rules(engine: Engine) -> str:
+    """Returns the rules as KataGo's object."""
+    return json.dumps(rulesets.to_json(engine.game.rules), separators=(",", ":"))
+
+
+@Command("kata-set-rules", "NAME, or an object such as that of kata-get-rules", 1, ANY)
+def kata_set_rules(engine: Engine, *words: str) -> str:
+    """Takes a ruleset's name or KataGo's object; komi stays."""
+    text = " ".join(words)
+    rules = rulesets.parse(text, engine.size, engine.game.rules.komi)
+    return _change_rules(engine, rules, rulesets.canonical(text) or "")
+
+
+@Command("kata-set-rule", "FIELD VALUE", 2)
+def kata_set_rule(engine: Engine, key: str, text: str) -> str:
+    """Changes one field of `kata-get-rules`."""
+    if key == "komi":
+        raise InputError("komi is no rule here; write: komi POINTS")
+    value = {"true": True, "false": False}.get(text.lower(), text.upper())
+    fields = rulesets.to_json(engine.game.rules) | {key: value}
+    return _change_rules(engine, rulesets.from_json(fields, engine.size, engine.game.rules.komi), "")
+
+
+@Command("kgs-rules", " | ".join(KGS_RULES), 1)
+def kgs_rules(engine: Engine, word: str) -> str:
+    """Takes one of KGS's four rulesets; komi stays."""
+    if word.lower() not in KGS_RULES:
+        raise InputError(f"there are no KGS rules {word!r}; allowed are {', '.join(KGS_RULES)}")
+    name = "chinese-kgs" if word.lower() == "chinese" else rulesets.canonical(word.lower()) or ""
+    return _change_rules(engine, rulesets.named(name, engine.size, engine.game.rules.komi), name)
+
+
+def _change_rules(engine: Engine, rules: Rules, name: str) -> str:
+    """Changes the rules but for size and komi; returns where they fall short of their name."""
+    engine.game.change_rules(superko=rules.superko, suicide=rules.suicide, scoring=rules.scoring)
+    engine.rules_name = name
+    engine.warn(engine.deviation())
+    return engine.deviation()
+
+
+# Clocks
+
+
+@Command("time_settings", "MAIN PERIOD MOVES", 3)
+def time_settings(engine: Engine, main: str, period: str, number: str) -> None:
+    """Sets both clocks: main time, then so many moves in each period, in seconds; `0 1 0` is no limit."""
+    engine.clock.set_gtp(
+        real(main, "main time", 0, MAX_SECONDS),
+        real(period, "period", 0, MAX_SECONDS),
+        integer(number, "number of moves", 0, MAX_NUMBER),
+    )
+
+
+@Command("kgs-time_settings", KGS_USAGE, 0, ANY)
+def kgs_time_settings(engine: Engine, *words: str) -> None:
+    """Sets both clocks in KGS's words, which know Japanese byo-yomi."""
+    engine.clock.set(kgs_settings(list(words)))
+
+
+@Command("time_left", "COLOUR SECONDS MOVES", 3)
+def time_left(engine: Engine, player: str, seconds: str, number: str) -> None:
+    """Takes what the controller's clock shows: seconds, and moves (or Japanese periods) left in the period, 0 in main
+    time.
+    """
+    whose, left = colour(player), real(seconds, "time", -MAX_SECONDS, MAX_SECONDS)
+    engine.clock.report(whose, left, integer(number, "number of moves", 0, MAX_NUMBER))
+
+
+# The end of a game, and files
+
+
+@Command("final_score")
+def final_score(engine: Engine) -> str:
+    """Returns the result in points as the board stands, dead stones taken off: B+3.5, W+0.5, or 0 for a draw."""
+    return result_text(move_choice.final_score_black(engine.game, engine.analyst))
+
+
+@Command("final_status_list", "alive | dead | seki", 1)
+def final_status_list(engine: Engine, word: str) -> str:
+    """Returns the stones that are dead, or alive, one string a line. What is in seki is alive: the engine doesn't tell
+    these apart.
+    """
+    status, size = word.lower(), engine.size
+    if status not in ("alive", "dead", "seki"):
+        raise InputError("invalid status")
+    if status == "seki":
+        return ""
+    dead = move_choice.dead_stones(engine.game, engine.analyst)
+    strings = [
+        sorted(row * size + column for row, column in string.stones) for string in engine.game.state.board.strings()
+    ]
+    return "\n".join(
+        _vertices(engine, points) for points in sorted(strings) if (points[0] in dead) == (status == "dead")
+    )
+
+
+@Command("loadsgf", "FILE [MOVE]", 1, ANY)
+def loadsgf(engine: Engine, *arguments: str) -> None:
+    """Goes on from a file's main line, with its komi and rules: from its end, or from where the given move is the next
+    one.
+
+    A file with an illegal move before that place is refused with the move and the reason; the game on the board stays.
+    """
+    words, before = list(arguments), math.inf
+    if len(words) > 1 and words[-1].isdigit():
+        before = integer(words.pop(), "move", 1, 10**6) - 1
+    path = " ".join(words)
+    record = sgf.read(path)
+    engine.require_size(record.rules.size)
+    wanted = min(before, len(record.moves))
+    _, problem = sgf.replay(record, wanted)
+    if problem is not None:
+        raise InputError(f"{path}: {problem}")
+    engine.scale_durations(record.rules.size)
+    engine.game = LiveGame.of_record(sgf.since_edit(record, wanted))
+    engine.rules_name = "japanese" if record.rules.scoring == "territory" else ""
+    engine.begin_game()
+    engine.warn("\n".join(record.notes))
+
+
+@Command("printsgf", "[FILE]", 0, ANY)
+def printsgf(engine: Engine, *words: str) -> str:
+    """Returns the game as SGF, or writes it into the file that is named."""
+    record, path = _record(engine), " ".join(words)
+    if not words:
+        return sgf.to_text(record)
+    try:
+        sgf.write(path, record)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+    return ""
+
+
+def _record(engine: Engine) -> sgf.GameRecord:
+    """Returns the game with the names of the sides, as far as they are known, and the result, if it is over."""
+    own, other = f"{NAME} {engine.name}", engine.opponent
+    names = {Colour.BLACK: (own, other), Colour.WHITE: (other, own)}.get(engine.own_colour, ("", ""))
+    result = engine.result or (final_score(engine) if genmove.is_over(engine.game) else sgf.UNKNOWN_RESULT)
+    return dataclasses.replace(engine.game.record(result=result), black=names[0] or "Black", white=names[1] or "White")
+
+
+# Settings that may be changed while the engine runs, under the names that KataGo gave them
+
+
+@Command("kata-list-params")
+def kata_list_params(engine: Engine) -> str:
+    """Returns the names of the settings."""
+    return " ".join(KATA_SETTINGS)
+
+
+@Command("kata-get-param", "NAME", 1)
+def kata_get_param(engine: Engine, name: str) -> str:
+    """Returns the value of a setting."""
+    options = engine.options
+    values = {
+        "allowResignation": str(options.resign).lower(),
+        "lagBuffer": f"{engine.clock.lag:g}",
+        "maxTime": f"{options.most_seconds or NO_LIMIT:g}",
+        "maxVisits": str(options.most_simulations or options.simulations),
+        "resignThreshold": f"{2 * options.resign_threshold - 1:g}",  # KataGo's is a value from -1 to 1
+    }
+    return values[_parameter(name)]
+
+
+@Command("kata-set-param", "NAME VALUE", 2)
+def kata_set_param(engine: Engine, name: str, text: str) -> None:
+    """Changes a setting: maxVisits and maxTime (seconds) of a move, the lag, whether and below which value from -1 to 1
+    to resign.
+    """
+    name, options = _parameter(name), engine.options
+    if name == "allowResignation":
+        options.resign = truth(text, name)
+    elif name == "lagBuffer":
+        engine.clock.lag = real(text, name, 0, 3600)
+    elif name == "maxTime":
+        seconds = real(text, name, 0.001, NO_LIMIT)
+        options.most_seconds = None if seconds == NO_LIMIT else seconds
+    elif name == "maxVisits":
+        options.simulations = options.most_simulations = integer(text, name, 1, MAX_VISITS)
+    else:
+        options.resign_threshold = (real(text, name, -1, 1) + 1) / 2
+
+
+def _parameter(name: str) -> str:
+    if name not in KATA_SETTINGS:
+        raise InputError(f"there is no parameter {name!r}; allowed are {', '.join(KATA_SETTINGS)}")
+    return name
+
+
+@Command("clear_cache")
+def clear_cache(engine: Engine) -> None:
+    """Forgets the search trees."""
+    if engine.session is not None:
+        engine.session.clear()
+
+
+# Servers and graphical programs
+
+
+@Command("cgos-opponent_name", "NAME", 0, ANY)
+def opponent_name(engine: Engine, *words: str) -> None:
+    """Takes the name that stands in the records of the game."""
+    engine.opponent = " ".join(words)
+
+
+@Command("kgs-game_over")
+@Command("cgos-opponent_rating")
+@Command("cgos-gameover")
+@Command("gogui-interrupt")  # GoGui asks whether it may write `# interrupt`
+def accept(engine: Engine) -> str:
+    """Accepts a message that changes nothing."""
+    return ""
+
+
+@Command("gogui-title")
+def gogui_title(engine: Engine) -> str:
+    """Returns a title for a window."""
+    rules = f", {engine.rules_name} rules" if engine.rules_name else ""
+    return f"{NAME} {engine.name}, {engine.size}x{engine.size}, komi {engine.game.rules.komi:g}{rules}"
+
+
+@Command("kgs-chat", "game | private NAME TEXT", 2, ANY)
+def chat(engine: Engine, kind: str, *_: str) -> str:
+    """Returns an answer to somebody on KGS: who this is, and the winrate before its last move if it has searched."""
+    if kind not in ("game", "private"):
+        raise InputError("syntax error; write: kgs-chat game | private NAME TEXT")
+    text = f"I am {NAME} {engine.name}, a program that learned from its own games."
+    if engine.last_winrate is None:
+        return text
+    player, winrate = engine.last_winrate
+    black = 100 * (winrate if player is Colour.BLACK else 1 - winrate)
+    return f"{text} Before my last move I gave Black {black:.0f} % and White {100 - black:.0f} %."
