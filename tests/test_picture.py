@@ -11,9 +11,9 @@ import torch
 from PIL import Image
 
 from zerogo import picture
-from zerogo.picture.board import star_points
-from zerogo.picture.canvas import wrapped
-from zerogo.picture.marks import LOSSES, loss_colour
+from zerogo.picture.board import LOSSES, loss_colour, star_points
+from zerogo.picture.canvas import LINE, MARK, WOOD, wrapped
+from zerogo.picture.panels import plane_image
 
 CELL = 40
 
@@ -28,6 +28,10 @@ class Tried:
     score: float = 0.0
     prior: float = 0.5
     pv: tuple[int, ...] = ()
+
+    @property
+    def winrate(self) -> float:
+        return (self.value + 1) / 2
 
 
 def some_stones() -> torch.Tensor:
@@ -119,7 +123,7 @@ def test_image_shows_stones_where_they_are():
     image = picture.board_image(some_stones(), cell=20)
     assert image.dtype == np.uint8 and image.shape == (80, 80, 3)
     assert image[20, 60].max() < 70 and image[40, 40].min() > 225
-    assert tuple(image[2, 2]) == picture.WOOD
+    assert tuple(image[2, 2]) == WOOD
     plain = drawn(torch.zeros((3, 3), dtype=torch.int8))
     assert changed_points(drawn(), plain, 3) == {(0, 2), (1, 1)}
     assert spot(drawn(), 0, 2).max() < 70 and spot(drawn(), 1, 1).min() > 225
@@ -132,31 +136,28 @@ def test_edges_are_smooth():
 
 def test_lines_and_coordinates_are_drawn():
     empty = drawn(torch.zeros((3, 3), dtype=torch.int8))
-    line = np.array(picture.LINE)
+    line = np.array(LINE)
     assert (empty[2 * CELL, CELL + 5] == line).all() and (empty[CELL + 5, 2 * CELL] == line).all()
-    assert (empty[2 * CELL, CELL - 6] == picture.WOOD).all(), "lines end at the edge"
+    assert (empty[2 * CELL, CELL - 6] == WOOD).all(), "lines end at the edge"
     margin = empty[: CELL // 2]
-    for column in range(3):
-        assert (margin[:, (column + 1) * CELL - 10 : (column + 1) * CELL + 10] != picture.WOOD).any(), (
-            "a letter over each column"
-        )
+    for centre in range(CELL, 4 * CELL, CELL):
+        assert (margin[:, centre - 10 : centre + 10] != WOOD).any(), "a letter over each column"
 
 
 def test_star_points():
-    assert (
-        star_points(3) == []
-        and star_points(5) == [(2, 2)]
-        and sorted(star_points(8)) == [(2, 2), (2, 5), (5, 2), (5, 5)]
-    )
-    assert sorted(star_points(9)) == [(2, 2), (2, 6), (4, 4), (6, 2), (6, 6)]
-    assert sorted(star_points(19)) == [(row, column) for row in (3, 9, 15) for column in (3, 9, 15)]
+    def dots(size: int) -> list[tuple[int, int]]:
+        return sorted(divmod(point, size) for point in star_points(size))
+
+    assert dots(3) == [] and dots(5) == [(2, 2)] and dots(8) == [(2, 2), (2, 5), (5, 2), (5, 5)]
+    assert dots(9) == [(2, 2), (2, 6), (4, 4), (6, 2), (6, 6)]
+    assert dots(19) == [(row, column) for row in (3, 9, 15) for column in (3, 9, 15)]
 
 
 def test_the_last_move_carries_a_red_ring_on_both_colours():
     for action in (2, 4):
         ringed = drawn(last_action=action)
         assert changed_points(ringed, drawn(), 3) == {divmod(action, 3)}
-        assert has_colour(ringed, picture.MARK) and not has_colour(drawn(), picture.MARK)
+        assert has_colour(ringed, MARK) and not has_colour(drawn(), MARK)
     passed = drawn(last_action=9)
     assert passed.shape[0] > 4 * CELL and (passed[: 4 * CELL] == drawn()).all(), "a pass is told below the board"
 
@@ -188,9 +189,8 @@ def test_policy_of_another_board_is_refused():
 def test_ownership_squares_have_their_owners_colour_and_grow_with_certainty():
     owners = torch.tensor([[-0.2, -1.0, -1.0], [0.0, -0.9, 0.0], [0.2, 1.0, 0.0]])
     image = drawn(ownership_black=owners)
-    assert changed_points(image, drawn(), 3) == {(0, 0), (0, 1), (0, 2), (2, 0), (2, 1)}, (
-        "White's stone on B2 is its owner's"
-    )
+    changed = {(0, 0), (0, 1), (0, 2), (2, 0), (2, 1)}
+    assert changed_points(image, drawn(), 3) == changed, "White's stone on B2 is its owner's"
     assert spot(image, 0, 1).min() > 225 and spot(image, 2, 1).max() < 40
     assert spot(image, 0, 2).min() > 225, "a dead black stone carries a white square"
     sizes = [(cut(image, *point).max(-1) < 60).sum() for point in ((2, 0), (2, 1))]
@@ -207,7 +207,7 @@ def test_candidates_are_green_to_red_and_the_best_has_a_ring():
     assert best[1] > best[0] and bad[0] > bad[1] + 50 and good[0] - good[1] < bad[0] - bad[1]
     blue = [(cut(image, *point)[..., 2] > cut(image, *point)[..., 0] + 60).any() for point in ((0, 0), (2, 2))]
     assert blue == [True, False]
-    assert image.shape[0] > drawn(caption="x").shape[0], "what is thought of the pass stands below"
+    assert image.shape[0] > drawn(caption="x").shape[0], "what the search found of the pass stands below"
 
 
 def test_candidates_without_a_number_are_dots():
@@ -220,9 +220,8 @@ def test_candidates_without_a_number_are_dots():
 
 
 def test_colours_of_losses_go_from_green_to_red():
-    assert (
-        loss_colour(-0.1) == loss_colour(0.0) == LOSSES[0][1] and loss_colour(0.3) == loss_colour(1.0) == LOSSES[-1][1]
-    )
+    assert loss_colour(-0.1) == loss_colour(0.0) == LOSSES[0][1]
+    assert loss_colour(0.3) == loss_colour(1.0) == LOSSES[-1][1]
     reds = [loss_colour(loss)[0] - loss_colour(loss)[1] for loss in np.linspace(0, 0.3, 20)]
     assert reds == sorted(reds)
 
@@ -246,9 +245,8 @@ def test_long_captions_are_broken_into_lines():
 def test_image_of_one_point_and_of_the_largest_board():
     for size in (1, 25):
         policy = torch.full((size * size + 1,), 1 / (size * size + 1))
-        image = picture.board_image(
-            torch.zeros((size, size), dtype=torch.int8), size * size, torch.ones(size, size), policy
-        )
+        empty = torch.zeros((size, size), dtype=torch.int8)
+        image = picture.board_image(empty, size * size, torch.ones(size, size), policy)
         assert image.shape[1] == (size + 1) * 24
 
 
@@ -266,25 +264,22 @@ def test_mosaic_has_titles_and_a_heading_in_lines():
     images = [np.full((30, 100, 3), shade, dtype=np.uint8) for shade in (10, 20)]
     plain, titled = picture.mosaic(images, 2), picture.mosaic(images, 2, titles=["one", "two " * 40])
     headed = picture.mosaic(images, 2, titles=["one", "two"], heading="a heading " * 8)
-    assert (
-        plain.shape[1] == titled.shape[1] == headed.shape[1] and plain.shape[0] < titled.shape[0] < headed.shape[0] - 30
-    )
+    assert plain.shape[1] == titled.shape[1] == headed.shape[1]
+    assert plain.shape[0] < titled.shape[0] < headed.shape[0] - 30
     for whole in (titled, headed):
         assert [int((whole == shade).all(-1).sum()) for shade in (10, 20)] == [3000, 3000]
 
 
 def test_planes_show_their_values():
     values = torch.tensor([[0.0, 1.0, -1.0], [0.5, 0.0, 0.0], [0.0, 0.0, 0.0]])
-    image = picture.plane_image(values, cell=20).astype(int)
+    image = plane_image(values, cell=20).astype(int)
     assert image.shape == (61, 61, 3)
     none, full, less, half = (image[y, x] for y, x in ((5, 5), (5, 25), (5, 45), (25, 5)))
     assert full[2] > full[0] + 100 and less[0] > less[2] + 100 and full[0] < half[0] < none[0]
-    with_stones = picture.plane_image(torch.zeros(3, 3), some_stones(), cell=20).astype(int)
+    with_stones = plane_image(torch.zeros(3, 3), some_stones(), cell=20).astype(int)
     assert with_stones[10, 50].max() < 60 and with_stones[30, 30].min() > 235
-    names = ["0 own stones", "1 komi"]
-    both = picture.planes_image(
-        torch.stack([values, values * 7]), names, some_stones(), cell=20, columns=1, heading="two"
-    )
+    pair, names = torch.stack([values, values * 7]), ["0 own stones", "1 komi"]
+    both = picture.planes_image(pair, names, some_stones(), cell=20, columns=1, heading="two")
     assert both.shape[0] > 2 * 61 and both.shape[1] == 61 + 2 * 8
 
 
@@ -292,8 +287,8 @@ def test_winrate_chart_marks_the_moment():
     rates = [0.5, 0.9, 0.1, 0.5]
     one, other = (picture.winrate_chart(rates, ply, 300, 200, "x").astype(int) for ply in (1, 2))
     assert one.shape == (200, 300, 3)
-    rows, columns = np.nonzero((one == picture.MARK).all(-1))
-    later_rows, later_columns = np.nonzero((other == picture.MARK).all(-1))
+    rows, columns = np.nonzero((one == MARK).all(-1))
+    later_rows, later_columns = np.nonzero((other == MARK).all(-1))
     assert rows.mean() < 60 < 120 < later_rows.mean() and columns.mean() < later_columns.mean()
     for single in ([0.7], [float("nan"), 0.2], [float("nan")]):
         assert picture.winrate_chart(single, 0, 200, 120).shape == (120, 200, 3)

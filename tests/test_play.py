@@ -272,10 +272,7 @@ def test_bots_against_each_other(play: Callable[..., str], tmp_path: Path) -> No
     )
     assert "help tells" not in shown and "Black plays" in shown and "White plays" in shown
     record = sgf.read(path)
-    assert record.rules == Rules(3, 0.5, "positional", True) and sgf.parse_result(record.result).reason in (
-        "score",
-        "resignation",
-    )
+    assert record.rules == Rules(3, 0.5, "positional", True) and record.result[:2] in ("B+", "W+")
     assert (record.black, record.white) == ("random", "mcts:8") and sgf.replay(record)[1] is None
 
 

@@ -10,7 +10,7 @@ from sgfmill.sgf import Sgf_game
 from zerogo import coords, sgf
 from zerogo.errors import InputError
 from zerogo.rules import Rules
-from zerogo.sgf import Edit, GameRecord, parse_result, result_text, rules_text, to_text
+from zerogo.sgf import Edit, GameRecord, result_text, rules_text, to_text
 
 
 def read(record: GameRecord) -> Sgf_game:
@@ -39,26 +39,12 @@ def test_a_pass_is_the_empty_value() -> None:
 
 
 def test_root_properties() -> None:
-    record = GameRecord(
-        Rules(9, komi=7.5),
-        [40],
-        "B+R",
-        "zero ] \\ one",
-        "Weiß",
-        event="cup",
-        round="3",
-        date="2024-02-29",
-        comment="hi",
-    )
-    root = read(record).get_root()
-    assert (root.get("FF"), root.get("GM"), root.get("CA"), root.get("SZ"), root.get("KM")) == (4, 1, "UTF-8", 9, 7.5)
-    assert (root.get("PB"), root.get("PW"), root.get("RE"), root.get("DT")) == (
-        "zero ] \\ one",
-        "Weiß",
-        "B+R",
-        "2024-02-29",
-    )
-    assert (root.get("EV"), root.get("RO"), root.get("C"), root.get("AP")[0]) == ("cup", "3", "hi", "zerogo")
+    names = ("zero ] \\ one", "Weiß")
+    match = {"event": "cup", "round": "3", "date": "2024-02-29", "comment": "hi"}
+    root = read(GameRecord(Rules(9, komi=7.5), [40], "B+R", *names, **match)).get_root()
+    assert [root.get(name) for name in ("FF", "GM", "CA", "SZ", "KM")] == [4, 1, "UTF-8", 9, 7.5]
+    assert [root.get(name) for name in ("PB", "PW", "RE", "DT")] == [*names, "B+R", "2024-02-29"]
+    assert [root.get(name) for name in ("EV", "RO", "C")] == ["cup", "3", "hi"] and root.get("AP")[0] == "zerogo"
     assert not root.has_property("HA") and not root.has_property("PL")
 
 
@@ -100,49 +86,31 @@ def test_a_setup_and_edits() -> None:
     setup = [[1, 2, 0], [0, 0, 0], [0, 0, 2]]
     record = GameRecord(Rules(3), [4, 6], setup=setup, first="w", edits=[Edit(1, {8: 0, 7: 1}, "b"), Edit(2, {2: 2})])
     nodes = read(record).get_main_sequence()
-    assert [sorted(node.get_setup_stones()[colour]) for node in nodes[:1] for colour in (0, 1, 2)] == [
-        [(2, 0)],
-        [(0, 2), (2, 1)],
-        [],
-    ]
+    assert nodes[0].get_setup_stones() == ({(2, 0)}, {(0, 2), (2, 1)}, set())
     assert nodes[0].get("PL") == "w" and [node.get_move()[0] for node in nodes] == [None, "w", None, "b", None]
     assert nodes[2].get_setup_stones() == ({(0, 1)}, set(), {(0, 2)}) and nodes[2].get("PL") == "b"
     assert nodes[4].get_setup_stones() == (set(), {(2, 2)}, set())
 
 
 def test_winrates_and_scores_make_graphs() -> None:
-    comments = [None, "mine"]
-    record = GameRecord(
-        Rules(5),
-        [0, 1, 2, 3],
-        comments=comments,
-        winrates_black=[0.525, 0.1, None, 1.0],
-        scores_black=[0.75, -3.0, 2.0],
-    )
-    record.visits = [600, 8]
+    record = GameRecord(Rules(5), [0, 1, 2, 3], comments=[None, "mine"], visits=[600, 8])
+    record.winrates_black, record.scores_black = [0.525, 0.1, None, 1.0], [0.75, -3.0, 2.0]
     nodes = read(record).get_main_sequence()[1:]
-    assert [node.get_raw("SBKV").decode() if node.has_property("SBKV") else None for node in nodes] == [
-        "52.50",
-        "10.00",
-        None,
-        "100.00",
-    ]
-    assert [node.get_raw("SBKS").decode() if node.has_property("SBKS") else None for node in nodes] == [
-        "0.75",
-        "-3.00",
-        "2.00",
-        None,
-    ]
-    assert [node.get("C") if node.has_property("C") else None for node in nodes] == [
-        "0.47 0.53 0.00 -0.8 v=600", "mine", None, "0.00 1.00 0.00 0.0",
-    ]  # fmt: skip
+    found = [[node.get_raw(name).decode() if node.has_property(name) else "" for node in nodes] for name in WRITTEN]
+    assert dict(zip(WRITTEN, found, strict=True)) == WRITTEN
+
+
+WRITTEN = {
+    "SBKV": ["52.50", "10.00", "", "100.00"],
+    "SBKS": ["0.75", "-3.00", "2.00", ""],
+    "C": ["0.47 0.53 0.00 -0.8 v=600", "mine", "", "0.00 1.00 0.00 0.0"],
+}
 
 
 def test_rules_that_no_word_names_are_written_in_full() -> None:
     assert "ZGRU" not in to_text(GameRecord(Rules(5, 7.5, "simple"), []))  # RU[Chinese] says it all
-    assert "RU[Chinese]" in to_text(GameRecord(Rules(5), [])) and '"ko":"POSITIONAL"' in to_text(
-        GameRecord(Rules(5), [])
-    )
+    text = to_text(GameRecord(Rules(5), []))
+    assert "RU[Chinese]" in text and '"ko":"POSITIONAL"' in text
     aga = GameRecord(Rules(5, 7.5, "situational"), [], properties={"RU": "AGA"})
     assert "ZGRU" not in to_text(aga)
 
@@ -156,45 +124,17 @@ def test_an_unknown_date_is_not_todays() -> None:
     assert "DT[" not in to_text(GameRecord(Rules(5), [], date=None))
 
 
-@pytest.mark.parametrize(
-    ("text", "winner", "points", "reason"),
-    [
-        ("B+3.5", "b", 3.5, "score"), ("W+0.5", "w", 0.5, "score"), ("w+12", "w", 12.0, "score"), ("B+3,5", "b", 3.5, "score"),
-        ("B+R", "b", None, "resignation"), ("B+Resign", "b", None, "resignation"), ("W+Resign.", "w", None, "resignation"),
-        ("White+T", "w", None, "time"), ("B+Time", "b", None, "time"), ("B+F", "b", None, "forfeit"), ("W+Forfeit", "w", None, "forfeit"),
-        ("B+", "b", None, "unknown"), ("0", None, 0.0, "draw"), ("Draw", None, 0.0, "draw"), ("Jigo", None, 0.0, "draw"),
-        ("Void", None, None, "void"), ("?", None, None, "unknown"), ("", None, None, "unknown"), ("nonsense", None, None, "unknown"),
-        ("Black wins by 3.5", "b", 3.5, "score"), ("白胜43.5目", "w", 43.5, "score"), ("黑中盘胜", "b", None, "resignation"),
-    ],
-)  # fmt: skip
-def test_results_are_understood(text: str, winner: str | None, points: float | None, reason: str) -> None:
-    assert parse_result(text) == (winner, points, reason)
-
-
 def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot write the game record"):
         sgf.write(tmp_path / "missing" / "game.sgf", GameRecord(Rules(5), []))
 
 
-@pytest.mark.parametrize(
-    ("score", "resigned", "text"),
-    [
-        (3.5, False, "B+3.5"),
-        (-2.0, False, "W+2"),
-        (0.0, False, "0"),
-        (1.0, True, "B+R"),
-        (-1.0, True, "W+R"),
-        (360.5, False, "B+360.5"),
-    ],
-)
-def test_results(score: float, resigned: bool, text: str) -> None:
-    assert result_text(score, resigned) == text
-
-
-def test_names_of_rules() -> None:
+def test_names_of_rules_and_results() -> None:
     assert rules_text(Rules()) == "Chinese"
     assert rules_text(Rules(suicide=True)) == "Tromp-Taylor"
     assert rules_text(Rules(scoring="territory")) == "Japanese"
+    assert [result_text(score) for score in (3.5, -2.0, 0.0, 360.5)] == ["B+3.5", "W+2", "0", "B+360.5"]
+    assert [result_text(score, by_resignation=True) for score in (1.0, -1.0)] == ["B+R", "W+R"]
 
 
 @pytest.mark.parametrize(

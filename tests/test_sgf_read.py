@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import json
 from pathlib import Path
 
 import pytest
@@ -12,31 +12,11 @@ from hypothesis import strategies as st
 from zerogo import coords, rulesets
 from zerogo.errors import InputError
 from zerogo.rules import SCORING, SUPERKO, Rules
-from zerogo.sgf import (
-    Edit,
-    GameRecord,
-    read,
-    read_all,
-    read_all_text,
-    read_text,
-    read_variation,
-    replay,
-    to_text,
-    variations,
-    write,
-)
+from zerogo.sgf import Edit, GameRecord, read, read_text, replay, to_text, variations, write
 
-KGS = """(;GM[1]FF[4]CA[UTF-8]AP[CGoban:3]ST[2]
-RU[Japanese]SZ[19]HA[2]KM[0.50]TM[1800]OT[5x30 byo-yomi]
-PW[white]PB[black]WR[3d]BR[1d]DT[2011-01-02]PC[The KGS Go Server at http://www.gokgs.com/]C[white [3d\\]: hi
-black [1d\\]: hi
-]RE[W+Resign]AB[dp][pd]PL[W]
-;W[dd]WL[1790.5];B[pp]BL[1780]
-(;W[cf]C[first])(;W[nq]C[second];B[tt]))"""
-FOX = (
-    "(;GM[1]FF[4]\nSZ[19]\nGN[]\nDT[2023-11-29]\nPB[V5]\nPW[arb]\nBR[7级]\nWR[7级]\n"
-    "KM[375]HA[0]RU[Chinese]AP[GNU Go:3.8]RN[3]RE[B+R]TM[300]TC[3]TT[30]AP[foxwq]RL[0]\n;B[pp];W[dq];B[pd])"
-)
+DATA = Path(__file__).parent / "data" / "sgf"
+KGS, FOX = ((DATA / name).read_text() for name in ("kgs.sgf", "fox.sgf"))
+BROKEN = json.loads((DATA / "broken.json").read_text())  # a file, its bytes as Latin-1, and what is said of it
 
 
 def points(text: str, size: int) -> list[int]:
@@ -50,11 +30,7 @@ def test_a_game_of_kgs() -> None:
     assert record.moves == points("D16 Q4 C14", 19) and record.turns() == ["w", "b", "w"] and record.colours is None
     assert (record.black, record.white, record.result, record.date) == ("black", "white", "W+Resign", "2011-01-02")
     assert record.comment == "white [3d]: hi\nblack [1d]: hi\n" and record.comments == [None, None, "first"]
-    assert (
-        record.properties["OT"] == "5x30 byo-yomi"
-        and record.properties["TM"] == "1800"
-        and record.properties["BR"] == "1d"
-    )
+    assert record.properties.items() >= {"OT": "5x30 byo-yomi", "TM": "1800", "BR": "1d"}.items()
 
 
 def test_a_game_of_fox() -> None:
@@ -64,40 +40,19 @@ def test_a_game_of_fox() -> None:
 
 
 def test_variations(tmp_path: Path) -> None:
-    path = tmp_path / "game.sgf"
-    path.write_text(KGS)
-    lines = variations(path)
-    assert [line.comments for line in lines] == [[None, None, "first"], [None, None, "second"]] and lines[1].moves[
-        -1
-    ] == 361
-    assert lines[0] == read(path) == read_variation(path, [0]) and lines[1] == read_variation(path, [1])
-    with pytest.raises(InputError, match="variation 2 at branching 1; allowed are 0 to 1"):
-        read_variation(path, [2])
-    with pytest.raises(InputError, match="2 variations to choose, but the line has 1"):
-        read_variation(path, [0, 0])
-
-
-def test_variations_within_variations(tmp_path: Path) -> None:
-    path = tmp_path / "game.sgf"
-    path.write_text("(;SZ[9]KM[7](;B[aa](;W[bb];B[cc])(;W[dd]))(;B[ee])(;B[ff](;W[gg])))")
-    assert [[coords.to_sgf(move, 9) for move in line.moves] for line in variations(path)] == [
+    (tmp_path / "game.sgf").write_text(KGS)
+    lines = variations(tmp_path / "game.sgf")
+    assert [line.comments for line in lines] == [[None, None, "first"], [None, None, "second"]]
+    assert lines[0] == read(tmp_path / "game.sgf") and lines[1].moves[-1] == 361
+    (tmp_path / "deep.sgf").write_text("(;SZ[9]KM[7](;B[aa](;W[bb];B[cc])(;W[dd]))(;B[ee])(;B[ff](;W[gg])))")
+    assert [[coords.to_sgf(move, 9) for move in line.moves] for line in variations(tmp_path / "deep.sgf")] == [
         ["aa", "bb", "cc"], ["aa", "dd"], ["ee"], ["ff", "gg"],
     ]  # fmt: skip
-    assert read_variation(path, [0, 1]).moves == points("D6", 9) * 0 + [0, coords.from_sgf("dd", 9)]
 
 
-def test_collections(tmp_path: Path) -> None:
-    path = tmp_path / "games.sgf"
-    path.write_text("a letter\n(;SZ[9]KM[7];B[aa]) and (;SZ[5]KM[0])\nthe end")
-    assert [record.rules.size for record in read_all(path)] == [9, 5]
-    assert read(path).moves == [0] and len(read_all_text(path.read_bytes())) == 2
-    path.write_text("(;SZ[9]KM[7];B[aa])(;SZ[30])")
-    with pytest.raises(InputError, match="games.sgf, game 2: the board size SZ is 30"):
-        read_all(path)
-    path.write_text("(;SZ[9];B[aa])\n(;SZ[9];B[aa]\n\n")
-    with pytest.raises(InputError, match="cut off at the end, line 2"):
-        read_all(path)
-    assert read(path).moves == [0]
+@pytest.mark.parametrize("rest", [" and (;SZ[5]KM[0])\nthe end", "(;SZ[30])", "\n(;SZ[9];B[aa]\n\n"])
+def test_of_a_collection_the_first_game_is_read(rest: str) -> None:
+    assert read_text(f"a letter\n(;SZ[9]KM[7];B[aa]){rest}").moves == [0]
 
 
 @pytest.mark.parametrize(
@@ -165,16 +120,10 @@ def test_passes_and_points(move: str, size: int, action: int | None) -> None:
 @pytest.mark.parametrize(
     ("text", "size"),
     [
-        ("", 19),
-        ("SZ[]", 19),
-        ("SZ[9]", 9),
-        ("SZ[ 9 ]", 9),
-        ("SZ[9:9]", 9),
-        ("SiZe[13]", 13),
-        ("SZ[25]", 25),
+        ("", 19), ("SZ[]", 19), ("SZ[9]", 9), ("SZ[ 9 ]", 9), ("SZ[9:9]", 9), ("SiZe[13]", 13), ("SZ[25]", 25),
         ("SZ[1]", 1),
     ],
-)
+)  # fmt: skip
 def test_sizes(text: str, size: int) -> None:
     assert read_text(f"(;{text})").rules.size == size
 
@@ -187,9 +136,12 @@ def test_old_property_names() -> None:
 @pytest.mark.parametrize(
     ("root", "komi"),
     [
-        ("KM[6.5]", 6.5), ("KM[6,5]", 6.5), ("KM[+5.50]", 5.5), ("KM[-3]", -3.0), ("KM[.5]", 0.5), ("KM[0]", 0.0), ("", 0.0), ("KM[]", 0.0),
-        ("KM[375]RU[Chinese]AP[foxwq]", 7.5), ("KM[375]", 7.5), ("KM[325]AP[SGFC:2.0]", 6.5), ("KM[750]RU[Chinese]", 7.5),
-        ("KM[650]RU[Japanese]", 6.5), ("KM[275]RU[Korean]", 2.75), ("KM[50]RU[Japanese]AP[foxwq]", 0.5), ("KM[50]", 50.0),
+        ("KM[6.5]", 6.5), ("KM[6,5]", 6.5), ("KM[+5.50]", 5.5), ("KM[-3]", -3.0), ("KM[.5]", 0.5),
+        ("KM[0]", 0.0), ("", 0.0), ("KM[]", 0.0),
+        ("KM[375]RU[Chinese]AP[foxwq]", 7.5), ("KM[375]", 7.5), ("KM[325]AP[SGFC:2.0]", 6.5),
+        ("KM[750]RU[Chinese]", 7.5),
+        ("KM[650]RU[Japanese]", 6.5), ("KM[275]RU[Korean]", 2.75), ("KM[50]RU[Japanese]AP[foxwq]", 0.5),
+        ("KM[50]", 50.0),
         ("KM[361]", 361.0), ("KM[-375]RU[Chinese]", -7.5), ("KM[\n6.5 ]", 6.5),
     ],
 )  # fmt: skip
@@ -201,7 +153,8 @@ def test_komi(root: str, komi: float) -> None:
     ("text", "name"),
     [
         ("Chinese", "chinese"), ("Japanese", "japanese"), ("japanese rules", "japanese"), ("AGA", "aga"), ("NZ", "nz"),
-        ("Tromp-Taylor", "tt"), ("GOE", "ing"), ("koPOSITIONALscoreAREAtaxNONEsui1", "tt"), ("", "chinese"), ("Nim", "chinese"),
+        ("Tromp-Taylor", "tt"), ("GOE", "ing"), ("koPOSITIONALscoreAREAtaxNONEsui1", "tt"), ("", "chinese"),
+        ("Nim", "chinese"),
         ("Korean", "korean"),
         ('{"ko":"SITUATIONAL","scoring":"AREA","suicide":true}', "nz"), ('{"tax":"ALL"}', "chinese"),
     ],
@@ -265,66 +218,20 @@ def test_half_a_character_is_no_reason_to_fail() -> None:
     assert read_text(cut).moves == [40]
 
 
-BROKEN = {
-    "empty": (b"", "it is empty"),
-    "spaces": (b" \n\n ", "it is empty"),
-    "zeros": (b"\0" * 500, "it is empty"),
-    "words": (b"Dear Go friends, here is my game.", "this is no SGF"),
-    "html": (b"<html><body>404 Not Found</body></html>", "this is no SGF"),
-    "binary": (random.Random(1).randbytes(5000).replace(b"(;", b"  "), "this is no SGF"),
-    "picture": (b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x10", "this is no SGF"),
-    "brackets": (b"()", "this is no SGF"),
-    "truncated-node": (b"(;SZ[9]KM[7];B[aa];W[bb]", "the game tree is cut off at the end, line 1"),
-    "truncated-value": (b"(;SZ[9]KM[7]\n;B[aa];W[b", r"the game tree breaks off in line 2 at '\[b'"),
-    "truncated-comment": (b"(;SZ[9]KM[7]C[It was a dark and", "the game tree breaks off in line 1 at '.It was"),
-    "truncated-variation": (b"(;SZ[9](;B[aa](;W[bb])", "cut off"),
-    "no-value": (b"(;SZ[9];B;W[aa])", "property with no values"),
-    "stray-bracket": (b"(;SZ[9];B[aa]];W[bb])", r"breaks off in line 1 at '\]"),
-    "stray-node": (b"(;SZ[9](;B[aa]);W[bb])", "unexpected node"),
-    "empty-variation": (b"(;SZ[9]())", "empty sequence"),
-    "size-0": (b"(;SZ[0];B[aa])", "SZ is 0; allowed are 1 to 25"),
-    "size-30": (b"(;SZ[30];B[aa])", "SZ is 30; allowed are 1 to 25"),
-    "size-abc": (b"(;SZ[abc];B[aa])", "SZ is 'abc'; allowed are whole numbers from 1 to 25"),
-    "size-negative": (b"(;SZ[-9])", "SZ is '-9'"),
-    "size-huge": (b"(;SZ[" + b"9" * 5000 + b"])", "SZ is '9999"),
-    "size-oblong": (b"(;SZ[9:13];B[aa])", "the board is 9:13; only square boards"),
-    "size-cube": (b"(;SZ[9:9:9])", "SZ is '9:9:9'"),
-    "komi-abc": (b"(;SZ[9]KM[abc];B[aa])", "KM is 'abc'; it must be a number"),
-    "komi-infinite": (b"(;SZ[9]KM[inf];B[aa])", "KM is 'inf'"),
-    "komi-exponent": (b"(;SZ[9]KM[1e999];B[aa])", "KM is '1e999'"),
-    "off-the-board": (
-        b"(;SZ[9]KM[7];B[aa];W[jj])",
-        "move 2: White plays on no point of the board; 'jj' is none; allowed on 9x9",
-    ),
-    "three-letters": (b"(;SZ[9]KM[7];B[aaa])", "move 1: Black plays on no point of the board; 'aaa'"),
-    "two-points": (b"(;SZ[9]KM[7];B[aa][bb])", "move 1: Black plays on 2 points at once"),
-    "stone-off-the-board": (b"(;SZ[9]KM[7]AB[aa][jj])", "AB after 0 moves: 'jj' is none"),
-    "stone-pass": (b"(;SZ[9]KM[7]AW[tt])", "AW after 0 moves: 'tt' is a pass"),
-    "half-a-rectangle": (b"(;SZ[9]KM[7]AB[aa:])", "AB after 0 moves: 'aa:' is a pass"),
-    "othello": (b"(;GM[2]SZ[8];B[aa])", "GM is '2', which is Othello; only Go"),
-    "backgammon": (b"(;FF[4]GM[6])", "GM is '6', which is Backgammon"),
-    "no-game": (b"(;GM[go]SZ[9])", "GM is 'go', which is no game"),
-}
-
-
 @pytest.mark.parametrize("kind", BROKEN)
 def test_broken_files_get_one_sentence(kind: str, tmp_path: Path) -> None:
-    data, what = BROKEN[kind]
     path = tmp_path / f"{kind}.sgf"
-    path.write_bytes(data)
-    for reader in (read, read_all, variations):
-        with pytest.raises(InputError, match=what) as caught:
+    path.write_bytes(BROKEN[kind]["file"].encode("latin-1"))
+    for reader in (read, variations):
+        with pytest.raises(InputError, match=BROKEN[kind]["sentence"]) as caught:
             reader(path)
-        told = str(caught.value)
-        assert told.startswith(str(path)) and "\n" not in told and len(told) < 300 + len(str(path))
+        sentence = str(caught.value)
+        assert sentence.startswith(str(path)) and "\n" not in sentence and len(sentence) < 300 + len(str(path))
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    for path, what in (
-        (tmp_path / "none.sgf", "No such file"),
-        (tmp_path, "Is a directory"),
-        (Path("a\0b"), "null byte"),
-    ):
+    bad = {"No such file": tmp_path / "none.sgf", "Is a directory": tmp_path, "null byte": Path("a\0b")}
+    for what, path in bad.items():
         with pytest.raises(InputError, match=f"cannot read the game record .*{what}"):
             read(path)
 
@@ -348,11 +255,7 @@ def test_a_comment_of_ten_megabytes(filling: bytes) -> None:
 def test_ten_thousand_variations_within_each_other(tmp_path: Path) -> None:
     path = tmp_path / "deep.sgf"
     path.write_bytes(b"(;SZ[9]KM[7]" + b"(;B[aa]" * 10_000 + b")" * 10_001)
-    assert (
-        len(read(path).moves) == 10_000
-        and len(variations(path)) == 1
-        and len(read_variation(path, [0] * 10_000).moves) == 10_000
-    )
+    assert len(read(path).moves) == 10_000 and len(variations(path)) == 1
     path.write_bytes(b"(;SZ[9]KM[7]" + b"(;B[aa]" * 10_000)
     with pytest.raises(InputError, match="cut off"):
         read(path)
@@ -397,13 +300,12 @@ def test_mutations_raise_nothing_else(base: bytes, cuts: list[tuple[int, int, by
     for start, length, piece in cuts:
         base = base[:start] + piece + base[start + length :]
     try:
-        records = read_all_text(base)
+        record = read_text(base)
     except InputError as error:
         assert "\n" not in str(error)
         return
-    for record in records:
-        replay(record)
-        assert read_text(to_text(record)) == read_text(to_text(read_text(to_text(record))))
+    replay(record)
+    assert read_text(to_text(record)) == read_text(to_text(read_text(to_text(record))))
 
 
 @settings(max_examples=100, deadline=None)
@@ -422,12 +324,8 @@ texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Zl", "Zp
 def game_records(draw: st.DrawFn) -> GameRecord:
     """Any record that a file can hold."""
     size = draw(st.integers(1, 25))
-    komi, superko, scoring = (
-        draw(st.integers(-100, 100)) / 2,
-        draw(st.sampled_from(SUPERKO)),
-        draw(st.sampled_from(SCORING)),
-    )
-    rules = Rules(size, komi, superko, draw(st.booleans()), scoring)
+    komi, superko = draw(st.integers(-100, 100)) / 2, draw(st.sampled_from(SUPERKO))
+    rules = Rules(size, komi, superko, draw(st.booleans()), draw(st.sampled_from(SCORING)))
     moves = draw(st.lists(st.integers(0, size * size), max_size=12))
     first = draw(st.sampled_from("bw"))
     record = GameRecord(

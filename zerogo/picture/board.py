@@ -1,19 +1,106 @@
-"""One board as an image: wood, lines, stones, and whatever is thought of it."""
+"""One board as text and as an image: stones, coordinates, and what a search or a network makes of the points."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from zerogo import coords
-from zerogo.picture import marks
-from zerogo.picture.canvas import INK, LINE, PAPER, WOOD, Canvas, wrapped
-from zerogo.picture.marks import Candidate
+from zerogo.picture.canvas import (
+    BLACK,
+    INK,
+    LINE,
+    MARK,
+    PAPER,
+    RGB,
+    WHITE,
+    WOOD,
+    Canvas,
+    Spot,
+    fitting,
+    mixed,
+    readable_on,
+    wrapped,
+)
 
 PADDING = 4  # pixels around the lines below a board
+HEAT, VISITS = (30, 90, 220), (0, 120, 84)  # policy is blue, visits are green
+PALE = 0.3  # strength of heat at which its pale shade stands
+NUMBERED = 12  # so many of a search's moves get numbers, the others a dot
+BEST, GREY = (20, 60, 200), (128, 124, 116)
+# Colours of a search's moves by how much win rate they give away against the best.
+LOSSES = (
+    (0.0, (64, 190, 120)), (0.03, (172, 206, 84)), (0.08, (240, 206, 72)), (0.15, (238, 146, 60)), (0.3, (214, 74, 62)),
+)  # fmt: skip
+_SIGNS = ".XO"
+
+
+class RankedMove(Protocol):
+    """A move that a search has tried: visits, win rate in [0, 1], score, prior and best line, from its side's view."""
+
+    action: int
+    visits: int
+    winrate: float
+    score: float
+    prior: float
+    pv: Sequence[int]
+
+
+def board_text(stones: Tensor, last_action: int | None = None) -> str:
+    """Returns the board in lines, `X` black and `O` white, with GTP's letters and numbers on all sides; the last move
+    stands in brackets, a pass in a line below.
+    """
+    size = stones.shape[0]
+    head = "   " + " ".join(coords.GTP_COLUMNS[:size])
+    lines = [head]
+    for row, colours in enumerate(stones.tolist()):
+        gaps = [" "] * (size + 1)
+        if last_action is not None and 0 <= last_action < size * size and last_action // size == row:
+            gaps[last_action % size : last_action % size + 2] = "()"
+        points = "".join(gap + _SIGNS[colour] for gap, colour in zip(gaps, colours, strict=False))
+        lines.append(f"{size - row:2d}{points}{gaps[-1]}{size - row}")
+    lines.append(head)
+    if last_action == size * size:
+        lines.append("last move: pass")
+    return "\n".join(lines)
+
+
+def grid_text(labels: Sequence[str], size: int, stones: Tensor | None = None) -> str:
+    """Returns a label on every point in lines, with GTP's letters and numbers on all sides, all columns equally wide.
+
+    labels: of the points row by row, an empty one is shown as a dot. stones: int8 [N, N]; `X` and `O` stand where a
+    label is empty."""
+    assert len(labels) == size * size, f"{len(labels)} labels for {size * size} points"
+    signs = ["."] * len(labels) if stones is None else [_SIGNS[colour] for colour in stones.flatten().tolist()]
+    shown = [label or sign for label, sign in zip(labels, signs, strict=True)]
+    width = max(len(text) for text in shown)
+    head = "   " + " ".join(f"{letter:>{width}}" for letter in coords.GTP_COLUMNS[:size])
+    lines = [head]
+    for row in range(size):
+        points = " ".join(f"{text:>{width}}" for text in shown[row * size : (row + 1) * size])
+        lines.append(f"{size - row:2d} {points} {size - row}")
+    return "\n".join([*lines, head])
+
+
+def candidates_text(candidates: Sequence[RankedMove], size: int, most: int = 12) -> str:
+    """Returns a search's moves as a table: move, visits, win rate, score, prior, and the line that it expects."""
+    lines = [f"{'move':>5} {'visits':>7} {'win %':>6} {'score':>6} {'prior':>6}  line"]
+    for move in candidates[:most]:
+        tried = f"{coords.to_gtp(move.action, size):>5} {move.visits:>7} {100 * move.winrate:>6.1f}"
+        line = " ".join(coords.to_gtp(action, size) for action in move.pv)
+        lines.append(f"{tried} {move.score:>+6.1f} {100 * move.prior:>6.1f}  {line}")
+    return "\n".join(lines)
+
+
+def short_count(count: int) -> str:
+    """Returns a count in at most four characters: 950, 1.2k, 34k, 5.6M."""
+    for unit, name in ((1_000_000, "M"), (1000, "k")):
+        if count >= 0.9995 * unit:
+            return f"{count / unit:.1f}{name}" if count < 9.95 * unit else f"{count / unit:.0f}{name}"
+    return str(count)
 
 
 def board_image(
@@ -25,7 +112,7 @@ def board_image(
     cell: int = 24,
     *,
     visits: Tensor | None = None,
-    candidates: Sequence[Candidate] = (),
+    candidates: Sequence[RankedMove] = (),
     numbers: Mapping[int, int] | None = None,
     line: Sequence[tuple[int, int]] = (),
 ) -> np.ndarray:
@@ -38,104 +125,169 @@ def board_image(
     visits. numbers: move numbers to write, by point. line: (point, colour) of moves to come, drawn as pale stones with
     numbers. caption: lines below. cell: pixels between two lines of the board; the point in row and column, counted
     from 1, has its centre at row * cell, column * cell."""
-    size = stones.shape[0]
-    side, colours = (size + 1) * cell, stones.flatten().tolist()
-    lines = [caption, _pass_line(size, last_action, policy, visits, candidates)]
-    text_size = max(11, round(0.3 * cell))
-    lines = wrapped("\n".join(lines), text_size, side - 2 * PADDING)
-    pitch = round(1.35 * text_size)
-    canvas = Canvas(side, side + (len(lines) * pitch + 2 * PADDING if lines else 0), PAPER)
-    canvas.box(-0.5, -0.5, side - 0.5, side - 0.5, WOOD)
-    _draw_grid(canvas, size, cell)
-
-    def place(point: int) -> tuple[float, float]:
-        row, column = divmod(point, size)
-        return (column + 1) * cell, (row + 1) * cell
-
+    size, numbers = stones.shape[0], numbers or {}
+    below = f"{caption}\n{_pass_line(size, last_action, policy, visits, candidates)}"
+    drawing = _BoardDrawing(stones, cell, below)
     if policy is not None:
         shares = _per_point(policy, size, "policy")
-        marks.draw_heat(
-            canvas, place, cell, shares, [f"{100 * p:.0f}" if p >= 0.01 else "" for p in shares], colours, marks.HEAT
-        )
+        drawing.heat(shares, [f"{100 * share:.0f}" if share >= 0.01 else "" for share in shares], HEAT)
     if visits is not None:
-        counts = _per_point(visits, size, "visits")
-        whole, words = (
-            max(1.0, float(visits.sum())),
-            [marks.short_count(round(count)) if count else "" for count in counts],
-        )
-        marks.draw_heat(canvas, place, cell, [count / whole for count in counts], words, colours, marks.VISITS)
-    for point, colour in enumerate(colours):
-        if colour:
-            canvas.stone(*place(point), 0.475 * cell, colour == 1)
-    _draw_line(canvas, place, cell, line, colours)
-    if candidates:
-        marks.draw_candidates(canvas, place, cell, candidates, size)
+        counts, total = _per_point(visits, size, "visits"), max(1.0, float(visits.sum()))
+        labels = [short_count(round(count)) if count else "" for count in counts]
+        drawing.heat([count / total for count in counts], labels, VISITS)
+    drawing.stones()
+    drawing.line(line)
+    drawing.candidates(candidates)
     if ownership_black is not None:
-        marks.draw_ownership(canvas, place, cell, ownership_black.flatten().tolist(), colours)
-    if numbers:
-        marks.draw_numbers(canvas, place, cell, numbers, colours, last_action)
-    if last_action is not None and 0 <= last_action < size * size and last_action not in (numbers or {}):
-        marks.draw_last_move(canvas, *place(last_action), cell)
-    for i, text in enumerate(lines):
-        canvas.text(PADDING, side + PADDING + (i + 0.5) * pitch, text, text_size, INK, "lm")
-    return canvas.finish()
+        drawing.ownership(ownership_black.flatten().tolist())
+    drawing.numbers(numbers, last_action)
+    if last_action is not None and 0 <= last_action < size * size and last_action not in numbers:
+        drawing.canvas.disc(drawing.spot(last_action), 0.27 * cell, None, MARK, max(1.2, 0.085 * cell))
+    return drawing.canvas.finish()
 
 
 def _per_point(values: Tensor, size: int, name: str) -> list[float]:
     """Returns the values of the points, without that of the pass."""
-    assert values.shape == (size * size + 1,), (
-        f"{name} of a {size}x{size} board are [{size * size + 1}], not {list(values.shape)}"
-    )
-    return values[:-1].to(torch.float32).tolist()
+    needed = f"{name} of a {size}x{size} board are [{size * size + 1}], not {list(values.shape)}"
+    assert values.shape == (size * size + 1,), needed
+    return values[:-1].float().tolist()
 
 
 def _pass_line(
-    size: int, last_action: int | None, policy: Tensor | None, visits: Tensor | None, candidates: Sequence[Candidate]
+    size: int, last_action: int | None, policy: Tensor | None, visits: Tensor | None, candidates: Sequence[RankedMove]
 ) -> str:
+    """Returns what there is to say of a pass."""
     parts = ["last move: pass"] if last_action == size * size else []
     if policy is not None:
         parts.append(f"pass {100 * float(policy[-1]):.1f} %")
     if visits is not None and visits[-1] > 0:
-        parts.append(f"pass {marks.short_count(int(visits[-1]))} visits")
-    parts.append(marks.pass_words(candidates, size))
-    return ", ".join(part for part in parts if part)
+        parts.append(f"pass {short_count(int(visits[-1]))} visits")
+    passes = [move for move in candidates if move.action == size * size]
+    parts += [f"{coords.GTP_PASS} {100 * m.winrate:.1f} %, {short_count(m.visits)} visits" for m in passes]
+    return ", ".join(parts)
 
 
-def _draw_grid(canvas: Canvas, size: int, cell: int) -> None:
-    letters, text_size = coords.GTP_COLUMNS, max(8, round(0.36 * cell))
-    first, last = cell, size * cell
-    for i in range(size):
-        at = (i + 1) * cell
-        edge = 1.6 if i in (0, size - 1) and size > 1 else 1
-        canvas.line([(first, at), (last, at)], LINE, edge)
-        canvas.line([(at, first), (at, last)], LINE, edge)
-        for margin in (0.26 * cell, (size + 1 - 0.26) * cell):
-            canvas.text(at, margin, letters[i], text_size, LINE)
-            canvas.text(margin, at, str(size - i), text_size, LINE)
-    for row, column in star_points(size):
-        canvas.disc((column + 1) * cell, (row + 1) * cell, max(1.5, 0.1 * cell), LINE)
+class _BoardDrawing:
+    """A picture of a board: wood, lines and coordinates, with text below. Each method draws one thing on it."""
+
+    def __init__(self, stones: Tensor, cell: int, below: str) -> None:
+        self.size, self.cell, self.colours = stones.shape[0], cell, stones.flatten().tolist()
+        side, text_size = (self.size + 1) * cell, max(11, round(0.3 * cell))
+        lines, pitch = wrapped(below, text_size, side - 2 * PADDING), round(1.35 * text_size)
+        self.canvas = Canvas(side, side + (len(lines) * pitch + 2 * PADDING if lines else 0), PAPER)
+        self.canvas.box((-0.5, -0.5), (side - 0.5, side - 0.5), WOOD)
+        self._grid()
+        for number, text in enumerate(lines):
+            self.canvas.text((PADDING, side + PADDING + (number + 0.5) * pitch), text, text_size, INK, "lm")
+
+    def spot(self, point: int) -> Spot:
+        """Returns the pixel of a point."""
+        row, column = divmod(point, self.size)
+        return (column + 1) * self.cell, (row + 1) * self.cell
+
+    def _grid(self) -> None:
+        cell, canvas, text_size = self.cell, self.canvas, max(8, round(0.36 * self.cell))
+        first, last = cell, self.size * cell
+        for i, letter in enumerate(coords.GTP_COLUMNS[: self.size]):
+            at = (i + 1) * cell
+            width = 1.6 if i in (0, self.size - 1) and self.size > 1 else 1
+            canvas.line([(first, at), (last, at)], LINE, width)
+            canvas.line([(at, first), (at, last)], LINE, width)
+            for margin in (0.26 * cell, (self.size + 1 - 0.26) * cell):
+                canvas.text((at, margin), letter, text_size, LINE)
+                canvas.text((margin, at), str(self.size - i), text_size, LINE)
+        for point in star_points(self.size):
+            canvas.disc(self.spot(point), max(1.5, 0.1 * cell), LINE)
+
+    def heat(self, shares: Sequence[float], labels: Sequence[str], colour: RGB) -> None:
+        """Tints the empty points by the square root of their share, 0 to 1, and writes their labels."""
+        for point, (share, label) in enumerate(zip(shares, labels, strict=True)):
+            if self.colours[point] or (share < 0.001 and not label):
+                continue
+            tint = heat_colour(colour, min(1.0, share) ** 0.5)
+            self.canvas.square(self.spot(point), 0.46 * self.cell, tint, radius=0.14 * self.cell)
+            if label:
+                self._label(self.spot(point), label, (0.4, 7, 0.84), readable_on(tint))
+
+    def _label(self, spot: Spot, text: str, fit: tuple[float, int, float], colour: RGB) -> None:
+        """Writes a text; fit: usual height in cells, least height in pixels, largest width in cells."""
+        height, least, width = fit
+        size = fitting(text, max(least, round(height * self.cell)), width * self.cell)
+        self.canvas.text(spot, text, size, colour)
+
+    def stones(self) -> None:
+        """Draws the stones."""
+        for point, colour in enumerate(self.colours):
+            if colour:
+                self.canvas.stone(self.spot(point), 0.475 * self.cell, colour == 1)
+
+    def line(self, line: Sequence[tuple[int, int]]) -> None:
+        """Draws moves to come as pale stones with numbers; of several on one point the first is shown."""
+        taken: set[int] = set()
+        for number, (point, colour) in enumerate(line, start=1):
+            if point >= len(self.colours) or self.colours[point] or point in taken:
+                continue
+            taken.add(point)
+            self.canvas.stone(self.spot(point), 0.45 * self.cell, colour == 1, 0.72)
+            ink = (255, 255, 255) if colour == 1 else INK
+            self.canvas.text(self.spot(point), str(number), max(7, round(0.42 * self.cell)), ink)
+
+    def candidates(self, moves: Sequence[RankedMove]) -> None:
+        """Draws a search's moves, best first: win rate in per cent over visits, the colour by what they give away
+        against the best, which has a ring.
+        """
+        cell, most = self.cell, max((1, *(move.visits for move in moves)))
+        for rank, move in reversed(list(enumerate(moves))):
+            if move.action == self.size**2:
+                continue
+            x, y = self.spot(move.action)
+            colour = loss_colour(moves[0].winrate - move.winrate)
+            if rank >= NUMBERED:
+                self.canvas.disc((x, y), 0.16 * cell, (*colour, 200))
+                continue
+            fill = mixed(WOOD, colour, 0.55 + 0.45 * (move.visits / most) ** 0.5)
+            edge, width = (mixed(fill, BLACK, 0.35), 1) if rank else (BEST, max(1, 0.06 * cell))
+            self.canvas.disc((x, y), 0.485 * cell, fill, edge, width)
+            share = f"{100 * move.winrate:.{0 if cell < 40 else 1}f}"
+            self._label((x, y - 0.13 * cell), share, (0.36, 8, 0.82), INK)
+            self._label((x, y + 0.2 * cell), short_count(move.visits), (0.27, 7, 0.7), INK)
+
+    def ownership(self, owned_black: Sequence[float]) -> None:
+        """Draws squares in the owner's colour, their area by how sure that is: on empty points, and on stones that are
+        not their owner's.
+        """
+        for point, owned in enumerate(owned_black):
+            colour = self.colours[point]
+            half = (0.24 if colour else 0.36) * self.cell * min(1.0, abs(owned)) ** 0.5
+            if half >= 0.5 and colour != (1 if owned > 0 else 2):
+                fill, edge = BLACK if owned > 0 else WHITE, GREY if half > 2 else None
+                self.canvas.square(self.spot(point), half, fill, edge, radius=0.2 * half)
+
+    def numbers(self, numbers: Mapping[int, int], last: int | None) -> None:
+        """Writes move numbers on stones, the last move's in red."""
+        for point, number in numbers.items():
+            usual, marked = (WHITE, (255, 110, 100)) if self.colours[point] == 1 else (INK, MARK)
+            self._label(self.spot(point), str(number), (0.46, 7, 0.72), marked if point == last else usual)
 
 
-def star_points(size: int) -> list[tuple[int, int]]:
-    """Returns the points with a dot, (row, column): corners from 7x7, the middle of odd boards from 5x5, sides of odd
-    boards from 15x15.
-    """
+def star_points(size: int) -> list[int]:
+    """Returns the points with a dot: corners from 7x7, the middle of odd boards from 5x5, their sides from 15x15."""
     corners = 4 if size >= 7 else 0
     points = coords.fixed_handicap(size, 9)[:8] if size >= 15 and size % 2 else coords.fixed_handicap(size, corners)
-    if size % 2 and size >= 5:
-        points = [*points, size * size // 2]
-    return [divmod(point, size) for point in points]
+    return [*points, size * size // 2] if size % 2 and size >= 5 else points
 
 
-def _draw_line(
-    canvas: Canvas, place: marks.Place, cell: int, line: Sequence[tuple[int, int]], colours: Sequence[int]
-) -> None:
-    """Draws moves to come as pale stones with numbers; of several on one point the first is shown."""
-    taken: set[int] = set()
-    for number, (point, colour) in enumerate(line, start=1):
-        if point >= len(colours) or colours[point] or point in taken:
-            continue
-        taken.add(point)
-        x, y = place(point)
-        canvas.stone(x, y, 0.45 * cell, colour == 1, 0.72)
-        canvas.text(x, y, str(number), max(7, round(0.42 * cell)), (255, 255, 255) if colour == 1 else INK)
+def heat_colour(colour: RGB, strength: float) -> RGB:
+    """Returns the tint of a point, strength 0 to 1: from wood over a pale shade, which avoids grey, to the colour."""
+    pale = mixed(colour, (255, 255, 255), 0.62)
+    if strength < PALE:
+        return mixed(WOOD, pale, strength / PALE)
+    return mixed(pale, colour, (strength - PALE) / (1 - PALE))
+
+
+def loss_colour(loss: float) -> RGB:
+    """Returns the colour for so much win rate given away, 0 to 1: green for nothing, red for 0.3 and more."""
+    for (low, one), (high, other) in zip(LOSSES, LOSSES[1:], strict=False):
+        if loss < high:
+            return mixed(one, other, max(0.0, (loss - low) / (high - low)))
+    return LOSSES[-1][1]

@@ -11,7 +11,8 @@ from functools import cache
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-Colour = tuple[int, ...]  # RGB, or RGBA where what is beneath shines through
+RGB = tuple[int, ...]  # or RGBA where what is beneath shines through
+Spot = tuple[float, float]  # a place in pixels, x and y
 
 WOOD, LINE, BLACK, WHITE, MARK = (230, 190, 126), (92, 66, 28), (24, 24, 26), (246, 246, 244), (220, 40, 40)
 PAPER, INK, FAINT = (252, 249, 243), (40, 36, 30), (128, 120, 108)
@@ -19,84 +20,69 @@ SCALE = 3  # pixels of the larger image for one of the finished one
 
 
 class Canvas:
-    """A picture in the making. Coordinates are pixels of the finished one and may be broken; (0, 0) is the centre of
-    its first pixel.
-
-    Text comes last, over all shapes, in the order in which it was asked for.
+    """A picture in the making. Coordinates are pixels of the finished one and may be fractions; (0, 0) is the centre of
+    its first pixel. Text comes last, over all shapes, in the order in which it was asked for.
     """
 
-    def __init__(self, width: int, height: int, colour: Colour) -> None:
+    def __init__(self, width: int, height: int, colour: RGB) -> None:
         self.width, self.height = width, height
         self._image = Image.new("RGB", (width * SCALE, height * SCALE), colour)
         self._draw = ImageDraw.Draw(self._image, "RGBA")
-        self._texts: list[tuple[float, float, str, int, Colour, str]] = []
+        self._texts: list[tuple[Spot, str, int, RGB, str]] = []
 
-    def box(
-        self,
-        left: float,
-        top: float,
-        right: float,
-        bottom: float,
-        fill: Colour,
-        edge: Colour | None = None,
-        radius: float = 0,
-    ) -> None:
-        """Draws a filled rectangle with round corners of that radius, and its edge in one pixel."""
-        corners = (_large(left), _large(top), _large(right) - 1, _large(bottom) - 1)
+    def box(self, corner: Spot, opposite: Spot, fill: RGB, edge: RGB | None = None, radius: float = 0) -> None:
+        """Draws a filled rectangle, its edge one pixel wide, with round corners of that radius."""
+        (left, top), (right, bottom) = _large(corner), _large(opposite)
+        corners = (left, top, right - 1, bottom - 1)
         self._draw.rounded_rectangle(corners, radius * SCALE, fill=fill, outline=edge, width=SCALE if edge else 0)
 
-    def square(
-        self, x: float, y: float, half: float, fill: Colour, edge: Colour | None = None, radius: float = 0
-    ) -> None:
-        """Draws a filled square around a point."""
-        self.box(x - half, y - half, x + half, y + half, fill, edge, radius)
+    def square(self, at: Spot, half: float, fill: RGB, edge: RGB | None = None, radius: float = 0) -> None:
+        """Draws a filled square around a point, as `box` does."""
+        x, y = at
+        self.box((x - half, y - half), (x + half, y + half), fill, edge, radius)
 
-    def disc(
-        self, x: float, y: float, radius: float, fill: Colour | None, edge: Colour | None = None, width: float = 1
-    ) -> None:
+    def disc(self, at: Spot, radius: float, fill: RGB | None, edge: RGB | None = None, width: float = 1) -> None:
         """Draws a filled circle around a point, its edge `width` pixels wide and inside; without fill a ring."""
-        corners = (_large(x - radius), _large(y - radius), _large(x + radius), _large(y + radius))
+        x, y = at
+        corners = (*_large((x - radius, y - radius)), *_large((x + radius, y + radius)))
         self._draw.ellipse(corners, fill=fill, outline=edge, width=max(1, round(width * SCALE)) if edge else 0)
 
-    def line(self, points: Sequence[tuple[float, float]], colour: Colour, width: float = 1) -> None:
+    def line(self, points: Sequence[Spot], colour: RGB, width: float = 1) -> None:
         """Draws a line through points."""
-        self._draw.line(
-            [(_large(x), _large(y)) for x, y in points], fill=colour, width=max(1, round(width * SCALE)), joint="curve"
-        )
+        thickness = max(1, round(width * SCALE))
+        self._draw.line([_large(point) for point in points], fill=colour, width=thickness, joint="curve")
 
-    def polygon(self, points: Sequence[tuple[float, float]], fill: Colour) -> None:
+    def polygon(self, points: Sequence[Spot], fill: RGB) -> None:
         """Draws a filled polygon."""
-        self._draw.polygon([(_large(x), _large(y)) for x, y in points], fill=fill)
+        self._draw.polygon([_large(point) for point in points], fill=fill)
 
-    def stone(self, x: float, y: float, radius: float, is_black: bool, strength: float = 1.0) -> None:
+    def stone(self, at: Spot, radius: float, is_black: bool, strength: float = 1.0) -> None:
         """Draws a stone with its light and shadow; strength: 1 is solid, less lets the board shine through."""
         shift = 0.09 * radius
-        self.disc(x + shift, y + 1.6 * shift, radius, (40, 24, 0, round(70 * strength)))
+        self.disc((at[0] + shift, at[1] + 1.6 * shift), radius, (40, 24, 0, round(70 * strength)))
         sprite = _stone(round(radius * SCALE), is_black)
         mask = sprite.getchannel("A")
         if strength < 1:
             mask = mask.point(lambda level: round(level * strength))
-        corner = (round(_large(x) - sprite.width / 2), round(_large(y) - sprite.height / 2))
-        self._image.paste(sprite, corner, mask)
+        x, y = _large(at)
+        self._image.paste(sprite, (round(x - sprite.width / 2), round(y - sprite.height / 2)), mask)
 
-    def text(self, x: float, y: float, text: str, size: int, colour: Colour, anchor: str = "mm") -> None:
-        """Writes a line; size: its height in pixels; anchor: pillow's, "mm" is centred on the point, "lm" begins
-        there.
-        """
-        self._texts.append((x, y, text, size, colour, anchor))
+    def text(self, at: Spot, text: str, size: int, colour: RGB, anchor: str = "mm") -> None:
+        """Writes a line `size` pixels high; anchor: pillow's, "mm" is centred on the point, "lm" begins there."""
+        self._texts.append((at, text, size, colour, anchor))
 
     def finish(self) -> np.ndarray:
         """Returns the picture: uint8 [height, width, 3]."""
         image = self._image.resize((self.width, self.height), Image.Resampling.BOX)
         draw = ImageDraw.Draw(image)
-        for x, y, text, size, colour, anchor in self._texts:
+        for (x, y), text, size, colour, anchor in self._texts:
             draw.text((x + 0.5, y + 0.5), text, fill=colour, font=font(size), anchor=anchor)
         return np.asarray(image)
 
 
-def _large(pixel: float) -> float:
-    """Returns where a pixel's centre lies in the larger image."""
-    return (pixel + 0.5) * SCALE
+def _large(spot: Spot) -> Spot:
+    """Returns where the centre of a pixel lies in the larger image."""
+    return (spot[0] + 0.5) * SCALE, (spot[1] + 0.5) * SCALE
 
 
 @cache
@@ -120,14 +106,9 @@ def font(size: int) -> ImageFont.FreeTypeFont:
     return ImageFont.load_default(size)
 
 
-def text_width(text: str, size: int) -> float:
-    """Returns the pixels that a line takes."""
-    return font(size).getlength(text)
-
-
 def fitting(text: str, size: int, width: float) -> int:
     """Returns the largest size up to `size`, and not below 6, at which a line is no wider than `width` pixels."""
-    while size > 6 and text_width(text, size) > width:
+    while size > 6 and font(size).getlength(text) > width:
         size -= 1
     return size
 
@@ -139,7 +120,7 @@ def wrapped(text: str, size: int, width: float) -> list[str]:
         line = ""
         for word in paragraph.split():
             longer = f"{line} {word}".strip()
-            if line and text_width(longer, size) > width:
+            if line and font(size).getlength(longer) > width:
                 lines.append(line)
                 longer = word
             line = longer
@@ -147,12 +128,12 @@ def wrapped(text: str, size: int, width: float) -> list[str]:
     return [line for line in lines if line]
 
 
-def mixed(one: Colour, other: Colour, share: float) -> Colour:
+def mixed(one: RGB, other: RGB, share: float) -> RGB:
     """Returns the colour between two: share 0 is `one`, 1 is `other`."""
     return tuple(round(a + (b - a) * share) for a, b in zip(one[:3], other[:3], strict=True))
 
 
-def readable_on(colour: Colour) -> Colour:
+def readable_on(colour: RGB) -> RGB:
     """Returns black or white, whichever reads better on a colour."""
     red, green, blue = colour[:3]
     return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else WHITE

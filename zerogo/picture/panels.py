@@ -1,4 +1,4 @@
-"""Pictures side by side, and the planes that a network sees."""
+"""Pictures other than of one board: several side by side, the planes that a network sees, the win rate of a game."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import numpy as np
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from zerogo.picture.canvas import BLACK, FAINT, INK, PAPER, WHITE, Canvas, font, mixed, readable_on, wrapped
+from zerogo.picture.canvas import BLACK, FAINT, INK, MARK, PAPER, WHITE, Canvas, Spot, font, mixed, readable_on, wrapped
 
 POSITIVE, NEGATIVE, NOTHING = (24, 92, 190), (198, 56, 48), (238, 232, 220)
-TITLE = 14
+TITLE = 14  # pixels of a line
 NUMBERS_FROM = 22  # pixels of a cell from which values that are neither 0 nor 1 are written
+LEFT, RIGHT, TOP, BOTTOM = 34, 10, 10, 20  # margins around a chart's curve, in pixels
+TEXT = 11  # pixels of a chart's lines
 
 
 def mosaic(
     images: Sequence[np.ndarray], columns: int, gap: int = 6, titles: Sequence[str] = (), heading: str = ""
 ) -> np.ndarray:
-    """Returns pictures (uint8 [height, width, 3] of any sizes) side by side in rows of `columns`: uint8 [height, width,
-    3].
+    """Returns pictures (uint8 [height, width, 3] of any sizes) as one, side by side in rows of `columns`.
 
     titles: one over each picture, or none. heading: over all of them, in as many lines as it needs.
     """
@@ -36,8 +37,6 @@ def mosaic(
     whole = np.full((top, whole_width, 3), 255, dtype=np.uint8)
     for image, (y, x) in zip(images, places, strict=True):
         whole[y + above : y + above + image.shape[0], x : x + image.shape[1]] = image
-    if not (above or lines):
-        return whole
     picture = Image.fromarray(whole)
     draw = ImageDraw.Draw(picture)
     for number, line in enumerate(lines):
@@ -65,13 +64,13 @@ def plane_image(values: Tensor, stones: Tensor | None = None, cell: int = 16) ->
     for point, value in enumerate(values.flatten().tolist()):
         row, column = divmod(point, size)
         fill = mixed(NOTHING, POSITIVE if value > 0 else NEGATIVE, min(1.0, abs(value) / most))
-        canvas.box(column * cell, row * cell, (column + 1) * cell, (row + 1) * cell, fill, (216, 208, 194))
-        x, y = (column + 0.5) * cell, (row + 0.5) * cell
+        canvas.box((column * cell, row * cell), ((column + 1) * cell, (row + 1) * cell), fill, (216, 208, 194))
+        centre = (column + 0.5) * cell, (row + 0.5) * cell
         colour = 0 if stones is None else int(stones[row, column])
         if colour:
-            canvas.disc(x, y, 0.2 * cell, BLACK if colour == 1 else WHITE, FAINT)
+            canvas.disc(centre, 0.2 * cell, BLACK if colour == 1 else WHITE, FAINT)
         elif value not in (0.0, 1.0) and cell >= NUMBERS_FROM:
-            canvas.text(x, y, f"{value:.2g}", round(0.36 * cell), readable_on(fill))
+            canvas.text(centre, f"{value:.2g}", round(0.36 * cell), readable_on(fill))
     return canvas.finish()
 
 
@@ -91,3 +90,36 @@ def planes_image(
     cell = cell or max(8, min(40, 190 // size))
     columns = columns or max(1, min(len(planes), 1500 // (size * cell + 7)))
     return mosaic([plane_image(plane, stones, cell) for plane in planes], columns, 8, names, heading)
+
+
+def winrate_chart(winrates_black: Sequence[float], ply: int, width: int, height: int, caption: str = "") -> np.ndarray:
+    """Returns a chart of Black's win rate over the moves of a game: uint8 [height, width, 3].
+
+    winrates_black: 0 to 1, before the first move, after it, and so on; nan leaves a gap. ply: the moment that is
+    marked. caption: lines below, within the height."""
+    lines = wrapped(caption, TEXT + 1, width - 8)
+    canvas = Canvas(width, height, PAPER)
+    bottom = height - BOTTOM - len(lines) * (TEXT + 6)
+    last = max(1, len(winrates_black) - 1)
+
+    def spot(index: float, rate: float) -> Spot:
+        return LEFT + (width - LEFT - RIGHT) * index / last, TOP + (bottom - TOP) * (1 - rate)
+
+    canvas.box((LEFT, TOP), (width - RIGHT, bottom), (226, 220, 208))
+    for rate in (0, 0.25, 0.5, 0.75, 1):
+        canvas.line([spot(0, rate), spot(last, rate)], FAINT if rate == 0.5 else (206, 198, 184))
+        canvas.text((LEFT - 5, spot(0, rate)[1]), f"{100 * rate:.0f}", TEXT, INK, "rm")
+    steps = (1, 2, 5, 10, 20, 25, 50, 100, 200, 500, 1000)  # between written moves, of which there are at most eight
+    for index in range(0, last + 1, next((step for step in steps if last / step <= 8), steps[-1])):
+        canvas.text((spot(index, 0)[0], bottom + 10), str(index), TEXT, INK)
+    curve = [spot(index, rate) for index, rate in enumerate(winrates_black) if rate == rate]
+    if len(curve) > 1:
+        floor = spot(0, 0)[1]
+        canvas.polygon([(curve[0][0], floor), *curve, (curve[-1][0], floor)], (60, 58, 56, 110))
+        canvas.line(curve, INK, 1.6)
+    if 0 <= ply < len(winrates_black) and winrates_black[ply] == winrates_black[ply]:
+        canvas.line([spot(ply, 0), spot(ply, 1)], (*MARK, 110))
+        canvas.disc(spot(ply, winrates_black[ply]), 4, MARK)
+    for number, text in enumerate(lines):
+        canvas.text((4, bottom + BOTTOM + (number + 0.5) * (TEXT + 6)), text, TEXT + 1, INK, "lm")
+    return canvas.finish()

@@ -15,7 +15,7 @@ from zerogo.errors import InputError
 from zerogo.game import Colour, GameState, Move, Point
 from zerogo.rules import Rules, RulesBatch
 from zerogo.sgf import GameRecord
-from zerogo.sgf.positions import PLAYERS, turned
+from zerogo.sgf.record import COLOURS, with_to_play
 
 _starts = count(1)
 
@@ -112,11 +112,11 @@ class LiveGame:
 
     def why_illegal(self, player: Colour, action: int) -> str | None:
         """Returns why a move is not legal, None where it is: action 0 to N * N."""
-        return turned(self.state, player).why_illegal(Move.from_action(action, self.size))
+        return with_to_play(self.state, player).why_illegal(Move.from_action(action, self.size))
 
     def play(self, player: Colour, action: int) -> None:
         """Plays a move. Raises InputError with the reason where it is illegal; the game is then as before."""
-        self._states.append(turned(self.state, player).play(Move.from_action(action, self.size)))
+        self._states.append(with_to_play(self.state, player).play(Move.from_action(action, self.size)))
         self.moves.append((player, action))
 
     def undo(self, number: int = 1) -> None:
@@ -166,15 +166,15 @@ class LiveGame:
         if part.setup is None and len(part.handicap) > 1 and part.first == "w":
             game.place_handicap(part.handicap)
         elif any(any(row) for row in part.start()) or part.first != "b":
-            game.set_up(part.start(), PLAYERS[part.first])
+            game.set_up(part.start(), COLOURS[part.first])
         for colour, action in zip(part.turns(), part.moves, strict=True):
-            game.play(PLAYERS[colour], action)
+            game.play(COLOURS[colour], action)
         return game
 
 
 def _played_anyway(state: GameState, player: Colour, action: int) -> GameState:
     """Returns the state after a move that may be illegal under the present rules."""
-    before, move = turned(state, player), Move.from_action(action, state.rules.size)
+    before, move = with_to_play(state, player), Move.from_action(action, state.rules.size)
     if before.why_illegal(move) is None:
         return before.play(move)
     lenient = dataclasses.replace(state.rules, suicide=True, superko="simple")

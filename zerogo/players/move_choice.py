@@ -22,7 +22,7 @@ from torch import Tensor
 
 from zerogo import board, scoring
 from zerogo.game import Colour, GameState, Move, Point, String, neighbours
-from zerogo.sgf.positions import turned
+from zerogo.sgf.record import with_to_play
 
 if TYPE_CHECKING:
     from zerogo.players.analysis import Analysis, Candidate
@@ -140,7 +140,7 @@ class _Moment:
         self.looks_left = MOST_LOOKS
         self.size = game.rules.size
         self.pass_action = self.size * self.size
-        self.state = turned(game.state, to_play)
+        self.state = with_to_play(game.state, to_play)
 
     @property
     def opponent_passed(self) -> bool:

@@ -1,31 +1,20 @@
 """Game records as SGF: what any Go program opens, and whatever Go programs have written.
 
-    write("games/1.sgf", GameRecord(Rules(9), moves=[40, 41], result="B+3")) record = read("games/1.sgf")
-    # the main line; variations(path): all lines; read_all(path): all games of a collection states, problem =
-    replay(record)             # the plain game after 0, 1, 2, ... moves, up to an illegal move, which `problem` names
+    write("games/1.sgf", GameRecord(Rules(9), moves=[40, 41], result="B+3"))
+    record = read("games/1.sgf")                 # the main line; variations(path): all lines
+    states, problem = replay(record)             # the plain game after 0, 1, 2, ... moves, up to an illegal one
     batch = positions([record], [17])            # board.State after 17 moves, with history
 
 Conventions of what is written: a pass is the empty value (`tt` is a point on boards larger than 19), KM is always
 there, since programs disagree on what a missing one means, and RU is a word that all of them know; where that word
 alone would be read as other rules, our own property ZGRU holds all of them. What a reader assumes about odd files is
-told in `sgf.read`."""
+said in `sgf.read`."""
 
-from zerogo.sgf.positions import positions, replay, since_edit
-from zerogo.sgf.read import read, read_all, read_all_text, read_text, read_variation, variations
-from zerogo.sgf.record import (
-    COLOURS,
-    UNKNOWN_RESULT,
-    Edit,
-    GameRecord,
-    Result,
-    alternating,
-    parse_result,
-    result_text,
-    rules_text,
-)
+from zerogo.sgf.read import read, read_text, variations
+from zerogo.sgf.record import UNKNOWN_RESULT, Edit, GameRecord, positions, replay, result_text, rules_text, since_edit
 from zerogo.sgf.write import to_text, write
 
 __all__ = [
-    "COLOURS", "UNKNOWN_RESULT", "Edit", "GameRecord", "Result", "alternating", "parse_result", "positions", "read", "read_all",
-    "read_all_text", "read_text", "read_variation", "replay", "result_text", "rules_text", "since_edit", "to_text", "variations", "write",
+    "UNKNOWN_RESULT", "Edit", "GameRecord", "positions", "read", "read_text", "replay", "result_text", "rules_text",
+    "since_edit", "to_text", "variations", "write",
 ]  # fmt: skip

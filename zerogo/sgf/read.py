@@ -1,7 +1,7 @@
 """Game records from files, as the world writes them: variations, handicap, setup stones, old passes, any encoding, odd
 komi.
 
-What is wrong beyond doubt is refused by one sentence; what is only missing or odd is assumed, and told in the record's
+What is wrong beyond doubt is refused by one sentence; what is only missing or odd is assumed, and said in the record's
 `notes`:
 * No RU, or one that nobody knows: simple ko, no suicide and area scoring ("chinese"), which forbids the fewest moves.
   The text is kept in `properties` and written back.
@@ -13,16 +13,18 @@ What is wrong beyond doubt is refused by one sentence; what is only missing or o
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Sequence
+
+from sgfmill.sgf_grammar import main_sequence_iter
 
 from zerogo import coords, rulesets
 from zerogo.errors import InputError
 from zerogo.rules import MAX_SIZE, Rules
 from zerogo.sgf.record import Edit, GameRecord, rules_text
-from zerogo.sgf.tree import Line, Node, all_lines, full_text, load, one_line, parse, simple_text, simple_value
-from zerogo.sgf.write import RULES, thought_text
+from zerogo.sgf.tree import Node, all_lines, full_text, load, parse, simple_text, simple_value
+from zerogo.sgf.write import RULES, search_text
 
 DEFAULT_SIZE = 19
 DEFAULT_RULES = "chinese"
@@ -39,48 +41,23 @@ _COLOUR_OF = {"AB": 1, "AW": 2, "AE": 0}
 
 def read(path: str | os.PathLike) -> GameRecord:
     """Returns the main line of a file's first game. Raises InputError with one sentence where it can't."""
-    return read_variation(path, ())
-
-
-def read_variation(path: str | os.PathLike, choose: Sequence[int]) -> GameRecord:
-    """Returns one line of a file's first game; choose: at each branching in turn the number of the child, 0 the first,
-    behind its end 0.
-    """
-    trees = parse(load(path), str(path), all_games=False)
-    return _record(one_line(trees[0], choose, str(path)), str(path))
+    return read_text(load(path), str(path))
 
 
 def variations(path: str | os.PathLike) -> list[GameRecord]:
     """Returns every line of a file's first game from the root to a leaf, the main line first."""
-    trees = parse(load(path), str(path), all_games=False)
-    return [_record(line, str(path)) for line in all_lines(trees[0], str(path))]
-
-
-def read_all(path: str | os.PathLike) -> list[GameRecord]:
-    """Returns the main lines of all games of a file, in order. Raises InputError, with the game's number, if one of
-    them is broken.
-    """
-    trees = parse(load(path), str(path), all_games=True)
-    many = len(trees) > 1
-    places = [f"{path}, game {number}" if many else str(path) for number in range(1, len(trees) + 1)]
-    return [_record(one_line(tree, (), place), place) for tree, place in zip(trees, places, strict=True)]
+    where = str(path)
+    return [_record(line, where) for line in all_lines(parse(load(path), where), where)]
 
 
 def read_text(source: str | bytes, where: str = "SGF") -> GameRecord:
     """Returns the main line of the first game in a text, or in the bytes of one; where: what a complaint calls it."""
-    trees = parse(source, where, all_games=False)
-    return _record(one_line(trees[0], (), where), where)
+    return _record(list(main_sequence_iter(parse(source, where))), where)
 
 
-def read_all_text(source: str | bytes, where: str = "SGF") -> list[GameRecord]:
-    """Returns the main lines of all games in a text, or in the bytes of one."""
-    trees = parse(source, where, all_games=True)
-    return [_record(one_line(tree, (), where), where) for tree in trees]
-
-
-class _Reader:
-    """What is gathered on the way along one line: moves, stones before the first of them and later, thoughts, and
-    notes.
+class _LineReader:
+    """Gathers moves, stones before the first of them and later, what a search said of the moves, and notes, node by
+    node.
     """
 
     def __init__(self, root: Node, where: str) -> None:
@@ -91,24 +68,20 @@ class _Reader:
         self.stones: dict[int, int] = {}
         self.first = ""
         self.edits: list[Edit] = []
-        self.comments: list[str | None] = []
-        self.winrates: list[float | None] = []
-        self.scores: list[float | None] = []
-        self.visits: list[int | None] = []
+        self.remarks: list[tuple] = []  # comment, winrate, score and visits of each move
 
-    def walk(self, line: Line) -> None:
-        """Takes in every node of a line."""
-        for number, node in enumerate(line):
-            if not node.keys().isdisjoint(_COLOUR_OF):
-                self._add_stones(node)
-            elif "PL" in node and not self.moves:
-                self.first = self._player(node)
-            before = len(self.moves)
-            for name in node:
-                if name in ("B", "W"):
-                    self._add_move(name, node)
-            if len(self.moves) > before:
-                self._add_thought(node, is_root=number == 0)
+    def add(self, node: Node, is_root: bool) -> None:
+        """Takes in the next node of the line."""
+        if not node.keys().isdisjoint(_COLOUR_OF):
+            self._add_stones(node)
+        elif "PL" in node and not self.moves:
+            self.first = self._player(node)
+        names = [name for name in node if name in ("B", "W")]
+        for name in names:
+            self._add_move(name, node)
+        if names:
+            self.remarks += [(None,) * 4] * (len(names) - 1)
+            self.remarks.append(_remark(node, is_root))
 
     def _board_size(self, root: Node) -> int:
         """Returns N. Raises InputError for a board that there is not."""
@@ -117,32 +90,24 @@ class _Reader:
             return DEFAULT_SIZE
         sides = [side.strip() for side in text.split(":")]
         if len(sides) > 2 or not all(re.fullmatch(r"[0-9]{1,6}", side) for side in sides):
-            raise InputError(
-                f"{self.where}: the board size SZ is {text[:40]!r}; allowed are whole numbers from 1 to {MAX_SIZE}"
-            )
-        numbers = {int(side) for side in sides}
-        if len(numbers) > 1:
+            allowed = f"allowed are whole numbers from 1 to {MAX_SIZE}"
+            raise InputError(f"{self.where}: the board size SZ is {text[:40]!r}; {allowed}")
+        size = int(sides[0])
+        if int(sides[-1]) != size:
             raise InputError(f"{self.where}: the board is {text}; only square boards are known, from 1 to {MAX_SIZE}")
-        size = numbers.pop()
         if not 1 <= size <= MAX_SIZE:
             raise InputError(f"{self.where}: the board size SZ is {size}; allowed are 1 to {MAX_SIZE}")
         return size
 
     def _add_move(self, name: str, node: Node) -> None:
         """Takes in a move. Raises InputError where it is not one point of the board."""
-        number = len(self.moves) + 1
-        colour = "Black" if name == "B" else "White"
+        place = f"{self.where}, move {len(self.moves) + 1}: {'Black' if name == 'B' else 'White'} plays on"
         if len(node[name]) > 1:
-            raise InputError(
-                f"{self.where}, move {number}: {colour} plays on {len(node[name])} points at once; allowed is one"
-            )
-        text = simple_value(node[name][0])
+            raise InputError(f"{place} {len(node[name])} points at once; allowed is one")
         try:
-            action = coords.from_sgf(text.strip(), self.size)
+            action = coords.from_sgf(simple_value(node[name][0]), self.size)
         except InputError as error:
-            raise InputError(
-                f"{self.where}, move {number}: {colour} plays on no point of the board; {_short(error)}"
-            ) from None
+            raise InputError(f"{place} no point of the board; {_short(error)}") from None
         self.moves.append(action)
         self.colours.append(name.lower())
 
@@ -153,11 +118,11 @@ class _Reader:
             for value in node.get(name, ()):
                 stones |= dict.fromkeys(self._points(name, simple_value(value)), colour)
         first = self._player(node) if "PL" in node else ""
-        if self.moves and not stones:  # AE[] and the like
-            return
         if not self.moves:
             self.stones |= stones
             self.first = first or self.first
+        elif not stones:  # AE[] and the like
+            pass
         elif self.edits and self.edits[-1].before == len(self.moves):
             self.edits[-1].stones |= stones
             self.edits[-1].first = first or self.edits[-1].first
@@ -172,15 +137,17 @@ class _Reader:
         if corners == [""]:
             return []
         try:
-            if "" in corners or coords.SGF_OLD_PASS in corners and self.size <= 19:
+            if "" in corners or (coords.SGF_OLD_PASS in corners and self.size <= 19):
                 raise InputError(f"{text[:40]!r} is a pass; allowed are points of {self.size}x{self.size}")
-            places = [coords.row_col(coords.from_sgf(corner, self.size), self.size) for corner in corners]
+            places = [divmod(coords.from_sgf(corner, self.size), self.size) for corner in corners]
         except InputError as error:
             raise InputError(f"{self.where}, {name} after {len(self.moves)} moves: {_short(error)}") from None
-        (top, bottom), (left, right) = (
-            sorted((line[0], line[-1])) for line in zip(*places, strict=True)
-        )  # some give corners in any order
-        return [row * self.size + column for row in range(top, bottom + 1) for column in range(left, right + 1)]
+        rows, columns = (sorted(line) for line in zip(*places, strict=True))  # some give corners in any order
+        return [
+            row * self.size + column
+            for row in range(rows[0], rows[-1] + 1)
+            for column in range(columns[0], columns[-1] + 1)
+        ]
 
     def _player(self, node: Node) -> str:
         """Returns whom PL names, "b" or "w"; FF[1] has numbers. Empty, and a note, where it names nobody."""
@@ -190,41 +157,33 @@ class _Reader:
             self.notes.append(f"PL is {text[:40]!r}, which names nobody; whoever moves next is taken for it")
         return found
 
-    def _add_thought(self, node: Node, is_root: bool) -> None:
-        """Takes in the comment on the newest move, and Sabaki's winrate and score; our own rendering of these is not
-        kept as a comment.
-        """
-        comment = "" if is_root else full_text(node, "C")
-        percent, score = _number(simple_text(node, "SBKV")), _number(simple_text(node, "SBKS"))
-        winrate = None if percent is None or not 0 <= percent <= 100 else round(percent / 100, 6)
-        visits = None
-        if winrate is not None:
-            match = re.search(r" v=(\d{1,15})\Z", comment)
-            visits = int(match[1]) if match else None
-            if comment == thought_text(winrate, score, visits):
-                comment = ""
-            else:
-                visits = None
-        missing = [None] * (len(self.moves) - 1 - len(self.comments))
-        for values, value in (
-            (self.comments, comment or None),
-            (self.winrates, winrate),
-            (self.scores, score),
-            (self.visits, visits),
-        ):
-            values += missing
-            values.append(value)
+
+def _remark(node: Node, is_root: bool) -> tuple[str | None, float | None, float | None, int | None]:
+    """Returns a move's comment, and Sabaki's winrate and score, with the visits of our own rendering of these, which is
+    not kept as a comment.
+    """
+    comment = "" if is_root else full_text(node, "C")
+    percent, score = _number(simple_text(node, "SBKV")), _number(simple_text(node, "SBKS"))
+    if percent is None or not 0 <= percent <= 100:
+        return comment or None, None, score, None
+    winrate = round(percent / 100, 6)
+    match = re.search(r" v=(\d{1,15})\Z", comment)
+    visits = int(match[1]) if match else None
+    if comment == search_text(winrate, score, visits):
+        return None, winrate, score, visits
+    return comment or None, winrate, score, None
 
 
-def _record(line: Line, where: str) -> GameRecord:
+def _record(line: list[Node], where: str) -> GameRecord:
     """Returns the record of one line of nodes."""
     root = line[0]
     _require_go(root, where)
-    reader = _Reader(root, where)
-    reader.walk(line)
-    komi, notes = _komi(root, where)
-    rules, more = _rules(root, reader.size, komi, where)
-    first, handicap, setup, yet_more = _start(reader, root)
+    reader = _LineReader(root, where)
+    for number, node in enumerate(line):
+        reader.add(node, number == 0)
+    rules = _rules(root, reader.size, _komi(root, where, reader.notes), reader.notes)
+    first, handicap, setup = _start(reader, root)
+    remarks = [_shortened(column) for column in zip(*reader.remarks, strict=True)] or [[], [], [], []]
     names = {"black": simple_text(root, "PB"), "white": simple_text(root, "PW"), "result": simple_text(root, "RE")}
     record = GameRecord(
         rules,
@@ -239,11 +198,8 @@ def _record(line: Line, where: str) -> GameRecord:
         round=simple_text(root, "RO"),
         comment=full_text(root, "C"),
         properties=_other_properties(root),
-        notes=reader.notes + notes + more + yet_more,
-        comments=_shortened(reader.comments),
-        winrates_black=_shortened(reader.winrates),
-        scores_black=_shortened(reader.scores),
-        visits=_shortened(reader.visits),
+        notes=reader.notes,
+        **dict(zip(("comments", "winrates_black", "scores_black", "visits"), remarks, strict=True)),
         **{name: value for name, value in names.items() if value},
     )
     written = simple_text(root, "RU")
@@ -260,80 +216,72 @@ def _require_go(root: Node, where: str) -> None:
         raise InputError(f"{where}: GM is {text[:40]!r}, which is {kind}; only Go, GM[1], is read")
 
 
-def _komi(root: Node, where: str) -> tuple[float, list[str]]:
-    """Returns the komi in points and what had to be assumed. Raises InputError for a text that is no number."""
+def _komi(root: Node, where: str, notes: list[str]) -> float:
+    """Returns the komi in points; adds what had to be assumed to the notes. Raises InputError for no number."""
     text = simple_text(root, "KM")
     if not text:
-        return 0.0, ["there is no KM; the komi is taken to be 0"]
+        notes.append("there is no KM; the komi is taken to be 0")
+        return 0.0
     komi = _number(text)
     if komi is None:
         raise InputError(f"{where}: the komi KM is {text[:40]!r}; it must be a number of points, such as 6.5")
     program = simple_text(root, "AP").lower()
     from_fox = "foxwq" in program or "sgfc:2.0" in program
     if komi % 25 or abs(komi) < (25 if from_fox else _HUNDREDTHS_FROM):
-        return komi, []
+        return komi
     # KataGo reads 275, 325, 350 and 375 of these programs as stones, and 550, 650, 700 and 750 as points; Fox's KM[50]
     # is half a point under Japanese rules.
     in_stones = 250 <= abs(komi) <= 400 and rulesets.canonical(simple_text(root, "RU")) not in ("japanese", "korean")
     points = komi / 50 if in_stones else komi / 100
-    return points, [
-        f"KM is {text}, hundredths of a {'stone' if in_stones else 'point'}; the komi is taken to be {points:g} points"
-    ]
+    unit = "stone" if in_stones else "point"
+    notes.append(f"KM is {text}, hundredths of a {unit}; the komi is taken to be {points:g} points")
+    return points
 
 
-def _rules(root: Node, size: int, komi: float, where: str) -> tuple[Rules, list[str]]:
-    """Returns the rules that RU, or our own property, names, and what had to be assumed."""
+def _rules(root: Node, size: int, komi: float, notes: list[str]) -> Rules:
+    """Returns the rules that RU, or our own property, names; adds what had to be assumed to the notes."""
     own, named = simple_text(root, RULES), simple_text(root, "RU")
-    for text in (own, named):
-        if text:
-            try:
-                return rulesets.parse(text, size, komi), []
-            except InputError:
-                continue
-    rules = rulesets.named(DEFAULT_RULES, size, komi)
+    for text in filter(None, (own, named)):
+        try:
+            return rulesets.parse(text, size, komi)
+        except InputError:
+            continue
     reason = f"RU is {named[:60]!r}, which nobody knows" if named else "there is no RU"
-    return rules, [f"{reason}; simple ko, no suicide and area scoring are taken for the rules"]
+    notes.append(f"{reason}; simple ko, no suicide and area scoring are taken for the rules")
+    return rulesets.named(DEFAULT_RULES, size, komi)
 
 
-def _start(reader: _Reader, root: Node) -> tuple[str, list[int], list[list[int]] | None, list[str]]:
-    """Returns who moves first, the handicap points, the setup (None without, or where it is the handicap), and what had
-    to be assumed.
+def _start(reader: _LineReader, root: Node) -> tuple[str, list[int], list[list[int]] | None]:
+    """Returns who moves first, the handicap points and the setup (None without, or where it is the handicap); adds what
+    had to be assumed to the notes.
     """
-    size, notes = reader.size, []
+    size, notes = reader.size, reader.notes
     stones = {point: colour for point, colour in reader.stones.items() if colour}
     text = simple_text(root, "HA")
     number = int(text) if re.fullmatch(r"\d{1,3}", text) else 0
     if text and not re.fullmatch(r"\d{1,3}", text):
         notes.append(f"HA is {text[:40]!r}, which is no number; the stones on the board are taken for the handicap")
     first = reader.first or (reader.colours[0] if reader.colours else "w" if number >= 2 else "b")
-    if not stones and number >= 2 and first == "w":
-        try:
-            points = coords.fixed_handicap(size, number)
-        except InputError:
-            return (
-                first,
-                [],
-                None,
-                [*notes, f"HA is {number} without stones, and {size}x{size} has no fixed points for it; none stand"],
-            )
-        return first, points, None, [*notes, f"HA is {number} without stones; the fixed points are taken for them"]
-    if number >= 2 and len(stones) >= 2 and first == "w" and set(stones.values()) == {1} and len(stones) < size * size:
+    is_handicap = number >= 2 and first == "w"
+    if is_handicap and not stones:
+        points, taken = [], f", and {size}x{size} has no fixed points for it; none stand"
+        with contextlib.suppress(InputError):
+            points, taken = coords.fixed_handicap(size, number), "; the fixed points are taken for them"
+        notes.append(f"HA is {number} without stones{taken}")
+        return first, points, None
+    if is_handicap and 2 <= len(stones) < size * size and set(stones.values()) == {1}:
         if len(stones) != number:
-            notes.append(
-                f"HA is {number}, but {len(stones)} stones stand on the board; these are taken for the handicap"
-            )
-        return first, list(stones), None, notes
+            taken = f"{len(stones)} stones stand on the board; these are taken for the handicap"
+            notes.append(f"HA is {number}, but {taken}")
+        return first, list(stones), None
     rows = [[stones.get(row * size + column, 0) for column in range(size)] for row in range(size)]
-    return first, [], rows if stones else None, notes
+    return first, [], rows if stones else None
 
 
 def _other_properties(root: Node) -> dict[str, str]:
-    """Returns the texts of the root's other properties, such as GN, TM, OT or BR; lists, which hold marks on the board,
-    are left out.
-    """
-    single = {name: values for name, values in root.items() if name and name not in _TAKEN and len(values) == 1}
-    texts = {name: full_text({name: values}, name) for name, values in single.items()}
-    return {name: value for name, value in texts.items() if value}
+    """Returns the texts of the root's other properties, such as GN, TM, OT or BR, without lists of marks."""
+    single = [name for name, values in root.items() if name and name not in _TAKEN and len(values) == 1]
+    return {name: text for name in single if (text := full_text(root, name))}
 
 
 def _number(text: str) -> float | None:
@@ -341,12 +289,10 @@ def _number(text: str) -> float | None:
     return float(text.replace(",", ".")) if _NUMBER.fullmatch(text) else None
 
 
-def _shortened(values: list) -> list:
-    """Returns the list without the Nones at its end."""
-    end = len(values)
-    while end and values[end - 1] is None:
-        end -= 1
-    return values[:end]
+def _shortened(values: tuple) -> list:
+    """Returns the values without the Nones at their end."""
+    end = max((place + 1 for place, value in enumerate(values) if value is not None), default=0)
+    return list(values[:end])
 
 
 def _short(error: InputError) -> str:
