@@ -32,8 +32,8 @@ from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.players.analyst import Analyst, analyst_of_playouts
-from zerogo.players.bans import RestrictedGo
 from zerogo.players.live import LiveGame
+from zerogo.players.restrictions import RestrictedGo
 from zerogo.rules import Rules
 from zerogo.search import Search
 
@@ -692,9 +692,7 @@ def test_wide_root_noise_widens_the_search() -> None:
         found = MIND.search.evaluator(states, legal=legal, key=key)
         return type(found)(prior=peaked.expand(states.num_games, -1), value=found.value)
 
-    analyst = Analyst(
-        "sharp", None, type(MIND.search)(sharp, MIND.search.settings), 16, MIND.evaluate, MIND.quick, MIND.device
-    )
+    analyst = dataclasses.replace(MIND, name="sharp", search=Search(sharp, MIND.search.settings))
     narrow, wide, again = (
         ask(query(maxVisits=40, overrideSettings={"wideRootNoise": noise}), analyst=analyst)[0]
         for noise in (0, 2.0, 2.0)

@@ -19,7 +19,7 @@ from zerogo.features import ENCODERS, GROUPS, make_encoder
 from zerogo.features.groups import Form, make_group
 from zerogo.features.ladders import read_ladders
 from zerogo.game import GameState, Move
-from zerogo.players.random_player import RandomPlayer
+from zerogo.players import RandomPlayer
 from zerogo.rules import Rules
 
 ASKED = {group for groups in ENCODERS.values() for group in groups}

@@ -17,7 +17,7 @@ from zerogo.features import ENCODERS, make_encoder, tactics
 from zerogo.features.ladders import Ladders, read_ladders
 from zerogo.features.tactics import BoundedTactics, Numbers
 from zerogo.features.view import View
-from zerogo.players.random_player import RandomPlayer
+from zerogo.players import RandomPlayer
 from zerogo.rules import Rules
 
 pytest.importorskip("numba")

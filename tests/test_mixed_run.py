@@ -20,7 +20,7 @@ from zerogo.analysis.settings import Settings
 from zerogo.config import EvaluationConfig, with_overrides
 from zerogo.errors import InputError
 from zerogo.pipeline import train
-from zerogo.players import make_player
+from zerogo.players import make_player, plays_on
 from zerogo.players.analyst import make_analyst
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession
@@ -172,13 +172,13 @@ def test_matches_on_each_board(finished: Path, tmp_path: Path, capsys: pytest.Ca
 def test_minds_players_and_clients(finished: Path) -> None:
     path = str(checkpoint.newest(finished))
     analyst = make_analyst(path, EvaluationConfig(simulations=2), tiny.CPU, torch.float32)
-    assert [analyst.knows(size) for size in (2, 3, 4, 5, 6)] == [False, True, True, True, False]
+    assert [plays_on(analyst, size) for size in (2, 3, 4, 5, 6)] == [False, True, True, True, False]
     session = AnalysisSession(analyst, capacity=100)
     for size in SIZES:
-        session.face(LiveGame(Rules(size, 0.5)))
+        session.set_position(LiveGame(Rules(size, 0.5)))
         assert session.step() > 0 and session.analysis().ownership.shape == (size, size)
     with pytest.raises(InputError, match="plays on 3x3, 4x4 and 5x5 only; this game is on 9x9"):
-        session.face(LiveGame(Rules(9)))
+        session.set_position(LiveGame(Rules(9)))
     with pytest.raises(QueryError, match="the board is 9x9; this network plays on 3x3, 4x4 and 5x5 only"):
         parse({"id": "a", "moves": [], "boardXSize": 9, "boardYSize": 9}, Settings(), analyst.sizes)
     talk = gtp_talk.Talk(gtp_talk.engine(path, "--simulations", "2"))

@@ -13,8 +13,7 @@ from zerogo import board, coords, scoring
 from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.players import RandomPlayer
-from zerogo.players.analysis import Analysis, Candidate
-from zerogo.players.analyst import analyst_of_playouts
+from zerogo.players.analyst import Analysis, Candidate, analyst_of_playouts
 from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import MoveChoiceSettings, dead_stones, decide, final_score_black
 from zerogo.players.session import AnalysisSession
@@ -58,7 +57,7 @@ class Knows:
     def __init__(self, ownership_black: np.ndarray) -> None:
         self.ownership = torch.as_tensor(ownership_black, dtype=torch.float32)
 
-    def inform(self, states: board.State) -> Evaluation:
+    def evaluate(self, states: board.State) -> Evaluation:
         sign = 1 if int(states.to_play) == board.BLACK else -1
         return Evaluation(torch.zeros(1, 1), torch.zeros(1), sign * self.ownership.unsqueeze(0), torch.zeros(1))
 
@@ -286,11 +285,15 @@ def play_to_the_end(size: int, playouts: int, colour: Colour, seed: int, **rules
     session, random = AnalysisSession(analyst_of_playouts(playouts, leaves=4), 2000, seed), RandomPlayer()
     while not game.state.is_over:
         if game.to_play is colour:
-            session.face(game)
+            session.set_position(game)
             while session.visits <= playouts and session.step():
                 pass
             action = decide(
-                game, colour, session.analysis(looks_after=False), MoveChoiceSettings(resign=False), game.tensor()
+                game,
+                colour,
+                session.analysis(evaluates_children=False),
+                MoveChoiceSettings(resign=False),
+                game.tensor(),
             )
             assert action is not None
         else:

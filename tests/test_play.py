@@ -24,7 +24,7 @@ from zerogo.play.screen import Screen, result_words, thought_words
 from zerogo.play.seats import Answer, RandomBot
 from zerogo.play.table import Table
 from zerogo.play.talk import Talk
-from zerogo.players.analysis import Analysis, Candidate
+from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
 

@@ -10,11 +10,11 @@ import torch
 
 from zerogo import board, draws, flood
 from zerogo.arena import play_match
+from zerogo.board.eyes import Rim, eyes
 from zerogo.config import Config, SearchConfig
 from zerogo.errors import InputError
 from zerogo.players import PlayoutEvaluator, RandomPlayer, SearchPlayer, make_player
-from zerogo.players.playout import playouts_of
-from zerogo.players.random_player import Rim, draw_point, eyes
+from zerogo.players.playout import draw_point, playouts_of
 from zerogo.rules import Rules
 from zerogo.search import Search
 

@@ -16,10 +16,8 @@ from zerogo import board
 from zerogo.analysis.query import Query
 from zerogo.evaluator import Evaluation
 from zerogo.flood import may_look
-from zerogo.players.analysis import Analysis, Previews, analyses, look_after
-from zerogo.players.analyst import Analyst
-from zerogo.players.bans import RestrictedGo, RestrictedState
-from zerogo.search import Search
+from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children
+from zerogo.players.restrictions import RestrictedGo, RestrictedState
 
 SEED = 0
 FEWEST_NODES = 16
@@ -58,7 +56,9 @@ class Kind(NamedTuple):
 
     @staticmethod
     def of(job: Job) -> Kind:
-        return Kind(job.query.rules.size, max(FEWEST_NODES, power_of_two(job.visits)), job.query.bans is not None)
+        return Kind(
+            job.query.rules.size, max(FEWEST_NODES, power_of_two(job.visits)), job.query.restrictions is not None
+        )
 
     @property
     def lane_bytes(self) -> int:
@@ -95,11 +95,9 @@ class Batch:
         self.analyst, self.kind = analyst, kind
         self.jobs: list[Job | None] = [None] * lanes
         most = analyst.search.settings.leaves
-        settings = dataclasses.replace(
-            analyst.search.settings, keep_tree=False, leaves=max(1, min(most, kind.nodes // NODES_A_LEAF))
-        )
-        game = RestrictedGo() if kind.is_banned else analyst.search.game
-        self.search = Search(analyst.search.evaluator, settings, game, analyst.search.root_evaluator)
+        leaves = max(1, min(most, kind.nodes // NODES_A_LEAF))
+        game = RestrictedGo() if kind.is_banned else None
+        self.search = analyst.search_with(game, keep_tree=False, leaves=leaves)
         self.search_state = None
 
     @property
@@ -182,7 +180,7 @@ class Batch:
             for job, analysis in zip(jobs, found, strict=True)
         ]
         missing = [[c.action for c in many if c.action not in seen] for many, seen in zip(wanted, after, strict=True)]
-        look_after(self.analyst, states, missing, after)
+        evaluate_children(self.analyst, states, missing, after)
         host = [
             tensor.cpu().numpy() for tensor in (board.legal_actions(states), states.stones, states.to_play, states.ko)
         ]
@@ -195,7 +193,7 @@ class Batch:
         """Asks what the analyst says without a search, once for each position."""
         unknown = [k for k, job in enumerate(jobs) if job.known is None]
         if unknown:
-            found = self.analyst.inform(board.select(states, torch.tensor(unknown, device=states.device)))
+            found = self.analyst.evaluate(board.select(states, torch.tensor(unknown, device=states.device)))
             parts = [getattr(found, name).float().cpu() for name in _EVALUATION]
             for row, k in enumerate(unknown):
                 jobs[k].known = Evaluation(*(part[row : row + 1] for part in parts))
@@ -229,4 +227,4 @@ def roots(jobs: Sequence[Job], device: torch.device) -> board.State:
     state = dataclasses.replace(state, passes=passes, finished=torch.zeros_like(state.finished))
     if jobs[0].query.bans is None:
         return state
-    return RestrictedState.of(state, torch.tensor([job.query.bans for job in jobs], dtype=torch.int32, device=device))
+    return RestrictedState.of(state, [job.query.restrictions for job in jobs])

@@ -125,7 +125,7 @@ class Engine:
             heapq.heappush(self._waiting, (-priority, job.number, job))
 
     def _most_visits(self, query: Query) -> int:
-        node = Kind(query.rules.size, 1, query.bans is not None).lane_bytes // 3
+        node = Kind(query.rules.size, 1, query.restrictions is not None).lane_bytes // 3
         fitting = max(1, self.limits.memory // node)
         return min(self.limits.nodes, power_of_two(fitting + 1) // 2)
 

@@ -19,6 +19,7 @@ from zerogo import coords, rulesets
 from zerogo.analysis.settings import MOST_VISITS, Settings, number, shown, whole
 from zerogo.errors import InputError
 from zerogo.game import Colour
+from zerogo.players.restrictions import Restrictions, restrict
 from zerogo.rules import MAX_SIZE, Rules
 
 LEAST_SIZE = 2  # KataGo's
@@ -34,7 +35,6 @@ READ_ELSEWHERE = {"id", "boardYSize", "priorities", "action"}
 _XY = re.compile(r"\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 Move = tuple[Colour, int]
-Bans = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class QueryError(InputError):
@@ -61,8 +61,7 @@ class Query:
 
     start: rows of 0, 1, 2 from the top, and first: who moves there. moves: of the game. turns: each position asked for,
     by the number of moves before it, with its priority. report_every: seconds between reports, infinite for none,
-    first_report: until the first. bans: for Black and White, from how many plies on each move may be thought about (0
-    is at once), None where nothing is forbidden. warnings: (field, sentence)."""
+    first_report: until the first. restrictions: moves that the search may not consider. warnings: (field, sentence)."""
 
     id: str
     rules: Rules
@@ -74,7 +73,7 @@ class Query:
     wants: Wants
     report_every: float = math.inf
     first_report: float = math.inf
-    bans: Bans | None = None
+    restrictions: Restrictions | None = None
     warnings: tuple[tuple[str, str], ...] = ()
 
     def key(self, turn: int) -> int:
@@ -119,7 +118,7 @@ def parse(fields: dict[str, Any], settings: Settings, only_sizes: Collection[int
         ),
         report_every=every,
         first_report=first_report,
-        bans=_bans(fields, size),
+        restrictions=_restrictions(fields, size),
         warnings=tuple(warnings),
     )
 
@@ -292,27 +291,19 @@ def _ignored(fields: dict[str, Any]) -> list[tuple[str, str]]:
     return asked + [(name, "Unexpected or unused field") for name in fields if name not in FIELDS]
 
 
-def _bans(fields: dict[str, Any], size: int) -> Bans | None:
-    """Returns until how many plies from the position on each side may not play each move."""
+def _restrictions(fields: dict[str, Any], size: int) -> Restrictions | None:
+    """Returns the moves that the search may not consider, by avoidMoves or allowMoves; None where there are none."""
     if "avoidMoves" in fields and "allowMoves" in fields:
         raise QueryError("allowMoves and avoidMoves are both given; only one of them may be", "allowMoves")
     name = "allowMoves" if "allowMoves" in fields else "avoidMoves"
-    until = {player: [0] * (size * size + 1) for player in Colour}
     with _at(name):
         entries = _list(name, fields.get(name, []), "objects with player, moves and untilDepth")
         if name == "allowMoves" and len(entries) > 1:
             raise InputError(f"allowMoves has {len(entries)} entries; it may have only one")
-        for entry in entries:
-            player, actions, depth = _ban(name, entry, size)
-            if name == "allowMoves":
-                until[player] = [0 if action in actions else depth for action in range(size * size + 1)]
-            for action in actions if name == "avoidMoves" else ():
-                until[player][action] = depth
-    bans = tuple(until[Colour.BLACK]), tuple(until[Colour.WHITE])
-    return bans if any(map(any, bans)) else None
+        return restrict(size, **{name.removesuffix("Moves"): [_restriction(name, entry, size) for entry in entries]})
 
 
-def _ban(name: str, entry: Any, size: int) -> tuple[Colour, set[int], int]:
+def _restriction(name: str, entry: Any, size: int) -> tuple[Colour, set[int], int]:
     if not isinstance(entry, dict) or not {"player", "moves", "untilDepth"} <= entry.keys():
         raise InputError(f"{name} holds {shown(entry)}; each entry must be an object with player, moves and untilDepth")
     actions = {_vertex(value, size) for value in _list("moves", entry["moves"], "vertices")}

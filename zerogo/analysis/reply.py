@@ -15,7 +15,7 @@ import numpy as np
 from zerogo import coords
 from zerogo.analysis.batch import Finding, Job
 from zerogo.board import BLACK
-from zerogo.players.analysis import Candidate
+from zerogo.players.analyst import Candidate
 
 DIGITS = 6
 

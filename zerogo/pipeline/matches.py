@@ -18,7 +18,7 @@ from zerogo.arena.result import FORFEIT, rate
 from zerogo.checkpoint import Checkpoint
 from zerogo.coords import listed
 from zerogo.errors import InputError
-from zerogo.players import Player, SearchPlayer, StatefulPlayer, close, knows, make_player
+from zerogo.players import Player, SearchPlayer, StatefulPlayer, close, make_player, plays_on
 from zerogo.telemetry import Telemetry
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Matches:
             return list(game.all_sizes)
         opponent = make_player(spec.removesuffix(WHITE), self.config.evaluation, self.device, self.dtype)
         try:
-            sizes = [size for size in game.all_sizes if knows(opponent, size)]
+            sizes = [size for size in game.all_sizes if plays_on(opponent, size)]
             if not sizes:
                 words = f"{spec} plays on {listed(opponent.sizes)} only; this run is on {listed(game.all_sizes)}"
                 raise InputError(f"evaluation.opponents: {words}")

@@ -6,7 +6,7 @@ import torch
 
 from zerogo import coords, picture
 from zerogo.game import Colour
-from zerogo.players.analysis import Analysis
+from zerogo.players.analyst import Analysis
 from zerogo.players.live import LiveGame
 
 LONGEST_LINE = 8  # moves of an expected line that are shown

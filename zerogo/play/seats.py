@@ -12,8 +12,7 @@ from zerogo.cli import Setup
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.players import RandomPlayer
-from zerogo.players.analysis import Analysis
-from zerogo.players.analyst import Analyst
+from zerogo.players.analyst import Analysis, Analyst
 from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import MoveChoiceSettings, decide
 from zerogo.players.session import AnalysisSession, room_for
@@ -60,10 +59,8 @@ class ThinkingBot:
 
     def think(self, game: LiveGame, player: Colour) -> Analysis:
         """Returns what it thinks after its simulations, kept ones from earlier moves not counted."""
-        self.session.face(game, player)
-        done = 0
-        while done < self.simulations and (more := self.session.step(self.simulations - done)):
-            done += more
+        self.session.set_position(game, player)
+        self.session.run(self.simulations)
         return self.session.analysis()
 
     def choose(self, game: LiveGame, player: Colour) -> Answer:

@@ -9,7 +9,7 @@ from pathlib import Path
 from zerogo import sgf
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.players.analysis import Analysis
+from zerogo.players.analyst import Analysis
 from zerogo.players.live import LiveGame
 
 

@@ -1,36 +1,32 @@
-"""Players: what chooses moves in many games at once. `make_player` knows them by the names that a person types."""
+"""Players: what chooses moves in many games at once. `make_player` knows them by the words that a person types."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
-from zerogo import checkpoint as checkpoints
+from zerogo.checkpoint import Checkpoint, load_newest
+from zerogo.config import EvaluationConfig
 from zerogo.errors import InputError
 from zerogo.players import external
+from zerogo.players.analyst import SearchPlayer
 from zerogo.players.external import ExternalPlayer
-from zerogo.players.player import FORFEIT, RESIGN, Player, StatefulPlayer, close, knows, require_size
-from zerogo.players.playout import PlayoutEvaluator, playouts_of
-from zerogo.players.random_player import RandomPlayer
-from zerogo.players.search_player import SearchPlayer
-
-if TYPE_CHECKING:
-    from zerogo.config import EvaluationConfig
+from zerogo.players.player import FORFEIT, RESIGN, Player, StatefulPlayer, close, plays_on, require_size
+from zerogo.players.playout import PlayoutEvaluator, RandomPlayer, playouts_of
 
 __all__ = [
     "FORFEIT",
     "RESIGN",
     "ExternalPlayer",
-    "StatefulPlayer",
     "Player",
     "PlayoutEvaluator",
     "RandomPlayer",
     "SearchPlayer",
+    "StatefulPlayer",
     "close",
-    "knows",
     "make_player",
+    "plays_on",
     "require_size",
 ]
 
@@ -44,7 +40,7 @@ def make_player(
     settings: EvaluationConfig,
     device: torch.device,
     dtype: torch.dtype,
-    checkpoint: checkpoints.Checkpoint | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Player:
     """Returns the player that a person means by a word such as "random", "mcts:200", "gnugo:10" or a checkpoint's path.
 
@@ -60,4 +56,4 @@ def make_player(
         return SearchPlayer.of_playouts(playouts)
     if checkpoint is None and not Path(spec).exists():
         raise InputError(f"there is no player {spec!r}; allowed are {KINDS}")
-    return SearchPlayer.of_checkpoint(checkpoint or checkpoints.load_newest(spec), settings, device, dtype)
+    return SearchPlayer.of_checkpoint(checkpoint or load_newest(spec), settings, device, dtype)

@@ -1,83 +1,117 @@
-"""What thinks about positions for a person: a network with its search, or plain playouts. Players move; a analyst also
-says why.
+"""A network, or random playouts, with a search: `SearchPlayer` plays its best move; `Analyst` says what it makes of
+positions, as `Analysis`: candidate moves with winrate, score and best line.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import batching, board, runtime
-from zerogo import checkpoint as checkpoints
-from zerogo.config import SearchConfig
+from zerogo import batching, board, elo, runtime
+from zerogo.checkpoint import Checkpoint, load_newest
+from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation, Evaluator
-from zerogo.players.player import knows
+from zerogo.players.player import require_size
 from zerogo.players.playout import PlayoutEvaluator, playout_preview_black, playouts_of
+from zerogo.rules import Rules
 from zerogo.search import Search
-
-if TYPE_CHECKING:
-    from zerogo.checkpoint import Checkpoint
-    from zerogo.config import EvaluationConfig
-    from zerogo.rules import Rules
-    from zerogo.search.games import Game
+from zerogo.search.games import Game
+from zerogo.search.search_state import SearchState
+from zerogo.search.tree import NULL_NODE, ROOT, Tree
 
 LEAVES = 8  # of a step, where one game has the device for itself
 SIMULATIONS_A_LEAF = 8  # at least, of a move: several leaves a step cost strength where a move has few simulations
 OWNERSHIP_PLAYOUTS = 64
 QUICK_PLAYOUTS = 16
+MOST_SCORED = 16  # candidates that are evaluated themselves; the others, hardly visited, get the position's score
+LONGEST_LINE = 24
 KINDS = "mcts:N (N playouts a move), the path of a checkpoint, or the folder of a run"
+PLAIN_MCTS = SearchConfig(algorithm="puct", c_puct=1.1, fpu_reduction=0.0)
 
 
-@dataclass(frozen=True)
-class Analyst:
-    """What thinks about positions.
+@dataclass(eq=False)
+class SearchPlayer:
+    """Plays the best move of a search without noise. A fresh tree for every move, so its move is a function of (seed,
+    game, position).
 
-    name: for people. sizes: the board sides that it knows, None for any. search: PUCT, which has no end that must be
-    known before; it keeps its tree and takes several leaves a step. simulations: of a move, where nothing else is
-    asked. evaluate: all that the network says of positions, averaged over the symmetries. quick: the same of one
-    symmetry. device: where it thinks."""
+    name: for people. search: over a network, or over playouts. simulations: of a move. sizes: the board sides that the
+    network learned on, None for any."""
 
     name: str
-    sizes: Collection[int] | None
     search: Search
     simulations: int
-    evaluate: Callable[..., Evaluation]
+    sizes: Collection[int] | None = None
+
+    def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
+        """Returns the moves: int64 [B]; game_ids int64 [B]."""
+        for size in {states.board_size} if states.rules.same_size else set(states.rules.size.tolist()):
+            require_size(self, size, "this match is on")
+        return self.search.run(states, self.simulations, seed, game_ids=game_ids).action
+
+    @staticmethod
+    def of_playouts(simulations: int) -> SearchPlayer:
+        """Returns plain MCTS without a network: PUCT over an even prior and the value of one playout a simulation."""
+        search = Search(PlayoutEvaluator(), dataclasses.replace(PLAIN_MCTS, keep_tree=False))
+        return SearchPlayer(f"mcts:{simulations}", search, simulations)
+
+    @staticmethod
+    def of_checkpoint(
+        checkpoint: Checkpoint, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype
+    ) -> SearchPlayer:
+        """Returns the averaged network of a checkpoint with its own search settings, and evaluation's simulations and
+        symmetries.
+        """
+        # How many leaves a step takes was measured for self-play, where it ran; a match has many games, and must not
+        # depend on that.
+        search = _network_search(checkpoint, settings, device, dtype, keep_tree=False, leaves=1)
+        return SearchPlayer(_name(checkpoint), search, settings.simulations, checkpoint.sizes)
+
+
+@dataclass(eq=False)
+class Analyst(SearchPlayer):
+    """Analyses positions. Its search is PUCT, which may be stopped at any time and goes on with the next move (Gumbel's
+    halving needs a known end); it keeps its tree and takes several leaves a step.
+
+    simulations: of a move, where nothing else is asked. evaluator: all that the network says of positions, averaged
+    over the symmetries. quick: the same of one symmetry. device: of both."""
+
+    _: dataclasses.KW_ONLY
+    evaluator: Callable[..., Evaluation]
     quick: Callable[..., Evaluation]
     device: torch.device
 
-    def knows(self, size: int) -> bool:
-        """Says whether it thinks about boards of a side."""
-        return knows(self, size)
-
     @torch.inference_mode()
-    def inform(self, states: board.State, quick: bool = False, turn: int | None = None) -> Evaluation:
-        """Returns all there is to know of positions without a search: prior, value, ownership and score are never None.
+    def evaluate(self, states: board.State, quick: bool = False, turn: int | None = None) -> Evaluation:
+        """Returns an evaluation without a search whose prior, value, ownership and score are never None.
 
         Where a network has no head for the score it is the sum of the ownership less komi; where it has none for the
-        ownership, playouts tell it. quick: by one symmetry instead of all eight. turn: by this one, 0 to 7; playouts
-        say the same of all."""
-        if turn is not None and isinstance(self.evaluate, Evaluator):
-            found = self.evaluate.turned(states, turn)
+        ownership, playouts give it. quick: by one symmetry instead of all eight. turn: by this one, 0 to 7; playouts
+        are the same for all."""
+        if turn is not None and isinstance(self.evaluator, Evaluator):
+            found = self.evaluator.turned(states, turn)
         else:
-            found = (self.quick if quick else self.evaluate)(states)
+            found = (self.quick if quick else self.evaluator)(states)
         ownership, score = found.ownership, found.score
         if ownership is None:
-            ownership, _, _ = _from_mover(states, *playout_preview_black(states, OWNERSHIP_PLAYOUTS))
+            ownership, _, _ = _for_mover(states, *playout_preview_black(states, OWNERSHIP_PLAYOUTS))
         if score is None:
             komi = torch.where(states.to_play == board.BLACK, states.rules.komi, -states.rules.komi)
             score = ownership.float().sum((1, 2)) - komi
         return dataclasses.replace(found, ownership=ownership.float(), score=score.float())
 
-    def of_game(self, game: Game) -> Search:
-        """Returns the same search over another game, such as Go with forbidden moves."""
-        return Search(self.search.evaluator, self.search.settings, game, self.search.root_evaluator)
+    def search_with(self, game: Game | None = None, **settings: object) -> Search:
+        """Returns its search with other settings, or over another game, such as Go with forbidden moves."""
+        search = self.search
+        settings = dataclasses.replace(search.settings, **settings)
+        return Search(search.evaluator, settings, game or search.game, search.root_evaluator)
 
 
 def make_analyst(
@@ -90,11 +124,11 @@ def make_analyst(
     simulations: int | None = None,
     leaves: int | None = None,
 ) -> Analyst:
-    """Returns what thinks by a word such as "mcts:200" or a checkpoint's path.
+    """Returns the analyst that a word such as "mcts:200" or a checkpoint's path means.
 
     settings: the config's section `evaluation`. checkpoint: that of the path, where it was read already. simulations:
     of a move, by default what the word or the settings say. leaves: of a step, by default up to LEAVES as the
-    simulations bear it. Raises InputError for an unknown word (the random player thinks nothing) and for a checkpoint
+    simulations bear it. Raises InputError for an unknown word (the random player does not analyse) and for a checkpoint
     that can't be loaded."""
     playouts = playouts_of(spec)
     if playouts is None and checkpoint is None and not Path(spec).exists():
@@ -104,9 +138,40 @@ def make_analyst(
     if playouts is not None:
         analyst = analyst_of_playouts(playouts, device, leaves)
     else:
-        checkpoint = checkpoint or checkpoints.load_newest(spec)
-        analyst = analyst_of_checkpoint(checkpoint, settings, device, dtype, leaves)
+        analyst = _analyst_of_checkpoint(checkpoint or load_newest(spec), settings, device, dtype, leaves)
     return dataclasses.replace(analyst, simulations=number)
+
+
+def analyst_of_playouts(simulations: int, device: torch.device | str = "cpu", leaves: int = LEAVES) -> Analyst:
+    """Returns plain MCTS: its values are means of playouts, its ownership theirs."""
+    search = Search(PlayoutEvaluator(), dataclasses.replace(PLAIN_MCTS, keep_tree=True, leaves=leaves))
+    evaluators = {"evaluator": _many_playouts, "quick": _few_playouts}
+    return Analyst(f"mcts:{simulations}", search, simulations, device=torch.device(device), **evaluators)
+
+
+def _analyst_of_checkpoint(
+    checkpoint: Checkpoint, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype, leaves: int
+) -> Analyst:
+    """Returns the averaged network of a checkpoint with PUCT by its own constants."""
+    search = _network_search(checkpoint, settings, device, dtype, algorithm="puct", keep_tree=True, leaves=leaves)
+    every = Evaluator.from_network(checkpoint.network(), checkpoint.encoder(), device, dtype, "all")
+    evaluators = {"evaluator": every, "quick": every.with_symmetries("random")}
+    return Analyst(
+        _name(checkpoint), search, settings.simulations, checkpoint.sizes, device=torch.device(device), **evaluators
+    )
+
+
+def _network_search(
+    checkpoint: Checkpoint, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype, **changes: object
+) -> Search:
+    """Returns a search over a checkpoint's averaged network by its own settings, without what is for exploring."""
+    network, encoder = checkpoint.network(averaged=True), checkpoint.encoder()
+    leaf = Evaluator.from_network(network, encoder, device, dtype, settings.symmetry, heads=("policy", "value"))
+    return Search(leaf, dataclasses.replace(checkpoint.config.search, forced_playouts=0.0, **changes))
+
+
+def _name(checkpoint: Checkpoint) -> str:
+    return f"{Path(checkpoint.config.run.name).name}@{checkpoint.step}"
 
 
 def with_fitting_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:
@@ -114,50 +179,20 @@ def with_fitting_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:
 
     Its evaluator is timed in growing batches, up to what the simulations of a move bear. What is found differs between
     machines, and by the moment, and so the moves may differ."""
-    search = analyst.search
+    device = analyst.device
 
     @torch.inference_mode()
     def rate(size: int) -> float:
-        states, keys = board.new_games(size, rules, analyst.device), torch.arange(size, device=analyst.device)
+        states, keys = board.new_games(size, rules, device), torch.arange(size, device=device)
         legal = board.legal_actions(states)
+        evaluate = analyst.search.evaluator
         return batching.speed(
-            lambda: search.evaluator(states, legal=legal, key=keys), size, lambda: runtime.synchronize(analyst.device)
+            lambda: evaluate(states, legal=legal, key=keys), size, lambda: runtime.synchronize(device)
         )
 
     found = batching.find(rate, max(1, analyst.simulations // SIMULATIONS_A_LEAF))
-    settings = dataclasses.replace(search.settings, leaves=found.size)
-    fitting = Search(search.evaluator, settings, search.game, search.root_evaluator)
-    return dataclasses.replace(analyst, search=fitting), f"{found.size} leaves of the tree in a step: {found.why()}"
-
-
-def analyst_of_checkpoint(
-    checkpoint: Checkpoint, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype, leaves: int = LEAVES
-) -> Analyst:
-    """Returns the averaged network of a checkpoint with PUCT by its own constants."""
-    network, encoder = checkpoint.network(averaged=True), checkpoint.encoder()
-    whole = Evaluator.from_network(network, encoder, device, dtype, "all")
-    leaf = Evaluator.from_network(network, encoder, device, dtype, settings.symmetry, heads=("policy", "value"))
-    search = Search(leaf, _open_ended(checkpoint.config.search, leaves))
-    name = f"{Path(checkpoint.config.run.name).name}@{checkpoint.step}"
-    quick = whole.with_symmetries("random")
-    return Analyst(name, checkpoint.sizes, search, settings.simulations, whole, quick, torch.device(device))
-
-
-def analyst_of_playouts(simulations: int, device: torch.device | str = "cpu", leaves: int = LEAVES) -> Analyst:
-    """Returns plain MCTS: its values are means of playouts, its ownership theirs."""
-    evaluator = PlayoutEvaluator()
-    settings = SearchConfig(algorithm="puct", c_puct=1.1, fpu_reduction=0.0)
-    search = Search(evaluator, _open_ended(settings, leaves))
-    return Analyst(
-        f"mcts:{simulations}", None, search, simulations, _many_playouts, _few_playouts, torch.device(device)
-    )
-
-
-def _open_ended(settings: SearchConfig, leaves: int) -> SearchConfig:
-    """Returns settings for a search that may be stopped at any time and goes on with the next move: Gumbel's halving
-    needs a known end.
-    """
-    return dataclasses.replace(settings, algorithm="puct", keep_tree=True, forced_playouts=0.0, leaves=leaves)
+    fitting = dataclasses.replace(analyst, search=analyst.search_with(leaves=found.size))
+    return fitting, f"{found.size} leaves of the tree in a step: {found.why()}"
 
 
 def _few_playouts(states: board.State, legal: Tensor | None = None) -> Evaluation:
@@ -168,11 +203,227 @@ def _few_playouts(states: board.State, legal: Tensor | None = None) -> Evaluatio
 def _many_playouts(states: board.State, legal: Tensor | None = None, number: int = OWNERSHIP_PLAYOUTS) -> Evaluation:
     """Returns what many playouts say: an even prior, and value, ownership and score as their means."""
     even = PlayoutEvaluator()(states, legal=legal).prior
-    ownership, score, value = _from_mover(states, *playout_preview_black(states, number))
+    ownership, score, value = _for_mover(states, *playout_preview_black(states, number))
     return Evaluation(prior=even, value=value, ownership=ownership, score=score)
 
 
-def _from_mover(states: board.State, ownership: Tensor, score: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _for_mover(states: board.State, ownership: Tensor, score: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns Black's ownership [B, N, N], score [B] and value [B] as the side to move sees them."""
     sign = torch.where(states.to_play == board.BLACK, 1.0, -1.0)
     return ownership * sign.view(-1, 1, 1), score * sign, value * sign
+
+
+# What is read from a search
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One move that the search has tried, from the view of the side to move before it.
+
+    action: 0 to N * N. visits: of the move. value: its mean in [-1, 1]. score: expected points, komi included. prior:
+    the network's, 0 to 1. lcb: lower end of the winrate's 95 % interval (Wilson's, as if every visit were a game), 0 to
+    1. pv: the best line from this move on, and pv_visits: the visits of each move of it. ownership: float32 [N, N]
+    after the move, None where that was not evaluated."""
+
+    action: int
+    visits: int
+    value: float
+    score: float
+    prior: float
+    lcb: float
+    pv: tuple[int, ...]
+    pv_visits: tuple[int, ...]
+    ownership: np.ndarray | None = field(default=None, compare=False)
+
+    @property
+    def winrate(self) -> float:
+        return (self.value + 1) / 2
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a search makes of one position, from the view of the side to move. Arrays are numpy on the host.
+
+    visits: of the root. value: mean of the search in [-1, 1]. score: expected points, komi included, by the network
+    alone. candidates: the visited moves, best first. prior: float32 [A], 0 where illegal. legal: bool [A].
+    visits_by_action: int64 [A]. ownership: float32 [N, N] in [-1, 1], by the network alone. raw_value: the network's
+    alone."""
+
+    visits: int
+    value: float
+    score: float
+    candidates: list[Candidate]
+    prior: np.ndarray
+    legal: np.ndarray
+    visits_by_action: np.ndarray
+    ownership: np.ndarray
+    raw_value: float
+
+    @property
+    def winrate(self) -> float:
+        return (self.value + 1) / 2
+
+    @property
+    def best(self) -> Candidate | None:
+        """The best move, None where nothing was searched."""
+        return self.candidates[0] if self.candidates else None
+
+
+@dataclass(frozen=True)
+class Preview:
+    """The network's evaluation after a move, for the side that made it: score in points, ownership float32 [N, N]."""
+
+    score: float
+    ownership: np.ndarray
+
+
+Previews = dict[int, Preview]  # after the moves of one position, by action
+
+
+@torch.inference_mode()
+def analyses(
+    analyst: Analyst,
+    search_state: SearchState,
+    game_index: Tensor,
+    states: board.State,
+    evaluation: Evaluation | None = None,
+    previews: list[Previews] | None = None,
+    evaluates_children: bool = True,
+) -> list[Analysis]:
+    """Returns the analyses of some games of a search state: game_index int64 [K], and their root states, a batch of K.
+
+    evaluation: what `analyst.evaluate(states)` returned, if it was asked before. previews: what `evaluate_children` has
+    found for each game before; what is missing for the best moves is evaluated in one batch and added, if
+    `evaluates_children`."""
+    evaluation = analyst.evaluate(states) if evaluation is None else evaluation
+    previews = [{} for _ in game_index] if previews is None else previews
+    roots = _Roots.read(search_state.tree, game_index)
+    ranked = [_by_merit(*root) for root in zip(roots.visits, roots.prior, strict=True)]
+    if evaluates_children:
+        missing = [without_preview(actions, known) for actions, known in zip(ranked, previews, strict=True)]
+        evaluate_children(analyst, states, missing, previews)
+    lines = _best_lines(search_state.tree, game_index, roots.children, ranked)
+    parts = (part.float().cpu().numpy() for part in (evaluation.score, evaluation.value, evaluation.ownership))
+    return [
+        Analysis(
+            visits=roots.own_visits[game],
+            value=roots.own_values[game],
+            score=float(score),
+            candidates=[roots.candidate(game, line, previews[game], float(score)) for line in lines[game]],
+            prior=roots.prior[game],
+            legal=roots.legal[game],
+            visits_by_action=roots.visits[game],
+            ownership=ownership,
+            raw_value=float(raw_value),
+        )
+        for game, (score, raw_value, ownership) in enumerate(zip(*parts, strict=True))
+    ]
+
+
+class _Roots(NamedTuple):
+    """The roots of K games on the host. children: their nodes, int64 [K, A], on the device. legal, prior, visits,
+    values: numpy [K, A], values and visits of the moves. own_visits, own_values: of the roots."""
+
+    children: Tensor
+    legal: np.ndarray
+    prior: np.ndarray
+    visits: np.ndarray
+    values: np.ndarray
+    own_visits: list[int]
+    own_values: list[float]
+
+    @staticmethod
+    def read(tree: Tree, game_index: Tensor) -> _Roots:
+        children, visits = _children(tree, game_index, torch.full_like(game_index, ROOT))
+        values = -tree.value_sum[game_index.unsqueeze(1), children] / visits.clamp(min=1)
+        legal, prior = tree.children[game_index, ROOT] >= NULL_NODE, tree.prior[game_index, ROOT]
+        arrays = [tensor.cpu().numpy() for tensor in (legal, prior, visits, values.clamp(-1, 1))]
+        own_visits = tree.visits[game_index, ROOT]
+        own_values = (tree.value_sum[game_index, ROOT] / own_visits.clamp(min=1)).clamp(-1, 1)
+        return _Roots(children, *arrays, own_visits.tolist(), own_values.tolist())
+
+    def candidate(self, game: int, line: list[tuple[int, int]], previews: Previews, score: float) -> Candidate:
+        """Returns the first move of a line; score: the position's, for a move without a preview."""
+        action, visits = line[0]
+        value, preview = float(self.values[game, action]), previews.get(action)
+        return Candidate(
+            action=action,
+            visits=visits,
+            value=value,
+            score=preview.score if preview else score,
+            prior=float(self.prior[game, action]),
+            lcb=elo.wilson_interval((value + 1) / 2 * visits, visits)[0],
+            pv=tuple(move for move, _ in line),
+            pv_visits=tuple(number for _, number in line),
+            ownership=preview.ownership if preview else None,
+        )
+
+
+def without_preview(actions: list[int], previews: Previews) -> list[int]:
+    """Returns those of the best moves that `evaluate_children` has not seen; actions: the visited ones, best first."""
+    return [action for action in actions[:MOST_SCORED] if action not in previews]
+
+
+def evaluate_children(
+    analyst: Analyst, states: board.State, actions: list[list[int]], previews: list[Previews]
+) -> None:
+    """Evaluates the positions after the given moves of each game in one batch and adds them to `previews`."""
+    pairs = [(game, action) for game, moves in enumerate(actions) for action in moves]
+    if not pairs:
+        return
+    game_index, moves = torch.tensor(pairs, device=states.device).unbind(1)
+    found = analyst.evaluate(board.step(board.select(states, game_index), moves), quick=True)
+    scores, ownerships = (-found.score).tolist(), (-found.ownership).cpu().numpy()
+    for (game, action), score, ownership in zip(pairs, scores, ownerships, strict=True):
+        previews[game][action] = Preview(score, ownership)
+
+
+def visited(search_state: SearchState, game_index: Tensor) -> list[int]:
+    """Returns the visited moves of one game's root, best first: game_index int64 [1]. Reads less than `analyses`."""
+    _, visits = _children(search_state.tree, game_index, torch.full_like(game_index, ROOT))
+    return _by_merit(visits[0].cpu().numpy(), search_state.tree.prior[game_index, ROOT][0].cpu().numpy())
+
+
+def _by_merit(visits: np.ndarray, prior: np.ndarray) -> list[int]:
+    """Returns the visited moves, the best first: by visits, with the prior to tell equals apart. Both are [A]."""
+    merit = np.where(visits > 0, visits + 0.5 * prior, 0.0)
+    return np.argsort(-merit, kind="stable")[: int((visits > 0).sum())].tolist()
+
+
+def _children(tree: Tree, game_index: Tensor, node: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the children of nodes (int64 [K] each, by game) and their visits, int64 [K, A]: NULL_NODE and 0 where
+    there is none.
+    """
+    children = tree.children[game_index, node].clamp(min=NULL_NODE).to(torch.int64)
+    visits = tree.visits[game_index.unsqueeze(1), children].to(torch.int64)
+    return children, torch.where((children == NULL_NODE) | (node == NULL_NODE).unsqueeze(1), 0, visits)
+
+
+def _best_lines(
+    tree: Tree, game_index: Tensor, children: Tensor, ranked: list[list[int]]
+) -> list[list[list[tuple[int, int]]]]:
+    """Returns the best line from each ranked move of each game: moves with their visits, the ranked move first.
+
+    children: the roots', int64 [K, A]."""
+    pairs = [(game, action) for game, actions in enumerate(ranked) for action in actions]
+    if not pairs:
+        return [[] for _ in ranked]
+    games, first = torch.tensor(pairs, device=children.device).unbind(1)
+    node, game_index = children[games, first], game_index[games]
+    times = tree.visits[game_index, node].tolist()
+    lines = [[(action, int(number))] for (_, action), number in zip(pairs, times, strict=True)]
+    row = list(range(len(lines)))  # the lines that go on, of which node and game_index tell
+    for _ in range(LONGEST_LINE - 1):
+        nodes, visits = _children(tree, game_index, node)
+        best = torch.where(visits > 0, visits + 0.5 * tree.prior[game_index, node], 0.0).argmax(1, keepdim=True)
+        number = visits.gather(1, best).squeeze(1)
+        goes_on = (number > 0).nonzero().squeeze(1)
+        if not len(goes_on):
+            break
+        node, game_index = nodes.gather(1, best).squeeze(1)[goes_on], game_index[goes_on]
+        row = [row[index] for index in goes_on.tolist()]
+        moves = zip(row, best.squeeze(1)[goes_on].tolist(), number[goes_on].tolist(), strict=True)
+        for index, action, times in moves:
+            lines[index].append((action, times))
+    rest = iter(lines)
+    return [[next(rest) for _ in actions] for actions in ranked]

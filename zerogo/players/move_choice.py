@@ -25,8 +25,7 @@ from zerogo.game import Colour, GameState, Move, Point, String, neighbours
 from zerogo.sgf.record import with_to_play
 
 if TYPE_CHECKING:
-    from zerogo.players.analysis import Analysis, Candidate
-    from zerogo.players.analyst import Analyst
+    from zerogo.players.analyst import Analysis, Analyst, Candidate
     from zerogo.players.live import LiveGame
 
 DEAD = -0.5  # a string is dead if its points' mean ownership, for its owner, is below
@@ -91,7 +90,7 @@ def dead_stones(game: LiveGame, analyst: Analyst | None) -> set[int]:
     if analyst is None:
         return _dead(game.state, None)
     state = game.tensor(analyst.device)
-    ownership = analyst.inform(state).ownership[0].to("cpu", torch.float32)
+    ownership = analyst.evaluate(state).ownership[0].to("cpu", torch.float32)
     return _dead(game.state, ownership if game.to_play is Colour.BLACK else -ownership)
 
 

@@ -1,6 +1,4 @@
-"""What a player is to a match: moves for many games at once; and what a guest may do besides, which is more than a
-function can.
-"""
+"""What a player is to a match: moves for many games at once; some players also follow each game and may resign."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from zerogo.coords import listed
 from zerogo.errors import InputError
 from zerogo.rules import Rules
 
-RESIGN = -2  # what a guest's `choose` returns instead of a move where it gives the game up
+RESIGN = -2  # what `StatefulPlayer.choose` returns instead of a move where it resigns
 FORFEIT = -3  # and where it failed to move at all; `StatefulPlayer.why` says how
 
 
@@ -31,11 +29,10 @@ class Player(Protocol):
 
 @runtime_checkable
 class StatefulPlayer(Player, Protocol):
-    """A player from outside, such as a GTP engine: it follows each game, may resign, and loses a game by its own
-    faults.
+    """A player that keeps a state for each game, such as an external GTP engine: it is told when games begin and end
+    and of every move in them. It may resign, and loses a game by its own failures.
 
-    Its `choose` may return RESIGN or FORFEIT, and is trusted with nothing: who asks it checks that its moves are legal.
-    """
+    Its `choose` may return RESIGN or FORFEIT, and the caller checks that its moves are legal."""
 
     def check(self, rules: Rules) -> None:
         """Raises InputError, before any game is played, where it cannot be started or refuses the rules."""
@@ -53,28 +50,29 @@ class StatefulPlayer(Player, Protocol):
         """Returns how it counts the ends of games, as "B+3.5", None where it doesn't say."""
 
     def end(self, game_ids: Sequence[int], at_fault: bool = False) -> None:
-        """Forgets games that are over; at_fault: it lost them by a fault, after which it is not to be relied on."""
+        """Forgets games that are over; at_fault: it lost them by a failure, after which it starts afresh."""
 
     def close(self) -> None:
-        """Lets go of what it holds, such as processes; a guest may be used again afterwards."""
+        """Ends what it holds, such as processes; it may be used again afterwards."""
 
 
 def close(player: Player) -> None:
-    """Lets go of what a player holds outside this process, if it holds anything."""
+    """Ends what a player holds outside this process, if it holds anything."""
     if isinstance(player, StatefulPlayer):
         player.close()
 
 
-def knows(player: Any, size: int) -> bool:
-    """Says whether a player, or a analyst, plays on boards of a side: a network on those that it learned, its `sizes`,
-    all others on any."""
+def plays_on(player: Any, size: int) -> bool:
+    """Says whether a player plays on boards of a side: a network on those that it learned, its `sizes`, others on
+    any.
+    """
     sizes = getattr(player, "sizes", None)
     return sizes is None or size in sizes
 
 
 def require_size(player: Any, size: int, here: str) -> None:
-    """Raises InputError where a player, or a analyst, doesn't know boards of a side. here: what has that side, such as
-    "this game is on".
+    """Raises InputError where a player doesn't play on boards of a side. here: what has that side, such as "this game
+    is on".
     """
-    if not knows(player, size):
+    if not plays_on(player, size):
         raise InputError(f"{player.name} plays on {listed(player.sizes)} only; {here} {size}x{size}")

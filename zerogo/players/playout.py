@@ -1,4 +1,4 @@
-"""Plain Monte Carlo: positions evaluated by one random game each, with no network."""
+"""Random moves: the player that makes them, and positions evaluated by random games (playouts), with no network."""
 
 from __future__ import annotations
 
@@ -9,14 +9,46 @@ import torch
 from torch import Tensor
 
 from zerogo import board, draws, flood, scoring
+from zerogo.board.eyes import Rim, eyes
+from zerogo.board.position import Position, own_and_opponent
+from zerogo.board.state import exact_legal_rows
+from zerogo.draws import Purpose
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation
-from zerogo.players.random_player import Rim, sparing_rows
 
 LONGEST = 2  # a playout ends after so many plies a point; sparing eyes, nearly all have ended by passes before
 MOST_PLAYOUTS = 100_000  # of a move, as many as `evaluation.simulations` may be
 DROP_EVERY = 4  # tries between looks for playouts that are over
 _DRAW = 2  # seed of the playouts' draws
+
+
+def sparing_rows(position: Position, rim: Rim, legal: Tensor) -> Tensor:
+    """Returns the legal points that fill no eye of the side to move: legal int32 [B, N] -> int32 [B, N]."""
+    own, _ = own_and_opponent(position)
+    return legal & ~eyes(own, rim)
+
+
+def draw_point(uniform: Tensor, rows: Tensor) -> Tensor:
+    """Returns a point drawn evenly from each plane, P where it is empty: uniform float32 [B] in (0, 1), rows int32 [B,
+    N] -> int64 [B].
+    """
+    points = flood.unpack_rows(rows).flatten(1)
+    until = points.cumsum(1, dtype=torch.int32)
+    # The rank is below the total, since uniform is below 1 by more than the rounding.
+    rank = (uniform * until[:, -1]).to(torch.int32)
+    return (until <= rank.unsqueeze(1)).sum(1)
+
+
+class RandomPlayer:
+    """Moves evenly at random among the legal points that are not its own eyes, and passes when there is none."""
+
+    name = "random"
+
+    def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
+        """Returns the moves: int64 [B]; game_ids int64 [B]. Each is a function of (seed, game, ply) alone."""
+        rows = sparing_rows(states, Rim.of(states.on_board), exact_legal_rows(states))
+        keys = draws.key(seed, game_ids, states.ply, Purpose.MOVE)
+        return draw_point(draws.uniform(keys, 1).squeeze(1), rows)
 
 
 def playouts_of(word: str) -> int | None:
@@ -178,7 +210,7 @@ class _Playouts:
         )
 
     def _eyes(self, own: np.ndarray) -> np.ndarray:
-        """Returns the eyes of the side to move (and stones among them), as `random_player.eyes` has them."""
+        """Returns the eyes of the side to move (and stones among them), as `board.eyes` has them."""
         solid = own | ~self.on_board
         left, right = solid << 1, solid >> 1
         eyes = np.zeros_like(own)

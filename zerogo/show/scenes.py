@@ -21,8 +21,7 @@ from zerogo.evaluator import SYMMETRIES, Evaluation, Evaluator
 from zerogo.features import Encoder, make_encoder
 from zerogo.game import Colour
 from zerogo.players import require_size
-from zerogo.players.analysis import Analysis
-from zerogo.players.analyst import Analyst, make_analyst
+from zerogo.players.analyst import Analysis, Analyst, make_analyst
 from zerogo.players.live import LiveGame
 from zerogo.players.playout import MOST_PLAYOUTS, playouts_of
 from zerogo.players.session import AnalysisSession
@@ -81,8 +80,8 @@ def make_watcher(
     where = pick_device(device)
     dtype = pick_dtype("auto" if config is None else config.run.precision, where)
     analyst = make_analyst(checkpoint, settings, where, dtype, simulations=simulations)
-    if symmetries is not None and isinstance(analyst.evaluate, Evaluator):
-        analyst = dataclasses.replace(analyst, evaluate=analyst.evaluate.with_symmetries(symmetries))
+    if symmetries is not None and isinstance(analyst.evaluator, Evaluator):
+        analyst = dataclasses.replace(analyst, evaluator=analyst.evaluator.with_symmetries(symmetries))
     return Watcher(analyst, analyst.simulations, encoder, config)
 
 
@@ -228,7 +227,7 @@ class Scene:
     @cached_property
     def evaluation(self) -> Evaluation:
         """What the network says without a search, a batch of one on the host."""
-        found = self._mind.inform(self.state)
+        found = self._mind.evaluate(self.state)
         return Evaluation(
             *(getattr(found, name)[:1].float().cpu() for name in ("prior", "value", "ownership", "score"))
         )
@@ -237,10 +236,8 @@ class Scene:
     def analysis(self) -> Analysis:
         """What the search says."""
         session = AnalysisSession(self._mind, capacity=2 * self.watcher.simulations + SPARE_NODES)
-        session.face(self.game, self.to_play)
-        left = self.watcher.simulations
-        while left > 0 and (done := session.step(left)):
-            left -= done
+        session.set_position(self.game, self.to_play)
+        session.run(self.watcher.simulations)
         return session.analysis()
 
     @cached_property
@@ -262,7 +259,7 @@ def winrates_black(story: Story, watcher: Watcher) -> np.ndarray:
     for start in range(0, story.last + 1, EVALUATED_AT_ONCE):
         moments = range(start, min(story.last + 1, start + EVALUATED_AT_ONCE))
         states = sgf.positions([story.record] * len(moments), moments, watcher.analyst.device, check=False)
-        value = watcher.analyst.evaluate(states).value.float()
+        value = watcher.analyst.evaluator(states).value.float()
         found += ((torch.where(states.to_play == board.BLACK, value, -value) + 1) / 2).tolist()
     return np.array(found)
 
