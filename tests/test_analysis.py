@@ -48,7 +48,7 @@ ALL_BLACK = ["XXXXX", "X.XXX", "XXXXX", "XXX.X", "XXXXX"]
 @pytest.fixture(autouse=True)
 def few_playouts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ownership and scores need not be exact here."""
-    monkeypatch.setattr("zerogo.players.mind.OWNERSHIP_PLAYOUTS", 8)
+    monkeypatch.setattr("zerogo.players.analyst.OWNERSHIP_PLAYOUTS", 8)
 
 
 def stones(rows: list[str]) -> list[list[str]]:
