@@ -338,10 +338,10 @@ def test_thinking_goes_on_in_the_tree_that_is_there(talk: Talk) -> None:
     talk.value("kata-set-param maxVisits 40")
     talk.value("genmove b")
     session = talk.engine.session
-    session.face(talk.engine.game)
+    session.set_position(talk.engine.game)
     assert session.visits > 1
     talk.value("clear_cache")
-    session.face(talk.engine.game)
+    session.set_position(talk.engine.game)
     assert session.visits <= 1
 
 

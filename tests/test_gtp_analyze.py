@@ -19,9 +19,9 @@ from zerogo.game import Colour
 from zerogo.gtp import analyze
 from zerogo.gtp.analyze import AnalyzeRequest, kata_line, lz_line, read_request
 from zerogo.gtp.engine import COMMANDS, Engine
-from zerogo.players.analysis import Analysis, Candidate
-from zerogo.players.analyst import Analyst
-from zerogo.players.session import AnalysisSession, Ban
+from zerogo.players.analyst import Analysis, Analyst, Candidate
+from zerogo.players.restrictions import restrict
+from zerogo.players.session import AnalysisSession
 
 QUICKSTART = "checkpoints/quickstart-5x5.pt"
 BLACK, WHITE = Colour.BLACK, Colour.WHITE
@@ -141,11 +141,14 @@ def test_every_float_has_a_point() -> None:
             "1 ownership true ownership false pvVisits TRUE",
             AnalyzeRequest(interval=0.01, extras=frozenset({"pvVisits"})),
         ),
-        ("avoid b A1,B2 30 avoid w A1,pass 30", AnalyzeRequest(ban=Ban(frozenset({20, 16}), frozenset({20, 25}), 30))),
-        ("1 allow B D4 1", AnalyzeRequest(interval=0.01, ban=Ban(frozenset(range(26)) - {8}, frozenset(), 1))),
         (
-            "allow b d4,e5 1 allow w e5 1",
-            AnalyzeRequest(ban=Ban(frozenset(range(26)) - {8, 4}, frozenset(range(26)) - {4}, 1)),
+            "avoid b A1,B2 30 avoid w A1,pass 3",
+            AnalyzeRequest(restrictions=restrict(5, avoid=[(BLACK, {20, 16}, 30), (WHITE, {20, 25}, 3)])),
+        ),
+        ("1 allow B D4 1", AnalyzeRequest(interval=0.01, restrictions=restrict(5, allow=[(BLACK, {8}, 1)]))),
+        (
+            "allow b d4,e5 1 allow w e5 2",
+            AnalyzeRequest(restrictions=restrict(5, allow=[(BLACK, {8, 4}, 1), (WHITE, {4}, 2)])),
         ),
     ],
 )
@@ -176,7 +179,6 @@ REFUSED = [
     "avoid b A1 0",
     "avoid b A1 1 allow b B2 1",
     "allow b A1 1 allow b B2 1",
-    "avoid b A1 1 avoid w A1 2",
     "A1",
     "--5",
 ]
@@ -308,14 +310,14 @@ def test_a_finished_game(fresh: Engine) -> None:
 
 def test_a_prepared_thought_asks_nothing(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a line needs of the network is asked for in small parts, between which the next line is looked for."""
-    asked, real = [], Analyst.inform
+    asked, real = [], Analyst.evaluate
     monkeypatch.setattr(
         Analyst,
-        "inform",
+        "evaluate",
         lambda analyst, states, *a, **k: asked.append(states.num_games) or real(analyst, states, *a, **k),
     )
     gtp_talk.raw(fresh, "play b A1")
-    fresh.session.face(fresh.game)
+    fresh.session.set_position(fresh.game)
     for _ in range(10):
         fresh.session.step()
     parts = 1
@@ -326,10 +328,10 @@ def test_a_prepared_thought_asks_nothing(fresh: Engine, monkeypatch: pytest.Monk
     scores = [candidate.score for candidate in fresh.session.analysis().candidates]
     assert len(asked) == number and len(set(scores)) > 1
     fresh.session.clear()
-    fresh.session.face(fresh.game)
+    fresh.session.set_position(fresh.game)
     fresh.session.step()
-    assert {c.score for c in fresh.session.analysis(looks_after=False).candidates} == {
-        fresh.session.analysis(looks_after=False).score
+    assert {c.score for c in fresh.session.analysis(evaluates_children=False).candidates} == {
+        fresh.session.analysis(evaluates_children=False).score
     }
 
 
@@ -392,7 +394,7 @@ def test_raw_nn(fresh: Engine) -> None:
     reply = gtp_talk.raw(fresh, "2 kata-raw-nn 3")
     assert reply.startswith("=2\nsymmetry 3\n") and "\n\n" not in reply[:-2]
     found = numbers_of(reply.removeprefix("=2"))
-    whole = fresh.analyst.inform(fresh.game.tensor())
+    whole = fresh.analyst.evaluate(fresh.game.tensor())
     assert found["symmetry"] == [3] and found["whiteWin"][0] + found["whiteLoss"][0] == pytest.approx(1)
     assert len(found["policy"]) == len(found["whiteOwnership"]) == 25 and np.isnan(found["policy"][12])
     assert np.nansum(found["policy"]) + found["policyPass"][0] == pytest.approx(1, abs=1e-4)
@@ -404,7 +406,7 @@ def test_raw_nn(fresh: Engine) -> None:
 
 def test_raw_nn_of_black_is_from_whites_view_too(fresh: Engine) -> None:
     found = numbers_of(gtp_talk.raw(fresh, "kata-raw-nn 0"))
-    seen = fresh.analyst.inform(fresh.game.tensor(), turn=0)
+    seen = fresh.analyst.evaluate(fresh.game.tensor(), turn=0)
     assert found["whiteWin"][0] == pytest.approx((1 - float(seen.value)) / 2, abs=1e-5)
     assert found["whiteOwnership"] == pytest.approx((-seen.ownership.flatten()).tolist(), abs=1e-5)
 
@@ -414,7 +416,7 @@ def test_raw_nn_all_averages_to_the_whole(fresh: Engine) -> None:
     parts = gtp_talk.raw(fresh, "kata-raw-nn all")[2:].split("symmetry ")[1:]
     found = [numbers_of(f"=symmetry {part}") for part in parts]
     assert [part["symmetry"] for part in found] == [[turn] for turn in range(8)]
-    whole = fresh.analyst.inform(fresh.game.tensor())
+    whole = fresh.analyst.evaluate(fresh.game.tensor())
     mean = np.nan_to_num(np.mean([part["policy"] for part in found], axis=0))
     assert mean == pytest.approx(whole.prior[0, :-1].numpy(), abs=1e-5)
 
@@ -459,7 +461,7 @@ def test_ownership_is_a_dboard_of_black(fresh: Engine) -> None:
         assert [len(row) for row in rows] == [5] * 5
         boards.append(torch.tensor([[float(text) for text in row] for row in rows]))
         assert boards[-1].abs().max() <= 1
-    expected = fresh.analyst.inform(fresh.game.tensor(to_play=WHITE)).ownership[0]
+    expected = fresh.analyst.evaluate(fresh.game.tensor(to_play=WHITE)).ownership[0]
     assert torch.allclose(boards[1], -expected, atol=1e-3)
 
 

@@ -225,6 +225,6 @@ def roots(jobs: Sequence[Job], device: torch.device) -> board.State:
     )
     passes = torch.where(state.finished, 1, state.passes).to(torch.int8)
     state = dataclasses.replace(state, passes=passes, finished=torch.zeros_like(state.finished))
-    if jobs[0].query.bans is None:
+    if jobs[0].query.restrictions is None:
         return state
     return RestrictedState.of(state, [job.query.restrictions for job in jobs])

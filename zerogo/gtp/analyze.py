@@ -24,8 +24,9 @@ from zerogo.game import Colour
 from zerogo.gtp import genmove
 from zerogo.gtp.engine import ANY, Command, Engine
 from zerogo.gtp.protocol import COLOURS, Stream, colour, integer, real, truth, vertex
-from zerogo.players.analysis import Analysis, Candidate
-from zerogo.players.session import AnalysisSession, Ban
+from zerogo.players.analyst import Analysis, Candidate
+from zerogo.players.restrictions import Entry, Restrictions, restrict
+from zerogo.players.session import AnalysisSession
 from zerogo.symmetry import NUM_SYMMETRIES
 
 POLL_SECONDS = 0.005  # between looks for the next line where there is nothing left to search
@@ -45,14 +46,14 @@ class AnalyzeRequest:
     """What an analysis was asked for.
 
     player: to move, None for whose turn it is. interval: seconds between lines, None for a line at the end alone.
-    min_moves, max_moves: how many moves to show. ban: what the search may not play. extras: those of EXTRAS that were
-    asked for."""
+    min_moves, max_moves: how many moves to show. restrictions: what the search may not consider. extras: those of
+    EXTRAS that were asked for."""
 
     player: Colour | None = None
     interval: float | None = None
     min_moves: int = 1
     max_moves: int = MAX_NUMBER
-    ban: Ban | None = None
+    restrictions: Restrictions | None = None
     extras: frozenset[str] = frozenset()
 
 
@@ -68,7 +69,7 @@ def read_request(
     extras: which of EXTRAS there are. may_restrict: whether `avoid` and `allow` are allowed.
     """
     words, fields, wanted = list(arguments), {}, dict.fromkeys(extras, False)
-    restrictions: list[tuple[str, Colour, frozenset[int], int]] = []
+    entries: dict[str, list[Entry]] = {key: [] for key in RESTRICTIONS}
     if words and words[0].lower() in COLOURS:
         fields["player"] = colour(words.pop(0))
     if words and not words[0][0].isalpha():
@@ -76,7 +77,7 @@ def read_request(
     rest = iter(words)
     for key in rest:
         if key in RESTRICTIONS and may_restrict:
-            restrictions.append((key, *_restriction(key, _values(rest, key, 3), size)))
+            entries[key].append(_restriction(*_values(rest, key, 3), size))
         elif key == "interval":
             fields["interval"] = real(*_values(rest, key), key, 0, MAX_INTERVAL) / 100
         elif key == "minmoves":
@@ -90,9 +91,8 @@ def read_request(
         else:
             allowed = (*NUMBERS, *(RESTRICTIONS if may_restrict else ()), *extras)
             raise InputError(f"{key!r} is not supported; allowed are {', '.join(allowed)}")
-    return AnalyzeRequest(
-        **fields, ban=_joined(restrictions, size), extras=frozenset(key for key in wanted if wanted[key])
-    )
+    chosen = frozenset(key for key in wanted if wanted[key])
+    return AnalyzeRequest(**fields, restrictions=restrict(size, **entries), extras=chosen)
 
 
 def _values(rest: Iterator[str], key: str, number: int = 1) -> list[str]:
@@ -103,29 +103,10 @@ def _values(rest: Iterator[str], key: str, number: int = 1) -> list[str]:
     return found
 
 
-def _restriction(key: str, values: Sequence[str], size: int) -> tuple[Colour, frozenset[int], int]:
-    """Returns whose moves are banned, which, and for how many plies."""
-    named = frozenset(vertex(text, size) for text in values[1].split(","))
-    actions = frozenset(range(size * size + 1)) - named if key == "allow" else named
-    return colour(values[0]), actions, integer(values[2], "depth", 1, MAX_NUMBER)
-
-
-def _joined(restrictions: Sequence[tuple[str, Colour, frozenset[int], int]], size: int) -> Ban | None:
-    """Returns all bans as one, None where there are none. The search knows one depth, and one `allow` a colour."""
-    if not restrictions:
-        return None
-    allowing = [player for key, player, _, _ in restrictions if key == "allow"]
-    if len(set(allowing)) < len(allowing) or (allowing and len(allowing) < len(restrictions)):
-        raise InputError("allow is given once a colour, and not together with avoid")
-    if len({plies for _, _, _, plies in restrictions}) > 1:
-        raise InputError("avoid and allow are supported with one depth for all")
-    of = {
-        player: frozenset[int]().union(*(actions for _, who, actions, _ in restrictions if who is player))
-        for player in Colour
-    }
-    if any(len(actions) > size * size for actions in of.values()):
-        raise InputError("no move is left")
-    return Ban(of[Colour.BLACK], of[Colour.WHITE], restrictions[0][3])
+def _restriction(mover: str, vertices: str, depth: str, size: int) -> Entry:
+    """Returns whose moves are meant, which, and for how many plies."""
+    actions = {vertex(text, size) for text in vertices.split(",")}
+    return colour(mover), actions, integer(depth, "depth", 1, MAX_NUMBER)
 
 
 # Lines
@@ -263,7 +244,7 @@ class Reporter:
 
 def _analyze(engine: Engine, stream: Stream, request: AnalyzeRequest, line_format: LineFormat) -> None:
     """Searches the position until the next line comes; the game stays as it is."""
-    engine.session.face(engine.game, request.player, request.ban)
+    engine.session.set_position(engine.game, request.player, request.restrictions)
     stream.begin()
     reporter = Reporter(engine, stream, request, line_format)
     while not stream.interrupted():
@@ -288,7 +269,7 @@ def _genmove_analyze(engine: Engine, stream: Stream, request: AnalyzeRequest, li
     before.
     """
     player = request.player or engine.game.to_play
-    engine.session.face(engine.game, player)
+    engine.session.set_position(engine.game, player)
     stream.begin()
     reporter = Reporter(engine, stream, request, line_format)
 
@@ -298,7 +279,7 @@ def _genmove_analyze(engine: Engine, stream: Stream, request: AnalyzeRequest, li
 
     action = genmove.choose(engine, player, after_step=after_step)
     before = engine.now()
-    engine.session.face(engine.game, player)
+    engine.session.set_position(engine.game, player)
     if not reporter.is_current:
         reporter.report()
     engine.overhead.add(engine.now() - before)  # the last line must be ready in time, too
@@ -321,7 +302,9 @@ def kata_raw_nn(engine: Engine, symmetry: str) -> str:
     state = engine.game.tensor(engine.analyst.device)
     legal = board.legal_actions(state)[0].cpu().numpy()
     sign = 1 if engine.game.to_play is Colour.WHITE else -1
-    return "\n".join(["", *(_raw_lines(turn, engine.analyst.inform(state, turn=turn), legal, sign) for turn in turns)])
+    return "\n".join(
+        ["", *(_raw_lines(turn, engine.analyst.evaluate(state, turn=turn), legal, sign) for turn in turns)]
+    )
 
 
 def _raw_lines(turn: int, found: Evaluation, legal: np.ndarray, sign: int) -> str:

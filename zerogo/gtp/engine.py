@@ -19,7 +19,7 @@ from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp.clock import Clock, Durations
 from zerogo.gtp.protocol import Stream
-from zerogo.players import require_size
+from zerogo.players import plays_on, require_size
 from zerogo.players.analyst import Analyst, with_fitting_leaves
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession, room_for
@@ -89,7 +89,7 @@ class Engine:
 
     def require_size(self, size: int) -> None:
         """Raises InputError for a board that the rules or the network don't know."""
-        if not 1 <= size <= 25 or (self.analyst is not None and not self.analyst.knows(size)):
+        if not 1 <= size <= 25 or (self.analyst is not None and not plays_on(self.analyst, size)):
             if self.analyst is not None and self.analyst.sizes is not None:
                 self.warn(f"{self.analyst.name} plays on {listed(self.analyst.sizes)} only")
             raise InputError("unacceptable size")
@@ -157,12 +157,12 @@ def _warm_up(engine: Engine, session: AnalysisSession) -> None:
     """Searches a little before the clock runs, since a process's first steps take several times as long as the others,
     and measures the third step.
     """
-    session.face(engine.game)
+    session.set_position(engine.game)
     for _ in range(3):
         before = engine.now()
         session.step()
         between = engine.now()
-        session.analysis(looks_after=False)
+        session.analysis(evaluates_children=False)
     engine.step_time.add(between - before)
     engine.overhead.add(engine.now() - between)
     session.clear()

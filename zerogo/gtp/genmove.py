@@ -64,7 +64,7 @@ def choose(
         if seconds is not None and seconds < CAUTION * (engine.step_time.median + engine.overhead.median):
             action = _best_by_prior(engine, player)
         else:
-            engine.session.face(engine.game, player)
+            engine.session.set_position(engine.game, player)
             _search(engine, started, seconds, after_step)
             action = _decide(engine, player, cleanup, timed, None if seconds is None else started + seconds)
     if cleanup and action is not None and engine.game.why_illegal(player, action) is not None:
@@ -135,13 +135,13 @@ def _decide(engine: Engine, player: Colour, cleanup: bool, timed: bool, deadline
     settings = move_choice.MoveChoiceSettings(
         resign=options.resign and timed, resign_winrate=options.resign_threshold, cleanup=cleanup or options.cleanup
     )
-    analysis = session.analysis(looks_after=False)
+    analysis = session.analysis(evaluates_children=False)
 
     def look(candidate: int) -> float:
         """Returns what a move is worth, the worst where there is no time to find out."""
         if deadline is not None and engine.now() + LOOK_SIMULATIONS * engine.step_time.longest > deadline:
             return -1.0
-        return session.worth(game, player, candidate, LOOK_SIMULATIONS)
+        return session.value_of(game, player, candidate, LOOK_SIMULATIONS)
 
     action = move_choice.decide(game, player, analysis, settings, game.tensor(engine.analyst.device, player), look)
     engine.last_winrate = (player, analysis.winrate)

@@ -14,7 +14,7 @@ from zerogo.game import Colour
 from zerogo.gtp.clock import MAX_SECONDS
 from zerogo.gtp.engine import COMMANDS, Command, Engine
 from zerogo.gtp.protocol import colour, integer, real, truth
-from zerogo.players.analysis import Analysis, Candidate
+from zerogo.players.analyst import Analysis, Candidate
 
 MIN_SHARE = 0.005  # of the policy or the visits that a point must have to be shown
 MAX_VARIATIONS = 10  # in the list of them
@@ -164,17 +164,15 @@ def _sign(engine: Engine, player: str) -> int:
 
 def _analysis(engine: Engine, player: str) -> Analysis:
     """Returns the analysis of the position without searching on."""
-    engine.session.face(engine.game, _player(engine, player))
+    engine.session.set_position(engine.game, _player(engine, player))
     return engine.session.analysis()
 
 
 def _searched(engine: Engine, player: str) -> Analysis:
     """Returns the analysis of the position after as many visits as a move gets without a clock."""
     session, simulations = engine.session, engine.options.simulations
-    session.face(engine.game, _player(engine, player))
-    while session.visits <= simulations and not engine.interrupted():
-        if not session.step(simulations + 1 - session.visits):
-            break
+    session.set_position(engine.game, _player(engine, player))
+    session.run(simulations + 1 - session.visits, engine.interrupted)
     return session.analysis()
 
 

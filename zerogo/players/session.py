@@ -1,5 +1,5 @@
-"""An analyst over one game: it searches for as long as it is let, and keeps the trees of positions from move to move and
-through undo.
+"""An analyst over one game: it searches for as long as it is let, and its trees are kept from move to move and through
+undo.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children, visited, without_preview
 from zerogo.players.live import LiveGame
-from zerogo.players.player import plays_on, require_size
+from zerogo.players.player import require_size
 from zerogo.players.restrictions import RestrictedGo, RestrictedState, Restrictions, restrict
 from zerogo.search.search_state import SearchState
 from zerogo.search.tree import ROOT, Tree
@@ -42,8 +42,8 @@ class _Key(NamedTuple):
 class AnalysisSession:
     """Analyses one game at a time.
 
-    capacity: nodes of the tree. most_bytes: a full tree doubles as long as it takes no more; then the search stops until
-    a move is played. seed: of the draws, such as the symmetries."""
+    capacity: nodes of the tree. most_bytes: a full tree doubles as long as it takes no more; then the search stops
+    until a move is played. seed: of the draws, such as the symmetries."""
 
     def __init__(self, analyst: Analyst, capacity: int = CAPACITY, seed: int = 0, most_bytes: int = 0) -> None:
         self.analyst, self.capacity, self.seed, self.most_bytes = analyst, capacity, seed, most_bytes
@@ -124,7 +124,7 @@ class AnalysisSession:
         return len(missing) <= most
 
     @torch.inference_mode()
-    def analysis(self, evaluates_children: bool = True, looks_after: bool = True) -> Analysis:
+    def analysis(self, evaluates_children: bool = True) -> Analysis:
         """Returns the analysis so far; evaluates_children: whether candidates get scores of their own where they have
         none yet.
         """
@@ -132,7 +132,7 @@ class AnalysisSession:
         if self._evaluation is None:
             self._evaluation = self.analyst.evaluate(self._state)
         position = self._game_index, self._state, self._evaluation, [self._previews]
-        return analyses(self.analyst, search_state, *position, evaluates_children and looks_after)[0]
+        return analyses(self.analyst, search_state, *position, evaluates_children)[0]
 
     def value_of(self, game: LiveGame, to_play: Colour, action: int, simulations: int) -> float:
         """Returns a move's value, -1 to 1 for `to_play`, after a search of so many simulations that tries nothing else;
@@ -208,27 +208,6 @@ class AnalysisSession:
             large.copy_(small) if field.name == "size" else large[:, : small.shape[1]].copy_(small)
         search_state.deepest.copy_(kept.deepest)
         return search_state
-
-
-# Old names, until gtp has been converted.
-
-
-@dataclasses.dataclass(frozen=True)
-class Ban:
-    """Moves that a side may not play for so many plies."""
-
-    black: frozenset[int] = frozenset()
-    white: frozenset[int] = frozenset()
-    plies: int = 1
-
-
-def _face(session: AnalysisSession, game: LiveGame, to_play: Colour | None = None, ban: Ban | None = None) -> None:
-    avoid = [] if ban is None else [(Colour.BLACK, ban.black, ban.plies), (Colour.WHITE, ban.white, ban.plies)]
-    session.set_position(game, to_play, restrict(game.size, avoid))
-
-
-AnalysisSession.face, AnalysisSession.worth = _face, AnalysisSession.value_of
-Analyst.inform, Analyst.knows = Analyst.evaluate, plays_on
 
 
 def _bytes(search_state: SearchState) -> int:
