@@ -4,13 +4,10 @@
 from __future__ import annotations
 
 import argparse
-import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from zerogo.config import Config
+from zerogo import cli
 
 EXAMPLES = """
 a player is one of:
@@ -30,10 +27,10 @@ examples:
   python evaluate.py checkpoints/9x9 gnugo:10 --games 100 --out match && echo done
   python evaluate.py checkpoints/9x9 gnugo:10 --games 100 --out match --resume      # goes on after an interruption
 
-An engine that crashes, says nothing for evaluation.engine_seconds, or plays an illegal move loses that game, and the match goes on.
-The rules are those of the first checkpoint's run, unless --config or section.key=value say otherwise (`python train.py --keys` lists them).
+An engine that crashes, says nothing for evaluation.engine_seconds, or plays an illegal move loses that game, and the
+match goes on. The rules are those of the first checkpoint's run, unless --config or section.key=value say otherwise
+(`python train.py --keys` lists them).
 """
-OVERRIDE = re.compile(r"[a-z_]+\.[a-z_.0-9]+=.*", re.DOTALL)
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -41,52 +38,24 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "players", nargs="+", metavar="player", help="two or more players; section.key=value may stand among them"
-    )
-    parser.add_argument(
-        "--games", type=int, default=100, metavar="N", help="games of each pair, half with each colour (default: 100)"
-    )
-    parser.add_argument(
-        "--simulations", type=int, metavar="N", help="simulations a move of a network (default: evaluation.simulations)"
-    )
-    parser.add_argument("--seed", type=int, help="seed of the matches (default: run.seed)")
-    parser.add_argument(
-        "--opening", type=int, default=0, metavar="N", help="random moves at the start, alike for both games of a pair"
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="new folder for the results (default: checkpoints/match-DATE-TIME)"
-    )
-    parser.add_argument(
-        "--resume", action="store_true", help="go on with the unfinished match in --out; more --games are allowed"
-    )
-    parser.add_argument(
-        "--config", type=Path, help="YAML file with the settings (default: those of the first checkpoint)"
+    add = parser.add_argument
+    add("players", nargs="+", metavar="player", help="two or more players; section.key=value may stand among them")
+    add("--games", type=int, default=100, metavar="N", help="games of each pair, half with each colour (default: 100)")
+    add("--opening", type=int, default=0, metavar="N", help="random moves at the start, alike for both games of a pair")
+    add("--out", type=Path, metavar="FOLDER", help="new folder for the results (default: checkpoints/match-DATE-TIME)")
+    add("--resume", action="store_true", help="go on with the unfinished match in --out; more --games are allowed")
+    cli.add_options(
+        parser,
+        simulations={"type": int, "help": "simulations a move of a network (default: {key})"},
+        seed={"type": int, "help": "seed of the matches (default: {key})"},
+        config={"help": "YAML file with the settings (default: those of the first checkpoint)"},
     )
     parsed = parser.parse_intermixed_args(arguments)
-    parsed.overrides = [text for text in parsed.players if OVERRIDE.fullmatch(text)]
-    parsed.players = [text for text in parsed.players if not OVERRIDE.fullmatch(text)]
+    parsed.overrides = [text for text in parsed.players if cli.is_override(text)]
+    parsed.players = [text for text in parsed.players if not cli.is_override(text)]
     if len(parsed.players) < 2:
         parser.error("give two players or more, such as: checkpoints/quickstart random")
     return parsed
-
-
-def read_config(arguments: argparse.Namespace) -> Config:
-    """Returns the settings of the matches: from --config, else from the first checkpoint among the players, else the
-    defaults.
-    """
-    from zerogo import checkpoint
-    from zerogo.config import Config, load, with_overrides
-    from zerogo.players.external import is_external
-
-    files = [name for name in arguments.players if name != "random" and not is_external(name) and Path(name).exists()]
-    if arguments.config is not None:
-        config = load(arguments.config)
-    else:
-        config = checkpoint.load(checkpoint.find(files[0])).config if files else Config()
-    extra = [] if arguments.simulations is None else [f"evaluation.simulations={arguments.simulations}"]
-    extra += [] if arguments.seed is None else [f"run.seed={arguments.seed}"]
-    return with_overrides(config, arguments.overrides + extra)
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -99,15 +68,12 @@ def main(arguments: argparse.Namespace) -> None:
         raise InputError(f"--games is {arguments.games}; it must be 2 or more, so that both players get both colours")
     if arguments.resume and arguments.out is None:
         raise InputError("--resume needs --out with the folder of the match")
-    config = read_config(arguments)
+    config, checkpoints = cli.read_config(arguments, arguments.players)
     out = arguments.out or Path("checkpoints") / time.strftime("match-%Y%m%d-%H%M%S")
     if not arguments.resume:
         require_new_folder(out, "--out")
-    evaluate(arguments.players, arguments.games, config, out, arguments.opening, arguments.resume)
+    evaluate(arguments.players, arguments.games, config, out, arguments.opening, arguments.resume, checkpoints)
 
 
 if __name__ == "__main__":
-    parsed = parse()  # before the imports, which take seconds: --help answers at once
-    from zerogo.runtime import script_main
-
-    script_main(lambda: main(parsed))
+    cli.run(parse, main)

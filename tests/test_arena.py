@@ -14,7 +14,7 @@ from matches import Always, Drawing, First, config, moves_of, plain, same
 from sgfmill.sgf import Sgf_game
 
 from zerogo import arena, board, elo, scoring
-from zerogo.arena import MatchResult, play_match, tournament
+from zerogo.arena import MatchResult, play_match
 from zerogo.arena.journal import GAMES_FILE, Journal, record_of
 from zerogo.arena.result import FORFEIT, RESIGNED, PlayedGame, Stop, told_score
 from zerogo.errors import InputError
@@ -302,7 +302,7 @@ def test_bad_evaluations_are_refused_before_anything_is_written(
 def test_a_network_for_another_board_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = First("net")
     other.sizes = {9}
-    monkeypatch.setattr(tournament, "make_player", lambda spec, *_: other)
+    monkeypatch.setattr("zerogo.players.make_player", lambda spec, *_: other)
     with pytest.raises(InputError, match="plays on 9x9 only; game.size is 5x5"):
         arena.evaluate(["a", "b"], 2, config(), tmp_path / "out")
 

@@ -30,7 +30,8 @@ from zerogo.errors import InputError
 from zerogo.pipeline import matches as pipeline_matches
 from zerogo.pipeline.matches import Matches
 from zerogo.players import ExternalPlayer, RandomPlayer, make_player
-from zerogo.players.external import EngineFault, EngineProcess, find, programs
+from zerogo.players.external import EngineFault, EngineProcess, find
+from zerogo.players.external.player import locate
 from zerogo.rules import Rules
 
 ROOT = Path(__file__).parent.parent
@@ -43,8 +44,8 @@ def command(mode: str, *more: str) -> str:
     return " ".join(["gtp:" + sys.executable, "-S", "-E", str(FAKE), mode, *more])
 
 
-def engine(mode: str, *more: str, processes: int = 2, seconds: float = 20.0, **options: float) -> ExternalPlayer:
-    player = ExternalPlayer(find(command(mode, *more)), seconds, processes, **options)
+def engine(mode: str, *more: str, processes: int = 2, seconds: float = 20.0) -> ExternalPlayer:
+    player = ExternalPlayer(find(command(mode, *more)), seconds, processes)
     player.name = mode
     return player
 
@@ -165,7 +166,7 @@ def gone(pid: int) -> bool:
 def test_words_that_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     settings = Config().evaluation
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(programs, "MORE_FOLDERS", ("/nowhere",))
+    monkeypatch.setattr("zerogo.players.external.player.MORE_FOLDERS", ("/nowhere",))
     for spec, sentence in {
         "gnugo:1": "there is no program 'gnugo' on PATH nor in /nowhere; Debian and Ubuntu have it: apt install gnugo",
         "pachi:1000": "there is no program 'pachi' on PATH",
@@ -321,20 +322,21 @@ def test_an_engine_that_knows_them_is_told_rules_and_seeds(use, tmp_path: Path) 
     assert mark.read_text() == before
 
 
-def test_what_can_not_start_is_refused_at_once(use) -> None:
+def test_what_can_not_start_is_refused_at_once(use, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         InputError, match=r"dead ended with status 1 at 'list_commands' \(cannot find my network\); it was started as: "
     ):
         use("dead").check(RULES)
     with pytest.raises(InputError, match="good refused 'boardsize 25': unacceptable size; it was started as"):
         use("good").check(Rules(25))
-    with pytest.raises(InputError, match="no answer to 'list_commands' within 0.2 s"):
-        use("slow", start_seconds=0.2).check(RULES)
     with pytest.raises(InputError, match=r"misleading said '=1 boardsize.*' where the answer to 'boardsize 5' was due"):
         use("misleading").check(RULES)
     fine = use("good")
     fine.check(RULES)
     assert fine.label == "Fake 1.0"
+    monkeypatch.setattr("zerogo.players.external.engine.START_SECONDS", 0.2)
+    with pytest.raises(InputError, match="no answer to 'list_commands' within 0.2 s"):
+        use("slow").check(RULES)
 
 
 def test_bugs_of_our_own_players_stay_bugs(use) -> None:
@@ -489,7 +491,7 @@ def test_an_interrupt_ends_engines_that_hang(tmp_path: Path) -> None:
 
 def has_gnugo() -> bool:
     try:
-        return bool(programs.locate("gnugo"))
+        return bool(locate("gnugo"))
     except InputError:
         return False
 
@@ -532,7 +534,7 @@ def test_gnugo_is_held_to_the_rules_of_the_match(rules: Rules) -> None:
 
 @gnugo
 def test_gnugo_by_its_command(tmp_path: Path) -> None:
-    spec = f"gtp:{programs.locate('gnugo')} --mode gtp --level 0 --chinese-rules --capture-all-dead --seed 3"
+    spec = f"gtp:{locate('gnugo')} --mode gtp --level 0 --chinese-rules --capture-all-dead --seed 3"
     (result,) = arena.evaluate([spec, "random"], 2, config(), tmp_path)
     assert result.name_a == "gnugo" and result.wins == 2
     with pytest.raises(InputError, match="gnugo:1 refused 'boardsize 25': unacceptable size"):

@@ -15,7 +15,7 @@ import pytest
 import tiny
 from sgfmill.sgf import Sgf_game
 
-from zerogo import checkpoint, runtime
+from zerogo import checkpoint, cli, runtime
 from zerogo.config import Config, load, with_overrides
 from zerogo.errors import InputError
 from zerogo.replay.shards import find_shards, load_shard
@@ -111,15 +111,19 @@ def test_evaluate_tells_players_and_settings_apart() -> None:
 
 def test_evaluate_takes_the_rules_of_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = script("evaluate")
-    monkeypatch.setattr(
-        checkpoint, "load", lambda path: types.SimpleNamespace(config=with_overrides(Config(), ["game.size=6"]))
-    )
+    found = types.SimpleNamespace(config=with_overrides(Config(), ["game.size=6"]))
+    monkeypatch.setattr(checkpoint, "load_newest", lambda path: found)
     (tmp_path / "a.pt").write_bytes(b"")
-    config = module.read_config(module.parse(["random", str(tmp_path / "a.pt"), "--simulations", "9", "--seed", "4"]))
+
+    def read_config(*words: str) -> Config:
+        arguments = module.parse(list(words))
+        return cli.read_config(arguments, arguments.players)[0]
+
+    config = read_config("random", str(tmp_path / "a.pt"), "--simulations", "9", "--seed", "4")
     assert (config.game.size, config.evaluation.simulations, config.run.seed) == (6, 9, 4)
-    assert module.read_config(module.parse(["random", "random"])) == Config()
+    assert read_config("random", "random") == Config()
     with pytest.raises(InputError, match="evaluation.simulations is 0"):
-        module.read_config(module.parse(["random", "random", "--simulations", "0"]))
+        read_config("random", "random", "--simulations", "0")
 
 
 # All three, really run

@@ -13,16 +13,16 @@ from typing import Any
 
 import torch
 
-from zerogo import draws, elo, kernels
+from zerogo import cli, draws, elo, kernels
 from zerogo.arena.journal import NUM_GAMES, Journal
 from zerogo.arena.match import cap_for, play_match
 from zerogo.arena.report import write_report
 from zerogo.arena.result import MatchResult, PlayedGame, rate, rating_lines
+from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.errors import InputError
-from zerogo.players import ExternalPlayer, Player, StatefulPlayer, close, make_player, require_size
-from zerogo.rules import Rules
-from zerogo.runtime import describe, pick_device, pick_dtype, set_up_cpu, write_atomically
+from zerogo.players import ExternalPlayer, Player, StatefulPlayer, close, require_size
+from zerogo.runtime import describe, write_atomically
 from zerogo.telemetry import Progress
 
 SELF = "self"
@@ -37,6 +37,7 @@ def evaluate(
     out_dir: str | Path,
     opening_plies: int = 0,
     resume: bool = False,
+    checkpoints: dict[str, Checkpoint] | None = None,
 ) -> list[MatchResult]:
     """Plays every player against every other, prints who wins, and leaves `result.json`, a report and one SGF per game
     in `out_dir`.
@@ -44,24 +45,24 @@ def evaluate(
     players: words for `make_player`, or [one, "self"] for its games against itself. num_games: of each pair, half with
     each colour. config: rules and move cap from `game`, strength of networks from `evaluation`, device, precision and
     seed from `run`. resume: go on with the match that `out_dir` holds, whose finished games are kept; it must have the
-    same players and settings, and may get more games. Returns the matches. Raises InputError for an unknown player, for
-    one that can't play under the rules and for an odd number of games, before a game is played."""
+    same players and settings, and may get more games. checkpoints: those read already, by their words. Returns
+    the matches. Raises InputError for an unknown player, for one that can't play under the rules and for an odd number
+    of games, before a game is played."""
     _require_pairing(players, num_games)
-    set_up_cpu(config.run.threads)
-    kernels.choose(config.run.kernels)
-    device = pick_device(config.run.device)
-    dtype = pick_dtype(config.run.precision, device)
-    rules, out_dir = config.game.rules(), Path(out_dir)
-    made = named_apart([make_player(spec, config.evaluation, device, dtype) for spec in players if spec != SELF])
-    tournament = Tournament(list(players), made, num_games, config, opening_plies)
+    setup, rules, out_dir = cli.set_up(config, checkpoints), config.game.rules(), Path(out_dir)
+    made = named_apart([setup.player(spec) for spec in players if spec != SELF])
+    tournament = Tournament(list(players), made, num_games, config, opening_plies, setup.device)
     try:
-        _require_able(made, rules)
+        for player in made:  # before the others have played for hours
+            require_size(player, rules.size, "game.size is")
+            if isinstance(player, StatefulPlayer):
+                player.check(rules)
         pairs = [(made[i].name, made[j].name) for i, j in tournament.pairs]
         with Journal(out_dir, tournament.settings(), pairs, rules, resume) as journal:
-            machine = f"{describe(device)['device']}, {kernels.in_use(device)}"
+            machine = f"{describe(setup.device)['device']}, {kernels.in_use(setup.device)}"
             print(f"{rules.size}x{rules.size}, komi {rules.komi:g}, {num_games} games a pair, {machine}", flush=True)
             start = time.monotonic()
-            results = tournament.play(journal, device)
+            results = tournament.play(journal)
             tournament.conclude(out_dir, results, time.monotonic() - start)
     finally:
         for player in made:
@@ -79,6 +80,7 @@ class Tournament:
     num_games: int
     config: Config
     opening_plies: int
+    device: torch.device
 
     @property
     def is_self(self) -> bool:
@@ -115,7 +117,7 @@ class Tournament:
             "symmetry": evaluation.symmetry,
         }
 
-    def play(self, journal: Journal, device: torch.device) -> list[MatchResult]:
+    def play(self, journal: Journal) -> list[MatchResult]:
         """Returns the matches, played as far as the journal doesn't hold their games."""
         results: list[MatchResult] = []
         total = self.num_games * len(self.pairs)
@@ -123,12 +125,12 @@ class Tournament:
             if journal.num_finished:
                 progress.note(f"{journal.num_finished} of {total} games are there already")
             for index in range(len(self.pairs)):
-                results.append(self._play_match(index, journal, device, progress))
+                results.append(self._play_match(index, journal, progress))
                 if len(self.pairs) > 1:
                     progress.note(results[-1].lines()[0])  # what is known so far; all of it comes at the end
         return results
 
-    def _play_match(self, index: int, journal: Journal, device: torch.device, progress: Progress) -> MatchResult:
+    def _play_match(self, index: int, journal: Journal, progress: Progress) -> MatchResult:
         """Plays one match, with a seed of its own, so that the games of two matches don't draw alike."""
         (i, j), seed = self.pairs[index], self.config.run.seed
         before = index * self.num_games
@@ -145,7 +147,7 @@ class Tournament:
             colours="a_black" if self.is_self else "paired",
             opening_plies=self.opening_plies,
             move_cap=self.move_cap,
-            device=device,
+            device=self.device,
             on_progress=lambda played: progress.update(before + played),
             on_games=keep,
             finished=journal.finished[index],
@@ -165,7 +167,7 @@ class Tournament:
         """Returns everything that was found out as plain values: the counts of every match, each game's end, the
         ratings, the settings."""
         rows = [] if ratings is None else zip(self.names, ratings.elo, ratings.low, ratings.high, strict=True)
-        rules, device = self.config.game.rules(), self.config.run.device
+        rules = self.config.game.rules()
         engines = [player for player in self.players if isinstance(player, ExternalPlayer)]
         return {
             "format": FORMAT,
@@ -180,7 +182,7 @@ class Tournament:
                 for name, value, low, high in rows
             ],
             "seconds": round(seconds, 3),
-            "machine": describe(device if device != "auto" else pick_device()),
+            "machine": describe(self.device),
             "config": self.config.to_dict(),
         }
 
@@ -209,15 +211,6 @@ def _require_pairing(players: Sequence[str], num_games: int) -> None:
     if num_games < 1 or (num_games % 2 and not is_self):
         rule = "allowed are even numbers from 2, so that each player has each colour as often"
         raise InputError(f"games are {num_games}; {rule}")
-
-
-def _require_able(players: Sequence[Player], rules: Rules) -> None:
-    """Raises InputError for a network of another board and an engine that can't be started, before the others have
-    played for hours."""
-    for player in players:
-        require_size(player, rules.size, "game.size is")
-        if isinstance(player, StatefulPlayer):
-            player.check(rules)
 
 
 def named_apart(players: list[Player]) -> list[Player]:
