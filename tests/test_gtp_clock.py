@@ -168,7 +168,7 @@ class SlowThinker:
     steps: int = 0
     most: list[int | None] = field(default_factory=list)
 
-    def face(self, game: LiveGame, to_play: Colour) -> None:
+    def set_position(self, game: LiveGame, to_play: Colour) -> None:
         self.time.now += self.overhead / 2
 
     def step(self, most: int | None = None) -> int:
@@ -256,7 +256,7 @@ def test_no_game_is_lost_on_time(name: str, told: bool, monkeypatch: pytest.Monk
     engine = thinking(monkeypatch, lambda: draw.uniform(0.02, 0.1), overhead=0.05)
     referee = Referee(GAMES[name])
     engine.clock.set(GAMES[name])
-    engine.step_time.add(0.1)  # as the warming up would have found it
+    engine.step_time.append(0.1)  # as the warming up would have found it
     for _ in range(60):
         if told:
             engine.clock.report(BLACK, *vars(referee.shown()).values())
@@ -297,7 +297,7 @@ def test_without_time_for_a_step_it_moves_at_once(monkeypatch: pytest.MonkeyPatc
 def test_no_game_is_lost_by_steps_that_take_longer_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = thinking(monkeypatch, lambda: 0.8)
     engine.clock.set_gtp(0, 1, 1)
-    engine.step_time.add(0.8)
+    engine.step_time.append(0.8)
     referee = Referee(engine.clock.settings)
     for _ in range(60):
         begun = engine.now()
@@ -362,12 +362,10 @@ def test_durations() -> None:
     durations = Durations()
     assert (durations.longest, durations.median) == (0, 0)
     for seconds in (1, 9, 1.5):
-        durations.add(seconds)
+        durations.append(seconds)
     assert (durations.longest, durations.median) == (9, 1.5)
-    durations.scale(2)
-    assert (durations.longest, durations.median) == (18, 3)
     for _ in range(MEASUREMENTS):
-        durations.add(1)
+        durations.append(1)
     assert durations.longest == 1
 
 

@@ -20,8 +20,8 @@ from gtp_scripts import SCRIPTS
 from gtp_talk import ROOT, state_of
 
 from zerogo.gtp import protocol
-from zerogo.gtp.commands import QUIT, answer
-from zerogo.gtp.engine import COMMANDS, Engine
+from zerogo.gtp.commands import QUIT
+from zerogo.gtp.engine import COMMANDS, Engine, answer
 from zerogo.gtp.protocol import Output
 
 LONG = 30.0  # seconds that one line may take on a machine that is busy otherwise

@@ -6,11 +6,11 @@ import argparse
 import contextlib
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TextIO
 
 from zerogo import cli
+from zerogo.errors import InputError
 
 EXAMPLES = """
 X is one of:
@@ -78,8 +78,12 @@ def _check(parser: argparse.ArgumentParser, player: str, overrides: list[str]) -
 class Log:
     """The conversation in a file, if any: rows with `>` (to the engine), `<` (from it) or `!` (for people) before."""
 
-    def __init__(self, file: TextIO | None) -> None:
-        self._file = file
+    def __init__(self, path: Path | None) -> None:
+        """Opens the file. Raises InputError where it can't be written."""
+        try:
+            self._file = None if path is None else open(path, "a", encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise InputError(f"cannot write the log {path}: {error.strerror or error}") from None
 
     def write(self, sign: str, text: str) -> None:
         """Writes text, and at once, since an engine is often killed."""
@@ -93,22 +97,6 @@ class Log:
         self.write("!", text)
 
 
-@contextlib.contextmanager
-def opened(path: Path | None) -> Iterator[Log]:
-    """Opens the log. Raises InputError where it can't be written."""
-    from zerogo.errors import InputError
-
-    if path is None:
-        yield Log(None)
-        return
-    try:
-        file = open(path, "a", encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise InputError(f"cannot write the log {path}: {error.strerror or error}") from None
-    with file:
-        yield Log(file)
-
-
 def main(arguments: argparse.Namespace) -> None:
     """Does what the command line says, until `quit` or the end of the input."""
     from zerogo.gtp.commands import serve
@@ -117,9 +105,9 @@ def main(arguments: argparse.Namespace) -> None:
     from zerogo.runtime import lines_of_stdin
 
     sys.stdout.reconfigure(encoding="utf-8", errors="replace", newline="\n")
-    replies = sys.stdout
+    replies, log = sys.stdout, Log(arguments.log)
     # Nothing else may get between the replies: what some library prints goes to stderr.
-    with opened(arguments.log) as log, contextlib.redirect_stdout(sys.stderr):
+    with contextlib.redirect_stdout(sys.stderr):
         lines = (line.decode("utf-8", "replace") for line in lines_of_stdin())
         source = Input(lines, lambda line: log.write(">", line))
         engine = make_engine(arguments, log.message)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.gtp import genmove
 from zerogo.gtp.engine import ANY, Command, Engine
-from zerogo.gtp.protocol import COLOURS, Stream, colour, integer, real, truth, vertex
+from zerogo.gtp.protocol import COLOURS, Stream, colour, integer, real, truth, vertex, vertices
 from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.restrictions import Entry, Restrictions, restrict
 from zerogo.players.session import AnalysisSession
@@ -66,8 +67,7 @@ def read_request(
     """Returns the meaning of `[colour] [interval] [key value]…`, keys in any order. Raises InputError for what is not
     supported.
 
-    extras: which of EXTRAS there are. may_restrict: whether `avoid` and `allow` are allowed.
-    """
+    extras: which of EXTRAS there are. may_restrict: whether `avoid` and `allow` are allowed."""
     words, fields, wanted = list(arguments), {}, dict.fromkeys(extras, False)
     entries: dict[str, list[Entry]] = {key: [] for key in RESTRICTIONS}
     if words and words[0].lower() in COLOURS:
@@ -103,9 +103,9 @@ def _values(rest: Iterator[str], key: str, number: int = 1) -> list[str]:
     return found
 
 
-def _restriction(mover: str, vertices: str, depth: str, size: int) -> Entry:
+def _restriction(mover: str, places: str, depth: str, size: int) -> Entry:
     """Returns whose moves are meant, which, and for how many plies."""
-    actions = {vertex(text, size) for text in vertices.split(",")}
+    actions = {vertex(text, size) for text in places.split(",")}
     return colour(mover), actions, integer(depth, "depth", 1, MAX_NUMBER)
 
 
@@ -119,7 +119,7 @@ def lz_line(analysis: Analysis, request: AnalyzeRequest, size: int) -> str:
         winrate, prior, lcb = (round(10_000 * share) for share in (found.winrate, found.prior, found.lcb))
         parts.append(
             f"info move {coords.to_gtp(found.action, size)} visits {found.visits} winrate {winrate} prior {prior} "
-            f"lcb {lcb} order {order} pv {_vertices(found.pv, size)}"
+            f"lcb {lcb} order {order} pv {vertices(found.pv, size)}"
         )
     return " ".join(parts)
 
@@ -140,8 +140,7 @@ def kata_line(analysis: Analysis, request: AnalyzeRequest, size: int) -> str:
 
 def _kata_move(order: int, found: Candidate, request: AnalyzeRequest, size: int) -> str:
     """Returns one move's part of a line. Every float has a decimal point: Sabaki takes numbers without one for
-    ten-thousandths. Lizzie and LizGoban read scoreMean, Sabaki and CGOS scoreLead.
-    """
+    ten-thousandths. Lizzie and LizGoban read scoreMean, Sabaki and CGOS scoreLead."""
     parts = [
         f"info move {coords.to_gtp(found.action, size)} visits {found.visits} edgeVisits {found.visits} "
         f"utility {found.value:.6f} winrate {found.winrate:.6f} scoreMean {found.score:.4f} "
@@ -150,7 +149,7 @@ def _kata_move(order: int, found: Candidate, request: AnalyzeRequest, size: int)
     ]
     if "noResultValue" in request.extras:
         parts.append("noResultValue 0.000000")  # under zerogo's rules every game has a result
-    parts.append(f"order {order} pv {_vertices(found.pv, size)}")
+    parts.append(f"order {order} pv {vertices(found.pv, size)}")
     visits = " ".join(map(str, found.pv_visits))  # a tree has one edge to each node, so both counts are the same
     parts += [f"{name} {visits}" for name in ("pvVisits", "pvEdgeVisits") if name in request.extras]
     if "movesOwnership" in request.extras and found.ownership is not None:
@@ -160,8 +159,7 @@ def _kata_move(order: int, found: Candidate, request: AnalyzeRequest, size: int)
 
 def moves_to_show(analysis: Analysis, request: AnalyzeRequest) -> list[Candidate]:
     """Returns the best moves first: what was visited, then by prior what was not, until there are as many as asked
-    for.
-    """
+    for."""
     found = analysis.candidates[: request.max_moves]
     lacking = max(0, min(request.min_moves, request.max_moves) - len(found))
     visited = {candidate.action for candidate in analysis.candidates}
@@ -180,35 +178,7 @@ def _floats(numbers: np.ndarray) -> str:
     return " ".join(f"{number:.4f}" for number in numbers.flatten().tolist())
 
 
-def _vertices(actions: Sequence[int], size: int) -> str:
-    return " ".join(coords.to_gtp(action, size) for action in actions)
-
-
 # Streams
-
-
-@Command("lz-analyze", USAGE, 0, ANY, needs_search=True, streams=True)
-def lz_analyze(engine: Engine, stream: Stream, *arguments: str) -> None:
-    """Analyses in Leela Zero's format."""
-    _analyze(engine, stream, read_request(arguments, engine.size), lz_line)
-
-
-@Command("kata-analyze", USAGE, 0, ANY, needs_search=True, streams=True)
-def kata_analyze(engine: Engine, stream: Stream, *arguments: str) -> None:
-    """Analyses in KataGo's format."""
-    _analyze(engine, stream, read_request(arguments, engine.size, EXTRAS), kata_line)
-
-
-@Command("lz-genmove_analyze", USAGE, 0, ANY, needs_search=True, streams=True)
-def lz_genmove_analyze(engine: Engine, stream: Stream, *arguments: str) -> None:
-    """Chooses and plays a move; its analysis is in Leela Zero's format."""
-    _genmove_analyze(engine, stream, read_request(arguments, engine.size, may_restrict=False), lz_line)
-
-
-@Command("kata-genmove_analyze", USAGE, 0, ANY, needs_search=True, streams=True)
-def kata_genmove_analyze(engine: Engine, stream: Stream, *arguments: str) -> None:
-    """Chooses and plays a move; its analysis is in KataGo's format."""
-    _genmove_analyze(engine, stream, read_request(arguments, engine.size, EXTRAS, may_restrict=False), kata_line)
 
 
 class Reporter:
@@ -242,8 +212,9 @@ class Reporter:
             self._due = max(self._due + self._request.interval, now + max(pause, now - started))
 
 
-def _analyze(engine: Engine, stream: Stream, request: AnalyzeRequest, line_format: LineFormat) -> None:
+def _analyze(line_format: LineFormat, extras: Sequence[str], engine: Engine, stream: Stream, *arguments: str) -> None:
     """Searches the position until the next line comes; the game stays as it is."""
+    request = read_request(arguments, engine.size, extras)
     engine.session.set_position(engine.game, request.player, request.restrictions)
     stream.begin()
     reporter = Reporter(engine, stream, request, line_format)
@@ -264,10 +235,11 @@ def _prepared(session: AnalysisSession, stream: Stream) -> bool:
     return not stream.interrupted()
 
 
-def _genmove_analyze(engine: Engine, stream: Stream, request: AnalyzeRequest, line_format: LineFormat) -> None:
-    """Chooses and plays a move as genmove does, with lines meanwhile, at least one. No line from outside ends it
-    before.
-    """
+def _genmove_analyze(
+    line_format: LineFormat, extras: Sequence[str], engine: Engine, stream: Stream, *arguments: str
+) -> None:
+    """Chooses and plays a move as genmove does, with lines meanwhile, at least one. No request ends it early."""
+    request = read_request(arguments, engine.size, extras, may_restrict=False)
     player = request.player or engine.game.to_play
     engine.session.set_position(engine.game, player)
     stream.begin()
@@ -282,8 +254,17 @@ def _genmove_analyze(engine: Engine, stream: Stream, request: AnalyzeRequest, li
     engine.session.set_position(engine.game, player)
     if not reporter.is_current:
         reporter.report()
-    engine.overhead.add(engine.now() - before)  # the last line must be ready in time, too
+    engine.overhead.append(engine.now() - before)  # the last line must be ready in time, too
     stream.line(f"play {genmove.commit(engine, player, action)}")
+
+
+for _name, _function, _line_format, _extras in (
+    ("lz-analyze", _analyze, lz_line, ()),
+    ("kata-analyze", _analyze, kata_line, EXTRAS),
+    ("lz-genmove_analyze", _genmove_analyze, lz_line, ()),
+    ("kata-genmove_analyze", _genmove_analyze, kata_line, EXTRAS),
+):
+    Command(_name, USAGE, 0, ANY, needs_search=True, streams=True)(partial(_function, _line_format, _extras))
 
 
 # The network alone
@@ -311,22 +292,17 @@ def _raw_lines(turn: int, found: Evaluation, legal: np.ndarray, sign: int) -> st
     """Returns the lines for one symmetry. legal: bool [A]. sign: -1 where the evaluation is from Black's view.
 
     Three keys are -1, which is how KataGo says that a network does not have them; whiteScoreSelfplaySq, which has no
-    such number, is left out.
-    """
+    such number, is left out."""
     win, lead = (1 + sign * float(found.value[0])) / 2, sign * float(found.score[0])
     prior = np.where(legal, found.prior[0].float().cpu().numpy(), np.nan)
     ownership = sign * found.ownership[0].cpu().numpy()
     rows = [f"symmetry {turn}", f"whiteWin {win:.6f}", f"whiteLoss {1 - win:.6f}", "noResult 0.000000"]
     rows += [f"whiteLead {lead:.6f}", f"whiteScoreSelfplay {lead:.6f}"]
     rows += [f"{name} -1.000000" for name in ("varTimeLeft", "shorttermWinlossError", "shorttermScoreError")]
-    rows += ["policy", *_rows(prior[:-1].reshape(ownership.shape)), f"policyPass {_number(prior[-1])}"]
+    rows += ["policy", *_rows(prior[:-1].reshape(ownership.shape)), f"policyPass {prior[-1]:.6f}".replace("nan", "NAN")]
     return "\n".join([*rows, "whiteOwnership", *_rows(ownership)])
 
 
 def _rows(numbers: np.ndarray) -> list[str]:
     """Returns the lines of a board's numbers [N, N]."""
-    return [" ".join(map(_number, row)) for row in numbers.tolist()]
-
-
-def _number(number: float) -> str:
-    return "NAN" if np.isnan(number) else f"{number:.6f}"
+    return [" ".join(f"{number:.6f}" for number in row).upper() for row in numbers.tolist()]

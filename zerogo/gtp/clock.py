@@ -11,6 +11,7 @@ move."""
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from statistics import median_low
 
@@ -29,9 +30,7 @@ MEASUREMENTS = 15  # that `Durations` keeps
 
 @dataclass(frozen=True)
 class TimeLeft:
-    """What one side has left. seconds: of main time while number is 0, else of the period with so many moves (or
-    Japanese periods).
-    """
+    """What one side has left: seconds of main time while number is 0, else of a period of so many moves or periods."""
 
     seconds: float
     number: int
@@ -40,8 +39,7 @@ class TimeLeft:
 @dataclass(frozen=True)
 class Settings:
     """How time is kept. kind: one of KINDS. main, period: seconds. number: moves of a Canadian period, or how many
-    periods of Japanese.
-    """
+    periods of Japanese."""
 
     kind: str = "none"
     main: float = 0.0
@@ -80,11 +78,8 @@ class Clock:
         self.restart()
 
     def set_gtp(self, main: float, period: float, moves: int) -> None:
-        """Takes GTP's `time_settings`: absolute where the period is 0, no limit where it is not and the moves are, else
-        Canadian.
-
-        Nobody can play in no time at all, so `0 0 0` is no limit, too, as GNU Go has it.
-        """
+        """Takes GTP's `time_settings`: absolute where the period is 0, no limit where only the moves are 0 (and, as in
+        GNU Go, for `0 0 0`, since nobody can play in no time at all), else Canadian."""
         if period > 0 and moves > 0:
             self.set(Settings("canadian", main, period, moves))
         elif period > 0 or main == 0:
@@ -134,9 +129,7 @@ class Clock:
         self.left[player] = self._after_move_in_period(left, seconds)
 
     def _after_move_in_period(self, left: TimeLeft, seconds: float) -> TimeLeft:
-        """Returns what is left after a move within periods: Japanese ones are lost when exceeded, Canadian ones hold
-        several moves.
-        """
+        """Returns what is left: Japanese periods are lost when exceeded, Canadian ones last several moves."""
         settings = self.settings
         if settings.kind == "byoyomi":
             lost = 0
@@ -148,35 +141,25 @@ class Clock:
         return TimeLeft(max(0.0, left.seconds - seconds - self.lag), left.number - 1)
 
 
-class Durations:
-    """The last measurements of how long a piece of work takes, in seconds; 0 before the first."""
+class Durations(deque[float]):
+    """The last measurements of how long a piece of work takes, in seconds."""
 
-    def __init__(self) -> None:
-        self._seconds: deque[float] = deque(maxlen=MEASUREMENTS)
-
-    def add(self, seconds: float) -> None:
-        """Takes one more measurement."""
-        self._seconds.append(seconds)
+    def __init__(self, seconds: Iterable[float] = ()) -> None:
+        super().__init__(seconds, maxlen=MEASUREMENTS)
 
     @property
     def longest(self) -> float:
-        """The longest, on which deadlines are planned."""
-        return max(self._seconds, default=0.0)
+        """The longest, on which deadlines are planned; 0 before the first."""
+        return max(self, default=0.0)
 
     @property
     def median(self) -> float:
         """The median: one slow time, as when the machine was busy with something else, does not count."""
-        return median_low(self._seconds) if self._seconds else 0.0
-
-    def scale(self, factor: float) -> None:
-        """Multiplies all measurements, for work that has become so much larger."""
-        self._seconds = deque((factor * seconds for seconds in self._seconds), maxlen=MEASUREMENTS)
+        return median_low(self) if self else 0.0
 
 
 def kgs_settings(words: list[str]) -> Settings:
-    """Returns the settings of KGS's words: `none`, `absolute M`, `byoyomi M S PERIODS` or `canadian M S MOVES`, M and S
-    in seconds.
-    """
+    """Returns the settings of KGS's words, see KGS_USAGE; M and S are seconds."""
     kind, numbers = (words[0].lower(), words[1:]) if words else ("", [])
     if kind not in KINDS or len(numbers) != KINDS[kind]:
         raise InputError(f"syntax error; write: kgs-time_settings {KGS_USAGE}")

@@ -3,12 +3,10 @@ scores, files, settings, servers. Those that choose, analyse and show moves are 
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
+import sys
 import time
-import traceback
-from collections.abc import Iterable
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -16,24 +14,10 @@ import torch
 from zerogo import __version__, coords, rulesets, sgf
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.gtp import analyze, genmove, gogui  # noqa: F401 (their commands join the table)
+from zerogo.gtp import analyze, genmove, gogui, protocol  # noqa: F401 (their commands join the table)
 from zerogo.gtp.clock import KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kgs_settings
-from zerogo.gtp.engine import ANY, COMMANDS, NAME, Command, Engine
-from zerogo.gtp.protocol import (
-    BAD_VERTEX,
-    Input,
-    Output,
-    Request,
-    Stream,
-    colour,
-    integer,
-    moves,
-    parse,
-    point,
-    real,
-    truth,
-    vertex,
-)
+from zerogo.gtp.engine import ANY, COMMANDS, NAME, Command, Engine, answer
+from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, point, real, truth, vertex, vertices
 from zerogo.picture import board_text
 from zerogo.players import move_choice
 from zerogo.players.live import LiveGame
@@ -57,83 +41,40 @@ KATA_SETTINGS = ("allowResignation", "lagBuffer", "maxTime", "maxVisits", "resig
 # The conversation
 
 
-def serve(engine: Engine, source: Input, output: Output) -> None:
+def serve(engine: Engine, source: protocol.Input, output: protocol.Output) -> None:
     """Answers every line until `quit` or the end of the input."""
     engine.interrupted = source.asks_to_stop
     while (line := source.take()) is not None:
-        request = parse(line)
+        request = protocol.parse(line)
         if request is not None:
             answer(engine, request, source, output)
             if request.command == QUIT:
                 return
 
 
-def answer(engine: Engine, request: Request, source: Input, output: Output) -> None:
-    """Writes the reply to one request. What goes wrong inside is a refusal, too: a game is not lost because one command
-    is broken.
-    """
-    stream, found, problem = Stream(request.id, output, source), COMMANDS.get(request.command), ""
-    try:
-        if found is None:
-            raise InputError("unknown command")
-        reply = found.run(engine, stream, request.arguments)
-        if not found.streams:
-            output.reply(request.id, reply)
-        elif not stream.has_begun:
-            stream.begin()
-    except InputError as error:
-        problem = str(error)
-    except BrokenPipeError:
-        raise  # nobody reads any more
-    except Exception as error:
-        where, kind = traceback.extract_tb(error.__traceback__)[-1], type(error).__name__
-        engine.warn(f"internal error in {request.command}: {kind} at {where.filename}, line {where.lineno}: {error}")
-        problem = f"internal error: {kind}"
-    if problem and not stream.has_begun:
-        output.refuse(request.id, problem)
-    stream.end()
-
-
-@Command(QUIT)
-def end(engine: Engine) -> str:
-    """Answers; the conversation ends after it."""
-    return ""
+ANSWERS: dict[str, Callable[[Engine], str | None]] = {  # commands without arguments, and their replies
+    "protocol_version": lambda engine: "2",
+    "name": lambda engine: NAME,
+    "version": lambda engine: VERSION,
+    "list_commands": lambda engine: "\n".join(sorted(name for name in COMMANDS if COMMANDS[name].is_offered(engine))),
+    "cputime": lambda engine: f"{time.process_time():.2f}",
+    "query_boardsize": lambda engine: str(engine.size),
+    "get_komi": lambda engine: f"{engine.game.rules.komi:g}",
+    "kata-get-rules": lambda engine: json.dumps(rulesets.to_json(engine.game.rules), separators=(",", ":")),
+    "kata-list-params": lambda engine: " ".join(KATA_SETTINGS),
+    "undo": lambda engine: engine.game.undo(),
+    QUIT: lambda engine: None,
+    # Messages that change nothing; by the last one GoGui asks whether it may write `# interrupt`.
+    **dict.fromkeys(("kgs-game_over", "cgos-opponent_rating", "cgos-gameover", "gogui-interrupt"), lambda engine: None),
+}
+for command_name, handler in ANSWERS.items():
+    Command(command_name)(handler)
 
 
 @Command("known_command", "NAME", 1)
 def known_command(engine: Engine, name: str) -> str:
     """Returns true or false."""
     return str(name in COMMANDS and COMMANDS[name].is_offered(engine)).lower()
-
-
-@Command("list_commands")
-def list_commands(engine: Engine) -> str:
-    """Returns the names of the commands that this engine can answer, one a line."""
-    return "\n".join(sorted(name for name, found in COMMANDS.items() if found.is_offered(engine)))
-
-
-@Command("protocol_version")
-def protocol_version(engine: Engine) -> str:
-    """Returns the version of GTP."""
-    return "2"
-
-
-@Command("name")
-def name(engine: Engine) -> str:
-    """Returns the engine's name."""
-    return NAME
-
-
-@Command("version")
-def version(engine: Engine) -> str:
-    """Returns a version that Lizzie accepts."""
-    return VERSION
-
-
-@Command("cputime")
-def cputime(engine: Engine) -> str:
-    """Returns the seconds of processor time that the engine has used."""
-    return f"{time.process_time():.2f}"
 
 
 # Board and moves
@@ -151,12 +92,6 @@ def boardsize(engine: Engine, side: str, same: str | None = None) -> None:
     engine.begin_game()
 
 
-@Command("query_boardsize")
-def query_boardsize(engine: Engine) -> str:
-    """Returns N."""
-    return str(engine.size)
-
-
 @Command("clear_board")
 def clear_board(engine: Engine) -> None:
     """Begins a new game of the same size."""
@@ -170,17 +105,10 @@ def komi(engine: Engine, points: str) -> None:
     engine.game.change_rules(komi=real(points, "komi", -MAX_KOMI, MAX_KOMI))
 
 
-@Command("get_komi")
-def get_komi(engine: Engine) -> str:
-    """Returns the komi."""
-    return f"{engine.game.rules.komi:g}"
-
-
 @Command("play", "COLOUR VERTEX", 0, ANY)
 def play(engine: Engine, *move: str) -> None:
     """Plays a move for either side. Why one is illegal stands on stderr: the reply's two words are what programs
-    know.
-    """
+    know."""
     if len(move) != 2:
         raise InputError(BAD_VERTEX)
     _place(engine, colour(move[0]), vertex(move[1], engine.size))
@@ -204,12 +132,6 @@ def _place(engine: Engine, player: Colour, action: int) -> None:
         engine.warn(f"{player.name.lower()} {coords.to_gtp(action, engine.size)} is illegal: {reason}")
         raise InputError("illegal move")
     engine.game.play(player, action)
-
-
-@Command("undo")
-def undo(engine: Engine) -> None:
-    """Takes one move back."""
-    engine.game.undo()
 
 
 @Command("gg-undo", "[NUMBER]", 0, 1)
@@ -246,7 +168,8 @@ def is_legal(engine: Engine, player: str, place: str) -> str:
 def all_legal(engine: Engine, player: str) -> str:
     """Returns the points on which a side may play."""
     mover = colour(player)
-    return _vertices(engine, (at for at in range(engine.size**2) if engine.game.why_illegal(mover, at) is None))
+    points = (at for at in range(engine.size**2) if engine.game.why_illegal(mover, at) is None)
+    return vertices(points, engine.size)
 
 
 @Command("captures", "COLOUR", 1)
@@ -259,7 +182,7 @@ def captures(engine: Engine, player: str) -> str:
 def list_stones(engine: Engine, player: str) -> str:
     """Returns the points of a side's stones."""
     stones = sum(engine.game.state.stones(), [])
-    return _vertices(engine, (at for at, stone in enumerate(stones) if stone == colour(player).value))
+    return vertices((at for at, stone in enumerate(stones) if stone == colour(player).value), engine.size)
 
 
 @Command("color", "VERTEX", 1)
@@ -284,10 +207,6 @@ def move_history(engine: Engine) -> str:
     )
 
 
-def _vertices(engine: Engine, points: Iterable[int]) -> str:
-    return " ".join(coords.to_gtp(at, engine.size) for at in points)
-
-
 # Positions that no moves lead to
 
 
@@ -309,7 +228,6 @@ def place_free_handicap(engine: Engine, number: str) -> str:
 @Command("set_free_handicap", "VERTEX…", 0, ANY)
 def set_free_handicap(engine: Engine, *places: str) -> None:
     """Puts stones on the given points: two or more, different ones, and one point left empty."""
-    _require_empty(engine.game)
     points = [point(place, engine.size) for place in places]
     if len(set(points)) < len(points):
         raise InputError("repeated vertex")
@@ -348,29 +266,23 @@ def _fixed_handicap(size: int, number: int) -> list[int] | None:
 
 def _handicap(engine: Engine, number: str) -> int:
     """Returns the number of stones that is asked for, on an empty board."""
-    _require_empty(engine.game)
+    if engine.game.moves or any(map(any, engine.game.start)):
+        raise InputError("board not empty")
     try:
         return integer(number, "handicap", 2, engine.size**2 - 1)
     except InputError:
         raise InputError(BAD_HANDICAP) from None
 
 
-def _require_empty(game: LiveGame) -> None:
-    if game.moves or any(map(any, game.start)):
-        raise InputError("board not empty")
-
-
 def _put_handicap(engine: Engine, points: list[int]) -> str:
     engine.game.place_handicap(points)
-    return _vertices(engine, points)
+    return vertices(points, engine.size)
 
 
 @Command("gogui-setup", "COLOUR VERTEX…", 0, ANY)
 def gogui_setup(engine: Engine, *stones: str) -> None:
-    """Changes points of the present position: COLOUR VERTEX pairs, `e` takes a stone off. What was played before can't
-    be taken back.
-    """
-    changes = _stones(engine, stones, {"e": 0, "empty": 0})
+    """Changes points of the present position; `e` takes a stone off. What was played before can't be taken back."""
+    changes = moves(stones, engine.size, {"e": 0, "empty": 0})
     _set_up(engine, engine.game.state.stones(), changes, engine.game.to_play)
 
 
@@ -382,36 +294,23 @@ def gogui_setup_player(engine: Engine, player: str) -> None:
 
 @Command("set_position", "COLOUR VERTEX…", 0, ANY)
 def set_position(engine: Engine, *stones: str) -> None:
-    """Puts COLOUR VERTEX pairs on an empty board, as KataGo does; Black is to move."""
-    changes = _stones(engine, stones)
-    if len({at for _, at in changes}) < len(changes):
+    """Puts stones on an empty board, as KataGo does; Black is to move."""
+    changes = moves(stones, engine.size)
+    if len({action for _, action in changes}) < len(changes):
         raise InputError("repeated vertex")
     _set_up(engine, [[0] * engine.size for _ in range(engine.size)], changes, Colour.BLACK)
 
 
-def _stones(
-    engine: Engine, stones: tuple[str, ...], other_colours: dict[str, int] | None = None
-) -> list[tuple[int, int]]:
-    """Returns (colour, point) of COLOUR VERTEX pairs."""
-    found = moves(stones, engine.size, other_colours)
-    if any(action == engine.size**2 for _, action in found):
-        raise InputError(BAD_VERTEX)
-    return found
-
-
 def _set_up(engine: Engine, rows: list[list[int]], changes: list[tuple[int, int]], to_play: Colour) -> None:
-    for stone, at in changes:
-        rows[at // engine.size][at % engine.size] = stone
+    """Begins from these rows after changes, (colour, point). Raises InputError for a pass among them."""
+    for stone, action in changes:
+        if action == engine.size**2:
+            raise InputError(BAD_VERTEX)
+        rows[action // engine.size][action % engine.size] = stone
     engine.game.set_up(rows, to_play)
 
 
 # Rules. Where zerogo falls short of a ruleset it says so: in the reply, on stderr and below `showboard`
-
-
-@Command("kata-get-rules")
-def kata_get_rules(engine: Engine) -> str:
-    """Returns the rules as KataGo's object."""
-    return json.dumps(rulesets.to_json(engine.game.rules), separators=(",", ":"))
 
 
 @Command("kata-set-rules", "NAME, or an object such as that of kata-get-rules", 1, ANY)
@@ -471,8 +370,7 @@ def kgs_time_settings(engine: Engine, *words: str) -> None:
 @Command("time_left", "COLOUR SECONDS MOVES", 3)
 def time_left(engine: Engine, player: str, seconds: str, number: str) -> None:
     """Takes what the controller's clock shows: seconds, and moves (or Japanese periods) left in the period, 0 in main
-    time.
-    """
+    time."""
     whose, left = colour(player), real(seconds, "time", -MAX_SECONDS, MAX_SECONDS)
     engine.clock.report(whose, left, integer(number, "number of moves", 0, MAX_NUMBER))
 
@@ -489,8 +387,7 @@ def final_score(engine: Engine) -> str:
 @Command("final_status_list", "alive | dead | seki", 1)
 def final_status_list(engine: Engine, word: str) -> str:
     """Returns the stones that are dead, or alive, one string a line. What is in seki is alive: the engine doesn't tell
-    these apart.
-    """
+    these apart."""
     status, size = word.lower(), engine.size
     if status not in ("alive", "dead", "seki"):
         raise InputError("invalid status")
@@ -500,9 +397,7 @@ def final_status_list(engine: Engine, word: str) -> str:
     strings = [
         sorted(row * size + column for row, column in string.stones) for string in engine.game.state.board.strings()
     ]
-    return "\n".join(
-        _vertices(engine, points) for points in sorted(strings) if (points[0] in dead) == (status == "dead")
-    )
+    return "\n".join(vertices(points, size) for points in sorted(strings) if (points[0] in dead) == (status == "dead"))
 
 
 @Command("loadsgf", "FILE [MOVE]", 1, ANY)
@@ -512,19 +407,18 @@ def loadsgf(engine: Engine, *arguments: str) -> None:
 
     A file with an illegal move before that place is refused with the move and the reason; the game on the board stays.
     """
-    words, before = list(arguments), math.inf
+    words, before = list(arguments), sys.maxsize
     if len(words) > 1 and words[-1].isdigit():
-        before = integer(words.pop(), "move", 1, 10**6) - 1
+        before = integer(words.pop(), "move", 1, MAX_NUMBER) - 1
     path = " ".join(words)
     record = sgf.read(path)
     engine.require_size(record.rules.size)
-    wanted = min(before, len(record.moves))
-    _, problem = sgf.replay(record, wanted)
-    if problem is not None:
-        raise InputError(f"{path}: {problem}")
-    engine.scale_durations(record.rules.size)
-    engine.game = LiveGame.of_record(sgf.since_edit(record, wanted))
-    engine.rules_name = "japanese" if record.rules.scoring == "territory" else ""
+    try:
+        game = LiveGame.of_record(record, min(before, len(record.moves)))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    engine.scale_durations(game.size)
+    engine.game, engine.rules_name = game, "japanese" if record.rules.scoring == "territory" else ""
     engine.begin_game()
     engine.warn("\n".join(record.notes))
 
@@ -544,19 +438,15 @@ def printsgf(engine: Engine, *words: str) -> str:
 
 def _record(engine: Engine) -> sgf.GameRecord:
     """Returns the game with the names of the sides, as far as they are known, and the result, if it is over."""
-    own, other = f"{NAME} {engine.name}", engine.opponent
-    names = {Colour.BLACK: (own, other), Colour.WHITE: (other, own)}.get(engine.own_colour, ("", ""))
+    own, names = engine.own_colour, {}
+    if own is not None:
+        names = {own: f"{NAME} {engine.name}", own.other: engine.opponent}
     result = engine.result or (final_score(engine) if genmove.is_over(engine.game) else sgf.UNKNOWN_RESULT)
-    return dataclasses.replace(engine.game.record(result=result), black=names[0] or "Black", white=names[1] or "White")
+    black, white = names.get(Colour.BLACK) or "Black", names.get(Colour.WHITE) or "White"
+    return engine.game.record(result=result, black=black, white=white)
 
 
 # Settings that may be changed while the engine runs, under the names that KataGo gave them
-
-
-@Command("kata-list-params")
-def kata_list_params(engine: Engine) -> str:
-    """Returns the names of the settings."""
-    return " ".join(KATA_SETTINGS)
 
 
 @Command("kata-get-param", "NAME", 1)
@@ -576,8 +466,7 @@ def kata_get_param(engine: Engine, name: str) -> str:
 @Command("kata-set-param", "NAME VALUE", 2)
 def kata_set_param(engine: Engine, name: str, text: str) -> None:
     """Changes a setting: maxVisits and maxTime (seconds) of a move, the lag, whether and below which value from -1 to 1
-    to resign.
-    """
+    to resign."""
     name, options = _parameter(name), engine.options
     if name == "allowResignation":
         options.resign = truth(text, name)
@@ -612,15 +501,6 @@ def clear_cache(engine: Engine) -> None:
 def opponent_name(engine: Engine, *words: str) -> None:
     """Takes the name that stands in the records of the game."""
     engine.opponent = " ".join(words)
-
-
-@Command("kgs-game_over")
-@Command("cgos-opponent_rating")
-@Command("cgos-gameover")
-@Command("gogui-interrupt")  # GoGui asks whether it may write `# interrupt`
-def accept(engine: Engine) -> str:
-    """Accepts a message that changes nothing."""
-    return ""
 
 
 @Command("gogui-title")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +19,7 @@ from zerogo.coords import listed
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp.clock import Clock, Durations
-from zerogo.gtp.protocol import Stream
+from zerogo.gtp.protocol import Input, Output, Request, Stream
 from zerogo.players import plays_on, require_size
 from zerogo.players.analyst import Analyst, with_fitting_leaves
 from zerogo.players.live import LiveGame
@@ -96,8 +97,9 @@ class Engine:
 
     def scale_durations(self, size: int) -> None:
         """Fits the measured durations to a board of another size."""
-        for durations in (self.step_time, self.overhead):
-            durations.scale((size / self.size) ** 2)
+        factor = (size / self.size) ** 2
+        self.step_time = Durations(factor * seconds for seconds in self.step_time)
+        self.overhead = Durations(factor * seconds for seconds in self.overhead)
 
     def begin_game(self) -> None:
         """Begins a game of its own: with fresh clocks, and with draws that are not the last game's."""
@@ -122,8 +124,7 @@ class Engine:
 
 def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> Engine:
     """Returns the engine that the command line asks for, warmed up. log: writes a line for a person. Raises InputError
-    for bad words.
-    """
+    for bad words."""
     setup = cli.open_front_end(arguments, [arguments.checkpoint])
     config, rules, analyst, session = setup.config, setup.config.game.rules(), None, None
     if arguments.rules is not None:
@@ -155,16 +156,15 @@ def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> En
 
 def _warm_up(engine: Engine, session: AnalysisSession) -> None:
     """Searches a little before the clock runs, since a process's first steps take several times as long as the others,
-    and measures the third step.
-    """
+    and measures the third step."""
     session.set_position(engine.game)
     for _ in range(3):
         before = engine.now()
         session.step()
         between = engine.now()
         session.analysis(evaluates_children=False)
-    engine.step_time.add(between - before)
-    engine.overhead.add(engine.now() - between)
+    engine.step_time.append(between - before)
+    engine.overhead.append(engine.now() - between)
     session.clear()
 
 
@@ -206,3 +206,26 @@ class Command:
         elif not self.least <= len(arguments) <= (self.least if self.most is None else self.most):
             raise InputError(f"syntax error; write: {self.name} {self.parameters}")
         return self.handler(engine, *([stream] if self.streams else []), *arguments) or ""
+
+
+def answer(engine: Engine, request: Request, source: Input, output: Output) -> None:
+    """Writes the reply to one request. What goes wrong inside is a refusal, too: a game is not lost because one command
+    is broken."""
+    stream, problem = Stream(request.id, output, source), ""
+    try:
+        if request.command not in COMMANDS:
+            raise InputError("unknown command")
+        reply = COMMANDS[request.command].run(engine, stream, request.arguments)
+        if not stream.has_begun:
+            output.reply(request.id, reply)
+    except InputError as error:
+        problem = str(error)
+    except BrokenPipeError:
+        raise  # nobody reads any more
+    except Exception as error:
+        where, kind = traceback.extract_tb(error.__traceback__)[-1], type(error).__name__
+        engine.warn(f"internal error in {request.command}: {kind} at {where.filename}, line {where.lineno}: {error}")
+        problem = f"internal error: {kind}"
+    if problem and not stream.has_begun:
+        output.reply(request.id, problem, sign="?")
+    stream.end()

@@ -112,8 +112,7 @@ def seconds_for(engine: Engine, player: Colour) -> float | None:
 
 def _search(engine: Engine, started: float, seconds: float | None, after_step: Callable[[], None]) -> None:
     """Searches until the simulations are done, or another step might take too long, or nothing is left to search, or it
-    is stopped.
-    """
+    is stopped."""
     options = engine.options
     most = options.simulations if seconds is None else options.most_simulations
     deadline = None if seconds is None else started + seconds - CAUTION * engine.overhead.longest
@@ -123,7 +122,7 @@ def _search(engine: Engine, started: float, seconds: float | None, after_step: C
         new = engine.session.step(None if most is None else most - done)
         after_step()
         done, now = done + new, engine.now()
-        engine.step_time.add(now - before)
+        engine.step_time.append(now - before)
         too_late = deadline is not None and now + CAUTION * engine.step_time.longest > deadline
         if new == 0 or too_late or (most is not None and done >= most) or engine.interrupted():
             return
@@ -145,7 +144,7 @@ def _decide(engine: Engine, player: Colour, cleanup: bool, timed: bool, deadline
 
     action = move_choice.decide(game, player, analysis, settings, game.tensor(engine.analyst.device, player), look)
     engine.last_winrate = (player, analysis.winrate)
-    engine.overhead.add(engine.now() - searched)
+    engine.overhead.append(engine.now() - searched)
     return action
 
 
@@ -153,8 +152,7 @@ def _decide(engine: Engine, player: Colour, cleanup: bool, timed: bool, deadline
 def _best_by_prior(engine: Engine, player: Colour) -> int:
     """Returns the move with the largest prior, equal ones drawn, for when there is no time for one step of the search.
 
-    Answers a pass by a pass where the board as it stands is won.
-    """
+    Answers a pass by a pass where the board as it stands is won."""
     game = engine.game
     score = game.state.score_black() if player is Colour.BLACK else -game.state.score_black()
     if game.moves and game.moves[-1] == (player.other, game.size**2) and score > 0:
@@ -176,8 +174,7 @@ def _random_move(engine: Engine, player: Colour) -> int:
 @contextmanager
 def _without_last_passes(game: LiveGame) -> Iterator[None]:
     """Takes back the passes at the end for a while: after two there is nothing to search, but there may be dead stones
-    to take off.
-    """
+    to take off."""
     passes = last_passes(game)
     game.undo(len(passes))
     try:

@@ -13,7 +13,7 @@ from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp.clock import MAX_SECONDS
 from zerogo.gtp.engine import COMMANDS, Command, Engine
-from zerogo.gtp.protocol import colour, integer, real, truth
+from zerogo.gtp.protocol import colour, integer, real, truth, vertices
 from zerogo.players.analyst import Analysis, Candidate
 
 MIN_SHARE = 0.005  # of the policy or the visits that a point must have to be shown
@@ -49,21 +49,21 @@ def gogui_analyze_commands(engine: Engine) -> str:
 @Command("zerogo-ownership", "[COLOUR]", 0, 1, needs_search=True)
 def ownership(engine: Engine, player: str = "") -> str:
     """Returns a dboard: how surely each point will be Black's (to 1) or White's (to -1)."""
-    found = _analysis(engine, player)
-    return _board([[f"{_sign(engine, player) * number:.3f}" for number in row] for row in found.ownership.tolist()])
+    found, sign = _analysis(engine, player)
+    return _board([[f"{sign * number:.3f}" for number in row] for row in found.ownership.tolist()])
 
 
 @Command("zerogo-policy", "[COLOUR]", 0, 1, needs_search=True)
 def policy(engine: Engine, player: str = "") -> str:
     """Returns pspairs: the network's first choice of moves in per cent."""
-    prior = _analysis(engine, player).prior
+    prior = _analysis(engine, player)[0].prior
     return _pairs(engine, {action: f"{100 * share:.0f}" for action, share in enumerate(prior) if share >= MIN_SHARE})
 
 
 @Command("zerogo-policy_colors", "[COLOUR]", 0, 1, needs_search=True)
 def policy_colors(engine: Engine, player: str = "") -> str:
     """Returns a cboard: points the redder, from pale yellow on, the more the network likes a move there."""
-    shares = _analysis(engine, player).prior[:-1].reshape(engine.size, engine.size)
+    shares = _analysis(engine, player)[0].prior[:-1].reshape(engine.size, engine.size)
     strength = (shares / max(float(shares.max()), 1e-9))[..., None] ** 0.5
     colours = np.rint(np.array([255, 240, 200]) + strength * np.array([-25, -190, -170])).astype(np.uint8)
     return _board(
@@ -88,14 +88,14 @@ def pass_alive(engine: Engine) -> str:
 @Command("zerogo-visits", "[COLOUR]", 0, 1, needs_search=True)
 def visits(engine: Engine, player: str = "") -> str:
     """Returns pspairs: how often the search has looked at each move."""
-    found = _searched(engine, player)
-    return _pairs(engine, {candidate.action: _short(candidate.visits) for candidate in _worth_showing(found)})
+    found, _ = _analysis(engine, player, search=True)
+    return _pairs(engine, {move.action: _short(move.visits) for move in _worth_showing(found)})
 
 
 @Command("zerogo-value", "[COLOUR]", 0, 1, needs_search=True)
 def value(engine: Engine, player: str = "") -> str:
     """Returns gfx: winrates of moves in per cent, the best one marked, and Black's chances in the status line."""
-    found, sign, pass_action = _searched(engine, player), _sign(engine, player), engine.size**2
+    (found, sign), pass_action = _analysis(engine, player, search=True), engine.size**2
     shown = {candidate.action: f"{100 * candidate.winrate:.0f}" for candidate in _worth_showing(found)}
     labels, best = _pairs(engine, shown), found.best.action if found.best else pass_action
     chances = f"Black wins {50 + 50 * sign * found.value:.1f} %, leads by {sign * found.score:+.1f}"
@@ -111,16 +111,17 @@ def value(engine: Engine, player: str = "") -> str:
 @Command("zerogo-best_variation", "[COLOUR]", 0, 1, needs_search=True)
 def best_variation(engine: Engine, player: str = "") -> str:
     """Returns a var: the line that the search expects."""
-    best = _searched(engine, player).best
-    return _variation(engine, best) if best else ""
+    best = _analysis(engine, player, search=True)[0].best
+    return vertices(best.pv, engine.size) if best else ""
 
 
 @Command("zerogo-variations", "[COLOUR]", 0, 1, needs_search=True)
 def variations(engine: Engine, player: str = "") -> str:
     """Returns an hpstring: the best moves with winrate, score, visits and the expected line."""
+    candidates = _analysis(engine, player, search=True)[0].candidates[:MAX_VARIATIONS]
     rows = [
-        f"{100 * found.winrate:5.1f} % {found.score:+6.1f} {found.visits:8d}  {_variation(engine, found)}"
-        for found in _searched(engine, player).candidates[:MAX_VARIATIONS]
+        f"{100 * found.winrate:5.1f} % {found.score:+6.1f} {found.visits:8d}  {vertices(found.pv, engine.size)}"
+        for found in candidates
     ]
     return "\n".join(["", "Winrate Score Visits Line:", *rows])
 
@@ -153,27 +154,15 @@ def param(engine: Engine, name: str = "", text: str = "") -> str | None:
 # Small steps
 
 
-def _player(engine: Engine, player: str) -> Colour:
-    return colour(player) if player else engine.game.to_play
-
-
-def _sign(engine: Engine, player: str) -> int:
-    """Returns 1 where the view is Black's, -1 where it is White's."""
-    return 1 if _player(engine, player) is Colour.BLACK else -1
-
-
-def _analysis(engine: Engine, player: str) -> Analysis:
-    """Returns the analysis of the position without searching on."""
-    engine.session.set_position(engine.game, _player(engine, player))
-    return engine.session.analysis()
-
-
-def _searched(engine: Engine, player: str) -> Analysis:
-    """Returns the analysis of the position after as many visits as a move gets without a clock."""
+def _analysis(engine: Engine, player: str, search: bool = False) -> tuple[Analysis, int]:
+    """Returns the analysis of the position for a side, by default the one to move, and the sign of its view: 1 for
+    Black's. search: whether to search first, for as many visits as a move gets without a clock."""
     session, simulations = engine.session, engine.options.simulations
-    session.set_position(engine.game, _player(engine, player))
-    session.run(simulations + 1 - session.visits, engine.interrupted)
-    return session.analysis()
+    to_play = colour(player) if player else engine.game.to_play
+    session.set_position(engine.game, to_play)
+    if search:
+        session.run(simulations + 1 - session.visits, engine.interrupted)
+    return session.analysis(), 1 if to_play is Colour.BLACK else -1
 
 
 def _worth_showing(found: Analysis) -> list[Candidate]:
@@ -193,12 +182,7 @@ def _pairs(engine: Engine, texts: dict[int, str]) -> str:
     )
 
 
-def _variation(engine: Engine, candidate: Candidate) -> str:
-    return " ".join(coords.to_gtp(action, engine.size) for action in candidate.pv)
-
-
 def _short(number: int) -> str:
     """Returns a number in no more than four signs, as a label on a point may have."""
-    if number < 10_000:
-        return str(number)
-    return f"{number // 1000}k" if number < 1_000_000 else f"{number // 1_000_000}M"
+    millions, thousands = number // 1_000_000, number // 1000
+    return f"{millions}M" if millions else f"{thousands}k" if thousands >= 10 else str(number)

@@ -37,8 +37,7 @@ class Request:
 def parse(line: str) -> Request | None:
     """Returns the request of a line, None for a blank one or a comment alone.
 
-    Control characters are dropped (so CRLF is LF), tabs are spaces, and all from `#` on is a comment.
-    """
+    Control characters are dropped (so CRLF is LF), tabs are spaces, and all from `#` on is a comment."""
     printable = "".join(sign for sign in line.replace("\t", " ") if sign >= " " and sign != "\x7f")
     words = printable.partition("#")[0].split()
     if not words:
@@ -104,18 +103,10 @@ class Output:
         self._file.flush()
         self._log(text)
 
-    def reply(self, number: str, text: str) -> None:
-        """Writes a reply of success."""
-        self._reply("=", number, text)
+    def reply(self, number: str, text: str, sign: str = "=") -> None:
+        """Writes one reply, `?` for a refusal, without blank lines, which would end it early.
 
-    def refuse(self, number: str, text: str) -> None:
-        """Writes a reply of failure."""
-        self._reply("?", number, text)
-
-    def _reply(self, sign: str, number: str, text: str) -> None:
-        """Writes one reply without blank lines, which would end it early. A text that begins with a line end begins a
-        line below the sign.
-        """
+        A text that begins with a line end begins a line below the sign."""
         first, *rest = [row.rstrip() for row in text.splitlines()] or [""]
         self.write("\n".join([f"{sign}{number} {first}".rstrip(), *filter(None, rest)]) + "\n\n")
 
@@ -150,7 +141,12 @@ class Stream:
         return self._source.is_waiting()
 
 
-# Values of arguments; all raise InputError
+# Values in arguments and replies; wrong ones raise InputError
+
+
+def vertices(actions: Iterable[int], size: int) -> str:
+    """Returns the vertices of actions, between spaces."""
+    return " ".join(coords.to_gtp(action, size) for action in actions)
 
 
 def colour(text: str) -> Colour:
