@@ -20,10 +20,7 @@ from zerogo import checkpoint, coords, sgf
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.play.__main__ import main, parse
-from zerogo.play.screen import Screen, result_words, thought_words
-from zerogo.play.seats import Answer, RandomBot
-from zerogo.play.table import Table
-from zerogo.play.talk import Talk
+from zerogo.play.game import DIM, RandomBot, RecordedGame, TerminalGame, TextStyle, analysis_text, result_text
 from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
@@ -62,9 +59,9 @@ class ScriptedBot:
     def __init__(self, *moves: str | None) -> None:
         self.moves = list(moves)
 
-    def choose(self, game: LiveGame, player: Colour) -> Answer:
+    def choose(self, game: LiveGame, colour: Colour) -> tuple[int | None, Analysis]:
         move = self.moves.pop(0) if self.moves else "pass"
-        return Answer(None if move is None else coords.from_gtp(move, game.size), analysis())
+        return None if move is None else coords.from_gtp(move, game.size), analysis()
 
 
 class NoAdviser:
@@ -72,12 +69,12 @@ class NoAdviser:
 
     name, analyst = "nobody", None
 
-    def think(self, game: LiveGame, player: Colour) -> Analysis:
+    def analyse(self, game: LiveGame, colour: Colour) -> Analysis:
         return analysis()
 
 
-def talked(lines: str, white: object = None, path: Path | None = None, size: int = 5) -> tuple[Table, list[str]]:
-    """Returns the table and what was said after a conversation in which Black is a person."""
+def talked(lines: str, white: object = None, path: Path | None = None, size: int = 5) -> tuple[RecordedGame, list[str]]:
+    """Returns the game and what was said after a conversation in which Black is a person."""
     said: list[str] = []
     typed = iter(lines.split(", "))
 
@@ -88,40 +85,42 @@ def talked(lines: str, white: object = None, path: Path | None = None, size: int
         except StopIteration:
             raise EOFError from None
 
-    table = Table(LiveGame(Rules(size)), {Colour.BLACK: "human", Colour.WHITE: "other"}, path)
-    Talk(table, {Colour.BLACK: None, Colour.WHITE: white}, NoAdviser, Screen(), ask, said.append).run()
-    return table, said
+    recorded = RecordedGame(LiveGame(Rules(size)), {Colour.BLACK: "human", Colour.WHITE: "other"}, path)
+    TerminalGame(recorded, {Colour.BLACK: None, Colour.WHITE: white}, NoAdviser, TextStyle(), ask, said.append).run()
+    return recorded, said
 
 
-def vertices(table: Table) -> list[str]:
-    return [coords.to_gtp(action, table.game.size) for _, action in table.game.moves]
+def vertices(recorded: RecordedGame) -> list[str]:
+    return [coords.to_gtp(action, recorded.game.size) for _, action in recorded.game.moves]
 
 
 def test_two_people() -> None:
-    table, said = talked("c3, D4, pass, PASS, quit")
-    assert vertices(table) == ["C3", "D4", "pass", "pass"] and table.result == "W+7"
+    recorded, said = talked("c3, D4, pass, PASS, quit")
+    assert vertices(recorded) == ["C3", "D4", "pass", "pass"] and recorded.result == "W+7"
     assert said[-2:] == ["White wins by 7 points", "the game is over; undo, save FILE or quit> "]
     assert "White, move 2> " in said and any(" 3 . .(X). . 3" in text for text in said)
 
 
 def test_against_a_bot() -> None:
-    table, said = talked("C3, B2", ScriptedBot("D4", "D3"))
-    assert vertices(table) == ["C3", "D4", "B2", "D3"]
+    recorded, said = talked("C3, B2", ScriptedBot("D4", "D3"))
+    assert vertices(recorded) == ["C3", "D4", "B2", "D3"]
     assert "White plays D4: White wins 75 %, leads by 3.0 points, expects C3 D3 (8 visits)" in said
     assert said[-1] == "the game is left unfinished"
 
 
 def test_a_bot_that_resigns_and_is_taken_back() -> None:
-    table, said = talked("C3, A1, undo, B2", ScriptedBot(None, "D4"))
+    recorded, said = talked("C3, A1, undo, B2", ScriptedBot(None, "D4"))
     assert "White resigns: White wins 75 %, leads by 3.0 points, expects C3 D3 (8 visits)" in said
     assert said.count("Black wins, White has resigned") == 1 and "the game is over; undo takes moves back" in said
-    assert vertices(table) == ["B2", "D4"] and table.result is None
+    assert vertices(recorded) == ["B2", "D4"] and recorded.result is None
 
 
 def test_resignation() -> None:
-    table, said = talked("C3, resign, undo, resign, quit", ScriptedBot("D4"))
+    recorded, said = talked("C3, resign, undo, resign, quit", ScriptedBot("D4"))
     assert (
-        table.result == "W+R" and said.count("White wins, Black has resigned") == 2 and vertices(table) == ["C3", "D4"]
+        recorded.result == "W+R"
+        and said.count("White wins, Black has resigned") == 2
+        and vertices(recorded) == ["C3", "D4"]
     )
 
 
@@ -137,8 +136,8 @@ def test_resignation() -> None:
     ],
 )
 def test_undo(lines: str, left: list[str]) -> None:
-    table, said = talked(lines, ScriptedBot("D4", "D3"))
-    assert vertices(table) == left
+    recorded, said = talked(lines, ScriptedBot("D4", "D3"))
+    assert vertices(recorded) == left
     assert ("4 moves have been played, so 9 can't be taken back" in said) == ("9" in lines)
 
 
@@ -164,8 +163,8 @@ def test_undo_before_the_first_move() -> None:
     ],
 )
 def test_what_cannot_be_done_is_told_and_changes_nothing(lines: str, reason: str) -> None:
-    table, said = talked(lines)
-    assert reason in said and len(table.game.moves) == lines.count(",") + (0 if "," in lines else 0)
+    recorded, said = talked(lines)
+    assert reason in said and len(recorded.game.moves) == lines.count(",") + (0 if "," in lines else 0)
 
 
 def test_hint_score_help_board_and_empty_lines() -> None:
@@ -198,38 +197,39 @@ def test_saving_by_hand_and_after_every_move(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_ends_no_game(tmp_path: Path) -> None:
-    table, said = talked("C3, D4", None, tmp_path / "missing" / "game.sgf")
-    assert len(table.game.moves) == 2 and sum("cannot write" in text for text in said) == 2
+    recorded, said = talked("C3, D4", None, tmp_path / "missing" / "game.sgf")
+    assert len(recorded.game.moves) == 2 and sum("cannot write" in text for text in said) == 2
 
 
 def test_colours_show_the_same_board() -> None:
     game = LiveGame(Rules(19))
     for vertex in ("A1", "T19", "O15", "pass", "K10"):
         game.play(game.to_play, coords.from_gtp(vertex, 19))
-    plain, colour, round_ = Screen().board(game), Screen(True).board(game), Screen(True, True).board(game)
+    plain, colour, round_ = TextStyle().board(game), TextStyle(True).board(game), TextStyle(True, True).board(game)
     assert "\x1b" not in plain and ANSI.sub("", colour) == plain and "\x1b[" in colour
     back = ANSI.sub("", round_).replace("·", ".")
     assert (
         back.count("●") == 4
         and [len(line) for line in back.split("\n")][:-1] == [len(line) for line in plain.split("\n")][:-1]
     )
-    assert Screen(False, True).board(game) == plain
+    assert TextStyle(False, True).board(game) == plain
     assert (
-        Screen().strong("x") == "x" and Screen(True).strong("x") != "x" and ANSI.sub("", Screen(True).faint("x")) == "x"
+        TextStyle().text("x") == "x" != TextStyle(True).text("x")
+        and ANSI.sub("", TextStyle(True).text("x", DIM)) == "x"
     )
 
 
 def test_words() -> None:
-    behind = thought_words(analysis(value=-0.5, score=-2.04), Colour.BLACK, 5)
+    behind = analysis_text(analysis(value=-0.5, score=-2.04), Colour.BLACK, 5)
     assert behind == "Black wins 25 %, is behind by 2.0 points, expects C3 D3 (8 visits)"
-    assert "is even" in thought_words(analysis(score=0.01), Colour.WHITE, 5)
-    assert [result_words(text) for text in ("0", "B+3.5")] == ["a draw", "Black wins by 3.5 points"]
+    assert "is even" in analysis_text(analysis(score=0.01), Colour.WHITE, 5)
+    assert [result_text(text) for text in ("0", "B+3.5")] == ["a draw", "Black wins by 3.5 points"]
 
 
 def test_the_random_bot_is_reproducible() -> None:
     game = LiveGame(Rules(5))
-    moves = [RandomBot(3).choose(game, Colour.BLACK).action for _ in range(3)]
-    assert len(set(moves)) == 1 and len({RandomBot(seed).choose(game, Colour.BLACK).action for seed in range(20)}) > 5
+    moves = [RandomBot(3).choose(game, Colour.BLACK)[0] for _ in range(3)]
+    assert len(set(moves)) == 1 and len({RandomBot(seed).choose(game, Colour.BLACK)[0] for seed in range(20)}) > 5
 
 
 def test_a_whole_game_against_mcts(play: Callable[..., str], tmp_path: Path) -> None:

@@ -1,4 +1,3 @@
 """Play in the terminal: a person against a bot, two people, or two bots. `python -m zerogo.play --help` tells how.
 
-`table` holds the game and what was thought of it, `seats` who plays, `screen` what is shown, `talk` the conversation
-with a person."""
+`setup` makes the game and the bots that the command line asks for, `game` lets it be played and shows it."""

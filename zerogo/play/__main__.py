@@ -35,35 +35,20 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--black", default="human", metavar="PLAYER", help="who plays Black (default: human)")
     add("--white", default=OPPONENT, metavar="PLAYER", help=f"who plays White (default: {OPPONENT})")
     add("--size", type=int, metavar="N", help="side of the board, 1 to 25 (default: the network's, else 9)")
-    add(
-        "--komi",
-        type=float,
-        metavar="POINTS",
-        help="points that White gets (default: the network's or the rules'; 0.5 at handicap)",
-    )
-    add(
-        "--rules",
-        metavar="NAME",
-        help="tromp-taylor, chinese, japanese, korean, aga, new-zealand, … (default: the network's)",
-    )
+    komi = "points that White gets (default: the network's or the rules'; 0.5 at handicap)"
+    add("--komi", type=float, metavar="POINTS", help=komi)
+    rules = "tromp-taylor, chinese, japanese, korean, aga, new-zealand, … (default: the network's)"
+    add("--rules", metavar="NAME", help=rules)
     add("--handicap", type=int, default=0, metavar="N", help="stones that Black has at the start, on the fixed points")
-    of_a_bot = {"help": "simulations a move of a bot (default: evaluation.simulations, or its own N)"}
-    cli.add_options(parser, "seed", "device", "precision", "threads", simulations=of_a_bot)
     add("--sgf", type=Path, metavar="FILE", help="go on from the main line of a game")
     add("--move", type=int, metavar="N", help="after its Nth move (default: the last)")
     add("--save", type=Path, metavar="FILE", help="write the game as SGF, after every move")
-    add(
-        "--resign",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="bots give up lost games (default: --resign)",
-    )
-    add(
-        "--colour",
-        choices=("auto", "always", "never"),
-        default="auto",
-        help="colours (default: where stdout is a terminal)",
-    )
+    resign = {"action": argparse.BooleanOptionalAction, "default": True}
+    add("--resign", **resign, help="bots give up lost games (default: --resign)")
+    colours = {"choices": ("auto", "always", "never"), "default": "auto"}
+    add("--colour", **colours, help="colours (default: where stdout is a terminal)")
+    of_a_bot = {"help": "simulations a move of a bot (default: evaluation.simulations, or its own N)"}
+    cli.add_options(parser, "seed", "device", "precision", "threads", simulations=of_a_bot)
     parsed = parser.parse_args(arguments)
     if parsed.move is not None and parsed.sgf is None:
         parser.error("--move says where to go on in a game; give the game by --sgf FILE")
@@ -73,9 +58,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def ask(prompt: str) -> str:
-    """Returns a line that was typed. Where nobody types, as in a script, the line is shown, so that what follows can be
-    read.
-    """
+    """Returns a line that was typed; it is shown where nobody types, as in a script, so that the rest can be read."""
     try:
         line = input(prompt)
     except (EOFError, KeyboardInterrupt):
@@ -88,16 +71,16 @@ def ask(prompt: str) -> str:
 
 def main(arguments: argparse.Namespace) -> None:
     """Does what the command line says; however the game ends, it is saved."""
-    from zerogo.play.setup import make_talk
+    from zerogo.play.setup import make_terminal_game
 
     sys.stdin = sys.stdin or open(os.devnull)  # a process may be started without one
     sys.stdin.reconfigure(errors="replace")
-    talk = make_talk(arguments, ask)
+    game = make_terminal_game(arguments, ask)
     try:
-        talk.run()
+        game.run()
     finally:
         if arguments.save is not None:
-            talk.table.save()
+            game.recorded.save()
             print(f"the game is saved in {arguments.save}")
 
 

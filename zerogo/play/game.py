@@ -1,0 +1,386 @@
+"""A game in the terminal: people are asked for moves and may give commands, bots move, the board is shown, the record
+kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from zerogo import coords, picture, sgf
+from zerogo.errors import InputError
+from zerogo.game import Colour
+from zerogo.players import RandomPlayer
+from zerogo.players.analyst import Analysis, Analyst
+from zerogo.players.live import LiveGame
+from zerogo.players.move_choice import MoveChoiceSettings, dead_stones, decide, final_score_black
+from zerogo.players.session import AnalysisSession, room_for
+
+MOST_CANDIDATES = 5  # of a hint
+LONGEST_LINE = 8  # moves of an expected line that are shown
+# After so many moves for each point of the board two bots stop, as under simple ko they might go on for ever.
+MOVES_A_POINT = 4
+HELP = """what you can type:
+  D4            a move: a letter for the column (there is no I), a number for the row from below
+  pass          leave the turn to the other one; two passes end the game
+  undo          take back your last move and the answer; undo 3 takes back three moves, whoever played them
+  hint          what a bot would play here, and what it expects
+  score         who is ahead if the game ended now
+  resign        give up
+  board         show the board again
+  save FILE     write the game as SGF
+  help          this
+  quit          leave; Ctrl-C and Ctrl-D do it too"""
+BOLD, DIM, _END, _WOOD = "\x1b[1m", "\x1b[2m", "\x1b[0m", "\x1b[48;5;180m"
+_BLACK, _WHITE, _GRID, _MARK = (f"\x1b[38;5;{number}m" for number in (16, 231, 137, 160))
+
+
+@dataclass(frozen=True)
+class TextStyle:
+    """How text is shown. in_colour: by ANSI codes; round_stones: stones as circles, in colour only."""
+
+    in_colour: bool = False
+    round_stones: bool = False
+
+    def board(self, game: LiveGame) -> str:
+        """Returns the board with coordinates and the last move marked, and below it the prisoners."""
+        stones = torch.tensor(game.state.stones(), dtype=torch.int8)
+        lines = picture.board_text(stones, game.last_action).split("\n")
+        if self.in_colour:
+            lines[1 : game.size + 1] = [self._row(line) for line in lines[1 : game.size + 1]]
+        taken = [f"{self.name(colour)} has taken {game.state.captures[colour]}" for colour in Colour]
+        return "\n".join([*lines, f"{', '.join(taken)}; komi {game.rules.komi:g}"])
+
+    def name(self, colour: Colour) -> str:
+        """Returns a colour's name, with its sign where the board shows letters."""
+        if self.in_colour and self.round_stones:
+            return name_of(colour)
+        return f"{name_of(colour)} ({'X' if colour is Colour.BLACK else 'O'})"
+
+    def _row(self, line: str) -> str:
+        """Returns a row of the board, " 9 . .(X)O 9", in colours: what lies between the two numbers is on wood."""
+        end = len(line.rstrip("0123456789"))
+        black, white, empty = "●●·" if self.round_stones else "XO."
+        drawn = {"X": f"{_BLACK}{black}", "O": f"{_WHITE}{white}", ".": f"{_GRID}{empty}"}
+        drawn |= {"(": f"{_MARK}{BOLD}(", ")": f"{_MARK}{BOLD}){_END}{_WOOD}"}
+        points = "".join(drawn.get(sign, sign) for sign in line[2:end])
+        return f"{line[:2]}{_WOOD}{points}{_END}{line[end:]}"
+
+    def text(self, text: str, code: str = BOLD) -> str:
+        """Returns a text in BOLD, or DIM."""
+        return f"{code}{text}{_END}" if self.in_colour else text
+
+
+def name_of(colour: Colour) -> str:
+    """Returns "Black" or "White"."""
+    return colour.name.capitalize()
+
+
+def analysis_text(analysis: Analysis, colour: Colour, size: int) -> str:
+    """Returns an analysis as "White wins 53 %, leads by 0.6 points, expects E5 D4 C3 (400 visits)"."""
+    points = abs(analysis.score)
+    lead = "is even" if points < 0.05 else f"{'leads' if analysis.score > 0 else 'is behind'} by {points:.1f} points"
+    expected = ""
+    if analysis.best is not None:
+        line = " ".join(coords.to_gtp(action, size) for action in analysis.best.pv[:LONGEST_LINE])
+        expected = f", expects {line}"
+    return f"{name_of(colour)} wins {100 * analysis.winrate:.0f} %, {lead}{expected} ({analysis.visits} visits)"
+
+
+def result_text(result: str) -> str:
+    """Returns an RE in words: "Black wins by 3.5 points", "White wins, Black has resigned", "a draw"."""
+    winner, _, how = result.partition("+")
+    if not how:
+        return "a draw"
+    won, lost = ("Black", "White") if winner == "B" else ("White", "Black")
+    return f"{won} wins, {lost} has resigned" if how == "R" else f"{won} wins by {how} points"
+
+
+class RecordedGame:
+    """A game between two named players, with the analyses of its moves and its result.
+
+    names: of the players. path: the file that the game is written into after every move, None for none; a file that is
+    there already is left alone until something is played. result: SGF's RE once the game is over (see
+    `sgf.result_text`), else None."""
+
+    def __init__(self, game: LiveGame, names: dict[Colour, str], path: Path | None = None) -> None:
+        self.game, self.names, self.path = game, names, path
+        self.result: str | None = None
+        self._is_saved = path is not None and path.exists()
+        # By move, from 0: Black's winrate and lead in points, and the visits.
+        self._analyses: dict[int, tuple[float, float, int]] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether somebody has resigned, or both have passed."""
+        return self.result is not None or self.game.state.passes >= 2
+
+    def play(self, colour: Colour, action: int, analysis: Analysis | None = None) -> None:
+        """Plays a move, with the analysis that led to it. Raises InputError with the reason where it is illegal."""
+        self.game.play(colour, action)
+        self.result, self._is_saved = None, False
+        if analysis is not None:
+            winrate, score, visits = analysis.winrate, analysis.score, analysis.visits
+            seen = (winrate, score, visits) if colour is Colour.BLACK else (1 - winrate, -score, visits)
+            self._analyses[len(self.game.moves) - 1] = seen
+
+    def undo(self, number: int) -> None:
+        """Takes back moves, and a resignation with them. Raises InputError where there are not so many."""
+        played = len(self.game.moves)
+        if number > played:
+            raise InputError(f"{played} moves have been played, so {number} can't be taken back")
+        self.game.undo(number)
+        self.result, self._is_saved = None, False
+        self._analyses = {move: seen for move, seen in self._analyses.items() if move < played - number}
+
+    def end(self, score_black: float, by_resignation: bool = False) -> None:
+        """Ends the game with a score in points, komi included; of a resignation the sign says who has won."""
+        self.result, self._is_saved = sgf.result_text(score_black, by_resignation), False
+
+    def record(self) -> sgf.GameRecord:
+        """Returns the game for a file, with the winrates that the players saw."""
+        seen = [self._analyses.get(move, (None, None, None)) for move in range(len(self.game.moves))]
+        names = {"black": self.names[Colour.BLACK], "white": self.names[Colour.WHITE]}
+        return self.game.record(
+            result=self.result or sgf.UNKNOWN_RESULT,
+            winrates_black=[winrate for winrate, _, _ in seen],
+            scores_black=[score for _, score, _ in seen],
+            visits=[visits for _, _, visits in seen],
+            **names,
+        )
+
+    def save(self) -> None:
+        """Writes the game into its file, if it has one and has changed. Raises InputError where that can't be."""
+        if self.path is not None and not self._is_saved:
+            sgf.write(self.path, self.record())
+            self._is_saved = True
+
+
+class RandomBot:
+    """Plays at random but spares its own eyes; its moves are a function of the seed and the ply."""
+
+    name = "random"
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def choose(self, game: LiveGame, colour: Colour) -> tuple[int | None, Analysis | None]:
+        """Returns a legal action, and no analysis."""
+        state = game.tensor("cpu", colour)
+        return int(RandomPlayer().choose(state, torch.zeros(1, dtype=torch.int64), self.seed)), None
+
+
+class AnalystBot:
+    """Searches with an analyst and plays as `move_choice` decides; it also gives hints and judges dead stones."""
+
+    def __init__(self, analyst: Analyst, seed: int, settings: MoveChoiceSettings | None = None) -> None:
+        self.name, self.analyst, self.settings = analyst.name, analyst, settings or MoveChoiceSettings()
+        self.session = AnalysisSession(analyst, room_for(analyst.simulations), seed)
+
+    def analyse(self, game: LiveGame, colour: Colour) -> Analysis:
+        """Returns its analysis after its simulations, kept ones from earlier moves not counted."""
+        self.session.set_position(game, colour)
+        self.session.run(self.analyst.simulations)
+        return self.session.analysis()
+
+    def choose(self, game: LiveGame, colour: Colour) -> tuple[int | None, Analysis | None]:
+        """Returns the action that it plays, None to resign, and its analysis; the game stays as it is."""
+        analysis, state = self.analyse(game, colour), game.tensor(self.analyst.device, colour)
+        return decide(game, colour, analysis, self.settings, state), analysis
+
+
+Bot = RandomBot | AnalystBot
+
+
+class Quit(Exception):
+    """The person wants to leave."""
+
+
+class TerminalGame:
+    """Plays one game to its end, or until somebody leaves.
+
+    bots: who plays each colour, None for a person. make_adviser: makes, when it is first needed, the bot that gives
+    hints and judges dead stones. ask: shows a
+    prompt and returns the line that was typed, EOFError at the end of the input. say: shows lines."""
+
+    def __init__(
+        self,
+        recorded: RecordedGame,
+        bots: dict[Colour, Bot | None],
+        make_adviser: Callable[[], AnalystBot],
+        style: TextStyle,
+        ask: Callable[[str], str] = input,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        self.recorded, self.game, self.bots, self.style = recorded, recorded.game, bots, style
+        self.ask, self.say = ask, say
+        self._adviser = cache(make_adviser)
+        self._announced: str | None = None  # the result that was told last
+        self._commands: dict[str, Callable[[str], None]] = {
+            "pass": lambda words: self._play("pass"), "undo": self._undo, "hint": self._hint, "score": self._score,
+            "resign": self._resign, "board": self._show, "save": self._save, "quit": self._quit,
+            "help": lambda words: self.say(HELP),
+        }  # fmt: skip
+        short = {"p": "pass", "u": "undo", "b": "board", "h": "help", "?": "help", "q": "quit", "exit": "quit"}
+        self._commands |= {word: self._commands[long] for word, long in short.items()}
+
+    @property
+    def has_people(self) -> bool:
+        """Whether a person plays."""
+        return None in self.bots.values()
+
+    def run(self) -> None:
+        """Plays until the game is over and nobody goes on, or somebody leaves; saves the game after every change."""
+        self._show()
+        try:
+            while self._turn():
+                pass
+        except (Quit, EOFError):
+            if not self.recorded.is_over:
+                self.say("the game is left unfinished")
+
+    def _turn(self) -> bool:
+        """Makes one move, or answers one line; returns whether the game goes on."""
+        colour, number = self.game.to_play, len(self.game.moves)
+        if self.recorded.is_over or (not self.has_people and number >= MOVES_A_POINT * self.game.size**2):
+            self._end()
+            if self.has_people:
+                self._answer("the game is over; undo, save FILE or quit> ")
+            return self.has_people
+        bot = self.bots[colour]
+        if bot is None:
+            self._answer(f"{name_of(colour)}, move {number + 1}> ")
+        else:
+            self._let_move(bot, colour)
+        return True
+
+    def _let_move(self, bot: Bot, colour: Colour) -> None:
+        """Lets a bot move, and tells why it does so."""
+        action, analysis = bot.choose(self.game, colour)
+        size, name = self.game.size, name_of(colour)
+        why = "" if analysis is None else self.style.text(f": {analysis_text(analysis, colour, size)}", DIM)
+        if action is None:
+            self.say(f"{self.style.text(f'{name} resigns')}{why}")
+            self._resign()
+            return
+        self.recorded.play(colour, action, analysis)
+        self._keep()
+        self._show()
+        done = "passes" if action == size**2 else f"plays {coords.to_gtp(action, size)}"
+        self.say(f"{self.style.text(f'{name} {done}')}{why}")
+
+    def _answer(self, prompt: str) -> None:
+        """Asks a person for one line and does what it says; what can't be done is told."""
+        line = " ".join(self.ask(prompt).split())
+        if not line:
+            return
+        word, _, rest = line.partition(" ")
+        try:
+            self._commands.get(word.lower(), lambda _: self._play(line))(rest)
+        except InputError as error:
+            self.say(str(error))
+
+    def _show(self, words: str = "") -> None:
+        self.say(self.style.board(self.game))
+
+    def _require_going_on(self) -> None:
+        if self.recorded.is_over:
+            raise InputError("the game is over; undo takes moves back")
+
+    def _play(self, vertex: str) -> None:
+        """Plays a person's move. Raises InputError for an illegal one, and for what is neither move nor command."""
+        self._require_going_on()
+        colour, size = self.game.to_play, self.game.size
+        try:
+            action = coords.from_gtp(vertex, size)
+        except InputError:
+            points = f"a point from A1 to {coords.to_gtp(size - 1, size)}"
+            sentence = f"{vertex!r} is neither a command nor {points}; help tells what you can type"
+            raise InputError(sentence) from None
+        reason = self.game.why_illegal(colour, action)
+        if reason is not None:
+            raise InputError(f"{name_of(colour)} can't play there, {reason}")
+        self.recorded.play(colour, action)
+        self._keep()
+        if self.bots[self.game.to_play] is None or self.recorded.is_over:
+            self._show()
+
+    def _undo(self, words: str) -> None:
+        """Takes back moves: by default down to the last one that a person made."""
+        if words and not re.fullmatch("[1-9][0-9]{0,5}", words):
+            raise InputError(f"undo is followed by how many moves, not by {words!r}")
+        has_resigned = (self.recorded.result or "").endswith("R") and self.bots[self.game.to_play] is None
+        self.recorded.undo(int(words) if words else 0 if has_resigned else self._back_to_a_person())
+        self._announced = None
+        self._keep()
+        self._show()
+
+    def _back_to_a_person(self) -> int:
+        """Returns how many moves lie between now and a person's last turn. Raises InputError where there was none."""
+        for number, (colour, _) in enumerate(reversed(self.game.moves), start=1):
+            if self.bots[colour] is None:
+                return number
+        raise InputError("you have not played yet, so there is nothing to take back")
+
+    def _hint(self, words: str) -> None:
+        self._require_going_on()
+        colour, size = self.game.to_play, self.game.size
+        analysis = self._adviser().analyse(self.game, colour)
+        self.say(f"{self._adviser().name}: {analysis_text(analysis, colour, size)}")
+        self.say(picture.candidates_text(analysis.candidates, size, MOST_CANDIDATES))
+
+    def _score(self, words: str) -> None:
+        """Tells who would win, and which stones are taken for dead."""
+        score, dead = self._counted()
+        lead = f"{'Black' if score > 0 else 'White'} is ahead by {abs(score):g} points" if score else "it is even"
+        self.say(f"as the board stands {lead}, komi included{dead}")
+
+    def _resign(self, words: str = "") -> None:
+        """Ends the game for the side to move."""
+        self._require_going_on()
+        self.recorded.end(-1 if self.game.to_play is Colour.BLACK else 1, by_resignation=True)
+        self._keep()
+
+    def _save(self, words: str) -> None:
+        if not words:
+            raise InputError("save is followed by the name of a file, such as game.sgf")
+        path = Path(words).expanduser()
+        if path.exists():
+            raise InputError(f"{path} exists already; give save another name")
+        sgf.write(path, self.recorded.record())
+        self.say(f"the game is saved in {path}")
+
+    def _quit(self, words: str) -> None:
+        raise Quit
+
+    def _end(self) -> None:
+        """Says how the game ended, once."""
+        dead = ""
+        if self.recorded.result is None:
+            if not self.recorded.is_over:
+                self.say(f"stopped after {len(self.game.moves)} moves, and counted as the board stands")
+            score, dead = self._counted()
+            self.recorded.end(score)
+            self._keep()
+            self._announced = None
+        if self._announced != self.recorded.result:
+            self._announced = self.recorded.result
+            self.say(self.style.text(f"{result_text(self.recorded.result)}{dead}"))
+
+    def _counted(self) -> tuple[float, str]:
+        """Returns Black's score with komi, and which stones are dead, by whose judgement."""
+        score, dead = (count(self.game, self._adviser().analyst) for count in (final_score_black, dead_stones))
+        points = " ".join(coords.to_gtp(point, self.game.size) for point in sorted(dead))
+        return score, f"; {self._adviser().name} takes these stones for dead: {points}" if dead else ""
+
+    def _keep(self) -> None:
+        """Writes the game into its file; a file that can't be written ends no game."""
+        try:
+            self.recorded.save()
+        except InputError as error:
+            self.say(str(error))
