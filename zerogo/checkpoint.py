@@ -31,31 +31,21 @@ VERSION = 1
 FOLDER = "checkpoints"
 NAME = re.compile(r"step-(\d{8,})\.pt")
 ZIP_MAGIC = b"PK\x03\x04"
-PARTS: dict[str, type | tuple[type, ...]] = {
-    "config": dict,
-    "encoder": str,
-    "size": int,
-    "step": int,
-    "weights": dict,
-    "averaged_weights": dict,
-    "trainer": dict,
-    "generators": dict,
-    "counters": dict,
-    "revision": str,
-    "time": str,
-}
+PARTS: dict[str, type] = {
+    "config": dict, "encoder": str, "size": int, "step": int, "weights": dict, "averaged_weights": dict, "trainer": dict,
+    "generators": dict, "counters": dict, "revision": str, "time": str,
+}  # fmt: skip
 
 
 @dataclass
 class Checkpoint:
     """Everything that a run is.
 
-    config: all settings. step: training steps so far. weights, averaged_weights: the network's state by parameter name
-    (the averaged ones play, with batch-norm statistics of their own). trainer: optimiser, schedule position, whatever
-    the trainer asks to get back. generators: state of each torch.Generator, uint8. counters: games, samples, seconds
-    and other running totals. revision: of the code that wrote it. time: when, in UTC. source: the file it was read
-    from, for messages; not saved. The trainer's, generators' and counters' values are tensors, numbers, texts, or lists
-    and dictionaries of these."""
+    step: training steps so far. weights, averaged_weights: the network's state by parameter name (the averaged ones
+    play, with batch-norm statistics of their own). trainer: optimiser, schedule position, whatever the trainer asks to
+    get back. generators: state of each torch.Generator, uint8. counters: games, samples, seconds and other running
+    totals. revision: of the code that wrote it. time: when, in UTC. source: the file it was read from, for messages;
+    not saved. All values are tensors, numbers, texts, or lists and dictionaries of these."""
 
     config: Config
     step: int
@@ -82,7 +72,7 @@ class Checkpoint:
 
         Raises InputError when the weights don't fit the config that came with them.
         """
-        network = _empty_network(self.config)
+        network = fresh_network(self.config)
         weights = self.averaged_weights if averaged else self.weights
         _require_fitting(weights, network, self.source)
         network.load_state_dict(weights)
@@ -91,15 +81,10 @@ class Checkpoint:
 
 def save(path: str | Path, checkpoint: Checkpoint) -> None:
     """Writes the checkpoint: after a crash at any moment the file is either whole or as it was before. Makes the
-    directory.
-    """
-    parts = {
-        "format": FORMAT,
-        "version": VERSION,
-        "config": checkpoint.config.to_dict(),
-        "encoder": checkpoint.encoder().name,
-        "size": checkpoint.config.game.size,
-    }
+    directory."""
+    config = checkpoint.config
+    parts = {"format": FORMAT, "version": VERSION, "config": config.to_dict()}
+    parts |= {"encoder": checkpoint.encoder().name, "size": config.game.size}
     parts |= {name: _portable(getattr(checkpoint, name)) for name in PARTS if name not in parts}
     make_directory(Path(path).parent)
     write_atomically(path, lambda file: torch.save(parts, file))
@@ -115,9 +100,8 @@ def load(path: str | Path) -> Checkpoint:
         raise InputError(f"{path} is not a zerogo checkpoint: it was written by another program")
     version = parts.get("version")
     if not isinstance(version, int) or version > VERSION:
-        raise InputError(
-            f"checkpoint {path} has format version {version!r}; this zerogo reads versions up to {VERSION}, so update it"
-        )
+        known = f"this zerogo reads versions up to {VERSION}, so update it"
+        raise InputError(f"checkpoint {path} has format version {version!r}; {known}")
     missing = [name for name, kind in PARTS.items() if not isinstance(parts.get(name), kind)]
     if missing:
         raise InputError(f"checkpoint {path} lacks {', '.join(missing)}; it is damaged or was not written by zerogo")
@@ -125,7 +109,7 @@ def load(path: str | Path) -> Checkpoint:
     others = {name: parts[name] for name in PARTS if name not in ("config", "encoder", "size")}
     checkpoint = Checkpoint(config=config, source=str(path), **others)
     with torch.device("meta"):  # shapes only
-        network = _empty_network(config)
+        network = fresh_network(config)
     for weights in (checkpoint.weights, checkpoint.averaged_weights):
         _require_fitting(weights, network, str(path))
     return checkpoint
@@ -140,30 +124,25 @@ def _read(path: Path) -> Any:
         raise InputError(f"cannot read the checkpoint {path}: {error.strerror or error}") from None
     if magic != ZIP_MAGIC:
         raise InputError(f"{path} is not a zerogo checkpoint")
-    damage = f"checkpoint {path} is cut short or damaged; use an older one"
     try:
         with zipfile.ZipFile(path) as archive:
-            broken = archive.testzip()  # torch itself doesn't look at the checksums of tensors
-    except Exception:  # a damaged archive makes zipfile raise almost anything: BadZipFile, EOFError, NotImplementedError, zlib.error, …
-        raise InputError(damage) from None
-    if broken is not None:
-        raise InputError(damage)
+            is_damaged = archive.testzip() is not None  # torch itself doesn't look at the checksums of tensors
+    except Exception:  # zipfile raises almost anything: BadZipFile, EOFError, NotImplementedError, zlib.error, …
+        is_damaged = True
+    if is_damaged:
+        raise InputError(f"checkpoint {path} is cut short or damaged; use an older one")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError:
-        raise InputError(
-            f"{path} is refused: it holds more than tensors and plain values, which could run code"
-        ) from None
-    except (
-        Exception
-    ) as error:  # an intact archive of another program; torch raises RuntimeError, KeyError, AttributeError, …
+        why = "it holds more than tensors and plain values, which could run code"
+        raise InputError(f"{path} is refused: {why}") from None
+    except Exception as error:  # an archive of another program: RuntimeError, KeyError, AttributeError, …
         raise InputError(f"{path} is not a zerogo checkpoint ({type(error).__name__} while reading it)") from None
 
 
 def _portable(value: Any) -> Any:
     """Returns the value with tensors on the CPU, each with a storage of its own (a view would save all that it is a
-    view of).
-    """
+    view of)."""
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True).contiguous()
     if isinstance(value, Mapping):
@@ -174,14 +153,12 @@ def _portable(value: Any) -> Any:
         return value
     for kind in (bool, int, float, str):
         if isinstance(value, kind):
-            return kind(
-                value
-            )  # numpy.float64 and enumerations are numbers too, but `load` would refuse them as foreign classes
+            return kind(value)  # numpy.float64 and enumerations, too, which `load` would refuse as foreign classes
     raise TypeError(f"a checkpoint holds tensors, numbers, texts, lists and dictionaries, not {type(value).__name__}")
 
 
-def _empty_network(config: Config) -> Network:
-    """Returns a network of the config's shape with fresh weights."""
+def fresh_network(config: Config) -> Network:
+    """Returns a network of the config's shape, with first weights drawn from torch's global generator."""
     encoder = make_encoder(config.features.encoder, config.features.komi_input)
     return Network(config.network, encoder.num_planes, encoder.num_globals, config.game.largest_size)
 
@@ -196,9 +173,8 @@ def _require_fitting(weights: Mapping[str, Any], network: Network, where: str) -
         if name not in expected:
             raise InputError(f"checkpoint {where} holds weights {name} that its own config has no place for")
         if expected[name] != given[name]:
-            raise InputError(
-                f"checkpoint {where}: weights {name} have the shape {given[name]}; its own config asks for {expected[name]}"
-            )
+            shapes = f"the shape {given[name]}; its own config asks for {expected[name]}"
+            raise InputError(f"checkpoint {where}: weights {name} have {shapes}")
 
 
 def require_compatible(checkpoint: Checkpoint, config: Config, only_plays: bool = False) -> None:
@@ -210,23 +186,17 @@ def require_compatible(checkpoint: Checkpoint, config: Config, only_plays: bool 
     old, new = checkpoint.config.to_dict(), config.to_dict()
     for settings in (old, new):
         settings["network"]["heads"] = sorted(settings["network"]["heads"])
-    sizes = frozenset(config.game.all_sizes)
+    sizes, changed = frozenset(config.game.all_sizes), []
     if sizes != checkpoint.sizes and not (only_plays and sizes < checkpoint.sizes):
         one = len(sizes) == len(checkpoint.sizes) == 1
         words = [max(sides) if one else coords.listed(sides) for sides in (checkpoint.sizes, sizes)]
-        raise _other(checkpoint, "game.size" if one else "game.sizes", *words)
-    for section, key in [
-        *(("features", key) for key in new["features"]),
-        *(("network", key) for key in new["network"]),
-    ]:
-        if old[section][key] != new[section][key]:
-            raise _other(checkpoint, f"{section}.{key}", old[section][key], new[section][key])
-
-
-def _other(checkpoint: Checkpoint, key: str, old: Any, new: Any) -> InputError:
-    """Returns the complaint that a setting is not what it was."""
-    again = "use the same, or start a new run under another run.name"
-    return InputError(f"{checkpoint.source} was made with {key} {old}, the config says {new}; {again}")
+        changed.append(("game.size" if one else "game.sizes", *words))
+    for section in ("features", "network"):
+        changed += [(f"{section}.{key}", was, new[section][key]) for key, was in old[section].items()]
+    for key, was, now in changed:
+        if was != now:
+            what = f"{checkpoint.source} was made with {key} {was}, the config says {now}"
+            raise InputError(f"{what}; use the same, or start a new run under another run.name")
 
 
 def path_of(run_directory: str | Path, step: int) -> Path:
@@ -236,26 +206,17 @@ def path_of(run_directory: str | Path, step: int) -> Path:
 
 def paths(run_directory: str | Path) -> list[Path]:
     """Returns the checkpoint files of a run, oldest first, whole or not."""
-    found = [
-        (int(match[1]), path)
-        for path in (Path(run_directory) / FOLDER).glob("step-*.pt")
-        if (match := NAME.fullmatch(path.name))
-    ]
-    return [path for _, path in sorted(found)]
+    found = [path for path in (Path(run_directory) / FOLDER).glob("step-*.pt") if NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: int(NAME.fullmatch(path.name)[1]))
 
 
-def newest(run_directory: str | Path) -> Path | None:
+def newest(run_directory: str | Path) -> Checkpoint | None:
     """Returns the newest checkpoint of a run that loads, or None; warns of each newer one that doesn't."""
-    found = _newest_of(run_directory)
-    return None if found is None else Path(found.source)
-
-
-def _newest_of(run_directory: str | Path) -> Checkpoint | None:
     for path in reversed(paths(run_directory)):
         try:
             return load(path)
         except InputError as error:
-            warnings.warn(f"skipped: {error}", stacklevel=3)
+            warnings.warn(f"skipped: {error}", stacklevel=2)
     return None
 
 
@@ -266,7 +227,7 @@ def load_newest(path: str | Path) -> Checkpoint:
     path = Path(path)
     if not path.is_dir():
         return load(path)
-    found = _newest_of(path.parent if path.name == FOLDER and not paths(path) else path)
+    found = newest(path.parent if path.name == FOLDER and not paths(path) else path)
     if found is None:
         raise InputError(f"the folder {path} holds no complete checkpoint; give a checkpoint file or a run's folder")
     return found

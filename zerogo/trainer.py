@@ -5,52 +5,32 @@ pipeline.
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zerogo import symmetry
+from zerogo.config import TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import Encoder, on_board_mask
 from zerogo.network import Network
+from zerogo.replay import TrainingBatch
 
-if TYPE_CHECKING:
-    from zerogo.config import TrainingConfig
-    from zerogo.replay import Batch
-
-SECOND_MOMENTUM = 0.99  # AdamW's beta 2: gradients of a run that changes its own data are not stationary for 1,000 steps, the usual 0.999
+# AdamW's beta 2: gradients of a run that changes its own data are not stationary for 1,000 steps, the usual 0.999.
+SECOND_MOMENTUM = 0.99
 STATE_FORMAT = 1
 
 
-@dataclass(frozen=True)
-class Targets:
-    """What the outputs should have been, turned like the planes. Side to move's view.
-
-    policy: float32 [B, A], sums to 1. policy_weight: float32 [B], 0 where the policy is not to be learned. value:
-    float32 [B], result in [-1, 1]. root_value: float32 [B]. score: float32 [B], points. ownership: float32 [B, N, N] in
-    [-1, 1]. board_weight: float32 [B], 0 where score and ownership are not known. on_board: bool [B, N, N] or None for
-    all."""
-
-    policy: Tensor
-    policy_weight: Tensor
-    value: Tensor
-    root_value: Tensor
-    score: Tensor
-    ownership: Tensor
-    board_weight: Tensor
-    on_board: Tensor | None
-
-
 Metrics = dict[str, Tensor]
-Loss = Callable[[Tensor, Targets], tuple[Tensor, Metrics]]
+Loss = Callable[[Tensor, TrainingBatch], tuple[Tensor, Metrics]]
 
 
-def policy_loss(logits: Tensor, targets: Targets) -> tuple[Tensor, Metrics]:
+def policy_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
     """Returns the cross-entropy of the search's policy [nats], a mean weighted by `policy_weight`: logits [B, A]."""
     log_prior = F.log_softmax(logits, dim=-1)
     share = targets.policy_weight / targets.policy_weight.sum().clamp(min=1e-6)
@@ -67,7 +47,7 @@ def policy_loss(logits: Tensor, targets: Targets) -> tuple[Tensor, Metrics]:
     return loss, metrics
 
 
-def value_loss(logit: Tensor, targets: Targets) -> tuple[Tensor, Metrics]:
+def value_loss(logit: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
     """Returns the cross-entropy of the result [nats]: logit [B], (1 + tanh(logit)) / 2 is the chance of winning, a draw
     is half a win.
     """
@@ -84,15 +64,15 @@ def value_loss(logit: Tensor, targets: Targets) -> tuple[Tensor, Metrics]:
     return loss, metrics
 
 
-def ownership_loss(logits: Tensor, targets: Targets) -> tuple[Tensor, Metrics]:
+def ownership_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
     """Returns the mean cross-entropy [nats] of a point's owner over the points that exist, by `board_weight`: logits
-    [B, N, N].
-    """
+    [B, N, N]."""
     losses = F.binary_cross_entropy_with_logits(2 * logits, (1 + targets.ownership) / 2, reduction="none")
     share = targets.board_weight / targets.board_weight.sum().clamp(min=1e-6)
-    if targets.on_board is None:
+    on_board = on_board_mask(targets.state)
+    if on_board is None:
         return (losses.mean((1, 2)) * share).sum(), {}
-    on_board = targets.on_board.to(torch.float32)
+    on_board = on_board.to(torch.float32)
     return ((losses * on_board).sum((1, 2)) / on_board.sum((1, 2)) * share).sum(), {}
 
 
@@ -117,13 +97,8 @@ class Trainer:
         missing = [name for name in heads if name not in LOSSES]
         if missing:
             raise InputError(f"network.heads has {missing[0]!r}, which has no loss; allowed are {', '.join(LOSSES)}")
-        self.device, self.dtype, self.encoder, self.settings, self.heads = (
-            torch.device(device),
-            dtype,
-            encoder,
-            settings,
-            dict(heads),
-        )
+        self.device, self.dtype = torch.device(device), dtype
+        self.encoder, self.settings, self.heads = encoder, settings, dict(heads)
         self.network = network.to(self.device, memory_format=torch.channels_last).train()
         self.averaged = copy.deepcopy(network).eval().requires_grad_(False)
         self.optimizer = make_optimizer(network, settings)
@@ -141,7 +116,7 @@ class Trainer:
         warm = min(1.0, (self.samples + self.settings.batch) / max(1, self.settings.warmup_samples))
         return self.settings.learning_rate * warm * (reached[-1] if reached else 1.0)
 
-    def step(self, batch: Batch) -> Metrics:
+    def step(self, batch: TrainingBatch) -> Metrics:
         """Learns from one batch and returns what was seen as tensors on the device, without waiting for it.
 
         These are the total `loss`, `NAME_loss` of each head before its weight, the heads' metrics, `gradient_norm`
@@ -150,8 +125,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.network.train()
-        planes, inputs, targets = self._turned(batch)
-        loss, metrics = self._losses(self.network, planes, inputs, targets)
+        loss, metrics = self._losses(self.network, batch)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         limit = self.settings.gradient_clip or math.inf
@@ -163,15 +137,12 @@ class Trainer:
         return metrics
 
     @torch.no_grad()
-    def measure(self, batch: Batch) -> Metrics:
-        """Returns the averaged network's losses and metrics on a batch, such as a held-out one, without learning from
-        it.
-        """
-        planes, inputs, targets = self._turned(batch)
-        return self._losses(self.averaged, planes, inputs, targets)[1]
+    def measure(self, batch: TrainingBatch) -> Metrics:
+        """Returns the averaged network's losses and metrics on a held-out batch, without learning from it."""
+        return self._losses(self.averaged, batch)[1]
 
     @torch.no_grad()
-    def refresh_statistics(self, batches: Iterable[Batch]) -> None:
+    def refresh_statistics(self, batches: Iterable[TrainingBatch]) -> None:
         """Gives the averaged weights batch-norm statistics of their own, the even mean over the batches; with none,
         nothing changes.
         """
@@ -183,9 +154,7 @@ class Trainer:
                 for norm in norms:
                     norm.reset_running_stats()
                     norm.momentum = None
-            planes, inputs, targets = self._turned(batch)
-            with self._precision():
-                self.averaged(planes, inputs, targets.on_board)
+            self._forward(self.averaged, batch)
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
         self.averaged.eval()
@@ -225,29 +194,24 @@ class Trainer:
             group.update(settings)
         self.optimizer.load_state_dict(state)
 
-    def _turned(self, batch: Batch) -> tuple[Tensor, Tensor, Targets]:
-        """Returns planes, global inputs and targets on the device, each sample turned by its symmetry."""
+    def _turned(self, batch: TrainingBatch) -> tuple[Tensor, Tensor, TrainingBatch]:
+        """Returns planes, global inputs and targets on the device, each sample turned by its symmetry (a smaller board
+        in its place; `state` stays as it is)."""
         batch = batch.to(self.device)
         turn, size = batch.symmetry, None if batch.state.rules.same_size else batch.state.rules.size
         planes = symmetry.transform_planes(self.encoder.planes(batch.state), turn, size)
-        targets = Targets(
-            policy=symmetry.transform_actions(batch.policy, turn, size),
-            policy_weight=batch.policy_weight,
-            value=batch.value,
-            root_value=batch.root_value,
-            score=batch.score,
-            ownership=symmetry.transform_planes(batch.ownership, turn, size),
-            board_weight=batch.board_weight,
-            on_board=on_board_mask(batch.state),  # every board is turned in its place
-        )
-        return planes, self.encoder.globals(batch.state), targets
+        policy = symmetry.transform_actions(batch.policy, turn, size)
+        ownership = symmetry.transform_planes(batch.ownership, turn, size)
+        return planes, self.encoder.globals(batch.state), dataclasses.replace(batch, policy=policy, ownership=ownership)
 
-    def _precision(self) -> torch.autocast:
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16)
+    def _forward(self, network: Network, batch: TrainingBatch) -> tuple[dict[str, Tensor], TrainingBatch]:
+        """Returns the network's outputs by head, and the targets that belong to them."""
+        planes, inputs, targets = self._turned(batch)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16):
+            return network(planes, inputs, on_board_mask(targets.state)), targets
 
-    def _losses(self, network: Network, planes: Tensor, inputs: Tensor, targets: Targets) -> tuple[Tensor, Metrics]:
-        with self._precision():
-            outputs = network(planes, inputs, targets.on_board)
+    def _losses(self, network: Network, batch: TrainingBatch) -> tuple[Tensor, Metrics]:
+        outputs, targets = self._forward(network, batch)
         total = torch.zeros((), device=self.device)
         metrics: Metrics = {}
         for name, weight in self.heads.items():

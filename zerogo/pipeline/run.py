@@ -10,22 +10,21 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import torch
 
 from zerogo import checkpoint as checkpoints
 from zerogo import kernels
 from zerogo.checkpoint import Checkpoint
+from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
-from zerogo.network import Network
 from zerogo.pipeline import charts
 from zerogo.pipeline.matches import Matches
-from zerogo.replay import Batch, Replay
+from zerogo.replay import Replay, Samples, TrainingBatch
 from zerogo.runtime import (
     RunLock,
     describe,
@@ -36,14 +35,10 @@ from zerogo.runtime import (
     remove_leftovers,
     set_up_cpu,
 )
-from zerogo.selfplay import SelfPlay, SelfPlayResult, at_once, random_games, write_games
+from zerogo.selfplay import SelfPlay, SelfPlayResult, batch_size, random_games, write_games
 from zerogo.telemetry import Progress, Telemetry
 from zerogo.trainer import Trainer
 
-if TYPE_CHECKING:
-    from zerogo.config import Config
-
-PLAYING_HEADS = ("policy", "value")
 STATISTICS_BATCHES = 8  # batches from which the averaged weights get their batch-norm statistics
 GENERATORS = ("generator", "validation_generator")  # of the replay's state, kept among the checkpoint's generators
 PICTURE_EVERY = 10  # rounds between pictures
@@ -56,24 +51,24 @@ def train(config: Config, resume: bool = False) -> None:
     Raises InputError where the folder is in use, holds a run that was not to be resumed, or nothing that could be.
     """
     directory = Path(config.run.directory) / config.run.name
+    nothing = InputError(f"{directory} holds no run to resume; start one without --resume")
     if resume and not directory.exists():
-        raise InputError(f"{directory} holds no run to resume; start one without --resume")
+        raise nothing
     with RunLock(make_directory(directory)):
-        if not resume and (checkpoints.paths(directory) or any(directory.glob("replay/*.npz"))):
+        found = checkpoints.paths(directory)
+        if not resume and (found or any(directory.glob("replay/*.npz"))):
             raise InputError(f"{directory} already holds a run; go on with --resume, or choose another name with --run")
         newest = checkpoints.newest(directory)
         if resume and newest is None and not (directory / "config.yaml").exists():
-            raise InputError(f"{directory} holds no run to resume; start one without --resume")
-        if resume and newest is None and checkpoints.paths(directory):
-            number = len(checkpoints.paths(directory))
-            raise InputError(
-                f"none of the {number} checkpoints in {directory} can be loaded; move them away to begin anew"
-            )
-        run = Run(config, directory, checkpoints.load(newest) if newest is not None else None)
+            raise nothing
+        if resume and newest is None and found:
+            what = f"none of the {len(found)} checkpoints in {directory} can be loaded"
+            raise InputError(f"{what}; move them away to begin anew")
+        run = Run(config, directory, newest)
         try:
             run.go()
         finally:
-            run.close()
+            run.telemetry.close()
 
 
 class Run:
@@ -83,99 +78,108 @@ class Run:
         self._clock = time.monotonic()
         if start is not None:
             checkpoints.require_compatible(start, config)
-        self.config, self.directory = config, directory
+        counters = {} if start is None else start.counters
+        self.directory = directory
+        self.seconds, self.rounds = float(counters.get("seconds", 0.0)), int(counters.get("rounds", 0))
+        self._pick_machine(config)
+        self.trainer = self._new_trainer(config)
+        self.replay = self._open_replay(config, start)
+        # Says at once which opponent there is not.
+        self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype)
+        self.config, self.why_so_many = self._with_batch_size(config, start)
+        # Only now: what is wrong with the settings has been said, and the old ones still stand.
+        self.config.dump(directory / "config.yaml")
+        if start is not None:
+            weights = {"network": start.weights, "averaged": start.averaged_weights}
+            self.trainer.load_state_dict(start.trainer | weights)
+        # Without a checkpoint all begins anew, and what a killed process charted will come again.
+        self.telemetry = Telemetry(directory / "logs", -1 if start is None else start.step)
+        if start is None:
+            self._play_random_games()
+        self.selfplay = self._new_selfplay()
+        for part, name in ((self.matches, "matches"), (self.selfplay.resignation, "resignation")):
+            if name in counters:
+                part.load_state_dict(counters[name])
+        self._last_checkpoint, self._last_match = self.seconds, float(counters.get("last_match", 0.0))
+        self._shown: dict[str, float | str] = {}
+
+    # The parts
+
+    def _pick_machine(self, config: Config) -> None:
         set_up_cpu(config.run.threads)
         kernels.choose(config.run.kernels)
         self.device = pick_device(config.run.device)
         self.dtype = pick_dtype(config.run.precision, self.device)
         self.compiled = pick_compile(config.run.compile, self.device)
-        self.encoder = make_encoder(config.features.encoder, config.features.komi_input)
+
+    def _new_trainer(self, config: Config) -> Trainer:
         with torch.random.fork_rng(
             devices=[]
-        ):  # torch draws first weights from its global generator, which is nobody else's business
+        ):  # first weights come from torch's global generator, which stays as it is
             torch.manual_seed(config.run.seed)
-            network = Network(
-                config.network, self.encoder.num_planes, self.encoder.num_globals, config.game.largest_size
-            )
-        self.trainer = Trainer(network, self.encoder, config.training, config.network.heads, self.device, self.dtype)
-        self.seconds, self.rounds = 0.0, 0
-        self.counters: dict[str, Any] = {}
-        self.replay = self._open_replay(start)
-        self.matches = Matches(config, self.device, self.dtype)  # says at once which opponent there is not
-        if start is not None:  # what was found once stays
-            config = at_once.with_numbers(config, start.config.selfplay.games, start.config.search.leaves)
-        self.config, self.fit = at_once.fitted(config, self._evaluator(), self.device)
-        config = self.config
-        config.dump(
-            directory / "config.yaml"
-        )  # only now: what is wrong with the settings has been said, and the old ones still stand
-        if start is not None:
-            self._go_on_from(start)
-        # Without a checkpoint all begins anew, and what a killed process charted will come again.
-        self.telemetry = Telemetry(directory / "logs", -1 if start is None else start.step)
-        if "matches" in self.counters:
-            self.matches.load_state_dict(self.counters["matches"])
-        if start is None:
-            self._warm_up()
-        first_game = max(self.replay.last_game + 1, config.selfplay.random_opening_games)
-        self.selfplay = SelfPlay(config, self._evaluator(), self.device, config.run.seed, first_game)
-        self.selfplay.use(self._evaluator(), self.trainer.steps)
-        if "resignation" in self.counters:
-            self.selfplay.resignation.load_state_dict(self.counters["resignation"])
-        self._last_checkpoint, self._last_match = self.seconds, float(self.counters.get("last_match", 0.0))
+            network = checkpoints.fresh_network(config)
+        encoder = make_encoder(config.features.encoder, config.features.komi_input)
+        return Trainer(network, encoder, config.training, config.network.heads, self.device, self.dtype)
 
-    def _open_replay(self, start: Checkpoint | None) -> Replay:
-        settings, size, seed = self.config.replay, self.config.game.largest_size, self.config.run.seed
+    def _open_replay(self, config: Config, start: Checkpoint | None) -> Replay:
         for folder in ("", checkpoints.FOLDER, "games", "logs"):
             remove_leftovers(self.directory / folder)
-        replay = Replay.open(settings, size, self.directory / "replay", seed)
+        replay = Replay(config.replay, config.game.largest_size, self.directory / "replay", config.run.seed)
         if start is not None and "replay" in start.counters:
             replay.load_state_dict(start.counters["replay"] | start.generators)
         return replay
 
-    def _go_on_from(self, start: Checkpoint) -> None:
-        state = dict(start.trainer, network=start.weights, averaged=start.averaged_weights)
-        self.trainer.load_state_dict(state)
-        self.counters = dict(start.counters)
-        self.seconds, self.rounds = float(start.counters["seconds"]), int(start.counters["rounds"])
+    def _with_batch_size(self, config: Config, start: Checkpoint | None) -> tuple[Config, str]:
+        """Returns the config with numbers of games and leaves, and why these; what was found once stays."""
+        search, settings = config.search, config.selfplay
+        if start is not None:
+            search = replace(search, leaves=search.leaves or start.config.search.leaves)
+            settings = replace(settings, games=settings.games or start.config.selfplay.games)
+        search, settings, why = batch_size.fitted(config.game, search, settings, self._evaluator(), self.device)
+        return replace(config, search=search, selfplay=settings), why
 
-    def _warm_up(self) -> None:
+    def _evaluator(self) -> Evaluator:
+        return Evaluator.from_network(
+            self.trainer.averaged,
+            self.trainer.encoder,
+            self.device,
+            self.dtype,
+            heads=("policy", "value"),
+            compiled=self.compiled,
+        )
+
+    def _play_random_games(self) -> None:
         """Plays the random games that a run begins with; after a kill on the way, those that are missing."""
         first, number = self.replay.last_game + 1, self.config.selfplay.random_opening_games
         if first < number:
-            self._keep(random_games(self.config, number - first, self.config.run.seed, first, self.device))
+            seed = self.config.run.seed
+            self._keep(random_games(self.config.game, number - first, seed, first, self.device))
 
-    def _evaluator(self) -> Evaluator:
-        averaged, compiled = self.trainer.averaged, self.compiled
-        return Evaluator.from_network(
-            averaged, self.encoder, self.device, self.dtype, heads=PLAYING_HEADS, compiled=compiled
-        )
+    def _new_selfplay(self) -> SelfPlay:
+        config, evaluator = self.config, self._evaluator()
+        sections, seed = (config.game, config.search, config.selfplay), config.run.seed
+        first_game = max(self.replay.last_game + 1, config.selfplay.random_opening_games)
+        selfplay = SelfPlay(*sections, evaluator, self.device, seed, first_game)
+        selfplay.use(evaluator, self.trainer.steps)
+        return selfplay
+
+    # The loop
 
     def go(self) -> None:
         """Runs until the config says that it is over, then shows what was learned."""
-        settings = self.config.pipeline
-        in_minutes = bool(settings.minutes)
-        total = settings.minutes if in_minutes else settings.iterations or None
-        done = self.seconds / 60 if in_minutes else self.rounds
-        size = self.trainer.network.num_parameters()
+        run, settings = self.config.run, self.config.pipeline
         machine = f"{describe(self.device)['device']}, {self.dtype}, {kernels.in_use(self.device)}"
-        print(f"{self.directory}: {machine}, {size} parameters", flush=True)
-        if self.fit:
-            print(f"self-play: {self.fit}", flush=True)
-        with Progress(self.config.run.name, total, "min" if in_minutes else "rounds", done=done) as progress:
-            shown: dict[str, float | str] = {}
-
-            def show(collected: SelfPlayResult) -> None:
-                part = len(collected.lengths) / settings.games_per_iteration
-                now = (self.seconds + time.monotonic() - self._clock) / 60
-                progress.update(now if in_minutes else self.rounds + part, **shown)
-
-            while not self._is_over():
-                numbers = self._round(show)
-                shown = {"games": str(self.selfplay.next_game), "loss": numbers.get("train/loss", float("nan"))}
-                shown["length"] = numbers.get("selfplay/game_length_plies", float("nan"))
-                progress.update(self.seconds / 60 if in_minutes else self.rounds, **shown)
-                self._measure_if_due(progress)
+        print(f"{self.directory}: {machine}, {self.trainer.network.num_parameters()} parameters", flush=True)
+        if self.why_so_many:
+            print(f"self-play: {self.why_so_many}", flush=True)
+        if settings.minutes:
+            self._line = Progress(run.name, settings.minutes, "min", done=self.seconds / 60)
+        else:
+            self._line = Progress(run.name, settings.iterations or None, "rounds", done=self.rounds)
+        with self._line:
+            while self._progress() < 1.0:
+                self._round()
+                self._evaluate_if_due()
         self._save()
         if settings.final_matches:
             self.matches.final(self._checkpoint(), self.telemetry, self.directory)
@@ -184,42 +188,47 @@ class Run:
     def _progress(self) -> float:
         """How much of the run is over, 0 to 1; 0 for a run without an end."""
         settings = self.config.pipeline
-        parts = [0.0]
-        if settings.minutes:
-            parts.append(self.seconds / 60 / settings.minutes)
-        if settings.iterations:
-            parts.append(self.rounds / settings.iterations)
-        return min(1.0, max(parts))
-
-    def _is_over(self) -> bool:
-        return self._progress() >= 1.0
+        by_time = self.seconds / 60 / settings.minutes if settings.minutes else 0.0
+        by_rounds = self.rounds / settings.iterations if settings.iterations else 0.0
+        return min(1.0, max(by_time, by_rounds))
 
     def _tick(self) -> None:
         """Adds the time since the last call to the run's clock."""
         now = time.monotonic()
         self.seconds, self._clock = self.seconds + now - self._clock, now
 
-    def _round(self, show: Callable[[SelfPlayResult], None]) -> dict[str, float]:
-        """One round: games, learning, charts, and a checkpoint when it is due. Returns what was charted; show is called
-        on the way.
-        """
+    def _show(self, collected: SelfPlayResult | None = None) -> None:
+        """Updates the progress line. collected: the games so far of a round that goes on."""
         settings = self.config.pipeline
-        until = self._clock + 60 * settings.minutes - self.seconds if settings.minutes else None
-        collected = self.selfplay.play(settings.games_per_iteration, until, show)
-        samples = self._keep(collected)
-        self._tick()
-        self.trainer.set_progress(self._progress())
-        numbers = charts.selfplay_numbers(collected, samples) | self._learn()
+        part = 0.0 if collected is None else len(collected.lengths) / settings.games_per_iteration
+        minutes = (self.seconds + time.monotonic() - self._clock) / 60
+        self._line.update(minutes if settings.minutes else self.rounds + part, **self._shown)
+
+    def _round(self) -> None:
+        """One round: play, learn, chart, and save when it is due."""
+        collected, numbers = self._play()
+        numbers |= self._learn()
         self.selfplay.use(self._evaluator(), self.trainer.steps)
         self.rounds += 1
         self._tick()
         self._chart(collected, numbers)
         if self.seconds - self._last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes:
             self._save()
-        return numbers
+        self._shown = {"games": str(self.selfplay.next_game), "loss": numbers.get("train/loss", math.nan)}
+        self._shown["length"] = numbers.get("selfplay/game_length_plies", math.nan)
+        self._show()
 
-    def _keep(self, collected: SelfPlayResult):
-        """Puts the samples into the replay and the kept games into files; returns the samples, or None."""
+    def _play(self) -> tuple[SelfPlayResult, dict[str, float]]:
+        """Plays the games of a round and keeps them; returns them and what is charted of them."""
+        settings = self.config.pipeline
+        until = self._clock + 60 * settings.minutes - self.seconds if settings.minutes else None
+        collected = self.selfplay.play(settings.games_per_iteration, until, self._show)
+        samples = self._keep(collected)
+        self._tick()
+        return collected, charts.selfplay_numbers(collected, samples)
+
+    def _keep(self, collected: SelfPlayResult) -> Samples | None:
+        """Puts the samples into the replay and the kept games into files; returns the samples."""
         samples = collected.all_samples()
         if samples is not None:
             self.replay.add(samples)
@@ -228,25 +237,23 @@ class Run:
 
     def _learn(self) -> dict[str, float]:
         """Trains for all that the replay's credit allows and returns the mean of what was seen; reads the device
-        once.
-        """
-        batch, sums, steps, start = self.config.training.batch, {}, 0, time.monotonic()
-        recent: deque[Batch] = deque(maxlen=STATISTICS_BATCHES)
+        once."""
+        self.trainer.set_progress(self._progress())
+        batch, sums, start, first = self.config.training.batch, {}, time.monotonic(), self.trainer.steps
+        recent: deque[TrainingBatch] = deque(maxlen=STATISTICS_BATCHES)
         while self.replay.can_take(batch):
             recent.append(self.replay.take(batch))
             for name, value in self.trainer.step(recent[-1]).items():
                 sums[name] = sums.get(name, 0.0) + value
-            steps += 1
+        steps = self.trainer.steps - first
         if steps == 0:
             return {}
+        means = (torch.stack(list(sums.values())) / steps).tolist()
         seconds = time.monotonic() - start
-        names = list(sums)
-        means = (torch.stack([sums[name] for name in names]) / steps).tolist()
-        numbers = {f"train/{name}": mean for name, mean in zip(names, means, strict=True)}
+        numbers = {f"train/{name}": mean for name, mean in zip(sums, means, strict=True)}
         if not math.isfinite(numbers["train/loss"]):  # before anything of it is played, saved or learned from
-            raise InputError(
-                f"the loss is {numbers['train/loss']} by step {self.trainer.steps}; lower training.learning_rate and --resume"
-            )
+            what = f"the loss is {numbers['train/loss']} by step {self.trainer.steps}"
+            raise InputError(f"{what}; lower training.learning_rate and --resume")
         self.trainer.refresh_statistics(recent)
         numbers["train/samples_per_s"] = steps * batch / max(seconds, 1e-9)
         held_out = self.replay.validation_batch(batch)
@@ -256,30 +263,30 @@ class Run:
         return numbers
 
     def _chart(self, collected: SelfPlayResult, numbers: dict[str, float]) -> None:
-        numbers |= {f"replay/{name}": value for name, value in self.replay.statistics(self.trainer.steps).items()}
+        """Writes the numbers of a round, with those of the replay and the run, and now and then pictures."""
+        step, resignation = self.trainer.steps, self.selfplay.resignation
+        numbers |= {f"replay/{name}": value for name, value in self.replay.statistics(step).items()}
         numbers |= {
             "time/minutes": self.seconds / 60,
-            "time/games": float(self.selfplay.next_game),
-            "time/rounds": float(self.rounds),
+            "time/rounds": self.rounds,
+            "time/games": self.selfplay.next_game,
         }
         if self.config.selfplay.resign_share:
-            numbers["selfplay/resign_threshold"] = self.selfplay.resignation.threshold
-            numbers["selfplay/resign_false_positive"] = self.selfplay.resignation.measured
-        self.telemetry.scalars(self.trainer.steps, numbers)
+            numbers["selfplay/resign_threshold"] = resignation.threshold
+            numbers["selfplay/resign_false_positive"] = resignation.measured
+        self.telemetry.scalars(step, numbers)
         if self.rounds % PICTURE_EVERY == 1:
-            boards = charts.final_boards(collected)
-            if boards is not None:
-                self.telemetry.image("selfplay/final_boards", boards, self.trainer.steps)
-            for name, picture in charts.first_moves(self.config, self._evaluator(), self.device).items():
-                self.telemetry.image(name, picture, self.trainer.steps)
+            pictures = charts.first_moves(self.config.game, self._evaluator(), self.device)
+            for name, picture in (charts.final_boards(collected) | pictures).items():
+                self.telemetry.image(name, picture, step)
 
-    def _measure_if_due(self, progress: Progress) -> None:
+    def _evaluate_if_due(self) -> None:
         settings = self.config.evaluation
         by_time = settings.every_minutes and self.seconds - self._last_match >= 60 * settings.every_minutes
         by_round = settings.every_iterations and self.rounds % settings.every_iterations == 0
-        if (by_time or by_round) and not self._is_over():
+        if (by_time or by_round) and self._progress() < 1.0:
             for line in self.matches.on_the_way(self._checkpoint(), self.telemetry):
-                progress.note(line)
+                self._line.note(line)
             self._tick()
             self._last_match = self.seconds
 
@@ -307,7 +314,3 @@ class Run:
         checkpoints.prune(self.directory, self.config.pipeline.keep_checkpoints, path)
         self.telemetry.flush()
         self._last_checkpoint = self.seconds
-
-    def close(self) -> None:
-        """Closes the files."""
-        self.telemetry.close()

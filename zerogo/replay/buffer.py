@@ -4,11 +4,11 @@ resuming.
 **How samples are numbered and survive.** Samples are numbered through the run in the order in which they are added.
 Whenever `shard_samples` of them are together they become a finished shard, whose name says the first number and the
 count. `flush()`, called before a checkpoint is saved, writes the rest to an open shard (the one before it is removed
-only after that). After a kill at any moment everything in these files is loaded again by `Replay.open`, also what is
-newer than the checkpoint: those games were played and count once. `load_state_dict` then gives the checkpoint's
-counters what these newer samples earn. Self-play must number its next games after `last_game`, so that a game that was
-lost half way or saved after the checkpoint never comes a second time under the same number. A file that is damaged is
-left out with a warning that names it; all others are kept, and numbers go on after it."""
+only after that). After a kill at any moment a new `Replay` loads everything in these files, also what is newer than the
+checkpoint: those games were played and count once. `load_state_dict` then gives the checkpoint's counters what these
+newer samples earn. Self-play must number its next games after `last_game`, so that a game that was lost half way or
+saved after the checkpoint never comes a second time under the same number. A file that is damaged is left out with a
+warning that names it; all others are kept, and numbers go on after it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from torch import Tensor
 
 from zerogo.config import ReplayConfig
 from zerogo.errors import InputError
-from zerogo.replay.samples import Batch, Samples, layout
+from zerogo.replay.samples import Samples, TrainingBatch, layout
 from zerogo.replay.shards import Shard, find_shards, load_shard, save_shard, shard_path
-from zerogo.runtime import remove_leftovers
+from zerogo.runtime import make_directory, remove_leftovers
 
 VALIDATION_SHARE = 0.05  # share of games that are never learned from, only measured on
 _FIRST_ALLOCATION = 1024
@@ -43,15 +43,18 @@ def window(total: int, settings: ReplayConfig) -> int:
     return min(total, settings.capacity, int(grown))
 
 
-def is_held_out(game: Tensor, share: float = VALIDATION_SHARE) -> Tensor:
+def is_held_out(game: Tensor) -> Tensor:
     """Returns whether a game is held out for validation, by its number alone: int64 [K] -> bool [K]."""
     mixed = (game * 0x9E3779B1) & 0xFFFFFFFF  # Fibonacci hashing spreads neighbouring numbers evenly
     mixed = ((mixed ^ (mixed >> 16)) * 0x85EBCA6B) & 0xFFFFFFFF
-    return (mixed ^ (mixed >> 13)) < int(share * 2**32)
+    return (mixed ^ (mixed >> 13)) < int(VALIDATION_SHARE * 2**32)
 
 
 class Replay:
     """Samples in a ring buffer of at most `capacity`, with their files where a directory is given.
+
+    What the directory's files hold is loaded, as far back as the window and the capacity reach; the caller holds the
+    run's lock. Raises InputError where they are of another board size.
 
     total: samples added in the run. taken: samples that training drew. credit: samples that training may still draw:
     each new sample earns `reuse`, and what is not used is kept up to `reuse` times the window. last_game: largest
@@ -59,55 +62,27 @@ class Replay:
     whose states are saved."""
 
     def __init__(
-        self,
-        settings: ReplayConfig,
-        board_size: int,
-        directory: str | Path | None = None,
-        seed: int = 0,
-        validation_share: float = VALIDATION_SHARE,
+        self, settings: ReplayConfig, board_size: int, directory: str | Path | None = None, seed: int = 0
     ) -> None:
         self.settings = settings
         self.board_size = board_size
-        self.directory = None if directory is None else Path(directory)
-        self.validation_share = validation_share
+        self.directory = None if directory is None else make_directory(directory)
         self.total = self.taken = self.num_random = 0
-        self.credit = 0.0
         self.last_game = -1
         self._shard_samples = min(settings.shard_samples, settings.capacity)
         self._written = 0  # number of the first sample that is in no finished shard
         self._stored = 0  # samples ever put into the ring; sample i of them lies in slot i % capacity
-        self._missing = (
-            0  # numbers between the oldest sample in memory and the newest that damaged or lost files took with them
-        )
-        self._ring = {
-            name: torch.empty((0, *shape), dtype=dtype) for name, (dtype, shape) in layout(board_size).items()
-        }
+        self._missing = 0  # numbers between the oldest and the newest in memory that damaged or lost files took along
+        kinds = layout(board_size).items()
+        self._ring = Samples(**{name: torch.empty((0, *shape), dtype=dtype) for name, (dtype, shape) in kinds})
         self._held = torch.empty(0, dtype=torch.bool)
         self._slots: dict[bool, Tensor] | None = None
         self._generator = torch.Generator().manual_seed(seed)
         self._validation_generator = torch.Generator().manual_seed(seed + 1)
         if self.directory is not None:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            if find_shards(self.directory):
-                raise InputError(
-                    f"{self.directory} already holds replay shards; resume that run or choose an empty directory"
-                )
-
-    @classmethod
-    def open(
-        cls, settings: ReplayConfig, board_size: int, directory: str | Path, seed: int = 0, **options: Any
-    ) -> Replay:
-        """Returns a buffer with what the files of a directory hold, as far back as the window and the capacity reach.
-
-        Raises InputError where they are of another board size. The caller holds the run's lock.
-        """
-        replay = cls(settings, board_size, None, seed, **options)
-        replay.directory = Path(directory)
-        replay.directory.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(replay.directory)
-        replay._load(find_shards(replay.directory))
-        replay.credit = replay._most_credit(settings.reuse * replay.total)
-        return replay
+            remove_leftovers(self.directory)
+            self._load(find_shards(self.directory))
+        self.credit = self._most_credit(settings.reuse * self.total)
 
     def __len__(self) -> int:
         """Samples in memory."""
@@ -117,22 +92,21 @@ class Replay:
 
     def add(self, samples: Samples) -> None:
         """Adds K samples as the newest, oldest first; writes the shards that are full then, and removes those that left
-        the window.
-        """
-        assert samples.board_size == self.board_size, (
-            f"samples of side {samples.board_size} into a replay of side {self.board_size}"
-        )
+        the window."""
+        sides = f"samples of side {samples.board_size} into a replay of side {self.board_size}"
+        assert samples.board_size == self.board_size, sides
         samples = samples.packed()
         start = 0
         while start < len(samples):
             end = min(len(samples), start + max(1, self._shard_samples - (self.total - self._written)))
-            self._count(samples.at(slice(start, end)))
+            self._count(samples, start, end)
             if self.total - self._written >= self._shard_samples:
                 self._finish_shard()
             start = end
         self.credit = self._most_credit(self.credit + self.settings.reuse * len(samples))
 
-    def _count(self, samples: Samples) -> None:
+    def _count(self, samples: Samples, start: int, end: int) -> None:
+        samples = samples.map(lambda tensor: tensor[start:end])
         self._put(samples)
         self.total += len(samples)
         self.num_random += int((samples.network_step <= 0).sum())
@@ -140,14 +114,13 @@ class Replay:
     def _put(self, samples: Samples) -> None:
         """Writes samples, at most `capacity`, into the ring, which first grows as long as it may."""
         capacity = self.settings.capacity
-        needed = min(capacity, self._stored + len(samples))
-        allocated = self._held.shape[0]
+        needed, allocated = min(capacity, self._stored + len(samples)), len(self._ring)
         if needed > allocated:
             self._grow(min(capacity, max(needed, 2 * allocated, _FIRST_ALLOCATION)))
         slots = torch.arange(self._stored, self._stored + len(samples)) % capacity
-        for name, tensor in samples.tensors().items():
-            self._ring[name][slots] = tensor  # index_copy_ would go row by row
-        self._held[slots] = is_held_out(samples.game, self.validation_share)
+        for ring, tensor in zip(self._ring.tensors(), samples.tensors(), strict=True):
+            ring[slots] = tensor  # index_copy_ would go row by row
+        self._held[slots] = is_held_out(samples.game)
         self._stored += len(samples)
         if len(samples):
             self.last_game = max(self.last_game, int(samples.game.max()))
@@ -155,53 +128,50 @@ class Replay:
 
     def _grow(self, allocation: int) -> None:
         """The ring is never full while it grows, so samples keep their slots."""
-        for name, tensor in self._ring.items():
-            grown = torch.empty((allocation, *tensor.shape[1:]), dtype=tensor.dtype)
-            grown[: tensor.shape[0]] = tensor
-            self._ring[name] = grown
-        self._held = torch.cat((self._held, torch.zeros(allocation - self._held.shape[0], dtype=torch.bool)))
+
+        def grown(tensor: Tensor) -> Tensor:
+            larger = tensor.new_empty((allocation, *tensor.shape[1:]))
+            larger[: len(tensor)] = tensor
+            return larger
+
+        self._ring, self._held = self._ring.map(grown), grown(self._held)
 
     # Drawing
 
     @property
     def window(self) -> int:
         """Samples, counted from the newest, that are drawn from; those of players that have not learned count at most
-        min_window times.
-        """
+        min_window times."""
         counted = self.total - max(0, self.num_random - self.settings.min_window)
         return min(len(self), window(counted, self.settings))
 
     def can_take(self, batch: int) -> bool:
         """Returns whether there's credit for a batch, and anything to draw."""
-        return self.credit >= batch and self._slots_of(held=False).numel() > 0
+        return self.credit >= batch and len(self._slots_of(held=False)) > 0
 
-    def take(self, batch: int) -> Batch:
+    def take(self, batch: int) -> TrainingBatch:
         """Returns a batch drawn uniformly, with replacement, from the window's games that are not held out, and spends
         its credit.
 
         Only where `can_take(batch)`. Uses the generator twice: the samples, then their symmetries.
         """
-        assert self.can_take(batch), (
-            f"replay: a batch of {batch} with a credit of {self.credit:.0f}; ask can_take first"
-        )
+        assert self.can_take(batch), f"a batch of {batch} with a credit of {self.credit:.0f}; ask can_take first"
         self.credit -= batch
         self.taken += batch
-        return self._draw(batch, held=False, generator=self._generator)
+        return self._draw(batch, self._slots_of(held=False), self._generator)
 
-    def validation_batch(self, batch: int) -> Batch | None:
+    def validation_batch(self, batch: int) -> TrainingBatch | None:
         """Returns a batch drawn from the window's held-out games, or None where there are none yet. Costs no credit."""
-        if self._slots_of(held=True).numel() == 0:
-            return None
-        return self._draw(batch, held=True, generator=self._validation_generator)
+        slots = self._slots_of(held=True)
+        return self._draw(batch, slots, self._validation_generator) if len(slots) else None
 
-    def _draw(self, batch: int, held: bool, generator: torch.Generator) -> Batch:
-        slots = self._slots_of(held)
-        index = slots[torch.randint(slots.numel(), (batch,), generator=generator)]
+    def _draw(self, batch: int, slots: Tensor, generator: torch.Generator) -> TrainingBatch:
+        index = slots[torch.randint(len(slots), (batch,), generator=generator)]
         symmetry = torch.randint(8, (batch,), generator=generator)
-        return Batch.of(self._read(index), symmetry)
+        return TrainingBatch.of(self._read(index), symmetry)
 
     def _read(self, slots: Tensor) -> Samples:
-        return Samples(**{name: tensor[slots] for name, tensor in self._ring.items()})
+        return self._ring.map(lambda tensor: tensor[slots])
 
     def _newest(self, number: int) -> Tensor:
         """Returns the slots of the newest samples, oldest first: int64 [number]."""
@@ -217,11 +187,10 @@ class Replay:
 
     def statistics(self, network_step: int) -> dict[str, float]:
         """Returns figures of the buffer: mean age in training steps behind `network_step`, sizes in samples, reuse,
-        share held out.
-        """
+        share held out."""
         newest = self._newest(self.window)
-        size = max(1, newest.numel())
-        made_at = self._ring["network_step"][newest].clamp(min=0)
+        size = max(1, len(newest))
+        made_at = self._ring.network_step[newest].clamp(min=0)
         return {
             "samples": float(self.total),
             "held": float(len(self)),
@@ -229,9 +198,9 @@ class Replay:
             "credit": self.credit,
             "reuse": self.taken / max(1, self.total),
             "age_steps": float((network_step - made_at).sum()) / size,
-            "validation_share": self._slots_of(held=True).numel() / size,
-            "learned_share": float((self._ring["policy_weight"][newest] > 0).sum()) / size,
-            "memory_bytes": float(sum(tensor.numel() * tensor.element_size() for tensor in self._ring.values())),
+            "validation_share": len(self._slots_of(held=True)) / size,
+            "learned_share": float((self._ring.policy_weight[newest] > 0).sum()) / size,
+            "memory_bytes": float(sum(tensor.nbytes for tensor in self._ring.tensors())),
         }
 
     def _most_credit(self, credit: float) -> float:
@@ -265,11 +234,8 @@ class Replay:
 
     def _prune(self) -> None:
         """Removes shards before the window. Its lower edge never moves back: the window grows by at most one for each
-        new sample.
-        """
-        if self.settings.keep_shards:
-            return
-        for shard in find_shards(self.directory):
+        new sample."""
+        for shard in [] if self.settings.keep_shards else find_shards(self.directory):
             if not shard.is_open and shard.end <= self.total - self.window - self._missing:
                 shard.path.unlink(missing_ok=True)
 
@@ -299,12 +265,10 @@ class Replay:
             _log.warning("left out, the rest is kept: %s", error)
             return False
         if samples.board_size != self.board_size:
-            size = samples.board_size
-            raise InputError(
-                f"replay shard {shard.path} holds samples of side {size}; this run's have side {self.board_size}"
-            )
+            sides = f"of side {samples.board_size}; this run's have side {self.board_size}"
+            raise InputError(f"replay shard {shard.path} holds samples {sides}")
         for start in range(0, len(samples), self.settings.capacity):
-            self._count(samples.at(slice(start, start + self.settings.capacity)))
+            self._count(samples, start, start + self.settings.capacity)
         return True
 
     # Resuming
@@ -322,8 +286,8 @@ class Replay:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over a checkpoint's counters after `open`; samples that are newer than the checkpoint count and earn as
-        if just added.
+        """Takes over a checkpoint's counters; samples that are newer than the checkpoint count and earn as if just
+        added.
 
         Where files of the checkpoint are gone, a warning names how many samples are missing, and numbers go on from the
         checkpoint's."""
@@ -333,7 +297,7 @@ class Replay:
             self.total = self._written = state["total"]
             self._missing -= newer
         recent = self._newest(min(max(0, newer), len(self)))
-        self.num_random = state["num_random"] + int((self._ring["network_step"][recent] <= 0).sum())
+        self.num_random = state["num_random"] + int((self._ring.network_step[recent] <= 0).sum())
         self.taken = state["taken"]
         self.last_game = max(self.last_game, state["last_game"])
         self._generator.set_state(state["generator"].cpu())

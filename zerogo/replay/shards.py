@@ -9,6 +9,7 @@ import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -32,6 +33,7 @@ class Shard:
 
     @property
     def end(self) -> int:
+        """The number of the next shard's first sample."""
         return self.first + self.count
 
 
@@ -42,20 +44,17 @@ def shard_path(directory: Path, first: int, count: int, is_open: bool = False) -
 
 def find_shards(directory: Path) -> list[Shard]:
     """Returns the files of a directory in the order of their samples, finished ones before an open one."""
-    found = []
-    for path in directory.iterdir():
-        match = _NAME.fullmatch(path.name)
-        if match:
-            found.append(Shard(path, int(match[2]), int(match[3]), match[1] == "open"))
+    matches = [(path, _NAME.fullmatch(path.name)) for path in directory.iterdir()]
+    found = [Shard(path, int(match[2]), int(match[3]), match[1] == "open") for path, match in matches if match]
     return sorted(found, key=lambda shard: (shard.is_open, shard.first, shard.count))
 
 
 def save_shard(path: str | Path, samples: Samples) -> None:
     """Writes samples to a file, all of them or none."""
-    arrays = {name: tensor.numpy() for name, tensor in samples.packed().tensors().items()}
+    arrays = {name: tensor.numpy() for name, tensor in vars(samples.packed()).items()}
     arrays["format"] = np.int64([FORMAT, len(samples), samples.board_size])
 
-    def write(file) -> None:
+    def write(file: BinaryIO) -> None:
         # Level 1: histories repeat themselves, so it comes within a third of the best level's size in a fifth of the
         # time.
         with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
@@ -66,10 +65,10 @@ def save_shard(path: str | Path, samples: Samples) -> None:
     write_atomically(path, write)
 
 
-def load_shard(path: str | Path, board_size: int | None = None) -> Samples:
+def load_shard(path: str | Path) -> Samples:
     """Returns the samples of a file.
 
-    Raises InputError where the file is missing, cut short, damaged, of another format, or not of the given board size.
+    Raises InputError where the file is missing, cut short, damaged, or of another format.
     """
     path = Path(path)
     try:
@@ -78,29 +77,21 @@ def load_shard(path: str | Path, board_size: int | None = None) -> Samples:
     except FileNotFoundError:
         raise InputError(f"replay shard {path} does not exist") from None
     except Exception as error:  # what a damaged archive makes NumPy and zipfile raise has no common kind
-        what = type(error).__name__
-        raise InputError(
-            f"replay shard {path} is cut short or damaged ({what}); it must be a whole file of samples"
-        ) from error
-    return _checked(path, arrays, board_size)
+        what = f"is cut short or damaged ({type(error).__name__}); it must be a whole file of samples"
+        raise InputError(f"replay shard {path} {what}") from error
+    return _checked(path, arrays)
 
 
-def _checked(path: Path, arrays: dict[str, np.ndarray], board_size: int | None) -> Samples:
+def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Samples:
     """Returns the samples of arrays that have the types and shapes of a shard; raises InputError."""
     header = arrays.pop("format", None)
     if header is None or header.shape != (3,) or header[0] != FORMAT:
         raise InputError(f"replay shard {path} is of an unknown format; allowed is format {FORMAT}")
-    count, size = int(header[1]), int(header[2])
-    if board_size is not None and size != board_size:
-        raise InputError(f"replay shard {path} holds samples of side {size}; this run's have side {board_size}")
-    wanted = layout(size)
-    if set(arrays) != set(wanted):
-        raise InputError(
-            f"replay shard {path} has other fields than samples have: {', '.join(sorted(set(arrays) ^ set(wanted)))}"
-        )
-    tensors = {}
+    count, wanted = int(header[1]), layout(int(header[2]))
+    if others := set(arrays) ^ set(wanted):
+        raise InputError(f"replay shard {path} has other fields than samples have: {', '.join(sorted(others))}")
+    tensors = {name: torch.from_numpy(arrays[name]) for name in wanted}
     for name, (dtype, shape) in wanted.items():
-        tensors[name] = torch.from_numpy(arrays[name])
         if tensors[name].dtype != dtype or tensors[name].shape != (count, *shape):
             found = f"{arrays[name].dtype} {list(arrays[name].shape)}"
             raise InputError(f"replay shard {path}: {name} is {found}; it must be {dtype} {[count, *shape]}")

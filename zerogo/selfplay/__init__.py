@@ -1,7 +1,8 @@
 """Self-play: B games in lock-step that never wait for each other, recorded as samples to learn from."""
 
-from zerogo.selfplay.games import EndReason, SelfPlay, SelfPlayResult
 from zerogo.selfplay.generate import generate, write_games
-from zerogo.selfplay.warmup import random_games
+from zerogo.selfplay.loop import SelfPlay
+from zerogo.selfplay.opening import random_games
+from zerogo.selfplay.record import EndReason, FinishedGame, SelfPlayResult
 
-__all__ = ["EndReason", "SelfPlayResult", "SelfPlay", "generate", "random_games", "write_games"]
+__all__ = ["EndReason", "FinishedGame", "SelfPlay", "SelfPlayResult", "generate", "random_games", "write_games"]

@@ -1,31 +1,27 @@
 """Games of a trained network written to files: what `selfplay.py` starts, and where a run keeps the games it
-samples.
-"""
+samples."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from zerogo import checkpoint as checkpoints
 from zerogo import kernels, sgf
+from zerogo.config import Config
 from zerogo.evaluator import Evaluator
-from zerogo.replay import Samples
-from zerogo.replay.shards import save_shard, shard_path
+from zerogo.replay import Samples, save_shard, shard_path
 from zerogo.runtime import describe, make_directory, pick_compile, pick_device, pick_dtype, set_up_cpu
-from zerogo.selfplay import at_once
-from zerogo.selfplay.games import EndReason, Game, SelfPlay
+from zerogo.selfplay import batch_size
+from zerogo.selfplay.loop import SelfPlay
+from zerogo.selfplay.record import EndReason, FinishedGame
 from zerogo.telemetry import Progress
-
-if TYPE_CHECKING:
-    from zerogo.config import Config
 
 LOOK_EVERY = 16  # finished games between two updates of the progress line
 
 
-def write_games(directory: Path, games: Sequence[Game], player: str) -> None:
+def write_games(directory: Path, games: Sequence[FinishedGame], player: str) -> None:
     """Writes games as SGF, each with the values that the search saw as comments, named by their numbers."""
     if games:
         make_directory(directory)
@@ -57,23 +53,17 @@ def generate(config: Config, checkpoint_path: Path, num_games: int, out_dir: Pat
     set_up_cpu(config.run.threads)
     kernels.choose(config.run.kernels)
     device = pick_device(config.run.device)
-    together = dataclasses.replace(config.selfplay, games=min(config.selfplay.games, num_games), sgf_share=1.0)
-    config = dataclasses.replace(config, selfplay=together)
     dtype, compiled = pick_dtype(config.run.precision, device), pick_compile(config.run.compile, device)
-    network = checkpoint.network(averaged=True)
-    evaluator = Evaluator.from_network(
-        network, checkpoint.encoder(), device, dtype, heads=("policy", "value"), compiled=compiled
-    )
-    config, fit = at_once.fitted(config, evaluator, device, num_games)
-    selfplay = SelfPlay(config, evaluator, device, config.run.seed)
+    network, heads = checkpoint.network(averaged=True), ("policy", "value")
+    evaluator = Evaluator.from_network(network, checkpoint.encoder(), device, dtype, heads=heads, compiled=compiled)
+    settings = dataclasses.replace(config.selfplay, games=min(config.selfplay.games, num_games), sgf_share=1.0)
+    search, settings, why = batch_size.fitted(config.game, config.search, settings, evaluator, device, num_games)
+    selfplay = SelfPlay(config.game, search, settings, evaluator, device, config.run.seed)
     selfplay.use(evaluator, checkpoint.step)
-    config.dump(make_directory(out_dir) / "config.yaml")
-    print(
-        f"{out_dir}: {num_games} games of {checkpoint_path} on {describe(device)['device']}, {kernels.in_use(device)}"
-    )
-    if fit:
-        print(f"self-play: {fit}")
-    samples = make_directory(out_dir / "samples")
+    make_directory(out_dir / "samples")
+    dataclasses.replace(config, search=search, selfplay=settings).dump(out_dir / "config.yaml")
+    machine = f"{describe(device)['device']}, {kernels.in_use(device)}"
+    print(f"{out_dir}: {num_games} games of {checkpoint_path} on {machine}" + (f"\nself-play: {why}" if why else ""))
     finished = written = 0
     with Progress("selfplay", num_games, "games") as progress:
         while finished < num_games:
@@ -81,14 +71,14 @@ def generate(config: Config, checkpoint_path: Path, num_games: int, out_dir: Pat
             games = [game for game in collected.games if game.number < num_games]
             finished += len(games)
             write_games(out_dir / "games", games, f"{config.run.name}@{checkpoint.step}")
-            written += _write_samples(samples, collected.all_samples(), num_games, written)
+            written += _write_samples(out_dir / "samples", collected.all_samples(), num_games, written)
             progress.update(finished, samples=written)
     print(f"wrote {finished} games and {written} samples")
 
 
 def _write_samples(directory: Path, samples: Samples | None, num_games: int, first: int) -> int:
     """Writes the samples of games numbered below `num_games` as one shard and returns their number."""
-    samples = None if samples is None else samples.at(samples.game < num_games)
+    samples = None if samples is None else samples.select((samples.game < num_games).nonzero().squeeze(1))
     if samples is None or not len(samples):
         return 0
     save_shard(shard_path(directory, first, len(samples)), samples)

@@ -1,62 +1,91 @@
-"""Under which rules, and on which boards, the games of a run begin."""
+"""How the games of a run begin: the rules and the board of each, and random games before the network plays."""
 
 from __future__ import annotations
 
+import time
 from bisect import bisect
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from zerogo import board, draws
+from zerogo import board, draws, flood, scoring
+from zerogo.config import GameConfig
 from zerogo.draws import Purpose
+from zerogo.players import RandomPlayer
 from zerogo.rules import Rules
+from zerogo.selfplay.record import EndReason, Recorder, SelfPlayResult
 
-if TYPE_CHECKING:
-    from zerogo.config import Config
+RANDOM_GAMES_TOGETHER = 1024
 
 
-def begin(config: Config, numbers: torch.Tensor, seed: int, device: torch.device) -> board.State:
+def begin(game: GameConfig, numbers: Tensor, seed: int, device: torch.device) -> board.State:
     """Returns the games of these numbers (int64 [K], on the host) before their first moves, in tensors with room for
-    the largest board.
-    """
-    rules = drawn_rules(config, numbers, seed)
-    caps = [config.game.plies(one.size) for one in rules]
-    return board.new_games(len(numbers), rules, device, caps, config.game.largest_size)
+    the largest board."""
+    rules = drawn_rules(game, numbers, seed)
+    return board.new_games(len(numbers), rules, device, [game.plies(one.size) for one in rules], game.largest_size)
 
 
-def drawn_rules(config: Config, numbers: torch.Tensor, seed: int) -> list[Rules]:
-    """Returns the rules of games by their numbers (int64 [K], on the host): the config's, as far as it leaves nothing
-    to be drawn.
-    """
-    game = config.game
-    sizes = _chosen(
-        [(game.size, 1.0)] if not game.sizes else [(size, share) for size, share, _ in game.sizes],
-        numbers,
-        seed,
-        Purpose.SIZE,
-    )
-    superko = _chosen(list(game.superko_shares.items()) or [(game.superko, 1.0)], numbers, seed, Purpose.SUPERKO)
-    suicide = _chosen(
-        [(True, game.suicide_share), (game.suicide, 1.0 - game.suicide_share)], numbers, seed, Purpose.SUICIDE
-    )
+def drawn_rules(game: GameConfig, numbers: Tensor, seed: int) -> list[Rules]:
+    """Returns the rules of games by their numbers (int64 [K], on the host): the settings', as far as they leave nothing
+    to be drawn."""
+    shares = {
+        Purpose.SIZE: [(size, share) for size, share, _ in game.sizes] or [(game.size, 1.0)],
+        Purpose.SUPERKO: list(game.superko_shares.items()) or [(game.superko, 1.0)],
+        Purpose.SUICIDE: [(True, game.suicide_share), (game.suicide, 1.0 - game.suicide_share)],
+    }
+    sizes, superko, suicide = (_chosen(options, numbers, seed, purpose) for purpose, options in shares.items())
     drawn = draws.uniform(draws.key(seed, numbers, Purpose.KOMI), 2).tolist()
-    komi = [_komi(config, size, *pair) for size, pair in zip(sizes, drawn, strict=True)]
+    komi = [game.komi_of(size) for size in sizes]
+    for k, (share, where) in enumerate(drawn):
+        if share < game.random_komi_share:
+            choices = game.drawn_komi(komi[k])
+            komi[k] = choices[int(where * len(choices))]
     return [Rules(*one, game.scoring) for one in zip(sizes, komi, superko, suicide, strict=True)]
 
 
-def _komi(config: Config, size: int, share: float, where: float) -> float:
-    """Returns a game's komi: the board's own or, in a share of the games, one of those that may be drawn; share, where:
-    drawn in (0, 1).
-    """
-    own = config.game.komi_of(size)
-    choices = config.game.drawn_komi(own)
-    return choices[int(where * len(choices))] if share < config.game.random_komi_share else own
-
-
-def _chosen(options: Sequence[tuple[Any, float]], numbers: torch.Tensor, seed: int, purpose: Purpose) -> list[Any]:
+def _chosen(options: Sequence[tuple[Any, float]], numbers: Tensor, seed: int, purpose: Purpose) -> list[Any]:
     """Returns one option for each game, drawn in proportion to its share."""
     edges = list(accumulate(share for _, share in options))
     drawn = draws.uniform(draws.key(seed, numbers, purpose), 1).squeeze(1).tolist()
     return [options[min(bisect(edges, where * edges[-1]), len(options) - 1)][0] for where in drawn]
+
+
+def random_games(game: GameConfig, num_games: int, seed: int, first_game: int, device: torch.device) -> SelfPlayResult:
+    """Returns games of the random player, numbered from `first_game`; their samples' policy weighs nothing.
+
+    A fresh network passes as readily as it plays, so its first games would be two plies long. Games of the random
+    player, which spares its eyes, end with boards that are full of living strings: value and ownership are learned from
+    them, the policy is not."""
+    collected, start = SelfPlayResult(), time.monotonic()
+    for number in range(first_game, first_game + num_games, RANDOM_GAMES_TOGETHER):
+        numbers = torch.arange(number, min(number + RANDOM_GAMES_TOGETHER, first_game + num_games))
+        _play_random(game, numbers, seed, device, collected)
+    collected.seconds = time.monotonic() - start
+    return collected
+
+
+def _play_random(game: GameConfig, numbers: Tensor, seed: int, device: torch.device, collected: SelfPlayResult) -> None:
+    player = RandomPlayer()
+    states = begin(game, numbers, seed, device)
+    numbers = numbers.to(device)
+    recorder = Recorder(len(numbers), int(states.cap.max()), states.board_size, device)
+    exists = torch.nn.functional.pad(flood.unpack_rows(states.on_board).flatten(1), (0, 1), value=True)  # the pass too
+    even = exists / exists.sum(1, keepdim=True)
+    while len(going := (~states.finished).nonzero().squeeze(1)):
+        before = board.select(states, going)
+        actions = player.choose(before, numbers[going], seed)
+        found = {"actions": actions, "policy": even[going], "root_value": torch.zeros(len(going), device=device)}
+        found |= {"is_full": torch.ones_like(going, dtype=torch.bool), "network_step": torch.zeros_like(going)}
+        recorder.write(going, before, game=numbers[going], **found)
+        states = board.put_(states, going, board.step_(before, actions))
+        collected.moves += len(going)
+    score, ownership = scoring.final_score_black(states), scoring.final_ownership_black(states)
+    everyone, length = torch.arange(len(numbers), device=device), states.ply.to(torch.int64)
+    samples = recorder.samples(everyone, length, score, ownership, is_resigned=torch.zeros_like(states.finished))
+    collected.samples.append(replace(samples, policy_weight=torch.zeros_like(samples.policy_weight)).packed())
+    ends = torch.where(states.passes >= 2, int(EndReason.PASSES), int(EndReason.CAPPED))
+    collected.add_finished(states, score, ends, ownership)

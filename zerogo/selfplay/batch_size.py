@@ -1,0 +1,111 @@
+"""How many games are played at once, and how many leaves of a tree a step takes, where the settings leave that to the
+machine (0).
+
+Games come first: they fill the network's batch without changing what is searched. Several leaves a step make a search a
+little weaker, so they only fill what memory, or the number of games that are wanted, leaves open."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zerogo import batching, board, kernels, runtime
+from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
+from zerogo.evaluator import Evaluator
+from zerogo.players import RandomPlayer
+from zerogo.players.analyst import SIMULATIONS_A_LEAF
+from zerogo.search.captured import captured
+from zerogo.selfplay.loop import SelfPlay
+from zerogo.selfplay.opening import begin
+
+FEWEST, MOST = 64, 65536  # what a step of the search costs whatever its batch, as much as some positions, is not timed
+MEMORY_SHARE = 0.4  # of what is free: the training and the network's own work need room, too
+DIFFERENT = 64  # positions that are measured; larger batches repeat them
+PLIES_A_POINT = 0.4
+
+
+def fitted(
+    game: GameConfig,
+    search: SearchConfig,
+    settings: SelfplayConfig,
+    evaluator: Evaluator,
+    device: torch.device,
+    most_games: int = MOST,
+) -> tuple[SearchConfig, SelfplayConfig, str]:
+    """Returns the sections search and selfplay with numbers in place of selfplay.games 0 and search.leaves 0, and why
+    these; "" where both are set.
+
+    The evaluator is timed on positions of random games in growing batches. most_games: that there is any use for.
+    """
+    games, leaves = settings.games, search.leaves
+    if games and leaves:
+        return search, settings, ""
+    if not games:
+        alone = SelfPlay(game, replace(search, leaves=1), replace(settings, games=1), evaluator, device, seed=0)
+        most_games = max(1, min(most_games, _games_in_memory(alone)))
+    most_games, most_leaves = games or most_games, leaves or _most_leaves(settings)
+    evaluator, has_graph = evaluator.with_symmetries(search.symmetry_leaf), search.cuda_graph
+    found = _measured(evaluator, _random_positions(game, device), most_games * most_leaves, has_graph)
+    games = games or max(1, min(most_games, found.size // (leaves or 1)))
+    leaves = leaves or min(most_leaves, max(1, found.size // games))
+    words = f"{games:,} games at once" + (f", {leaves} leaves of each tree in a step" if leaves > 1 else "")
+    return replace(search, leaves=leaves), replace(settings, games=games), f"{words}: {found.why()}"
+
+
+def _most_leaves(settings: SelfplayConfig) -> int:
+    """Returns how many leaves a step may take of one tree: few of a search with few simulations."""
+    simulations = settings.cheap_simulations if settings.full_share < 1 else settings.full_simulations
+    return max(1, simulations // SIMULATIONS_A_LEAF)
+
+
+def _random_positions(game: GameConfig, device: torch.device) -> board.State:
+    """Returns games of the run after random moves: encoders have more to do there than on empty boards."""
+    numbers, player = torch.arange(DIFFERENT), RandomPlayer()
+    states = begin(game, numbers, 0, device)
+    for _ in range(int(PLIES_A_POINT * states.board_size**2)):
+        states = board.step(states, player.choose(states, numbers.to(device), 0))
+    return states
+
+
+def _measured(evaluator: Evaluator, states: board.State, most: int, has_graph: bool) -> batching.Batch:
+    """Returns the batch that keeps the device busy with this evaluator, replayed as a CUDA graph if a search does so
+    and it is faster."""
+    device = states.device
+    legal = board.legal_actions(states)
+    legal[:, -1] = True  # in games that are over, too: an evaluator wants a move
+
+    def rate(size: int) -> float:
+        key = torch.arange(size, device=device)
+        some, moves = board.select(states, key % DIFFERENT), legal[key % DIFFERENT]
+
+        def work() -> Any:
+            return evaluator(some, legal=moves, key=key)
+
+        def speed(work) -> float:
+            return batching.speed(work, size, lambda: runtime.synchronize(device))
+
+        plain = speed(work)
+        replay = captured(work, device) if has_graph and kernels.compiled("tree", device) is not None else None
+        return plain if replay is None else max(plain, speed(replay))
+
+    return batching.find(rate, most, FEWEST)
+
+
+def _games_in_memory(alone: SelfPlay) -> int:
+    """Returns for how many games like one that is played alone, each with its tree and its records, there is memory;
+    MOST where nobody knows."""
+    free = runtime.free_bytes(alone.device)
+    if free is None:
+        return MOST
+    return int(MEMORY_SHARE * free) // (_bytes(alone.search_state) + _bytes(alone.recorder))
+
+
+def _bytes(thing: Any) -> int:
+    """Returns the memory of all tensors inside a dataclass or the like."""
+    if isinstance(thing, Tensor):
+        return thing.nbytes
+    parts = thing.values() if isinstance(thing, dict) else getattr(thing, "__dict__", {}).values()
+    return sum(_bytes(part) for part in parts)

@@ -1,0 +1,140 @@
+"""What is kept of self-play: positions and searches by ply while a game is played, samples and results when it is over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+from zerogo import board
+from zerogo.replay import POSITIONS, Samples, layout, position_fields
+from zerogo.rules import Rules
+
+KNOWN_AT_THE_END = ("policy_weight", "value", "score", "ownership", "board_weight")  # fields of `Samples`
+BOARDS_SHOWN = 9
+
+
+class EndReason(IntEnum):
+    """What ended a game."""
+
+    PASSES = 0
+    RESIGNED = 1
+    ALL_PASS_ALIVE = 2
+    CAPPED = 3
+
+
+@dataclass(frozen=True)
+class FinishedGame:
+    """A game to be written as SGF. moves: actions of its own board. score_black: points, komi included; the sign of the
+    winner where it was resigned."""
+
+    number: int
+    rules: Rules
+    moves: list[int]
+    root_values: list[float]
+    score_black: float
+    end: EndReason
+
+
+@dataclass
+class SelfPlayResult:
+    """What some time of self-play gave. One entry of each list is one finished game; the tensors are on the host.
+
+    games: the share that is written as SGF. last_boards, last_ownership: int8 [N, N] of a few games, each of its own
+    size; Black's view. prior_kl, prior_entropy: sums over the moves of KL(search policy, prior) and of the prior's
+    entropy [nats]. overflowed: trees that ran out of nodes."""
+
+    samples: list[Samples] = field(default_factory=list)
+    games: list[FinishedGame] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    scores_black: list[float] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    komi: list[float] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    last_boards: list[Tensor] = field(default_factory=list)
+    last_ownership: list[Tensor] = field(default_factory=list)
+    moves: int = 0
+    simulations: int = 0
+    seconds: float = 0.0
+    prior_kl: float = 0.0
+    prior_entropy: float = 0.0
+    overflowed: int = 0
+
+    def all_samples(self) -> Samples | None:
+        """Returns all samples as one batch, None where there are none."""
+        return Samples.cat(self.samples) if self.samples else None
+
+    def add_finished(self, states: board.State, score_black: Tensor, ends: Tensor, ownership: Tensor) -> None:
+        """Adds K finished games. score_black: float32 [K]; ends: int64 [K]; ownership: int8 [K, N, N], Black's view."""
+        sizes = states.rules.size.tolist()
+        self.lengths += states.ply.tolist()
+        self.scores_black += score_black.tolist()
+        self.sizes += sizes
+        self.komi += states.rules.komi.tolist()
+        self.ends += ends.tolist()
+        wanted = sizes[: BOARDS_SHOWN - len(self.last_boards)]
+        if wanted:
+            self.last_boards += [stones[:n, :n] for n, stones in zip(wanted, states.stones.cpu(), strict=False)]
+            self.last_ownership += [owners[:n, :n] for n, owners in zip(wanted, ownership.cpu(), strict=False)]
+
+
+class Recorder:
+    """The positions and searches of B games by ply: tables [B, T, …] on the games' device, T plies at most.
+
+    There is a table for each field of `Samples` that is known while a game is played, one of the actions (int16) and
+    `is_full` (bool), whether the search was long enough to learn its policy. Of the eight positions of a sample only
+    the newest is kept: the others are those of the plies before it."""
+
+    def __init__(self, num_games: int, max_plies: int, board_size: int, device: torch.device) -> None:
+        kinds = {name: kind for name, kind in layout(board_size).items() if name not in KNOWN_AT_THE_END}
+        kinds |= {
+            "rows": (kinds["rows"][0], (2, board_size)),
+            "actions": (torch.int16, ()),
+            "is_full": (torch.bool, ()),
+        }
+        self.tables = {
+            name: torch.zeros(num_games, max_plies, *shape, dtype=dtype, device=device)
+            for name, (dtype, shape) in kinds.items()
+        }
+
+    def write(self, game_index: Tensor, states: board.State, **found: Tensor) -> None:
+        """Writes one ply of the games `game_index` (int64 [K]) before it is played: states of K games, and what stands
+        in the other tables.
+
+        actions: int64 [K]. policy: float32 [K, A]. root_value: float32 [K], side to move. is_full: bool [K]. game,
+        network_step: int64 [K].
+        """
+        ply = states.ply.to(torch.int64)
+        found |= position_fields(states)
+        found["rows"] = found["rows"][:, 0]
+        for name, table in self.tables.items():
+            table[game_index, ply] = found[name].to(table.dtype)
+
+    def samples(
+        self, game_index: Tensor, length: Tensor, score_black: Tensor, ownership_black: Tensor, is_resigned: Tensor
+    ) -> Samples:
+        """Returns the samples of finished games: the plies with a full search, game by game.
+
+        game_index, length: int64 [K]. score_black: float32 [K], komi included. ownership_black: int8 [K, N, N].
+        is_resigned: bool [K], the final board is then unknown.
+        """
+        plies = torch.arange(self.tables["is_full"].shape[1], device=game_index.device)
+        is_kept = self.tables["is_full"][game_index] & (plies < length.unsqueeze(1))
+        which, ply = is_kept.nonzero().unbind(1)  # between moves the host may look
+        game = game_index[which]
+        fields = {name: t[game, ply] for name, t in self.tables.items() if name not in ("rows", "actions", "is_full")}
+        back = ply.unsqueeze(1) - torch.arange(POSITIONS, device=ply.device)
+        rows = self.tables["rows"][game.unsqueeze(1), back.clamp(min=0)]
+        sign = torch.where(fields["to_play"] == board.BLACK, 1, -1)
+        score = score_black[which] * sign
+        return Samples(
+            **fields,
+            rows=torch.where((back >= 0).view(-1, POSITIONS, 1, 1), rows, 0),
+            policy_weight=torch.ones_like(score),
+            value=torch.sign(score),
+            score=score,
+            ownership=(ownership_black[which] * sign.view(-1, 1, 1)).to(torch.int8),
+            board_weight=(~is_resigned[which]).to(torch.float32),
+        )
