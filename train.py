@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-if TYPE_CHECKING:
-    from zerogo.config import Config
+from zerogo import cli
 
 QUICKSTART = Path(__file__).resolve().parent / "configs" / "quickstart.yaml"
 EXAMPLES = """
@@ -27,38 +26,32 @@ Stop it with Ctrl-C or in any other way; --resume goes on from the last complete
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Returns the command line's settings."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, epilog=EXAMPLES, formatter_class=raw)
     parser.add_argument("--config", type=Path, help="YAML file with the settings (default: configs/quickstart.yaml)")
-    parser.add_argument(
-        "--run", metavar="NAME", help="name of the run's folder (default: run.name, else the config file's name)"
-    )
-    parser.add_argument(
-        "--resume", action="store_true", help="go on with a run; without --config under the settings that it had"
-    )
+    text = "name of the run's folder (default: run.name, else the config file's name)"
+    parser.add_argument("--run", metavar="NAME", help=text)
+    text = "go on with a run; without --config under the settings that it had"
+    parser.add_argument("--resume", action="store_true", help=text)
     parser.add_argument("--keys", action="store_true", help="list every setting with its meaning, and stop")
-    parser.add_argument(
-        "overrides", nargs="*", metavar="section.key=value", help="settings that replace those of the config file"
-    )
+    cli.add_overrides(parser)
     return parser.parse_intermixed_args(arguments)
 
 
-def read_config(arguments: argparse.Namespace) -> Config:
-    """Returns the run's config with its name filled in: from --config, from the run that is resumed, or the quick
-    start's.
-    """
-    from zerogo.config import load_with_overrides, with_overrides
+def read_config(arguments: argparse.Namespace) -> Any:
+    """Returns the run's Config with its name filled in: from --config, from the run that is resumed, or the quick
+    start's."""
+    from zerogo.config import load, with_overrides
 
     path = arguments.config or QUICKSTART
     overrides = arguments.overrides + ([f"run.name={arguments.run}"] if arguments.run else [])
     if arguments.resume and arguments.config is None:
         # Where the run lies now counts, not where it lay when it was started; other overrides are for its own settings.
-        run = load_with_overrides(path, [text for text in overrides if text.startswith("run.")]).run
+        run = load(path, [text for text in overrides if text.startswith("run.")]).run
         stored = Path(run.directory) / run.name / "config.yaml"
         if stored.exists():
-            return load_with_overrides(stored, [*overrides, f"run.directory={run.directory}", f"run.name={run.name}"])
-    config = load_with_overrides(path, overrides)
+            return load(stored, [*overrides, f"run.directory={run.directory}", f"run.name={run.name}"])
+    config = load(path, overrides)
     return config if config.run.name else with_overrides(config, [f"run.name={path.stem}"])
 
 
@@ -76,7 +69,4 @@ def main(arguments: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    parsed = parse()  # before the imports, which take seconds: --help answers at once
-    from zerogo.runtime import script_main
-
-    script_main(lambda: main(parsed))
+    cli.run(parse, main)

@@ -27,8 +27,8 @@ from zerogo.arena.journal import GAMES_FILE, Journal
 from zerogo.arena.result import FORFEIT, RESIGNED
 from zerogo.config import Config
 from zerogo.errors import InputError
-from zerogo.pipeline import matches as pipeline_matches
-from zerogo.pipeline.matches import Matches
+from zerogo.pipeline import measures
+from zerogo.pipeline.measures import Matches
 from zerogo.players import ExternalPlayer, RandomPlayer, make_player
 from zerogo.players.external import EngineFault, EngineProcess, find
 from zerogo.players.external.player import locate
@@ -377,10 +377,14 @@ def test_engines_that_can_not_start_leave_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def matches_of(settings: Config) -> Matches:
+    return Matches(settings.game, settings.evaluation, settings.run.seed, torch.device("cpu"), torch.float32)
+
+
 def test_a_run_checks_its_engines_at_the_start() -> None:
-    Matches(config(f"evaluation.opponents=[random, '{command('good')}@white']"), torch.device("cpu"), torch.float32)
+    matches_of(config(f"evaluation.opponents=[random, '{command('good')}@white']"))
     with pytest.raises(InputError, match="cannot find my network"):
-        Matches(config(f"evaluation.opponents=['{command('dead')}']"), torch.device("cpu"), torch.float32)
+        matches_of(config(f"evaluation.opponents=['{command('dead')}']"))
 
 
 # Resuming
@@ -400,14 +404,14 @@ def test_engines_get_as_many_plies_in_a_run_as_in_an_evaluation(use, monkeypatch
     assert (arena.cap_for(game, [network], 5), arena.cap_for(game, [network, engine], 5)) == (50, 150)
     assert arena.cap_for(config("game.move_cap=9").game, [engine], 5) == 9
     overrides = (f"evaluation.opponents=[{json.dumps(command('good'))}, random]", "evaluation.engine_processes=1")
-    matches = Matches(config(*overrides), torch.device("cpu"), torch.float32)
+    matches = matches_of(config(*overrides))
     caps = []
 
     def play(*arguments: object, move_cap: int, **options: object) -> None:
         caps.append(move_cap)
         return play_match(*arguments, move_cap=move_cap, **options)
 
-    monkeypatch.setattr(pipeline_matches, "play_match", play)
+    monkeypatch.setattr(measures, "play_match", play)
     for spec in matches.sizes_of:
         matches._match(network, spec, 5, 2)
     assert caps == [150, 50]

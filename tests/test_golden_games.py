@@ -9,7 +9,6 @@ from string import ascii_uppercase
 import pytest
 import tiny
 
-from zerogo.selfplay import SelfPlay
 
 # By algorithm and number of the game: a letter for each move, A to Y for the points 0 to 24 and Z for a pass.
 GAMES = json.loads((Path(__file__).parent / "data" / "games-5x5.json").read_text())
@@ -30,7 +29,7 @@ SETTINGS = (
 @pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
 def test_same_seeds_same_games(algorithm: str) -> None:
     settings = tiny.config(*SETTINGS, f"search.algorithm={algorithm}")
-    played = SelfPlay(settings, tiny.Table(), tiny.CPU, seed=7).play(64).games
+    played = tiny.self_play(settings, tiny.Table(), 7).play(64).games
     games = {str(game.number): "".join(ascii_uppercase[move] for move in game.moves) for game in played}
     assert len(GAMES[algorithm]) == 64
     assert {number: games.get(number) for number in GAMES[algorithm]} == GAMES[algorithm]

@@ -25,7 +25,6 @@ from zerogo.rules import Rules
 from zerogo.search import Search, SearchState, leaves, puct
 from zerogo.search.gumbel import considered_visits, phase_ends
 from zerogo.search.tree import CLOSED, NULL_NODE, ROOT
-from zerogo.selfplay import SelfPlay
 
 RICH = dataclasses.replace(PUCT, fpu_reduction_root=0.1, forced_playouts=2.0, c_puct_log=0.3, c_puct_base=10.0)
 ALL = pytest.mark.parametrize("settings", [PUCT, RICH, GUMBEL], ids=["puct", "puct with all", "gumbel"])
@@ -346,7 +345,7 @@ def test_self_play_games_are_the_same_alone_and_among_others() -> None:
             "selfplay.full_simulations=7",
             "search.leaves=3",
         )
-        collected = SelfPlay(tiny.config(*words, "selfplay.sgf_share=1"), tiny.Table(), tiny.CPU, 3).play(5)
+        collected = tiny.self_play(tiny.config(*words, "selfplay.sgf_share=1"), tiny.Table(), 3).play(5)
         assert collected.simulations >= 7 * collected.moves
         games[at_once] = {game.number: game.moves for game in collected.games}
     assert set(games[1]) == set(range(5)) and all(

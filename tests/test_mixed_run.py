@@ -14,7 +14,7 @@ import tiny
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from zerogo import arena, checkpoint, sgf
+from zerogo import arena, checkpoint, cli, sgf
 from zerogo.analysis.query import QueryError, parse
 from zerogo.analysis.settings import Settings
 from zerogo.config import EvaluationConfig, with_overrides
@@ -29,7 +29,6 @@ from zerogo.replay.shards import find_shards, load_shard
 from zerogo.rules import Rules
 from zerogo.selfplay import generate
 from zerogo.selfplay.opening import drawn_rules
-from zerogo.telemetry import read_metrics
 
 SIZES = {3: 8.5, 4: 1.5, 5: 24.5}  # and their komi
 MIXED = (
@@ -49,11 +48,11 @@ def run(folder: Path, *overrides: str, resume: bool = False) -> Path:
 
 
 def newest(folder: Path) -> checkpoint.Checkpoint:
-    return checkpoint.load(checkpoint.newest(folder))
+    return checkpoint.newest(folder)
 
 
 def all_samples(folder: Path) -> Samples:
-    return Samples.cat([load_shard(shard.path, 5) for shard in find_shards(folder / "replay")])
+    return Samples.cat([load_shard(shard.path) for shard in find_shards(folder / "replay")])
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +76,7 @@ def test_samples_and_games_of_all_boards(finished: Path) -> None:
     samples, config = all_samples(finished), newest(finished).config
     assert samples.board_size == 5 and newest(finished).sizes == {3, 4, 5} and config.game.rules().komi == 1.5
     numbers = samples.game.unique()
-    rules = dict(zip(numbers.tolist(), drawn_rules(config, numbers, config.run.seed), strict=True))
+    rules = dict(zip(numbers.tolist(), drawn_rules(config.game, numbers, config.run.seed), strict=True))
     assert (
         len(samples) == newest(finished).counters["replay"]["total"]
         and min(Counter(one.size for one in rules.values()).values()) > 5
@@ -91,7 +90,7 @@ def test_samples_and_games_of_all_boards(finished: Path) -> None:
 
 
 def test_charts_tell_the_boards_apart(finished: Path) -> None:
-    records = read_metrics(finished / "logs" / "metrics.jsonl")
+    records = tiny.lines(finished / "logs" / "metrics.jsonl")
     matches = [record for record in records if "eval/3x3/random_winrate" in record]
     assert len(matches) == 2  # after the first round and at the end
     for size in SIZES:
@@ -117,8 +116,8 @@ def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
     folder = run(copied, "pipeline.iterations=3", "game.sizes=[[5, 3, 24.5], [4, 1, 1.5], [3, 1, 8.5]]", resume=True)
     after, samples = newest(folder), all_samples(folder)
     assert (before.counters["rounds"], after.counters["rounds"]) == (2, 3) and after.step > before.step
-    for name, tensor in old.tensors().items():
-        assert torch.equal(samples.tensors()[name][: len(old)], tensor), name
+    for name, tensor in vars(old).items():
+        assert torch.equal(getattr(samples, name)[: len(old)], tensor), name
     assert int(samples.game[len(old) :].min()) > int(old.game.max()) and (samples.size[len(old) :] == 5).any()
     assert after.sizes == before.sizes and len(after.counters["matches"]["pool"]) == len(
         before.counters["matches"]["pool"]
@@ -135,7 +134,7 @@ def test_what_is_resumed_is_what_was_left(copied: Path) -> None:
         assert all(
             torch.equal(state.averaged_weights[name], before.averaged_weights[name]) for name in before.averaged_weights
         )
-        replay = Replay.open(state.config.replay, 5, copied / "tiny" / "replay", state.config.run.seed)
+        replay = Replay(state.config.replay, 5, copied / "tiny" / "replay", state.config.run.seed)
         replay.load_state_dict(state.counters["replay"] | state.generators)
         replay.credit = 16
         replays.append(replay.take(16))
@@ -156,7 +155,7 @@ def test_other_boards_can_not_be_learned_from_there(copied: Path, override: str,
 
 
 def test_matches_on_each_board(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    path = str(checkpoint.newest(finished))
+    path = checkpoint.newest(finished).source
     for size, komi in SIZES.items():
         config = with_overrides(newest(finished).config, [f"game.size={size}", "evaluation.simulations=2"])
         (result,) = arena.evaluate([path, "random"], 2, config, tmp_path / str(size))
@@ -170,7 +169,7 @@ def test_matches_on_each_board(finished: Path, tmp_path: Path, capsys: pytest.Ca
 
 
 def test_minds_players_and_clients(finished: Path) -> None:
-    path = str(checkpoint.newest(finished))
+    path = checkpoint.newest(finished).source
     analyst = make_analyst(path, EvaluationConfig(simulations=2), tiny.CPU, torch.float32)
     assert [plays_on(analyst, size) for size in (2, 3, 4, 5, 6)] == [False, True, True, True, False]
     session = AnalysisSession(analyst, capacity=100)
@@ -193,7 +192,7 @@ def test_minds_players_and_clients(finished: Path) -> None:
 def test_self_play_on_one_of_the_boards(finished: Path, tmp_path: Path) -> None:
     """`selfplay.py` with the sizes taken out plays on one board, in tensors of its own side."""
     config = with_overrides(newest(finished).config, ["game.sizes=[]", "game.size=3", "game.komi=8.5"])
-    generate(config, checkpoint.newest(finished), 4, tmp_path / "out")
+    generate(cli.set_up(config), checkpoint.newest(finished), 4, tmp_path / "out")
     (shard,) = find_shards(tmp_path / "out" / "samples")
     assert load_shard(shard.path).board_size == 3 and len(list((tmp_path / "out" / "games").glob("*.sgf"))) == 4
 

@@ -14,10 +14,9 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from zerogo import checkpoint, config
 from zerogo.errors import InputError
 from zerogo.pipeline import train
-from zerogo.pipeline.charts import calibration_error
+from zerogo.pipeline.measures import calibration_error
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.runtime import RunLock
-from zerogo.telemetry import read_metrics
 
 TAGS = (
     "train/loss", "train/policy_loss", "train/value_loss", "train/ownership_loss", "train/policy_entropy", "train/learning_rate",
@@ -35,7 +34,7 @@ def run(folder: Path, *overrides: str, resume: bool = False) -> Path:
 
 
 def newest(folder: Path) -> checkpoint.Checkpoint:
-    return checkpoint.load(checkpoint.newest(folder))
+    return checkpoint.newest(folder)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +78,7 @@ def test_a_run_leaves_its_settings_checkpoints_samples_and_games(finished: Path)
 
 def test_a_checkpoint_alone_is_enough_to_play(finished: Path, tmp_path: Path) -> None:
     moved = tmp_path / "only.pt"
-    moved.write_bytes(checkpoint.newest(finished).read_bytes())
+    moved.write_bytes(checkpoint.paths(finished)[-1].read_bytes())
     found = checkpoint.load(moved)
     averaged, trained = found.network(averaged=True).state_dict(), found.network(averaged=False).state_dict()
     assert any(not torch.equal(averaged[name], trained[name]) for name in trained)
@@ -87,7 +86,7 @@ def test_a_checkpoint_alone_is_enough_to_play(finished: Path, tmp_path: Path) ->
 
 
 def test_numbers_stand_in_tensorboard_and_as_lines(finished: Path) -> None:
-    records = read_metrics(finished / "logs" / "metrics.jsonl")
+    records = tiny.lines(finished / "logs" / "metrics.jsonl")
     assert len((finished / "logs" / "metrics.jsonl").read_text().splitlines()) == len(records)
     rounds = [record for record in records if "time/rounds" in record]
     assert [record["time/rounds"] for record in rounds] == [1, 2]
@@ -138,7 +137,7 @@ def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
     steps = [state["step"] for state in after.trainer["optimizer"]["state"].values()]
     assert all(int(step) == after.step for step in steps)  # the optimiser's own count: its statistics went on
     rounds = [
-        record["time/rounds"] for record in read_metrics(folder / "logs" / "metrics.jsonl") if "time/rounds" in record
+        record["time/rounds"] for record in tiny.lines(folder / "logs" / "metrics.jsonl") if "time/rounds" in record
     ]
     assert rounds == [1, 2, 3, 4]
     names = {entry[0] for entry in after.counters["matches"]["pool"]}
@@ -255,7 +254,7 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(copied: Path) -> None:
     after = newest(folder)
     assert after.counters["rounds"] == 2 and after.step > first.step
     rounds = [
-        record["time/rounds"] for record in read_metrics(folder / "logs" / "metrics.jsonl") if "time/rounds" in record
+        record["time/rounds"] for record in tiny.lines(folder / "logs" / "metrics.jsonl") if "time/rounds" in record
     ]
     assert rounds == [1, 2]
 
@@ -287,7 +286,7 @@ def test_without_a_checkpoint_the_samples_still_count(copied: Path) -> None:
     after = newest(folder)
     assert after.counters["rounds"] == 1 and after.counters["replay"]["total"] > shards[-1].end
     rounds = [
-        record["time/rounds"] for record in read_metrics(folder / "logs" / "metrics.jsonl") if "time/rounds" in record
+        record["time/rounds"] for record in tiny.lines(folder / "logs" / "metrics.jsonl") if "time/rounds" in record
     ]
     assert rounds == [1]
 

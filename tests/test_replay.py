@@ -50,8 +50,8 @@ def numbers(buffer: Replay) -> list[int]:
     return buffer._read(buffer._newest(len(buffer))).root_value.to(torch.int64).tolist()
 
 
-def filled(directory=None, total=100, settings=SETTINGS, **options) -> Replay:
-    buffer = Replay(settings, 5, directory, **options)
+def filled(directory=None, total=100, settings=SETTINGS) -> Replay:
+    buffer = Replay(settings, 5, directory)
     for first in range(0, total, 20):
         buffer.add(make_samples(first, min(20, total - first)))
     return buffer
@@ -96,14 +96,14 @@ def test_a_sample_comes_back_as_it_was_added():
     buffer = Replay(SETTINGS, 5)
     buffer.add(samples)
     held = buffer._read(buffer._newest(200))
-    for name, tensor in samples.tensors().items():
+    for name, tensor in vars(samples).items():
         assert torch.equal(getattr(held, name).to(tensor.dtype), tensor), name
 
 
 @pytest.mark.parametrize("size", [5, 19])
 def test_a_batch_holds_the_state_that_was_played(size):
     samples = make_samples(0, 12, size=size)
-    batch = replay.Batch.of(samples.packed(), torch.zeros(12, dtype=torch.int64))
+    batch = replay.TrainingBatch.of(samples.packed(), torch.zeros(12, dtype=torch.int64))
     state = batch.state
     assert torch.equal(state.black, samples.rows[:, 0, 0]) and torch.equal(state.recent, samples.rows[:, 1:])
     for name in ("to_play", "passes", "ply", "ko", "moves"):
@@ -128,8 +128,9 @@ def test_rows_of_25_columns_survive_packing():
     assert make_samples(0, 1, size=15).packed().rows.dtype == torch.int16
 
 
-def test_draws_are_uniform_over_the_window_and_its_symmetries():
-    buffer = filled(total=200, validation_share=0.0)
+def test_draws_are_uniform_over_the_window_and_its_symmetries(monkeypatch):
+    monkeypatch.setattr(replay.buffer, "VALIDATION_SHARE", 0.0)
+    buffer = filled(total=200)
     seen, symmetries = torch.zeros(200), torch.zeros(8)
     buffer.credit = 1e9
     for _ in range(40):
@@ -143,7 +144,7 @@ def test_draws_are_uniform_over_the_window_and_its_symmetries():
     assert (symmetries - 2500).abs().max() < 6 * 2500**0.5
 
 
-def played(actions: list[torch.Tensor], policy: torch.Tensor, ownership: torch.Tensor) -> replay.Batch:
+def played(actions: list[torch.Tensor], policy: torch.Tensor, ownership: torch.Tensor) -> replay.TrainingBatch:
     """A batch of the games in which the actions (int64 [B] each) were played, with the given targets, as it comes out
     of the buffer.
     """
@@ -152,7 +153,7 @@ def played(actions: list[torch.Tensor], policy: torch.Tensor, ownership: torch.T
         state = board.step(state, action)
     sample = make_samples(0, len(policy))
     sample = dataclasses.replace(sample, **replay.position_fields(state), policy=policy, ownership=ownership)
-    return replay.Batch.of(sample.packed(), torch.zeros(len(policy), dtype=torch.int64))
+    return replay.TrainingBatch.of(sample.packed(), torch.zeros(len(policy), dtype=torch.int64))
 
 
 def test_turned_samples_are_those_of_the_turned_game():
@@ -195,15 +196,16 @@ def test_credit_is_earned_spent_and_capped():
     assert buffer.credit == 2 * buffer.window < 2 * 400
 
 
-def test_held_out_games_are_only_drawn_for_validation():
-    buffer = filled(total=240, validation_share=0.3)
+def test_held_out_games_are_only_drawn_for_validation(monkeypatch):
+    share = replay.is_held_out(torch.arange(100_000)).to(torch.float32).mean()
+    assert abs(float(share) - 0.05) < 0.01
+    monkeypatch.setattr(replay.buffer, "VALIDATION_SHARE", 0.3)
+    buffer = filled(total=240)
     buffer.credit = 1e9
     trained = set((buffer.take(2000).root_value.to(torch.int64) // 4).tolist())
     validated = set((buffer.validation_batch(2000).root_value.to(torch.int64) // 4).tolist())
     assert trained and validated and not trained & validated
     assert Replay(SETTINGS, 5).validation_batch(3) is None
-    share = replay.is_held_out(torch.arange(100_000), 0.05).to(torch.float32).mean()
-    assert abs(float(share) - 0.05) < 0.01
 
 
 def test_the_ring_keeps_the_newest_and_grows_only_as_needed():
@@ -220,7 +222,7 @@ def test_more_samples_at_once_than_the_ring_holds(tmp_path):
     buffer.add(make_samples(0, 600))
     assert numbers(buffer) == list(range(344, 600)) and buffer.total == 600
     buffer.flush()
-    assert numbers(Replay.open(SETTINGS, 5, tmp_path)) == numbers(buffer)
+    assert numbers(Replay(SETTINGS, 5, tmp_path)) == numbers(buffer)
 
 
 def test_statistics_tell_age_and_size():
@@ -231,12 +233,13 @@ def test_statistics_tell_age_and_size():
     assert figures["age_steps"] == 30 and figures["window"] == 40 and figures["learned_share"] == 0.75
 
 
-def test_resume_goes_on_as_if_nothing_had_happened(tmp_path):
-    whole, first = filled(None, 100, validation_share=0.3), filled(tmp_path, 100, validation_share=0.3)
+def test_resume_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch):
+    monkeypatch.setattr(replay.buffer, "VALIDATION_SHARE", 0.3)
+    whole, first = filled(None, 100), filled(tmp_path, 100)
     whole.take(50), first.take(50)
     first.flush()
     state = first.state_dict()
-    second = Replay.open(SETTINGS, 5, tmp_path, seed=99, validation_share=0.3)
+    second = Replay(SETTINGS, 5, tmp_path, seed=99)
     second.load_state_dict(state)
     assert second.credit == whole.credit and second.total == 100 and second.last_game == 24
     for buffer in (whole, second):
@@ -254,13 +257,13 @@ def test_samples_newer_than_the_checkpoint_are_kept_and_count_once(tmp_path):
     for first in range(40, 140, 20):
         buffer.add(make_samples(first, 20))
     # Killed here: 32..127 are in finished shards, the open one of the checkpoint was removed, 128..139 are lost.
-    resumed = Replay.open(KEEPING, 5, tmp_path)
+    resumed = Replay(KEEPING, 5, tmp_path)
     resumed.load_state_dict(state)
     assert numbers(resumed) == list(range(128)) and resumed.total == 128 and resumed.last_game == 31
     assert resumed.credit == min(2.0 * 128, 2.0 * resumed.window)
     resumed.add(make_samples(128, 40))
     resumed.flush()
-    assert numbers(Replay.open(KEEPING, 5, tmp_path)) == list(range(168))
+    assert numbers(Replay(KEEPING, 5, tmp_path)) == list(range(168))
 
 
 def test_every_place_for_a_kill_leaves_whole_files(tmp_path):
@@ -275,11 +278,11 @@ def test_every_place_for_a_kill_leaves_whole_files(tmp_path):
     buffer.flush()
     overtaken.write_bytes(copy)
     (tmp_path / ".shard-000000000064-32.npz.77.tmp").write_bytes(copy[:100])
-    assert numbers(Replay.open(KEEPING, 5, tmp_path)) == list(range(50))
+    assert numbers(Replay(KEEPING, 5, tmp_path)) == list(range(50))
     assert not list(tmp_path.glob(".*"))
     buffer.add(make_samples(50, 14))
     overtaken.write_bytes(copy)
-    resumed = Replay.open(KEEPING, 5, tmp_path)
+    resumed = Replay(KEEPING, 5, tmp_path)
     assert numbers(resumed) == list(range(64))
     resumed.add(make_samples(64, 1))
     resumed.flush()
@@ -312,7 +315,7 @@ def test_a_damaged_shard_is_named_and_all_others_are_kept(tmp_path, caplog, dama
         load_shard(path)
     assert "\n" not in str(caught.value)
     with caplog.at_level(logging.WARNING):
-        resumed = Replay.open(SETTINGS, 5, tmp_path)
+        resumed = Replay(SETTINGS, 5, tmp_path)
     assert "shard-000000000032-32.npz" in caplog.text
     resumed.load_state_dict(state)
     assert numbers(resumed) == [*range(32), *range(64, 100)] and resumed.total == 100
@@ -325,18 +328,18 @@ def test_a_damaged_open_shard_costs_only_itself(tmp_path, caplog):
     buffer.flush()
     path = next(tmp_path.glob("open-*"))
     path.write_bytes(path.read_bytes()[:50])
-    resumed = Replay.open(SETTINGS, 5, tmp_path)
+    resumed = Replay(SETTINGS, 5, tmp_path)
     resumed.load_state_dict(buffer.state_dict())
     assert numbers(resumed) == list(range(32)) and resumed.total == 40 and path.name in caplog.text
     resumed.add(make_samples(40, 40))
     resumed.flush()
-    assert numbers(Replay.open(SETTINGS, 5, tmp_path)) == [*range(32), *range(40, 80)]
+    assert numbers(Replay(SETTINGS, 5, tmp_path)) == [*range(32), *range(40, 80)]
 
 
 def test_missing_files_are_told(tmp_path, caplog):
     buffer = filled(tmp_path, 40)
     state = buffer.state_dict()  # without flush: 8 samples are in no file
-    resumed = Replay.open(SETTINGS, 5, tmp_path)
+    resumed = Replay(SETTINGS, 5, tmp_path)
     resumed.load_state_dict(state)
     assert "8 samples" in caplog.text and resumed.total == 40 and len(resumed) == 32
 
@@ -346,18 +349,16 @@ def test_shards_that_left_the_window_for_good_are_removed(tmp_path):
     firsts = [shard for shard in sorted((tmp_path / "a").iterdir())]
     assert (
         len(firsts) < 12
-        and numbers(Replay.open(SETTINGS, 5, tmp_path / "a"))[-buffer.window :][0] <= 992 - buffer.window
+        and numbers(Replay(SETTINGS, 5, tmp_path / "a"))[-buffer.window :][0] <= 992 - buffer.window
     )
     filled(tmp_path / "b", 1000, dataclasses.replace(SETTINGS, keep_shards=True))
     assert len(list((tmp_path / "b").glob("shard-*"))) == 1000 // 32
 
 
-def test_a_directory_in_use_and_another_size_are_refused(tmp_path):
+def test_another_size_and_missing_files_are_refused(tmp_path):
     filled(tmp_path, 64)
-    with pytest.raises(InputError, match="already holds replay shards"):
-        Replay(SETTINGS, 5, tmp_path)
     with pytest.raises(InputError, match="side 5; this run's have side 7"):
-        Replay.open(SETTINGS, 7, tmp_path)
+        Replay(SETTINGS, 7, tmp_path)
     with pytest.raises(InputError, match="does not exist"):
         load_shard(tmp_path / "shard-000000000999-1.npz")
 
@@ -365,6 +366,6 @@ def test_a_directory_in_use_and_another_size_are_refused(tmp_path):
 def test_saved_samples_are_the_same(tmp_path):
     samples = make_samples(0, 50, size=7)
     save_shard(tmp_path / "x.npz", samples)
-    loaded = load_shard(tmp_path / "x.npz", board_size=7)
-    for name, tensor in samples.packed().tensors().items():
+    loaded = load_shard(tmp_path / "x.npz")
+    for name, tensor in vars(samples.packed()).items():
         assert torch.equal(getattr(loaded, name), tensor), name

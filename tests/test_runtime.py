@@ -107,21 +107,12 @@ def test_threads() -> None:
         runtime.set_up_cpu(-1)
 
 
-def test_generators_leave_the_global_one_alone() -> None:
-    state = torch.get_rng_state()
-    first, second = (torch.rand(3, generator=runtime.generator(5)) for _ in range(2))
-    assert torch.equal(first, second)
-    assert not torch.equal(first, torch.rand(3, generator=runtime.generator(6)))
-    assert torch.equal(torch.get_rng_state(), state)
-
-
 @pytest.mark.gpu
 def test_cuda() -> None:
     device = runtime.pick_device("auto")
     assert device.type == "cuda" and runtime.pick_device("cuda:0").index == 0
     assert runtime.pick_dtype("auto", device) == torch.bfloat16
     assert runtime.describe(device)["device"] == torch.cuda.get_device_name()
-    assert runtime.generator(3, device).device.type == "cuda"
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -214,7 +205,7 @@ def test_write_atomically_survives_a_kill(tmp_path: Path) -> None:
     process.wait()
     assert path.read_bytes() == b"whole"
     assert len(list(tmp_path.iterdir())) == 2
-    assert runtime.remove_leftovers(tmp_path) == 1
+    runtime.remove_leftovers(tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.bin"]
 
 

@@ -11,7 +11,6 @@ import torch
 from zerogo import kernels
 from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
-from zerogo.selfplay import SelfPlay
 
 ALGORITHMS = pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
 LEAVES = pytest.mark.parametrize("leaves", [1, 4])
@@ -26,7 +25,7 @@ PUCT_WITH_ALL = (
 def played(evaluator: Any, seed: int, number: int, *words: str) -> dict[int, tuple]:
     """Returns games by their numbers: the moves, what the roots' values were, how it ended and the score."""
     settings = tiny.config("selfplay.sgf_share=1", "selfplay.full_share=0.6", "selfplay.cheap_simulations=5", *words)
-    collected = SelfPlay(settings, evaluator, tiny.CPU, seed).play(number)
+    collected = tiny.self_play(settings, evaluator, seed).play(number)
     return {game.number: (game.moves, game.root_values, game.end, game.score_black) for game in collected.games}
 
 

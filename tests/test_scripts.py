@@ -155,7 +155,7 @@ def inside(
 
 def test_train(trained: Path) -> None:
     folder = trained / "checkpoints" / "mine"
-    assert len(checkpoint.paths(folder)) == 2 and checkpoint.load(checkpoint.newest(folder)).counters["rounds"] == 2
+    assert len(checkpoint.paths(folder)) == 2 and checkpoint.newest(folder).counters["rounds"] == 2
     assert load(folder / "config.yaml").run.name == "mine"
     assert {path.name for path in folder.iterdir()} >= {"checkpoints", "config.yaml", "games", "logs", "replay"}
 
@@ -165,14 +165,14 @@ def test_train_goes_on(trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     said.
     """
     folder = trained / "checkpoints" / "mine"
-    newest = checkpoint.newest(folder)
+    newest = checkpoint.paths(folder)[-1]
     content = newest.read_bytes()
     newest.write_bytes(content[:2000])
     status, errors = inside(
         "train", ["--resume", "--run", "mine", "pipeline.final_matches=false"], trained, monkeypatch, capsys
     )
     assert status == 0 and errors.startswith(f"warning: skipped: checkpoint checkpoints/mine/checkpoints/{newest.name}")
-    assert checkpoint.load(checkpoint.newest(folder)).counters["rounds"] == 2
+    assert checkpoint.newest(folder).counters["rounds"] == 2
     newest.write_bytes(content)
 
 
@@ -236,7 +236,7 @@ def test_bad_input_gets_one_sentence_and_nothing_is_overwritten(
     case: str, trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     name, arguments, sentence = WRONG[case]
-    (trained / "part.pt").write_bytes(checkpoint.newest(trained / "checkpoints" / "mine").read_bytes()[:-3000])
+    (trained / "part.pt").write_bytes(checkpoint.paths(trained / "checkpoints" / "mine")[-1].read_bytes()[:-3000])
     before = tiny.files(trained)
     status, errors = inside(name, arguments, trained, monkeypatch, capsys)
     assert status == 2 and errors.startswith("error: ") and errors.count("\n") == 1 and sentence in errors, errors

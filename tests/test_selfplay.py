@@ -12,7 +12,7 @@ import tiny
 import torch
 from sgfmill import sgf as sgfmill_sgf
 
-from zerogo import checkpoint, draws
+from zerogo import cli, draws
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.draws import Purpose
@@ -23,9 +23,8 @@ from zerogo.game import GameState, Move
 from zerogo.replay import Samples
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.rules import Rules
-from zerogo.selfplay import EndReason, SelfPlay, SelfPlayResult, generate, random_games, write_games
-from zerogo.selfplay.games import Game
-from zerogo.selfplay.resignation import NEEDED, REMEMBERED, THRESHOLDS, Resignation
+from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, generate, random_games, write_games
+from zerogo.selfplay.loop import NEEDED, REMEMBERED, THRESHOLDS, Resignation
 
 TREE = (
     "search.algorithm=puct",
@@ -46,7 +45,7 @@ WHITE_SETTLES = [PASS, 4, PASS, 3, PASS, 5, PASS, PASS]
 
 
 def played(config: Config, evaluator: object, num_games: int, seed: int = 3) -> tuple[SelfPlay, SelfPlayResult]:
-    selfplay = SelfPlay(config, evaluator, tiny.CPU, seed)
+    selfplay = tiny.self_play(config, evaluator, seed)
     return selfplay, selfplay.play(num_games)
 
 
@@ -61,7 +60,7 @@ def table_games(*overrides: str, num_games: int = 20) -> tuple[SelfPlay, SelfPla
     return played(tiny.config(*common, *overrides), tiny.Table(), num_games)
 
 
-def replayed(game: Game) -> list[GameState]:
+def replayed(game: FinishedGame) -> list[GameState]:
     """Returns the positions of a game before each of its moves, by the plain rules."""
     states = [GameState.new(game.rules)]
     for action in game.moves:
@@ -121,7 +120,7 @@ def test_targets_have_the_view_of_the_side_to_move(
         tiny.config(*SCRIPTED, f"game.komi={komi}", "selfplay.settled_end_share=1"), tiny.Script(moves), 1
     )
     samples = collected.all_samples()
-    assert collected.games[0].moves == moves[:-2] and collected.ends == [EndReason.SETTLED]
+    assert collected.games[0].moves == moves[:-2] and collected.ends == [EndReason.ALL_PASS_ALIVE]
     assert collected.scores_black == [score_black] and samples.ply.tolist() == list(range(len(moves) - 2))
     for k in range(len(samples)):
         sign = 1 if int(samples.to_play[k]) == 1 else -1
@@ -159,8 +158,8 @@ def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled() -> None:
     drawn = draws.uniform(draws.key(3, torch.arange(100), Purpose.SETTLED), 1).squeeze(1)
     for game in collected.games:
         settles = bool(drawn[game.number] < 0.6)
-        assert (game.end, len(game.moves)) == ((EndReason.SETTLED, 5) if settles else (EndReason.PASSES, 7))
-    assert 10 <= collected.ends.count(EndReason.SETTLED) <= 38
+        assert (game.end, len(game.moves)) == ((EndReason.ALL_PASS_ALIVE, 5) if settles else (EndReason.PASSES, 7))
+    assert 10 <= collected.ends.count(EndReason.ALL_PASS_ALIVE) <= 38
 
 
 def test_the_cap_scores_the_board_as_it_stands() -> None:
@@ -180,7 +179,7 @@ def test_the_side_that_resigns_loses_and_the_board_stays_unknown(
 ) -> None:
     """From ply 2 on the loser may resign; it does at its first turn."""
     config = tiny.config(*SCRIPTED, "selfplay.resign_share=1", "selfplay.resign_min_ply=2", "game.komi=4.5")
-    selfplay = SelfPlay(config, tiny.Script([0, 8, 3, 7, 6, 5, 4], [value_black]), tiny.CPU, seed=3)
+    selfplay = tiny.self_play(config, tiny.Script([0, 8, 3, 7, 6, 5, 4], [value_black]), 3)
     selfplay.resignation.threshold = -0.5
     collected = selfplay.play(1)
     samples, game = collected.all_samples(), collected.games[0]
@@ -228,7 +227,9 @@ def test_every_number_is_used_once() -> None:
     assert sorted(finished + selfplay.numbers.tolist()) == list(range(selfplay.next_game))
     by_samples = [set(one.all_samples().game.tolist()) for one in results]
     assert set.union(*by_samples) == set(finished) and sum(map(len, by_samples)) == len(finished)
-    assert SelfPlay(selfplay.config, tiny.Table(), tiny.CPU, 3, first_game=77).numbers.tolist() == list(range(77, 83))
+    assert tiny.self_play(tiny.config("selfplay.games=6"), tiny.Table(), 3, first_game=77).numbers.tolist() == list(
+        range(77, 83)
+    )
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,7 @@ def test_every_number_is_used_once() -> None:
     ],
 )
 def test_a_game_is_the_same_alone_and_among_many(overrides: tuple[str, ...]) -> None:
-    together: dict[int, Game] = {}
+    together: dict[int, FinishedGame] = {}
     for games in (1, 7, 4):
         _, collected = table_games(
             *overrides, f"selfplay.games={games}", "game.move_cap=24", num_games=3 if games == 1 else 8
@@ -259,7 +260,7 @@ def test_another_seed_plays_other_games() -> None:
 
 def test_komi_is_drawn_within_its_limits() -> None:
     limits = ("game.komi=4.5", "game.random_komi_share=0.5", "game.komi_low=-1", "game.komi_high=3")
-    random = random_games(tiny.config(*limits), 400, seed=3, first_game=0, device=tiny.CPU)
+    random = random_games(tiny.config(*limits).game, 400, seed=3, first_game=0, device=tiny.CPU)
     counts = Counter(random.komi)
     assert set(counts) == {4.5, -0.5, 0.5, 1.5, 2.5}
     assert abs(counts[4.5] / 400 - 0.5) < 5 * (0.25 / 400) ** 0.5  # five standard deviations
@@ -275,7 +276,7 @@ def test_komi_is_drawn_within_its_limits() -> None:
 
 def test_random_games_teach_no_policy() -> None:
     config = tiny.config("game.size=5", "game.move_cap=60")
-    collected = random_games(config, 30, seed=4, first_game=100, device=tiny.CPU)
+    collected = random_games(config.game, 30, seed=4, first_game=100, device=tiny.CPU)
     samples = collected.all_samples()
     assert bool((samples.policy_weight == 0).all()) and bool((samples.network_step == 0).all())
     assert (
@@ -287,7 +288,7 @@ def test_random_games_teach_no_policy() -> None:
     assert (samples.score * sign).tolist() == [scores[number] for number in samples.game.tolist()]
     assert torch.equal(samples.value, torch.sign(samples.score))
     assert set(collected.ends) <= {EndReason.PASSES, EndReason.CAPPED}
-    again = random_games(config, 3, seed=4, first_game=105, device=tiny.CPU).all_samples()
+    again = random_games(config.game, 3, seed=4, first_game=105, device=tiny.CPU).all_samples()
     assert torch.equal(again.rows[again.game == 106], samples.rows[samples.game == 106])
 
 
@@ -387,24 +388,23 @@ def test_games_are_written_as_sgf_that_others_read(komi: float, tmp_path: Path) 
 
 
 def test_a_resigned_game_says_so(tmp_path: Path) -> None:
-    write_games(tmp_path, [Game(7, Rules(3), [4, 0], [0.5, -0.9], 1.0, EndReason.RESIGNED)], "tiny")
+    write_games(tmp_path, [FinishedGame(7, Rules(3), [4, 0], [0.5, -0.9], 1.0, EndReason.RESIGNED)], "tiny")
     text = (tmp_path / "game-00000007.sgf").read_text()
     assert "RE[B+R]" in text and "ended by: resigned" in text
     assert "SBKV[75.00]" in text and "SBKV[95.00]" in text  # Black's winrates, for a graph
 
 
-def saved(config: Config, path: Path) -> Path:
+def made(config: Config) -> Checkpoint:
     weights = tiny.network(config).state_dict()
-    checkpoint.save(path, Checkpoint(config, 12, weights, weights))
-    return path
+    return Checkpoint(config, 12, weights, weights)
 
 
 def test_generate_writes_the_games_and_the_samples_that_were_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture
 ) -> None:
     config = tiny.config("selfplay.games=4")
-    path = saved(config, tmp_path / "step-00000012.pt")
-    generate(config, path, 10, tmp_path / "out")
+    path = made(config)
+    generate(cli.set_up(config), path, 10, tmp_path / "out")
     games = sorted((tmp_path / "out" / "games").iterdir())
     assert [game.name for game in games] == [f"game-{number:08d}.sgf" for number in range(10)]
     samples = Samples.cat([load_shard(shard.path) for shard in find_shards(tmp_path / "out" / "samples")])
@@ -413,14 +413,14 @@ def test_generate_writes_the_games_and_the_samples_that_were_asked_for(
         moves = sgfmill_sgf.Sgf_game.from_bytes(game.read_bytes()).get_main_sequence()[1:]
         assert int((samples.game == number).sum()) == len(moves)
     assert "wrote 10 games" in capsys.readouterr().out
-    generate(tiny.config("selfplay.games=7"), path, 10, tmp_path / "again")
+    generate(cli.set_up(tiny.config("selfplay.games=7")), path, 10, tmp_path / "again")
     assert len(list((tmp_path / "again" / "games").iterdir())) == 10
 
 
 def test_generate_refuses_a_checkpoint_of_another_size(tmp_path: Path) -> None:
-    path = saved(tiny.config(), tmp_path / "step-00000012.pt")
+    path = made(tiny.config())
     with pytest.raises(InputError, match="game.size 3, the config says 5"):
-        generate(tiny.config("game.size=5"), path, 2, tmp_path / "out")
+        generate(cli.set_up(tiny.config("game.size=5")), path, 2, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -430,7 +430,7 @@ def test_a_network_plays_legally_and_notes_its_age() -> None:
     evaluator = Evaluator.from_network(
         tiny.network(config).eval(), encoder, tiny.CPU, torch.float32, heads=("policy", "value")
     )
-    selfplay = SelfPlay(config, evaluator, tiny.CPU, 1)
+    selfplay = tiny.self_play(config, evaluator, 1)
     results = [selfplay.play(1)]
     selfplay.use(evaluator, 500)
     results.append(selfplay.play(10))

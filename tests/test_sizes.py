@@ -21,10 +21,10 @@ from zerogo.evaluator import Evaluator
 from zerogo.features import ENCODERS, make_encoder, on_board_mask
 from zerogo.players import RandomPlayer
 from zerogo.players.playout import PlayoutEvaluator
-from zerogo.replay import Batch, Samples
+from zerogo.replay import Samples, TrainingBatch
 from zerogo.rules import Rules, RulesBatch, own_actions
 from zerogo.search import Search, tempered
-from zerogo.selfplay import EndReason, SelfPlay, random_games
+from zerogo.selfplay import EndReason, random_games
 from zerogo.selfplay.opening import drawn_rules
 from zerogo.trainer import Trainer
 
@@ -233,7 +233,7 @@ def test_a_search_over_a_network() -> None:
 
 def games_by_number(config: Config, num_games: int, evaluator: object | None = None) -> tuple[dict, Samples]:
     """Returns the games of a stretch of self-play, each with its end, and all samples."""
-    selfplay = SelfPlay(config, evaluator or tiny.Table(), tiny.CPU, seed=3)
+    selfplay = tiny.self_play(config, evaluator or tiny.Table(), 3)
     selfplay.resignation.threshold = -0.3
     collected = selfplay.play(num_games)
     assert len(collected.sizes) == len(collected.komi) == len(collected.lengths) and Counter(
@@ -285,15 +285,20 @@ def test_a_game_is_the_same_among_games_of_other_sizes(algorithm: str) -> None:
                 one.score_black,
             )
             assert other.root_values == pytest.approx(one.root_values, abs=1e-5)
-            compare_samples(samples.at(samples.game == number), own.at(own.game == number), size)
+            compare_samples(of_game(samples, number), of_game(own, number), size)
         seen[size] = len(shared)
     assert min(seen.values()) >= 2, seen
+
+
+def of_game(samples: Samples, number: int) -> Samples:
+    """Returns the samples of one game."""
+    return samples.map(lambda tensor: tensor[samples.game == number])
 
 
 def compare_samples(padded: Samples, alone: Samples, size: int, side: int = 5) -> None:
     """Asserts that samples say the same: exactly where they hold integers, to a rounding elsewhere."""
     places = own_places(size, side)
-    for name, values in alone.tensors().items():
+    for name, values in vars(alone).items():
         found = getattr(padded, name)
         if name == "rows":
             assert not found[..., size:].any()
@@ -312,23 +317,23 @@ def compare_samples(padded: Samples, alone: Samples, size: int, side: int = 5) -
 
 def test_random_games() -> None:
     """The games that a run begins with are alike too, and say nothing of points that are off the board."""
-    mixed = random_games(tiny.config(MIXED, "game.move_cap=0"), 30, 3, 0, tiny.CPU)
+    mixed = random_games(tiny.config(MIXED, "game.move_cap=0").game, 30, 3, 0, tiny.CPU)
     samples = mixed.all_samples()
     for size, komi in ((3, 8.5), (4, 1.5), (5, 24.5)):
         own = random_games(
-            tiny.config(f"game.size={size}", f"game.komi={komi}", "game.move_cap=0"), 30, 3, 0, tiny.CPU
+            tiny.config(f"game.size={size}", f"game.komi={komi}", "game.move_cap=0").game, 30, 3, 0, tiny.CPU
         ).all_samples()
         numbers = [number for number in range(30) if (samples.size[samples.game == number] == size).all()]
         assert len(numbers) > 3
         for number in numbers:
-            compare_samples(samples.at(samples.game == number), own.at(own.game == number), size)
+            compare_samples(of_game(samples, number), of_game(own, number), size)
 
 
 def test_shares_of_sizes_and_rules() -> None:
     extra = ("game.suicide_share=0.25", "game.superko_shares={simple: 1, situational: 3}")
     config = tiny.config(MIXED, *extra, "game.random_komi_share=0.5", "game.komi_spread=1")
     numbers = torch.arange(4000)
-    found = drawn_rules(config, numbers, seed=1)
+    found = drawn_rules(config.game, numbers, seed=1)
     count = Counter(rules.size for rules in found)
     assert abs(count[3] - 2000) < 130 and abs(count[4] - 1000) < 110 and count[3] + count[4] + count[5] == 4000
     assert abs(sum(rules.suicide for rules in found) - 1000) < 110
@@ -336,14 +341,14 @@ def test_shares_of_sizes_and_rules() -> None:
     assert set(superko) == {"simple", "situational"} and abs(superko["simple"] - 1000) < 110
     komi = {size: {rules.komi for rules in found if rules.size == size} for size in (3, 4, 5)}
     assert komi == {3: {7.5, 8.5, 9.5}, 4: {0.5, 1.5, 2.5}, 5: {23.5, 24.5, 25.5}}
-    assert drawn_rules(config, numbers[100:200].flip(0), seed=1) == found[100:200][::-1]
-    assert drawn_rules(config, numbers, seed=2) != found
+    assert drawn_rules(config.game, numbers[100:200].flip(0), seed=1) == found[100:200][::-1]
+    assert drawn_rules(config.game, numbers, seed=2) != found
 
 
 # Learning
 
 
-def learned(batch: Batch, precision: torch.dtype = torch.float32) -> tuple[dict[str, float], dict[str, Tensor]]:
+def learned(batch: TrainingBatch, precision: torch.dtype = torch.float32) -> tuple[dict[str, float], dict[str, Tensor]]:
     """Returns the metrics and the gradients of a fresh network's first step."""
     config = tiny.config("network.blocks=2", "network.value_pooling=area", "training.gradient_clip=0")
     trainer = Trainer(
@@ -358,7 +363,7 @@ def padded_samples(samples: Samples, side: int) -> Samples:
     """Returns the same samples in tensors of a larger side."""
     old = samples.board_size
     places, extra = own_places(old, side), side - old
-    fields = samples.tensors()
+    fields = vars(samples)
     point = {
         name: torch.where(fields[name] >= 0, places[fields[name].clamp(min=0).to(torch.int64)], -1)
         for name in ("moves", "ko")
@@ -383,13 +388,13 @@ def padded_samples(samples: Samples, side: int) -> Samples:
 def test_losses_and_gradients(sizes: str) -> None:
     """A batch, of one size or of two, is learned from alike in tensors of its own side and in larger ones."""
     config = tiny.config("game.size=5", "game.komi=24.5", f"game.sizes={sizes}", "game.move_cap=0")
-    samples = random_games(config, 6, 3, 0, tiny.CPU).all_samples()
+    samples = random_games(config.game, 6, 3, 0, tiny.CPU).all_samples()
     samples = dataclasses.replace(
         samples, policy_weight=torch.rand(len(samples), generator=torch.Generator().manual_seed(1))
     )
     turns = torch.randint(8, (len(samples),), generator=torch.Generator().manual_seed(2))
-    one, gradients = learned(Batch.of(samples, turns))
-    other, found = learned(Batch.of(padded_samples(samples, 7), turns))
+    one, gradients = learned(TrainingBatch.of(samples, turns))
+    other, found = learned(TrainingBatch.of(padded_samples(samples, 7), turns))
     assert one == pytest.approx(other, rel=1e-4, abs=1e-5) and one["gradient_norm"] > 0.01
     largest = max(float(gradient.abs().max()) for gradient in gradients.values())
     for name, gradient in gradients.items():

@@ -10,14 +10,14 @@ import pytest
 import torch
 from test_features import play_random, swap_colours
 
-from zerogo import symmetry
+from zerogo import board, symmetry
 from zerogo.config import NetworkConfig, TrainingConfig
 from zerogo.errors import InputError
-from zerogo.features import make_encoder
+from zerogo.features import make_encoder, on_board_mask
 from zerogo.network import Network
-from zerogo.replay import Batch
+from zerogo.replay import TrainingBatch
 from zerogo.rules import Rules
-from zerogo.trainer import LOSSES, Targets, Trainer, ownership_loss, policy_loss, value_loss
+from zerogo.trainer import LOSSES, Trainer, ownership_loss, policy_loss, value_loss
 
 ENCODER = make_encoder("zero17", komi_input=True)
 HEADS = {"policy": 1.0, "value": 1.0, "ownership": 0.5}
@@ -26,13 +26,13 @@ SETTINGS = TrainingConfig(
 )
 
 
-def make_batch(seed: int = 0, rules: list[Rules] | None = None) -> Batch:
+def make_batch(seed: int = 0, rules: list[Rules] | None = None) -> TrainingBatch:
     """Returns 8 positions with made-up targets."""
     state, _ = play_random(rules or [Rules(5)] * 8, 6, seed)
     games, side = state.num_games, state.board_size
     generator = torch.Generator().manual_seed(seed)
     rand = lambda *shape: torch.rand(*shape, generator=generator)  # noqa: E731
-    return Batch(
+    return TrainingBatch(
         state=state,
         policy=torch.softmax(6 * rand(games, side * side + 1), -1),
         policy_weight=torch.ones(games),
@@ -53,10 +53,10 @@ def make_trainer(
     return Trainer(Network(shape, ENCODER.num_planes, ENCODER.num_globals, 5), ENCODER, settings, heads, "cpu", dtype)
 
 
-def make_targets(**changes: torch.Tensor) -> Targets:
-    numbers = [torch.ones(2), torch.zeros(2), torch.zeros(2), torch.zeros(2)]
-    made = Targets(torch.full((2, 5), 0.2), *numbers, torch.zeros(2, 2, 2), board_weight=torch.ones(2), on_board=None)
-    return dataclasses.replace(made, **changes)
+def make_targets(rules: list[Rules] = [Rules(2)] * 2, **changes: torch.Tensor) -> TrainingBatch:  # noqa: B006
+    made = dict.fromkeys(("value", "root_value", "score", "symmetry"), torch.zeros(2))
+    made |= {"policy": torch.full((2, 5), 0.2), "policy_weight": torch.ones(2), "board_weight": torch.ones(2)}
+    return TrainingBatch(**made | {"state": board.new_games(2, rules), "ownership": torch.zeros(2, 2, 2)} | changes)
 
 
 def test_policy_loss() -> None:
@@ -82,10 +82,7 @@ def test_value_loss_is_the_chance_of_winning() -> None:
 
 def test_ownership_loss_counts_the_points_that_exist() -> None:
     logits = torch.atanh(torch.tensor([[[0.6, 0.6], [0.6, 0.6]], [[-0.2, 0.9], [0.9, 0.9]]]))
-    on_board = torch.ones(2, 2, 2, dtype=torch.bool)
-    on_board[1] = False
-    on_board[1, 0, 0] = True
-    loss, _ = ownership_loss(logits, make_targets(ownership=torch.ones(2, 2, 2), on_board=on_board))
+    loss, _ = ownership_loss(logits, make_targets([Rules(2), Rules(1)], ownership=torch.ones(2, 2, 2)))
     assert torch.isclose(loss, torch.tensor(-(math.log(0.8) + math.log(0.4)) / 2))
     everywhere, _ = ownership_loss(logits, make_targets(ownership=torch.ones(2, 2, 2)))
     assert torch.isclose(everywhere, torch.tensor(-(4 * math.log(0.8) + math.log(0.4) + 3 * math.log(0.95)) / 8))
@@ -144,9 +141,6 @@ def test_augmented_samples_are_equivariant(sizes: list[int]) -> None:
         before = plain.policy[s : s + 1, :-1].view(1, 5, 5)[:, :size, :size]
         assert torch.equal(points[:size, :size], symmetry.transform_planes(before, s)[0])
         assert targets.policy[s, -1] == passes and not turned[s, :, size:].any() and not turned[s, :, :, size:].any()
-    assert (targets.on_board is None) == (plain.on_board is None)
-    if plain.on_board is not None:
-        assert torch.equal(targets.on_board, plain.on_board)
     assert torch.equal(targets.value, plain.value)
     assert math.isfinite(trainer.step(batch)["loss"])
 
@@ -214,7 +208,7 @@ def test_statistics_belong_to_the_averaged_weights(mixed: bool) -> None:
     for batch in batches:
         planes, _, targets = trainer._turned(batch)
         out = stem.conv(planes).permute(0, 2, 3, 1)
-        points = out[targets.on_board] if mixed else out.flatten(0, 2)
+        points = out[on_board_mask(targets.state)] if mixed else out.flatten(0, 2)
         means.append(points.mean(0))
         variances.append(points.var(0))
     assert torch.allclose(stem.norm.running_mean, torch.stack(means).mean(0), atol=1e-5)

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from zerogo import board, draws
+from zerogo.checkpoint import fresh_network
 from zerogo.config import Config, with_overrides
 from zerogo.evaluator import Evaluation
-from zerogo.features import make_encoder
 from zerogo.network import Network
 from zerogo.rules import own_actions
+from zerogo.selfplay import SelfPlay
 
 CPU = torch.device("cpu")
 SETTINGS = (
@@ -63,10 +64,14 @@ def config(*overrides: str) -> Config:
 
 def network(settings: Config, seed: int = 1) -> Network:
     """Returns a fresh network of the config's shape."""
-    encoder = make_encoder(settings.features.encoder, settings.features.komi_input)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Network(settings.network, encoder.num_planes, encoder.num_globals, settings.game.largest_size)
+        return fresh_network(settings)
+
+
+def self_play(settings: Config, evaluator: object, seed: int, first_game: int = 0) -> SelfPlay:
+    """Returns self-play on the CPU as the config has it."""
+    return SelfPlay(settings.game, settings.search, settings.selfplay, evaluator, CPU, seed, first_game)
 
 
 class Table:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import fcntl
 import importlib.util
 import os
@@ -45,10 +44,10 @@ def pick_device(name: str = "auto") -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise InputError(f"device is {name!r}; allowed are auto, cpu, cuda and cuda:0, cuda:1, …") from None
-    if device.type not in ("cpu", "cuda"):
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
         raise InputError(f"device is {name!r}; allowed are auto, cpu, cuda and cuda:0, cuda:1, …")
-    count = torch.cuda.device_count() if device.type == "cuda" else 0
+    count = torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= count:
         raise InputError(f"device is {name!r}, but torch finds {count} CUDA devices here; use cpu or auto")
     if device.type == "cuda" and device.index is not None:
@@ -60,10 +59,9 @@ def pick_dtype(name: str, device: torch.device | str) -> torch.dtype:
     """Returns the network's dtype: "float32", "bfloat16", or for "auto" bfloat16 on CUDA and on CPUs with instructions
     for it.
 
-    With AVX-512 BF16 a CPU core evaluates 1.5 (3 blocks x 32 channels, 5x5) to 2.3 times (2x32, 9x9) as many positions
-    as in float32; a CPU without such instructions goes through float32 and is slower. On CUDA torch computes
-    convolutions of float32 in TF32, with 10 bits of fraction, unless torch.backends.cudnn.allow_tf32 is set to False.
-    """
+    With AVX-512 BF16 a CPU core evaluates 1.5 to 2.3 times as many positions as in float32; without such instructions
+    it is slower. On CUDA torch computes convolutions of float32 in TF32, with 10 bits of fraction, unless
+    torch.backends.cudnn.allow_tf32 is set to False."""
     if name in PRECISIONS:
         return PRECISIONS[name]
     if name != "auto":
@@ -89,22 +87,19 @@ def pick_compile(choice: str, device: torch.device | str) -> bool:
         raise InputError(f"compile is {choice!r}; allowed are {', '.join(COMPILE)}")
     if choice != "on":
         return False
-    if torch.device(device).type == "cuda" and importlib.util.find_spec("triton") is None:
-        raise InputError(
-            "run.compile is on, but triton is not installed, which compiles for CUDA; install it, or set run.compile to off"
-        )
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
-    if shutil.which(compiler) is None:
-        raise InputError(
-            f"run.compile is on, but there is no C++ compiler {compiler!r} here; install one, or set run.compile to off"
-        )
+    lacks = None
+    if torch.device(device).type == "cuda" and importlib.util.find_spec("triton") is None:
+        lacks = "triton is not installed, which compiles for CUDA; install it"
+    elif shutil.which(compiler) is None:
+        lacks = f"there is no C++ compiler {compiler!r} here; install one"
+    if lacks:
+        raise InputError(f"run.compile is on, but {lacks}, or set run.compile to off")
     return True
 
 
 def usable_cores() -> int:
-    """Returns the number of CPU cores that this process may use, which in a container can be fewer than the machine
-    has.
-    """
+    """Returns the number of CPU cores that this process may use; in a container they can be fewer than there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
 
 
@@ -134,32 +129,23 @@ def synchronize(device: torch.device) -> None:
 
 def free_bytes(device: torch.device) -> int | None:
     """Returns how much memory of the device, for the CPU of the machine or container, is free; None where that can't be
-    told.
-    """
+    told."""
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(
             device
-        )  # torch's own, for tensors to come
+        )  # torch's own, for later tensors
         return torch.cuda.mem_get_info(device)[0] + kept
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-        with contextlib.suppress(
-            OSError, ValueError
-        ):  # a container may be allowed less than the machine has; "max" is no number
+        # A container may be allowed less than the machine has; "max" is no number.
+        with contextlib.suppress(OSError, ValueError):
             limit, used = (int((CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
             statistics = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
             used -= int(statistics["inactive_file"])  # files that were read, and can be forgotten
             free = min(free, max(0, limit - used))
         return free
     return None
-
-
-def generator(seed: int, device: torch.device | str = "cpu") -> torch.Generator:
-    """Returns a fresh generator with that seed; the global one is never touched."""
-    made = torch.Generator(device=device)
-    made.manual_seed(seed)
-    return made
 
 
 def code_revision(start: Path | None = None) -> str:
@@ -172,9 +158,7 @@ def code_revision(start: Path | None = None) -> str:
     folder = folder if folder.is_dir() else folder.parent
     root = _git(folder, "rev-parse", "--show-toplevel")
     # Installed into another project's checkout, for example into its .venv, the revision found would be that project's.
-    if root is None or folder.parent != Path(root):
-        return "unknown"
-    revision = _git(folder, "rev-parse", "HEAD")
+    revision = _git(folder, "rev-parse", "HEAD") if root is not None and folder.parent == Path(root) else None
     if not revision:
         return "unknown"
     return revision + ("+dirty" if _git(folder, "status", "--porcelain", "--untracked-files=no") else "")
@@ -223,33 +207,25 @@ class RunLock:
 
     def __init__(self, directory: str | Path, way_out: str = "choose another run.name") -> None:
         """way_out: what the sentence for a second holder offers him besides waiting."""
-        self.directory = Path(directory)
-        make_directory(self.directory)
-        self._file: Any = None
+        self.directory = make_directory(directory)
         try:
-            file = open(self.directory / self.FILE, "a+")
-        except OSError as error:
-            raise InputError(f"cannot lock the folder {self.directory}: {error.strerror}") from None
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            file.seek(0)
-            holder = file.read().strip()
-            file.close()
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise InputError(f"cannot lock the folder {self.directory}: {error.strerror}") from None
+            self._file = open(self.directory / self.FILE, "a+")
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.seek(0)
+            holder = self._file.read().strip()
+            self._file.close()
             who = f" by process {holder}" if holder else ""
-            raise InputError(f"the folder {self.directory} is already in use{who}; wait for it or {way_out}") from None
-        file.truncate(0)
-        file.write(f"{os.getpid()}\n")
-        file.flush()
-        self._file = file
+            raise InputError(f"the folder {directory} is already in use{who}; wait for it or {way_out}") from None
+        except OSError as error:
+            raise InputError(f"cannot lock the folder {directory}: {error.strerror}") from None
+        self._file.truncate(0)
+        self._file.write(f"{os.getpid()}\n")
+        self._file.flush()
 
     def release(self) -> None:
         """Frees the directory; a second call does nothing."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._file.close()
 
     def __enter__(self) -> RunLock:
         return self
@@ -269,8 +245,7 @@ def make_directory(path: str | Path) -> Path:
 
 def require_new_folder(path: Path, option: str) -> None:
     """Raises InputError where results could not be written without touching what is there: a file, or a folder that is
-    not empty.
-    """
+    not empty."""
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; give {option} a new folder")
     if path.exists() and any(path.iterdir()):
@@ -306,14 +281,10 @@ def sync_directory(directory: str | Path) -> None:
         os.close(handle)
 
 
-def remove_leftovers(directory: str | Path) -> int:
-    """Removes the temporary files that killed processes left in a directory and returns their number; call it only
-    under its lock.
-    """
-    leftovers = [path for path in Path(directory).glob(".*.tmp") if path.is_file()]
-    for path in leftovers:
+def remove_leftovers(directory: str | Path) -> None:
+    """Removes the temporary files that killed processes left in a directory; call it only under its lock."""
+    for path in Path(directory).glob(".*.tmp"):
         path.unlink(missing_ok=True)
-    return len(leftovers)
 
 
 def lines_of(handle: int) -> Iterator[bytes]:
@@ -322,14 +293,13 @@ def lines_of(handle: int) -> Iterator[bytes]:
 
     The handle is read directly: Python can't shut down cleanly while a thread waits inside its buffered stdin.
     """
-    pending: list[bytes] = []
+    pending: list[bytes] = []  # joined once, as a long line comes in many parts
     while chunk := os.read(handle, _CHUNK):
         first, *others = chunk.split(b"\n")
         pending.append(first)
-        if others:
-            *whole, last = [b"".join(pending), *others]
-            yield from whole
-            pending = [last]
+        for other in others:
+            yield b"".join(pending)
+            pending = [other]
     if rest := b"".join(pending):
         yield rest
 

@@ -1,4 +1,4 @@
-"""What a run tells while it goes: TensorBoard files, the same numbers as JSON lines, rate meters and a progress line.
+"""What a run tells while it goes: TensorBoard files, the same numbers as JSON lines, and a progress line.
 
 TensorBoard and tqdm are imported when they are first needed, so that playing a game needs neither.
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
-from zerogo.errors import InputError
+from zerogo.runtime import write_atomically
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -34,7 +34,7 @@ class Telemetry:
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         self.path = self.directory / METRICS_FILE
-        keep_complete_lines(self.path, resume_step)
+        _keep_complete_lines(self.path, resume_step)
         self._lines: TextIO = open(self.path, "a", encoding="utf-8")
         self._resume_step = resume_step
         self._writer: Any = None
@@ -43,9 +43,7 @@ class Telemetry:
     def writer(self) -> Any:
         """The TensorBoard writer, made at its first use."""
         if self._writer is None:
-            from torch.utils.tensorboard import (
-                SummaryWriter,
-            )  # costs a second, and a run without scalars never needs it
+            from torch.utils.tensorboard import SummaryWriter  # costs a second, which a run without scalars never needs
 
             # A purge tells TensorBoard to forget the steps that an interrupted process had already written.
             purge_step = None if self._resume_step is None else self._resume_step + 1
@@ -54,8 +52,7 @@ class Telemetry:
 
     def scalars(self, step: int, values: Mapping[str, Any]) -> None:
         """Writes numbers (or one-element tensors, which are fetched from their device) named "area/quantity_unit" for a
-        step.
-        """
+        step."""
         numbers = {name: float(value) for name, value in values.items()}
         for name, number in numbers.items():
             self.writer.add_scalar(name, number, step)
@@ -64,21 +61,9 @@ class Telemetry:
         self._lines.write(json.dumps(record) + "\n")
         self._lines.flush()
 
-    def image(self, tag: str, array: Any, step: int) -> None:
-        """Writes a picture: a pillow image or an array uint8 [height, width] or [height, width, 3]."""
-        import numpy
-
-        pixels = numpy.asarray(array)
-        self.writer.add_image(tag, pixels, step, dataformats="HW" if pixels.ndim == 2 else "HWC")
-
-    def histogram(self, tag: str, values: Any, step: int) -> None:
-        """Writes the distribution of an array's or a tensor's values; no values write nothing."""
-        if len(values):
-            self.writer.add_histogram(tag, values, step)
-
-    def text(self, tag: str, text: str, step: int = 0) -> None:
-        """Writes text, which TensorBoard shows as Markdown."""
-        self.writer.add_text(tag, text, step)
+    def image(self, tag: str, pixels: Any, step: int) -> None:
+        """Writes a picture: an array uint8 [height, width, 3]."""
+        self.writer.add_image(tag, pixels, step, dataformats="HWC")
 
     def flush(self) -> None:
         """Makes everything written so far readable by others."""
@@ -100,69 +85,27 @@ class Telemetry:
         self.close()
 
 
-def read_metrics(path: str | Path) -> list[dict[str, Any]]:
-    """Returns the complete records of a `metrics.jsonl` in their order; a missing file has none."""
-    try:
-        lines = Path(path).read_bytes().splitlines(keepends=True)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
-    return [record for record in map(_record, lines) if record is not None]
-
-
-def keep_complete_lines(path: Path, last_step: int | None) -> None:
+def _keep_complete_lines(path: Path, last_step: int | None) -> None:
     """Rewrites a JSON-lines file without incomplete lines and, with a last step, without records of later ones.
-    Atomic.
-    """
+    Atomic."""
     if not path.exists():
         return
     lines = path.read_bytes().splitlines(keepends=True)
-    kept = [
-        line
-        for line in lines
-        if (record := _record(line)) is not None and (last_step is None or record["step"] <= last_step)
-    ]
-    if len(kept) == len(lines):
-        return
-    temporary = path.with_name(f".{path.name}.tmp")
-    with open(temporary, "wb") as file:
-        file.writelines(kept)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    steps = [_step(line) for line in lines]
+    wanted = math.inf if last_step is None else last_step
+    kept = [line for line, step in zip(lines, steps, strict=True) if step is not None and step <= wanted]
+    if len(kept) < len(lines):
+        write_atomically(path, lambda file: file.writelines(kept))
 
 
-def _record(line: bytes) -> dict[str, Any] | None:
-    """Returns the record of one complete line, or None."""
-    if not line.endswith(b"\n"):
-        return None
+def _step(line: bytes) -> int | None:
+    """Returns the step of a complete line's record, or None."""
     try:
-        record = json.loads(line)
+        record = json.loads(line) if line.endswith(b"\n") else None
     except ValueError:
         return None
-    return record if isinstance(record, dict) and isinstance(record.get("step"), int) else None
-
-
-class Rate:
-    """Counts things and says how many came per second since it was last asked."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self.total = 0
-        self._seen = 0
-        self._since = clock()
-
-    def add(self, count: int = 1) -> None:
-        """Counts `count` more."""
-        self.total += count
-
-    def take(self) -> float:
-        """Returns the count per second since the last call (or since the start), and begins anew."""
-        now = self._clock()
-        rate = (self.total - self._seen) / max(now - self._since, 1e-9)
-        self._seen, self._since = self.total, now
-        return rate
+    step = record.get("step") if isinstance(record, dict) else None
+    return step if isinstance(step, int) else None
 
 
 class Progress:
@@ -192,16 +135,14 @@ class Progress:
         if self.stream.isatty():
             from tqdm import tqdm
 
-            self._bar = tqdm(
-                desc=label, total=total, unit=unit, initial=done, file=self.stream, dynamic_ncols=True, unit_scale=True
-            )
+            shown = {"desc": label, "total": total, "unit": unit, "initial": done, "unit_scale": True}
+            self._bar = tqdm(file=self.stream, dynamic_ncols=True, **shown)
 
     def update(self, done: float, **values: float | str) -> None:
         """Shows that `done` units are done in all, with a few values beside it; often called, seldom printed."""
         self._done = done
-        self._values = ", ".join(
-            f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in values.items()
-        )
+        texts = (f"{value:.4g}" if isinstance(value, float) else f"{value}" for value in values.values())
+        self._values = ", ".join(map(" ".join, zip(values, texts, strict=True)))
         if self._bar is not None:
             self._bar.set_postfix_str(self._values, refresh=False)
             self._bar.update(done - self._bar.n)
@@ -220,23 +161,22 @@ class Progress:
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-        elif self._spoken > -math.inf and self.stream is not None:
+        elif self._spoken > -math.inf:
             self._speak()
         self._spoken = -math.inf
 
     def line(self) -> str:
-        """Returns the plain line, such as "train: 1200/5000 games, 24 %, 31.2 games/s, 2:02 left, loss 1.23"."""
+        """Returns the plain line, such as "train: 1200/5000 games, 24 %, 31.2 games/s, 0:02:02 left, loss 1.23"."""
         seconds = max(self._clock() - self._start, 1e-9)
         rate = (self._done - self._initial) / seconds
-        done = (
-            f"{self._done:.6g}" if self._done == int(self._done) else f"{self._done:.1f}"
-        )  # parts of games come with many digits
+        is_whole = self._done == int(self._done)
+        done = f"{self._done:.6g}" if is_whole else f"{self._done:.1f}"  # parts of games come with many digits
         parts = [f"{done} {self.unit}" if self.total is None else f"{done}/{self.total:.6g} {self.unit}"]
         if self.total:
             parts.append(f"{100 * self._done / self.total:.0f} %")
         parts.append(f"{rate:.3g} {self.unit}/s")
         if self.total and rate > 0:
-            parts.append(f"{_clock_face((self.total - self._done) / rate)} left")
+            parts.append(f"{timedelta(seconds=max(0, int((self.total - self._done) / rate)))} left")
         return f"{self.label}: " + ", ".join(parts + ([self._values] if self._values else []))
 
     def _speak(self) -> None:
@@ -248,10 +188,3 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _clock_face(seconds: float) -> str:
-    """Returns a duration as "h:mm:ss" or "m:ss"."""
-    minutes, seconds = divmod(max(int(seconds), 0), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -8,13 +8,12 @@ that is faster."""
 from __future__ import annotations
 
 import argparse
-import dataclasses
 
 import torch
 
 from zerogo.bench import report, whole_numbers
 from zerogo.bench.net import Setup, add_network_arguments, evals_per_second
-from zerogo.config import Config, GameConfig, SearchConfig, SelfplayConfig
+from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
 from zerogo.errors import InputError
 from zerogo.selfplay import SelfPlay
 
@@ -42,13 +41,13 @@ def _measure(args: argparse.Namespace, setup: Setup) -> None:
     network alone.
     """
     size, batch = setup.state.board_size, setup.state.num_games
-    config = dataclasses.replace(
-        Config(),
-        game=GameConfig(size=size),
-        search=SearchConfig(algorithm=args.algorithm),
-        selfplay=SelfplayConfig(games=batch, full_simulations=args.sims, cheap_simulations=args.sims, sgf_share=0.0),
+    sims = {"full_simulations": args.sims, "cheap_simulations": args.sims}
+    sections = (
+        GameConfig(size=size),
+        SearchConfig(algorithm=args.algorithm),
+        SelfplayConfig(games=batch, sgf_share=0.0, **sims),
     )
-    selfplay = SelfPlay(config, setup.evaluator, setup.device, seed=1)
+    selfplay = SelfPlay(*sections, setup.evaluator, setup.device, seed=1)
     forwards = setup.forwards()
     selfplay.play(batch)  # the games that begin together end together; after that they are spread
     evals, results = [], []

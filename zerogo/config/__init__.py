@@ -1,8 +1,9 @@
 """The settings of a run: frozen dataclasses, YAML files, `section.key=value` overrides. What is wrong is said in one
 sentence.
 
-`load(path)` and `load_with_overrides(path, overrides)` read; `Config.dump(path)` writes YAML with each key's meaning
-beside it; `describe()` lists every key. A function of the package receives only the section that it needs."""
+`load(path, overrides)` reads a file, which may leave out what equals the default; `Config.dump(path)` writes all of it
+as YAML with each key's meaning beside it; `describe()` lists every key. A function of the package receives only the
+section that it needs."""
 
 from __future__ import annotations
 
@@ -34,24 +35,9 @@ from zerogo.errors import InputError
 from zerogo.runtime import write_atomically
 
 __all__ = [
-    "Config",
-    "EvaluationConfig",
-    "FeaturesConfig",
-    "GameConfig",
-    "NetworkConfig",
-    "PipelineConfig",
-    "ReplayConfig",
-    "RunConfig",
-    "SearchConfig",
-    "SelfplayConfig",
-    "TrainingConfig",
-    "describe",
-    "from_dict",
-    "load",
-    "load_with_overrides",
-    "to_dict",
-    "with_overrides",
-]
+    "Config", "EvaluationConfig", "FeaturesConfig", "GameConfig", "NetworkConfig", "PipelineConfig", "ReplayConfig", "RunConfig",
+    "SearchConfig", "SelfplayConfig", "TrainingConfig", "describe", "from_dict", "load", "with_overrides",
+]  # fmt: skip
 
 BY_NAME: dict[str, type[Section]] = {section.NAME: section for section in SECTIONS}
 KEYS: dict[str, Any] = {f"{section.NAME}.{entry.name}": entry for section in SECTIONS for entry in fields(section)}
@@ -81,20 +67,14 @@ class Config:
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Returns sections of plain values (numbers, texts, lists, mappings): what YAML, JSON and a checkpoint hold."""
-        return to_dict(self)
+        sections = {name: getattr(self, name) for name in BY_NAME}
+        return {
+            name: {key: _plain(value) for key, value in vars(section).items()} for name, section in sections.items()
+        }
 
     def dump(self, path: str | Path) -> None:
         """Writes every setting as YAML, atomically, with its meaning beside it; `load` reads the same settings back."""
         write_atomically(path, lambda file: file.write(to_yaml(self).encode()))
-
-
-def to_dict(config: Config) -> dict[str, dict[str, Any]]:
-    """Returns sections of plain values (numbers, texts, lists, mappings): what YAML, JSON and a checkpoint hold."""
-    plain = {}
-    for name in BY_NAME:
-        section = getattr(config, name)
-        plain[name] = {entry.name: _plain(getattr(section, entry.name)) for entry in fields(section)}
-    return plain
 
 
 def _plain(value: Any) -> Any:
@@ -120,9 +100,8 @@ def from_dict(values: Mapping[str, Any], where: str = "config", places: Mapping[
         if name not in BY_NAME:
             raise InputError(f"{place}: unknown section {name}; {_nearest(str(name), list(BY_NAME))}")
         if not isinstance(entries, Mapping):
-            raise InputError(
-                f"{place}: section {name} is {entries!r}; it must hold settings such as {fields(BY_NAME[name])[0].name}: …"
-            )
+            such = f"it must hold settings such as {fields(BY_NAME[name])[0].name}: …"
+            raise InputError(f"{place}: section {name} is {entries!r}; {such}")
         for key in entries:
             if f"{name}.{key}" not in KEYS:
                 raise InputError(f"{places.get(f'{name}.{key}', where)}: {_unknown(f'{name}.{key}')}")
@@ -161,15 +140,9 @@ def _nearest(name: str, valid: list[str]) -> str:
     return f"did you mean {close[0]}?" if close else f"valid names are {', '.join(valid)}"
 
 
-def load(path: str | Path) -> Config:
-    """Returns the config of a YAML file. Raises InputError with the file and line of what is wrong."""
-    return load_with_overrides(path, [])
-
-
-def load_with_overrides(path: str | Path | None, overrides: Sequence[str]) -> Config:
+def load(path: str | Path | None, overrides: Sequence[str] = ()) -> Config:
     """Returns the config of a YAML file (with None: the defaults) after "section.key=value" overrides; of equal ones
-    the last wins.
-    """
+    the last wins. Raises InputError with the file and line of what is wrong."""
     values, places = ({}, {}) if path is None else _read_yaml(Path(path))
     return with_overrides(from_dict(values, str(path), places), overrides, str(path or "config"), places)
 
@@ -182,7 +155,7 @@ def with_overrides(
 
     Another game.size takes the komi that game.sizes gives to it, unless game.komi is there too.
     """
-    values, places = to_dict(config), dict(places or {})
+    values, places = config.to_dict(), dict(places or {})
     for text in overrides:
         _override(values, places, text)
     named = {text.partition("=")[0].strip() for text in overrides}
@@ -211,9 +184,8 @@ def _read_yaml(path: Path) -> tuple[Any, dict[str, str]]:
 
 
 def _places(node: yaml.Node | None, prefix: str, where: str) -> dict[str, str]:
-    """Returns the place of every key to two levels. Raises InputError for a key given twice, which YAML would settle
-    silently.
-    """
+    """Returns the place of every key to two levels. Raises InputError for a key given twice, of which YAML would take
+    the last."""
     found: dict[str, str] = {}
     if not isinstance(node, yaml.MappingNode):
         return found
@@ -230,8 +202,7 @@ def _places(node: yaml.Node | None, prefix: str, where: str) -> dict[str, str]:
 
 def _override(values: dict[str, dict[str, Any]], places: dict[str, str], text: str) -> None:
     """Puts one "section.key=value" into `values` and its place into `places`; "network.heads.ownership=0" reaches into
-    a mapping.
-    """
+    a mapping."""
     key, sign, raw = text.partition("=")
     section, _, name = (key := key.strip()).partition(".")
     if not sign or not name:
@@ -254,8 +225,7 @@ def describe() -> str:
     for section in SECTIONS:
         rows = [f"{section.NAME}: {section.__doc__}"]
         for entry in fields(section):
-            rows.append(f"  {section.NAME}.{entry.name} = {_written(default_of(entry))}")
-            rows.append(f"      {entry.metadata['meaning']}; {allowed(entry)}{_source(entry)}")
+            rows.append(f"  {section.NAME}.{entry.name} = {_written(default_of(entry))}\n      {_explained(entry)}")
         blocks.append("\n".join(rows))
     return "\n\n".join(blocks)
 
@@ -265,9 +235,8 @@ def to_yaml(config: Config) -> str:
     blocks = []
     for section in SECTIONS:
         rows = [f"# {section.__doc__}", f"{section.NAME}:"]
-        for entry in fields(section):
-            value = _written(getattr(getattr(config, section.NAME), entry.name))
-            rows.append(f"  {entry.name}: {value}  # {entry.metadata['meaning']}; {allowed(entry)}{_source(entry)}")
+        for name, value in vars(getattr(config, section.NAME)).items():
+            rows.append(f"  {name}: {_written(value)}  # {_explained(KEYS[f'{section.NAME}.{name}'])}")
         blocks.append("\n".join(rows) + "\n")
     return "\n".join(blocks)
 
@@ -279,6 +248,7 @@ def _written(value: Any) -> str:
     return json.dumps(_plain(value), ensure_ascii=False)
 
 
-def _source(entry: Any) -> str:
-    """Returns the source of a field's default in brackets, or nothing."""
-    return f" [{entry.metadata['source']}]" if entry.metadata["source"] else ""
+def _explained(entry: Any) -> str:
+    """Returns a field's meaning, what it accepts, and the source of its default in brackets."""
+    source = entry.metadata["source"]
+    return f"{entry.metadata['meaning']}; {allowed(entry)}" + (f" [{source}]" if source else "")

@@ -1,6 +1,5 @@
 """What one setting is: its default, meaning, allowed values and source, and how a value from YAML or a command line is
-read into it.
-"""
+read into it."""
 
 from __future__ import annotations
 
@@ -22,10 +21,10 @@ EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
 def option(
     default: Any,
     meaning: str,
-    *,
     low: float | None = None,
-    above: float | None = None,
     high: float | None = None,
+    *,
+    above: float | None = None,
     choices: Sequence[str] = (),
     source: str = "",
 ) -> Any:
@@ -33,14 +32,7 @@ def option(
 
     low and high are inclusive, above is exclusive; they hold for every number of a list or mapping. choices: the
     allowed words."""
-    metadata = {
-        "meaning": meaning,
-        "low": low,
-        "above": above,
-        "high": high,
-        "choices": tuple(choices),
-        "source": source,
-    }
+    metadata = {"meaning": meaning, "low": low, "above": above, "high": high, "choices": choices, "source": source}
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -53,22 +45,9 @@ def default_of(entry: Field) -> Any:
 
 def allowed(entry: Field) -> str:
     """Returns in words what a field accepts, for example "a whole number from 1 to 25"."""
-    limits = _limits(entry)
-    pairs = "a list of [progress, factor] pairs such as [[0.0, 1.0], [0.8, 0.1]], progress rising from 0 to at most 1, factors 0 or more"
-    sizes = f"different sizes from 1 to {MAX_SIZE}, shares above 0, komi from -{MOST_KOMI} to {MOST_KOMI}"
-    sizes = f"[] or a list of [size, share, komi] such as [[7, 1, 9], [9, 2, 7]], {sizes}"
-    plain = {
-        "bool": "true or false",
-        "str": f"one of {', '.join(entry.metadata['choices'])}" if entry.metadata["choices"] else "a text",
-        "int": f"a whole number{limits}",
-        "float": f"a number{limits}",
-        "tuple[str, ...]": "a list of texts such as [random, mcts:200]",
-        "str | tuple[str, ...]": "a text such as zero17, or a list of texts such as [stones, liberties:8]",
-        "dict[str, float]": f"a mapping of names to numbers{limits} such as {{policy: 1.0, value: 1.0}}",
-        "tuple[tuple[float, float], ...]": pairs,
-        "tuple[tuple[int, float, float], ...]": sizes,
-    }
-    return plain[str(entry.type)]
+    choices = ", ".join(entry.metadata["choices"])
+    words = f"one of {choices}" if choices and entry.type == "str" else KINDS[str(entry.type)][1]
+    return words.format(limits=_limits(entry))
 
 
 def _limits(entry: Field) -> str:
@@ -83,52 +62,49 @@ def _limits(entry: Field) -> str:
     return "" if high is None else f", at most {high}"
 
 
-def _within(number: float, entry: Field) -> bool:
-    """Says whether a number lies in the field's range."""
-    low, above, high = (entry.metadata[key] for key in ("low", "above", "high"))
-    return (low is None or number >= low) and (above is None or number > above) and (high is None or number <= high)
+# Readers return the exact value of what YAML or a command line gave; they raise ValueError where it is not allowed.
 
 
-def _number(value: Any) -> float:
-    """Returns a finite number; raises ValueError for anything else, truth values included."""
+def _require(is_allowed: bool) -> None:
+    if not is_allowed:
+        raise ValueError
+
+
+def _read_number(value: Any, entry: Field) -> float:
+    """Returns a finite number in the field's range, truth values not being numbers."""
     if isinstance(value, str) and EXPONENT.fullmatch(value.strip()):
         value = float(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError
+    _require(isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value))
+    low, above, high = (entry.metadata[key] for key in ("low", "above", "high"))
+    _require((low is None or value >= low) and (above is None or value > above) and (high is None or value <= high))
     return value
 
 
 def _read_float(value: Any, entry: Field) -> float:
-    number = float(_number(value))
-    if not _within(number, entry):
-        raise ValueError
-    return number
+    return float(_read_number(value, entry))
 
 
 def _read_int(value: Any, entry: Field) -> int:
-    number = _number(value)
-    if number != int(number) or not _within(number, entry):
-        raise ValueError
+    number = _read_number(value, entry)
+    _require(number == int(number))
     return int(number)
 
 
 def _read_bool(value: Any, entry: Field) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError
+    _require(isinstance(value, bool))
     return value
 
 
 def _read_text(value: Any, entry: Field) -> str:
-    if isinstance(value, bool) and "on" in entry.metadata["choices"]:
+    choices = entry.metadata["choices"]
+    if isinstance(value, bool) and "on" in choices:
         value = "on" if value else "off"  # which YAML 1.1 reads as true and false
-    if not isinstance(value, str) or (entry.metadata["choices"] and value not in entry.metadata["choices"]):
-        raise ValueError
+    _require(isinstance(value, str) and (not choices or value in choices))
     return value
 
 
 def _read_texts(value: Any, entry: Field) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)):
-        raise ValueError
+    _require(isinstance(value, (list, tuple)))
     return tuple(_read_text(part, entry) for part in value)
 
 
@@ -137,54 +113,54 @@ def _read_text_or_texts(value: Any, entry: Field) -> str | tuple[str, ...]:
 
 
 def _read_weights(value: Any, entry: Field) -> dict[str, float]:
-    if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-        raise ValueError
+    _require(isinstance(value, Mapping) and all(isinstance(name, str) for name in value))
     return {name: _read_float(weight, entry) for name, weight in value.items()}
 
 
+def _read_rows(value: Any, entry: Field, length: int) -> list[tuple[float, ...]]:
+    """Returns rows of so many numbers each."""
+    _require(isinstance(value, (list, tuple)))
+    _require(all(isinstance(row, (list, tuple)) and len(row) == length for row in value))
+    return [tuple(_read_float(number, entry) for number in row) for row in value]
+
+
 def _read_schedule(value: Any, entry: Field) -> tuple[tuple[float, float], ...]:
-    if (
-        not isinstance(value, (list, tuple))
-        or not value
-        or not all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in value)
-    ):
-        raise ValueError
-    pairs = tuple((float(_number(progress)), float(_number(factor))) for progress, factor in value)
+    pairs = _read_rows(value, entry, 2)
     starts = [progress for progress, _ in pairs]
-    if (
-        starts[0] != 0.0
-        or starts != sorted(set(starts))
-        or starts[-1] > 1.0
-        or min(factor for _, factor in pairs) < 0.0
-    ):
-        raise ValueError
-    return pairs
+    _require(starts[:1] == [0.0] and starts == sorted(set(starts)) and starts[-1] <= 1.0)
+    _require(min(factor for _, factor in pairs) >= 0.0)
+    return tuple(pairs)
 
 
 def _read_sizes(value: Any, entry: Field) -> tuple[tuple[int, float, float], ...]:
-    if not isinstance(value, (list, tuple)) or not all(
-        isinstance(part, (list, tuple)) and len(part) == 3 for part in value
-    ):
-        raise ValueError
-    read = tuple((_number(size), float(_number(share)), float(_number(komi))) for size, share, komi in value)
-    for size, share, komi in read:
-        if size != int(size) or not 1 <= size <= MAX_SIZE or share <= 0 or abs(komi) > MOST_KOMI:
-            raise ValueError
-    if len({size for size, _, _ in read}) < len(read):
-        raise ValueError
-    return tuple((int(size), share, komi) for size, share, komi in read)
+    rows = _read_rows(value, entry, 3)
+    for size, share, komi in rows:
+        _require(size == int(size) and 1 <= size <= MAX_SIZE and share > 0 and abs(komi) <= MOST_KOMI)
+    _require(len({size for size, _, _ in rows}) == len(rows))
+    return tuple((int(size), share, komi) for size, share, komi in rows)
 
 
-READERS: dict[str, Callable[[Any, Field], Any]] = {
-    "int": _read_int,
-    "float": _read_float,
-    "bool": _read_bool,
-    "str": _read_text,
-    "tuple[str, ...]": _read_texts,
-    "str | tuple[str, ...]": _read_text_or_texts,
-    "dict[str, float]": _read_weights,
-    "tuple[tuple[float, float], ...]": _read_schedule,
-    "tuple[tuple[int, float, float], ...]": _read_sizes,
+SCHEDULE_WORDS = (
+    "a list of [progress, factor] pairs such as [[0.0, 1.0], [0.8, 0.1]], progress rising from 0 to at most 1, factors "
+    "0 or more"
+)
+SIZES_WORDS = (
+    "[] or a list of [size, share, komi] such as [[7, 1, 9], [9, 2, 7]], "
+    f"different sizes from 1 to {MAX_SIZE}, shares above 0, komi from -{MOST_KOMI} to {MOST_KOMI}"
+)
+TEXTS_WORDS = "a text such as zero17, or a list of texts such as [stones, liberties:8]"
+WEIGHTS_WORDS = "a mapping of names to numbers{limits} such as {{policy: 1.0, value: 1.0}}"
+# A field's type to what reads it, and to what it accepts in words.
+KINDS: dict[str, tuple[Callable[[Any, Field], Any], str]] = {
+    "bool": (_read_bool, "true or false"),
+    "int": (_read_int, "a whole number{limits}"),
+    "float": (_read_float, "a number{limits}"),
+    "str": (_read_text, "a text"),
+    "tuple[str, ...]": (_read_texts, "a list of texts such as [random, mcts:200]"),
+    "str | tuple[str, ...]": (_read_text_or_texts, TEXTS_WORDS),
+    "dict[str, float]": (_read_weights, WEIGHTS_WORDS),
+    "tuple[tuple[float, float], ...]": (_read_schedule, SCHEDULE_WORDS),
+    "tuple[tuple[int, float, float], ...]": (_read_sizes, SIZES_WORDS),
 }
 
 
@@ -201,7 +177,7 @@ class Section:
         for entry in fields(self):
             value = getattr(self, entry.name)
             try:
-                exact = READERS[str(entry.type)](value, entry)
+                exact = KINDS[str(entry.type)][0](value, entry)
             except (ValueError, OverflowError):
                 raise InputError(f"{self.NAME}.{entry.name} is {value!r}; it must be {allowed(entry)}") from None
             object.__setattr__(self, entry.name, exact)

@@ -16,25 +16,15 @@ from pathlib import Path
 import torch
 
 from zerogo import checkpoint as checkpoints
-from zerogo import kernels
+from zerogo import cli, kernels
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
-from zerogo.pipeline import charts
-from zerogo.pipeline.matches import Matches
+from zerogo.pipeline.measures import Matches, final_boards, first_moves, selfplay_numbers
 from zerogo.replay import Replay, Samples, TrainingBatch
-from zerogo.runtime import (
-    RunLock,
-    describe,
-    make_directory,
-    pick_compile,
-    pick_device,
-    pick_dtype,
-    remove_leftovers,
-    set_up_cpu,
-)
+from zerogo.runtime import RunLock, describe, make_directory, pick_compile, remove_leftovers
 from zerogo.selfplay import SelfPlay, SelfPlayResult, batch_size, random_games, write_games
 from zerogo.telemetry import Progress, Telemetry
 from zerogo.trainer import Trainer
@@ -81,7 +71,12 @@ class Run:
         counters = {} if start is None else start.counters
         self.directory = directory
         self.seconds, self.rounds = float(counters.get("seconds", 0.0)), int(counters.get("rounds", 0))
-        self._pick_machine(config)
+        setup = cli.set_up(config)
+        self.device, self.dtype, self.compiled = (
+            setup.device,
+            setup.dtype,
+            pick_compile(config.run.compile, setup.device),
+        )
         self.trainer = self._new_trainer(config)
         self.replay = self._open_replay(config, start)
         # Says at once which opponent there is not.
@@ -104,13 +99,6 @@ class Run:
         self._shown: dict[str, float | str] = {}
 
     # The parts
-
-    def _pick_machine(self, config: Config) -> None:
-        set_up_cpu(config.run.threads)
-        kernels.choose(config.run.kernels)
-        self.device = pick_device(config.run.device)
-        self.dtype = pick_dtype(config.run.precision, self.device)
-        self.compiled = pick_compile(config.run.compile, self.device)
 
     def _new_trainer(self, config: Config) -> Trainer:
         with torch.random.fork_rng(
@@ -139,14 +127,8 @@ class Run:
         return replace(config, search=search, selfplay=settings), why
 
     def _evaluator(self) -> Evaluator:
-        return Evaluator.from_network(
-            self.trainer.averaged,
-            self.trainer.encoder,
-            self.device,
-            self.dtype,
-            heads=("policy", "value"),
-            compiled=self.compiled,
-        )
+        network, encoder, options = self.trainer.averaged, self.trainer.encoder, {"compiled": self.compiled}
+        return Evaluator.from_network(network, encoder, self.device, self.dtype, heads=("policy", "value"), **options)
 
     def _play_random_games(self) -> None:
         """Plays the random games that a run begins with; after a kill on the way, those that are missing."""
@@ -225,7 +207,7 @@ class Run:
         collected = self.selfplay.play(settings.games_per_iteration, until, self._show)
         samples = self._keep(collected)
         self._tick()
-        return collected, charts.selfplay_numbers(collected, samples)
+        return collected, selfplay_numbers(collected, samples)
 
     def _keep(self, collected: SelfPlayResult) -> Samples | None:
         """Puts the samples into the replay and the kept games into files; returns the samples."""
@@ -276,8 +258,8 @@ class Run:
             numbers["selfplay/resign_false_positive"] = resignation.measured
         self.telemetry.scalars(step, numbers)
         if self.rounds % PICTURE_EVERY == 1:
-            pictures = charts.first_moves(self.config.game, self._evaluator(), self.device)
-            for name, picture in (charts.final_boards(collected) | pictures).items():
+            pictures = first_moves(self.config.game, self._evaluator(), self.device)
+            for name, picture in (final_boards(collected) | pictures).items():
                 self.telemetry.image(name, picture, step)
 
     def _evaluate_if_due(self) -> None:

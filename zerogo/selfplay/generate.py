@@ -7,12 +7,12 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from zerogo import checkpoint as checkpoints
 from zerogo import kernels, sgf
-from zerogo.config import Config
+from zerogo.checkpoint import Checkpoint, require_compatible
+from zerogo.cli import Setup
 from zerogo.evaluator import Evaluator
 from zerogo.replay import Samples, save_shard, shard_path
-from zerogo.runtime import describe, make_directory, pick_compile, pick_device, pick_dtype, set_up_cpu
+from zerogo.runtime import describe, make_directory, pick_compile
 from zerogo.selfplay import batch_size
 from zerogo.selfplay.loop import SelfPlay
 from zerogo.selfplay.record import EndReason, FinishedGame
@@ -41,21 +41,20 @@ def write_games(directory: Path, games: Sequence[FinishedGame], player: str) -> 
         sgf.write(directory / f"game-{game.number:08d}.sgf", record)
 
 
-def generate(config: Config, checkpoint_path: Path, num_games: int, out_dir: Path) -> None:
+def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path) -> None:
     """Lets the averaged network of a checkpoint play games against itself and writes all of them: SGF into
     `out_dir`/games, samples into `out_dir`/samples as replay shards. Raises InputError where the checkpoint does not
     fit the config.
 
     The games are those numbered 0 to num_games - 1, not the first to be finished, which would be the short ones.
     """
-    checkpoint = checkpoints.load(checkpoint_path)
-    checkpoints.require_compatible(checkpoint, config, only_plays=True)
-    set_up_cpu(config.run.threads)
-    kernels.choose(config.run.kernels)
-    device = pick_device(config.run.device)
-    dtype, compiled = pick_dtype(config.run.precision, device), pick_compile(config.run.compile, device)
-    network, heads = checkpoint.network(averaged=True), ("policy", "value")
-    evaluator = Evaluator.from_network(network, checkpoint.encoder(), device, dtype, heads=heads, compiled=compiled)
+    config, device = setup.config, setup.device
+    require_compatible(checkpoint, config, only_plays=True)
+    network, compiled = checkpoint.network(averaged=True), pick_compile(config.run.compile, device)
+    heads = ("policy", "value")
+    evaluator = Evaluator.from_network(
+        network, checkpoint.encoder(), device, setup.dtype, heads=heads, compiled=compiled
+    )
     settings = dataclasses.replace(config.selfplay, games=min(config.selfplay.games, num_games), sgf_share=1.0)
     search, settings, why = batch_size.fitted(config.game, config.search, settings, evaluator, device, num_games)
     selfplay = SelfPlay(config.game, search, settings, evaluator, device, config.run.seed)
@@ -63,7 +62,7 @@ def generate(config: Config, checkpoint_path: Path, num_games: int, out_dir: Pat
     make_directory(out_dir / "samples")
     dataclasses.replace(config, search=search, selfplay=settings).dump(out_dir / "config.yaml")
     machine = f"{describe(device)['device']}, {kernels.in_use(device)}"
-    print(f"{out_dir}: {num_games} games of {checkpoint_path} on {machine}" + (f"\nself-play: {why}" if why else ""))
+    print(f"{out_dir}: {num_games} games of {checkpoint.source} on {machine}" + (f"\nself-play: {why}" if why else ""))
     finished = written = 0
     with Progress("selfplay", num_games, "games") as progress:
         while finished < num_games:

@@ -9,13 +9,14 @@ import pytest
 import tiny
 import torch
 
-from zerogo import batching, checkpoint, config, kernels, runtime
+from zerogo import batching, checkpoint, cli, config, kernels, runtime
+from zerogo.config import Config
 from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
 from zerogo.pipeline import train
 from zerogo.players.analyst import analyst_of_playouts, with_fitting_leaves
 from zerogo.rules import Rules
-from zerogo.selfplay import SelfPlay, at_once, generate
+from zerogo.selfplay import batch_size, generate
 
 AUTO = ("selfplay.games=0", "search.leaves=0", "selfplay.full_simulations=40", "selfplay.cheap_simulations=40")
 
@@ -42,9 +43,15 @@ def make_evaluator(settings: config.Config) -> Evaluator:
     return Evaluator.from_network(tiny.network(settings), encoder)
 
 
-def fitted(*overrides: str, most_games: int = at_once.MOST) -> tuple[int, int, str]:
-    found, why = at_once.fitted(tiny.config(*overrides), tiny.Table(), tiny.CPU, most_games)
-    return found.selfplay.games, found.search.leaves, why
+def fitted(*overrides: str, most_games: int = batch_size.MOST) -> tuple[int, int, str]:
+    settings = tiny.config(*overrides)
+    return measured(settings, tiny.Table(), most_games)
+
+
+def measured(settings: Config, evaluator: object, most_games: int = batch_size.MOST) -> tuple[int, int, str]:
+    sections = settings.game, settings.search, settings.selfplay
+    search, selfplay, why = batch_size.fitted(*sections, evaluator, tiny.CPU, most_games)
+    return selfplay.games, search.leaves, why
 
 
 def test_games_fill_the_batch_before_leaves_do(pretended: list[int]) -> None:
@@ -65,7 +72,7 @@ def test_leaves_fill_what_games_leave_open(pretended: list[int], monkeypatch: py
     )  # 40 simulations bear no more
     assert fitted("selfplay.full_simulations=7", "selfplay.cheap_simulations=7", *AUTO[:2], most_games=3)[:2] == (3, 1)
     assert fitted("selfplay.full_share=0.5", "selfplay.cheap_simulations=16", *AUTO[:3], most_games=3)[:2] == (3, 2)
-    monkeypatch.setattr(at_once, "_games_in_memory", lambda *_: 64)
+    monkeypatch.setattr(batch_size, "_games_in_memory", lambda *_: 64)
     assert fitted(*AUTO)[:2] == (64, 4)
 
 
@@ -80,9 +87,7 @@ def test_numbers_that_are_given_stay(pretended: list[int]) -> None:
 
 def test_mixed_sizes_and_another_encoder_can_be_measured(pretended: list[int]) -> None:
     settings = tiny.config(*AUTO, "game.sizes=[[3, 1, 4.5], [5, 1, 0.5]]", "game.size=3", "features.encoder=alphago48")
-    evaluator = make_evaluator(settings)
-    found, _ = at_once.fitted(settings, evaluator, tiny.CPU)
-    assert found.selfplay.games == 256
+    assert measured(settings, make_evaluator(settings))[0] == 256
 
 
 def test_memory_is_that_of_the_games(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,13 +95,14 @@ def test_memory_is_that_of_the_games(monkeypatch: pytest.MonkeyPatch) -> None:
     seen.
     """
     settings = tiny.config("selfplay.games=50", "selfplay.full_simulations=60")
-    selfplay = SelfPlay(settings, tiny.Table(), tiny.CPU, 1)
+    selfplay = tiny.self_play(settings, tiny.Table(), 1)
     selfplay.play(1)
-    bytes_a_game = (at_once._bytes(selfplay.search_state) + at_once._bytes(selfplay.recorder)) / 50
-    monkeypatch.setattr(runtime, "free_bytes", lambda device: int(bytes_a_game * 1000 / at_once.MEMORY_SHARE))
-    assert 950 <= at_once._games_in_memory(settings, tiny.Table(), tiny.CPU) <= 1100
+    bytes_a_game = (batch_size._bytes(selfplay.search_state) + batch_size._bytes(selfplay.recorder)) / 50
+    monkeypatch.setattr(runtime, "free_bytes", lambda device: int(bytes_a_game * 1000 / batch_size.MEMORY_SHARE))
+    alone = tiny.self_play(tiny.config("selfplay.games=1", "selfplay.full_simulations=60"), tiny.Table(), 1)
+    assert 950 <= batch_size._games_in_memory(alone) <= 1100
     monkeypatch.setattr(runtime, "free_bytes", lambda device: None)
-    assert at_once._games_in_memory(settings, tiny.Table(), tiny.CPU) == at_once.MOST
+    assert batch_size._games_in_memory(alone) == batch_size.MOST
 
 
 def test_a_run_keeps_the_numbers_that_it_found(
@@ -107,13 +113,14 @@ def test_a_run_keeps_the_numbers_that_it_found(
     assert "\nself-play: 256 games at once: " in capsys.readouterr().out
     stored = config.load(tmp_path / "tiny" / "config.yaml")
     assert (stored.selfplay.games, stored.search.leaves) == (256, 1)
-    saved = checkpoint.load(checkpoint.newest(tmp_path / "tiny")).config
+    saved = checkpoint.newest(tmp_path / "tiny").config
     assert (saved.selfplay.games, saved.search.leaves) == (256, 1)
     pretended.clear()
     train(tiny.config(*words[:-1], "pipeline.iterations=2"), resume=True)
     assert not pretended and "self-play:" not in capsys.readouterr().out
     assert config.load(tmp_path / "tiny" / "config.yaml").selfplay.games == 256
-    generate(tiny.config(*words, "run.seed=2"), checkpoint.newest(tmp_path / "tiny"), 5, tmp_path / "games")
+    setup = cli.set_up(tiny.config(*words, "run.seed=2"))
+    generate(setup, checkpoint.newest(tmp_path / "tiny"), 5, tmp_path / "games")
     assert "self-play: 5 games at once: " in capsys.readouterr().out
     assert len(list((tmp_path / "games" / "games").glob("*.sgf"))) == 5
 
@@ -152,7 +159,5 @@ def test_a_run_without_kernels_says_so(
 def test_a_real_device_can_be_measured() -> None:
     """Whatever is found on a tiny network, it is allowed."""
     settings = tiny.config(*AUTO)
-    found, why = at_once.fitted(settings, make_evaluator(settings), tiny.CPU)
-    assert (
-        at_once.FEWEST <= found.selfplay.games <= at_once.MOST and found.search.leaves == 1 and "evaluations/s" in why
-    )
+    games, leaves, why = measured(settings, make_evaluator(settings))
+    assert batch_size.FEWEST <= games <= batch_size.MOST and leaves == 1 and "evaluations/s" in why

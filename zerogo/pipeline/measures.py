@@ -1,0 +1,236 @@
+"""What a run shows of itself: numbers of self-play and pictures for the charts, and the matches that measure it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from zerogo import board, elo
+from zerogo.arena import MatchResult, cap_for, play_match
+from zerogo.arena.report import write_report
+from zerogo.arena.result import FORFEIT, rate
+from zerogo.checkpoint import Checkpoint
+from zerogo.config import EvaluationConfig, GameConfig
+from zerogo.coords import listed
+from zerogo.errors import InputError
+from zerogo.evaluator import Evaluator
+from zerogo.picture import board_image, mosaic
+from zerogo.players import Player, SearchPlayer, StatefulPlayer, close, make_player, plays_on
+from zerogo.replay import Samples
+from zerogo.selfplay import EndReason, SelfPlayResult
+from zerogo.telemetry import Telemetry
+
+BINS = 10
+WHITE = "@white"
+END_TAGS = {reason: reason.name.lower() for reason in EndReason} | {EndReason.ALL_PASS_ALIVE: "settled"}
+
+
+def selfplay_numbers(collected: SelfPlayResult, samples: Samples | None) -> dict[str, float]:
+    """Returns the charts' numbers of a round of self-play, by tag."""
+    if not collected.lengths:
+        return {}
+    seconds, moves = max(collected.seconds, 1e-9), max(1, collected.moves)
+    scores, ends, lengths = (np.array(of) for of in (collected.scores_black, collected.ends, collected.lengths))
+    numbers = {
+        "selfplay/games_per_s": len(scores) / seconds,
+        "selfplay/moves_per_s": collected.moves / seconds,
+        "selfplay/simulations_per_s": collected.simulations / seconds,
+        "selfplay/game_length_plies": float(np.mean(lengths)),
+        "selfplay/black_winrate": _black_winrate(scores),
+        "selfplay/prior_entropy_nats": collected.prior_entropy / moves,
+        "selfplay/search_kl_nats": collected.prior_kl / moves,
+        "selfplay/trees_overflowed": float(collected.overflowed),
+        "selfplay/share_short": float(np.mean(lengths <= 4)),
+    }
+    numbers |= {f"selfplay/share_{tag}": float(np.mean(ends == reason)) for reason, tag in END_TAGS.items()}
+    numbers |= _by_board(collected, scores, lengths)
+    if samples is not None:
+        numbers["selfplay/samples_per_s"] = len(samples) / seconds
+        numbers["selfplay/calibration_error"] = calibration_error(samples.root_value.numpy(), samples.value.numpy())
+    return numbers
+
+
+def _by_board(collected: SelfPlayResult, scores: np.ndarray, lengths: np.ndarray) -> dict[str, float]:
+    """Returns what depends on komi, and on the board where there are several: scores, lengths [K] of the games."""
+    sizes, komi, numbers = np.array(collected.sizes), np.array(collected.komi), {}
+    is_mixed = len(set(collected.sizes)) > 1
+    for size in sorted(set(collected.sizes)):
+        here, area = sizes == size, f"selfplay_{size}x{size}" if is_mixed else "selfplay_komi"
+        if is_mixed:
+            numbers[f"{area}/share_of_games"] = float(np.mean(here))
+            numbers[f"{area}/game_length_plies"] = float(np.mean(lengths[here]))
+            numbers[f"{area}/black_winrate"] = _black_winrate(scores[here])
+        for value in sorted(set(collected.komi), key=komi[here].tolist().count)[-3:]:  # the most frequent ones
+            if (komi[here] == value).any():
+                numbers[f"{area}/black_winrate_at_{value:g}"] = _black_winrate(scores[here & (komi == value)])
+    return numbers
+
+
+def _black_winrate(scores: np.ndarray) -> float:
+    return float(np.mean(np.sign(scores) * 0.5 + 0.5))
+
+
+def calibration_error(values: np.ndarray, results: np.ndarray) -> float:
+    """Returns how far searched values lie from the results on average over bins of equal width: both [K] in [-1, 1]."""
+    index = np.clip(((values + 1) / 2 * BINS).astype(int), 0, BINS - 1)
+    gap = np.bincount(index, values, BINS) - np.bincount(index, results, BINS)
+    return float(np.abs(gap).sum() / max(1, len(values)))
+
+
+def final_boards(collected: SelfPlayResult) -> dict[str, np.ndarray]:
+    """Returns a picture of a few final boards with who owned what, by tag, where there are games: uint8 [height, width,
+    3]."""
+    pairs = zip(collected.last_boards, collected.last_ownership, strict=True)
+    images = [board_image(stones, ownership_black=ownership) for stones, ownership in pairs]
+    return {"selfplay/final_boards": mosaic(images, columns=3)} if images else {}
+
+
+def first_moves(game: GameConfig, evaluator: Evaluator, device: torch.device) -> dict[str, np.ndarray]:
+    """Returns a picture of the network's policy on the empty board of each side, by tag: uint8 [height, width, 3]."""
+    pictures = {}
+    for size in game.all_sizes:
+        states = board.new_games(1, game.rules(size=size), device, game.plies(size))
+        found = evaluator.with_symmetries("all")(states)
+        picture = board_image(states.stones[0], policy=found.prior[0], caption=f"value {float(found.value[0]):+.2f}")
+        pictures["network/first_move" + (f"_{size}x{size}" if game.sizes else "")] = picture
+    return pictures
+
+
+class Matches:
+    """Plays the run's averaged network against the opponents of the settings on all of its boards, and rates all that
+    have met on each.
+
+    settings: the config's section evaluation. pool: results so far, [player, opponent, wins, draws, losses, board side]
+    each, for the ratings; players are named by their training step. An opponent that knows only some of the boards is
+    met on those."""
+
+    def __init__(
+        self, game: GameConfig, settings: EvaluationConfig, seed: int, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        """Raises InputError for an opponent that there is not, before a run has spent its hours."""
+        self.game, self.settings, self.seed, self.device, self.dtype = game, settings, seed, device, dtype
+        self.pool: list[list[Any]] = []
+        self.sizes_of = {spec: self._sizes_of(spec) for spec in settings.opponents}
+
+    def _sizes_of(self, spec: str) -> list[int]:
+        """Returns on which boards an opponent is met. Raises InputError where there are none."""
+        all_sizes = self.game.all_sizes
+        if spec == "self":
+            return list(all_sizes)
+        opponent = self._opponent(spec)
+        try:
+            sizes = [size for size in all_sizes if plays_on(opponent, size)]
+            if not sizes:
+                words = f"{spec} plays on {listed(opponent.sizes)} only; this run is on {listed(all_sizes)}"
+                raise InputError(f"evaluation.opponents: {words}")
+            for size in sizes if isinstance(opponent, StatefulPlayer) else []:
+                opponent.check(self.game.rules(size=size))
+        finally:
+            close(opponent)
+        return sizes
+
+    def _opponent(self, spec: str) -> Player:
+        return make_player(spec.removesuffix(WHITE), self.settings, self.device, self.dtype)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what a checkpoint keeps."""
+        return {"pool": self.pool}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from a checkpoint."""
+        self.pool = [[*entry[:5], entry[5] if len(entry) > 5 else self.game.size] for entry in state["pool"]]
+
+    def on_the_way(self, checkpoint: Checkpoint, telemetry: Telemetry) -> list[str]:
+        """Plays short matches, charts them, and returns a line to print for each."""
+        return [line for line, _ in self._play(checkpoint, telemetry, self.settings.games)]
+
+    def final(self, checkpoint: Checkpoint, telemetry: Telemetry, directory: Path) -> None:
+        """Plays the matches at the end of the run, prints what they show, and leaves a report of them in the run's
+        folder."""
+        game = self.game
+        komi = ", ".join(f"{game.komi_of(size):g} on {size}x{size}" for size in game.all_sizes)
+        komi = komi if game.sizes else f"{game.komi:g}"
+        print(f"what it learned, {self.settings.simulations} simulations a move, komi {komi}:")
+        results: list[MatchResult] = []
+        for line, result in self._play(checkpoint, telemetry, self.settings.final_games):
+            print(line, flush=True)
+            results.append(result)
+        for size in game.all_sizes:
+            here = [result for result in results if result.rules.size == size]
+            if here:
+                paired = [result for result in here if result.is_paired]
+                names = list(dict.fromkeys(name for one in paired or here for name in (one.name_a, one.name_b)))
+                folder = directory / f"{size}x{size}" if game.sizes else directory
+                ratings = rate(names, paired) if paired else None
+                print(f"  {write_report(folder, here, names, ratings, checkpoint.config.to_dict())} shows them")
+
+    def _play(self, checkpoint: Checkpoint, telemetry: Telemetry, num_games: int) -> Iterator[tuple[str, MatchResult]]:
+        """Yields a line for each match when it is over, and its result; charts all of them at the end."""
+        player = SearchPlayer.of_checkpoint(checkpoint, self.settings, self.device, self.dtype)
+        numbers, is_mixed = {}, bool(self.game.sizes)
+        for size in self.game.all_sizes:
+            area, where = (f"eval/{size}x{size}", f"{size}x{size}, ") if is_mixed else ("eval", "")
+            for spec in [spec for spec in self.settings.opponents if size in self.sizes_of[spec]]:
+                start = time.monotonic()
+                result = self._match(player, spec, size, num_games)
+                name = re.sub(r"[^\w.=-]+", "_", spec.replace(":", ""))
+                numbers[f"{area}/{name}_winrate"] = result.win_rate
+                numbers[f"{area}/{name}_whole_board_black"] = result.whole_board_black
+                numbers[f"{area}/{name}_score_points"] = result.mean_score
+                yield f"  {where}{describe(spec, result)}, {time.monotonic() - start:.0f} s", result
+            numbers |= self._rating(area, player.name, size)
+        telemetry.scalars(checkpoint.step, numbers)
+
+    def _match(self, player: Player, spec: str, size: int, num_games: int) -> MatchResult:
+        """Plays one match; half as many games where only one colour is at stake."""
+        rules, options = self.game.rules(size=size), {"device": self.device}
+        one_colour = {"num_games": num_games // 2, "colours": "a_black"}
+        if spec == "self":
+            options |= one_colour | {"move_cap": self.game.plies(size)}
+            return play_match(player, player, rules, seed=self.seed, **options)
+        opponent = self._opponent(spec)
+        options |= one_colour if spec.endswith(WHITE) else {"num_games": num_games}
+        options |= {"move_cap": cap_for(self.game, [opponent], size)}
+        try:
+            result = play_match(player, opponent, rules, seed=self.seed, **options)
+        finally:
+            close(opponent)
+        if not spec.endswith(WHITE):
+            self.pool.append([player.name, opponent.name, result.wins, result.draws, result.losses, size])
+        return result
+
+    def _rating(self, area: str, name: str, size: int) -> dict[str, float]:
+        """Returns the player's Elo among all that have met on a board in this run, the random player (or the first
+        opponent) at 0."""
+        pool = [entry[:5] for entry in self.pool if entry[5] == size]
+        names = sorted({name for entry in pool for name in entry[:2]})
+        if name not in names:
+            return {}
+        points = np.zeros((len(names), len(names)))
+        for one, other, wins, draws, losses in pool:
+            i, j = names.index(one), names.index(other)
+            points[i, j] += wins + draws / 2
+            points[j, i] += losses + draws / 2
+        anchor = names.index("random" if "random" in names else pool[0][1])
+        return {f"{area}/elo": float(elo.bradley_terry(points, anchor).elo[names.index(name)])}
+
+
+def describe(spec: str, result: MatchResult) -> str:
+    """Returns what a match showed in one line."""
+    number = result.num_games
+    whole = f"Black takes the whole board in {round(result.whole_board_black * number)} of {number}"
+    if spec == "self":
+        wins = f"Black wins {result.wins} of {number}"
+        return f"against itself: {wins}, {whole}; {result.num_different_games} of the games differ"
+    is_white, sure = spec.endswith(WHITE), "95 % sure: {:.1f} to {:.1f} %".format(*(100 * x for x in result.interval))
+    wins = f"wins {result.wins} of {number} {'as Black ' if is_white else ''}({sure})"
+    colours = whole if is_white else f"{result.by_colour(True)[0]} as Black, {result.by_colour(False)[0]} as White"
+    faults = sum(result.stopped(FORFEIT))  # of an engine outside, which then loses what it might have won
+    blamed = f", {faults} by a fault of the engine" if faults else ""
+    return f"against {spec.removesuffix(WHITE)}: {wins}, {colours}{blamed}"
