@@ -15,46 +15,21 @@ from zerogo.checkpoint import fresh_network
 from zerogo.config import Config, with_overrides
 from zerogo.evaluator import Evaluation
 from zerogo.network import Network
+from zerogo.pipeline import train
 from zerogo.rules import own_actions
 from zerogo.selfplay import SelfPlay
 
 CPU = torch.device("cpu")
-SETTINGS = (
-    "run.device=cpu",
-    "run.threads=1",
-    "run.precision=float32",
-    "run.name=tiny",
-    "game.size=3",
-    "game.komi=4.5",
-    "game.move_cap=12",
-    "network.blocks=1",
-    "network.channels=8",
-    "network.pooling_channels=4",
-    "network.head_channels=4",
-    "network.value_hidden=8",
-    "search.max_considered=2",
-    "selfplay.games=8",
-    "selfplay.full_simulations=2",
-    "selfplay.cheap_simulations=1",
-    "selfplay.random_opening_games=16",
-    "selfplay.sgf_share=0.5",
-    "replay.min_window=2000",
-    "replay.capacity=4000",
-    "replay.shard_samples=64",
-    "training.batch=16",
-    "training.warmup_samples=0",
-    "training.ema_samples=100",
-    "evaluation.every_minutes=0",
-    "evaluation.games=2",
-    "evaluation.final_games=2",
-    "evaluation.simulations=2",
-    "evaluation.opponents=[random]",
-    "pipeline.iterations=2",
-    "pipeline.games_per_iteration=8",
-    "pipeline.checkpoint_minutes=0",
-    "pipeline.keep_checkpoints=0",
-    "pipeline.final_matches=false",
-)
+SETTINGS = """
+    run.device=cpu run.threads=1 run.precision=float32 run.name=tiny game.size=3 game.komi=4.5 game.move_cap=12
+    network.blocks=1 network.channels=8 network.pooling_channels=4 network.head_channels=4 network.value_hidden=8
+    search.max_considered=2 selfplay.games=8 selfplay.full_simulations=2 selfplay.cheap_simulations=1
+    selfplay.random_opening_games=16 selfplay.sgf_share=0.5 replay.min_window=2000 replay.capacity=4000
+    replay.shard_samples=64 training.batch=16 training.warmup_samples=0 training.ema_samples=100
+    evaluation.every_minutes=0 evaluation.games=2 evaluation.final_games=2 evaluation.simulations=2
+    evaluation.opponents=[random] pipeline.iterations=2 pipeline.games_per_iteration=8 pipeline.checkpoint_minutes=0
+    pipeline.keep_checkpoints=0 pipeline.final_matches=false
+""".split()
 
 
 def config(*overrides: str) -> Config:
@@ -76,8 +51,7 @@ def self_play(settings: Config, evaluator: object, seed: int, first_game: int = 
 
 class Table:
     """An evaluator whose answers are a fixed function of the position, in numbers that no order of additions can
-    round.
-    """
+    round."""
 
     def with_symmetries(self, symmetries: str) -> Table:
         return self
@@ -93,8 +67,7 @@ class Table:
 @dataclasses.dataclass
 class Script:
     """An evaluator that wants given moves: moves[ply] of every game, and Black's value (White's is the negative) from
-    each ply on.
-    """
+    each ply on."""
 
     moves: Sequence[int]
     values_black: Sequence[float] = (0.0,)
@@ -103,13 +76,16 @@ class Script:
         return self
 
     def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
-        ply = state.ply.to(torch.int64)
         moves, values = torch.tensor(self.moves), torch.tensor(self.values_black)
-        prior = torch.nn.functional.one_hot(moves[ply.clamp(max=len(moves) - 1)], state.board_size**2 + 1).to(
-            torch.float32
-        )
-        black = values[ply.clamp(max=len(values) - 1)]
+        move, black = (of[state.ply.to(torch.int64).clamp(max=len(of) - 1)] for of in (moves, values))
+        prior = torch.nn.functional.one_hot(move, state.board_size**2 + 1).to(torch.float32)
         return Evaluation(prior=prior, value=torch.where(state.to_play == board.BLACK, black, -black))
+
+
+def run(folder: Path, *overrides: str, resume: bool = False) -> Path:
+    """Trains the smallest run inside a folder and returns the run's own folder."""
+    train(config(f"run.directory={folder}", *overrides), resume=resume)
+    return folder / "tiny"
 
 
 def files(folder: Path) -> dict[str, bytes]:
