@@ -1,11 +1,11 @@
-"""Settings: every file of configs/ is complete and valid, what is written is read back, and what is wrong is named with
-its place.
-"""
+"""Settings: what is written is read back, the files of configs/ say what differs from the defaults, and what is wrong
+is named with its place."""
 
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,21 +20,32 @@ from zerogo.rules import Rules
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
 
 
+def value(key: str, *overrides: str, path: Path | None = None) -> Any:
+    """Returns the setting of a "section.key" after overrides."""
+    section, _, name = key.partition(".")
+    return getattr(getattr(load(path, overrides), section), name)
+
+
 def complaint(*overrides: str) -> str:
     """Returns the sentence that these overrides earn."""
     with pytest.raises(InputError) as caught:
         load(None, overrides)
+    assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-def file_complaint(tmp_path: Path, text: str) -> str:
+def file_complaint(tmp_path: Path, text: str | bytes) -> str:
     """Returns the sentence that a config file earns, without the folder's name."""
     path = tmp_path / "bad.yaml"
-    path.write_text(text)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(InputError) as caught:
         load(path)
     assert "\n" not in str(caught.value)
     return str(caught.value).replace(f"{tmp_path}/", "")
+
+
+def test_five_configs_are_shipped() -> None:
+    assert {path.stem for path in CONFIGS} == {"quickstart", "7x7", "9x9", "19x19", "mixed"}
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -45,61 +56,47 @@ def test_shipped_configs_say_what_differs_from_the_defaults(path: Path) -> None:
     for section, entries in yaml.safe_load(path.read_text()).items():
         same = {key for key in entries if settings.to_dict()[section][key] == default[section][key]}
         assert same <= ({"size", "komi"} if section == "game" else set()), (section, same)
-    assert all(GameConfig.rules(settings.game, komi).komi == komi for komi in settings.game.drawn_komi())
+    assert all(settings.game.rules(komi).komi == komi for komi in settings.game.drawn_komi())
 
 
-def test_five_configs_are_shipped() -> None:
-    assert {path.stem for path in CONFIGS} == {"quickstart", "7x7", "9x9", "19x19", "mixed"}
+def test_dump_is_complete_and_reads_back(tmp_path: Path) -> None:
+    words = ["training.learning_rate=1e-5", "network.heads.score=0.02", "run.name=näme", "game.komi=-0.5"]
+    changed, path = load(None, words), tmp_path / "config.yaml"
+    changed.dump(path)
+    assert load(path) == changed and config.from_dict(changed.to_dict()) == changed
+    written = {name: list(entries) for name, entries in yaml.safe_load(path.read_text()).items()}
+    assert written == {name: list(entries) for name, entries in changed.to_dict().items()}
+    assert list(tmp_path.iterdir()) == [path]
 
 
-def test_dump_reads_back(tmp_path: Path) -> None:
-    changed = load(
-        None, ["training.learning_rate=1e-5", "network.heads.score=0.02", "run.name=näme", "game.komi=-0.5"]
-    )
-    changed.dump(tmp_path / "config.yaml")
-    assert load(tmp_path / "config.yaml") == changed
-    assert config.from_dict(changed.to_dict()) == changed
-    assert [path.name for path in tmp_path.iterdir()] == ["config.yaml"]
-
-
-def test_defaults_are_valid_and_frozen() -> None:
-    settings = Config()
+def test_defaults_are_valid_frozen_and_described() -> None:
+    settings, text = Config(), config.describe()
     for section in SECTIONS:
+        assert isinstance(section.__doc__, str) and issubclass(section, Section)
         for entry in fields(section):
             assert getattr(getattr(settings, section.NAME), entry.name) == default_of(entry)
-            assert entry.metadata["meaning"]
+            assert entry.metadata["meaning"] and f"  {section.NAME}.{entry.name} = " in text
     with pytest.raises(FrozenInstanceError):
         settings.game.size = 5  # type: ignore[misc]
-
-
-def test_every_key_is_described() -> None:
-    text = config.describe()
-    assert all(f"{key} = " in text for key in config.KEYS)
-    assert all(isinstance(section.__doc__, str) and issubclass(section, Section) for section in SECTIONS)
 
 
 def test_exponents_without_a_dot_are_numbers(tmp_path: Path) -> None:
     """YAML 1.1 reads 1e-3 as text; a config that says so must not fail, nor change its value."""
     path = tmp_path / "a.yaml"
     path.write_text("training: {learning_rate: 1e-3, weight_decay: 5E-5}\nreplay: {capacity: 1e6}\n")
-    settings = load(path)
-    assert (settings.training.learning_rate, settings.training.weight_decay, settings.replay.capacity) == (
-        1e-3,
-        5e-5,
-        1_000_000,
-    )
-    assert load(None, ["training.learning_rate=1e-3"]).training.learning_rate == 1e-3
+    training = load(path).training
+    assert (training.learning_rate, training.weight_decay, load(path).replay.capacity) == (1e-3, 5e-5, 1_000_000)
+    assert value("training.learning_rate", "training.learning_rate=1e-3") == 1e-3
 
 
-def test_on_and_off_are_words(tmp_path: Path) -> None:
+@pytest.mark.parametrize("word", ["on", "off", "auto"])
+def test_on_and_off_are_words(word: str, tmp_path: Path) -> None:
     """YAML 1.1 reads them as true and false."""
     path = tmp_path / "a.yaml"
-    for word in ("on", "off", "auto"):
-        path.write_text(f"run: {{compile: {word}}}\n")
-        assert load(path).run.compile == word
-        load(path).dump(path)
-        assert load(path).run.compile == word
-        assert load(None, [f"run.compile={word}"]).run.compile == word
+    path.write_text(f"run: {{compile: {word}}}\n")
+    load(path).dump(tmp_path / "b.yaml")
+    assert load(path).run.compile == load(tmp_path / "b.yaml").run.compile == word
+    assert value("run.compile", f"run.compile={word}") == word
     with pytest.raises(InputError, match="run.kernels is True; it must be one of auto, plain"):
         config.from_dict({"run": {"kernels": True}})
 
@@ -107,29 +104,15 @@ def test_on_and_off_are_words(tmp_path: Path) -> None:
 def test_overrides(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("search: {c_puct: 2}\n")
-    settings = load(path, ["game.size=5", "run.name=12", "search.algorithm=puct", "game.size=7"])
-    assert (settings.search.c_puct, settings.game.size, settings.run.name, settings.search.algorithm) == (
-        2.0,
-        7,
-        "12",
-        "puct",
-    )
+    words = ("game.size=5", "run.name=12", "search.algorithm=puct", "game.size=7")
+    expected = {"search.c_puct": 2.0, "game.size": 7, "run.name": "12", "search.algorithm": "puct"}
+    assert {key: value(key, *words, path=path) for key in expected} == expected
     # Together valid, alone not: the order of overrides doesn't matter.
-    both = load(None, ["replay.min_window=3000000", "replay.capacity=4000000"])
-    assert both.replay.min_window == 3_000_000
-    assert load(None, ["network.heads.ownership=0"]).network.heads == {
-        "policy": 1.0,
-        "value": 1.0,
-        "ownership": 0.0,
-    }
-    assert load(None, ["evaluation.opponents=[random, 'mcts:400']"]).evaluation.opponents == (
-        "random",
-        "mcts:400",
-    )
-    assert load(None, ["training.schedule=[[0, 1], [0.9, 0.1]]"]).training.schedule == (
-        (0.0, 1.0),
-        (0.9, 0.1),
-    )
+    assert value("replay.min_window", "replay.min_window=3000000", "replay.capacity=4000000") == 3_000_000
+    heads = {"policy": 1.0, "value": 1.0, "ownership": 0.0}
+    assert value("network.heads", "network.heads.ownership=0") == heads
+    assert value("evaluation.opponents", "evaluation.opponents=[random, 'mcts:400']") == ("random", "mcts:400")
+    assert value("training.schedule", "training.schedule=[[0, 1], [0.9, 0.1]]") == ((0.0, 1.0), (0.9, 0.1))
 
 
 @pytest.mark.parametrize(
@@ -161,6 +144,7 @@ def test_overrides(tmp_path: Path) -> None:
         ("network.blocks.depth=2", ["network.blocks.depth"]),
         ("training.schedule=[[0.5, 1.0]]", ["[progress, factor] pairs"]),
         ("training.schedule=[[0, 1], [0, 2]]", ["[progress, factor] pairs"]),
+        ("training.schedule=[]", ["[progress, factor] pairs"]),
         ("training.learning_rate=0", ["a number above 0"]),
         ("evaluation.opponents=random", ["a list of texts"]),
         ("run.name=../elsewhere", ["a plain folder name"]),
@@ -170,19 +154,16 @@ def test_overrides(tmp_path: Path) -> None:
 )
 def test_bad_overrides(override: str, words: list[str]) -> None:
     sentence = complaint(override)
-    assert "\n" not in sentence and all(word in sentence for word in words), sentence
-    assert override.partition("=")[0] in sentence
+    assert all(word in sentence for word in (*words, override.partition("=")[0])), sentence
 
 
 def test_bad_values_together() -> None:
     assert "at most selfplay.full_simulations" in complaint("selfplay.full_share=0.25", "selfplay.cheap_simulations=65")
     assert "features.komi_input is false" in complaint("game.random_komi_share=0.5", "features.komi_input=false")
-    assert "whole number of points" in complaint(
-        "game.random_komi_share=0.5", "game.komi=7.5", "game.komi_low=7", "game.komi_high=7.2"
-    )
+    narrow = ("game.random_komi_share=0.5", "game.komi_low=7", "game.komi_high=7.2")
+    assert "whole number of points" in complaint(*narrow, "game.komi=7.5")
     assert "replay.capacity" in complaint("replay.min_window=3000000")
     assert "game.size is 9; game.sizes has 5x5 and 7x7 only" in complaint("game.sizes=[[7, 1, 9], [5, 1, 24]]")
-    narrow = ("game.random_komi_share=0.5", "game.komi_low=7", "game.komi_high=7.2")
     assert "differs from 24.5" in complaint("game.sizes=[[9, 1, 7], [5, 1, 24.5]]", *narrow)
 
 
@@ -196,15 +177,18 @@ def test_bad_values_together() -> None:
         ("game:\n", "bad.yaml, line 1: section game is None; it must hold settings such as size: …"),
         ("", "bad.yaml: expected sections such as game and search, found None"),
         ("- 1\n", "bad.yaml: expected sections such as game and search, found [1]"),
-        (
-            "game: {komi_low: 30}\n",
-            "bad.yaml, line 1: game.komi_low is 30; it must be at most game.komi_high, which is 14",
-        ),
+        ("game: {komi_low: 30}\n", "bad.yaml, line 1: game.komi_low is 30; it must be at most game.komi_high"),
         ("game: {1: 2}\n", "bad.yaml, line 1: unknown key game.1"),
+        ("game: {size: 9\nrun: ]", "bad.yaml, line 2: this is not valid YAML"),
+        ("game: {size: 2024-99-99}", "bad.yaml: this is not valid YAML"),
+        ("game: !!python/object:os.system {}", "bad.yaml, line 1: this is not valid YAML"),
+        (b"\xff\xfe\x00", "cannot read the config bad.yaml: it is not UTF-8 text"),
     ],
-)
-def test_bad_files(tmp_path: Path, text: str, expected: str) -> None:
+)  # fmt: skip
+def test_bad_files(tmp_path: Path, text: str | bytes, expected: str) -> None:
     assert file_complaint(tmp_path, text).startswith(expected)
+    with pytest.raises(InputError, match="cannot read the config .*No such file"):
+        load(tmp_path / "missing.yaml")
 
 
 def test_overrides_of_a_config_at_hand() -> None:
@@ -214,43 +198,34 @@ def test_overrides_of_a_config_at_hand() -> None:
         config.with_overrides(settings, ["game.size=0"])
 
 
+SIZES = "game.sizes=[[13, 1, 7.5], [7, 2, 9]]"
+
+
 def test_a_run_on_several_boards() -> None:
-    mixed = load(None, ["game.sizes=[[13, 1, 7.5], [7, 2, 9]]", "game.size=13", "game.komi_spread=2"])
-    game = mixed.game
-    assert (game.all_sizes, game.largest_size, Config().game.all_sizes, Config().game.largest_size) == (
-        (7, 13),
-        13,
-        (9,),
-        9,
-    )
+    mixed = load(None, [SIZES, "game.size=13", "game.komi_spread=2"])
+    game, one = mixed.game, Config().game
+    assert (game.all_sizes, game.largest_size, one.all_sizes, one.largest_size) == ((7, 13), 13, (9,), 9)
     assert (game.rules(), game.rules(size=7), game.rules(3.5, 7).komi) == (Rules(13, 7.5), Rules(7, 9.0), 3.5)
     assert (game.drawn_komi(9.0), game.drawn_komi()) == ((7.0, 8.0, 9.0, 10.0, 11.0), (5.5, 6.5, 7.5, 8.5, 9.5))
     assert (game.plies(7), game.plies()) == (98, 338)
     assert config.from_dict(mixed.to_dict()) == mixed
 
 
-def test_another_size_takes_its_own_komi() -> None:
-    mixed = load(None, ["game.sizes=[[13, 1, 7.5], [7, 2, 9]]", "game.size=7"])
-    assert mixed.game.rules() == Rules(7, 9.0)
-    assert config.with_overrides(mixed, ["game.size=13"]).game.rules() == Rules(13, 7.5)
-    assert config.with_overrides(mixed, ["game.size=13", "game.komi=3"]).game.rules() == Rules(13, 3.0)
-    assert config.with_overrides(mixed, ["game.komi=3", "game.suicide=true"]).game.rules() == Rules(
-        7, 3.0, suicide=True
-    )
-    assert config.with_overrides(mixed, ["game.sizes=[]", "game.size=5", "game.komi=4"]).game.rules() == Rules(5, 4.0)
-    assert config.from_dict({"game": {"size": 7, "sizes": [[7, 1, 9]]}}).game.komi == 9.0
-    assert config.from_dict({"game": {"size": 7, "komi": 4, "sizes": [[7, 1, 9]]}}).game.komi == 4.0
-
-
-def test_unreadable_files(tmp_path: Path) -> None:
-    assert "line 2" in file_complaint(tmp_path, "game: {size: 9\nrun: ]")
-    assert "not valid YAML" in file_complaint(tmp_path, "game: {size: 2024-99-99}")
-    assert "not valid YAML" in file_complaint(tmp_path, "game: !!python/object:os.system {}")
-    with pytest.raises(InputError, match="cannot read the config .*No such file"):
-        load(tmp_path / "missing.yaml")
-    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="not UTF-8"):
-        load(tmp_path / "binary.yaml")
+@pytest.mark.parametrize(
+    ("overrides", "rules"),
+    [
+        ([], Rules(7, 9.0)),
+        (["game.size=13"], Rules(13, 7.5)),
+        (["game.size=13", "game.komi=3"], Rules(13, 3.0)),
+        (["game.komi=3", "game.suicide=true"], Rules(7, 3.0, suicide=True)),
+        (["game.sizes=[]", "game.size=5", "game.komi=4"], Rules(5, 4.0)),
+    ],
+)
+def test_another_size_takes_its_own_komi(overrides: list[str], rules: Rules) -> None:
+    assert config.with_overrides(load(None, [SIZES, "game.size=7"]), overrides).game.rules() == rules
+    entries = {"size": 7, "sizes": [[7, 1, 9]]}
+    assert config.from_dict({"game": entries}).game.komi == 9.0
+    assert config.from_dict({"game": entries | {"komi": 4}}).game.komi == 4.0
 
 
 def test_sections_check_themselves() -> None:

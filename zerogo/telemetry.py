@@ -1,6 +1,6 @@
 """What a run tells while it goes: TensorBoard files, the same numbers as JSON lines, and a progress line.
 
-TensorBoard and tqdm are imported when they are first needed, so that playing a game needs neither.
+TensorBoard is imported when it is first needed, as that takes a second.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
+
+from tqdm import tqdm
 
 from zerogo.runtime import write_atomically
 
@@ -133,8 +135,6 @@ class Progress:
         self._values = ""
         self._bar: Any = None
         if self.stream.isatty():
-            from tqdm import tqdm
-
             shown = {"desc": label, "total": total, "unit": unit, "initial": done, "unit_scale": True}
             self._bar = tqdm(file=self.stream, dynamic_ncols=True, **shown)
 
