@@ -1,30 +1,46 @@
-"""Conversations with a GTP engine: in this process with every reply taken apart, or with a process of its own."""
+"""Conversations with a GTP engine: in this process with every reply taken apart, or with a process of its own.
+
+Golden conversations lie in data/gtp, a file each, as they go from a fresh engine on 5x5 with a komi of 7: a line with
+`> ` before it is sent; the lines below are the whole reply."""
 
 from __future__ import annotations
 
 import io
 import queue
+import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from zerogo import __version__
 from zerogo.gtp.__main__ import parse
 from zerogo.gtp.commands import serve
 from zerogo.gtp.engine import Engine, make_engine
 from zerogo.gtp.protocol import Input, Output
 
 ROOT = Path(__file__).parent.parent
+QUICKSTART = "checkpoints/quickstart-5x5.pt"
+LONG = 60.0  # seconds after which a conversation has hung
+SCRIPTS = {
+    path.stem: path.read_text().replace("VERSION", __version__).strip()
+    for path in sorted((Path(__file__).parent / "data" / "gtp").glob("*.txt"))
+}
+Wait = Callable[[str], bool]
+
+
+def requests_of(script: str) -> list[str]:
+    """Returns the lines of a script that are sent."""
+    return [line[2:] for line in script.splitlines() if line.startswith("> ")]
 
 
 def engine(checkpoint: str = "mcts:8", *arguments: str) -> Engine:
     """Returns the engine that a command line asks for; what it says to people is in `engine.said`."""
     said: list[str] = []
-    made = make_engine(
-        parse(["--checkpoint", checkpoint, "--device", "cpu", "--precision", "float32", *arguments]), said.append
-    )
+    options = ["--checkpoint", checkpoint, "--device", "cpu", "--precision", "float32", *arguments]
+    made = make_engine(parse(options), said.append)
     made.said = said
     return made
 
@@ -36,35 +52,47 @@ def raw(talking: Engine, text: str | Iterable[str]) -> str:
     return output.getvalue()
 
 
-def replies(text: str) -> list[str]:
-    """Returns the replies in what an engine wrote, each with its sign, without the blank line; checks that each has
-    one.
-    """
-    assert text == "" or text.endswith("\n\n"), f"the last reply is not closed: {text!r}"
-    assert "\n\n\n" not in text, f"a blank line too many: {text!r}"
-    return text.split("\n\n")[:-1]
+def converse(talking: Engine, script: Sequence[str | Wait]) -> str:
+    """Returns all that is written when the lines of a script come; a function of what is written so far holds up the
+    line behind it."""
+    output, changed = io.StringIO(), threading.Condition()
+
+    def notify(_: str) -> None:
+        with changed:
+            changed.notify_all()
+
+    def lines() -> Iterator[str]:
+        for item in script:
+            if isinstance(item, str):
+                yield item
+                continue
+            with changed:
+                is_there = changed.wait_for(lambda item=item: item(output.getvalue()), LONG)
+                assert is_there, f"hung after {output.getvalue()!r}"
+
+    serve(talking, Input(lines()), Output(output, notify))
+    return output.getvalue()
+
+
+def infos(number: int) -> Wait:
+    """Says whether so many lines of analysis are there."""
+    return lambda written: len(re.findall(r"^info ", written, re.MULTILINE)) >= number
 
 
 @dataclass
 class Talk:
-    """A conversation with one engine in this process, line by line. refused: the commands that were answered by `?`."""
+    """A conversation with one engine in this process, line by line; each reply is well formed."""
 
     engine: Engine
-    asked: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
 
     def ask(self, line: str) -> str:
         """Returns the reply to one line with its sign: "= D4", "? illegal move"; empty where there is none. A refusal
-        changes nothing.
-        """
-        before = state_of(self.engine)
-        found = replies(raw(self.engine, [line]))
-        assert len(found) <= 1, f"{len(found)} replies to one line: {found}"
-        self.asked.append(line)
-        if found and found[0].startswith("?"):
-            self.refused.append(line)
+        changes nothing."""
+        before, written = state_of(self.engine), raw(self.engine, [line])
+        assert written == "" or (written.endswith("\n\n") and written.count("\n\n") == 1 and "\n\n\n" not in written)
+        if written.startswith("?"):
             assert state_of(self.engine) == before, f"{line!r} was refused and changed something"
-        return found[0] if found else ""
+        return written.removesuffix("\n\n")
 
     def value(self, line: str) -> str:
         """Returns the text of a successful reply without its sign."""
@@ -75,48 +103,23 @@ class Talk:
 
 def state_of(talking: Engine) -> tuple:
     """Returns all that a refused command must leave alone."""
-    game = talking.game
-    clock = (talking.clock.settings, dict(talking.clock.left), talking.clock.lag)
+    game, clock = talking.game, talking.clock
     whole = (game.rules, game.start, game.first, list(game.moves), list(game.handicap), game.state, game.start_id)
-    return (
-        *whole,
-        clock,
-        vars(talking.options).copy(),
-        talking.rules_name,
-        talking.opponent,
-        talking.own_colour,
-        talking.result,
-    )
+    times = (clock.settings, dict(clock.left), clock.lag, vars(talking.options).copy())
+    return *whole, *times, talking.rules_name, talking.opponent, talking.own_colour, talking.result
 
 
-def transcript(
-    talk: Talk, script: str, dress: Callable[[str, int], str] = lambda line, number: line, number: bool = False
-) -> str:
-    """Returns a script as the engine answers it: lines that begin with `> ` are sent (as `dress` writes them), and its
-    replies below.
-
-    number: whether the lines were given ids, which the replies must bear; they are taken off again.
-    """
-    found = []
-    for index, line in enumerate(row for row in script.strip().splitlines() if row.startswith("> ")):
-        reply = talk.ask(dress(line[2:], index))
-        if number:
-            assert reply[1:].startswith(str(index)), f"{line!r}: no id in {reply!r}"
-            reply = reply[0] + reply[1 + len(str(index)) :]
-        found += [line, *(row.rstrip() for row in reply.splitlines())]
-    return "\n".join(found)
-
-
+@dataclass
 class Process:
-    """An engine as a process of its own; `ask` sends a line and waits for its reply, however long that takes up to a
-    minute.
-    """
+    """An engine as a process of its own; `ask` sends a line and waits for its reply, up to a minute."""
 
-    def __init__(self, *arguments: str, cwd: Path = ROOT) -> None:
-        command = (sys.executable, "-m", "zerogo.gtp", *arguments)
+    arguments: Sequence[str]
+    _lines: queue.Queue[str | None] = field(default_factory=queue.Queue)
+
+    def __post_init__(self) -> None:
+        command = (sys.executable, "-m", "zerogo.gtp", *self.arguments)
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self.process = subprocess.Popen(command, text=True, cwd=cwd, **pipes)
-        self._lines: queue.Queue[str | None] = queue.Queue()
+        self.process = subprocess.Popen(command, text=True, cwd=ROOT, **pipes)
         threading.Thread(target=self._read, daemon=True).start()
 
     def _read(self) -> None:
@@ -137,10 +140,7 @@ class Process:
 
     def reply(self) -> str:
         """Returns the next whole reply."""
-        rows = []
-        while row := self.line():
-            rows.append(row)
-        return "\n".join(rows)
+        return "\n".join(iter(self.line, ""))
 
     def ask(self, line: str) -> str:
         """Returns the reply to a line."""

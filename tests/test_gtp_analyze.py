@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from diagrams import parse
-from gtp_stream import Conversation, infos
+from gtp_talk import QUICKSTART, converse, infos, raw
 
 from zerogo.errors import InputError
 from zerogo.game import Colour
@@ -23,7 +23,6 @@ from zerogo.players.analyst import Analysis, Analyst, Candidate
 from zerogo.players.restrictions import restrict
 from zerogo.players.session import AnalysisSession
 
-QUICKSTART = "checkpoints/quickstart-5x5.pt"
 BLACK, WHITE = Colour.BLACK, Colour.WHITE
 STREAMS = [name for name, command in COMMANDS.items() if command.streams]
 # Black has everything.
@@ -59,13 +58,8 @@ def by_hand(**changes: object) -> Analysis:
     legal = np.array([True] * 5 + [False] * 4 + [True])
     ownership = np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3)
     known = {"visits": 10, "value": 0.2, "score": 1.5, "candidates": candidates, "prior": prior, "legal": legal}
-    return Analysis(
-        **(
-            known
-            | {"visits_by_action": np.zeros(10, dtype=np.int64), "ownership": ownership, "raw_value": 0.1}
-            | changes
-        )
-    )
+    known |= {"visits_by_action": np.zeros(10, dtype=np.int64), "ownership": ownership, "raw_value": 0.1}
+    return Analysis(**(known | changes))
 
 
 # Formats
@@ -80,23 +74,21 @@ def test_lz_line() -> None:
     assert lz_line(by_hand(), AnalyzeRequest(min_moves=3), 3) == f"{first} {second} {third}"
     assert lz_line(by_hand(), AnalyzeRequest(min_moves=30), 3).count("info") == 6, "no more than there are legal moves"
     assert lz_line(by_hand(), AnalyzeRequest(min_moves=30, max_moves=4), 3).count("info") == 4
-    assert (
-        lz_line(by_hand(candidates=[]), AnalyzeRequest(), 3)
-        == "info move pass visits 0 winrate 6000 prior 3333 lcb 0 order 0 pv pass"
-    )
+    only_pass = "info move pass visits 0 winrate 6000 prior 3333 lcb 0 order 0 pv pass"
+    assert lz_line(by_hand(candidates=[]), AnalyzeRequest(), 3) == only_pass
     assert lz_line(by_hand(candidates=[], legal=np.zeros(10, dtype=bool)), AnalyzeRequest(), 3) == ""
 
 
 KATA_FIRST = (
-    "info move B2 visits 7 edgeVisits 7 utility 0.500000 winrate 0.750000 scoreMean 3.2500 scoreLead 3.2500 prior 0.250000 lcb 0.400000 "
-    "utilityLcb -0.200000 weight 7.0 order 0 pv B2 A3 pass"
+    "info move B2 visits 7 edgeVisits 7 utility 0.500000 winrate 0.750000 scoreMean 3.2500 scoreLead 3.2500 "
+    "prior 0.250000 lcb 0.400000 utilityLcb -0.200000 weight 7.0 order 0 pv B2 A3 pass"
 )
 
 
 def test_kata_line() -> None:
     second = (
-        "info move pass visits 2 edgeVisits 2 utility -1.000000 winrate 0.000000 scoreMean -2.0000 scoreLead -2.0000 prior 0.333333 "
-        "lcb 0.000000 utilityLcb -1.000000 weight 2.0 order 1 pv pass"
+        "info move pass visits 2 edgeVisits 2 utility -1.000000 winrate 0.000000 scoreMean -2.0000 scoreLead -2.0000 "
+        "prior 0.333333 lcb 0.000000 utilityLcb -1.000000 weight 2.0 order 1 pv pass"
     )
     assert kata_line(by_hand(), AnalyzeRequest(), 3) == f"{KATA_FIRST} {second}"
 
@@ -137,10 +129,7 @@ def test_every_float_has_a_point() -> None:
         ("999999 maxmoves 3", AnalyzeRequest(interval=9999.99, max_moves=3)),
         ("minmoves 0", AnalyzeRequest()),
         ("1 ownership true", AnalyzeRequest(interval=0.01, extras=frozenset({"ownership"}))),
-        (
-            "1 ownership true ownership false pvVisits TRUE",
-            AnalyzeRequest(interval=0.01, extras=frozenset({"pvVisits"})),
-        ),
+        ("ownership true ownership false pvVisits TRUE", AnalyzeRequest(extras=frozenset({"pvVisits"}))),
         (
             "avoid b A1,B2 30 avoid w A1,pass 3",
             AnalyzeRequest(restrictions=restrict(5, avoid=[(BLACK, {20, 16}, 30), (WHITE, {20, 25}, 3)])),
@@ -156,32 +145,11 @@ def test_arguments(text: str, request_: AnalyzeRequest) -> None:
     assert read_request(text.split(), 5, analyze.EXTRAS) == request_
 
 
-REFUSED = [
-    "ownershipStdev true",
-    "movesOwnershipStdev true",
-    "ownership",
-    "ownership yes",
-    "nonsense 3",
-    "interval",
-    "interval -1",
-    "interval x",
-    "minmoves -1",
-    "minmoves 1.5",
-    "maxmoves 0",
-    "b w",
-    "green 3",
-    "1 2",
-    "avoid",
-    "avoid b A1",
-    "avoid b Z9 1",
-    "avoid x A1 1",
-    "avoid b A1,,B2 1",
-    "avoid b A1 0",
-    "avoid b A1 1 allow b B2 1",
-    "allow b A1 1 allow b B2 1",
-    "A1",
-    "--5",
-]
+REFUSED = """ownershipStdev true; movesOwnershipStdev true; ownership; ownership yes; nonsense 3; interval; interval -1;
+interval x; minmoves -1; minmoves 1.5; maxmoves 0; b w; green 3; 1 2; avoid; avoid b A1; avoid b Z9 1; avoid x A1 1;
+avoid b A1,,B2 1; avoid b A1 0; avoid b A1 1 allow b B2 1; allow b A1 1 allow b B2 1; A1; --5""".replace(
+    "\n", " "
+).split("; ")
 
 
 @pytest.mark.parametrize("text", REFUSED)
@@ -189,7 +157,7 @@ def test_what_is_not_supported_is_an_error(text: str, fresh: Engine) -> None:
     """LizGoban asks by sending: whatever is not understood must be refused, and before a stream has begun."""
     with pytest.raises(InputError):
         read_request(text.split(), 5, analyze.EXTRAS)
-    assert gtp_talk.raw(fresh, f"7 kata-analyze {text}").startswith("?7 ")
+    assert raw(fresh, f"7 kata-analyze {text}").startswith("?7 ")
 
 
 def test_lz_analyze_knows_nothing_of_katago() -> None:
@@ -199,7 +167,7 @@ def test_lz_analyze_knows_nothing_of_katago() -> None:
 
 
 def test_nothing_may_be_avoided_in_genmove(fresh: Engine) -> None:
-    assert gtp_talk.raw(fresh, "lz-genmove_analyze b 10 avoid b A1 1").startswith("? ")
+    assert raw(fresh, "lz-genmove_analyze b 10 avoid b A1 1").startswith("? ")
     assert not fresh.game.moves
 
 
@@ -210,7 +178,7 @@ def test_nothing_may_be_avoided_in_genmove(fresh: Engine) -> None:
 @pytest.mark.parametrize("number", ["", "12"])
 def test_streams_until_the_next_line(command: str, number: str, fresh: Engine) -> None:
     before = gtp_talk.state_of(fresh)
-    written = Conversation(fresh).hold([f"{number} {command} 1", infos(3), "13 name"])
+    written = converse(fresh, [f"{number} {command} 1", infos(3), "13 name"])
     head, *lines, blank, name, end, _ = written.split("\n")
     assert (head, blank, name, end) == (f"={number}", "", "=13 zerogo", "")
     assert len(lines) >= 3 and all(line.startswith("info move ") for line in lines)
@@ -218,21 +186,18 @@ def test_streams_until_the_next_line(command: str, number: str, fresh: Engine) -
 
 
 def test_an_empty_line_ends_it_and_gets_no_reply(fresh: Engine) -> None:
-    written = Conversation(fresh).hold(["1 lz-analyze 1", infos(1), "", "2 name"])
+    written = converse(fresh, ["1 lz-analyze 1", infos(1), "", "2 name"])
     assert re.fullmatch(r"=1\n(info .*\n)+\n=2 zerogo\n\n", written)
 
 
 def test_the_end_of_the_input_ends_it(fresh: Engine) -> None:
-    assert re.fullmatch(r"=\n(info .*\n)+\n", Conversation(fresh).hold(["kata-analyze 1", infos(2)]))
+    assert re.fullmatch(r"=\n(info .*\n)+\n", converse(fresh, ["kata-analyze 1", infos(2)]))
 
 
 def test_begins_at_once_and_needs_no_line(fresh: Engine) -> None:
     """Clients that ask for features send the next line at once."""
-    assert gtp_talk.raw(fresh, "3 lz-analyze interval 1 minmoves 30\n4 name") == "=3\n\n=4 zerogo\n\n"
-    assert (
-        Conversation(fresh).hold(["3 kata-analyze", lambda written: written == "=3\n", "4 name"])
-        == "=3\n\n=4 zerogo\n\n"
-    )
+    assert raw(fresh, "3 lz-analyze interval 1 minmoves 30\n4 name") == "=3\n\n=4 zerogo\n\n"
+    assert converse(fresh, ["3 kata-analyze", lambda written: written == "=3\n", "4 name"]) == "=3\n\n=4 zerogo\n\n"
 
 
 def test_stops_within_one_step(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,12 +214,12 @@ def test_stops_within_one_step(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -
         return infos(2)(written) and (came.set() or True)
 
     monkeypatch.setattr(AnalysisSession, "step", step)
-    Conversation(fresh).hold(["lz-analyze 1", line_comes, "name"])
+    converse(fresh, ["lz-analyze 1", line_comes, "name"])
     assert len(after) <= 2  # one may begin between the event and the line's arrival
 
 
 def test_visits_grow(fresh: Engine) -> None:
-    written = Conversation(fresh).hold(["kata-analyze 0 rootInfo true", infos(5)])
+    written = converse(fresh, ["kata-analyze 0 rootInfo true", infos(5)])
     visits = [int(number) for number in re.findall(r"rootInfo visits (\d+)", written)]
     assert visits == sorted(visits) and visits[-1] > visits[0]
     last = written.strip().splitlines()[-1]
@@ -269,10 +234,10 @@ def test_a_full_tree_streams_on_without_work(fresh: Engine, monkeypatch: pytest.
     monkeypatch.setattr(fresh.session, "analysis", lambda: analyses.append(1) or real())
     monkeypatch.setattr(analyze.time, "sleep", lambda seconds: naps.append(seconds))
     monkeypatch.setattr(analyze, "STALE_SECONDS", 0.001)
-    written = Conversation(fresh).hold(["lz-analyze 1", infos(60)])
+    written = converse(fresh, ["lz-analyze 1", infos(60)])
     lines = written.split("\n")[1:-2]
     assert lines[-1] == lines[-20] and len(analyses) < 40 and len(naps) >= 20
-    assert Conversation(fresh).hold(["lz-analyze 1", infos(2), "4 name"]).endswith("=4 zerogo\n\n"), (
+    assert converse(fresh, ["lz-analyze 1", infos(2), "4 name"]).endswith("=4 zerogo\n\n"), (
         "and again at the same position"
     )
 
@@ -284,7 +249,7 @@ def test_the_view_is_of_the_player_to_move(command: str) -> None:
     shares = {}
     for colour in ("b", "w", ""):
         shown = "rootInfo true ownership true" if command.startswith("kata") else ""
-        written = Conversation(engine).hold([f"{command} {colour} 1 {shown}", infos(2)])
+        written = converse(engine, [f"{command} {colour} 1 {shown}", infos(2)])
         last = written.strip().splitlines()[-1]
         shares[colour] = float(re.search(r"winrate (\S+)", last)[1]) / (10_000 if command == "lz-analyze" else 1)
         if shown:
@@ -295,15 +260,15 @@ def test_the_view_is_of_the_player_to_move(command: str) -> None:
 
 
 def test_what_is_avoided_is_not_played(fresh: Engine) -> None:
-    written = Conversation(fresh).hold(["lz-analyze b 1 allow b C3,D4,pass 1", infos(2)])
+    written = converse(fresh, ["lz-analyze b 1 allow b C3,D4,pass 1", infos(2)])
     assert set(re.findall(r"move (\S+)", written)) <= {"C3", "D4", "pass"} and "C3" in written
-    written = Conversation(fresh).hold(["kata-analyze 1 avoid b C3,C2 5 minmoves 99", infos(2)])
+    written = converse(fresh, ["kata-analyze 1 avoid b C3,C2 5 minmoves 99", infos(2)])
     assert len(set(re.findall(r"move (\S+)", written))) == 24 and not re.search(r"move C[23] ", written)
 
 
 def test_a_finished_game(fresh: Engine) -> None:
     """White has won by komi; there is nothing but a pass to tell of."""
-    written = gtp_talk.raw(fresh, "play b pass\nplay w pass\n1 lz-analyze 1\n2 lz-genmove_analyze b")
+    written = raw(fresh, "play b pass\nplay w pass\n1 lz-analyze 1\n2 lz-genmove_analyze b")
     known = "info move pass visits 0 winrate 0 prior 10000 lcb 0 order 0 pv pass"
     assert written == f"=\n\n=\n\n=1\n\n=2\n{known}\nplay pass\n\n"
 
@@ -316,7 +281,7 @@ def test_a_prepared_thought_asks_nothing(fresh: Engine, monkeypatch: pytest.Monk
         "evaluate",
         lambda analyst, states, *a, **k: asked.append(states.num_games) or real(analyst, states, *a, **k),
     )
-    gtp_talk.raw(fresh, "play b A1")
+    raw(fresh, "play b A1")
     fresh.session.set_position(fresh.game)
     for _ in range(10):
         fresh.session.step()
@@ -342,7 +307,7 @@ def test_a_prepared_thought_asks_nothing(fresh: Engine, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("arguments", ["b", "b 100000", "b 0", "", "w interval 50 minmoves 5"])
 def test_genmove_analyze(command: str, arguments: str, fresh: Engine) -> None:
     """The last line but one tells of all visits and its first move is what is played; lines that wait do not end it."""
-    written = gtp_talk.raw(fresh, f"8 {command} {arguments}\n\n9 name")
+    written = raw(fresh, f"8 {command} {arguments}\n\n9 name")
     head, *lines, play, blank, name, _, _ = written.split("\n")
     assert (head, blank, name) == ("=8", "", "=9 zerogo")
     assert lines and all(line.startswith("info move ") for line in lines)
@@ -357,7 +322,7 @@ def test_genmove_analyze_resigns(fresh: Engine) -> None:
         fresh.game.play(fresh.game.to_play, 25 if number % 2 else 20 + number // 2)
     fresh.options.resign_threshold = 1.0
     try:
-        written = gtp_talk.raw(fresh, "lz-genmove_analyze w 10")
+        written = raw(fresh, "lz-genmove_analyze w 10")
     finally:
         fresh.options.resign_threshold = 0.05
     assert re.fullmatch(r"=\n(info .*\n)+play (resign|\S+)\n\n", written)
@@ -366,10 +331,10 @@ def test_genmove_analyze_resigns(fresh: Engine) -> None:
 def test_the_random_player_does_not_think() -> None:
     engine = gtp_talk.engine("random", "game.size=5")
     for command in (*STREAMS, "kata-raw-nn", "zerogo-policy"):
-        assert gtp_talk.raw(engine, f"4 {command} b 10").startswith("?4 ")
-        assert gtp_talk.raw(engine, f"known_command {command}") == "= false\n\n"
-        assert f"\n{command}\n" not in gtp_talk.raw(engine, "list_commands")
-    offered = gtp_talk.raw(engine, "gogui-analyze_commands")
+        assert raw(engine, f"4 {command} b 10").startswith("?4 ")
+        assert raw(engine, f"known_command {command}") == "= false\n\n"
+        assert f"\n{command}\n" not in raw(engine, "list_commands")
+    offered = raw(engine, "gogui-analyze_commands")
     assert "zerogo-pass_alive" in offered and "zerogo-policy" not in offered
 
 
@@ -390,8 +355,8 @@ def numbers_of(reply: str) -> dict[str, list[float]]:
 
 
 def test_raw_nn(fresh: Engine) -> None:
-    gtp_talk.raw(fresh, "play b C3")
-    reply = gtp_talk.raw(fresh, "2 kata-raw-nn 3")
+    raw(fresh, "play b C3")
+    reply = raw(fresh, "2 kata-raw-nn 3")
     assert reply.startswith("=2\nsymmetry 3\n") and "\n\n" not in reply[:-2]
     found = numbers_of(reply.removeprefix("=2"))
     whole = fresh.analyst.evaluate(fresh.game.tensor())
@@ -405,15 +370,15 @@ def test_raw_nn(fresh: Engine) -> None:
 
 
 def test_raw_nn_of_black_is_from_whites_view_too(fresh: Engine) -> None:
-    found = numbers_of(gtp_talk.raw(fresh, "kata-raw-nn 0"))
+    found = numbers_of(raw(fresh, "kata-raw-nn 0"))
     seen = fresh.analyst.evaluate(fresh.game.tensor(), turn=0)
     assert found["whiteWin"][0] == pytest.approx((1 - float(seen.value)) / 2, abs=1e-5)
     assert found["whiteOwnership"] == pytest.approx((-seen.ownership.flatten()).tolist(), abs=1e-5)
 
 
 def test_raw_nn_all_averages_to_the_whole(fresh: Engine) -> None:
-    gtp_talk.raw(fresh, "play b B4")
-    parts = gtp_talk.raw(fresh, "kata-raw-nn all")[2:].split("symmetry ")[1:]
+    raw(fresh, "play b B4")
+    parts = raw(fresh, "kata-raw-nn all")[2:].split("symmetry ")[1:]
     found = [numbers_of(f"=symmetry {part}") for part in parts]
     assert [part["symmetry"] for part in found] == [[turn] for turn in range(8)]
     whole = fresh.analyst.evaluate(fresh.game.tensor())
@@ -423,11 +388,11 @@ def test_raw_nn_all_averages_to_the_whole(fresh: Engine) -> None:
 
 @pytest.mark.parametrize("arguments", ["", "8", "-1", "x", "0 0", "all 1"])
 def test_raw_nn_refuses(arguments: str, fresh: Engine) -> None:
-    assert gtp_talk.raw(fresh, f"kata-raw-nn {arguments}").startswith("? ")
+    assert raw(fresh, f"kata-raw-nn {arguments}").startswith("? ")
 
 
 def test_raw_nn_of_playouts() -> None:
-    found = numbers_of(gtp_talk.raw(won(), "kata-raw-nn 5"))
+    found = numbers_of(raw(won(), "kata-raw-nn 5"))
     assert found["whiteWin"] == [0] and found["whiteLead"] == [-24.5] and found["whiteOwnership"] == [-1] * 25
 
 
@@ -439,25 +404,22 @@ var varb varc varp varpo varw""".split()
 
 
 def test_analyze_commands_are_known_and_answer(fresh: Engine) -> None:
-    reply = gtp_talk.raw(fresh, "gogui-analyze_commands")
+    reply = raw(fresh, "gogui-analyze_commands")
     labels = []
     for line in reply.removeprefix("= ").strip().split("\n"):
         kind, label, command = line.split("/")
         name, *wildcards = command.split()
         labels.append(label)
         assert kind in TYPES and set(wildcards) <= {"%m", "%c", "dead"}
-        assert gtp_talk.raw(fresh, f"known_command {name}") == "= true\n\n"
-        assert gtp_talk.raw(fresh, command.replace("%m", "w").replace("%c", "w")).startswith("=")
+        assert raw(fresh, f"known_command {name}") == "= true\n\n"
+        assert raw(fresh, command.replace("%m", "w").replace("%c", "w")).startswith("=")
     assert {"Ownership", "Policy", "Visits", "Value", "Search variations", "Parameters"} <= set(labels)
 
 
 def test_ownership_is_a_dboard_of_black(fresh: Engine) -> None:
     boards = []
     for colour in ("b", "w"):
-        rows = [
-            row.split()
-            for row in gtp_talk.raw(fresh, f"zerogo-ownership {colour}").removeprefix("=\n").strip().split("\n")
-        ]
+        rows = [row.split() for row in raw(fresh, f"zerogo-ownership {colour}").removeprefix("=\n").strip().split("\n")]
         assert [len(row) for row in rows] == [5] * 5
         boards.append(torch.tensor([[float(text) for text in row] for row in rows]))
         assert boards[-1].abs().max() <= 1
@@ -467,19 +429,19 @@ def test_ownership_is_a_dboard_of_black(fresh: Engine) -> None:
 
 def test_policy_and_visits_are_pairs(fresh: Engine) -> None:
     for command, most in (("zerogo-policy", 100), ("zerogo-visits b", 17)):
-        words = gtp_talk.raw(fresh, command).removeprefix("= ").split()
+        words = raw(fresh, command).removeprefix("= ").split()
         assert words[::2] and all(re.fullmatch(r"[A-E][1-5]", vertex) for vertex in words[::2])
         assert all(0 <= int(text) <= most for text in words[1::2])
         assert "C3" in words[::2]
 
 
 def test_value_is_gfx(fresh: Engine) -> None:
-    rows = gtp_talk.raw(fresh, "zerogo-value b").removeprefix("=\n").strip().split("\n")
+    rows = raw(fresh, "zerogo-value b").removeprefix("=\n").strip().split("\n")
     assert [row.split()[0] for row in rows] == ["LABEL", "CIRCLE", "TEXT"] and rows[1] == "CIRCLE C3"
     assert len(rows[0].split()) % 2 == 1 and re.fullmatch(
         r"TEXT Black wins \d+\.\d %, leads by [+-]\d+\.\d; \d+ visits", rows[2]
     )
-    assert "Black wins 100.0 %" in gtp_talk.raw(won(), "zerogo-value w")
+    assert "Black wins 100.0 %" in raw(won(), "zerogo-value w")
 
 
 def won() -> Engine:
@@ -490,34 +452,27 @@ def won() -> Engine:
 
 def test_boards_of_colours() -> None:
     engine = won()
-    assert gtp_talk.raw(engine, "zerogo-pass_alive") == "=\n" + "b b b b b\n" * 5 + "\n"
-    rows = gtp_talk.raw(engine, "zerogo-policy_colors b").removeprefix("=\n").strip().split("\n")
+    assert raw(engine, "zerogo-pass_alive") == "=\n" + "b b b b b\n" * 5 + "\n"
+    rows = raw(engine, "zerogo-policy_colors b").removeprefix("=\n").strip().split("\n")
     assert all(re.fullmatch(r'(#[0-9a-f]{6}|"")( (#[0-9a-f]{6}|"")){4}', row) for row in rows) and len(rows) == 5
 
 
 def test_variations_begin_with_the_best_move(fresh: Engine) -> None:
-    assert gtp_talk.raw(fresh, "zerogo-best_variation b").startswith("= C3")
-    assert re.search(r"Line:\n +\d+\.\d % .* C3", gtp_talk.raw(fresh, "zerogo-variations b"))
+    assert raw(fresh, "zerogo-best_variation b").startswith("= C3")
+    assert re.search(r"Line:\n +\d+\.\d % .* C3", raw(fresh, "zerogo-variations b"))
 
 
 def test_parameters(fresh: Engine) -> None:
-    shown = gtp_talk.raw(fresh, "zerogo-param")
-    assert (
-        shown
-        == "=\n[string] simulations 16\n[string] most_seconds_a_move 0\n[bool] resign 1\n[string] resign_below_percent 5\n\n"
-    )
+    shown = "[string] simulations 16\n[string] most_seconds_a_move 0\n[bool] resign 1\n[string] resign_below_percent 5"
+    assert raw(fresh, "zerogo-param") == f"=\n{shown}\n\n"
     try:
         changes = ["simulations 3", "most_seconds_a_move 1.5", "resign 0", "resign_below_percent 12.5"]
-        assert gtp_talk.raw(fresh, [f"zerogo-param {change}" for change in changes]) == "=\n\n" * 4
+        assert raw(fresh, [f"zerogo-param {change}" for change in changes]) == "=\n\n" * 4
         options = fresh.options
-        assert (options.simulations, options.most_seconds, options.resign, options.resign_threshold) == (
-            3,
-            1.5,
-            False,
-            0.125,
-        )
+        shown = (options.simulations, options.most_seconds, options.resign, options.resign_threshold)
+        assert shown == (3, 1.5, False, 0.125)
         for bad in ("simulations 0", "simulations", "speed 3", "resign maybe", "simulations 1 2"):
-            assert gtp_talk.raw(fresh, f"zerogo-param {bad}").startswith("? ")
+            assert raw(fresh, f"zerogo-param {bad}").startswith("? ")
     finally:
         changes = ["simulations 16", "most_seconds_a_move 0", "resign 1", "resign_below_percent 5"]
-        assert gtp_talk.raw(fresh, [f"zerogo-param {change}" for change in changes]) == "=\n\n" * 4
+        assert raw(fresh, [f"zerogo-param {change}" for change in changes]) == "=\n\n" * 4

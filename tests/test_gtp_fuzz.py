@@ -16,8 +16,7 @@ from pathlib import Path
 
 import gtp_talk
 import pytest
-from gtp_scripts import SCRIPTS
-from gtp_talk import ROOT, state_of
+from gtp_talk import QUICKSTART, ROOT, SCRIPTS, requests_of, state_of
 
 from zerogo.gtp import protocol
 from zerogo.gtp.commands import QUIT
@@ -46,8 +45,9 @@ zerogo-variations
 zerogo-pass_alive
 zerogo-param
 zerogo-param resign 0""".split("\n")
-WORDS = """b w BLACK white pass resign A1 e5 I3 Z25 aa true false interval ownership avoid name 0 1 -1 5 7.5 1e9 1e999 nan inf -0
-99999999999999999999 {} {"ko":"SIMPLE"} [] japanese A1,B2 , = ? # \x00 \x1b[2J é 囲碁 \u202e \ufffd %s ../.. ' " \\ quit\x00""".split()
+WORDS = """b w BLACK white pass resign A1 e5 I3 Z25 aa true false interval ownership avoid name 0 1 -1 5 7.5 1e9 1e999
+nan inf -0 99999999999999999999 {} {"ko":"SIMPLE"} [] japanese A1,B2 , = ? # \x00 \x1b[2J é 囲碁 \u202e \ufffd %s ../..
+' " \\ quit\x00""".split()
 WORDS += ["\t", "x" * 5000]
 LETTERS = 'abcdefghjkoprtwABCDE0123456789 -_.,#{}"\t\x00\x07\x7fé囲'
 DANGEROUS = ("printsgf", "loadsgf")  # they write and read whatever a line names
@@ -55,7 +55,7 @@ DANGEROUS = ("printsgf", "loadsgf")  # they write and read whatever a line names
 
 def corpus() -> list[str]:
     """Returns the good lines, and those of the scripts that must be refused."""
-    scripted = [line[2:] for script in SCRIPTS.values() for line in script.splitlines() if line.startswith("> ")]
+    scripted = [line for script in SCRIPTS.values() for line in requests_of(script)]
     return [line for line in (*scripted, *ANALYSIS, *COMMANDS) if line.split()[0] not in DANGEROUS]
 
 
@@ -162,7 +162,7 @@ def test_many_lines(player: str, number: int, tmp_path: Path, monkeypatch: pytes
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_many_more_lines(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = gtp_talk.engine(["random", "mcts:2", "checkpoints/quickstart-5x5.pt"][seed % 3], "game.size=5")
+    engine = gtp_talk.engine(["random", "mcts:2", QUICKSTART][seed % 3], "game.size=5")
     monkeypatch.chdir(tmp_path)
     converse(engine, 20_000, seed)
 
