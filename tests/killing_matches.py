@@ -21,7 +21,7 @@ from zerogo.arena import match
 from zerogo.arena.journal import GAMES_FILE
 from zerogo.config import Config, with_overrides
 
-ENGINE = f"gtp:{sys.executable} -S -E {Path(__file__).parent / 'fake_engine.py'} good"
+ENGINE = f"gtp:{sys.executable} -E {Path(__file__).parent / 'fake_engine.py'} good"
 SETTINGS = ("game.size=5", "game.komi=0.5", "run.device=cpu", "run.threads=1", "evaluation.engine_processes=1")
 GAMES = 12
 

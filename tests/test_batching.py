@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from zerogo import batching
-from zerogo.batching import Batch, find, speed
+from zerogo.batching import BatchChoice, find, speed
 
 
 def device(overhead: float, each: float, asked: list[int] | None = None) -> Callable[[int], float]:
@@ -39,7 +39,7 @@ def test_the_limit_is_tried_and_kept() -> None:
     asked: list[int] = []
     assert find(device(1e-3, 1e-7, asked), most=100, least=16).size == 100
     assert asked == [16, 32, 64, 100]
-    assert find(device(1e-3, 1e-7), most=5, least=16) == Batch(5, {5: pytest.approx(5 / (1e-3 + 5e-7))}, 5)
+    assert find(device(1e-3, 1e-7), most=5, least=16) == BatchChoice(5, {5: pytest.approx(5 / (1e-3 + 5e-7))}, 5)
     assert find(device(1e-3, 1e-7), most=1).size == 1
 
 
@@ -88,14 +88,14 @@ def test_other_errors_are_no_limit() -> None:
 
 
 def test_it_says_why() -> None:
-    words = Batch(256, {128: 9000.0, 256: 10000.0, 512: 10300.4}, 4096).why()
+    words = BatchChoice(256, {128: 9000.0, 256: 10000.0, 512: 10300.4}, 4096).why()
     assert words == "10,000 evaluations/s in batches of 256, 10 % less in those of 128, 3 % more in those of 512"
     assert (
-        Batch(100, {64: 800.0, 100: 1000.0}, 100)
+        BatchChoice(100, {64: 800.0, 100: 1000.0}, 100)
         .why()
         .endswith("20 % less in those of 64, the most that there is room or use for")
     )
-    assert Batch(1, {1: 50.0}, 8).why() == "50 evaluations/s in batches of 1"
+    assert BatchChoice(1, {1: 50.0}, 8).why() == "50 evaluations/s in batches of 1"
 
 
 def test_speed_is_that_of_the_best_round() -> None:

@@ -40,8 +40,8 @@ RULES = Rules(size=5, komi=0.5)
 
 
 def command(mode: str, *more: str) -> str:
-    """Returns the word of a fake engine; -S and -E spare it half of Python's start."""
-    return " ".join(["gtp:" + sys.executable, "-S", "-E", str(FAKE), mode, *more])
+    """Returns the word of a fake engine."""
+    return " ".join(["gtp:" + sys.executable, "-E", str(FAKE), mode, *more])
 
 
 def engine(mode: str, *more: str, processes: int = 2, seconds: float = 20.0) -> ExternalPlayer:
@@ -68,7 +68,7 @@ def use() -> Iterator:
 
 
 def test_a_process_answers() -> None:
-    process = EngineProcess([sys.executable, "-S", "-E", str(FAKE), "good"])
+    process = EngineProcess([sys.executable, "-E", str(FAKE), "good"])
     listed, name, size = process.ask(["list_commands", "name", "boardsize 7"], 20)
     assert listed.splitlines()[:2] == ["boardsize", "clear_board"] and (name, size) == ("Fake", "")
     with pytest.raises(EngineFault, match="refused 'boardsize 25': unacceptable size"):
@@ -106,7 +106,7 @@ def test_replies_are_read(case: str) -> None:
 
 def test_answers_that_are_not_the_next_command_s_are_found_out() -> None:
     """They used to be taken for its answer, so that all that came after it was off by one."""
-    process = EngineProcess([sys.executable, "-S", "-E", str(FAKE), "misleading"])
+    process = EngineProcess([sys.executable, "-E", str(FAKE), "misleading"])
     try:
         with pytest.raises(EngineFault, match=r"said '=1 boardsize.*' where the answer to 'name' was due"):
             process.ask(["list_commands", "name"], 20)
@@ -190,7 +190,7 @@ def test_words_that_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 def program(folder: Path, name: str) -> Path:
     """Makes an executable that is the fake engine."""
     path = folder / name
-    path.write_text(f"#!/bin/sh\nexec {sys.executable} -S -E {FAKE} good\n")
+    path.write_text(f"#!/bin/sh\nexec {sys.executable} -E {FAKE} good\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
     return path
 

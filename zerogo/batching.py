@@ -17,16 +17,13 @@ PATIENCE = 2  # doublings in a row that may bring less: one may have met a busy 
 NO_MEMORY = ("out of memory", "CUDNN_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_ALLOC_FAILED")
 ROUNDS = 3
 ROUND_SECONDS = 0.03
-LONGEST_SECONDS = (
-    0.2  # of one call: what a device spends between calls, microseconds to milliseconds, no longer counts beside it
-)
+LONGEST_SECONDS = 0.2  # of one call: beside it the micro- or milliseconds between calls no longer count
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchChoice:
     """A batch that was chosen. size: positions. rates: positions a second by size, rising, of all that were tried.
-    most: the limit.
-    """
+    most: the limit."""
 
     size: int
     rates: dict[int, float]
@@ -44,7 +41,7 @@ class Batch:
         return ", ".join(words)
 
 
-def find(rate: Callable[[int], float], most: int, least: int = 1) -> Batch:
+def find(rate: Callable[[int], float], most: int, least: int = 1) -> BatchChoice:
     """Returns the smallest batch that is within `GAIN` of the fastest one.
 
     rate: positions a second in batches of a size. It is asked for `least` and its doubles, and for `most` at last,
@@ -64,7 +61,7 @@ def find(rate: Callable[[int], float], most: int, least: int = 1) -> Batch:
             break
         size = most if size < most < 2 * size else 2 * size
     best = max(rates.values())
-    return Batch(min(size for size, found in rates.items() if found >= (1 - GAIN) * best), rates, most)
+    return BatchChoice(min(size for size, found in rates.items() if found >= (1 - GAIN) * best), rates, most)
 
 
 def _lacks_memory(error: RuntimeError) -> bool:

@@ -14,8 +14,8 @@ import numpy as np
 
 Z95 = 1.959963984540054
 ELO_PER_NAT = 400.0 / math.log(10.0)
-PAIR_PRIOR = 4.0  # pairs of independent games that are thought to have been seen, so that a few equal pairs don't look like certainty
-SPREAD = 3000.0  # Elo: standard deviation of ratings where no game says anything, so that a pool in two parts has ratings at all
+PAIR_PRIOR = 4.0  # pairs of independent games thought to have been seen, so that a few equal pairs are no certainty
+SPREAD = 3000.0  # Elo: standard deviation of ratings where no game says anything, so that a pool in two parts has some
 NEVER_SEEN = 1e-3  # games: count of an outcome that has not come yet in SPRT, as fishtest does
 
 
@@ -23,11 +23,8 @@ NEVER_SEEN = 1e-3  # games: count of an outcome that has not come yet in SPRT, a
 
 
 def wilson_interval(points: float, games: float, z: float = Z95) -> tuple[float, float]:
-    """Returns the interval of a win rate by Wilson's score (1927): never empty, inside [0, 1], right also at 0 and at
-    all points.
-
-    With draws as half points it is on the safe side, since a draw varies less than a win or a loss. Without games it is
-    (0, 1)."""
+    """Returns the interval of a win rate by Wilson's score (1927): inside [0, 1], right also at 0 and at all points; on
+    the safe side with draws as half points, which vary less; (0, 1) without games."""
     if games <= 0:
         return 0.0, 1.0
     if not 0 <= points <= games:
@@ -45,11 +42,10 @@ def pair_interval(
 ) -> tuple[float, float]:
     """Returns the interval of the win rate where games come in pairs with one opening and colours swapped.
 
-    pair_points: points of each pair, 0 to 2. single_points: points of games without a partner, 0 to 1. The games of a
-    pair are not independent: where the opening or the colour decides they nearly cancel, where strength decides they
-    agree. So the number of games in Wilson's formula is divided by the design effect: the variance of the pairs over
-    that of as many independent games. It is estimated with `PAIR_PRIOR` pairs of prior, and a pair counts for at least
-    one game."""
+    pair_points: points of each pair, 0 to 2. single_points: points of games without a partner, 0 to 1. Games of a pair
+    nearly cancel where the opening or the colour decides, and agree where strength does. So the number of games in
+    Wilson's formula is divided by the design effect: the variance of the pairs over that of as many independent games,
+    estimated with `PAIR_PRIOR` pairs of prior. A pair counts for at least one game."""
     pairs, singles = np.asarray(pair_points, dtype=np.float64), np.asarray(single_points, dtype=np.float64)
     games = 2 * len(pairs) + len(singles)
     points = float(pairs.sum() + singles.sum())
@@ -80,29 +76,20 @@ def elo_of(rate: float) -> float:
     return ELO_PER_NAT * math.log(rate / (1 - rate))
 
 
-def elo_difference(
-    points: float, games: float, interval: tuple[float, float] | None = None
-) -> tuple[float, float, float]:
+def elo_difference(points: float, games: float, interval: tuple[float, float]) -> tuple[float, float, float]:
     """Returns the Elo difference and its interval (difference, low, high); an end is infinite where all or no points
-    were won.
-
-    interval: that of the win rate, Wilson's unless given.
-    """
-    low, high = wilson_interval(points, games) if interval is None else interval
+    were won. interval: that of the win rate."""
+    low, high = interval
     return elo_of(points / games if games else 0.5), elo_of(low), elo_of(high)
 
 
 @dataclass(frozen=True)
 class Ratings:
-    """Elo of n players: elo, low, high float64 [n], the anchor at 0 without an interval of its own.
-
-    covariance: float64 [n, n] in Elo squared; of a difference i - j the variance is c[i, i] + c[j, j] - 2 c[i, j].
-    """
+    """Elo of n players: float64 [n] each, the anchor at 0 without an interval of its own."""
 
     elo: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    covariance: np.ndarray
 
 
 def bradley_terry(points: np.ndarray, anchor: int = 0, prior_draws: float = 1.0, z: float = Z95) -> Ratings:
@@ -124,9 +111,7 @@ def bradley_terry(points: np.ndarray, anchor: int = 0, prior_draws: float = 1.0,
     for _ in range(500):
         gradient, hessian = _slope(nats, points, games, ridge)
         step = np.linalg.solve(hessian, gradient)
-        nats = nats + step / max(
-            1.0, np.abs(step).max()
-        )  # at most 174 Elo a step: far from the maximum the parabola is no guide
+        nats = nats + step / max(1.0, np.abs(step).max())  # at most 174 Elo: far away the parabola is no guide
         if np.abs(step).max() < 1e-10:
             break
     covariance = np.linalg.inv(_slope(nats, points, games, ridge)[1]) * ELO_PER_NAT**2
@@ -134,7 +119,7 @@ def bradley_terry(points: np.ndarray, anchor: int = 0, prior_draws: float = 1.0,
     variance = np.diag(covariance) + covariance[anchor, anchor] - 2 * covariance[anchor]
     variance[anchor] = 0.0
     half = z * np.sqrt(np.maximum(variance, 0.0))
-    return Ratings(elo, elo - half, elo + half, covariance)
+    return Ratings(elo, elo - half, elo + half)
 
 
 def _slope(nats: np.ndarray, points: np.ndarray, games: np.ndarray, ridge: float) -> tuple[np.ndarray, np.ndarray]:
@@ -151,9 +136,7 @@ def _slope(nats: np.ndarray, points: np.ndarray, games: np.ndarray, ridge: float
 @dataclass(frozen=True)
 class Sprt:
     """What a sequential test says. llr: log-likelihood ratio of H1 to H0; the test ends where it leaves (lower, upper).
-
-    verdict: "H0" (the difference is elo0 or less), "H1" (elo1 or more) or "continue".
-    """
+    verdict: "H0" (the difference is elo0 or less), "H1" (elo1 or more) or "continue"."""
 
     llr: float
     lower: float
@@ -172,9 +155,8 @@ def sprt(counts: Sequence[float], elo0: float, elo1: float, alpha: float = 0.05,
     if len(counts) not in (3, 5):
         raise ValueError(f"sprt: {len(counts)} counts; allowed are 3 (losses, draws, wins) and 5 (pairs by points)")
     if not elo0 < elo1 or not 0 < alpha < 0.5 or not 0 < beta < 0.5:
-        raise ValueError(
-            f"sprt: elo0 {elo0}, elo1 {elo1}, alpha {alpha}, beta {beta}; allowed are elo0 < elo1, alpha and beta in (0, 0.5)"
-        )
+        given = f"elo0 {elo0}, elo1 {elo1}, alpha {alpha}, beta {beta}"
+        raise ValueError(f"sprt: {given}; allowed are elo0 < elo1, alpha and beta in (0, 0.5)")
     lower, upper = math.log(beta / (1 - alpha)), math.log((1 - beta) / alpha)
     llr = _log_likelihood_ratio(np.asarray(counts, dtype=np.float64), win_rate(elo0), win_rate(elo1))
     verdict = "H1" if llr >= upper else "H0" if llr <= lower else "continue"
@@ -192,11 +174,8 @@ def _log_likelihood_ratio(counts: np.ndarray, mean0: float, mean1: float) -> flo
 
 
 def _likeliest(values: np.ndarray, seen: np.ndarray, mean: float) -> np.ndarray:
-    """Returns the distribution with that mean under which what was seen is likeliest: seen / (1 + x (value - mean))
-    with the x that fits.
-
-    x is the root of a falling function between the poles, found by bisection.
-    """
+    """Returns the distribution with that mean under which what was seen is likeliest: seen / (1 + x (value - mean)),
+    where x is the root of a falling function between the poles, found by bisection."""
     away = values - mean
     low, high = -1 / away.max(), -1 / away.min()
     for _ in range(60):

@@ -1,53 +1,53 @@
 """The measurements: `python -m zerogo.bench {board,net,features,search,profile,memory,selfplay}`. Each prints JSON
-lines, one a configuration.
+lines, one a configuration. How fast something is, is always said beside what it is to be compared with, in the same
+run: rounds of both take turns, so that what else the machine does falls on both.
 
-What every line holds is written by `report`; how fast something is, is always said beside what it is to be compared
-with, in the same run."""
+Here is what they share: options, rounds, lines and tables, and other programs that are timed beside zerogo."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 
 from zerogo.errors import InputError
+from zerogo.runtime import pick_device, set_up_cpu, synchronize
 
 COMMON = ("bench", "size", "batch", "device", "dtype", "threads")
+PEER_SCRIPT = Path(__file__).with_name("jax_peers.py")
+PEER_SIZES = (9, 19)  # boards of pgx
+Found = TypeVar("Found")
 
 
-def add_batch_arguments(parser: argparse.ArgumentParser, what: str, batch: int) -> None:
-    """The options that most benches share. what: the batch is made of, such as "games played"; batch: its default
-    size.
-    """
-    parser.add_argument("--size", default="9", help="side of the board, or several as 9,19 (default 9)")
-    parser.add_argument(
-        "--batch", default=str(batch), help=f"{what} at once, or several as 64,{batch} (default {batch})"
-    )
-    parser.add_argument("--device", default="auto", help="auto, cpu or cuda (default auto)")
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 leaves the choice to torch (default 0)")
+# Options
 
 
-def report(line: dict[str, Any]) -> None:
-    """Prints one measurement as a JSON line: at least the fields of `COMMON`, to which torch's version is added."""
-    missing = [name for name in COMMON if name not in line]
-    assert not missing, f"report: a line without {', '.join(missing)}"
-    sys.stdout.write(json.dumps({**line, "torch": torch.__version__}) + "\n")
-    sys.stdout.flush()
+def add_arguments(parser: argparse.ArgumentParser, what: str, batch: int, seconds: float, rounds: int) -> None:
+    """The options that most benches share. what: the batch is made of, such as "games played"; the others: defaults."""
+    add = parser.add_argument
+    add("--size", default="9", help="side of the board, or several as 9,19 (default 9)")
+    add("--batch", default=str(batch), help=f"{what} at once, or several as 64,{batch} (default {batch})")
+    add("--device", default="auto", help="auto, cpu or cuda (default auto)")
+    add("--threads", type=int, default=0, help="CPU threads; 0 leaves the choice to torch (default 0)")
+    add("--seconds", type=float, default=seconds, help=f"length of one round (default {seconds:g})")
+    add("--rounds", type=int, default=rounds, help=f"rounds, of which the best or the median counts (default {rounds})")
 
 
-def show_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Writes columns for a person to stderr; stdout has the JSON lines alone. All cells but a row's first stand to the
-    right.
-    """
-    lines = [tuple(header), *map(tuple, rows)]
-    widths = [max(len(line[index]) for line in lines) for index in range(len(header))]
-    for first, *others in lines:
-        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
-        print("  ".join(cells).rstrip(), file=sys.stderr)
+def add_peer_arguments(parser: argparse.ArgumentParser, library: str) -> None:
+    """The options of a bench that can time a peer as well."""
+    add, peer = parser.add_argument, f"time {library} as well, in turn with zerogo, on its device (sizes 9 and 19)"
+    batches = "the peer's games at once, or several such numbers, of which its best counts (default as --batch)"
+    add("--peer", action="store_true", help=peer)
+    add("--peer-batch", metavar="GAMES", help=batches)
+    python = f"the Python that has {library} (default this one)"
+    add("--peer-python", default=sys.executable, metavar="PATH", help=python)
 
 
 def whole_numbers(text: str) -> list[int]:
@@ -59,3 +59,132 @@ def whole_numbers(text: str) -> list[int]:
     if min(numbers) < 1:
         raise InputError(f"{text!r} holds {min(numbers)}; allowed are whole numbers from 1")
     return numbers
+
+
+def open_device(args: argparse.Namespace) -> torch.device:
+    """Returns the device of --device, with the CPU set up. Raises InputError for what the options can't be."""
+    if args.rounds < 1 or args.seconds <= 0:
+        rounds = f"{args.rounds} rounds of {args.seconds} seconds"
+        raise InputError(f"{rounds}; at least one round of more than 0 seconds is needed")
+    set_up_cpu(args.threads)
+    return pick_device(args.device)
+
+
+def cases(args: argparse.Namespace) -> Iterator[tuple[int, int]]:
+    """Yields every size with every batch."""
+    for size in whole_numbers(args.size):
+        if getattr(args, "peer", False) and size not in PEER_SIZES:
+            raise InputError(f"--peer with size {size}; pgx plays {' and '.join(map(str, PEER_SIZES))}")
+        yield from ((size, batch) for batch in whole_numbers(args.batch))
+
+
+# Time
+
+
+def in_turn(args: argparse.Namespace, works: Mapping[Any, Callable[[float], Found]]) -> dict[Any, list[Found]]:
+    """Returns what each work found in each of its rounds, which take turns; a work is told how many seconds to last."""
+    found: dict[Any, list[Found]] = {name: [] for name in works}
+    for _ in range(args.rounds):
+        for name, work in works.items():
+            found[name].append(work(args.seconds))
+    return found
+
+
+def per_second(work: Callable[[], Any], device: torch.device, seconds: float, at_least: int = 1) -> float:
+    """Returns how often the work is done in a second, over at least so many seconds and so many times."""
+    start, times = now(device), 0
+    while times < at_least or time.perf_counter() - start < seconds:
+        work()
+        times += 1
+        if times % 10 == 0:
+            synchronize(device)
+    return times / (now(device) - start)
+
+
+def now(device: torch.device) -> float:
+    """Returns the time in seconds when the device has done all that it was given."""
+    synchronize(device)
+    return time.perf_counter()
+
+
+# Lines and tables
+
+
+def line_of(bench: str, size: int, batch: int, device: torch.device, dtype: str | torch.dtype) -> dict[str, Any]:
+    """Returns what every line says of its configuration."""
+    line = {"bench": bench, "size": size, "batch": batch, "device": str(device)}
+    return line | {"dtype": str(dtype).removeprefix("torch."), "threads": torch.get_num_threads()}
+
+
+def report(line: dict[str, Any]) -> None:
+    """Prints one measurement as a JSON line: at least the fields of `COMMON`, to which torch's version is added."""
+    missing = [name for name in COMMON if name not in line]
+    assert not missing, f"report: a line without {', '.join(missing)}"
+    print(json.dumps({**line, "torch": torch.__version__}), flush=True)
+
+
+def show_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Writes columns for a person to stderr; stdout has the JSON lines alone. All cells but a row's first stand to the
+    right."""
+    lines = [tuple(header), *map(tuple, rows)]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(header))]
+    for first, *others in lines:
+        cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))]
+        print("  ".join(cells).rstrip(), file=sys.stderr)
+
+
+# Peers
+
+
+class PeerProcess:
+    """mctx or pgx in a process of its own (`jax_peers.py`), run by a Python that has what it needs and need not have
+    zerogo: it works while it is asked, and waits otherwise. Use it as a context manager. name: what it calls itself,
+    with its versions."""
+
+    def __init__(self, args: argparse.Namespace, library: str, *words: str | float) -> None:
+        """library: what the Python must be able to import. words: the script's further arguments. Raises InputError
+        where it can't be started."""
+        self.library, python = library, args.peer_python
+        command, pipe = (python, str(PEER_SCRIPT), library, *map(str, words)), subprocess.PIPE
+        try:
+            self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+        except OSError as error:
+            fault = f"--peer-python {python!r} can't be started ({error.strerror})"
+            raise InputError(f"{fault}; name a Python that has {library}") from None
+        self.name = self.process.stdout.readline().strip()
+        if self.name.startswith("no "):
+            self.close()
+            raise InputError(f"--peer: the jax of {python} has {self.name}; install one that has, or add --device cpu")
+        if not self.name.startswith(f"{library} "):
+            self.close()
+            advice = f"install {library} there, or name another with --peer-python"
+            raise InputError(f"--peer: {python} has no {library} that can be imported; {advice}")
+
+    @staticmethod
+    def batches(args: argparse.Namespace, batch: int) -> list[int]:
+        """Returns in which batches a peer is timed beside zerogo's."""
+        return [] if not args.peer else [batch] if args.peer_batch is None else whole_numbers(args.peer_batch)
+
+    def ask(self, *words: str | float) -> float:
+        """Returns the peer's answer to a line of words, which is a rate. Raises InputError where it ended instead."""
+        try:
+            self.process.stdin.write(" ".join(map(str, words)) + "\n")
+            self.process.stdin.flush()
+            return float(self.process.stdout.readline())
+        except (OSError, ValueError):
+            fault = f"--peer: the process that runs {self.library} ended in the middle"
+            raise InputError(f"{fault}; try a smaller --peer-batch") from None
+
+    def close(self) -> None:
+        """Ends the process: it leaves when its input closes."""
+        try:
+            self.process.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+
+    def __enter__(self) -> PeerProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,4 +1,4 @@
-"""Random legal moves a second: how fast many games are played at once, beside pgx (ROUNDS rounds of each, interleaved).
+"""Random legal moves a second: how fast many games are played at once, beside pgx (rounds of each in turn).
 
 A move is drawn uniformly from the exact legal mask, pass included. Every game in the batch is going on: one that ends
 is replaced by a fresh one before the next move, and the time for that counts. The peer does the same on the same device
@@ -9,73 +9,49 @@ from __future__ import annotations
 import argparse
 import contextlib
 import statistics
-import time
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from zerogo import board, flood, kernels
-from zerogo.bench import add_batch_arguments, report, whole_numbers
-from zerogo.bench.peer import Peer, add_peer_arguments, check_peer_size, peer_batches
+from zerogo import bench, board, flood, kernels
+from zerogo.bench import PeerProcess
 from zerogo.board import State
 from zerogo.board.state import exact_legal_rows
-from zerogo.errors import InputError
 from zerogo.rules import Rules
-from zerogo.runtime import pick_device, set_up_cpu
 
-PEER = Path(__file__).with_name("pgx_peer.py")
 WARM_PLIES = 2  # times the points of the board: by then games of all ages are in the batch
+PLIES = 20  # between two looks at the clock
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_batch_arguments(parser, "games played", 1024)
-    parser.add_argument(
-        "--superko", default="positional", help="positional, situational or simple (default positional)"
-    )
-    parser.add_argument("--seconds", type=float, default=2.0, help="length of one round (default 2)")
-    parser.add_argument("--rounds", type=int, default=3, help="rounds; the median counts (default 3)")
-    add_peer_arguments(parser, "pgx")
+def add_board_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `board`."""
+    bench.add_arguments(parser, "games played", batch=1024, seconds=2.0, rounds=3)
+    superko = "positional, situational or simple (default positional)"
+    parser.add_argument("--superko", default="positional", help=superko)
+    bench.add_peer_arguments(parser, "pgx")
 
 
-def run(args: argparse.Namespace) -> None:
-    """Prints a line for every size and batch."""
-    device = pick_device(args.device)
-    set_up_cpu(args.threads)
-    if args.rounds < 1 or args.seconds <= 0:
-        raise InputError(
-            f"{args.rounds} rounds of {args.seconds} seconds; at least one round of more than 0 seconds is needed"
-        )
-    for size in whole_numbers(args.size):
-        if args.peer:
-            check_peer_size(size)
-        for batch in whole_numbers(args.batch):
-            _measure(args, size, batch, device)
-
-
-def _measure(args: argparse.Namespace, size: int, batch: int, device: torch.device) -> None:
-    games = RandomGames(Rules(size=size, superko=args.superko), batch, device)
-    threads = torch.get_num_threads()
-    line = {"bench": "board", "size": size, "batch": batch, "device": str(device), "dtype": "int32", "threads": threads}
-    line["superko"] = args.superko
-    with contextlib.ExitStack() as running:
-        peers: dict[int, Peer] = {}
-        for games_at_once in peer_batches(args, batch) if args.peer else []:
-            peers[games_at_once] = running.enter_context(
-                Peer(args.peer_python, PEER, [size, games_at_once, threads, str(device)], "pgx")
-            )
-        games.play_plies(WARM_PLIES * size * size)
-        own, others = [], {games_at_once: [] for games_at_once in peers}
-        for _ in range(args.rounds):
-            own.append(games.moves_per_second(args.seconds))
-            for games_at_once, peer in peers.items():
-                others[games_at_once].append(peer.ask(args.seconds))
-    line["moves_per_s"] = round(statistics.median(own))
-    if peers:
-        best, rates = max(others.items(), key=lambda item: statistics.median(item[1]))
-        line |= {"peer": peers[best].name, "peer_batch": best, "peer_moves_per_s": round(statistics.median(rates))}
-        line["ratio"] = round(statistics.median(own) / statistics.median(rates), 2)
-    report(line)
+def run_board(args: argparse.Namespace) -> None:
+    """Prints a line for every size and batch; the median round counts."""
+    device = bench.open_device(args)
+    for size, batch in bench.cases(args):
+        games = RandomGames(Rules(size=size, superko=args.superko), batch, device)
+        line = bench.line_of("board", size, batch, device, torch.int32) | {"superko": args.superko}
+        with contextlib.ExitStack() as running:
+            peers: dict[int, PeerProcess] = {}
+            for number in PeerProcess.batches(args, batch):
+                peer = PeerProcess(args, "pgx", size, number, line["threads"], device)
+                peers[number] = running.enter_context(peer)
+            games.play_plies(WARM_PLIES * size * size)
+            works = {0: games.moves_per_second} | {number: peer.ask for number, peer in peers.items()}
+            rates = {name: statistics.median(found) for name, found in bench.in_turn(args, works).items()}
+        own = rates.pop(0)
+        line["moves_per_s"] = round(own)
+        if peers:
+            best = max(rates, key=rates.get)
+            line |= {"peer": peers[best].name, "peer_batch": best, "peer_moves_per_s": round(rates[best])}
+            line["ratio"] = round(own / rates[best], 2)
+        bench.report(line)
 
 
 class RandomGames:
@@ -88,43 +64,33 @@ class RandomGames:
         self.generator = torch.Generator(device=device).manual_seed(1)
 
     def play_plies(self, plies: int) -> None:
+        """Plays so many moves in every game."""
         for _ in range(plies):
             actions = draw(self.state, self.generator)
             self.state = board.step_(self.state, actions)
             ended = self.state.finished.nonzero().squeeze(1)
             if ended.numel():
-                self.state = board.put_(self.state, ended, self._fresh(len(ended)))
+                if len(ended) not in self.fresh:  # made once: they are only copied from
+                    self.fresh[len(ended)] = self._new(len(ended))
+                self.state = board.put_(self.state, ended, self.fresh[len(ended)])
 
     def _new(self, number: int) -> State:
         return board.new_games(number, self.rules, device=self.device, move_cap=2 * self.rules.size**2)
 
-    def _fresh(self, number: int) -> State:
-        """Returns so many new games, made once: they are only copied from."""
-        if number not in self.fresh:
-            self.fresh[number] = self._new(number)
-        return self.fresh[number]
-
     def moves_per_second(self, seconds: float) -> float:
         """Returns moves a second, over at least that many seconds."""
-        plies, step = 0, 20
-        start = self._now()
-        while self._now() - start < seconds:
-            self.play_plies(step)
-            plies += step
-        return plies * self.state.num_games / (self._now() - start)
-
-    def _now(self) -> float:
-        if self.state.device.type == "cuda":
-            torch.cuda.synchronize(self.state.device)
-        return time.perf_counter()
+        plies, start = 0, bench.now(self.device)
+        while bench.now(self.device) - start < seconds:
+            self.play_plies(PLIES)
+            plies += PLIES
+        return plies * self.state.num_games / (bench.now(self.device) - start)
 
 
 def draw(state: State, generator: torch.Generator) -> Tensor:
     """Returns a move for every game, uniform over its legal moves, pass included: int64 [B]. Takes B numbers from the
     generator.
 
-    Without kernels rows come first, [N, B]: sums over them add whole rows, which is fast.
-    """
+    Without kernels rows come first, [N, B]: sums over them add whole rows, which is fast."""
     legal, board_size = exact_legal_rows(state), state.board_size
     numbers = torch.rand(state.num_games, generator=generator, device=state.device, dtype=torch.float64)
     if (fast := kernels.compiled("board", state.device)) is not None:

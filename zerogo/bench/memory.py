@@ -16,21 +16,23 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from zerogo import kernels
-from zerogo.bench import report, show_table, whole_numbers
+from zerogo import bench, kernels
 from zerogo.bench.net import Setup
-from zerogo.bench.search import WARM_SIMULATIONS, Games
+from zerogo.bench.search import WARM_SIMULATIONS, SearchedGames
 from zerogo.config import SearchConfig
+from zerogo.runtime import synchronize
 from zerogo.search import Search, SearchState
+from zerogo.tensors import TensorFields
 
 NETWORKS = {
     9: (6, 96),
@@ -42,38 +44,39 @@ GAMES, SIMULATIONS = (8, 24), (8, 2000)  # two sizes each, from which follows wh
 MEGA = 1e6
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--size", default="9,19", help="side of the board, or several (default 9,19)")
-    parser.add_argument("--memory", default="8,24,80", help="the devices' memory in GB, 10^9 bytes (default 8,24,80)")
-    parser.add_argument("--batch", default="256,1024,4096", help="games at once (default 256,1024,4096)")
-    parser.add_argument("--sims", default="64,400", help="simulations of a search (default 64,400)")
-    parser.add_argument(
-        "--blocks", type=int, default=0, help="residual blocks; 0 takes 6 up to 9x9 and 10 above (default 0)"
-    )
-    parser.add_argument("--channels", type=int, default=0, help="channels of the trunk; 0 takes 96 and 128 (default 0)")
-    parser.add_argument("--precision", default="bfloat16", help="auto, float32 or bfloat16 (default bfloat16)")
-    parser.add_argument("--device", default="auto", help="where it is measured: auto, cpu or cuda (default auto)")
-    parser.add_argument("--threads", type=int, default=0, help="CPU threads; 0 leaves the choice to torch (default 0)")
+def add_memory_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `memory`."""
+    add = parser.add_argument
+    add("--size", default="9,19", help="side of the board, or several (default 9,19)")
+    add("--memory", default="8,24,80", help="the devices' memory in GB, 10^9 bytes (default 8,24,80)")
+    add("--batch", default="256,1024,4096", help="games at once (default 256,1024,4096)")
+    add("--sims", default="64,400", help="simulations of a search (default 64,400)")
+    add("--blocks", type=int, default=0, help="residual blocks; 0 takes 6 up to 9x9 and 10 above (default 0)")
+    add("--channels", type=int, default=0, help="channels of the trunk; 0 takes 96 and 128 (default 0)")
+    add("--precision", default="bfloat16", help="auto, float32 or bfloat16 (default bfloat16)")
+    add("--device", default="auto", help="where it is measured: auto, cpu or cuda (default auto)")
+    add("--threads", type=int, default=0, help="CPU threads; 0 leaves the choice to torch (default 0)")
+    parser.set_defaults(seconds=1.0, rounds=1)
 
 
-def run(args: argparse.Namespace) -> None:
+@torch.inference_mode()
+def run_memory(args: argparse.Namespace) -> None:
     """Prints a line for every size, memory, and batch or number of simulations."""
-    lists = {name: whole_numbers(getattr(args, name)) for name in ("size", "memory", "batch", "sims")}
+    lists = {name: bench.whole_numbers(getattr(args, name)) for name in ("size", "memory", "batch", "sims")}
     for size in lists["size"]:
         costs, common = _measure(args, size)
         rows = []
         for memory in lists["memory"]:
             for line in _lines(costs, memory, lists["batch"], lists["sims"]):
-                report(common | line)
+                bench.report(common | line)
                 rows.append(tuple(str(line[name]) for name in ("memory_gb", "given", "batch", "simulations", "nodes")))
-        show_table((f"{size}x{size}: GB", "given", "games", "simulations", "nodes of each"), rows)
+        bench.show_table((f"{size}x{size}: GB", "given", "games", "simulations", "nodes of each"), rows)
 
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """Bytes: of the network, of each game without its tree, of each node, and of what a move needs for a while, for a
-    game and a node.
-    """
+    """Bytes: of the network, of each game without its tree, of each node, of each node's entries in other tables, and
+    of what a move needs for a while, for a game and a node."""
 
     network: int
     game: float
@@ -98,15 +101,10 @@ def _lines(costs: Costs, memory: int, batches: Iterable[int], simulations: Itera
     fits = [("batch", batch, costs.nodes(memory * 1e9, batch)) for batch in batches]
     fits += [("simulations", costs.batch(memory * 1e9, 2 * number + 2), 2 * number + 2) for number in simulations]
     for given, batch, nodes in fits:
-        line = {
-            "memory_gb": memory,
-            "given": given,
-            "batch": batch,
-            "nodes": nodes,
-            "simulations": max(0, (nodes - 2) // 2),
-        }
+        line = {"memory_gb": memory, "given": given, "batch": batch, "nodes": nodes}
         workspace = batch * (costs.game_workspace + nodes * costs.node_workspace)
         yield line | {
+            "simulations": max(0, (nodes - 2) // 2),
             "trees_mb": round(batch * nodes * costs.node / MEGA),
             "games_mb": round(batch * (costs.game + nodes * costs.table) / MEGA),
             "workspace_mb": round(workspace / MEGA),
@@ -115,102 +113,83 @@ def _lines(costs: Costs, memory: int, batches: Iterable[int], simulations: Itera
         }
 
 
-@torch.inference_mode()
 def _measure(args: argparse.Namespace, size: int) -> tuple[Costs, dict[str, Any]]:
     """Returns the costs on a board, and what all lines of it say."""
     blocks, channels = NETWORKS[9 if size <= 9 else 19]
     shape = {"blocks": args.blocks or blocks, "channels": args.channels or channels}
-    setup = Setup.of(argparse.Namespace(**(vars(args) | shape), seconds=1.0, rounds=1), size, max(GAMES))
+    setup = Setup.of(argparse.Namespace(**(vars(args) | shape)), size, max(GAMES))
     search = Search(setup.evaluator, SearchConfig(algorithm="puct"))
+    states, peaks = {}, {}
     with kernels.plain():
-        games = {(batch, sims): Games(setup, search, sims, batch) for batch in GAMES for sims in SIMULATIONS}
-        peaks = {
-            key: peak_bytes(lambda key=key: games[key].move(min(WARM_SIMULATIONS, key[1])), setup) for key in games
-        }
-    search_states = {key: held.search_state for key, held in games.items()}
+        for batch, sims in [(batch, sims) for batch in GAMES for sims in SIMULATIONS]:
+            games = SearchedGames(setup, search, sims, batch)
+            move = lambda games=games: games.move(min(WARM_SIMULATIONS, games.sims))  # noqa: E731
+            states[batch, sims], peaks[batch, sims] = games.search_state, peak_bytes(move, setup.device)
     few, many = SIMULATIONS
-    extra_nodes = search_states[GAMES[0], many].tree.num_nodes - search_states[GAMES[0], few].tree.num_nodes
+    trees = {sims: states[GAMES[1], sims].tree for sims in SIMULATIONS}
+    extra_nodes = trees[many].num_nodes - trees[few].num_nodes
     per_game = {sims: (peaks[GAMES[1], sims] - peaks[GAMES[0], sims]) / (GAMES[1] - GAMES[0]) for sims in SIMULATIONS}
     node_workspace = max(0.0, (per_game[many] - per_game[few]) / extra_nodes)
-    held = {sims: _bytes_beside_tree(search_states[GAMES[1], sims]) / GAMES[1] for sims in SIMULATIONS}
+    held = {sims: _bytes_beside_tree(states[GAMES[1], sims]) / GAMES[1] for sims in SIMULATIONS}
     table = (held[many] - held[few]) / extra_nodes
-    tree = search_states[GAMES[1], few].tree
     costs = Costs(
-        network=_network_bytes(setup),
-        game=held[few] - table * tree.num_nodes,
-        node=tree.bytes_per_node,
+        network=_network_bytes(setup.evaluator.network.network),
+        game=held[few] - table * trees[few].num_nodes,
+        node=trees[few].bytes_per_node,
         table=table,
-        game_workspace=max(0.0, per_game[few] - node_workspace * tree.num_nodes),
+        game_workspace=max(0.0, per_game[few] - node_workspace * trees[few].num_nodes),
         node_workspace=node_workspace,
     )
-    line = setup.line("memory") | shape | {"bytes_per_node": costs.node, "bytes_per_game": round(costs.game)}
+    line = setup.line("memory") | {"bytes_per_node": costs.node, "bytes_per_game": round(costs.game)}
     return costs, line | ({"mctx_pgx_bytes_per_node_quoted": QUOTED[size]} if size in QUOTED else {})
-
-
-def _tensors(holder: Any) -> Iterator[Tensor]:
-    """Yields the tensors in dataclasses and what they hold."""
-    if isinstance(holder, Tensor):
-        yield holder
-    elif dataclasses.is_dataclass(holder):
-        for field in dataclasses.fields(holder):
-            yield from _tensors(getattr(holder, field.name))
 
 
 def _bytes_beside_tree(search_state: SearchState) -> int:
     """Returns what the games take without their trees: their states with all history, and the search's tables."""
-    others = (getattr(search_state, field.name) for field in dataclasses.fields(search_state) if field.name != "tree")
-    distinct = {
-        tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes()
-        for held in others
+    storages = [
+        tensor.untyped_storage()
+        for name, held in vars(search_state).items()
+        if name != "tree"
         for tensor in _tensors(held)
-    }
-    return sum(distinct.values())
-
-
-def _network_bytes(setup: Setup) -> int:
-    """Returns the bytes of the evaluator's weights."""
-    network = setup.evaluator.network.network
-    readouts = [network.map_readout.joined, network.scalar_readout.joined]
-    tensors = [
-        *network.parameters(),
-        *network.buffers(),
-        *(tensor for joined in readouts if joined is not None for tensor in joined),
     ]
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+
+def _tensors(held: Any) -> list[Tensor]:
+    return [held] if isinstance(held, Tensor) else held.tensors() if isinstance(held, TensorFields) else []
+
+
+def _network_bytes(network: nn.Module) -> int:
+    """Returns the bytes of the evaluator's weights."""
+    joined = [part for readout in (network.map_readout, network.scalar_readout) for part in readout.joined or ()]
+    return sum(tensor.nbytes for tensor in (*network.parameters(), *network.buffers(), *joined))
 
 
 @contextlib.contextmanager
 def _silent_stderr() -> Iterator[None]:
     """Keeps off the terminal what the profiler's C++ part tells of its start and stop."""
     sys.stderr.flush()
-    before, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    before, sink = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, 2)
+        os.dup2(sink, 2)
         yield
     finally:
         os.dup2(before, 2)
         os.close(before)
-        os.close(nowhere)
+        os.close(sink)
 
 
-def peak_bytes(work: Callable[[], Any], setup: Setup) -> int:
+def peak_bytes(work: Callable[[], Any], device: torch.device) -> int:
     """Returns the bytes that torch held at most during the work beside what it held before."""
     work()  # what stays from now on is there already
-    if setup.device.type == "cuda":
-        setup.synchronize()
-        torch.cuda.reset_peak_memory_stats(setup.device)
-        before = torch.cuda.memory_allocated(setup.device)
+    if device.type == "cuda":
+        synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
         work()
-        return torch.cuda.max_memory_allocated(setup.device) - before
+        return torch.cuda.max_memory_allocated(device) - before
     with _silent_stderr(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         work()
-    changes = sorted(
-        (event.start_ns(), event.nbytes())
-        for event in seen.profiler.kineto_results.events()
-        if event.name() == "[memory]"
-    )
-    most = held = 0
-    for _, number in changes:
-        held += number
-        most = max(most, held)
-    return most
+    events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
+    changes = [event.nbytes() for event in sorted(events, key=lambda event: (event.start_ns(), event.nbytes()))]
+    return max(0, *itertools.accumulate(changes))

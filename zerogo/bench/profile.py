@@ -7,8 +7,7 @@ and backup) and `rest`. A stage's time is its own, without that of stages inside
 step as one graph, the steps are made operation by operation here, and the clock is events in the stream: a stage that
 waits for the host's launches is charged for that. What the graph spares is the difference to `bench search`.
 
-Lines are JSON on stdout; on stderr the same stands as a table.
-"""
+Lines are JSON on stdout; on stderr the same stands as a table."""
 
 from __future__ import annotations
 
@@ -20,12 +19,12 @@ from typing import Any
 
 import torch
 
-from zerogo import kernels
-from zerogo.bench import report, show_table, whole_numbers
-from zerogo.bench.net import Setup, add_network_arguments
-from zerogo.bench.search import Games, add_search_arguments, check_search_arguments
+from zerogo import bench, kernels
+from zerogo.bench.net import Setup
+from zerogo.bench.search import SearchedGames, add_tree_arguments, check_tree_arguments, tree_line
 from zerogo.config import SearchConfig
 from zerogo.evaluator import Evaluator
+from zerogo.runtime import synchronize
 from zerogo.search import Search, SearchState
 from zerogo.search import search as steps
 
@@ -33,87 +32,68 @@ REST = "rest"
 STAGES = ("select", "step", "encode", "network", "answer", "expand_and_backup", REST)
 # The functions of a step by the names that `Search` calls them by, and the stage that each is.
 PARTS = {"select_leaves": "select", "step_leaves": "step", "expand_and_backup": "expand_and_backup"}
+KINDS = {"compiled": contextlib.nullcontext, "plain": kernels.plain}
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_network_arguments(parser)
-    add_search_arguments(parser)
-
-
-def run(args: argparse.Namespace) -> None:
-    """Prints two lines for every size and batch: with compiled kernels and plain."""
-    check_search_arguments(args)
-    for size in whole_numbers(args.size):
-        for batch in whole_numbers(args.batch):
-            _measure(args, Setup.of(args, size, batch * args.leaves), batch)
+def add_profile_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `profile`."""
+    add_tree_arguments(parser)
 
 
 @torch.inference_mode()
-def _measure(args: argparse.Namespace, setup: Setup, batch: int) -> None:
-    """Times whole moves of both kinds in turn, and prints the round of each in which a step was fastest."""
-    watches: dict[str, Watch] = {}
-    for kind in ("compiled", "plain"):
-        with _kernels(kind):
-            watches[kind] = Watch(
-                setup, SearchConfig(algorithm=args.algorithm, leaves=args.leaves, cuda_graph=False), args.sims, batch
-            )
-    best: dict[str, dict[str, float]] = {}
-    for _ in range(args.rounds):
-        for kind, watch in watches.items():
-            with _kernels(kind):
-                found = watch.play(args.seconds)
-            best[kind] = min(best.get(kind, found), found, key=lambda stages: sum(stages.values()))
-    common = setup.line("profile") | {
-        "blocks": args.blocks,
-        "channels": args.channels,
-        "algorithm": args.algorithm,
-        "sims": args.sims,
-    }
-    for kind, stages in best.items():
-        total = sum(stages.values())
-        line = common | {
-            "batch": batch,
-            "leaves": args.leaves,
-            "spread": args.spread,
-            "kernels": kind,
-            "us_per_step": round(total),
-        }
-        line["stages_us"] = {name: round(microseconds, 1) for name, microseconds in stages.items()}
-        report(line | {"shares": {name: round(microseconds / total, 4) for name, microseconds in stages.items()}})
-    show_table(("us per step", *best), _rows(best))
+def run_profile(args: argparse.Namespace) -> None:
+    """Prints two lines for every size and batch, with compiled kernels and plain: the round of each in which a step was
+    fastest."""
+    check_tree_arguments(args)
+    for size, batch in bench.cases(args):
+        setup, works = Setup.of(args, size, batch * args.leaves), {}
+        for kind, kernels_of_kind in KINDS.items():
+            with kernels_of_kind():
+                settings = SearchConfig(algorithm=args.algorithm, leaves=args.leaves, cuda_graph=False)
+                works[kind] = _play_with(kernels_of_kind, StageClock(setup, settings, args.sims, batch))
+        rounds = bench.in_turn(args, works)
+        best = {kind: min(found, key=lambda stages: sum(stages.values())) for kind, found in rounds.items()}
+        totals = {kind: sum(stages.values()) for kind, stages in best.items()}
+        for kind, stages in best.items():
+            line = tree_line("profile", setup, batch) | {"kernels": kind, "us_per_step": round(totals[kind])}
+            line["stages_us"] = {name: round(microseconds, 1) for name, microseconds in stages.items()}
+            line["shares"] = {name: round(microseconds / totals[kind], 4) for name, microseconds in stages.items()}
+            bench.report(line)
+        rows = [
+            (name, *(f"{best[kind][name]:.0f} ({best[kind][name] / totals[kind]:.0%})" for kind in best))
+            for name in STAGES
+        ]
+        together = ("together", *(f"{total:.0f}" for total in totals.values()))
+        bench.show_table(("us per step", *best), [*rows, together])
 
 
-def _rows(best: dict[str, dict[str, float]]) -> Iterator[tuple[str, ...]]:
-    totals = {kind: sum(stages.values()) for kind, stages in best.items()}
-    for name in STAGES:
-        yield (name, *(f"{stages[name]:.0f} ({stages[name] / totals[kind]:.0%})" for kind, stages in best.items()))
-    yield ("together", *(f"{total:.0f}" for total in totals.values()))
+def _play_with(kernels_of_kind: Callable, clock: StageClock) -> Callable[[float], dict[str, float]]:
+    """Returns a round of a clock with kernels of one kind in use."""
+
+    def play(seconds: float) -> dict[str, float]:
+        with kernels_of_kind():
+            return clock.play(seconds)
+
+    return play
 
 
-def _kernels(kind: str) -> contextlib.AbstractContextManager:
-    return kernels.plain() if kind == "plain" else contextlib.nullcontext()
-
-
-class Watch:
+class StageClock:
     """Games whose search is timed stage by stage."""
 
     def __init__(self, setup: Setup, settings: SearchConfig, sims: int, batch: int) -> None:
-        self.device = setup.device
+        self.device, self.stage = setup.device, REST
         self.marks: list[tuple[str, Any]] = []
-        self.stage = REST
         evaluator = Evaluator(
             Timed(setup.evaluator.network, self, {"__call__": "network"}),
             Timed(setup.evaluator.encoder, self, {"planes": "encode", "globals": "encode"}),
             setup.evaluator.symmetries,
         )
-        self.games = Games(
-            setup, Search(self.timed("answer", evaluator), settings, root_evaluator=evaluator), sims, batch
-        )
+        search = Search(self.timed("answer", evaluator), settings, root_evaluator=evaluator)
+        self.games = SearchedGames(setup, search, sims, batch)
 
     def play(self, seconds: float) -> dict[str, float]:
         """Returns the microseconds that the stages of one step took, the mean over whole searches of at least so many
-        seconds.
-        """
+        seconds."""
         spent, number_of_steps = dict.fromkeys(STAGES, 0.0), 0
         while sum(spent.values()) < seconds:
             with self._watching():
@@ -165,19 +145,16 @@ class Watch:
 
     def _mark(self) -> None:
         """Notes that the present stage begins here, or goes on after one inside it."""
-        self.marks.append((self.stage, self._moment()))
-
-    def _moment(self) -> Any:
-        if self.device.type != "cuda":
-            return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+        if self.device.type == "cuda":
+            moment = torch.cuda.Event(enable_timing=True)
+            moment.record()
+        else:
+            moment = time.perf_counter()
+        self.marks.append((self.stage, moment))
 
     def _durations(self) -> Iterator[tuple[str, float]]:
         """Yields the seconds from each mark to the next with the stage that they belong to."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        synchronize(self.device)
         for (stage, start), (_, end) in zip(self.marks, self.marks[1:], strict=False):
             if stage:
                 yield stage, start.elapsed_time(end) / 1e3 if self.device.type == "cuda" else end - start
@@ -186,9 +163,9 @@ class Watch:
 class Timed:
     """An object of whose methods some are charged to stages."""
 
-    def __init__(self, inner: Any, watch: Watch, stages: dict[str, str]) -> None:
+    def __init__(self, inner: Any, clock: StageClock, stages: dict[str, str]) -> None:
         self.inner = inner
-        self.methods = {name: watch.timed(stage, getattr(inner, name)) for name, stage in stages.items()}
+        self.methods = {name: clock.timed(stage, getattr(inner, name)) for name, stage in stages.items()}
 
     def __getattr__(self, name: str) -> Any:
         return self.__dict__["methods"].get(name) or getattr(self.__dict__["inner"], name)

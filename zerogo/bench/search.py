@@ -1,16 +1,16 @@
-"""Simulations a second of whole searches, and which share of the raw network's speed that is.
+"""Simulations a second of whole searches (`search`) and of self-play (`selfplay`), and which share of the raw network's
+speed that is.
 
-The games start in their middle. Every search is a move's: the best move but the pass is played, the subtree below it is
-kept, and games that end are replaced by others in their middle; only new simulations count. Rounds of the network alone
-and of searches take turns in one run, so that what else the machine does falls on both, and of each the best round
-counts; on CUDA the network, too, is replayed as a graph, if that is faster. A fresh network's priors are next to even,
-and so its trees are flat; --spread gives it a policy as decided as a trained one's, and deeper trees of which more is
-kept.
+The games of `search` start in their middle. Every search is a move's: the best move but the pass is played, the subtree
+below it is kept, and games that end are replaced by others in their middle; only new simulations count. Of the network
+alone and of searches the best round counts; on CUDA the network, too, is replayed as a graph, if that is faster. A
+fresh network's priors are next to even, and so its trees are flat; --spread gives it a policy as decided as a trained
+one's, and deeper trees of which more is kept.
 
 `efficiency` is the ratio of the simulations that the network evaluated to its evaluations alone: those that end in a
 finished position or a closed move need no network, `simulations_per_s` has them and `efficiency` has not, so 1 is its
 limit. The clock runs while simulations do. What lies between two searches (noise, the moves, keeping the subtrees) is
-in the second pair of numbers, `..._with_moves`.
+in the second pair of numbers, `..._with_moves`. In `selfplay` all that it does counts.
 
 With several leaves a step the network alone is shown as many positions as a step has, games x leaves. `gain` is then
 the speed beside that of one leaf a step, and `collision_share` the share of selections that were dropped, which
@@ -25,43 +25,44 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import time
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from zerogo import board, kernels
-from zerogo.bench import report, whole_numbers
-from zerogo.bench.net import Setup, add_network_arguments, evals_per_second
-from zerogo.bench.peer import Peer, add_peer_arguments, check_peer_size, peer_batches
-from zerogo.config import SearchConfig
+from zerogo import bench, board, kernels
+from zerogo.bench import PeerProcess
+from zerogo.bench.net import Setup, add_net_arguments
+from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
 from zerogo.errors import InputError
 from zerogo.search import Search
+from zerogo.selfplay import SelfPlay
 
-PEER = Path(__file__).with_name("mctx_peer.py")
 WARM_SIMULATIONS = 4  # of each of two moves before the clock starts: by then all is compiled, and a tree was kept once
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_network_arguments(parser)
-    add_search_arguments(parser)
-    parser.add_argument(
-        "--kernels", default="compiled", help="compiled or plain, which is torch alone (default compiled)"
-    )
-    add_peer_arguments(parser, "mctx")
+HOUR = 3600
 
 
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options that `search` and `profile` share."""
-    parser.add_argument("--sims", type=int, default=128, help="simulations of a search (default 128)")
-    parser.add_argument("--algorithm", default="puct", help="puct or gumbel (default puct)")
+    """The options of `search`."""
+    add_tree_arguments(parser)
+    kinds = "compiled or plain, which is torch alone (default compiled)"
+    parser.add_argument("--kernels", default="compiled", help=kinds)
+    bench.add_peer_arguments(parser, "mctx")
+
+
+def add_tree_arguments(parser: argparse.ArgumentParser, sims: int = 128, algorithm: str = "puct") -> None:
+    """The options of every bench that searches with a network. sims, algorithm: defaults."""
+    add_net_arguments(parser)
+    parser.add_argument("--sims", type=int, default=sims, help=f"simulations of a search (default {sims})")
+    parser.add_argument("--algorithm", default=algorithm, help=f"puct or gumbel (default {algorithm})")
     parser.add_argument("--leaves", type=int, default=1, help="leaves of one tree taken in one step (default 1)")
-    spread = "standard deviation of the policy's logits over a board, about 2 in a trained network; 0 leaves a fresh one's (default 0)"
-    parser.add_argument("--spread", type=float, default=0.0, help=spread)
+    spread = (
+        "standard deviation of the policy's logits over a board, about 2 in a trained network; 0 leaves a fresh one's"
+    )
+    parser.add_argument("--spread", type=float, default=0.0, help=f"{spread} (default 0)")
 
 
-def check_search_arguments(args: argparse.Namespace) -> None:
+def check_tree_arguments(args: argparse.Namespace) -> None:
+    """Raises InputError for what no search can have."""
     for name in ("sims", "leaves"):
         if getattr(args, name) < 1:
             raise InputError(f"--{name} is {getattr(args, name)}; it must be at least 1")
@@ -69,88 +70,67 @@ def check_search_arguments(args: argparse.Namespace) -> None:
         raise InputError(f"--spread is {args.spread}; it must be from 0 to 10")
 
 
-def run(args: argparse.Namespace) -> None:
-    """Prints a line for every size and batch."""
-    check_search_arguments(args)
-    if args.kernels not in ("compiled", "plain"):
-        raise InputError(f"--kernels is {args.kernels!r}; allowed are compiled and plain")
-    for size in whole_numbers(args.size):
-        if args.peer:
-            check_peer_size(size)
-        for batch in whole_numbers(args.batch):
-            with kernels.plain() if args.kernels == "plain" else contextlib.nullcontext():
-                _measure(args, Setup.of(args, size, batch * args.leaves), batch)
+def tree_line(name: str, setup: Setup, batch: int) -> dict[str, Any]:
+    """Returns what every line says of its network and search."""
+    shown = {field: getattr(setup.args, field) for field in ("algorithm", "sims", "leaves", "spread")}
+    return setup.line(name) | {"batch": batch} | shown
 
 
 @torch.inference_mode()
+def run_search(args: argparse.Namespace) -> None:
+    """Prints a line for every size and batch."""
+    check_tree_arguments(args)
+    if args.kernels not in ("compiled", "plain"):
+        raise InputError(f"--kernels is {args.kernels!r}; allowed are compiled and plain")
+    for size, batch in bench.cases(args):
+        with kernels.plain() if args.kernels == "plain" else contextlib.nullcontext():
+            _measure(args, Setup.of(args, size, batch * args.leaves), batch)
+
+
 def _measure(args: argparse.Namespace, setup: Setup, batch: int) -> None:
     settings = SearchConfig(algorithm=args.algorithm, leaves=args.leaves)
-    games = Games(setup, Search(setup.evaluator, settings), args.sims, batch)
-    single = (
-        Games(setup, Search(setup.evaluator, dataclasses.replace(settings, leaves=1)), args.sims, batch)
-        if args.leaves > 1
-        else None
-    )
-    forwards = setup.forwards()
-    evals, rates, singles = [], [], []
+    games = SearchedGames(setup, Search(setup.evaluator, settings), args.sims, batch)
+    works = {"network": setup.evals_per_second, "search": games.play}
+    if args.leaves > 1:
+        one_leaf = Search(setup.evaluator, dataclasses.replace(settings, leaves=1))
+        works["one leaf"] = SearchedGames(setup, one_leaf, args.sims, batch).play
     with contextlib.ExitStack() as running:
-        batches = peer_batches(args, batch) if args.peer else []
-        peers = [running.enter_context(SearchPeer(args, setup, games_at_once)) for games_at_once in batches]
-        for _ in range(args.rounds):
-            evals.append(evals_per_second(setup, forwards, args.seconds))
-            rates.append(games.play(args.seconds))
-            if single is not None:
-                singles.append(single.play(args.seconds))
-            for peer in peers:
-                peer.play(args.seconds)
-    line = setup.line("search") | {
-        "blocks": args.blocks,
-        "channels": args.channels,
-        "algorithm": args.algorithm,
-        "sims": args.sims,
-    }
-    line |= {"batch": batch, "leaves": args.leaves, "spread": args.spread, "kernels": args.kernels} | _rates(
-        games, max(evals), rates
-    )
-    if singles:
-        gain = max(rate for rate, _ in rates) / max(rate for rate, _ in singles)
-        line |= {"gain": round(gain, 3), "collision_share": round(games.collision_share, 5)}
-    best = max(peers, key=lambda peer: peer.best, default=None)
-    report(line | games.line() | ({} if best is None else best.line(max(rate for rate, _ in rates))))
-
-
-def _rates(games: Games, raw: float, rates: list[tuple[float, float]]) -> dict[str, Any]:
-    """Returns what a line says of the speed: raw is the network's, rates are simulations a second within searches and
-    of whole moves.
-    """
-    evaluated = 1 - sum(games.shares)
-    found, whole = (max(column) for column in zip(*rates, strict=True))
-    return {
-        "simulations_per_s": round(found),
+        numbers = PeerProcess.batches(args, batch)
+        peers = [running.enter_context(SearchPeer(args, setup, number)) for number in numbers]
+        found = bench.in_turn(args, works | {peer: peer.play for peer in peers})
+    rate, whole = (max(rates) for rates in zip(*found["search"], strict=True))
+    raw, evaluated = max(found["network"]), 1 - sum(games.shares)
+    line = tree_line("search", setup, batch) | {
+        "kernels": args.kernels,
+        "simulations_per_s": round(rate),
         "evals_per_s": round(raw),
-        "efficiency": round(found * evaluated / raw, 3),
+        "efficiency": round(rate * evaluated / raw, 3),
         "simulations_per_s_with_moves": round(whole),
         "efficiency_with_moves": round(whole * evaluated / raw, 3),
     }
+    if args.leaves > 1:
+        gain = rate / max(single for single, _ in found["one leaf"])
+        line |= {"gain": round(gain, 3), "collision_share": round(games.collision_share, 5)}
+    best = max(peers, key=lambda peer: peer.best, default=None)
+    bench.report(line | games.line() | ({} if best is None else best.line(rate)))
 
 
-class Games:
+class SearchedGames:
     """B games that are searched and played on, with their kept subtrees; they are warm when they are made."""
 
     def __init__(self, setup: Setup, search: Search, sims: int, batch: int) -> None:
         self.setup, self.search, self.sims = setup, search, sims
-        self.lanes = torch.arange(batch, device=setup.device)
-        self.state = board.select(setup.state, self.lanes)
+        self.games = torch.arange(batch, device=setup.device)
+        self.state = board.select(setup.state, self.games)
         self.search_state = search.init(self.state, sims)
         self.moves = 0
         for _ in range(2):
             self.move(min(WARM_SIMULATIONS, sims))
-        self.simulations, self.exact, self.collisions, self.kept = 0, torch.zeros(2, dtype=torch.int64), 0, 0.0
+        self.simulations, self.exact, self.collisions = 0, torch.zeros(2, dtype=torch.int64), 0
 
     def play(self, seconds: float) -> tuple[float, float]:
         """Returns simulations a second within the searches, and of whole moves; at least so many seconds, which are
-        whole moves, too.
-        """
+        whole moves, too."""
         simulations, searching, all_told = 0, 0.0, 0.0
         before, collisions = self.search_state.exact_leaves.cpu().clone(), int(self.search_state.collisions)
         while searching < seconds:
@@ -163,22 +143,21 @@ class Games:
 
     def move(self, sims: int) -> tuple[int, float, float]:
         """Searches and plays one move in every game; returns how many simulations that were, and the seconds of
-        searches and of all.
-        """
-        start = self._now()
-        self.search.begin(self.search_state, self.lanes, sims, self.moves, explore=True)
-        began = self._now()
+        searches and of all."""
+        start = bench.now(self.setup.device)
+        self.search.begin(self.search_state, self.games, sims, self.moves, explore=True)
+        began = bench.now(self.setup.device)
         self.search.run_simulations(self.search_state)
-        spent = self._now()
+        spent = bench.now(self.setup.device)
         simulations = int(self.search_state.done.sum())
-        policy = self.search.result(self.search_state, self.lanes).policy
+        policy = self.search.result(self.search_state, self.games).policy
         # A fresh network would soon pass, and after a pass a search looks at little but the game's end.
         actions = torch.cat([policy[:, :-1], policy[:, -1:] * 1e-6], dim=1).argmax(1)
         self.state = board.step_(self.state, actions)
-        self.search.advance(self.search_state, self.lanes, actions, self.state)
+        self.search.advance(self.search_state, self.games, actions, self.state)
         self.moves += 1
         self._replace_ended()
-        return simulations, spent - began, self._now() - start
+        return simulations, spent - began, bench.now(self.setup.device) - start
 
     def _replace_ended(self) -> None:
         """Puts games in their middle in the places of those that are over."""
@@ -188,10 +167,6 @@ class Games:
             self.state = board.put_(self.state, over, board.select(self.setup.state, others))
             self.search.replace(self.search_state, over, self.state)
 
-    def _now(self) -> float:
-        self.setup.synchronize()
-        return time.perf_counter()
-
     @property
     def shares(self) -> tuple[float, float]:
         """Which shares of the simulations ended in a finished position, and in a closed move."""
@@ -200,33 +175,30 @@ class Games:
 
     @property
     def collision_share(self) -> float:
+        """Which share of the selections was dropped."""
         return self.collisions / (self.collisions + self.simulations)
 
     def line(self) -> dict[str, Any]:
         """Returns what a line says of the trees: nodes kept and the deepest node by the last move, means over the
-        games.
-        """
+        games."""
         tree, (finished, closed) = self.search_state.tree, self.shares
-        shape = {
-            "kept_nodes": round(float(tree.size.double().mean()), 1),
-            "deepest": round(float(self.search_state.deepest.double().mean()), 1),
-        }
         return {
             "finished_share": round(finished, 5),
             "closed_share": round(closed, 5),
             "bytes_per_node": tree.bytes_per_node,
-        } | shape
+            "kept_nodes": round(float(tree.size.double().mean()), 1),
+            "deepest": round(float(self.search_state.deepest.double().mean()), 1),
+        }
 
 
-class SearchPeer(Peer):
+class SearchPeer(PeerProcess):
     """mctx with pgx at the same sizes of all but the batch: rounds of its network and its searches, in the precision
-    that is faster.
-    """
+    that is faster."""
 
     def __init__(self, args: argparse.Namespace, setup: Setup, batch: int) -> None:
         self.batch = batch
-        sizes = [setup.state.board_size, batch, args.sims, args.blocks, args.channels, torch.get_num_threads()]
-        super().__init__(args.peer_python, PEER, [args.algorithm, args.spread, *sizes, str(setup.device)], "mctx")
+        sizes = (setup.state.board_size, batch, args.sims, args.blocks, args.channels, torch.get_num_threads())
+        super().__init__(args, "mctx", args.algorithm, args.spread, *sizes, setup.device)
         self.evals: dict[str, list[float]] = {"float32": [], "bfloat16": []}
         self.rates: dict[str, list[float]] = {name: [] for name in self.evals}
 
@@ -248,14 +220,55 @@ class SearchPeer(Peer):
 
     def line(self, own: float) -> dict[str, Any]:
         """Returns what a line says of the peer beside zerogo's simulations a second."""
-        found, raw = self.best, max(self.evals[self.dtype])
-        numbers = {
-            "peer_simulations_per_s": round(found),
+        raw = max(self.evals[self.dtype])
+        return {
+            "peer": self.name,
+            "peer_batch": self.batch,
+            "peer_dtype": self.dtype,
+            "peer_simulations_per_s": round(self.best),
             "peer_evals_per_s": round(raw),
-            "peer_efficiency": round(found / raw, 3),
+            "peer_efficiency": round(self.best / raw, 3),
+            "ratio": round(own / self.best, 2),
         }
-        return (
-            {"peer": self.name, "peer_batch": self.batch, "peer_dtype": self.dtype}
-            | numbers
-            | {"ratio": round(own / found, 2)}
+
+
+# Self-play
+
+
+def add_selfplay_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `selfplay`."""
+    add_net_arguments(parser)
+    parser.add_argument("--sims", type=int, default=8, help="simulations a move (default 8)")
+    parser.add_argument("--algorithm", default="gumbel", help="gumbel or puct (default gumbel)")
+
+
+@torch.inference_mode()
+def run_selfplay(args: argparse.Namespace) -> None:
+    """Prints a line for every size and batch: rounds of half as many games as the batch has, so that openings and
+    endings count as often as they come."""
+    if args.sims < 1:
+        raise InputError(f"--sims is {args.sims}; it must be at least 1")
+    for size, batch in bench.cases(args):
+        setup = Setup.of(args, size, batch)
+        moves = {"full_simulations": args.sims, "cheap_simulations": args.sims, "sgf_share": 0.0}
+        sections = (GameConfig(size=size), SearchConfig(args.algorithm), SelfplayConfig(games=batch, **moves))
+        selfplay = SelfPlay(*sections, setup.evaluator, setup.device, seed=1)
+        selfplay.play(batch)  # the games that begin together end together; after that they are spread
+        rounds = max(1, batch // 2)
+        works = {"network": setup.evals_per_second, "games": lambda _, play=selfplay.play, rounds=rounds: play(rounds)}
+        found = bench.in_turn(args, works)
+        results, raw = found["games"], max(found["network"])
+        seconds = sum(collected.seconds for collected in results)
+        samples = sum(len(part) for collected in results for part in collected.samples)
+        line = setup.line("selfplay") | {"algorithm": args.algorithm, "sims": args.sims}
+        bench.report(
+            line
+            | {
+                "games_per_hour": round(sum(len(collected.lengths) for collected in results) / seconds * HOUR),
+                "moves_per_s": round(sum(collected.moves for collected in results) / seconds),
+                "samples_per_s": round(samples / seconds),
+                "simulations_per_s": round(sum(collected.simulations for collected in results) / seconds),
+                "evals_per_s": round(raw),
+                "efficiency": round(max(collected.simulations / collected.seconds for collected in results) / raw, 3),
+            }
         )

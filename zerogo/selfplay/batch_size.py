@@ -70,7 +70,7 @@ def _random_positions(game: GameConfig, device: torch.device) -> board.State:
     return states
 
 
-def _measured(evaluator: Evaluator, states: board.State, most: int, has_graph: bool) -> batching.Batch:
+def _measured(evaluator: Evaluator, states: board.State, most: int, has_graph: bool) -> batching.BatchChoice:
     """Returns the batch that keeps the device busy with this evaluator, replayed as a CUDA graph if a search does so
     and it is faster."""
     device = states.device

@@ -1,10 +1,13 @@
-"""Searches of mctx on games of pgx, for `bench search --peer`. Run as a script by a Python that has both and need not
-have zerogo.
+"""Random games of pgx, for `bench board --peer`, and searches of mctx on such games, for `bench search --peer`. Run as
+a script by a Python that has them and need not have zerogo.
 
-Arguments: algorithm, spread (see `search --spread`), size, batch, simulations, blocks, channels, threads, device
-("cpu", "cuda" or "cuda:1"). Prints "mctx <version>, … on <device>", then answers every line "KIND DTYPE SECONDS": for
-`search` with simulations a second over whole searches, for `network` with evaluations a second of the network alone, at
-least so many seconds long. What a line asks for first is compiled before the clock starts.
+Arguments: "pgx", size, batch, threads, device ("cpu", "cuda" or "cuda:1"); or "mctx", algorithm, spread (see `search
+--spread`), size, batch, simulations, blocks, channels, threads, device. Prints its name with versions "on <device>", or
+"no <device>" where its jax can't use that; then answers every line of its input with a rate. pgx: to "SECONDS" with the
+moves a second of at least that time; they are drawn uniformly from pgx's legal mask, and games that ended are replaced
+by fresh ones, as in zerogo's measurement. mctx: to "KIND DTYPE SECONDS", for `search` with simulations a second over
+whole searches, for `network` with evaluations a second of the network alone. What a line asks for first is compiled
+before the clock starts.
 
 The search is the one of pgx's AlphaZero example: a node holds pgx's state; a step plays the move, evaluates, masks
 illegal moves, and turns the value's sign (discount -1, at the end 0). The roots are games in their middle, each at a
@@ -14,27 +17,77 @@ convolution XLA runs it 2 to 7 times faster on a CPU than as products of matrice
 
 from __future__ import annotations
 
+import importlib.metadata
+import math
+import os
 import sys
 import time
 
+PLIES = {9: 50, 19: 10}  # moves of the whole batch of pgx between two looks at the clock
 OPENING = (0.2, 0.6)  # share of the points that are played before the roots, at the least and at the most
 HEAD_CHANNELS, HIDDEN, POOLED = 32, 64, 32
 PLANES = 17
 SHIFT = 9  # how many games the set of roots turns on at each refill
 
 
+def set_up(device: str, threads: int) -> None:
+    """Makes jax work on the device; where it has no such one, says so and ends the process."""
+    platform, _, index = device.partition(":")
+    os.environ["JAX_PLATFORMS"] = platform
+    os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"  # zerogo needs memory of the same device
+    if platform == "cpu" and hasattr(os, "sched_setaffinity"):  # XLA takes as many threads as it may use cores
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+    import jax
+
+    try:
+        jax.config.update("jax_default_device", jax.devices(platform)[int(index or 0)])
+    except Exception:  # which one, differs among versions of jax: an assertion, too
+        print(f"no {device}", flush=True)
+        sys.exit(1)
+
+
+def replaced(mask, chosen, otherwise):
+    """Returns games picked one by one: mask bool [B]."""
+
+    def pick(new, old):
+        return jnp.where(mask.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
+
+    return jax.tree_util.tree_map(pick, chosen, otherwise)
+
+
+class RandomGames:
+    """Games of pgx that are played at random."""
+
+    def __init__(self, size: int, batch: int) -> None:
+        self.env, self.size, self.batch = pgx.make(f"go_{size}x{size}"), size, batch
+        self.play = jax.jit(lambda carry: jax.lax.scan(self._move, carry, None, length=PLIES[size])[0])
+        key = jax.random.PRNGKey(0)
+        self.carry = (jax.jit(jax.vmap(self.env.init))(jax.random.split(key, batch)), key)
+        self.rate("0")  # no further warming up: pgx does the same work in a game's first ply as in its last
+
+    def _move(self, carry, _):
+        state, key = carry
+        key, for_moves, for_games = jax.random.split(key, 3)
+        actions = jax.random.categorical(for_moves, jnp.where(state.legal_action_mask, 0.0, -1e9))
+        state = jax.vmap(self.env.step)(state, actions)
+        fresh = jax.vmap(self.env.init)(jax.random.split(for_games, self.batch))
+        return (replaced(state.terminated | state.truncated, fresh, state), key), None
+
+    def rate(self, seconds: str) -> float:
+        """Returns moves a second."""
+        start, plies = time.perf_counter(), 0
+        while not plies or time.perf_counter() - start < float(seconds):
+            self.carry = jax.block_until_ready(self.play(self.carry))
+            plies += PLIES[self.size]
+        return plies * self.batch / (time.perf_counter() - start)
+
+
 def weights(blocks: int, channels: int, size: int, dtype):
     """Returns fresh weights of zerogo's network, convolutions in `dtype`: a dict of arrays by layer."""
-    import jax
-    import jax.numpy as jnp
-
     keys = iter(jax.random.split(jax.random.PRNGKey(1), 6 * blocks + 12))
 
-    def layer(*shape: int, scale: float | None = None, kind=jnp.float32):
-        fan_in = 1
-        for length in shape[:-1]:
-            fan_in *= length
-        scale = (2.0 / fan_in) ** 0.5 if scale is None else scale
+    def layer(*shape: int, scale: float = 0.0, kind=jnp.float32):
+        scale = scale or (2.0 / math.prod(shape[:-1])) ** 0.5
         return (jax.random.normal(next(keys), shape) * scale).astype(kind), jnp.zeros(shape[-1], kind)
 
     pooled = min(POOLED, channels)
@@ -58,14 +111,11 @@ def weights(blocks: int, channels: int, size: int, dtype):
 
 def forward(params, observation):
     """Returns logits float32 [B, A] and values float32 [B] of pgx's planes, bool [B, N, N, 17]."""
-    import jax.numpy as jnp
-    from jax import lax
-    from jax.nn import relu
+    relu = jax.nn.relu
 
     def conv(x, layer):
-        return (
-            lax.conv_general_dilated(x, layer[0], (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")) + layer[1]
-        )
+        numbers = ("NHWC", "HWIO", "NHWC")
+        return jax.lax.conv_general_dilated(x, layer[0], (1, 1), "SAME", dimension_numbers=numbers) + layer[1]
 
     def pool(x):
         area = x.shape[1] * x.shape[2]
@@ -89,47 +139,37 @@ def forward(params, observation):
     return jnp.concatenate([points, scalars[:, :1]], axis=1), jnp.tanh(scalars[:, 1])
 
 
-class Peer:
-    """The games and their searches at one size of everything; the parts are compiled once for each dtype."""
+class Searches:
+    """Games of pgx and their searches by mctx at one size of everything; the parts are compiled once for each dtype."""
 
-    def __init__(
-        self, algorithm: str, spread: float, size: int, batch: int, simulations: int, blocks: int, channels: int
-    ) -> None:
-        import jax
-        import pgx
-
-        self.env = pgx.make(f"go_{size}x{size}")
-        self.algorithm, self.spread, self.size, self.batch, self.simulations = (
-            algorithm,
-            spread,
-            size,
-            batch,
-            simulations,
-        )
-        self.shape = (blocks, channels, size)
+    def __init__(self, algorithm: str, spread: str, *sizes: int) -> None:
+        self.size, self.batch, self.simulations, *network = sizes
+        self.env, self.spread = pgx.make(f"go_{self.size}x{self.size}"), float(spread)
+        self.search = mctx.muzero_policy if algorithm == "puct" else mctx.gumbel_muzero_policy
+        self.shape = (*network, self.size)
         self.key = jax.random.PRNGKey(0)
         self.fresh = self._middle_games()
         self.advance = jax.jit(self._advance)
         self.refills, self.prepared = 0, {}
 
-    def rate(self, kind: str, dtype: str, seconds: float) -> float:
+    def rate(self, kind: str, dtype: str, seconds: str) -> float:
         """Returns simulations ("search") or evaluations ("network") a second."""
         if (kind, dtype) not in self.prepared:
             self.prepared[kind, dtype] = self._prepare(kind, dtype)
         work, each = self.prepared[kind, dtype]
         done, spent = 0, 0.0
-        while spent < seconds or not done:
+        while spent < float(seconds) or not done:
             spent += work()
             done += each
         return done / spent
 
     def _prepare(self, kind: str, dtype: str):
         """Returns a function that does the work once and says how long it took, seconds; and how much that was."""
-        import jax
-        import jax.numpy as jnp
-
         evaluate = jax.jit(forward)
-        params = self._spread(weights(*self.shape, jnp.dtype(dtype)), evaluate)
+        params = weights(*self.shape, jnp.dtype(dtype))
+        if self.spread:  # the policy's last layer is scaled as zerogo's is
+            logits, (matrix, bias) = evaluate(params, self.fresh.observation)[0], params["map"]
+            params["map"] = ((matrix * (self.spread / logits[:, :-1].std(1).mean())).astype(matrix.dtype), bias)
         state = self.fresh
 
         def network() -> float:
@@ -155,30 +195,14 @@ class Peer:
         policy = jax.jit(self._policy).lower(params, self.key, evaluate(params, state.observation), state).compile()
         return search, self.batch * self.simulations
 
-    def _spread(self, params, evaluate):
-        """Returns the weights with the policy's last layer scaled as zerogo's is."""
-        if self.spread:
-            logits, _ = evaluate(params, self.fresh.observation)
-            matrix, bias = params["map"]
-            params["map"] = ((matrix * (self.spread / logits[:, :-1].std(1).mean())).astype(matrix.dtype), bias)
-        return params
-
     def _policy(self, params, key, root, state):
         """Returns the moves that mctx's search chooses: int [B]."""
-        import mctx
-
-        search = mctx.muzero_policy if self.algorithm == "puct" else mctx.gumbel_muzero_policy
         root = mctx.RootFnOutput(prior_logits=root[0], value=root[1], embedding=state)
-        invalid = ~state.legal_action_mask
-        found = search(params, key, root, self._step, num_simulations=self.simulations, invalid_actions=invalid)
-        return found.action
+        options = {"num_simulations": self.simulations, "invalid_actions": ~state.legal_action_mask}
+        return self.search(params, key, root, self._step, **options).action
 
     def _step(self, params, key, action, state):
         """mctx's recurrent function, as in pgx's example."""
-        import jax
-        import jax.numpy as jnp
-        import mctx
-
         mover = state.current_player
         state = jax.vmap(self.env.step)(state, action)
         logits, value = forward(params, state.observation)
@@ -193,18 +217,12 @@ class Peer:
 
     def _advance(self, state, actions, turn):
         """Plays the moves, and puts games in their middle in the places of those that ended."""
-        import jax
-        import jax.numpy as jnp
-
         state = jax.vmap(self.env.step)(state, actions)
         others = jax.tree_util.tree_map(lambda leaf: jnp.roll(leaf, turn * SHIFT, axis=0), self.fresh)
-        return _where(state.terminated | state.truncated, others, state)
+        return replaced(state.terminated | state.truncated, others, state)
 
     def _middle_games(self):
         """Returns games in their middle: random moves that pass only where nothing else is legal."""
-        import jax
-        import jax.numpy as jnp
-
         first, last = (int(share * self.size**2) for share in OPENING)
         plies = first + jnp.arange(self.batch) % max(1, last - first)
 
@@ -214,38 +232,34 @@ class Peer:
             logits = jnp.where(state.legal_action_mask, 0.0, -1e9).at[:, -1].set(-1e6)
             after = jax.vmap(self.env.step)(state, jax.random.categorical(own, logits))
             goes_on = (plies > ply) & ~after.terminated & ~after.truncated
-            return (_where(goes_on, after, state), key), None
+            return (replaced(goes_on, after, state), key), None
 
         start = jax.vmap(self.env.init)(jax.random.split(self.key, self.batch))
         return jax.jit(lambda start: jax.lax.scan(move, (start, self.key), jnp.arange(last))[0][0])(start)
 
 
-def _where(mask, chosen, otherwise):
-    """Returns games picked one by one: mask bool [B]."""
+def main() -> None:
+    """Reads the arguments, prints the peer's name, and answers line by line."""
+    global jax, jnp, mctx, pgx
+    library, *words, threads, device = sys.argv[1:]
+    set_up(device, int(threads))
     import jax
     import jax.numpy as jnp
+    import pgx
 
-    def pick(new, old):
-        return jnp.where(mask.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
+    if library == "pgx":
+        peer, libraries = RandomGames(*map(int, words)), ["pgx"]
+    else:
+        import mctx
 
-    return jax.tree_util.tree_map(pick, chosen, otherwise)
-
-
-def main() -> None:
-    algorithm, spread, *numbers, device = sys.argv[1:]
-    *shape, threads = (int(word) for word in numbers)
-    import importlib.metadata
-
-    from pgx_peer import set_up  # beside this script
-
-    set_up(device, threads)
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("mctx", "pgx", "jax"))
-    peer = Peer(algorithm, float(spread), *shape)
+        algorithm, spread, *sizes = words
+        peer, libraries = Searches(algorithm, spread, *map(int, sizes)), ["mctx", "pgx", "jax"]
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in libraries)
     print(f"{versions} on {device}", flush=True)
     for line in sys.stdin:
-        kind, dtype, seconds = line.split()
-        print(peer.rate(kind, dtype, float(seconds)), flush=True)
+        print(peer.rate(*line.split()), flush=True)
 
 
 if __name__ == "__main__":
+    del sys.path[0]  # the modules beside this script have names of the standard library
     main()
