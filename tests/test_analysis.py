@@ -21,13 +21,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zerogo import board, kernels
-from zerogo.analysis import Engine, Limits, Settings
+from zerogo import board, coords, kernels
 from zerogo.analysis.__main__ import parse as parse_arguments
 from zerogo.analysis.__main__ import read_settings
-from zerogo.analysis.batch import Batch, Job, Kind, roots
-from zerogo.analysis.query import QueryError, parse
-from zerogo.analysis.settings import read_config
+from zerogo.analysis.batch import BatchKind, SearchBatch, SearchTask, roots
+from zerogo.analysis.engine import AnalysisEngine, Limits
+from zerogo.analysis.query import AnalysisSettings, QueryError, parse, read_config
 from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import Colour
@@ -39,7 +38,7 @@ from zerogo.search import Search
 
 ROOT = Path(__file__).parent.parent
 SHIPPED = ROOT / "checkpoints" / "quickstart-5x5.pt"
-MIND = analyst_of_playouts(16)
+ANALYST = analyst_of_playouts(16)
 # Black owns the upper half of this board and White the lower, whoever moves.
 HALVES = ["X.X.X", "XXXXX", ".....", "OOOOO", "O.O.O"]
 ALL_BLACK = ["XXXXX", "X.XXX", "XXXXX", "XXX.X", "XXXXX"]
@@ -54,32 +53,23 @@ def few_playouts(monkeypatch: pytest.MonkeyPatch) -> None:
 def stones(rows: list[str]) -> list[list[str]]:
     """Returns a diagram as initialStones."""
     size = len(rows)
-    points = [(row, column) for row in range(size) for column in range(size) if rows[row][column] != "."]
-    return [
-        ["B" if rows[row][column] == "X" else "W", f"{'ABCDEFGHJKLMN'[column]}{size - row}"] for row, column in points
-    ]
+    marks = [(mark, place) for place, mark in enumerate("".join(rows)) if mark != "."]
+    return [["B" if mark == "X" else "W", coords.to_gtp(place, size)] for mark, place in marks]
 
 
 def query(name: str = "q", **fields: Any) -> dict[str, Any]:
     """Returns a small query; fields with None are left out."""
-    usual = {
-        "id": name,
-        "rules": "new-zealand",
-        "komi": 0.5,
-        "boardXSize": 5,
-        "boardYSize": 5,
-        "moves": [],
-        "maxVisits": 6,
-    }
+    usual = {"id": name, "rules": "new-zealand", "komi": 0.5, "boardXSize": 5, "boardYSize": 5, "moves": []}
+    usual["maxVisits"] = 6
     return {key: value for key, value in (usual | fields).items() if value is not None}
 
 
 class Session:
     """An engine whose replies are kept."""
 
-    def __init__(self, analyst: Analyst = MIND, **arguments: Any) -> None:
+    def __init__(self, analyst: Analyst = ANALYST, **arguments: Any) -> None:
         self.replies: list[dict[str, Any]] = []
-        self.engine = Engine(analyst, self.replies.append, **arguments)
+        self.engine = AnalysisEngine(analyst, self.replies.append, **arguments)
 
     def ask(self, *lines: dict[str, Any] | str | bytes) -> list[dict[str, Any]]:
         """Returns the replies to lines, after all that was asked is done."""
@@ -105,25 +95,10 @@ def test_reply_has_katagos_keys() -> None:
     assert {"winrate", "scoreLead", "utility", "rawWinrate", "rawLead", "thisHash", "symHash"} <= root.keys()
     assert sum(move["visits"] for move in moves) == 39
     assert [move["order"] for move in moves] == list(range(len(moves)))
+    numbers = "visits winrate scoreLead scoreMean scoreSelfplay scoreStdev prior utility lcb utilityLcb".split()
     for move in moves:
-        numbers = {
-            "visits",
-            "winrate",
-            "scoreLead",
-            "scoreMean",
-            "scoreSelfplay",
-            "scoreStdev",
-            "prior",
-            "utility",
-            "lcb",
-            "utilityLcb",
-        }
-        assert numbers <= move.keys()
-        assert (
-            move["pv"][0] == move["move"]
-            and move["pvVisits"][0] == move["visits"]
-            and len(move["pv"]) == len(move["pvVisits"])
-        )
+        assert set(numbers) <= move.keys() and len(move["pv"]) == len(move["pvVisits"])
+        assert move["pv"][0] == move["move"] and move["pvVisits"][0] == move["visits"]
         assert 0 <= move["winrate"] <= 1 and move["utility"] == pytest.approx(2 * move["winrate"] - 1, abs=1e-5)
         assert len(move["ownership"]) == 25
     assert len(reply["ownership"]) == 25 and all(-1 <= value <= 1 for value in reply["ownership"])
@@ -131,7 +106,7 @@ def test_reply_has_katagos_keys() -> None:
     assert sum(value for value in reply["policy"] if value > 0) == pytest.approx(1, abs=1e-4)
 
 
-def test_what_is_not_asked_for_is_not_told() -> None:
+def test_what_is_not_asked_for_is_not_in_the_reply() -> None:
     [reply] = ask(query())
     assert reply.keys() == {"id", "isDuringSearch", "turnNumber", "moveInfos", "rootInfo"}
     assert "pvVisits" not in reply["moveInfos"][0] and "ownership" not in reply["moveInfos"][0]
@@ -148,11 +123,9 @@ def test_lists_are_row_major_from_the_top_left() -> None:
 @pytest.mark.parametrize("moves", [[], [["B", "pass"]]], ids=["black to move", "white to move, after a pass"])
 @pytest.mark.parametrize("perspective", ["BLACK", "WHITE", "SIDETOMOVE"])
 def test_perspective(perspective: str, moves: list[list[str]]) -> None:
-    wants = {"includeOwnership": True, "includeMovesOwnership": True}
-    setting = {"overrideSettings": {"reportAnalysisWinratesAs": perspective}}
-    [reply] = ask(
-        query(initialStones=stones(ALL_BLACK), initialPlayer="B", moves=moves, maxVisits=20, **wants, **setting)
-    )
+    fields = {"initialStones": stones(ALL_BLACK), "initialPlayer": "B", "moves": moves, "maxVisits": 20}
+    fields["overrideSettings"] = {"reportAnalysisWinratesAs": perspective}
+    [reply] = ask(query(includeOwnership=True, includeMovesOwnership=True, **fields))
     black_to_move = not moves
     assert reply["rootInfo"]["currentPlayer"] == ("B" if black_to_move else "W")
     sees_black = perspective == "BLACK" or (perspective == "SIDETOMOVE" and black_to_move)
@@ -170,22 +143,15 @@ def test_perspective(perspective: str, moves: list[list[str]]) -> None:
 
 
 def test_perspectives_are_each_others_negatives() -> None:
-    def told(perspective: str) -> dict[str, Any]:
-        fields = {
-            "overrideSettings": {"reportAnalysisWinratesAs": perspective},
-            "includeOwnership": True,
-            "includePolicy": True,
-        }
-        [reply] = ask(query(moves=[["B", "C3"]], maxVisits=12, **fields))
-        return reply
-
-    black, white, mover = told("BLACK"), told("WHITE"), told("SIDETOMOVE")
+    fields = {"moves": [["B", "C3"]], "maxVisits": 12, "includeOwnership": True, "includePolicy": True}
+    black, white, mover = (
+        ask(query(overrideSettings={"reportAnalysisWinratesAs": perspective}, **fields))[0]
+        for perspective in ("BLACK", "WHITE", "SIDETOMOVE")
+    )
     assert mover == white
     assert black["policy"] == white["policy"] and black["ownership"] == [-value for value in white["ownership"]]
     for one, other in zip(black["moveInfos"], white["moveInfos"], strict=True):
-        assert (
-            one["move"] == other["move"] and one["prior"] == other["prior"] and one["scoreLead"] == -other["scoreLead"]
-        )
+        assert (one["move"], one["prior"], one["scoreLead"]) == (other["move"], other["prior"], -other["scoreLead"])
         assert one["winrate"] == pytest.approx(1 - other["winrate"]) and one["lcb"] == pytest.approx(1 - other["lcb"])
         assert one["utilityLcb"] == pytest.approx(-other["utilityLcb"])
 
@@ -197,11 +163,8 @@ def various(number: int) -> list[dict[str, Any]]:
         places = draw.sample(["A1", "B2", "C3", "D4", "E5", "A5", "E1", "C1"], k % 6)
         moves = [["BW"[turn % 2], place] for turn, place in enumerate(places)]
         rules = draw.choice(["tromp-taylor", "japanese", "aga", {"ko": "SITUATIONAL", "suicide": False}])
-        queries.append(
-            query(
-                f"v{k}", moves=moves, rules=rules, komi=draw.choice([0.5, 24.5, -3]), maxVisits=draw.choice([5, 9, 14])
-            )
-        )
+        komi, visits = draw.choice([0.5, 24.5, -3]), draw.choice([5, 9, 14])
+        queries.append(query(f"v{k}", moves=moves, rules=rules, komi=komi, maxVisits=visits))
     return queries
 
 
@@ -223,26 +186,20 @@ def test_a_reply_is_the_same_with_several_leaves_a_step() -> None:
     assert final(ask(queries[3])) == {"v3": together["v3"]}
 
 
-def test_the_way_of_cuda_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the host must not look, idle lanes are searched along and finished ones replaced, with and without bans."""
-    ban = {"avoidMoves": [{"player": "B", "moves": ["C3", "B2"], "untilDepth": 2}]}
-    queries = [
-        *various(6),
-        query("banned", maxVisits=14, **ban),
-        query("many", maxVisits=70),
-        query("other ban", **ban),
-    ]
+def test_replies_are_the_same_where_the_host_must_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on CUDA: idle rows are searched along and finished ones replaced, with and without restrictions."""
+    avoided = {"avoidMoves": [{"player": "B", "moves": ["C3", "B2"], "untilDepth": 2}]}
+    queries = [*various(6), query("avoided", maxVisits=14, **avoided), query("many", maxVisits=70)]
+    queries.append(query("avoided too", **avoided))
     looking = final(ask(*queries))
     for name, module in list(sys.modules.items()):
         if name.startswith("zerogo") and hasattr(module, "may_look"):
             monkeypatch.setattr(module, "may_look", lambda tensor: False)
     blind = final(ask(*queries, limits=Limits(positions=4)))
-    assert blind.keys() == looking.keys()
-    for name, reply in blind.items():
-        assert reply == looking[name]
+    assert blind == looking
 
 
-def test_lanes_are_filled_again() -> None:
+def test_rows_are_filled_again() -> None:
     """Two positions at a time, with visits of their own: nine come through, each as if alone."""
     queries = various(9)
     assert final(ask(*queries, limits=Limits(positions=2))) == final(ask(*queries))
@@ -254,39 +211,24 @@ def test_different_rules_and_komi_share_a_batch() -> None:
         session.engine.take(json.dumps(line))
     session.engine.step()
     assert len(session.engine._batches) == 1
-    replies = final(session.ask())
-    first = final(session.replies)
-    assert (
-        replies.keys() <= first.keys()
-        and first["a"]["rootInfo"]["winrate"] < 0.1
-        and first["b"]["rootInfo"]["winrate"] > 0.9
-    )
+    session.ask()
+    winrates = {name: reply["rootInfo"]["winrate"] for name, reply in final(session.replies).items()}
+    assert winrates["a"] < 0.1 and winrates["b"] > 0.9 and winrates.keys() == {"a", "b", "c"}
 
 
 def test_other_boards_and_large_trees_get_batches_of_their_own() -> None:
     replies = ask(query("a"), query("b", boardXSize=3, boardYSize=3), query("c", maxVisits=70), query("d"))
-    assert {name: reply["rootInfo"]["visits"] for name, reply in final(replies).items()} == {
-        "a": 6,
-        "b": 6,
-        "c": 70,
-        "d": 6,
-    }
+    visits = {name: reply["rootInfo"]["visits"] for name, reply in final(replies).items()}
+    assert visits == {"a": 6, "b": 6, "c": 70, "d": 6}
 
 
 def test_turns_and_priorities() -> None:
     """The turns of one game come by priority, each once."""
-    fields = {
-        "moves": [["B", "A1"], ["W", "B1"], ["B", "C1"]],
-        "analyzeTurns": [3, 0, 1, 1],
-        "priorities": [0, 5, 9, 9],
-    }
-    replies = ask(query(**fields), limits=Limits(positions=1))
-    assert [(reply["turnNumber"], reply["rootInfo"]["currentPlayer"]) for reply in replies] == [
-        (1, "W"),
-        (0, "B"),
-        (3, "W"),
-    ]
-    [last] = ask(query(moves=fields["moves"]))
+    moves = [["B", "A1"], ["W", "B1"], ["B", "C1"]]
+    replies = ask(query(moves=moves, analyzeTurns=[3, 0, 1, 1], priorities=[0, 5, 9, 9]), limits=Limits(positions=1))
+    found = [(reply["turnNumber"], reply["rootInfo"]["currentPlayer"]) for reply in replies]
+    assert found == [(1, "W"), (0, "B"), (3, "W")]
+    [last] = ask(query(moves=moves))
     assert last["turnNumber"] == 3 and last == replies[2]
 
 
@@ -312,9 +254,8 @@ def test_terminate() -> None:
     stopped, last = session.ask()[-2:]
     assert stopped["id"] == "a" and 1 < stopped["rootInfo"]["visits"] < 1000 and not stopped["isDuringSearch"]
     assert (last["id"], last["turnNumber"]) == ("b", 0)
-    assert session.ask({"id": "v", "action": "terminate", "terminateId": "nobody"}) == [
-        {"id": "v", "action": "terminate", "terminateId": "nobody"}
-    ]
+    nobody = {"id": "v", "action": "terminate", "terminateId": "nobody"}
+    assert session.ask(nobody) == [nobody]
 
 
 def test_terminate_all() -> None:
@@ -329,9 +270,8 @@ def test_terminate_all() -> None:
 
 
 def test_other_actions() -> None:
-    version, cleared, models = ask(
-        *({"id": "x", "action": name, "more": 1} for name in ("query_version", "clear_cache", "query_models"))
-    )
+    actions = ("query_version", "clear_cache", "query_models")
+    version, cleared, models = ask(*({"id": "x", "action": name, "more": 1} for name in actions))
     assert cleared == {"id": "x", "action": "clear_cache", "more": 1}
     assert version.items() >= {"id": "x", "more": 1}.items() and {"version", "git_hash"} <= version.keys()
     assert models["models"][0]["name"] == "mcts:16"
@@ -366,15 +306,14 @@ def first_moves(reply: dict[str, Any]) -> set[str]:
 
 
 def test_avoided_and_allowed_moves() -> None:
-    """Games with different bans share a batch; a ban ends at its depth, and policy is the network's, whatever is
-    banned.
+    """Games with different restrictions share a batch; each ends at its depth, and policy is the network's, whatever
+    is forbidden.
     """
     only = {"player": "B", "moves": ["B2", "pass"], "untilDepth": 1}
     never = [{"player": "B", "moves": ["B2", "A1"], "untilDepth": 1}, {"player": "W", "moves": ["C3"], "untilDepth": 3}]
     wide = {"maxVisits": 60, "includePolicy": True, "boardXSize": 3, "boardYSize": 3}
-    replies = final(
-        ask(query("only", allowMoves=[only], **wide), query("never", avoidMoves=never, **wide), query("free", **wide))
-    )
+    queries = query("only", allowMoves=[only], **wide), query("never", avoidMoves=never, **wide), query("free", **wide)
+    replies = final(ask(*queries))
     assert first_moves(replies["only"]) == {"B2", "pass"}
     assert not first_moves(replies["never"]) & {"B2", "A1"} and "C3" in first_moves(replies["never"])
     lines = [move["pv"] for move in replies["never"]["moveInfos"]]
@@ -383,13 +322,11 @@ def test_avoided_and_allowed_moves() -> None:
     assert replies["only"]["policy"] == replies["never"]["policy"] == replies["free"]["policy"]
 
 
-def test_bans_end_at_their_depth() -> None:
-    """A forbidden move is legal again as many plies behind the root as the ban says, for each colour and each game by
-    its own.
-    """
-    banned = [{"player": "B", "moves": ["A1"], "untilDepth": 3}, {"player": "W", "moves": ["A1"], "untilDepth": 1}]
-    queries = [parse(query(avoidMoves=banned, moves=moves), Settings()) for moves in ([], [["B", "C3"]])]
-    states = roots([Job(one, len(one.moves), 0, 1, 0) for one in queries], torch.device("cpu"))
+def test_restrictions_end_at_their_depth() -> None:
+    """A forbidden move is legal again as many plies behind the root as its restriction says, by colour and game."""
+    forbidden = [{"player": "B", "moves": ["A1"], "untilDepth": 3}, {"player": "W", "moves": ["A1"], "untilDepth": 1}]
+    queries = [parse(query(avoidMoves=forbidden, moves=moves), AnalysisSettings()) for moves in ([], [["B", "C3"]])]
+    states = roots([SearchTask(one, len(one.moves), 0, 1, 0) for one in queries], torch.device("cpu"))
     game, lane, now = RestrictedGo(), torch.arange(2), states
     may = [game.root_legal(states)[:, 20].tolist()]
     for _ in range(3):
@@ -401,10 +338,10 @@ def test_bans_end_at_their_depth() -> None:
 
 
 @pytest.mark.parametrize("way", ["kernels", "plain"])
-def test_no_node_lies_behind_a_banned_move(way: str) -> None:
-    banned = {"moves": [f"{column}{row}" for column in "ABCDE" for row in (4, 5)], "untilDepth": 4}
-    query_of_both = query(avoidMoves=[{"player": "B", **banned}, {"player": "W", **banned}])
-    states = roots([Job(parse(query_of_both, Settings()), 0, 0, 1, 0)], torch.device("cpu"))
+def test_no_node_lies_behind_a_forbidden_move(way: str) -> None:
+    forbidden = {"moves": [f"{column}{row}" for column in "ABCDE" for row in (4, 5)], "untilDepth": 4}
+    query_of_both = query(avoidMoves=[{"player": "B", **forbidden}, {"player": "W", **forbidden}])
+    states = roots([SearchTask(parse(query_of_both, AnalysisSettings()), 0, 0, 1, 0)], torch.device("cpu"))
 
     def even(leaves: board.State, legal: torch.Tensor, key: torch.Tensor) -> SimpleNamespace:
         return SimpleNamespace(prior=legal / legal.sum(1, keepdim=True), value=torch.zeros(len(legal)))
@@ -418,7 +355,7 @@ def test_no_node_lies_behind_a_banned_move(way: str) -> None:
     assert max(depth.values()) >= 3 and all(int(tree.action[0, node]) >= 10 for node in nodes if depth[node] <= 4)
 
 
-def test_where_everything_is_banned_everything_may_be_played() -> None:
+def test_where_everything_is_forbidden_everything_may_be_played() -> None:
     everything = [f"{column}{row}" for column in "ABCDE" for row in range(1, 6)] + ["pass"]
     [reply] = ask(query(avoidMoves=[{"player": "B", "moves": everything, "untilDepth": 1}], maxVisits=40))
     assert len(first_moves(reply)) > 5
@@ -432,17 +369,17 @@ def test_two_passes_do_not_end_the_analysis() -> None:
     assert reply["turnNumber"] == 3 and reply["rootInfo"]["currentPlayer"] == "W"
 
 
-def test_roots_are_the_games_that_were_told() -> None:
+def test_roots_are_the_games_of_the_queries() -> None:
     """Stones, ko, history and side to move, for games of different lengths, with two moves of one colour in a row."""
     start = [["B", "B4"], ["B", "A3"], ["W", "B3"], ["W", "C4"], ["W", "B2"], ["W", "A5"]]
-    told = [
+    games = [
         query(initialStones=start, moves=[["B", "C3"], ["W", "D1"], ["W", "E1"], ["B", "pass"]]),
         query(initialStones=start, initialPlayer="W", moves=[["W", "B5"], ["B", "C5"]]),
         query(moves=[["B", "B1"]]),
         query(),
     ]
-    queries = [parse(fields, Settings()) for fields in told]
-    states = roots([Job(one, len(one.moves), 0, 1, 0) for one in queries], torch.device("cpu"))
+    queries = [parse(fields, AnalysisSettings()) for fields in games]
+    states = roots([SearchTask(one, len(one.moves), 0, 1, 0) for one in queries], torch.device("cpu"))
     for k, one in enumerate(queries):
         game = LiveGame(one.rules)
         game.set_up([list(row) for row in one.start], one.first)
@@ -455,31 +392,17 @@ def test_roots_are_the_games_that_were_told() -> None:
         assert torch.equal(board.legal_actions(alone), board.legal_actions(batched))
 
 
+KO = {"initialStones": [["B", "B1"], ["B", "A2"], ["W", "C1"], ["W", "B2"]], "moves": [["W", "A1"], ["B", "B1"]]}
+CYCLE = [["B", "A1"], ["W", "B2"], ["B", "B1"], ["W", "A2"], ["B", "A1"], ["W", "B1"], ["B", "A1"]]
+
+
 @pytest.mark.parametrize(
     ("fields", "number", "vertex", "reason"),
     [
         ({"moves": [["B", "C3"], ["W", "C3"]]}, 1, "C3", "occupied"),
         ({"moves": [["B", "A2"], ["W", "E5"], ["B", "B1"], ["W", "A1"]], "rules": "japanese"}, 3, "A1", "suicide"),
-        (
-            {
-                "initialStones": [["B", "B1"], ["B", "A2"], ["W", "C1"], ["W", "B2"]],
-                "moves": [["W", "A1"], ["B", "B1"]],
-            },
-            1,
-            "B1",
-            "ko",
-        ),
-        (
-            {
-                "rules": "tromp-taylor",
-                "boardXSize": 2,
-                "boardYSize": 2,
-                "moves": [["B", "A1"], ["W", "B2"], ["B", "B1"], ["W", "A2"], ["B", "A1"], ["W", "B1"], ["B", "A1"]],
-            },
-            6,
-            "A1",
-            "superko",
-        ),
+        (KO, 1, "B1", "ko"),
+        ({"rules": "tromp-taylor", "boardXSize": 2, "boardYSize": 2, "moves": CYCLE}, 6, "A1", "superko"),
     ],
 )
 def test_illegal_moves(fields: dict[str, Any], number: int, vertex: str, reason: str) -> None:
@@ -489,81 +412,20 @@ def test_illegal_moves(fields: dict[str, Any], number: int, vertex: str, reason:
 
 
 def test_an_illegal_move_spoils_no_other_query() -> None:
-    """The referee goes on from the game that it knows; an illegal move is none of it."""
+    """Moves are checked on from the game that is known; an illegal move is none of it."""
     good = [["B", "C3"], ["W", "B2"]]
-    replies = ask(
-        query("a", moves=good),
-        query("b", moves=[*good, ["B", "B2"]]),
-        query("c", moves=[*good, ["B", "D4"]]),
-        query("d"),
-    )
-    assert {reply["id"]: reply.get("turnNumber", "error") for reply in replies} == {
-        "a": 2,
-        "b": "error",
-        "c": 3,
-        "d": 0,
-    }
+    longer = {name: [*good, ["B", place]] for name, place in (("b", "B2"), ("c", "D4"))}
+    replies = ask(query("a", moves=good), *(query(name, moves=moves) for name, moves in longer.items()), query("d"))
+    found = {reply["id"]: reply.get("turnNumber", "error") for reply in replies}
+    assert found == {"a": 2, "b": "error", "c": 3, "d": 0}
 
 
-ENTRY = {"player": "B", "moves": ["C3"], "untilDepth": 1}
-BAD = [
-    ({"moves": None}, "moves"),
-    ({"moves": "C3"}, "moves"),
-    ({"moves": [["B"]]}, "moves"),
-    ({"moves": [["X", "C3"]]}, "moves"),
-    ({"moves": [["B", "I3"]]}, "moves"),
-    ({"moves": [["B", 3]]}, "moves"),
-    ({"moves": {"B": "C3"}}, "moves"),
-    ({"initialStones": [["B", "pass"]]}, "initialStones"),
-    ({"initialStones": [["B", "F1"]]}, "initialStones"),
-    ({"initialStones": stones(["OOOOO"] * 5)}, "initialStones"),
-    ({"initialPlayer": "E"}, "initialPlayer"),
-    ({"boardXSize": None}, "boardXSize"),
-    ({"boardYSize": None}, "boardYSize"),
-    ({"boardXSize": 26, "boardYSize": 26}, "boardXSize"),
-    ({"boardXSize": 1, "boardYSize": 1}, "boardXSize"),
-    ({"boardXSize": 5.0}, "boardXSize"),
-    ({"boardXSize": True}, "boardXSize"),
-    ({"boardYSize": 7}, "boardYSize"),
-    ({"rules": None}, "rules"),
-    ({"rules": "chess"}, "rules"),
-    ({"rules": 3}, "rules"),
-    ({"rules": {"ko": "NONE"}}, "rules"),
-    ({"rules": {"scoring": ["AREA"]}}, "rules"),
-    ({"komi": "7"}, "komi"),
-    ({"komi": 6.3}, "komi"),
-    ({"komi": 151}, "komi"),
-    ({"komi": None, "rules": {"komi": "x"}}, "rules"),
-    ({"whiteHandicapBonus": "N"}, "whiteHandicapBonus"),
-    ({"maxVisits": 0}, "maxVisits"),
-    ({"maxVisits": 1.5}, "maxVisits"),
-    ({"maxVisits": 2**60}, "maxVisits"),
-    ({"analyzeTurns": [1]}, "analyzeTurns"),
-    ({"analyzeTurns": 0}, "analyzeTurns"),
-    ({"analyzeTurns": [-1]}, "analyzeTurns"),
-    ({"priority": 0.5}, "priority"),
-    ({"priority": 2**63}, "priority"),
-    ({"priorities": [1]}, "priorities"),
-    ({"priorities": [1, 2], "analyzeTurns": [0]}, "priorities"),
-    ({"priority": 1, "priorities": [1], "analyzeTurns": [0]}, "priority"),
-    ({"includeOwnership": 1}, "includeOwnership"),
-    ({"includePolicy": "true"}, "includePolicy"),
-    ({"reportDuringSearchEvery": 0}, "reportDuringSearchEvery"),
-    ({"overrideSettings": []}, "overrideSettings"),
-    ({"overrideSettings": {"reportAnalysisWinratesAs": "RED"}}, "overrideSettings"),
-    ({"overrideSettings": {"maxTime": -1}}, "overrideSettings"),
-    ({"overrideSettings": {"wideRootNoise": "much"}}, "overrideSettings"),
-    ({"avoidMoves": [ENTRY], "allowMoves": [ENTRY]}, "allowMoves"),
-    ({"allowMoves": [ENTRY, ENTRY]}, "allowMoves"),
-    ({"avoidMoves": [{"player": "B", "moves": ["C3"]}]}, "avoidMoves"),
-    ({"avoidMoves": [ENTRY | {"untilDepth": 0}]}, "avoidMoves"),
-    ({"avoidMoves": [ENTRY | {"moves": ["Z9"]}]}, "avoidMoves"),
-    ({"avoidMoves": {}}, "avoidMoves"),
-]
+# The field at fault, and what of a query is changed; null leaves a field out.
+BAD = json.loads((Path(__file__).parent / "data" / "analysis" / "bad_queries.json").read_text())
 
 
-@pytest.mark.parametrize(("fields", "field"), BAD, ids=[f"{field}-{k}" for k, (_, field) in enumerate(BAD)])
-def test_errors_name_their_field(fields: dict[str, Any], field: str) -> None:
+@pytest.mark.parametrize(("field", "fields"), BAD, ids=[f"{field}-{k}" for k, (field, _) in enumerate(BAD)])
+def test_errors_name_their_field(field: str, fields: dict[str, Any]) -> None:
     session = Session()
     [reply] = session.ask(query(**fields))
     assert reply.keys() == {"id", "field", "error"} and (reply["id"], reply["field"]) == ("q", field)
@@ -572,7 +434,7 @@ def test_errors_name_their_field(fields: dict[str, Any], field: str) -> None:
 
 def test_only_the_size_that_the_network_knows() -> None:
     with pytest.raises(QueryError, match="plays on 9x9 only") as error:
-        parse(query(), Settings(), only_sizes={9})
+        parse(query(), AnalysisSettings(), only_sizes={9})
     assert error.value.field == "boardXSize"
 
 
@@ -610,20 +472,11 @@ def test_blank_lines_are_nothing() -> None:
 
 
 def test_warnings_and_then_the_analysis() -> None:
-    fields = {
-        "includeOwnershipStdev": True,
-        "rules": "japanese",
-        "colour": "blue",
-        "overrideSettings": {"cpuctExploration": 2},
-    }
+    fields = {"includeOwnershipStdev": True, "rules": "japanese", "colour": "blue"}
+    fields["overrideSettings"] = {"cpuctExploration": 2}
     session = Session()
     replies = session.ask(query(**fields))
-    assert {reply["field"] for reply in replies[:-1]} == {
-        "includeOwnershipStdev",
-        "rules",
-        "colour",
-        "overrideSettings",
-    }
+    assert {reply["field"] for reply in replies[:-1]} == fields.keys()
     assert all(reply["id"] == "q" and reply["warning"] for reply in replies[:-1]) and "rootInfo" in replies[-1]
     # The same rules are warned of once.
     assert "rules" not in {reply.get("field") for reply in session.ask(query(**fields))}
@@ -634,12 +487,12 @@ def test_visits_end_where_memory_does() -> None:
     assert warning["field"] == "maxVisits" and reply["rootInfo"]["visits"] == 32
     small = Limits(memory=2**15)
     warning, reply = ask(query(maxVisits=10**9), limits=small)
-    needed = Kind(5, reply["rootInfo"]["visits"], False).lane_bytes
+    needed = BatchKind(5, reply["rootInfo"]["visits"], False).tree_bytes
     assert needed <= small.memory < 3 * needed
 
 
 def test_memory_limits_positions() -> None:
-    session = Session(limits=Limits(memory=3 * Kind(5, 16, False).lane_bytes))
+    session = Session(limits=Limits(memory=3 * BatchKind(5, 16, False).tree_bytes))
     for k in range(7):
         session.engine.take(json.dumps(query(str(k))))
     session.engine.step()
@@ -649,50 +502,35 @@ def test_memory_limits_positions() -> None:
 
 
 def test_settings_of_all_queries() -> None:
-    arguments, unknown = parse_arguments(
-        [
-            "analysis",
-            "-model",
-            "mcts:8",
-            "-config",
-            str(ROOT / "none.cfg"),
-            "-override-config",
-            "maxVisits=7,homeDataDir=/x",
-            "-fast",
-            "1",
-        ]
-    )
-    assert arguments.checkpoint == "mcts:8" and unknown == ["-fast", "1"]
+    words = "analysis -model mcts:8 -config none.cfg -override-config maxVisits=7,homeDataDir=/x -fast 1"
+    arguments = parse_arguments(words.split())
+    assert arguments.checkpoint == "mcts:8" and arguments.unknown == ["-fast", "1"]
     with pytest.raises(InputError, match=r"none\.cfg"):
         read_settings(arguments, None)
-    arguments.config = []
-    assert read_settings(arguments, None) == Settings(max_visits=7)
+    arguments.katago_config = []
+    assert read_settings(arguments, None) == AnalysisSettings(max_visits=7)
     arguments.visits = 9
     assert read_settings(arguments, None).max_visits == 9
 
 
 def test_config_files_of_katago(tmp_path: Path) -> None:
-    path = tmp_path / "a.cfg"
-    path.write_text(
-        "# maxVisits = 1\nmaxVisits = 12 # most\nreportAnalysisWinratesAs = white\nnumAnalysisThreads=2\nwideRootNoise=0.25\n"
-    )
-    found, unknown = Settings().changed(read_config(path))
-    assert found == Settings(max_visits=12, perspective="WHITE", wide_root_noise=0.25) and unknown == [
-        "numAnalysisThreads"
-    ]
-    assert found.root_exponent == 0.5
+    lines = ["# maxVisits = 1", "maxVisits = 12 # most", "reportAnalysisWinratesAs = white", "numAnalysisThreads=2"]
+    (tmp_path / "a.cfg").write_text("\n".join([*lines, "wideRootNoise=0.25"]))
+    found, unknown = AnalysisSettings().changed(read_config(tmp_path / "a.cfg"))
+    assert found == AnalysisSettings(max_visits=12, perspective="WHITE", wide_root_noise=0.25)
+    assert unknown == ["numAnalysisThreads"] and found.root_exponent == 0.5
 
 
 def test_wide_root_noise_widens_the_search() -> None:
-    """A analyst that nearly always plays one move tries more of them."""
+    """An analyst that nearly always plays one move tries more of them."""
     peaked = torch.full((1, 26), 1e-5)
     peaked[0, 12] = 1 - 25e-5
 
     def sharp(states: board.State, legal: torch.Tensor | None = None, key: torch.Tensor | None = None) -> Any:
-        found = MIND.search.evaluator(states, legal=legal, key=key)
+        found = ANALYST.search.evaluator(states, legal=legal, key=key)
         return type(found)(prior=peaked.expand(states.num_games, -1), value=found.value)
 
-    analyst = dataclasses.replace(MIND, name="sharp", search=Search(sharp, MIND.search.settings))
+    analyst = dataclasses.replace(ANALYST, name="sharp", search=Search(sharp, ANALYST.search.settings))
     narrow, wide, again = (
         ask(query(maxVisits=40, overrideSettings={"wideRootNoise": noise}), analyst=analyst)[0]
         for noise in (0, 2.0, 2.0)
@@ -702,14 +540,9 @@ def test_wide_root_noise_widens_the_search() -> None:
 
 
 def test_lines_are_cut() -> None:
-    [reply] = ask(
-        query(maxVisits=200, analysisPVLen=1, includePVVisits=True, rules="japanese", boardXSize=2, boardYSize=2)
-    )[-1:]
-    assert (
-        max(len(move["pv"]) for move in reply["moveInfos"])
-        == 2
-        == max(len(move["pvVisits"]) for move in reply["moveInfos"])
-    )
+    fields = {"analysisPVLen": 1, "includePVVisits": True, "rules": "japanese", "boardXSize": 2, "boardYSize": 2}
+    moves = ask(query(maxVisits=200, **fields))[-1]["moveInfos"]
+    assert max(len(move["pv"]) for move in moves) == 2 == max(len(move["pvVisits"]) for move in moves)
 
 
 def test_hashes() -> None:
@@ -724,13 +557,13 @@ def test_hashes() -> None:
 
 
 def test_coordinates_by_number() -> None:
-    first = parse(query(moves=[["b", "(0,3)"], ["White", "(4,4)"]]), Settings())
+    first = parse(query(moves=[["b", "(0,3)"], ["White", "(4,4)"]]), AnalysisSettings())
     assert first.moves == ((Colour.BLACK, 15), (Colour.WHITE, 24))
 
 
 def test_who_moves_first() -> None:
     def first(**fields: Any) -> Colour:
-        return parse(query(**fields), Settings()).first
+        return parse(query(**fields), AnalysisSettings()).first
 
     assert first() is Colour.BLACK and first(moves=[["W", "A1"]]) is Colour.WHITE
     assert first(initialStones=[["B", "A1"], ["B", "B2"]]) is Colour.WHITE
@@ -740,58 +573,24 @@ def test_who_moves_first() -> None:
 
 def test_rules_and_komi() -> None:
     def rules(**fields: Any) -> Rules:
-        return parse(query(**fields), Settings()).rules
+        return parse(query(**fields), AnalysisSettings()).rules
 
     assert rules(rules="japanese", komi=6.5) == Rules(5, 6.5, "simple", False, "territory")
     assert rules(rules={"ko": "SITUATIONAL", "scoring": "AREA", "suicide": False, "komi": 3}, komi=None).komi == 3
     assert rules(rules='{"ko":"SIMPLE"}', komi=2).superko == "simple"
 
 
+WORDS = st.sampled_from(["B", "C3", "pass", "BLACK", "AREA"])
+NAMES = st.sampled_from(["player", "moves", "untilDepth", "ko", "maxTime"])
 JUNK = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=6)
-    | st.sampled_from(["B", "C3", "pass", "BLACK", "AREA"]),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["player", "moves", "untilDepth", "ko", "maxTime"]), inner)
-    ),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6) | WORDS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner),
     max_leaves=8,
 )
-KEYS = [
-    "id",
-    "action",
-    "terminateId",
-    "turnNumbers",
-    "moves",
-    "initialStones",
-    "initialPlayer",
-    "rules",
-    "komi",
-    "whiteHandicapBonus",
-    "boardXSize",
-    "boardYSize",
-    "analyzeTurns",
-    "maxVisits",
-    "rootPolicyTemperature",
-    "rootFpuReductionMax",
-    "analysisPVLen",
-    "includeOwnership",
-    "includeOwnershipStdev",
-    "includeMovesOwnership",
-    "includePolicy",
-    "includePVVisits",
-    "avoidMoves",
-    "allowMoves",
-    "overrideSettings",
-    "reportDuringSearchEvery",
-    "firstReportDuringSearchAfter",
-    "priority",
-    "priorities",
-    "other",
-]
+KEYS = """id action terminateId turnNumbers moves initialStones initialPlayer rules komi whiteHandicapBonus boardXSize
+boardYSize analyzeTurns maxVisits rootPolicyTemperature rootFpuReductionMax analysisPVLen includeOwnership
+includeOwnershipStdev includeMovesOwnership includePolicy includePVVisits avoidMoves allowMoves overrideSettings
+reportDuringSearchEvery firstReportDuringSearchAfter priority priorities other""".split()
 
 
 @settings(max_examples=120, deadline=None)
@@ -826,32 +625,22 @@ def test_a_program_talks_to_it() -> None:
     """As KaTrain starts it and asks; a line is seen while a search runs; the end of input waits for what is queued."""
     command = ("analysis", "-model", str(SHIPPED), "-override-config", "homeDataDir=/tmp/x", "--threads", "1")
     process = start(*command, "-human-model", "no.bin.gz")
-    endless = query(
-        "ponder",
-        maxVisits=10_000_000,
-        reportDuringSearchEvery=0.1,
-        overrideSettings={"maxTime": 500},
-        rules="tromp-taylor",
-    )
+    slow = {"maxVisits": 10_000_000, "reportDuringSearchEvery": 0.1, "overrideSettings": {"maxTime": 500}}
+    endless = query("ponder", rules="tromp-taylor", **slow)
     process.stdin.write("broken\n" + json.dumps(endless) + "\n")
     process.stdin.flush()
     assert "error" in json.loads(process.stdout.readline())
     while not (report := json.loads(process.stdout.readline())).get("isDuringSearch"):
         assert "warning" in report
-    lines = [
-        {"id": "t", "action": "terminate", "terminateId": "ponder"},
-        query("last", maxVisits=20, moves=[["B", "C3"]]),
-    ]
+    last = query("last", maxVisits=20, moves=[["B", "C3"]])
+    lines = [{"id": "t", "action": "terminate", "terminateId": "ponder"}, last]
     process.stdin.write("\n".join(map(json.dumps, lines)))
     out, errors = process.communicate(timeout=60)
     replies = [json.loads(line) for line in out.splitlines()]
-    assert (
-        process.returncode == 0 and "Started, ready to begin handling requests" in errors and "-human-model" in errors
-    )
-    ended = [reply for reply in replies if not reply.get("isDuringSearch", True)]
-    assert {reply["id"] for reply in ended} == {"ponder", "last"} and {
-        reply["rootInfo"]["visits"] for reply in ended
-    } > {20}
+    assert process.returncode == 0 and "-human-model" in errors
+    assert "Started, ready to begin handling requests" in errors
+    ended = {reply["id"]: reply["rootInfo"]["visits"] for reply in replies if not reply.get("isDuringSearch", True)}
+    assert ended.keys() == {"ponder", "last"} and ended["last"] == 20
 
 
 @pytest.mark.parametrize("cause", ["ctrl-c", "nobody reads"])
@@ -883,7 +672,7 @@ def test_what_cannot_think_is_one_sentence() -> None:
 
 
 def test_batches_refuse_more_than_they_hold() -> None:
-    one = parse(query(), Settings())
-    batch = Batch(MIND, Kind(5, 16, False), 1)
-    with pytest.raises(AssertionError, match="free lanes"):
-        batch.place([Job(one, 0, 0, 4, 0), Job(one, 0, 0, 4, 1)])
+    one = parse(query(), AnalysisSettings())
+    batch = SearchBatch(ANALYST, BatchKind(5, 16, False), 1)
+    with pytest.raises(AssertionError, match="free rows"):
+        batch.add([SearchTask(one, 0, 0, 4, 0), SearchTask(one, 0, 0, 4, 1)])

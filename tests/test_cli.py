@@ -77,7 +77,7 @@ def test_a_front_end_s_help_and_mistakes(name: str) -> None:
     probe += "except SystemExit: print('torch' in sys.modules)"
     done = subprocess.run((sys.executable, "-c", probe), capture_output=True, text=True, cwd=ROOT)
     assert f"usage: python -m zerogo.{name}" in done.stdout
-    assert done.stdout.endswith("False\n") or name in ("bench", "analysis")
+    assert done.stdout.endswith("False\n") or name == "bench"
 
 
 def test_usage_lines(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from zerogo import arena, checkpoint, cli, sgf
-from zerogo.analysis.query import QueryError, parse
-from zerogo.analysis.settings import Settings
+from zerogo.analysis.query import AnalysisSettings, QueryError, parse
 from zerogo.config import EvaluationConfig, with_overrides
 from zerogo.errors import InputError
 from zerogo.pipeline import train
@@ -179,7 +178,7 @@ def test_minds_players_and_clients(finished: Path) -> None:
     with pytest.raises(InputError, match="plays on 3x3, 4x4 and 5x5 only; this game is on 9x9"):
         session.set_position(LiveGame(Rules(9)))
     with pytest.raises(QueryError, match="the board is 9x9; this network plays on 3x3, 4x4 and 5x5 only"):
-        parse({"id": "a", "moves": [], "boardXSize": 9, "boardYSize": 9}, Settings(), analyst.sizes)
+        parse({"id": "a", "moves": [], "boardXSize": 9, "boardYSize": 9}, AnalysisSettings(), analyst.sizes)
     talk = gtp_talk.Talk(gtp_talk.engine(path, "--simulations", "2"))
     assert (talk.value("query_boardsize"), talk.value("get_komi")) == ("4", "1.5")
     for size in (5, 3):

@@ -20,8 +20,7 @@ from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.rules import Rules
 from zerogo.show.__main__ import main, parse
-from zerogo.show.scenes import Scene, chosen_moves, make_watcher, read_story, winrates_black
-from zerogo.show.views import VIEWS, heading_of
+from zerogo.show.views import VIEWS, Models, Scene, chosen_moves, make_models, read_game, winrates_black
 
 ROOT = Path(__file__).parent.parent
 MOVES = ["B2", "A2", "C2", "B1", "pass", "C1"]
@@ -49,6 +48,11 @@ def run(folder: Path, capsys: pytest.CaptureFixture, *words: str) -> tuple[list[
     return [Path(line) for line in printed.splitlines() if line.endswith((".png", ".gif"))], printed
 
 
+def models(folder: Path, *words: str) -> Models:
+    """Returns what looks at positions with the folder's checkpoint."""
+    return make_models(parse(["--checkpoint", str(folder / "tiny.pt"), "--device", "cpu", *words]))
+
+
 def pixels(path: Path) -> np.ndarray:
     return np.asarray(Image.open(path).convert("RGB")).astype(int)
 
@@ -57,51 +61,47 @@ def pixels(path: Path) -> np.ndarray:
 
 
 def test_moves_are_chosen_by_number_from_the_end_and_in_ranges(folder: Path):
-    story = read_story(folder / "game.sgf")
-    assert chosen_moves(None, story) == [6] and chosen_moves("0", story) == [0] and chosen_moves("-1", story) == [6]
-    assert chosen_moves("-7", story) == [0] and chosen_moves("all", story) == list(range(7))
-    assert chosen_moves("1-3, 5,2", story) == [1, 2, 3, 5]
-    assert chosen_moves("4-2", story) == [4, 3, 2] and chosen_moves("-3--1", story) == [4, 5, 6]
+    game = read_game(folder / "game.sgf")
+    assert chosen_moves(None, game) == [6] and chosen_moves("0", game) == [0] and chosen_moves("-1", game) == [6]
+    assert chosen_moves("-7", game) == [0] and chosen_moves("all", game) == list(range(7))
+    assert chosen_moves("1-3, 5,2", game) == [1, 2, 3, 5]
+    assert chosen_moves("4-2", game) == [4, 3, 2] and chosen_moves("-3--1", game) == [4, 5, 6]
     for text in ("7", "-8", "2-9", "x", "", "1.5", "99999999999", "1-" + "9" * 5000):
         with pytest.raises(InputError, match="--move is"):
-            chosen_moves(text, story)
+            chosen_moves(text, game)
 
 
 def test_a_game_is_shown_up_to_its_illegal_move(folder: Path):
-    story = read_story(folder / "illegal.sgf")
-    assert chosen_moves(None, story) == [2] and chosen_moves("all", story) == [0, 1, 2]
+    game = read_game(folder / "illegal.sgf")
+    assert chosen_moves(None, game) == [2] and chosen_moves("all", game) == [0, 1, 2]
     with pytest.raises(InputError, match="illegal.sgf can't be shown after move 3: move 3, black B2, is illegal"):
-        chosen_moves("-1", story)
+        chosen_moves("-1", game)
 
 
 def test_scenes_know_who_is_to_move_and_what_was_set_up_on_the_way(folder: Path):
-    nobody = make_watcher(None)
-    game, twice = read_story(folder / "game.sgf"), read_story(folder / "twice.sgf")
+    nobody = Models()
+    game, twice = read_game(folder / "game.sgf"), read_game(folder / "twice.sgf")
     assert [Scene(game, move, nobody).to_play for move in (0, 1, 6)] == [Colour.BLACK, Colour.WHITE, Colour.BLACK]
-    assert [Scene(twice, move, nobody).to_play for move in (0, 1, 2, 3)] == [
-        Colour.BLACK,
-        Colour.BLACK,
-        Colour.WHITE,
-        Colour.BLACK,
-    ]
+    turns = [Colour.BLACK, Colour.BLACK, Colour.WHITE, Colour.BLACK]
+    assert [Scene(twice, move, nobody).to_play for move in (0, 1, 2, 3)] == turns
     assert Scene(twice, 1, nobody).stones.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
     assert Scene(twice, 3, nobody).stones.tolist() == [[1, 0, 2], [1, 1, 0], [0, 0, 2]]
-    assert heading_of(Scene(game, 5, nobody)) == "game.sgf, move 5 (Black pass), White to move"
+    assert Scene(game, 5, nobody).heading == "game.sgf, move 5 (Black pass), White to move"
     assert Scene(game, 6, nobody).numbers == {4: 1, 3: 2, 5: 3, 7: 4, 8: 6}
 
 
 def test_a_captured_stone_has_no_number(tmp_path: Path):
     (tmp_path / "game.sgf").write_text("(;SZ[3]KM[0]RU[Chinese];B[aa];W[ba];B[cc];W[ab])")
-    assert Scene(read_story(tmp_path / "game.sgf"), 4, make_watcher(None)).numbers == {1: 2, 8: 3, 3: 4}
+    assert Scene(read_game(tmp_path / "game.sgf"), 4, Models()).numbers == {1: 2, 8: 3, 3: 4}
 
 
 def test_everything_is_seen_from_the_side_to_move_and_told_of_black(folder: Path):
-    watcher = make_watcher(str(folder / "tiny.pt"), symmetries="all", device="cpu")
-    story = read_story(folder / "game.sgf")
-    rates = winrates_black(story, watcher)
+    network = models(folder, "--symmetries", "all")
+    game = read_game(folder / "game.sgf")
+    rates = winrates_black(game, network.analyst)
     assert rates.shape == (7,) and (0 < rates).all() and (rates < 1).all()
     for move in range(7):
-        scene = Scene(story, move, watcher)
+        scene = Scene(game, move, network)
         value = float(scene.evaluation.value[0])
         assert rates[move] == pytest.approx((1 + (value if scene.to_play is Colour.BLACK else -value)) / 2, abs=1e-5)
         score = float(scene.evaluation.ownership.sum()) + (-4.5 if scene.to_play is Colour.BLACK else 4.5)
@@ -109,19 +109,18 @@ def test_everything_is_seen_from_the_side_to_move_and_told_of_black(folder: Path
 
 
 def test_a_scene_does_not_depend_on_others(folder: Path):
-    watcher = make_watcher(str(folder / "tiny.pt"), 12, device="cpu")
-    story = read_story(folder / "game.sgf")
-    several = [Scene(story, move, watcher).analysis.visits_by_action.tolist() for move in (1, 2, 3)]
-    assert several[2] == Scene(story, 3, watcher).analysis.visits_by_action.tolist() and sum(several[2]) == 12
+    network = models(folder, "--simulations", "12")
+    game = read_game(folder / "game.sgf")
+    several = [Scene(game, move, network).analysis.visits_by_action.tolist() for move in (1, 2, 3)]
+    assert several[2] == Scene(game, 3, network).analysis.visits_by_action.tolist() and sum(several[2]) == 12
 
 
 def test_symmetries_of_a_network_are_obeyed(folder: Path):
-    watchers = {name: make_watcher(str(folder / "tiny.pt"), symmetries=name, device="cpu") for name in ("all", "none")}
-    story = read_story(folder / "game.sgf")
-    empty = {name: Scene(story, 0, watcher).evaluation.prior[0, :-1].view(3, 3) for name, watcher in watchers.items()}
-    assert torch.allclose(empty["all"], empty["all"].flip(0), atol=1e-6) and torch.allclose(
-        empty["all"], empty["all"].T, atol=1e-6
-    )
+    several = {name: models(folder, "--symmetries", name) for name in ("all", "none")}
+    game = read_game(folder / "game.sgf")
+    empty = {name: Scene(game, 0, network).evaluation.prior[0, :-1].view(3, 3) for name, network in several.items()}
+    assert torch.allclose(empty["all"], empty["all"].flip(0), atol=1e-6)
+    assert torch.allclose(empty["all"], empty["all"].T, atol=1e-6)
     assert not torch.allclose(empty["none"], empty["none"].flip(0), atol=1e-6)
 
 
@@ -129,10 +128,9 @@ def test_symmetries_of_a_network_are_obeyed(folder: Path):
 
 
 def test_the_board_after_a_move_is_drawn(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
-    paths, _ = run(
-        folder, capsys, "@game.sgf", "--move", "2", "--out", str(tmp_path / "new" / "two.png"), "--cell", "40"
-    )
-    assert paths == [tmp_path / "new" / "two.png"]
+    out = tmp_path / "new" / "two.png"
+    paths, _ = run(folder, capsys, "@game.sgf", "--move", "2", "--out", str(out), "--cell", "40")
+    assert paths == [out]
     image, wood = pixels(paths[0]), (230, 190, 126)
     rows, columns = np.nonzero((image == wood).all(-1))
     board = image[rows.min() :, columns.min() :]
@@ -147,9 +145,8 @@ def test_several_moves_make_numbered_pictures_or_one_animation(
     monkeypatch.chdir(tmp_path)
     assert [str(path) for path in run(folder, capsys, "@game.sgf", "--move", "2")[0]] == ["game-move2.png"]
     paths, _ = run(folder, capsys, "@game.sgf", "--move", "1-3", "--out", "some.png")
-    assert [str(path) for path in paths] == ["some-1.png", "some-2.png", "some-3.png"] and all(
-        path.exists() for path in paths
-    )
+    assert [str(path) for path in paths] == ["some-1.png", "some-2.png", "some-3.png"]
+    assert all(path.exists() for path in paths)
     (animation,), _ = run(folder, capsys, "@game.sgf", "--move", "all", "--out", "some.gif", "--numbers")
     assert Image.open(animation).n_frames == 7
 
@@ -172,9 +169,8 @@ def test_text_alone_writes_no_file(folder: Path, tmp_path: Path, capsys: pytest.
 
 def test_without_a_file_the_checkpoints_empty_board_is_shown(folder: Path, capsys: pytest.CaptureFixture):
     _, printed = run(folder, capsys, "--checkpoint", "@tiny.pt", "--text", "--what", "board,policy", "--device", "cpu")
-    assert (
-        printed.startswith("empty board, Black to move, tiny@5") and "komi 4.5" in printed and printed.count(" 3 ") >= 2
-    )
+    assert printed.startswith("empty board, Black to move, tiny@5")
+    assert "komi 4.5" in printed and printed.count(" 3 ") >= 2
 
 
 def test_planes_need_no_checkpoint(folder: Path, capsys: pytest.CaptureFixture):
@@ -185,34 +181,15 @@ def test_planes_need_no_checkpoint(folder: Path, capsys: pytest.CaptureFixture):
 
 
 def test_playouts_can_think_too(folder: Path, capsys: pytest.CaptureFixture):
-    words = [
-        "@game.sgf",
-        "--move",
-        "4",
-        "--what",
-        "candidates,ownership,value",
-        "--checkpoint",
-        "mcts:20",
-        "--text",
-        "--device",
-        "cpu",
-    ]
-    _, printed = run(folder, capsys, *words)
+    words = "@game.sgf --move 4 --what candidates,ownership,value --checkpoint mcts:20 --text --device cpu"
+    _, printed = run(folder, capsys, *words.split())
     assert "mcts:20" in printed and "Black wins" in printed
 
 
 def test_a_game_that_is_over_has_nothing_to_think_about(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     (tmp_path / "over.sgf").write_text("(;SZ[3]KM[4.5]RU[Chinese];B[];W[])")
-    words = [
-        str(tmp_path / "over.sgf"),
-        "--what",
-        "candidates,visits,line,value",
-        "--checkpoint",
-        "@tiny.pt",
-        "--device",
-        "cpu",
-    ]
-    paths, printed = run(folder, capsys, *words, "--text", "--out", str(tmp_path / "over.png"))
+    words = "--what candidates,visits,line,value --checkpoint @tiny.pt --device cpu --text".split()
+    paths, printed = run(folder, capsys, str(tmp_path / "over.sgf"), *words, "--out", str(tmp_path / "over.png"))
     assert "the game is over" in printed and paths[0].exists()
 
 
@@ -257,8 +234,7 @@ def test_bad_input_gets_one_sentence(folder: Path, tmp_path: Path, monkeypatch, 
 
 def test_it_runs_as_a_module_and_says_one_sentence(folder: Path, tmp_path: Path):
     command = (sys.executable, "-m", "zerogo.show", str(folder / "game.sgf"), "--move", "9")
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    )
+    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: --move is 9; game.sgf has 6 moves, so 0 to 6 and -1 to -7 are allowed\n"

@@ -64,11 +64,10 @@ KEYS = {  # the setting that an option changes
 }
 
 
-def make_parser(name: str, description: str | None, epilog: str) -> argparse.ArgumentParser:
+def make_parser(name: str, description: str | None, epilog: str, **settings: Any) -> argparse.ArgumentParser:
     """Returns an empty parser for a front end: `zerogo NAME`, or `python -m zerogo.NAME` where it was started so."""
-    return argparse.ArgumentParser(
-        prog=program(name), description=description, epilog=epilog, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    usual = {"prog": program(name), "formatter_class": argparse.RawDescriptionHelpFormatter}
+    return argparse.ArgumentParser(description=description, epilog=epilog, **usual, **settings)
 
 
 def program(name: str) -> str:

@@ -13,13 +13,14 @@ from zerogo.draws import Purpose
 from zerogo.errors import InputError
 from zerogo.features import Encoder, on_board_mask
 from zerogo.network import InferenceNetwork, Network, inference_copy
+from zerogo.tensors import TensorFields
 
 SYMMETRIES = ("none", "random", "all")
 _DRAW = 1  # seed of the draws for positions that come without a key
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(TensorFields):
     """What is thought of B positions, from the side to move's view.
 
     prior: float32 [B, A], 0 where illegal, sums to 1. value: float32 [B] in [-1, 1]. ownership: float32 [B, N, N] in

@@ -1,4 +1,4 @@
-"""Answers KataGo's JSON analysis protocol on stdin and stdout: `python -m zerogo.analysis --checkpoint
+"""Answers KataGo's JSON analysis protocol on stdin and stdout: `zerogo analysis --checkpoint
 checkpoints/quickstart-5x5.pt`.
 """
 
@@ -11,11 +11,10 @@ import queue
 import sys
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from zerogo.analysis.engine import Engine
-    from zerogo.analysis.settings import Settings
+from zerogo import cli
+from zerogo.errors import InputError
 
 EXAMPLES = """
 one JSON query a line, as in KataGo's docs/Analysis_Engine.md:
@@ -24,105 +23,75 @@ one JSON query a line, as in KataGo's docs/Analysis_Engine.md:
 in KaTrain (Settings, Engine, custom command):
   python -m zerogo.analysis --checkpoint checkpoints/mine
 
-KataGo's own command line works too: analysis -model FILE -config FILE -override-config "key=value,…"; of the settings there these mean
-something here: maxVisits, maxTime, reportAnalysisWinratesAs, wideRootNoise, rootPolicyTemperature, analysisPVLen.
+KataGo's own command line works too: analysis -model FILE -config FILE -override-config "key=value,…"; of the settings
+there these mean something here: maxVisits, maxTime, reportAnalysisWinratesAs, wideRootNoise, rootPolicyTemperature,
+analysisPVLen.
 """
+PRECISION = {"default": "float32", "help": "float32, or bfloat16, where a reply may differ by rounding between runs"}
 
 
-def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Returns the command line's settings, and what of it is unknown."""
-    # Without prog, Python would name the file by its path. No -h and no abbreviations: they would swallow KataGo's
-    # flags of one dash.
-    parser = argparse.ArgumentParser(
-        prog="python -m zerogo.analysis",
-        description=__doc__,
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-        add_help=False,
-    )
-    parser.add_argument("--help", action="help", help="this text")
-    parser.add_argument(
-        "--checkpoint",
-        "-checkpoint",
-        "-model",
-        "--model",
-        required=True,
-        metavar="X",
-        help="checkpoint file, run folder, or mcts:N",
-    )
-    parser.add_argument("-config", "--config", action="append", default=[], metavar="FILE", help="a KataGo config file")
-    parser.add_argument(
-        "-override-config", "--override-config", action="append", default=[], metavar="K=V,…", help="settings over it"
-    )
-    parser.add_argument(
-        "--visits", type=int, metavar="N", help="visits where a query names none (default: KataGo's 500)"
-    )
-    parser.add_argument(
-        "--positions",
-        "-analysis-threads",
-        "--analysis-threads",
-        type=int,
-        default=1024,
-        metavar="N",
-        help="most positions searched at a time (default: 1024)",
-    )
-    parser.add_argument("--memory", type=float, default=2.0, metavar="GB", help="memory for the trees (default: 2)")
-    parser.add_argument(
-        "--leaves", type=int, default=8, metavar="N", help="most leaves of one tree in one step (default: 8)"
-    )
-    parser.add_argument(
-        "--quit-without-waiting", "-quit-without-waiting", action="store_true", help="at the end of input, end at once"
-    )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 (default: auto)")
-    parser.add_argument(
-        "--precision",
-        default="float32",
-        help="float32, or bfloat16, where a reply may differ by rounding from one time to the next",
-    )
-    parser.add_argument(
-        "--threads", type=int, default=0, metavar="N", help="CPU threads of torch (default: torch's choice)"
-    )
-    return parser.parse_known_args(arguments[1:] if arguments[:1] == ["analysis"] else arguments)
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Returns the command line's settings; `unknown` is what of it has no meaning here."""
+    # No -h and no abbreviations: they would swallow KataGo's flags of one dash.
+    parser = cli.make_parser("analysis", __doc__, EXAMPLES, allow_abbrev=False, add_help=False)
+    add = parser.add_argument
+    add("--help", action="help", help="this text")
+    names = ("--checkpoint", "-checkpoint", "-model", "--model")
+    add(*names, required=True, metavar="X", help="checkpoint file, run folder, or mcts:N")
+    several = {"action": "append", "default": []}
+    add("-config", "--config", dest="katago_config", metavar="FILE", help="a KataGo config file", **several)
+    add("-override-config", "--override-config", metavar="K=V,…", help="settings over it", **several)
+    add("--visits", type=int, metavar="N", help="visits where a query names none (default: KataGo's 500)")
+    names = ("--positions", "-analysis-threads", "--analysis-threads")
+    add(*names, type=int, default=1024, metavar="N", help="most positions searched at a time (default: 1024)")
+    add("--memory", type=float, default=2.0, metavar="GB", help="memory for the trees (default: 2)")
+    add("--leaves", type=int, default=8, metavar="N", help="most leaves of one tree in one step (default: 8)")
+    names = ("--quit-without-waiting", "-quit-without-waiting")
+    add(*names, action="store_true", help="at the end of input, end at once")
+    cli.add_options(parser, device={"default": "auto"}, precision=PRECISION, threads={"default": 0})
+    words = sys.argv[1:] if arguments is None else arguments
+    parsed, unknown = parser.parse_known_args(words[1:] if words[:1] == ["analysis"] else words)
+    parsed.unknown = unknown
+    return parsed
 
 
-def main(arguments: argparse.Namespace, unknown: list[str]) -> None:
+def main(arguments: argparse.Namespace) -> None:
     """Does what the command line says."""
+    import dataclasses
+
     import torch
 
-    from zerogo import runtime
-    from zerogo.analysis.engine import Engine, Limits
+    from zerogo.analysis.engine import AnalysisEngine, Limits
     from zerogo.config import EvaluationConfig
-    from zerogo.errors import InputError
-    from zerogo.players.analyst import make_analyst
+    from zerogo.runtime import lines_of_stdin
 
-    if unknown:
-        print(f"warning: arguments without a meaning here: {' '.join(unknown)}", file=sys.stderr)
+    if arguments.unknown:
+        print(f"warning: arguments without a meaning here: {' '.join(arguments.unknown)}", file=sys.stderr)
     if arguments.positions < 1 or not 0 < arguments.memory < math.inf or arguments.leaves < 1:
         raise InputError("--positions and --leaves must be 1 or more, and --memory above 0 and finite")
-    runtime.set_up_cpu(arguments.threads)
-    device = runtime.pick_device(arguments.device)
-    dtype = runtime.pick_dtype(arguments.precision, device)
-    analyst = make_analyst(arguments.checkpoint, EvaluationConfig(), device, dtype, leaves=arguments.leaves)
+    setup = cli.open_front_end(arguments, [arguments.checkpoint])
+    setup.config = dataclasses.replace(
+        setup.config, evaluation=EvaluationConfig()
+    )  # visits come from KataGo's settings
+    analyst = setup.analyst(arguments.checkpoint, leaves=arguments.leaves)
     settings = read_settings(arguments, analyst.simulations if arguments.checkpoint.startswith("mcts:") else None)
     limits = Limits(positions=arguments.positions, memory=int(arguments.memory * 2**30))
-    engine = Engine(analyst, write, settings, limits)
-    print(
-        f"{analyst.name} on {device}: up to {limits.positions} positions at a time, {torch.get_num_threads()} threads",
-        file=sys.stderr,
-    )
+    room = f"up to {limits.positions} positions at a time, {torch.get_num_threads()} threads"
+    print(f"{analyst.name} on {setup.device}: {room}", file=sys.stderr)
     print("Started, ready to begin handling requests", file=sys.stderr, flush=True)
-    serve(engine, runtime.lines_of_stdin(), wait_at_end=not arguments.quit_without_waiting)
+    engine = AnalysisEngine(analyst, write, settings, limits)
+    serve(engine, lines_of_stdin(), wait_at_end=not arguments.quit_without_waiting)
 
 
-def read_settings(arguments: argparse.Namespace, visits: int | None) -> Settings:
-    """Returns the settings of config files, then of overrides, then of options. visits: where none of them says it,
-    None for KataGo's.
+def read_settings(arguments: argparse.Namespace, visits: int | None) -> Any:
+    """Returns the `AnalysisSettings` of config files, then of overrides, then of options.
+
+    visits: where none of them says it, None for KataGo's.
     """
-    from zerogo.analysis.settings import Settings, read_config, read_overrides
+    from zerogo.analysis.query import AnalysisSettings, read_config, read_overrides
 
-    settings = Settings() if visits is None else Settings(max_visits=visits)
-    for path in arguments.config:
+    settings = AnalysisSettings() if visits is None else AnalysisSettings(max_visits=visits)
+    for path in arguments.katago_config:
         settings, _ = settings.changed(read_config(path))  # such a file is full of what has no meaning here
     for text in arguments.override_config:
         settings, without_meaning = settings.changed(read_overrides(text))
@@ -137,8 +106,8 @@ def write(reply: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-def serve(engine: Engine, source: Iterable[bytes], wait_at_end: bool = True) -> None:
-    """Answers lines until they end, and then what is still queued, unless `wait_at_end` is off.
+def serve(engine: Any, source: Iterable[bytes], wait_at_end: bool = True) -> None:
+    """Answers lines with an `AnalysisEngine` until they end, and then what is still queued if `wait_at_end`.
 
     A thread reads, so that a line is seen at the latest after one step of the search.
     """
@@ -169,7 +138,4 @@ def _read(source: Iterable[bytes], lines: queue.SimpleQueue[bytes | None]) -> No
 
 
 if __name__ == "__main__":
-    parsed = parse(sys.argv[1:])  # before the imports, which take seconds: --help answers at once
-    from zerogo.runtime import script_main
-
-    script_main(lambda: main(*parsed))
+    cli.run(parse, main)

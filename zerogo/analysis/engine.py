@@ -8,23 +8,24 @@ import heapq
 import json
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import zerogo
-from zerogo import runtime
-from zerogo.analysis import reply
-from zerogo.analysis.batch import Batch, Job, Kind, power_of_two
-from zerogo.analysis.query import Query, QueryError, parse
-from zerogo.analysis.referee import Referee
-from zerogo.analysis.settings import Settings, shown, whole
+from zerogo import coords, runtime
+from zerogo.analysis.batch import BatchKind, SearchBatch, SearchTask, power_of_two
+from zerogo.analysis.query import AnalysisSettings, Query, QueryError, parse, shown, whole
+from zerogo.analysis.reply import analysis_reply, empty_reply
 from zerogo.errors import InputError
 from zerogo.players.analyst import Analyst
+from zerogo.players.live import LiveGame
 
-FEWEST_LANES = 4
+FEWEST_ROWS = 4  # of a batch
 MOST_POINTS = 2**21  # of the boards that a network sees at a time: 800 MB for each layer of 96 channels in float32
-READ_POINTS = 2**15  # of the boards that are read at a time, each with up to 16 moves to look after
+READ_POINTS = 2**15  # of the boards that are read at a time, each with up to 16 moves to be evaluated
+REMEMBERED = 8  # games with all their positions, some megabytes each on 19x19
 ACTIONS = ("query_version", "query_models", "clear_cache", "terminate", "terminate_all")
 
 
@@ -39,10 +40,10 @@ class Limits:
     nodes: int = 2**17
 
 
-class Engine:
+class AnalysisEngine:
     """Answers lines of KataGo's analysis protocol.
 
-    analyst: what thinks. settings: where a query says nothing else. write: called with each reply. clock: seconds.
+    settings: where a query says nothing else. write: called with each reply. clock: seconds.
 
     Positions are begun by priority, then in the order of their arrival. Unless a time limit or an action ends its
     search, a reply depends on its query alone, not on what else is asked: exactly so without a network; a network's
@@ -53,17 +54,17 @@ class Engine:
         self,
         analyst: Analyst,
         write: Callable[[dict[str, Any]], None],
-        settings: Settings | None = None,
+        settings: AnalysisSettings | None = None,
         limits: Limits | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.analyst, self.write, self.clock = analyst, write, clock
-        self.settings, self.limits = settings or Settings(), limits or Limits()
-        self._referee = Referee()
-        self._waiting: list[tuple[int, int, Job]] = []  # a heap
-        self._batches: list[Batch] = []
-        self._open: dict[str, list[Job]] = {}
-        self._said: set[str] = set()  # warnings about rules
+        self.settings, self.limits = settings or AnalysisSettings(), limits or Limits()
+        self._checker = MoveChecker()
+        self._waiting: list[tuple[int, int, SearchTask]] = []  # a heap
+        self._batches: list[SearchBatch] = []
+        self._open: dict[str, list[SearchTask]] = {}
+        self._warned: set[str] = set()  # of rules
         self._arrived = 0
 
     @property
@@ -97,36 +98,31 @@ class Engine:
         self._begin()
         for batch in self._batches:
             batch.step()
-            self._tell(batch)
+            self._report_due(batch)
         self._batches = [batch for batch in self._batches if batch.running]
         return self.is_busy
 
     def _queue(self, query: Query) -> None:
-        self._referee.check(query)
+        self._checker.check(query)
         most = self._most_visits(query)
         visits = min(query.settings.max_visits, most)
         for field, warning in query.warnings:
-            if warning not in self._said:
+            if warning not in self._warned:
                 self.write({"id": query.id, "field": field, "warning": warning})
             if field == "rules":  # thousands of queries may have the same: once is enough
-                self._said.add(warning)
+                self._warned.add(warning)
         if visits < query.settings.max_visits:
-            self.write(
-                {
-                    "id": query.id,
-                    "field": "maxVisits",
-                    "warning": f"a search here ends with {most} visits, for want of memory",
-                }
-            )
+            warning = f"a search here ends with {most} visits, for want of memory"
+            self.write({"id": query.id, "field": "maxVisits", "warning": warning})
         for turn, priority in query.turns:
-            job = Job(query, turn, priority, visits, self._arrived)
+            task = SearchTask(query, turn, priority, visits, self._arrived)
             self._arrived += 1
-            self._open.setdefault(query.id, []).append(job)
-            heapq.heappush(self._waiting, (-priority, job.number, job))
+            self._open.setdefault(query.id, []).append(task)
+            heapq.heappush(self._waiting, (-priority, task.number, task))
 
     def _most_visits(self, query: Query) -> int:
-        node = Kind(query.rules.size, 1, query.restrictions is not None).lane_bytes // 3
-        fitting = max(1, self.limits.memory // node)
+        bytes_a_node = BatchKind(query.rules.size, 1, query.restrictions is not None).tree_bytes // 3
+        fitting = max(1, self.limits.memory // bytes_a_node)
         return min(self.limits.nodes, power_of_two(fitting + 1) // 2)
 
     def _act(self, fields: dict[str, Any]) -> None:
@@ -137,17 +133,15 @@ class Engine:
         if action == "query_version":
             fields = fields | {"version": zerogo.__version__, "git_hash": runtime.code_revision()}
         elif action == "query_models":
-            fields = fields | {"models": [self._model()]}
+            name = self.analyst.name
+            model = {"name": name, "internalName": name, "maxBatchSize": self.limits.positions}
+            model |= {"usesHumanSLProfile": False, "version": 1, "usingFP16": "false"}
+            fields = fields | {"models": [model]}
         elif action == "clear_cache":
-            self._referee.clear()
+            self._checker.clear()
         else:
             self._terminate(fields)
         self.write(fields)
-
-    def _model(self) -> dict[str, Any]:
-        name = self.analyst.name
-        known = {"name": name, "internalName": name, "maxBatchSize": self.limits.positions, "usesHumanSLProfile": False}
-        return known | {"version": 1, "usingFP16": "false"}
 
     def _terminate(self, fields: dict[str, Any]) -> None:
         """Ends positions: those that wait are answered without results, those that are searched with what there is, in
@@ -167,80 +161,118 @@ class Engine:
                 raise QueryError('terminate needs a text "terminateId"', "terminateId")
             ids = [fields["terminateId"]]
         for name in ids:
-            for job in list(self._open.get(name, ())):
-                if turns is None or job.turn in turns:
-                    self._end(job)
+            for task in list(self._open.get(name, ())):
+                if turns is None or task.turn in turns:
+                    task.is_stopped = True
+                    if task.index < 0:  # it stays in the heap until its turn comes
+                        self.write(empty_reply(task))
+                        self._close(task)
 
-    def _end(self, job: Job) -> None:
-        job.is_stopped = True
-        if job.lane < 0:  # it stays in the heap until its turn comes
-            self.write(reply.nothing(job))
-            self._close(job)
-
-    def _close(self, job: Job) -> None:
-        jobs = self._open[job.query.id]
-        jobs.remove(job)
-        if not jobs:
-            del self._open[job.query.id]
+    def _close(self, task: SearchTask) -> None:
+        tasks = self._open[task.query.id]
+        tasks.remove(task)
+        if not tasks:
+            del self._open[task.query.id]
 
     def _begin(self) -> None:
         """Lets waiting positions begin, strictly in their order: one that needs much memory is not put off by later
         ones.
         """
         while (kind := self._next_kind()) is not None:
-            batch = next(
-                (batch for batch in self._batches if batch.kind == kind and batch.num_free), None
-            ) or self._new_batch(kind)
+            with_room = (batch for batch in self._batches if batch.kind == kind and batch.num_free)
+            batch = next(with_room, None) or self._new_batch(kind)
             if batch is None:
                 return
-            jobs, room = [], batch.num_free
-            while len(jobs) < room and self._next_kind() == kind:
-                jobs.append(heapq.heappop(self._waiting)[2])
+            tasks, room = [], batch.num_free
+            while len(tasks) < room and self._next_kind() == kind:
+                tasks.append(heapq.heappop(self._waiting)[2])
             now = self.clock()
-            for job in jobs:
-                job.began, job.next_report = now, now + job.query.first_report
-            batch.place(jobs)
+            for task in tasks:
+                task.began, task.next_report = now, now + task.query.first_report
+            batch.add(tasks)
 
-    def _next_kind(self) -> Kind | None:
+    def _next_kind(self) -> BatchKind | None:
         """Returns the kind of the position whose turn it is, None where none waits."""
         while self._waiting and self._waiting[0][2].is_stopped:
             heapq.heappop(self._waiting)
-        return Kind.of(self._waiting[0][2]) if self._waiting else None
+        return BatchKind.of(self._waiting[0][2]) if self._waiting else None
 
-    def _new_batch(self, kind: Kind) -> Batch | None:
+    def _new_batch(self, kind: BatchKind) -> SearchBatch | None:
         """Returns a batch for those of a kind that wait, None where there is no room for it now."""
-        wanted = sum(not job.is_stopped and Kind.of(job) == kind for _, _, job in self._waiting)
-        taken = sum(len(batch.jobs) for batch in self._batches if batch.kind == kind)
+        wanted = sum(not task.is_stopped and BatchKind.of(task) == kind for _, _, task in self._waiting)
+        taken = sum(len(batch.tasks) for batch in self._batches if batch.kind == kind)
         free = self.limits.memory - sum(batch.bytes for batch in self._batches)
         fitting = MOST_POINTS // (kind.size**2 * self.analyst.search.settings.leaves)
-        lanes = min(max(FEWEST_LANES, wanted), self.limits.positions - taken, free // kind.lane_bytes, max(1, fitting))
-        if lanes < 1 and self._batches:
+        rows = min(max(FEWEST_ROWS, wanted), self.limits.positions - taken, free // kind.tree_bytes, max(1, fitting))
+        if rows < 1 and self._batches:
             return None
-        self._batches.append(Batch(self.analyst, kind, max(1, lanes)))
+        self._batches.append(SearchBatch(self.analyst, kind, max(1, rows)))
         return self._batches[-1]
 
-    def _tell(self, batch: Batch) -> None:
+    def _report_due(self, batch: SearchBatch) -> None:
         """Writes the reports that are due and the final replies, and takes out what is finished."""
         now = self.clock()
-        for job in batch.running:
-            job.is_stopped = job.is_stopped or now - job.began >= job.query.settings.max_time
-        done = dict.fromkeys(batch.spent())
-        due = [job for job in batch.running if now >= job.next_report and job not in done]
+        for task in batch.running:
+            task.is_stopped = task.is_stopped or now - task.began >= task.query.settings.max_time
+        done = batch.finished()
+        ended = set(done)
+        due = [task for task in batch.running if now >= task.next_report and task not in ended]
         self._report(batch, due, is_during_search=True)
-        self._report(batch, list(done), is_during_search=False)
+        self._report(batch, done, is_during_search=False)
         now = self.clock()  # a report takes its time, and the search must get some too
-        for job in due:
-            job.next_report = now + job.query.report_every
-        batch.remove(list(done))
-        for job in done:
-            self._close(job)
+        for task in due:
+            task.next_report = now + task.query.report_every
+        batch.remove(done)
+        for task in done:
+            self._close(task)
 
-    def _report(self, batch: Batch, jobs: list[Job], is_during_search: bool) -> None:
+    def _report(self, batch: SearchBatch, tasks: list[SearchTask], is_during_search: bool) -> None:
         at_once = max(1, READ_POINTS // batch.kind.size**2)
-        for start in range(0, len(jobs), at_once):
-            some = jobs[start : start + at_once]
-            for job, finding in zip(some, batch.read(some), strict=True):
-                self.write(reply.analysis(job, finding, is_during_search))
+        for start in range(0, len(tasks), at_once):
+            some = tasks[start : start + at_once]
+            for task, result in zip(some, batch.read(some), strict=True):
+                self.write(analysis_reply(task, result, is_during_search))
+
+
+class MoveChecker:
+    """Checks the legality of moves by the plain rules. A query that goes on where one before it stood, as a program
+    sends them move by move, costs only its new moves.
+    """
+
+    def __init__(self) -> None:
+        self._games: OrderedDict[tuple, LiveGame] = OrderedDict()
+
+    def check(self, query: Query) -> None:
+        """Raises QueryError for a position at the start that can't be, and for an illegal move."""
+        game = self._game(query)
+        pairs = enumerate(zip(game.moves, query.moves, strict=False))
+        shared = min(len(game.moves), len(query.moves))
+        same = next((turn for turn, (played, move) in pairs if played != move), shared)
+        game.undo(len(game.moves) - same)
+        for turn, (player, action) in enumerate(query.moves[same:], start=same):
+            try:
+                game.play(player, action)
+            except InputError as error:
+                vertex = coords.to_gtp(action, query.rules.size)
+                raise QueryError(f"Illegal move {turn}: {vertex} ({error})", "moves") from None
+
+    def clear(self) -> None:
+        """Forgets all games."""
+        self._games.clear()
+
+    def _game(self, query: Query) -> LiveGame:
+        key = (query.rules, query.start, query.first)
+        if key not in self._games:
+            game = LiveGame(query.rules)
+            try:
+                game.set_up([list(row) for row in query.start], query.first)
+            except InputError as error:
+                raise QueryError(str(error), "initialStones") from None
+            self._games[key] = game
+        self._games.move_to_end(key)
+        while len(self._games) > REMEMBERED:
+            self._games.popitem(last=False)
+        return self._games[key]
 
 
 def _object(line: str | bytes) -> dict[str, Any]:

@@ -1,40 +1,63 @@
-"""From a JSON object to the positions that it asks about. Every query is checked whole before anything of it is
-searched.
+"""From a JSON object to the positions that it asks about, and the settings of their search. Every query is checked
+whole before anything of it is searched.
 
-The keys are those of KataGo's docs/Analysis_Engine.md. Where KataGo and zerogo differ: boards are square;
-`includeOwnershipStdev`, `rootFpuReductionMax` and unknown keys and settings change nothing and bring a warning;
-`whiteHandicapBonus` may only be "0"."""
+The keys are those of KataGo's docs/Analysis_Engine.md, the settings' names those of its config files, -override-config
+and `overrideSettings`. Where KataGo and zerogo differ: boards are square; `includeOwnershipStdev`,
+`rootFpuReductionMax` and unknown keys and settings change nothing and bring a warning; `whiteHandicapBonus` may only be
+"0"."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import hashlib
+import json
 import math
 import re
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from zerogo import coords, rulesets
-from zerogo.analysis.settings import MOST_VISITS, Settings, number, shown, whole
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.players.restrictions import Restrictions, restrict
+from zerogo.players.restrictions import Entry, Restrictions, restrict
 from zerogo.rules import MAX_SIZE, Rules
 
 LEAST_SIZE = 2  # KataGo's
 MOST_KOMI = 150.0
 MOST_PRIORITY = 2**62 - 1
-PLAYERS = {"B": Colour.BLACK, "BLACK": Colour.BLACK, "W": Colour.WHITE, "WHITE": Colour.WHITE}
+MOST_VISITS = 2**50  # KataGo's; a tree ends where memory does, see `engine.Limits`
+PERSPECTIVES = ("BLACK", "WHITE", "SIDETOMOVE")
+COLOURS = {"B": Colour.BLACK, "BLACK": Colour.BLACK, "W": Colour.WHITE, "WHITE": Colour.WHITE}
+_NO_SPREAD = "ownership is the network's own word on {} position, and has no spread over the search"
 WITHOUT_EFFECT = {
-    "includeOwnershipStdev": "ownership is the network's own word on the position, and has no spread over the search",
-    "includeMovesOwnershipStdev": "ownership is the network's own word on a position, and has no spread over the search",
+    "includeOwnershipStdev": _NO_SPREAD.format("the"),
+    "includeMovesOwnershipStdev": _NO_SPREAD.format("a"),
     "rootFpuReductionMax": "moves that were not tried have the value of their position",
 }
-READ_ELSEWHERE = {"id", "boardYSize", "priorities", "action"}
+FIELDS = {
+    *WITHOUT_EFFECT,
+    *(
+        "id",
+        "action",
+        "boardXSize",
+        "boardYSize",
+        "initialStones",
+        "initialPlayer",
+        "moves",
+        "analyzeTurns",
+        "priority",
+    ),
+    *("priorities", "rules", "komi", "whiteHandicapBonus", "overrideSettings", "maxVisits", "analysisPVLen"),
+    *("rootPolicyTemperature", "reportDuringSearchEvery", "firstReportDuringSearchAfter", "includeOwnership"),
+    *("includeMovesOwnership", "includePolicy", "includePVVisits", "avoidMoves", "allowMoves"),
+}
 _XY = re.compile(r"\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 Move = tuple[Colour, int]
+Rows = tuple[tuple[int, ...], ...]
 
 
 class QueryError(InputError):
@@ -46,13 +69,34 @@ class QueryError(InputError):
 
 
 @dataclass(frozen=True)
-class Wants:
-    """What a reply holds beside moves and root."""
+class AnalysisSettings:
+    """How a position is searched and reported.
 
-    ownership: bool = False
-    moves_ownership: bool = False
-    policy: bool = False
-    pv_visits: bool = False
+    max_visits: of the root, its own evaluation counted. max_time: seconds. perspective: whose winrates, scores and
+    ownership are reported. wide_root_noise: w >= 0 flattens the root's prior to the power 1 / (4 w + 1), as KataGo
+    does; KataGo's random bonus on top of that is left out, so that a reply does not change from one time to the next.
+    root_policy_temperature: the same, power 1 / T. pv_length: moves of a line behind its first."""
+
+    max_visits: int = 500
+    max_time: float = math.inf
+    perspective: str = "BLACK"
+    wide_root_noise: float = 0.0
+    root_policy_temperature: float = 1.0
+    pv_length: int = 15
+
+    @property
+    def root_exponent(self) -> float:
+        """The power to which the root's prior is raised before the search."""
+        return 1.0 / (self.root_policy_temperature * (4.0 * self.wide_root_noise + 1.0))
+
+    def changed(self, values: Mapping[str, Any]) -> tuple[AnalysisSettings, list[str]]:
+        """Returns these settings with others under KataGo's names, and the names that mean nothing here.
+
+        Values may be texts, as in config files. Raises InputError for a value that is not allowed.
+        """
+        known = [(name, value, *SETTINGS[name]) for name, value in values.items() if name in SETTINGS]
+        changes = {field: read(name, value) for name, value, field, read in known}
+        return dataclasses.replace(self, **changes), [name for name in values if name not in SETTINGS]
 
 
 @dataclass(frozen=True)
@@ -60,17 +104,21 @@ class Query:
     """One line's positions, checked but for the legality of its moves.
 
     start: rows of 0, 1, 2 from the top, and first: who moves there. moves: of the game. turns: each position asked for,
-    by the number of moves before it, with its priority. report_every: seconds between reports, infinite for none,
-    first_report: until the first. restrictions: moves that the search may not consider. warnings: (field, sentence)."""
+    by the number of moves before it, with its priority. include_…: what a reply holds beside moves and root.
+    report_every: seconds between reports, infinite for none, first_report: until the first. restrictions: moves that
+    the search may not consider. warnings: (field, sentence)."""
 
     id: str
     rules: Rules
-    start: tuple[tuple[int, ...], ...]
+    start: Rows
     first: Colour
     moves: tuple[Move, ...]
     turns: tuple[tuple[int, int], ...]
-    settings: Settings
-    wants: Wants
+    settings: AnalysisSettings
+    include_ownership: bool = False
+    include_moves_ownership: bool = False
+    include_policy: bool = False
+    include_pv_visits: bool = False
     report_every: float = math.inf
     first_report: float = math.inf
     restrictions: Restrictions | None = None
@@ -78,30 +126,31 @@ class Query:
 
     def key(self, turn: int) -> int:
         """Returns the number that decides every draw of a position's search, 63 bits: the same for the same position
-        and way there.
+        after the same moves.
         """
         played = [(player.value, action) for player, action in self.moves[:turn]]
         text = repr((self.rules, self.start, self.first.value, played))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
-def parse(fields: dict[str, Any], settings: Settings, only_sizes: Collection[int] | None = None) -> Query:
+def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collection[int] | None = None) -> Query:
     """Returns what a query asks. settings: where it says nothing else. only_sizes: the board sides that the network
-    knows, None for any.
-
-    Raises QueryError with the field at fault. Whether the moves are legal is not looked at here.
+    knows, None for any. Raises QueryError with the field at fault; whether the moves are legal is not looked at here.
     """
     size = _size(fields, only_sizes)
     start = _start(fields, size)
     with _at("moves"):
-        moves = tuple(
-            _moves(_needed(fields, "moves", 'a list of [player, vertex] such as ["B", "C3"]'), size, may_pass=True)
-        )
+        moves = tuple(_moves(_needed(fields, "moves", 'a list of [player, vertex] such as ["B", "C3"]'), size))
     turns = _turns(fields, len(moves))
     rules, warnings = _rules(fields, size)
-    settings, more = _settings(fields, settings)
-    every, first_report = _reports(fields)
-    warnings += more + _ignored(fields)
+    settings, unknown = _settings(fields, settings)
+    if unknown:
+        warnings.append(("overrideSettings", f"Unknown config params, without effect: {', '.join(unknown)}"))
+    every, first_report = (
+        _seconds(fields, name) for name in ("reportDuringSearchEvery", "firstReportDuringSearchAfter")
+    )
+    warnings += [(name, why) for name, why in WITHOUT_EFFECT.items() if fields.get(name, False) is not False]
+    warnings += [(name, "Unexpected or unused field") for name in fields if name not in FIELDS]
     return Query(
         id=fields["id"],
         rules=rules,
@@ -110,17 +159,35 @@ def parse(fields: dict[str, Any], settings: Settings, only_sizes: Collection[int
         moves=moves,
         turns=turns,
         settings=settings,
-        wants=Wants(
-            *(
-                _flag(fields, name)
-                for name in ("includeOwnership", "includeMovesOwnership", "includePolicy", "includePVVisits")
-            )
-        ),
+        include_ownership=_flag(fields, "includeOwnership"),
+        include_moves_ownership=_flag(fields, "includeMovesOwnership"),
+        include_policy=_flag(fields, "includePolicy"),
+        include_pv_visits=_flag(fields, "includePVVisits"),
         report_every=every,
-        first_report=first_report,
+        first_report=first_report if first_report < math.inf else every,
         restrictions=_restrictions(fields, size),
         warnings=tuple(warnings),
     )
+
+
+def whole(name: str, value: Any, low: float, high: float) -> int:
+    """Returns a whole number of a query. Raises InputError for anything else; 3.0 and true are none."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InputError(f"{name} is {shown(value)}; it must be a whole number from {low} to {high}")
+    return value
+
+
+def number(name: str, value: Any, low: float, high: float) -> float:
+    """Returns a number of a query. Raises InputError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        raise InputError(f"{name} is {shown(value)}; it must be a number from {low:g} to {high:g}")
+    return float(value)
+
+
+def shown(value: Any) -> str:
+    """Returns a value of a query as JSON, shortened: it may be a whole game."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else f"{text[:77]}…"
 
 
 @contextlib.contextmanager
@@ -153,26 +220,31 @@ def _flag(fields: dict[str, Any], name: str) -> bool:
     return value
 
 
+def _seconds(fields: dict[str, Any], name: str) -> float:
+    """Returns a time between reports; infinite where there is none."""
+    with _at(name):
+        return number(name, fields[name], 0.001, 1e6) if name in fields else math.inf
+
+
 def _size(fields: dict[str, Any], only_sizes: Collection[int] | None) -> int:
     sides = []
     for name in ("boardXSize", "boardYSize"):
         with _at(name):
             value = _needed(fields, name, f"a whole number from {LEAST_SIZE} to {MAX_SIZE}")
             sides.append(whole(name, value, LEAST_SIZE, MAX_SIZE))
+    board = f"the board is {sides[0]}x{sides[1]}"
     if sides[0] != sides[1]:
-        raise QueryError(f"the board is {sides[0]}x{sides[1]}; zerogo plays on square boards only", "boardYSize")
+        raise QueryError(f"{board}; zerogo plays on square boards only", "boardYSize")
     if only_sizes is not None and sides[0] not in only_sizes:
-        raise QueryError(
-            f"the board is {sides[0]}x{sides[0]}; this network plays on {coords.listed(only_sizes)} only", "boardXSize"
-        )
+        raise QueryError(f"{board}; this network plays on {coords.listed(only_sizes)} only", "boardXSize")
     return sides[0]
 
 
-def _player(value: Any) -> Colour:
-    player = PLAYERS.get(value.upper()) if isinstance(value, str) else None
-    if player is None:
+def _colour(value: Any) -> Colour:
+    colour = COLOURS.get(value.upper()) if isinstance(value, str) else None
+    if colour is None:
         raise InputError(f'the player is {shown(value)}; it must be "B" or "W"')
-    return player
+    return colour
 
 
 def _vertex(value: Any, size: int) -> int:
@@ -185,32 +257,31 @@ def _vertex(value: Any, size: int) -> int:
     return coords.from_gtp(value.strip(), size)
 
 
-def _moves(values: Any, size: int, may_pass: bool) -> Iterator[Move]:
+def _moves(values: Any, size: int) -> Iterator[Move]:
     for pair in _list("the field", values, '[player, vertex] such as ["B", "C3"]'):
         if not isinstance(pair, list) or len(pair) != 2:
             raise InputError(f'{shown(pair)} is no pair of player and vertex such as ["B", "C3"]')
-        move = _player(pair[0]), _vertex(pair[1], size)
-        if move[1] == size * size and not may_pass:
-            raise InputError("a pass is no stone; initial stones are pairs of player and point")
-        yield move
+        yield _colour(pair[0]), _vertex(pair[1], size)
 
 
-def _start(fields: dict[str, Any], size: int) -> tuple[tuple[int, ...], ...]:
+def _start(fields: dict[str, Any], size: int) -> Rows:
     """Returns the rows of the board at the start; of two stones on a point the later one stands."""
     points = [0] * (size * size)
     with _at("initialStones"):
-        for player, point in _moves(fields.get("initialStones", []), size, may_pass=False):
-            points[point] = player.value
+        for colour, action in _moves(fields.get("initialStones", []), size):
+            if action == size * size:
+                raise InputError("a pass is no stone; initial stones are pairs of player and point")
+            points[action] = colour.value
     return tuple(tuple(points[row * size : (row + 1) * size]) for row in range(size))
 
 
-def _first(fields: dict[str, Any], start: tuple[tuple[int, ...], ...], moves: tuple[Move, ...]) -> Colour:
+def _first(fields: dict[str, Any], start: Rows, moves: tuple[Move, ...]) -> Colour:
     """Returns who moves first: as given, else who made the first move, else White where Black alone has stones (a
     handicap).
     """
     if "initialPlayer" in fields:
         with _at("initialPlayer"):
-            return _player(fields["initialPlayer"])
+            return _colour(fields["initialPlayer"])
     if moves:
         return moves[0][0]
     stones = [colour for row in start for colour in row if colour]
@@ -222,10 +293,8 @@ def _turns(fields: dict[str, Any], last: int) -> tuple[tuple[int, int], ...]:
     if "priority" in fields and "priorities" in fields:
         raise QueryError("priority and priorities are both given; only one of them may be", "priority")
     with _at("analyzeTurns"):
-        turns = [
-            whole("a turn", turn, 0, last)
-            for turn in _list("analyzeTurns", fields.get("analyzeTurns", [last]), "turn numbers")
-        ]
+        given = _list("analyzeTurns", fields.get("analyzeTurns", [last]), "turn numbers")
+        turns = [whole("a turn", turn, 0, last) for turn in given]
     with _at("priority"):
         priorities = [whole("priority", fields.get("priority", 0), -MOST_PRIORITY, MOST_PRIORITY)] * len(turns)
     if "priorities" in fields:
@@ -255,40 +324,21 @@ def _rules(fields: dict[str, Any], size: int) -> tuple[Rules, list[tuple[str, st
         return rulesets.parse(value, size, komi), [("rules", short)] if short else []
 
 
-def _settings(fields: dict[str, Any], settings: Settings) -> tuple[Settings, list[tuple[str, str]]]:
-    """Returns the settings of the query, and a warning that names what has no meaning here."""
-    warnings = []
+def _settings(fields: dict[str, Any], settings: AnalysisSettings) -> tuple[AnalysisSettings, list[str]]:
+    """Returns the settings of the query, and the names in overrideSettings that have no meaning here."""
     with _at("overrideSettings"):
         given = fields.get("overrideSettings", {})
         if not isinstance(given, dict):
             raise InputError(f"overrideSettings are {shown(given)}; they must be an object")
         settings, unknown = settings.changed(given)
-    if unknown:
-        warnings.append(("overrideSettings", f"Unknown config params, without effect: {', '.join(unknown)}"))
-    if "maxVisits" in fields:
-        with _at("maxVisits"):
-            settings = replace(settings, max_visits=whole("maxVisits", fields["maxVisits"], 1, MOST_VISITS))
-    for name in ("analysisPVLen", "rootPolicyTemperature"):
+    for name in ("maxVisits", "analysisPVLen", "rootPolicyTemperature"):
         if name in fields:
             with _at(name):
-                settings, _ = settings.changed({name: fields[name]})
-    return settings, warnings
-
-
-def _reports(fields: dict[str, Any]) -> tuple[float, float]:
-    """Returns the seconds between reports and until the first; infinite for none."""
-    found = []
-    for name in ("reportDuringSearchEvery", "firstReportDuringSearchAfter"):
-        with _at(name):
-            found.append(number(name, fields[name], 0.001, 1e6) if name in fields else math.inf)
-    every, first = found
-    return every, first if first < math.inf else every
-
-
-def _ignored(fields: dict[str, Any]) -> list[tuple[str, str]]:
-    """Returns warnings about fields that change nothing."""
-    asked = [(name, why) for name, why in WITHOUT_EFFECT.items() if name in fields and fields[name] is not False]
-    return asked + [(name, "Unexpected or unused field") for name in fields if name not in FIELDS]
+                value = fields[name]
+                if name == "maxVisits":  # the others may be texts, as in config files
+                    value = whole(name, value, 1, MOST_VISITS)
+                settings, _ = settings.changed({name: value})
+    return settings, unknown
 
 
 def _restrictions(fields: dict[str, Any], size: int) -> Restrictions | None:
@@ -303,35 +353,61 @@ def _restrictions(fields: dict[str, Any], size: int) -> Restrictions | None:
         return restrict(size, **{name.removesuffix("Moves"): [_restriction(name, entry, size) for entry in entries]})
 
 
-def _restriction(name: str, entry: Any, size: int) -> tuple[Colour, set[int], int]:
+def _restriction(name: str, entry: Any, size: int) -> Entry:
     if not isinstance(entry, dict) or not {"player", "moves", "untilDepth"} <= entry.keys():
         raise InputError(f"{name} holds {shown(entry)}; each entry must be an object with player, moves and untilDepth")
     actions = {_vertex(value, size) for value in _list("moves", entry["moves"], "vertices")}
-    return _player(entry["player"]), actions, whole("untilDepth", entry["untilDepth"], 1, 10**9)
+    return _colour(entry["player"]), actions, whole("untilDepth", entry["untilDepth"], 1, 10**9)
 
 
-FIELDS = {
-    *WITHOUT_EFFECT,
-    *READ_ELSEWHERE,
-    "boardXSize",
-    "initialStones",
-    "initialPlayer",
-    "moves",
-    "analyzeTurns",
-    "priority",
-    "rules",
-    "komi",
-    "whiteHandicapBonus",
-    "overrideSettings",
-    "maxVisits",
-    "analysisPVLen",
-    "rootPolicyTemperature",
-    "reportDuringSearchEvery",
-    "firstReportDuringSearchAfter",
-    "includeOwnership",
-    "includeMovesOwnership",
-    "includePolicy",
-    "includePVVisits",
-    "avoidMoves",
-    "allowMoves",
+def _numeric(check: Callable[[str, Any, float, float], Any], low: float, high: float) -> Callable[[str, Any], Any]:
+    """Returns a reader of numbers, which config files give as texts."""
+
+    def read(name: str, value: Any) -> Any:
+        if isinstance(value, str):
+            with contextlib.suppress(ValueError, RecursionError):  # the check says what is wrong with it
+                value = json.loads(value)
+        return check(name, value, low, high)
+
+    return read
+
+
+def _perspective(name: str, value: Any) -> str:
+    word = value.upper() if isinstance(value, str) else value
+    if word not in PERSPECTIVES:
+        raise InputError(f"{name} is {shown(value)}; allowed are {', '.join(PERSPECTIVES)}")
+    return word
+
+
+# KataGo's names: the field of `AnalysisSettings` that each sets, and how its value is read.
+SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "maxVisits": ("max_visits", _numeric(whole, 1, MOST_VISITS)),
+    "maxTime": ("max_time", _numeric(number, 0.0, 1e20)),
+    "reportAnalysisWinratesAs": ("perspective", _perspective),
+    "wideRootNoise": ("wide_root_noise", _numeric(number, 0.0, 5.0)),
+    "rootPolicyTemperature": ("root_policy_temperature", _numeric(number, 0.01, 100.0)),
+    "analysisPVLen": ("pv_length", _numeric(whole, 1, 1000)),
 }
+
+
+def read_config(path: str | Path) -> dict[str, str]:
+    """Returns the `key = value` lines of a KataGo config file. Raises InputError for a file that can't be read."""
+    try:
+        text = Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InputError(f"cannot read the config {path}: {error.strerror}") from None
+    lines = (re.sub(r"#.*", "", line).strip() for line in text.splitlines())
+    return _pairs(line for line in lines if "=" in line)
+
+
+def read_overrides(text: str) -> dict[str, str]:
+    """Returns the settings of `-override-config`, "key=value,key=value". Raises InputError for a part without "="."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    for part in parts:
+        if "=" not in part:
+            raise InputError(f"-override-config has {part!r}; it must be key=value, several with commas between them")
+    return _pairs(parts)
+
+
+def _pairs(lines: Iterable[str]) -> dict[str, str]:
+    return {key.strip(): value.strip() for key, _, value in (line.partition("=") for line in lines)}

@@ -13,46 +13,40 @@ from typing import Any
 import numpy as np
 
 from zerogo import coords
-from zerogo.analysis.batch import Finding, Job
+from zerogo.analysis.batch import PositionResult, SearchTask
 from zerogo.board import BLACK
 from zerogo.players.analyst import Candidate
 
 DIGITS = 6
 
 
-def analysis(job: Job, finding: Finding, is_during_search: bool) -> dict[str, Any]:
+def analysis_reply(task: SearchTask, result: PositionResult, is_during_search: bool) -> dict[str, Any]:
     """Returns the reply on a position."""
-    query, sign = job.query, _sign(job.query.settings.perspective, finding.to_play)
+    query, sign = task.query, _sign(task.query.settings.perspective, result.to_play)
+    stdev = _stdev(result.analysis.ownership)
+    moves = enumerate(result.analysis.candidates)
     reply = {
         "id": query.id,
         "isDuringSearch": is_during_search,
-        "turnNumber": job.turn,
-        "moveInfos": [
-            _move(job, finding, candidate, order, sign) for order, candidate in enumerate(finding.analysis.candidates)
-        ],
-        "rootInfo": _root(finding, sign),
+        "turnNumber": task.turn,
+        "moveInfos": [_move(task, result, move, order, sign, stdev) for order, move in moves],
+        "rootInfo": _root(result, sign, stdev),
     }
-    if query.wants.ownership:
-        reply["ownership"] = _rounded(sign * finding.analysis.ownership)
-    if query.wants.policy:
-        reply["policy"] = _rounded(np.where(finding.legal, finding.raw.prior[0].numpy(), -1.0))
+    if query.include_ownership:
+        reply["ownership"] = _rounded(sign * result.analysis.ownership)
+    if query.include_policy:
+        reply["policy"] = _rounded(result.policy)
     return reply
 
 
-def nothing(job: Job) -> dict[str, Any]:
+def empty_reply(task: SearchTask) -> dict[str, Any]:
     """Returns the reply on a position that was terminated before it was looked at."""
-    return {"id": job.query.id, "isDuringSearch": False, "turnNumber": job.turn, "noResults": True}
+    return {"id": task.query.id, "isDuringSearch": False, "turnNumber": task.turn, "noResults": True}
 
 
 def _sign(perspective: str, to_play: int) -> int:
     """Returns 1 where values of the side to move (1 or 2) are reported as they are, -1 where the other side's are."""
-    if perspective == "SIDETOMOVE":
-        return 1
-    return 1 if (perspective == "BLACK") == (to_play == BLACK) else -1
-
-
-def _winrate(value: float, sign: int) -> float:
-    return round((sign * value + 1) / 2, DIGITS)
+    return 1 if perspective == "SIDETOMOVE" or (perspective == "BLACK") == (to_play == BLACK) else -1
 
 
 def _rounded(values: np.ndarray) -> list[float]:
@@ -63,58 +57,59 @@ def _stdev(ownership: np.ndarray) -> float:
     return round(float(np.sqrt(np.clip(1.0 - ownership.astype(np.float64) ** 2, 0.0, 1.0).sum())), DIGITS)
 
 
-def _scores(score: float, sign: int) -> dict[str, float]:
+def _values(value: float, score: float, sign: int, stdev: float) -> dict[str, float]:
+    """Returns the fields that moves and root share: value in [-1, 1], score in points."""
     lead = round(sign * score, DIGITS)
-    return {"scoreLead": lead, "scoreMean": lead, "scoreSelfplay": lead}
+    scores = {"scoreLead": lead, "scoreMean": lead, "scoreSelfplay": lead, "scoreStdev": stdev}
+    return {"winrate": _winrate(value, sign), **scores, "utility": round(sign * value, DIGITS)}
 
 
-def _move(job: Job, finding: Finding, candidate: Candidate, order: int, sign: int) -> dict[str, Any]:
+def _winrate(value: float, sign: int) -> float:
+    return round((sign * value + 1) / 2, DIGITS)
+
+
+def _move(
+    task: SearchTask, result: PositionResult, move: Candidate, order: int, sign: int, stdev: float
+) -> dict[str, Any]:
     """Returns one entry of moveInfos."""
-    size, length = job.query.rules.size, job.query.settings.pv_length + 1
-    lcb = 2 * candidate.lcb - 1
+    size, length, lcb = task.query.rules.size, task.query.settings.pv_length + 1, 2 * move.lcb - 1
     info = {
-        "move": coords.to_gtp(candidate.action, size),
-        "visits": candidate.visits,
-        "edgeVisits": candidate.visits,
-        "winrate": _winrate(candidate.value, sign),
-        **_scores(candidate.score, sign),
-        "scoreStdev": _stdev(finding.analysis.ownership),
-        "prior": round(candidate.prior, DIGITS),
-        "utility": round(sign * candidate.value, DIGITS),
+        "move": coords.to_gtp(move.action, size),
+        "visits": move.visits,
+        "edgeVisits": move.visits,
+        **_values(move.value, move.score, sign, stdev),
+        "prior": round(move.prior, DIGITS),
         "lcb": _winrate(lcb, sign),
         "utilityLcb": round(sign * lcb, DIGITS),
-        "weight": float(candidate.visits),
-        "edgeWeight": float(candidate.visits),
-        "playSelectionValue": float(candidate.visits),
+        "weight": float(move.visits),
+        "edgeWeight": float(move.visits),
+        "playSelectionValue": float(move.visits),
         "order": order,
-        "pv": [coords.to_gtp(action, size) for action in candidate.pv[:length]],
+        "pv": [coords.to_gtp(action, size) for action in move.pv[:length]],
     }
-    if job.query.wants.pv_visits:
-        info["pvVisits"] = info["pvEdgeVisits"] = list(candidate.pv_visits[:length])
-    if job.query.wants.moves_ownership:
-        info["ownership"] = _rounded(sign * finding.after[candidate.action].ownership)
+    if task.query.include_pv_visits:
+        info["pvVisits"] = info["pvEdgeVisits"] = list(move.pv_visits[:length])
+    if task.query.include_moves_ownership:
+        info["ownership"] = _rounded(sign * result.previews[move.action].ownership)
     return info
 
 
-def _root(finding: Finding, sign: int) -> dict[str, Any]:
-    """Returns rootInfo."""
-    analysis, raw = finding.analysis, finding.raw
-    value, score = float(raw.value[0]), float(raw.score[0])
-    this_hash, symmetric_hash = _hashes(finding)
+def _root(result: PositionResult, sign: int, stdev: float) -> dict[str, Any]:
+    """Returns rootInfo. The network alone gives no score other than that of the analysis."""
+    analysis = result.analysis
+    this_hash, symmetric_hash = _hashes(result)
+    values = _values(analysis.value, analysis.score, sign, stdev)
     return {
-        "currentPlayer": "B" if finding.to_play == BLACK else "W",
+        "currentPlayer": "B" if result.to_play == BLACK else "W",
         "thisHash": this_hash,
         "symHash": symmetric_hash,
         "visits": analysis.visits,
         "weight": float(analysis.visits),
-        "winrate": _winrate(analysis.value, sign),
-        **_scores(analysis.score, sign),
-        "scoreStdev": _stdev(analysis.ownership),
-        "utility": round(sign * analysis.value, DIGITS),
-        "rawWinrate": _winrate(value, sign),
-        "rawLead": round(sign * score, DIGITS),
-        "rawScoreSelfplay": round(sign * score, DIGITS),
-        "rawScoreSelfplayStdev": _stdev(analysis.ownership),
+        **values,
+        "rawWinrate": _winrate(analysis.raw_value, sign),
+        "rawLead": values["scoreLead"],
+        "rawScoreSelfplay": values["scoreLead"],
+        "rawScoreSelfplayStdev": stdev,
         "rawNoResultProb": 0.0,
         "rawStWrError": -1.0,
         "rawStScoreError": -1.0,
@@ -122,16 +117,14 @@ def _root(finding: Finding, sign: int) -> dict[str, Any]:
     }
 
 
-def _hashes(finding: Finding) -> tuple[str, str]:
+def _hashes(result: PositionResult) -> tuple[str, str]:
     """Returns names of the stones with side to move and ko, 32 digits: of the position, and of all its rotations and
     reflections.
     """
-    board = finding.stones.astype(np.int16)
-    if finding.ko >= 0:
-        board.flat[finding.ko] = 3
-    turned = [np.rot90(side, turns) for side in (board, board.T) for turns in range(4)]
-    names = [
-        hashlib.blake2b(bytes([finding.to_play]) + view.tobytes(), digest_size=16).hexdigest().upper()
-        for view in turned
-    ]
+    board = result.stones.astype(np.int16)
+    if result.ko >= 0:
+        board.flat[result.ko] = 3
+    views = [np.rot90(side, turns) for side in (board, board.T) for turns in range(4)]
+    texts = [bytes([result.to_play]) + view.tobytes() for view in views]
+    names = [hashlib.blake2b(text, digest_size=16).hexdigest().upper() for text in texts]
     return names[0], min(names)

@@ -15,7 +15,7 @@ from zerogo.errors import InputError
 from zerogo.game import Colour, GameState, Move, Point
 from zerogo.rules import Rules, RulesBatch
 from zerogo.sgf import GameRecord
-from zerogo.sgf.record import COLOURS, with_to_play
+from zerogo.sgf.record import COLOURS, LETTERS, with_to_play
 
 _starts = count(1)
 
@@ -144,11 +144,10 @@ class LiveGame:
         """Returns the game as a record to be written; fields: more of the record's, such as result="B+R" or
         black="Anna".
         """
-        colours = ["b" if player is Colour.BLACK else "w" for player, _ in self.moves]
+        colours = [LETTERS[player] for player, _ in self.moves]
         setup = None if self.handicap or not any(any(row) for row in self.start) else self.start
-        first = "b" if self.first is Colour.BLACK else "w"
         actions = [action for _, action in self.moves]
-        known = {"colours": colours, "setup": setup, "first": first, "handicap": list(self.handicap)}
+        known = {"colours": colours, "setup": setup, "first": LETTERS[self.first], "handicap": list(self.handicap)}
         return GameRecord(self.rules, actions, **(known | fields))
 
     @staticmethod

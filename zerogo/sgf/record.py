@@ -15,6 +15,7 @@ from zerogo.game import Colour, GameState, Move
 from zerogo.rules import Rules
 
 COLOURS = {"b": Colour.BLACK, "w": Colour.WHITE}
+LETTERS = {colour: letter for letter, colour in COLOURS.items()}
 UNKNOWN_RESULT = "?"
 
 
@@ -149,8 +150,7 @@ def since_edit(record: GameRecord, num_moves: int | None = None) -> GameRecord:
         states, problem = replay(record, begin)
         if problem is not None:
             raise InputError(f"SGF: {problem}")
-        first = "b" if states[-1].to_play is Colour.BLACK else "w"
-        start = {"setup": states[-1].stones(), "handicap": [], "first": first}
+        start = {"setup": states[-1].stones(), "handicap": [], "first": LETTERS[states[-1].to_play]}
     by_move = ("moves", "comments", "winrates_black", "scores_black", "visits")
     lists = {name: getattr(record, name)[begin:wanted] for name in by_move}
     return replace(record, colours=record.turns()[begin:wanted], edits=[], **lists, **start)
