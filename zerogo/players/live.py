@@ -1,6 +1,4 @@
-"""The game in front of a person: what GTP, the terminal and the pictures share. Legality is exact, by the plain rules
-of `zerogo.game`.
-"""
+"""One game that GTP, the terminal and the pictures share, played by the plain, exact rules of `zerogo.game`."""
 
 from __future__ import annotations
 
@@ -21,15 +19,13 @@ _starts = count(1)
 
 
 class LiveGame:
-    """One game that a person may take back, set up and change the rules of.
+    """A game with undo, set-up positions and rules that may change under way.
 
-    rules: of the game. start: the stones before the first move, rows from the top (0, 1, 2). first: who moves first.
-    handicap: points of Black's handicap stones, which stand in `start`. moves: (player, action) of each move so far.
-    start_id: another number whenever the start or the rules change, so that whatever was thought of the game before is
-    worth nothing.
+    handicap: points of Black's handicap stones, which stand in `start`. moves: (colour, action) of each move so far.
+    start_id: another number whenever the start or the rules change, after which no analysis of the game holds any more.
 
-    One side may move twice in a row: the other one is taken to have passed in between. A game goes on after two passes,
-    if somebody wants."""
+    One side may move twice in a row: the other one is taken to have passed in between. After two passes the game may go
+    on."""
 
     def __init__(self, rules: Rules) -> None:
         self._begin(GameState.new(rules))
@@ -42,6 +38,7 @@ class LiveGame:
 
     @property
     def rules(self) -> Rules:
+        """The rules, the same for all moves."""
         return self._states[0].rules
 
     @property
@@ -51,19 +48,22 @@ class LiveGame:
 
     @property
     def start(self) -> list[list[int]]:
+        """The stones before the first move: rows from the top of 0, 1, 2."""
         return self._states[0].stones()
 
     @property
     def first(self) -> Colour:
+        """Who moves first."""
         return self._states[0].to_play
 
     @property
     def state(self) -> GameState:
-        """The present moment."""
+        """The present position."""
         return self._states[-1]
 
     @property
     def to_play(self) -> Colour:
+        """Whose turn it is."""
         return self.state.to_play
 
     @property
@@ -72,15 +72,11 @@ class LiveGame:
         return self.moves[-1][1] if self.moves else None
 
     def clear(self, size: int | None = None) -> None:
-        """Takes all stones off; komi and the other rules stay. size: of the new board. Raises InputError for a size
-        that there is not.
-        """
+        """Takes all stones off; the rules stay. size: of the new board. Raises InputError for one that there is not."""
         self._begin(GameState.new(self.rules if size is None else dataclasses.replace(self.rules, size=size)))
 
     def change_rules(self, **changes: object) -> None:
-        """Changes rules in the middle of the game, such as komi=6.5. What was played stays played, also where it would
-        not be legal now.
-        """
+        """Changes rules under way, such as komi=6.5. Moves that would not be legal now stay played."""
         rules = dataclasses.replace(self.rules, **changes)
         if rules.size != self.size:
             raise InputError(
@@ -90,13 +86,13 @@ class LiveGame:
             return
         moves, handicap = self.moves, self.handicap
         self._begin(GameState.from_stones(self.start, self.first, rules), handicap)
-        for player, action in moves:
-            self._states.append(_played_anyway(self.state, player, action))
+        for colour, action in moves:
+            self._states.append(_played_anyway(self.state, colour, action))
         self.moves = moves
 
     def place_handicap(self, points: Iterable[int]) -> None:
-        """Puts Black's handicap stones on the empty board; White moves first. Raises InputError for bad points, and in
-        a game under way.
+        """Puts Black's handicap stones on the empty board; White moves first. Raises InputError for bad points or on a
+        board with stones.
         """
         points = list(points)
         if self.moves or any(any(row) for row in self.start):
@@ -105,19 +101,17 @@ class LiveGame:
         self._begin(GameState.new(self.rules, places), points)
 
     def set_up(self, rows: list[list[int]], to_play: Colour) -> None:
-        """Begins from a position without history: rows of 0, 1, 2 from the top. Raises InputError where a string has no
-        liberty.
-        """
+        """Begins from stones without history, rows as in `start`. Raises InputError for a string without liberty."""
         self._begin(GameState.from_stones(rows, to_play, self.rules))
 
-    def why_illegal(self, player: Colour, action: int) -> str | None:
+    def why_illegal(self, colour: Colour, action: int) -> str | None:
         """Returns why a move is not legal, None where it is: action 0 to N * N."""
-        return with_to_play(self.state, player).why_illegal(Move.from_action(action, self.size))
+        return with_to_play(self.state, colour).why_illegal(Move.from_action(action, self.size))
 
-    def play(self, player: Colour, action: int) -> None:
+    def play(self, colour: Colour, action: int) -> None:
         """Plays a move. Raises InputError with the reason where it is illegal; the game is then as before."""
-        self._states.append(with_to_play(self.state, player).play(Move.from_action(action, self.size)))
-        self.moves.append((player, action))
+        self._states.append(with_to_play(self.state, colour).play(Move.from_action(action, self.size)))
+        self.moves.append((colour, action))
 
     def undo(self, number: int = 1) -> None:
         """Takes back moves. Raises InputError where there are not so many; then none is taken back."""
@@ -128,12 +122,10 @@ class LiveGame:
             del self.moves[-number:]
 
     def tensor(self, device: torch.device | str = "cpu", to_play: Colour | None = None) -> board.State:
-        """Returns the present moment with its history as a batch of one game; to_play: who is to move, by default whose
-        turn it is.
-        """
+        """Returns the present position with its history as a batch of one; to_play: by default whose turn it is."""
         stones = torch.tensor([self.start], dtype=torch.int8, device=device)
         first = torch.tensor([self.first.value], dtype=torch.int8, device=device)
-        colours = torch.tensor([[player.value for player, _ in self.moves]], dtype=torch.int8, device=device)
+        colours = torch.tensor([[colour.value for colour, _ in self.moves]], dtype=torch.int8, device=device)
         actions = torch.tensor([[action for _, action in self.moves]], dtype=torch.int64, device=device)
         mover = torch.tensor([(to_play or self.to_play).value], dtype=torch.int8, device=device)
         # Suicide may have been allowed when it was played.
@@ -141,10 +133,8 @@ class LiveGame:
         return dataclasses.replace(played, rules=RulesBatch.of(self.rules, device=device))
 
     def record(self, **fields: object) -> GameRecord:
-        """Returns the game as a record to be written; fields: more of the record's, such as result="B+R" or
-        black="Anna".
-        """
-        colours = [LETTERS[player] for player, _ in self.moves]
+        """Returns the game as a record; fields: more of the record's, such as result="B+R" or black="Anna"."""
+        colours = [LETTERS[colour] for colour, _ in self.moves]
         setup = None if self.handicap or not any(any(row) for row in self.start) else self.start
         actions = [action for _, action in self.moves]
         known = {"colours": colours, "setup": setup, "first": LETTERS[self.first], "handicap": list(self.handicap)}
@@ -152,10 +142,8 @@ class LiveGame:
 
     @staticmethod
     def of_record(record: GameRecord, num_moves: int | None = None) -> LiveGame:
-        """Returns a record's game after its first `num_moves` moves, by default all; stones set up on the way begin it
-        anew.
-
-        Raises InputError where one of the moves is illegal, with the move and the reason.
+        """Returns a record's game after its first `num_moves` moves, by default all, from the last stones set up on the
+        way on. Raises InputError where one of the moves is illegal, with the move and the reason.
         """
         _, problem = sgf.replay(record, num_moves)
         if problem is not None:
@@ -171,9 +159,9 @@ class LiveGame:
         return game
 
 
-def _played_anyway(state: GameState, player: Colour, action: int) -> GameState:
+def _played_anyway(state: GameState, colour: Colour, action: int) -> GameState:
     """Returns the state after a move that may be illegal under the present rules."""
-    before, move = with_to_play(state, player), Move.from_action(action, state.rules.size)
+    before, move = with_to_play(state, colour), Move.from_action(action, state.rules.size)
     if before.why_illegal(move) is None:
         return before.play(move)
     lenient = dataclasses.replace(state.rules, suicide=True, superko="simple")

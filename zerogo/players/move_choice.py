@@ -1,41 +1,36 @@
-"""How to behave at the board: when to resign, when to pass, which stones are dead, what the score is.
+"""When to resign, when to pass, which stones are dead, what the score is.
 
-A search alone is poor company: it fills its own territory because that costs nothing by area rules, plays on when all
-is decided, and passes with dead stones on the board since its own way of counting takes them off. Three ways of
-counting are compared here, each from the view of the side to move:
+A search alone fills its own territory because that costs nothing by area rules, plays on when all is decided, and
+passes with dead stones on the board since its own way of counting takes them off. Three ways of counting are compared
+here, each from the view of the side to move:
 * *strict*: every stone lives, as a Tromp-Taylor referee counts (area rules only);
-* *counted*: stones in the other side's pass-alive territory are dead (`scoring.final_score_black`, zerogo's own
-  referee);
+* *counted*: stones in the other side's pass-alive territory are dead (`scoring.final_score_black`);
 * *agreed*: what people would agree on, dead stones taken off by pass-alive regions first and then by ownership. Dead
-  stones *matter* where the agreed result is better than one of the others: then passing is no good before they are
-  captured."""
+  stones *matter* where the agreed result is better than one of the others: then they are captured before passing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from zerogo import board, scoring
 from zerogo.game import Colour, GameState, Move, Point, String, neighbours
+from zerogo.players.analyst import Analysis, Analyst, Candidate
+from zerogo.players.live import LiveGame
 from zerogo.sgf.record import with_to_play
-
-if TYPE_CHECKING:
-    from zerogo.players.analyst import Analysis, Analyst, Candidate
-    from zerogo.players.live import LiveGame
 
 DEAD = -0.5  # a string is dead if its points' mean ownership, for its owner, is below
 CERTAIN = 0.9  # a point is decided if its ownership is as large, for either side
 FREE = 0.02  # passing costs nothing if its value is so little below the best move's
-TIDY = 0.1  # a move for the sake of order may be worth so much less than the best
+TIDY = 0.1  # a capture or a move that goes on may be worth so much less than the best move
 SURE_VISITS = 8  # a move's value is taken from the search as it is if it was visited so often
-MOST_LOOKS = 4  # moves against dead stones that are looked at on their own before one move
+MOST_VALUED = 4  # moves against dead stones that are searched on their own before one move
 
-Look = Callable[[int], float]  # an action to its value, -1 to 1 for the side to move, after a search of that move alone
+ValueOf = Callable[[int], float]  # an action's value, -1 to 1 for the side to move, by a search of that move alone
 
 
 @dataclass(frozen=True)
@@ -60,61 +55,56 @@ def decide(
     game: LiveGame,
     to_play: Colour,
     analysis: Analysis,
-    move_choice: MoveChoiceSettings,
+    settings: MoveChoiceSettings,
     state: board.State,
-    look: Look | None = None,
+    value_of: ValueOf | None = None,
 ) -> int | None:
     """Returns the action to play, None to resign.
 
-    analysis: the search's, for `to_play`. state: the present position, one game, with `to_play` to move. look: asks the
-    search about a move that it has hardly tried. Passes where the opponent has passed and that wins, and where nothing
-    is left to gain; never plays inside pass-alive territory except to capture dead stones that matter, or all of them
-    if `move_choice.cleanup` wants that."""
-    moment = _Moment(game, to_play, analysis, state, look)
-    if moment.is_settled or (moment.opponent_passed and moment.passing_wins):
-        return _end(moment, move_choice.cleanup)
-    if move_choice.resign and _is_hopeless(moment, move_choice):
+    analysis: the search's, for `to_play`. state: the present position, one game, with `to_play` to move. value_of: asks
+    the search about a move that it has hardly tried. Passes where the opponent has passed and that wins, and where
+    nothing is left to gain; never plays inside pass-alive territory except to capture dead stones that matter, or all
+    of them if `settings.cleanup` wants that."""
+    position = _Position(game, to_play, analysis, state, value_of)
+    if position.is_settled or (position.opponent_passed and position.passing_wins):
+        return _pass_or_capture(position, settings.cleanup)
+    if settings.resign and _is_hopeless(position, settings):
         return None
-    best = _best_open(moment)
-    if best == moment.pass_action or _nothing_left(moment):
-        return _end(moment, move_choice.cleanup)
+    best = _best_open(position)
+    if best == position.pass_action or _nothing_left(position):
+        return _pass_or_capture(position, settings.cleanup)
     return best
 
 
 def dead_stones(game: LiveGame, analyst: Analyst | None) -> set[int]:
-    """Returns the points whose stones are dead: pass-alive regions decide first, the analyst's ownership decides about
-    other strings.
+    """Returns the points whose stones are dead: by pass-alive regions, and of other strings by the analyst's ownership.
 
-    Without a analyst only stones in the other side's pass-alive territory are dead.
-    """
+    Without an analyst only stones in the other side's pass-alive territory are dead."""
     if analyst is None:
         return _dead(game.state, None)
-    state = game.tensor(analyst.device)
-    ownership = analyst.evaluate(state).ownership[0].to("cpu", torch.float32)
+    ownership = analyst.evaluate(game.tensor(analyst.device)).ownership[0].to("cpu", torch.float32)
     return _dead(game.state, ownership if game.to_play is Colour.BLACK else -ownership)
 
 
 def final_score_black(game: LiveGame, analyst: Analyst | None) -> float:
     """Returns Black's score less White's and komi, by the game's way of scoring, after dead stones are taken off."""
-    return game.state.score_black(_points(dead_stones(game, analyst), game.rules.size))
+    return game.state.score_black(_points(dead_stones(game, analyst), game.size))
 
 
 def _dead(state: GameState, ownership_black: Tensor | None) -> set[int]:
     """Returns the points of dead stones; ownership_black: float32 [N, N], None where only pass-alive regions count."""
-    alive = _alive_points(state)
-    found: set[int] = set()
+    alive, found = _alive_points(state), set()
     for string in state.board.strings():
         points = _indices(string.stones, state.rules.size)
         if points <= alive[string.player]:
             continue
-        if points <= alive[string.player.other] or (
-            ownership_black is not None and _owned(string, points, ownership_black) < DEAD
-        ):
+        is_owned_by_other = ownership_black is not None and _ownership(string, points, ownership_black) < DEAD
+        if points <= alive[string.player.other] or is_owned_by_other:
             found |= points
     return found
 
 
-def _owned(string: String, points: set[int], ownership_black: Tensor) -> float:
+def _ownership(string: String, points: set[int], ownership_black: Tensor) -> float:
     """Returns the mean ownership of a string's points for its owner."""
     mean = float(ownership_black.flatten()[list(points)].mean())
     return mean if string.player is Colour.BLACK else -mean
@@ -122,23 +112,20 @@ def _owned(string: String, points: set[int], ownership_black: Tensor) -> float:
 
 def _alive_points(state: GameState) -> dict[Colour, set[int]]:
     """Returns the points, stones and territory, that are unconditionally each player's."""
-    stones = torch.tensor([state.stones()], dtype=torch.int8)
-    planes = scoring.pass_alive(stones, suicide=state.rules.suicide)
-    return {
-        player: set(plane.flatten().nonzero().flatten().tolist()) for player, plane in zip(Colour, planes, strict=True)
-    }
+    planes = scoring.pass_alive(torch.tensor([state.stones()], dtype=torch.int8), suicide=state.rules.suicide)
+    black, white = (set(plane.flatten().nonzero().flatten().tolist()) for plane in planes)
+    return {Colour.BLACK: black, Colour.WHITE: white}
 
 
-class _Moment:
+class _Position:
     """What is asked about one position before a move; counts are points for the side to move."""
 
     def __init__(
-        self, game: LiveGame, to_play: Colour, analysis: Analysis, state: board.State, look: Look | None
+        self, game: LiveGame, to_play: Colour, analysis: Analysis, state: board.State, value_of: ValueOf | None
     ) -> None:
-        self.game, self.to_play, self.analysis, self.tensor, self.look = game, to_play, analysis, state, look
-        self.looks_left = MOST_LOOKS
-        self.size = game.rules.size
-        self.pass_action = self.size * self.size
+        self.game, self.to_play, self.analysis, self.tensor, self.value_of = game, to_play, analysis, state, value_of
+        self.num_valued = 0
+        self.size, self.pass_action = game.size, game.size**2
         self.state = with_to_play(game.state, to_play)
 
     @property
@@ -162,18 +149,18 @@ class _Moment:
     @cached_property
     def dead(self) -> set[int]:
         """The points of all dead stones, as people would agree."""
-        ownership = torch.tensor(self.analysis.ownership, dtype=torch.float32)
-        return _dead(self.state, ownership if self.to_play is Colour.BLACK else -ownership)
+        return _dead(self.state, self._signed(torch.tensor(self.analysis.ownership, dtype=torch.float32)))
 
     @cached_property
     def as_it_stands(self) -> float:
         """The worse of the strict and the counted score: what a pass is sure of if the opponent passes too."""
-        counted = self._mine(float(scoring.final_score_black(self.tensor)[0]))
-        return counted if self.game.rules.scoring == "territory" else min(counted, self._mine(self.state.score_black()))
+        counted = self._signed(float(scoring.final_score_black(self.tensor)[0]))
+        is_territory = self.game.rules.scoring == "territory"
+        return counted if is_territory else min(counted, self._signed(self.state.score_black()))
 
     @cached_property
     def agreed(self) -> float:
-        return self._mine(self.state.score_black(_points(self.dead, self.size)))
+        return self._signed(self.state.score_black(_points(self.dead, self.size)))
 
     @property
     def passing_wins(self) -> bool:
@@ -181,114 +168,94 @@ class _Moment:
 
     @property
     def dead_stones_matter(self) -> bool:
-        """Whether people would give a better result than a referee who takes nothing, or little, off. By territory
-        rules people decide.
-        """
+        """Whether people would give a better result than a referee; by territory rules people decide."""
         return self.game.rules.scoring == "area" and _sign(self.agreed) > _sign(self.as_it_stands)
 
     @property
-    def passing(self) -> Candidate | None:
-        """What the search thinks of a pass, None where it did not look."""
-        return next((found for found in self.analysis.candidates if found.action == self.pass_action), None)
+    def good(self) -> list[Candidate]:
+        """The candidates that are hardly worse than the first."""
+        candidates = self.analysis.candidates
+        return [found for found in candidates if found.value >= candidates[0].value - TIDY]
 
-    def _mine(self, score_black: float) -> float:
-        return score_black if self.to_play is Colour.BLACK else -score_black
+    def candidate(self, action: int) -> Candidate | None:
+        """Returns what the search found about an action, None where it did not try it."""
+        return next((found for found in self.analysis.candidates if found.action == action), None)
+
+    def _signed(self, black: float | Tensor) -> float | Tensor:
+        return black if self.to_play is Colour.BLACK else -black
 
 
-def _is_hopeless(moment: _Moment, move_choice: MoveChoiceSettings) -> bool:
+def _is_hopeless(position: _Position, settings: MoveChoiceSettings) -> bool:
     """Whether a person would resign: surely behind, by much, and late enough."""
-    analysis = moment.analysis
-    share = max(move_choice.resign_after, 0.5) if moment.game.handicap else move_choice.resign_after
-    if len(moment.game.moves) < _moves_to_wait(share, moment.size) or analysis.visits < move_choice.resign_visits:
-        return False
-    return (
-        analysis.winrate < move_choice.resign_winrate and analysis.score < -move_choice.resign_points * moment.size**2
-    )
+    analysis = position.analysis
+    share = max(settings.resign_after, 0.5) if position.game.handicap else settings.resign_after
+    is_late = len(position.game.moves) >= _moves_to_wait(share, position.size)
+    is_behind = analysis.score < -settings.resign_points * position.size**2
+    is_sure = analysis.visits >= settings.resign_visits and analysis.winrate < settings.resign_winrate
+    return is_late and is_behind and is_sure
 
 
 def _moves_to_wait(share: float, size: int) -> float:
-    """Returns how many moves are played before anybody resigns: a share of the board's points, on small boards of a
-    line of 13 a row.
-
-    At a share of 0.2 that is 13 moves on 5x5, 23 on 9x9, 34 on 13x13 and 72 on 19x19; a fifth of 5x5 would be the first
-    5 moves."""
+    """Returns how many moves are played before anybody resigns: a share of the board's points, where a row of a small
+    board counts as 13. At a share of 0.2 that is 13 moves on 5x5, 23 on 9x9, 34 on 13x13 and 72 on 19x19."""
     return share * size * max(size, 13)
 
 
-def _best_open(moment: _Moment) -> int:
-    """Returns the best move that is not inside pass-alive territory: by the search, or by the prior where nothing was
-    searched.
+def _best_open(position: _Position) -> int:
+    """Returns the best move outside of pass-alive territory, by the search, or by the prior where nothing was searched.
 
-    A move inside gains as little as a pass, so where the search likes one better than all that is open a pass does as
-    well."""
-    for found in _good(moment):
-        if found.action not in moment.closed:
+    A move inside gains as little as a pass, so that where the search likes one best a pass does as well."""
+    for found in position.good:
+        if found.action not in position.closed:
             return found.action
-    analysis = moment.analysis
+    analysis = position.analysis
     if analysis.candidates:
-        return moment.pass_action
-    is_open = [action for action in analysis.legal.nonzero()[0].tolist() if action not in moment.closed]
-    return max(is_open, key=lambda action: analysis.prior[action], default=moment.pass_action)
+        return position.pass_action
+    is_open = [action for action in analysis.legal.nonzero()[0].tolist() if action not in position.closed]
+    return max(is_open, key=lambda action: analysis.prior[action], default=position.pass_action)
 
 
-def _good(moment: _Moment) -> list[Candidate]:
-    """Returns the candidates that are hardly worse than the first."""
-    candidates = moment.analysis.candidates
-    return [found for found in candidates if found.value >= candidates[0].value - TIDY]
-
-
-def _nothing_left(moment: _Moment) -> bool:
+def _nothing_left(position: _Position) -> bool:
     """Whether a pass gives nothing away: the search says so, and every point is decided. By territory rules, where a
     move into decided territory costs a point, it is enough that the best move's own point is.
 
-    Ownership alone would not do: it expects the side to move to defend what needs defence.
-    """
-    analysis, passing = moment.analysis, moment.passing
-    if passing is None or not analysis.candidates or passing.value < analysis.candidates[0].value - FREE:
+    Ownership alone would not do: it expects the side to move to defend what needs defence."""
+    best, passing = position.analysis.best, position.candidate(position.pass_action)
+    if passing is None or passing.value < best.value - FREE:
         return False
-    decided = abs(torch.tensor(analysis.ownership)).flatten() >= CERTAIN
-    if moment.game.rules.scoring == "territory":
-        return (
-            bool(decided[analysis.candidates[0].action])
-            if analysis.candidates[0].action != moment.pass_action
-            else True
-        )
+    decided = abs(torch.tensor(position.analysis.ownership)).flatten() >= CERTAIN
+    if position.game.rules.scoring == "territory":
+        return best.action == position.pass_action or bool(decided[best.action])
     return bool(decided.all())
 
 
-def _end(moment: _Moment, cleanup: bool) -> int:
+def _pass_or_capture(position: _Position, cleanup: bool) -> int:
     """Returns a pass; where dead stones matter, or all are to be captured, a move against them. Where they matter and
     can't be captured, it is a move that goes on, so that the opponent has to answer."""
-    if not (cleanup or moment.dead_stones_matter):
-        return moment.pass_action
-    move = _capture(moment)
+    if not (cleanup or position.dead_stones_matter):
+        return position.pass_action
+    move = _capture(position)
     if move is not None:
         return move
-    if moment.is_settled or not moment.dead_stones_matter:
-        return moment.pass_action
-    going_on = [
-        found.action
-        for found in _good(moment)
-        if found.action not in moment.closed and found.action != moment.pass_action
-    ]
-    return next((action for action in going_on if _is_sound(moment, action)), moment.pass_action)
+    if position.is_settled or not position.dead_stones_matter:
+        return position.pass_action
+    going_on = (found.action for found in position.good if found.action not in position.closed)
+    return next((action for action in going_on if _is_sound(position, action)), position.pass_action)
 
 
-def _capture(moment: _Moment) -> int | None:
+def _capture(position: _Position) -> int | None:
     """Returns a move against dead stones of the opponent, None where there are none or it would harm.
 
     Takes what can be taken, else fills the liberty of the string that has the fewest. Own stones that are pass-alive
     stay so."""
-    own = moment.to_play
-    strings = [
-        s
-        for s in moment.state.board.strings()
-        if s.player is own.other and _indices(s.stones, moment.size) <= moment.dead
-    ]
-    reach = {point: string for string in sorted(strings, key=_effort, reverse=True) for point in string.liberties}
+    other, size = position.to_play.other, position.size
+    strings = [string for string in position.state.board.strings() if string.player is other]
+    dead = [string for string in strings if _indices(string.stones, size) <= position.dead]
+    # Each liberty with the string that is easiest to take.
+    reach = {point: string for string in sorted(dead, key=_effort, reverse=True) for point in string.liberties}
     for point in sorted(reach, key=lambda point: (*_effort(reach[point]), point)):
-        action = Move(point).action(moment.size)
-        if _is_sound(moment, action) and _is_harmless(moment, action):
+        action = Move(point).action(size)
+        if _is_sound(position, action) and _is_harmless(position, action):
             return action
     return None
 
@@ -298,38 +265,35 @@ def _effort(string: String) -> tuple[int, int]:
     return len(string.liberties), -len(string.stones)
 
 
-def _is_sound(moment: _Moment, action: int) -> bool:
-    """Whether a move is legal, leaves own pass-alive points alive, and its own string not in atari unless it takes
-    something.
-    """
-    before, own, move = moment.state, moment.to_play, Move.from_action(action, moment.size)
+def _is_sound(position: _Position, action: int) -> bool:
+    """Whether a move is legal, leaves own pass-alive points alive, and its string not in atari unless it captures."""
+    before, own, move = position.state, position.to_play, Move.from_action(action, position.size)
     point = move.point
     if point is None or before.why_illegal(move) is not None:
         return False
-    after = before.play(move)
-    kept = _alive_points(after)[own] >= moment.alive[own] - {action} if moment.alive[own] else True
+    after, alive = before.play(move), position.alive[own]
     string = after.board.string_at(point)
-    takes = after.captures[own] > before.captures[own]
-    is_eye = all(before.board.player_at(near) is own for near in neighbours(point, moment.size))
-    return kept and string is not None and (takes or (len(string.liberties) >= 2 and not is_eye))
+    if string is None or (alive and not _alive_points(after)[own] >= alive - {action}):
+        return False
+    is_eye = all(before.board.player_at(near) is own for near in neighbours(point, position.size))
+    return after.captures[own] > before.captures[own] or (len(string.liberties) >= 2 and not is_eye)
 
 
-def _is_harmless(moment: _Moment, action: int) -> bool:
-    """Whether a capture costs nothing: it lies in own pass-alive territory, or the search likes it hardly less than the
-    best move.
+def _is_harmless(position: _Position, action: int) -> bool:
+    """Whether a capture costs nothing: it lies in own pass-alive territory, or is worth hardly less than the best move.
 
-    That stones are dead is only what the network takes to be likely, and a move against them may fill the liberty that
-    the own stones live by; so what the search has hardly tried is looked at, and refused where nobody can look."""
-    if action in moment.alive[moment.to_play]:
+    That stones are dead is only likely by the network, and a move against them may fill the liberty that the own stones
+    live by; so what the search has hardly tried is searched on its own, and refused where that can't be."""
+    if action in position.alive[position.to_play]:
         return True
-    seen = next((found for found in moment.analysis.candidates if found.action == action), None)
-    enough = (moment.analysis.best.value if moment.analysis.best else moment.analysis.value) - TIDY
+    seen, analysis = position.candidate(action), position.analysis
+    enough = (analysis.best.value if analysis.best else analysis.value) - TIDY
     if seen is not None and (seen.visits >= SURE_VISITS or seen.value < enough):
         return seen.value >= enough
-    if moment.look is None or moment.looks_left == 0:
+    if position.value_of is None or position.num_valued == MOST_VALUED:
         return False
-    moment.looks_left -= 1
-    return moment.look(action) >= enough
+    position.num_valued += 1
+    return position.value_of(action) >= enough
 
 
 def _indices(points: Iterable[Point], size: int) -> set[int]:
