@@ -1,5 +1,5 @@
-"""A network, or random playouts, with a search: `SearchPlayer` plays its best move; `Analyst` says what it makes of
-positions, as `Analysis`: candidate moves with winrate, score and best line.
+"""A search over a network or random playouts: `SearchPlayer` plays its best move, `Analyst` analyses positions: the
+candidate moves with winrate, score and best line, and the ownership of points.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation, Evaluator
 from zerogo.players.player import require_size
-from zerogo.players.playout import PlayoutEvaluator, playout_preview_black, playouts_of
+from zerogo.players.playout import PlayoutEvaluator, playouts_of
 from zerogo.rules import Rules
 from zerogo.search import Search
 from zerogo.search.games import Game
@@ -39,8 +39,8 @@ PLAIN_MCTS = SearchConfig(algorithm="puct", c_puct=1.1, fpu_reduction=0.0)
 
 @dataclass(eq=False)
 class SearchPlayer:
-    """Plays the best move of a search without noise. A fresh tree for every move, so its move is a function of (seed,
-    game, position).
+    """Plays the best move of a search without noise, from a fresh tree: its move is a function of (seed, game,
+    position).
 
     name: for people. search: over a network, or over playouts. simulations: of a move. sizes: the board sides that the
     network learned on, None for any."""
@@ -66,11 +66,8 @@ class SearchPlayer:
     def of_checkpoint(
         checkpoint: Checkpoint, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype
     ) -> SearchPlayer:
-        """Returns the averaged network of a checkpoint with its own search settings, and evaluation's simulations and
-        symmetries.
-        """
-        # How many leaves a step takes was measured for self-play, where it ran; a match has many games, and must not
-        # depend on that.
+        """Returns a checkpoint's averaged network with its search settings; simulations and symmetry of `settings`."""
+        # The leaves of a step were measured for self-play where that ran; a match must not depend on them.
         search = _network_search(checkpoint, settings, device, dtype, keep_tree=False, leaves=1)
         return SearchPlayer(_name(checkpoint), search, settings.simulations, checkpoint.sizes)
 
@@ -101,7 +98,7 @@ class Analyst(SearchPlayer):
             found = (self.quick if quick else self.evaluator)(states)
         ownership, score = found.ownership, found.score
         if ownership is None:
-            ownership, _, _ = _for_mover(states, *playout_preview_black(states, OWNERSHIP_PLAYOUTS))
+            ownership = PlayoutEvaluator(OWNERSHIP_PLAYOUTS)(states).ownership
         if score is None:
             komi = torch.where(states.to_play == board.BLACK, states.rules.komi, -states.rules.komi)
             score = ownership.float().sum((1, 2)) - komi
@@ -136,28 +133,20 @@ def make_analyst(
     number = simulations or playouts or settings.simulations
     leaves = leaves or min(LEAVES, max(1, number // SIMULATIONS_A_LEAF))
     if playouts is not None:
-        analyst = analyst_of_playouts(playouts, device, leaves)
-    else:
-        analyst = _analyst_of_checkpoint(checkpoint or load_newest(spec), settings, device, dtype, leaves)
-    return dataclasses.replace(analyst, simulations=number)
+        return dataclasses.replace(analyst_of_playouts(playouts, device, leaves), simulations=number)
+    checkpoint = checkpoint or load_newest(spec)
+    search = _network_search(checkpoint, settings, device, dtype, algorithm="puct", keep_tree=True, leaves=leaves)
+    every = Evaluator.from_network(checkpoint.network(), checkpoint.encoder(), device, dtype, "all")
+    evaluators = {"evaluator": every, "quick": every.with_symmetries("random"), "device": torch.device(device)}
+    return Analyst(_name(checkpoint), search, number, checkpoint.sizes, **evaluators)
 
 
 def analyst_of_playouts(simulations: int, device: torch.device | str = "cpu", leaves: int = LEAVES) -> Analyst:
     """Returns plain MCTS: its values are means of playouts, its ownership theirs."""
     search = Search(PlayoutEvaluator(), dataclasses.replace(PLAIN_MCTS, keep_tree=True, leaves=leaves))
-    evaluators = {"evaluator": _many_playouts, "quick": _few_playouts}
-    return Analyst(f"mcts:{simulations}", search, simulations, device=torch.device(device), **evaluators)
-
-
-def _analyst_of_checkpoint(
-    checkpoint: Checkpoint, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype, leaves: int
-) -> Analyst:
-    """Returns the averaged network of a checkpoint with PUCT by its own constants."""
-    search = _network_search(checkpoint, settings, device, dtype, algorithm="puct", keep_tree=True, leaves=leaves)
-    every = Evaluator.from_network(checkpoint.network(), checkpoint.encoder(), device, dtype, "all")
-    evaluators = {"evaluator": every, "quick": every.with_symmetries("random")}
+    every, quick = PlayoutEvaluator(OWNERSHIP_PLAYOUTS), PlayoutEvaluator(QUICK_PLAYOUTS)
     return Analyst(
-        _name(checkpoint), search, settings.simulations, checkpoint.sizes, device=torch.device(device), **evaluators
+        f"mcts:{simulations}", search, simulations, evaluator=every, quick=quick, device=torch.device(device)
     )
 
 
@@ -193,24 +182,6 @@ def with_fitting_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:
     found = batching.find(rate, max(1, analyst.simulations // SIMULATIONS_A_LEAF))
     fitting = dataclasses.replace(analyst, search=analyst.search_with(leaves=found.size))
     return fitting, f"{found.size} leaves of the tree in a step: {found.why()}"
-
-
-def _few_playouts(states: board.State, legal: Tensor | None = None) -> Evaluation:
-    """Returns what some playouts say, which takes hardly longer than one step of the search."""
-    return _many_playouts(states, legal, QUICK_PLAYOUTS)
-
-
-def _many_playouts(states: board.State, legal: Tensor | None = None, number: int = OWNERSHIP_PLAYOUTS) -> Evaluation:
-    """Returns what many playouts say: an even prior, and value, ownership and score as their means."""
-    even = PlayoutEvaluator()(states, legal=legal).prior
-    ownership, score, value = _for_mover(states, *playout_preview_black(states, number))
-    return Evaluation(prior=even, value=value, ownership=ownership, score=score)
-
-
-def _for_mover(states: board.State, ownership: Tensor, score: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns Black's ownership [B, N, N], score [B] and value [B] as the side to move sees them."""
-    sign = torch.where(states.to_play == board.BLACK, 1.0, -1.0)
-    return ownership * sign.view(-1, 1, 1), score * sign, value * sign
 
 
 # What is read from a search
@@ -286,17 +257,14 @@ def analyses(
     search_state: SearchState,
     game_index: Tensor,
     states: board.State,
-    evaluation: Evaluation | None = None,
-    previews: list[Previews] | None = None,
+    evaluation: Evaluation,
+    previews: list[Previews],
     evaluates_children: bool = True,
 ) -> list[Analysis]:
     """Returns the analyses of some games of a search state: game_index int64 [K], and their root states, a batch of K.
 
-    evaluation: what `analyst.evaluate(states)` returned, if it was asked before. previews: what `evaluate_children` has
-    found for each game before; what is missing for the best moves is evaluated in one batch and added, if
-    `evaluates_children`."""
-    evaluation = analyst.evaluate(states) if evaluation is None else evaluation
-    previews = [{} for _ in game_index] if previews is None else previews
+    evaluation: what `analyst.evaluate(states)` returned. previews: what `evaluate_children` has found for each game so
+    far; what is missing for the best moves is evaluated in one batch and added, if `evaluates_children`."""
     roots = _Roots.read(search_state.tree, game_index)
     ranked = [_by_merit(*root) for root in zip(roots.visits, roots.prior, strict=True)]
     if evaluates_children:

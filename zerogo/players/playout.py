@@ -29,9 +29,9 @@ def sparing_rows(position: Position, rim: Rim, legal: Tensor) -> Tensor:
 
 
 def draw_point(uniform: Tensor, rows: Tensor) -> Tensor:
-    """Returns a point drawn evenly from each plane, P where it is empty: uniform float32 [B] in (0, 1), rows int32 [B,
-    N] -> int64 [B].
-    """
+    """Returns a point drawn evenly from each of `rows` (int32 [B, N]), P where none is set: int64 [B].
+
+    uniform: float32 [B] in (0, 1)."""
     points = flood.unpack_rows(rows).flatten(1)
     until = points.cumsum(1, dtype=torch.int32)
     # The rank is below the total, since uniform is below 1 by more than the rounding.
@@ -52,9 +52,7 @@ class RandomPlayer:
 
 
 def playouts_of(word: str) -> int | None:
-    """Returns N of "mcts:N", None for any other word. Raises InputError for an N beyond MOST_PLAYOUTS, whose trees no
-    memory holds.
-    """
+    """Returns N of "mcts:N", None for any other word. Raises InputError for an N beyond MOST_PLAYOUTS."""
     match = re.fullmatch(r"mcts:0*([1-9][0-9]*)", word)
     if match and (len(match[1]) > len(str(MOST_PLAYOUTS)) or int(match[1]) > MOST_PLAYOUTS):
         raise InputError(f"{word[:40]!r} asks for too many playouts a move; allowed are mcts:1 to mcts:{MOST_PLAYOUTS}")
@@ -63,39 +61,35 @@ def playouts_of(word: str) -> int | None:
 
 class PlayoutEvaluator:
     """An evaluator for plain MCTS: an even prior over the legal moves that fill no own eye, and pass; the value of one
-    playout.
+    playout, or what several say: the means of value, ownership and score.
 
-    Each playout is a function of the key that the search gives (or else of the position), so a game comes out alike
-    alone and among many."""
+    A playout is a function of the key that the search gives (or else of the position), so a game comes out alike alone
+    and among many; several are functions of the position alone."""
+
+    def __init__(self, num_playouts: int = 1) -> None:
+        self.num_playouts = num_playouts
 
     def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
-        """Returns prior float32 [B, A] and value float32 [B], the playouts' results (1, 0, -1) for the side to move."""
+        """Returns prior float32 [B, A], value float32 [B] (of one playout 1, 0 or -1), and of several playouts
+        ownership and score, all for the side to move.
+        """
         legal = board.legal_actions(state) if legal is None else legal
-        keys = draws.key(state.hash, state.to_play, state.ply) if key is None else key
         spared = flood.unpack_rows(sparing_rows(state, Rim.of(state.on_board), state.on_board)).flatten(1)
         sensible = legal & torch.cat([spared, torch.ones_like(spared[:, :1])], dim=1)
         prior = sensible.to(torch.float32) / sensible.sum(1, keepdim=True)
-        result = torch.sign(playout_scores_black(state, keys) - state.rules.komi)
-        return Evaluation(prior=prior, value=torch.where(state.to_play == board.BLACK, result, -result))
+        sign = torch.where(state.to_play == board.BLACK, 1.0, -1.0)
+        if self.num_playouts > 1:
+            ownership, score, value = _means_black(state, self.num_playouts)
+            return Evaluation(prior, value * sign, ownership * sign.view(-1, 1, 1), score * sign)
+        keys = draws.key(state.hash, state.to_play, state.ply) if key is None else key
+        black, white = _final_areas(state, keys)
+        score = (flood.count(black) - flood.count(white)).to(torch.float32).to(state.device) - state.rules.komi
+        return Evaluation(prior, torch.sign(score) * sign)
 
 
-def playout_scores_black(state: board.State, keys: Tensor) -> Tensor:
-    """Returns Black's area less White's after one random game from each position: keys int64 [B] -> float32 [B] points,
-    before komi.
-
-    Both sides draw evenly among the points that are no own eye and no suicide (also where the rules allow it), by the
-    simple ko rule alone, and pass when there is none. Scored by area as it stands, under territory rules too: at the
-    end of such a game there is hardly a difference. Runs on the host in NumPy, whatever the device: at 100 games of 5x5
-    an operation's overhead is all that counts, and NumPy's is a fraction of torch's (12 ms for 100 playouts instead of
-    33 with `board.position.play`)."""
-    black, white = _final_areas(state, keys)
-    return (flood.count(black) - flood.count(white)).to(torch.float32).to(state.device)
-
-
-def playout_preview_black(state: board.State, number: int) -> tuple[Tensor, Tensor, Tensor]:
+def _means_black(state: board.State, number: int) -> tuple[Tensor, Tensor, Tensor]:
     """Returns what `number` playouts of each position say, from Black's view: whose each point will be, float32 [B, N,
-    N] in [-1, 1]; the score, float32 [B] points with komi; and the result, float32 [B] in [-1, 1]. The draws follow
-    from the position."""
+    N] in [-1, 1]; the score, float32 [B] points with komi; and the result, float32 [B] in [-1, 1]."""
     games = torch.arange(state.num_games, device=state.device).repeat_interleave(number)
     copies = board.select(state, games)
     serial = torch.arange(number, device=state.device).repeat(state.num_games)
@@ -107,20 +101,26 @@ def playout_preview_black(state: board.State, number: int) -> tuple[Tensor, Tens
 
 
 def _final_areas(state: board.State, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns Black's and White's area at the end of one playout each, on the host: keys int64 [B] -> two int32 [B,
-    N].
-    """
+    """Returns Black's and White's area after one random game from each position: keys int64 [B] -> two int32 [B, N].
+
+    Both sides draw evenly among the points that are no own eye and no suicide (also where the rules allow it), by the
+    simple ko rule alone, and pass when there is none. Scored by area as it stands, under territory rules too: at the
+    end of such a game there is hardly a difference. Runs on the host in NumPy, whatever the device: at 100 games of 5x5
+    an operation's overhead is all that counts, and NumPy's is a fraction of torch's (12 ms for 100 playouts instead of
+    33 with `board.position.play`)."""
     black, white = _Playouts(state, draws.key(_DRAW, keys)).run()
     return scoring.area_rows(torch.from_numpy(black), torch.from_numpy(white), state.on_board.cpu())
 
 
 class _Playouts:
-    """Random games from B positions. Each lane tries one point at a time; a try that would be suicide is struck out and
+    """Random games from B positions. Each game tries one point at a time; a try that would be suicide is struck out and
     costs no ply.
 
     Planes are int32 [N + 2, B]: bit rows with a border of one point all around, games last, so that an operation runs
     along memory. stones: int32 [2, N + 2, B], of the side to move and of the other. struck: points that are not to be
-    tried now (suicides, ko)."""
+    tried now (suicides, ko). game_index: int64 [B], the games that are not over yet."""
+
+    OF_GAMES = "stones on_board struck is_edge black_moves passes ply keys game_index longest".split()
 
     def __init__(self, state: board.State, keys: Tensor) -> None:
         black, white, on_board = (_bordered(rows) for rows in (state.black, state.white, state.on_board))
@@ -130,19 +130,20 @@ class _Playouts:
         self.passes = np.where(_host(state.finished), 2, _host(state.passes))
         self.struck = _bordered(flood.points_to_rows(state.ko.to(torch.int64), state.board_size))
         self.ply = np.zeros(len(self.keys), dtype=np.int32)
-        self.is_edge = on_board & ~(_beside_all(on_board))
+        inner = np.zeros_like(on_board)  # the points all four of whose neighbours are on the board
+        inner[1:-1] = (on_board << 1)[1:-1] & (on_board >> 1)[1:-1] & on_board[:-2] & on_board[2:]
+        self.is_edge = on_board & ~inner
         self.columns = np.arange(state.board_size + 2, dtype=np.int32)[:, None]
-        self.lane, self.longest = np.arange(len(self.keys)), LONGEST * _host(state.rules.size) ** 2
+        self.game_index, self.longest = np.arange(len(self.keys)), LONGEST * _host(state.rules.size) ** 2
         self.final = np.zeros((2, len(self.keys), state.board_size), dtype=np.int32)
 
     def run(self) -> np.ndarray:
         """Plays all games to the end and returns the final stones, black and white: int32 [2, B, N]."""
         tries = 0
-        while True:
-            if tries % DROP_EVERY == 0 and not self._drop_finished():
-                return self.final
+        while tries % DROP_EVERY or self._drop_finished():
             tries += 1
             self._try_one(tries)
+        return self.final
 
     def _drop_finished(self) -> bool:
         """Notes the boards of games that are over and goes on without them; returns whether any are left."""
@@ -151,21 +152,10 @@ class _Playouts:
             over = ~going
             stones, black_moves = self.stones[:, 1:-1, over] >> 1, self.black_moves[over]
             coloured = np.where(black_moves, stones, stones[::-1])
-            self.final[:, self.lane[over]] = coloured.transpose(0, 2, 1)
-            for name in (
-                "stones",
-                "on_board",
-                "struck",
-                "is_edge",
-                "black_moves",
-                "passes",
-                "ply",
-                "keys",
-                "lane",
-                "longest",
-            ):
+            self.final[:, self.game_index[over]] = coloured.transpose(0, 2, 1)
+            for name in self.OF_GAMES:
                 setattr(self, name, np.ascontiguousarray(getattr(self, name)[..., going]))
-        return len(self.lane) > 0
+        return len(self.game_index) > 0
 
     def _try_one(self, number: int) -> None:
         """Plays a drawn point, or a pass, in every game; where the point is suicide it is struck out instead."""
@@ -174,9 +164,8 @@ class _Playouts:
         row, bit, is_pass = self._draw_point(empty & ~self.struck & ~self._eyes(own), number)
         stones = self.stones.copy()
         stones[0, row, np.arange(len(row))] |= bit  # a pass has bit 0
-        breath = self.on_board & ~(stones[0] | stones[1])
-        alive = _flood(_near(breath) & stones, stones)
-        dead = stones & ~alive
+        liberties = self.on_board & ~(stones[0] | stones[1])
+        dead = stones & ~_flood(_near(liberties) & stones, stones)
         captured, own_dead = dead[1], dead[0].any(0)
         has_captured = captured.any(0)
         going = (has_captured | ~own_dead) & (self.passes < 2) & (self.ply < self.longest)
@@ -195,36 +184,29 @@ class _Playouts:
         in_row = np.bitwise_count(points).astype(np.int32)
         until = in_row.cumsum(0, dtype=np.int32)
         total = until[-1]
-        rank = (((_mixed(self.keys, number) >> np.uint64(40)) * total.astype(np.uint64)) >> np.uint64(24)).astype(
-            np.int32
-        )
+        drawn = (_mixed(self.keys, number) >> np.uint64(40)) * total.astype(np.uint64)
+        rank = (drawn >> np.uint64(24)).astype(np.int32)
         row = np.minimum((until <= rank).sum(0), len(until) - 1)
-        lanes = np.arange(len(row))
-        rank -= until[row, lanes] - in_row[row, lanes]
-        bits = (points[row, lanes] >> self.columns) & 1
-        column = (bits.cumsum(0, dtype=np.int32) <= rank).sum(0, dtype=np.int32)
-        return (
-            row,
-            np.where(total > 0, np.int32(1) << np.minimum(column, len(bits) - 1), 0).astype(np.int32),
-            total == 0,
-        )
+        games = np.arange(len(row))
+        rank -= until[row, games] - in_row[row, games]
+        bits = (points[row, games] >> self.columns) & 1
+        column = np.minimum((bits.cumsum(0, dtype=np.int32) <= rank).sum(0, dtype=np.int32), len(bits) - 1)
+        return row, np.where(total > 0, np.int32(1) << column, 0).astype(np.int32), total == 0
 
     def _eyes(self, own: np.ndarray) -> np.ndarray:
         """Returns the eyes of the side to move (and stones among them), as `board.eyes` has them."""
         solid = own | ~self.on_board
         left, right = solid << 1, solid >> 1
-        eyes = np.zeros_like(own)
         up, down = (left[:-2], right[:-2]), (left[2:], right[2:])
         both_up, both_down = up[0] & up[1], down[0] & down[1]
         one_missing = (both_up & (down[0] | down[1])) | (both_down & (up[0] | up[1]))
         fits = (both_up & both_down) | (one_missing & ~self.is_edge[1:-1])
+        eyes = np.zeros_like(own)
         eyes[1:-1] = left[1:-1] & right[1:-1] & solid[:-2] & solid[2:] & fits
         return eyes
 
     def _ko(self, placed: np.ndarray, other: np.ndarray, captured: np.ndarray, has_captured: np.ndarray) -> np.ndarray:
-        """Returns the point that the simple ko rule bans: one stone captured by one that stood among the other side's
-        stones alone.
-        """
+        """Returns the point banned by simple ko: one stone, captured by one that stood among the other side's alone."""
         if not has_captured.any():
             return np.zeros_like(placed)
         is_alone = ~(_near(placed) & self.on_board & ~other).any(0)
@@ -247,13 +229,6 @@ def _near(planes: np.ndarray) -> np.ndarray:
     near[..., 1:, :] |= planes[..., :-1, :]
     near[..., :-1, :] |= planes[..., 1:, :]
     return near
-
-
-def _beside_all(planes: np.ndarray) -> np.ndarray:
-    """Returns the points all four of whose neighbours are in the plane: int32 [N + 2, B]."""
-    found = np.zeros_like(planes)
-    found[1:-1] = (planes << 1)[1:-1] & (planes >> 1)[1:-1] & planes[:-2] & planes[2:]
-    return found
 
 
 def _flood(seeds: np.ndarray, within: np.ndarray) -> np.ndarray:
