@@ -1,4 +1,4 @@
-"""A analyst over one game: its tree follows moves and undo, bans are obeyed, and what it says is consistent and from
+"""An analyst over one game: its tree follows moves and undo, restrictions hold, and what it says is consistent and from
 the right side."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import torch
 from zerogo.config import EvaluationConfig
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.players.analyst import analyst_of_playouts, make_analyst
+from zerogo.players.analyst import Candidate, analyst_of_playouts, make_analyst
 from zerogo.players.live import LiveGame
 from zerogo.players.restrictions import restrict
 from zerogo.players.session import AnalysisSession, _bytes
@@ -26,21 +26,27 @@ def session() -> AnalysisSession:
     return AnalysisSession(analyst_of_playouts(64, leaves=4), capacity=600)
 
 
-def think(session: AnalysisSession, visits: int) -> None:
-    while session.visits < visits and session.step():
-        pass
+@pytest.fixture
+def game() -> LiveGame:
+    return LiveGame(RULES)
 
 
-def test_visits_add_up(session: AnalysisSession) -> None:
-    game = LiveGame(RULES)
-    session.set_position(game)
-    think(session, 65)
-    analysis = session.analysis()
+def search(session: AnalysisSession, game: LiveGame, visits: int, *position: object) -> AnalysisSession:
+    """Returns the session at a position, see `set_position`, with so many visits."""
+    session.set_position(game, *position)
+    session.run(visits - session.visits)
+    return session
+
+
+def lines(candidates: list[Candidate]) -> list[tuple]:
+    return [(found.action, found.visits, found.value, found.pv, found.pv_visits) for found in candidates]
+
+
+def test_visits_add_up(session: AnalysisSession, game: LiveGame) -> None:
+    analysis = search(session, game, 65).analysis()
     assert analysis.visits == session.visits == 1 + sum(candidate.visits for candidate in analysis.candidates)
-    assert [candidate.visits for candidate in analysis.candidates] == sorted(
-        (c.visits for c in analysis.candidates), reverse=True
-    )
-    assert analysis.visits_by_action.sum() == analysis.visits - 1
+    visits = [candidate.visits for candidate in analysis.candidates]
+    assert visits == sorted(visits, reverse=True) and analysis.visits_by_action.sum() == analysis.visits - 1
     assert analysis.legal.all() and analysis.prior.sum() == pytest.approx(1)
     for candidate in analysis.candidates:
         assert candidate.pv[0] == candidate.action and candidate.pv_visits[0] == candidate.visits
@@ -51,48 +57,36 @@ def test_visits_add_up(session: AnalysisSession) -> None:
             line.play(line.to_play, action)
 
 
-def test_most_bounds_a_step(session: AnalysisSession) -> None:
-    session.set_position(LiveGame(RULES))
+def test_steps_and_runs_are_bounded(session: AnalysisSession, game: LiveGame) -> None:
+    session.set_position(game)
     assert session.step(1) == 1 and session.step(3) <= 3
     assert session.step() <= 4
+    asked: list[int] = []
+    assert session.run(10) == 10 and session.run(0) == 0
+    assert 0 < session.run(100, lambda: asked.append(1) or len(asked) > 2) < 100 and len(asked) == 3
 
 
-def test_the_tree_follows_moves_and_undo(session: AnalysisSession) -> None:
-    game = LiveGame(RULES)
+def test_the_tree_follows_moves_and_undo(session: AnalysisSession, game: LiveGame) -> None:
+    before = search(session, game, 120).analysis()
+    game.play(BLACK, before.best.action)
     session.set_position(game)
-    think(session, 120)
-    best = session.analysis().best
-    before = session.analysis()
-    game.play(BLACK, best.action)
-    session.set_position(game)
-    assert session.visits == best.visits
-    think(session, best.visits + 20)
-    after = session.analysis()
+    assert session.visits == before.best.visits
+    after = search(session, game, before.best.visits + 20).visits
     game.undo()
     session.set_position(game)
-    lines = [(candidate.pv, candidate.pv_visits, candidate.value) for candidate in before.candidates]
-    assert [
-        (candidate.pv, candidate.pv_visits, candidate.value) for candidate in session.analysis().candidates
-    ] == lines
-    assert session.visits == before.visits
-    think(session, before.visits + 10)  # and goes on from there
-    assert session.visits >= before.visits + 10
-    game.play(BLACK, best.action)
+    assert lines(session.analysis().candidates) == lines(before.candidates) and session.visits == before.visits
+    assert search(session, game, before.visits + 10).visits >= before.visits + 10  # and goes on from there
+    game.play(BLACK, before.best.action)
     session.set_position(game)
-    assert session.visits >= after.visits - 1  # the line that was taken back is known as well
+    assert session.visits >= after - 1  # the line that was taken back is known as well
 
 
-def test_another_start_is_another_tree(session: AnalysisSession) -> None:
-    game = LiveGame(RULES)
-    session.set_position(game)
-    think(session, 20)
-    game.change_rules(komi=20.5)
-    session.set_position(game)
-    assert session.visits == 1
-    think(session, 20)
-    game.clear()
-    session.set_position(game)
-    assert session.visits == 1
+def test_another_start_is_another_tree(session: AnalysisSession, game: LiveGame) -> None:
+    for change in (lambda: game.change_rules(komi=20.5), game.clear):
+        search(session, game, 20)
+        change()
+        session.set_position(game)
+        assert session.visits == 1
 
 
 def test_the_other_side_to_move(session: AnalysisSession) -> None:
@@ -101,44 +95,40 @@ def test_the_other_side_to_move(session: AnalysisSession) -> None:
     for player, sign in ((BLACK, 1), (WHITE, -1)):
         game = LiveGame(RULES)
         game.set_up(rows, player)
-        session.set_position(game)
-        think(session, 60)
-        analysis = session.analysis()
+        analysis = search(session, game, 60).analysis()
         assert sign * analysis.value > 0.8 and sign * analysis.score > 5
         assert (sign * analysis.ownership[:3] == 1).all()
         assert all(sign * candidate.score > 0 for candidate in analysis.candidates)
-        session.set_position(game, player.other)
-        think(session, 60)
-        assert sign * session.analysis().value < -0.8 and (sign * session.analysis().ownership[:3] == -1).all()
+        other = search(session, game, 60, player.other).analysis()
+        assert sign * other.value < -0.8 and (sign * other.ownership[:3] == -1).all()
 
 
-def test_bans(session: AnalysisSession) -> None:
-    game = LiveGame(RULES)
+def test_restrictions(session: AnalysisSession, game: LiveGame) -> None:
     allowed = {12, 13}
     restrictions = restrict(5, avoid=[(BLACK, set(range(26)) - allowed, 2), (WHITE, allowed | {25}, 2)])
-    session.set_position(game, restrictions=restrictions)
-    think(session, 80)
-    analysis = session.analysis()
+    analysis = search(session, game, 80, None, restrictions).analysis()
     assert {candidate.action for candidate in analysis.candidates} == allowed
     assert all(candidate.pv[1] not in (12, 13, 25) for candidate in analysis.candidates if len(candidate.pv) > 1)
     session.set_position(game)
     assert session.visits == 1  # a tree with restrictions is not taken for one without
     session.set_position(game, restrictions=restrictions)
     assert session.visits == analysis.visits
+    everything = restrict(5, avoid=[(BLACK, range(26), 1)])  # where all moves are to be avoided, all may be played
+    assert len(search(session, game, 40, None, everything).analysis().candidates) > 2
 
 
-def test_nothing_left_but_everything(session: AnalysisSession) -> None:
-    """Where all moves are to be avoided, all may be played."""
-    session.set_position(LiveGame(RULES), restrictions=restrict(5, avoid=[(BLACK, range(26), 1)]))
-    think(session, 40)
-    assert len(session.analysis().candidates) > 2
+def test_avoid_and_allow() -> None:
+    black, white = restrict(2, avoid=[(BLACK, {0, 4}, 3), (WHITE, {1}, 1), (BLACK, {0}, 2)])
+    assert (black, white) == ((2, 0, 0, 0, 3), (0, 1, 0, 0, 0))
+    assert restrict(2, allow=[(WHITE, {4}, 6)]) == ((0,) * 5, (6, 6, 6, 6, 0))
+    assert restrict(2) is None and restrict(2, allow=[(BLACK, range(5), 9)]) is None
+    for wrong in ({"avoid": [(WHITE, {1}, 1)], "allow": [(BLACK, {1}, 1)]}, {"allow": [(BLACK, {0}, 1)] * 2}):
+        with pytest.raises(InputError, match="allow is given once a colour, and not together with avoid"):
+            restrict(2, **wrong)
 
 
-def test_a_finished_game_and_a_full_tree() -> None:
-    game = LiveGame(RULES)
-    session = AnalysisSession(analyst_of_playouts(64, leaves=4), capacity=40)
-    session.set_position(game)
-    think(session, 10**6)
+def test_a_finished_game_and_a_full_tree(game: LiveGame) -> None:
+    session = search(AnalysisSession(analyst_of_playouts(64, leaves=4), capacity=40), game, 10**6)
     assert session.step() == 0 and session.visits >= 40
     game.play(BLACK, 12)
     session.set_position(game)
@@ -151,29 +141,23 @@ def test_a_finished_game_and_a_full_tree() -> None:
     assert session.analysis().candidates == []
 
 
-def test_a_full_tree_grows() -> None:
+def test_a_full_tree_grows(game: LiveGame) -> None:
     """It keeps all that it has, also when it is remembered, and stops at the bytes that it may take."""
-    game = LiveGame(RULES)
     session = AnalysisSession(analyst_of_playouts(64, leaves=4), capacity=20)
     session.set_position(game)
     session.most_bytes = most = 200 * session._current().tree.bytes_per_node
-    think(session, 50)
-    assert session.visits > 50 and session.analysis().visits == session.visits
-    think(session, 10**6)
-    assert 100 < session.visits <= 200 and session.step() == 0
+    assert search(session, game, 51).visits > 50 and session.analysis().visits == session.visits
+    assert 100 < search(session, game, 10**6).visits <= 200 and session.step() == 0
     full = session.analysis()
     game.play(BLACK, full.best.action)
     session.set_position(game)
     assert session.visits == full.best.visits
     game.undo()
     session.set_position(game)
-    assert [(found.action, found.visits, found.pv) for found in session.analysis().candidates] == [
-        (found.action, found.visits, found.pv) for found in full.candidates
-    ]
+    assert lines(session.analysis().candidates) == lines(full.candidates)
     for point in (0, 6, 12, 18):
         game.play(game.to_play, point)
-        session.set_position(game)
-        think(session, 60)
+        search(session, game, 60)
     session.set_position(LiveGame(RULES))
     remembered = session._remembered.values()
     assert 1 < len(remembered) < 5 and sum(map(_bytes, remembered)) <= max(most, 12 * 20 * most // 200)
@@ -181,54 +165,48 @@ def test_a_full_tree_grows() -> None:
 
 def test_the_shipped_network() -> None:
     analyst = make_analyst("checkpoints/quickstart-5x5.pt", EvaluationConfig(), CPU, torch.float32, leaves=4)
-    session, game = AnalysisSession(analyst, capacity=600), LiveGame(Rules(5, 24.5))
-    session.set_position(game)
-    think(session, 64)
-    analysis = session.analysis()
+    session = AnalysisSession(analyst, capacity=600)
+    analysis = search(session, LiveGame(Rules(5, 24.5)), 64).analysis()
     assert analysis.best.action == 12 and analysis.ownership.shape == (5, 5) and analysis.ownership.mean() > 0.4
     assert analysis.score == pytest.approx(analysis.ownership.sum() - 24.5, abs=1e-4)
     with pytest.raises(InputError, match="plays on 5x5 only; this game is on 9x9"):
         session.set_position(LiveGame(Rules(9)))
 
 
-def test_words() -> None:
-    for word in ("random", "mcts:0", "mcts", "nothing.pt"):
-        with pytest.raises(InputError, match="can't think about positions; allowed are mcts:N"):
-            make_analyst(word, EvaluationConfig(), CPU, torch.float32)
+@pytest.mark.parametrize("word", ("random", "mcts:0", "mcts", "nothing.pt"))
+def test_words(word: str) -> None:
+    with pytest.raises(InputError, match="can't think about positions; allowed are mcts:N"):
+        make_analyst(word, EvaluationConfig(), CPU, torch.float32)
 
 
-def test_leaves_suit_the_simulations() -> None:
+@pytest.mark.parametrize(
+    ("word", "simulations", "leaves", "expected"),
+    [
+        ("mcts:10", None, None, (10, 1)),
+        ("mcts:400", None, None, (400, 8)),
+        ("mcts:400", 30, None, (30, 3)),
+        ("mcts:400", 30, 5, (30, 5)),
+    ],
+)
+def test_leaves_suit_the_simulations(
+    word: str, simulations: int | None, leaves: int | None, expected: tuple[int, int]
+) -> None:
     """Few simulations take one leaf a step, many take several; simulations are the word's unless others are asked
     for.
     """
-    found = {}
-    for word, simulations, leaves in (
-        ("mcts:10", None, None),
-        ("mcts:400", None, None),
-        ("mcts:400", 30, None),
-        ("mcts:400", 30, 5),
-    ):
-        analyst = make_analyst(word, EvaluationConfig(), CPU, torch.float32, simulations=simulations, leaves=leaves)
-        found[word, simulations, leaves] = (analyst.name, analyst.simulations, analyst.search.settings.leaves)
-    assert list(found.values()) == [("mcts:10", 10, 1), ("mcts:400", 400, 8), ("mcts:400", 30, 3), ("mcts:400", 30, 5)]
+    analyst = make_analyst(word, EvaluationConfig(), CPU, torch.float32, simulations=simulations, leaves=leaves)
+    assert (analyst.name, analyst.simulations, analyst.search.settings.leaves) == (word, *expected)
 
 
-def test_the_same_thought_twice() -> None:
-    made = []
-    for _ in range(2):
-        session = AnalysisSession(analyst_of_playouts(64, leaves=4), capacity=600, seed=3)
-        session.set_position(LiveGame(RULES))
-        think(session, 80)
-        made.append(session.analysis().candidates)
-    assert made[0] == made[1]
+def test_the_same_analysis_twice(game: LiveGame) -> None:
+    sessions = (AnalysisSession(analyst_of_playouts(64, leaves=4), capacity=600, seed=3) for _ in range(2))
+    first, second = (search(session, game, 80).analysis().candidates for session in sessions)
+    assert first == second
 
 
-def test_worth_of_one_move(session: AnalysisSession) -> None:
-    """It is that move's value, for the side that makes it, and what was thought before stays."""
-    game = LiveGame(RULES)
-    session.set_position(game)
-    think(session, 60)
-    before = session.analysis()
+def test_the_value_of_one_move(session: AnalysisSession, game: LiveGame) -> None:
+    """It is that move's value, for the side that makes it, and the analysis of before stays."""
+    before = search(session, game, 60).analysis()
     centre, corner = (session.value_of(game, BLACK, action, 64) for action in (12, 0))
     assert -1 <= corner < centre <= 1
     assert session.analysis().visits == before.visits and session.analysis().candidates == before.candidates

@@ -77,8 +77,7 @@ class Analyst(SearchPlayer):
     """Analyses positions. Its search is PUCT, which may be stopped at any time and goes on with the next move (Gumbel's
     halving needs a known end); it keeps its tree and takes several leaves a step.
 
-    simulations: of a move, where nothing else is asked. evaluator: all that the network says of positions, averaged
-    over the symmetries. quick: the same of one symmetry. device: of both."""
+    evaluator: evaluates with all heads, averaged over the symmetries. quick: the same by one symmetry."""
 
     _: dataclasses.KW_ONLY
     evaluator: Callable[..., Evaluation]
@@ -87,11 +86,10 @@ class Analyst(SearchPlayer):
 
     @torch.inference_mode()
     def evaluate(self, states: board.State, quick: bool = False, turn: int | None = None) -> Evaluation:
-        """Returns an evaluation without a search whose prior, value, ownership and score are never None.
+        """Returns an evaluation without a search, with ownership and score: where a network has no such heads, playouts
+        give the ownership, and its sum less komi is the score.
 
-        Where a network has no head for the score it is the sum of the ownership less komi; where it has none for the
-        ownership, playouts give it. quick: by one symmetry instead of all eight. turn: by this one, 0 to 7; playouts
-        are the same for all."""
+        quick: by one symmetry instead of all eight. turn: by this one, 0 to 7; playouts are the same for all."""
         if turn is not None and isinstance(self.evaluator, Evaluator):
             found = self.evaluator.turned(states, turn)
         else:
@@ -123,10 +121,9 @@ def make_analyst(
 ) -> Analyst:
     """Returns the analyst that a word such as "mcts:200" or a checkpoint's path means.
 
-    settings: the config's section `evaluation`. checkpoint: that of the path, where it was read already. simulations:
-    of a move, by default what the word or the settings say. leaves: of a step, by default up to LEAVES as the
-    simulations bear it. Raises InputError for an unknown word (the random player does not analyse) and for a checkpoint
-    that can't be loaded."""
+    checkpoint: that of the path, where it was read already. simulations: of a move, by default those of the word or the
+    settings. leaves: of a step, by default up to LEAVES as the simulations bear it. Raises InputError for an unknown
+    word (the random player does not analyse) and for a checkpoint that can't be loaded."""
     playouts = playouts_of(spec)
     if playouts is None and checkpoint is None and not Path(spec).exists():
         raise InputError(f"{spec!r} can't think about positions; allowed are {KINDS}")
@@ -166,8 +163,7 @@ def _name(checkpoint: Checkpoint) -> str:
 def with_fitting_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:
     """Returns the analyst with as many leaves a step as keep its device busy with one game, and why so many.
 
-    Its evaluator is timed in growing batches, up to what the simulations of a move bear. What is found differs between
-    machines, and by the moment, and so the moves may differ."""
+    Its evaluator is timed in growing batches, so that the number, and the moves, may differ from time to time."""
     device = analyst.device
 
     @torch.inference_mode()
@@ -189,12 +185,11 @@ def with_fitting_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One move that the search has tried, from the view of the side to move before it.
+    """One move that the search has tried, from the view of the side that makes it.
 
-    action: 0 to N * N. visits: of the move. value: its mean in [-1, 1]. score: expected points, komi included. prior:
-    the network's, 0 to 1. lcb: lower end of the winrate's 95 % interval (Wilson's, as if every visit were a game), 0 to
-    1. pv: the best line from this move on, and pv_visits: the visits of each move of it. ownership: float32 [N, N]
-    after the move, None where that was not evaluated."""
+    value: its mean in [-1, 1]. score: expected points, komi included. prior: 0 to 1. lcb: lower end of the winrate's
+    95 % interval (Wilson's, as if every visit were a game), 0 to 1. pv: the best line from this move on, and pv_visits:
+    the visits of each move of it. ownership: float32 [N, N] after the move, None where that was not evaluated."""
 
     action: int
     visits: int
@@ -208,6 +203,7 @@ class Candidate:
 
     @property
     def winrate(self) -> float:
+        """The value as a share of games, 0 to 1."""
         return (self.value + 1) / 2
 
 
@@ -215,10 +211,9 @@ class Candidate:
 class Analysis:
     """What a search makes of one position, from the view of the side to move. Arrays are numpy on the host.
 
-    visits: of the root. value: mean of the search in [-1, 1]. score: expected points, komi included, by the network
-    alone. candidates: the visited moves, best first. prior: float32 [A], 0 where illegal. legal: bool [A].
-    visits_by_action: int64 [A]. ownership: float32 [N, N] in [-1, 1], by the network alone. raw_value: the network's
-    alone."""
+    visits, value: of the root, the value in [-1, 1]. candidates: the visited moves, best first. prior: float32 [A], 0
+    where illegal. legal: bool [A]. visits_by_action: int64 [A]. By the network without a search: score, expected points
+    with komi; ownership, float32 [N, N] in [-1, 1]; raw_value, in [-1, 1]."""
 
     visits: int
     value: float
@@ -232,6 +227,7 @@ class Analysis:
 
     @property
     def winrate(self) -> float:
+        """The value as a share of games, 0 to 1."""
         return (self.value + 1) / 2
 
     @property
@@ -359,9 +355,7 @@ def _by_merit(visits: np.ndarray, prior: np.ndarray) -> list[int]:
 
 
 def _children(tree: Tree, game_index: Tensor, node: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the children of nodes (int64 [K] each, by game) and their visits, int64 [K, A]: NULL_NODE and 0 where
-    there is none.
-    """
+    """Returns the children of nodes (int64 [K]) and their visits, int64 [K, A]; NULL_NODE and 0 for none."""
     children = tree.children[game_index, node].clamp(min=NULL_NODE).to(torch.int64)
     visits = tree.visits[game_index.unsqueeze(1), children].to(torch.int64)
     return children, torch.where((children == NULL_NODE) | (node == NULL_NODE).unsqueeze(1), 0, visits)

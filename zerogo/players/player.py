@@ -22,9 +22,7 @@ class Player(Protocol):
     name: str
 
     def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
-        """Returns one legal move for each game: int64 [B]; draws depend on game_ids (int64 [B]), the seed and the
-        ply.
-        """
+        """Returns one legal move for each game: int64 [B]; draws depend on game_ids (int64 [B]), seed and ply."""
 
 
 @runtime_checkable
@@ -63,16 +61,12 @@ def close(player: Player) -> None:
 
 
 def plays_on(player: Any, size: int) -> bool:
-    """Says whether a player plays on boards of a side: a network on those that it learned, its `sizes`, others on
-    any.
-    """
+    """Says whether a player plays on boards of a side: a network on those that it learned, its `sizes`."""
     sizes = getattr(player, "sizes", None)
     return sizes is None or size in sizes
 
 
 def require_size(player: Any, size: int, here: str) -> None:
-    """Raises InputError where a player doesn't play on boards of a side. here: what has that side, such as "this game
-    is on".
-    """
+    """Raises InputError where a player doesn't play on boards of a side. here: such as "this game is on"."""
     if not plays_on(player, size):
         raise InputError(f"{player.name} plays on {listed(player.sizes)} only; {here} {size}x{size}")

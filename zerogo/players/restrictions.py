@@ -1,6 +1,4 @@
-"""Go with moves that a search may not consider for some plies, as GTP's `avoid` and `allow` and the JSON protocol's
-`avoidMoves` and `allowMoves` ask; every game has restrictions of its own.
-"""
+"""Moves that a search may not consider for some plies: GTP's `avoid` and `allow`, JSON's `avoidMoves`, `allowMoves`."""
 
 from __future__ import annotations
 
@@ -23,11 +21,10 @@ Entry = tuple[Colour, Collection[int], int]  # whose moves, which actions, for h
 
 
 def restrict(size: int, avoid: Iterable[Entry] = (), allow: Iterable[Entry] = ()) -> Restrictions | None:
-    """Returns the restrictions of a game on a board of a side, None where everything may be played.
+    """Returns the restrictions of one game, None where everything may be played; size: N.
 
-    avoid: the actions may not be played; of several entries for one the last counts. allow: nothing but the actions may
-    be played. Where this leaves a side nothing at all, it may play everything. Raises InputError where allow is given
-    together with avoid, or twice for a colour."""
+    avoid: the actions may not be played; of several entries for one the last counts. allow: nothing else may be played.
+    Raises InputError where allow is given together with avoid, or twice for a colour."""
     avoid, allow = list(avoid), list(allow)
     if len({colour for colour, _, _ in allow}) < len(allow) or (avoid and allow):
         raise InputError("allow is given once a colour, and not together with avoid")
@@ -42,15 +39,13 @@ def restrict(size: int, avoid: Iterable[Entry] = (), allow: Iterable[Entry] = ()
 
 @dataclass(frozen=True)
 class RestrictedState(State):
-    """Games with restrictions. until: int32 [B, 2, A], from how many plies behind the root on Black, White may play
-    each move.
-    """
+    """Games with restrictions of their own. until: int32 [B, 2, A], see `Restrictions`."""
 
     until: Tensor
 
     @staticmethod
     def of(state: State, restrictions: Sequence[Restrictions]) -> RestrictedState:
-        """Returns the games with one entry of `restrictions` each."""
+        """Returns the games with their restrictions."""
         fields = {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
         return RestrictedState(**fields, until=torch.tensor(restrictions, dtype=torch.int32, device=state.device))
 

@@ -63,17 +63,15 @@ class AnalysisSession:
     def set_position(
         self, game: LiveGame, to_play: Colour | None = None, restrictions: Restrictions | None = None
     ) -> None:
-        """Turns to a game's present position, with its tree where there is one.
+        """Turns to a game's present position, with its tree where there is one; to_play: by default whose turn it is.
 
-        to_play: who is to move, by default whose turn it is. restrictions: what the search may not consider. Raises
-        InputError for a board that the network doesn't know."""
+        Raises InputError for a board that the network doesn't know."""
         require_size(self.analyst, game.size, "this game is on")
         key = _Key(game.start_id, tuple(game.moves), to_play or game.to_play, restrictions)
         if key == self._key:
             return
         state = game.tensor(self.analyst.device, to_play)
-        if restrictions is not None:
-            state = RestrictedState.of(state, [restrictions])
+        state = state if restrictions is None else RestrictedState.of(state, [restrictions])
         self._remember()
         kept = self._remembered.pop(key, None)
         if kept is not None or not self._follow(key, state):
@@ -86,9 +84,7 @@ class AnalysisSession:
 
     @torch.inference_mode()
     def step(self, most: int | None = None) -> int:
-        """Runs one step of the search, a few simulations (at most `most`); returns how many, 0 where the tree is full
-        or the game over.
-        """
+        """Runs one step of the search, at most `most` simulations; returns how many, 0 in a full tree or at the end."""
         search_state = self._current()
         if not bool(search_state.unspent) and not self._begin() and not self._grow():
             return 0
@@ -103,9 +99,9 @@ class AnalysisSession:
         return int(search_state.done) - before
 
     def run(self, simulations: int, interrupted: Callable[[], bool] = lambda: False) -> int:
-        """Runs simulations in steps until there are so many, the tree is full or the game over; returns how many.
-
-        interrupted: asked before every step whether to stop."""
+        """Runs so many simulations, fewer in a full tree, at the game's end, or if `interrupted` says so before a step;
+        returns how many.
+        """
         done = 0
         while done < simulations and not interrupted() and (more := self.step(simulations - done)):
             done += more
@@ -113,8 +109,9 @@ class AnalysisSession:
 
     @torch.inference_mode()
     def prepare(self, most: int = 1) -> bool:
-        """Evaluates some of what `analysis` needs beside the search, `most` candidates at a time; returns whether that
-        is all, so that `analysis` will be quick. A caller that must answer meanwhile can do so in between."""
+        """Evaluates some of what `analysis` needs beside the search, `most` candidates; returns whether that was all.
+        A caller that must answer meanwhile can do so between calls.
+        """
         search_state = self._current()
         if self._evaluation is None:
             self._evaluation = self.analyst.evaluate(self._state)
@@ -125,9 +122,7 @@ class AnalysisSession:
 
     @torch.inference_mode()
     def analysis(self, evaluates_children: bool = True) -> Analysis:
-        """Returns the analysis so far; evaluates_children: whether candidates get scores of their own where they have
-        none yet.
-        """
+        """Returns the analysis so far; evaluates_children: whether candidates without own scores get some."""
         search_state = self._current()
         if self._evaluation is None:
             self._evaluation = self.analyst.evaluate(self._state)
@@ -154,9 +149,7 @@ class AnalysisSession:
 
     @torch.inference_mode()
     def _begin(self) -> bool:
-        """Lets the search go on with the room that is left in the tree; returns whether there is any, and anything to
-        search.
-        """
+        """Lets the search go on in what is left of the tree; returns whether there is room, and anything to search."""
         search_state = self._search_state
         room = search_state.tree.num_nodes - 1 - int(search_state.tree.size)
         self._search.begin(search_state, self._game_index, min(room, search_state.longest), self.seed)
@@ -171,9 +164,7 @@ class AnalysisSession:
         return self._begin()
 
     def _follow(self, key: _Key, state: board.State) -> bool:
-        """Plays the moves made since in the tree, where each was the turn of the tree's side to move; returns whether
-        it could.
-        """
+        """Plays the moves made since in the tree; returns whether it could, each being by the side to move."""
         old = self._key
         if old is None or key.restrictions is not None or old.restrictions is not None:
             return False
