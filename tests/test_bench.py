@@ -22,7 +22,7 @@ from zerogo.bench.net import peaks_of
 from zerogo.bench.profile import PARTS, REST, STAGES, StageClock
 from zerogo.rules import Rules
 from zerogo.search import search as steps
-from zerogo.search.captured import captured
+from zerogo.search.graph import captured
 
 CPU = "--device cpu --threads 1"
 TINY = f"--size 3 --batch 4 --blocks 1 --channels 8 {CPU}"
@@ -110,7 +110,7 @@ def test_no_graph_off_cuda() -> None:
 def test_no_graph_of_work_that_waits_or_cannot_be_captured(monkeypatch) -> None:
     """Pretends that there is a CUDA device."""
     device = torch.device("cuda")
-    monkeypatch.setattr("zerogo.search.captured.record", lambda work, device: work)
+    monkeypatch.setattr("zerogo.search.graph.record", lambda work, device: work)
     work = lambda: torch.zeros(1) + 1  # noqa: E731
     assert captured(work, device) is work
     assert captured(lambda: torch.zeros(1).nonzero(), device) is None
@@ -118,7 +118,7 @@ def test_no_graph_of_work_that_waits_or_cannot_be_captured(monkeypatch) -> None:
     def refused(work, device) -> None:
         raise RuntimeError("capture failed")
 
-    monkeypatch.setattr("zerogo.search.captured.record", refused)
+    monkeypatch.setattr("zerogo.search.graph.record", refused)
     assert captured(work, device) is None
 
 

@@ -19,14 +19,14 @@ from zerogo import board, coords, flood, kernels
 from zerogo.board import State, position, superko, zobrist
 from zerogo.board.state import exact_legal_rows
 from zerogo.rules import SUPERKO, Rules
-from zerogo.search.games import Go, Line
+from zerogo.search import Go, SearchPath
 
 pytest.importorskip("triton")
 import interpreting  # noqa: E402, F401
 from compiling import ARCHITECTURES, compile_call  # noqa: E402
 
-from zerogo.kernels.cuda import arrival as arrival_kernels  # noqa: E402
 from zerogo.kernels.cuda import board as board_kernels  # noqa: E402
+from zerogo.kernels.cuda import leaf_states as leaf_kernels  # noqa: E402
 
 CPU = torch.device("cpu")
 KINDS = [(kind, suicide) for kind in SUPERKO for suicide in (False, True)]
@@ -36,8 +36,8 @@ def on(device: torch.device, thing: Any) -> Any:
     """Returns tensors, or what holds them, on a device; the rest as it is."""
     if isinstance(thing, Tensor):
         return thing.to(device)
-    if isinstance(thing, Line):
-        return Line(*(getattr(thing, field.name).to(device) for field in dataclasses.fields(thing)))
+    if isinstance(thing, SearchPath):
+        return SearchPath(*(getattr(thing, field.name).to(device) for field in dataclasses.fields(thing)))
     return board.to_device(thing, device) if isinstance(thing, State) else thing
 
 
@@ -237,7 +237,7 @@ def test_draws_are_uniform(device: torch.device) -> None:
         assert int(found[game]) == choices[int(number * len(choices))]
 
 
-def ways(roots: State, lane: Tensor, length: int, seed: int) -> tuple[Line, Tensor, Tensor]:
+def ways(roots: State, lane: Tensor, length: int, seed: int) -> tuple[SearchPath, Tensor, Tensor]:
     """Returns ways through trees of one branch each, their last positions' words, and moves from there, legal but for
     superko.
 
@@ -248,29 +248,29 @@ def ways(roots: State, lane: Tensor, length: int, seed: int) -> tuple[Line, Tens
     depth = torch.arange(lanes) % length
     words, moves = [go.pack(states)], [torch.full((lanes,), -1)]
     for level in range(length):
-        now = go._unpack(words[-1], roots.board_size)
+        now = go.unpack(words[-1], roots.board_size)
         legal = go.legal(roots, lane, now).to(torch.float32)
         legal[:, -1] = 0.05
         moves.append(torch.multinomial(legal, 1, generator=torch.Generator().manual_seed(seed + level)).squeeze(1))
         words.append(go.pack(go.play(roots, lane, words[-1], moves[-1])))
     level, k = torch.arange(length), torch.arange(lanes)
     path = torch.where(level <= depth.unsqueeze(1), level, 0) * lanes + k.unsqueeze(1)
-    line = Line(lane, path, depth, torch.cat(words), torch.cat(moves).to(torch.int32))
+    line = SearchPath(lane, path, depth, torch.cat(words), torch.cat(moves).to(torch.int32))
     return line, line.words[depth * lanes + k], torch.stack(moves)[depth + 1, k]
 
 
-def check_arrival(roots: State, line: Line, words: Tensor, actions: Tensor, device: torch.device) -> dict[str, Tensor]:
+def check_arrival(roots: State, line: SearchPath, words: Tensor, actions: Tensor, device: torch.device) -> dict[str, Tensor]:
     """All that the search learns of a move, as `Go` tells it piece by piece. Returns it."""
     go = Go()
-    found = answers(device, arrival_kernels.step_leaves, roots, line, words, actions, keys_of(roots))
-    after = go.play(roots, line.lane, words, actions)
-    finished, result = go.outcome(roots, line.lane, after)
+    found = answers(device, leaf_kernels.step_leaves, roots, line, words, actions, keys_of(roots))
+    after = go.play(roots, line.game_index, words, actions)
+    finished, result = go.outcome(roots, line.game_index, after)
     repeats = go.repeats(roots, after, line, actions)
     leaf = go.leaf(roots, after, line, actions)
     same(found["words"], go.pack(after), "words")
-    same(found["legal"], go.legal(roots, line.lane, after), "legal")
+    same(found["legal"], go.legal(roots, line.game_index, after), "legal")
     same(found["result"], torch.where(finished, result, 0.0), "result")
-    same(found["repeats"], torch.zeros_like(finished) if repeats is None else repeats, "repeats")
+    same(found["repeats"], repeats, "repeats")
     for name in (*(field.name for field in dataclasses.fields(after)), "recent", "moves"):
         same(found[name], getattr(leaf, name), name)
     return found
@@ -339,10 +339,10 @@ def test_games_are_played_through_the_kernels(device: torch.device, monkeypatch:
         played, torch.tensor([2], device=device), board.select(played, torch.tensor([2], device=device))
     )
     landed = Go().step_leaves(played, on(device, line), on(device, words), on(device, moves))
-    found = answers(device, arrival_kernels.step_leaves, states[-1], line, words, moves, keys_of(states[-1]))
+    found = answers(device, leaf_kernels.step_leaves, states[-1], line, words, moves, keys_of(states[-1]))
     same(landed.words.cpu(), found["words"], "words")
     same(landed.leaf.recent.cpu(), found["recent"], "recent")
-    assert asked >= {"board", "arrival"}
+    assert asked >= {"board", "leaf_states"}
 
 
 @pytest.mark.parametrize("size", [19])
@@ -368,7 +368,7 @@ def test_kernels_compile(size: int, blind: Callable[[], None]) -> None:
             keys,
             {name: getattr(state, name) for name in board_kernels.History._fields},
         ),
-        (arrival_kernels.step_leaves, state, line, words, moves, keys),
+        (leaf_kernels.step_leaves, state, line, words, moves, keys),
     ]
     for function, *arguments in calls:
         found = compile_call(function, *arguments)

@@ -12,9 +12,9 @@ import torch
 from cases import spiral
 from compiling import compile_for
 from diagrams import parse
+from host_reads import host_reads
 from interpreting import interpreted
 from test_ladders import CLASSICAL, ladder_positions
-from test_no_waiting import host_reads
 from torch import Tensor
 
 from zerogo import board, kernels

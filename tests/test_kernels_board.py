@@ -15,7 +15,8 @@ from zerogo.board import State
 from zerogo.board.position import find_atari, legal_rows, on_board_rows, play
 from zerogo.board.state import exact_legal_rows
 from zerogo.rules import SUPERKO, Rules
-from zerogo.search.games import LEAF_FIELDS, Go, Line
+from zerogo.search import Go, SearchPath
+from zerogo.search.go import LEAF_FIELDS
 
 pytestmark = pytest.mark.skipif(kernels.compiled("board", torch.device("cpu")) is None, reason="numba is not installed")
 GO = Go()
@@ -234,22 +235,22 @@ def test_put_as_plainly() -> None:
 # The last move of a simulation
 
 
-def ways_down(root: State, length: int, seed: int) -> tuple[Line, Tensor, list[Tensor]]:
+def ways_down(root: State, length: int, seed: int) -> tuple[SearchPath, Tensor, list[Tensor]]:
     """Plays random moves that may repeat from the roots on: returns the way to the last position but one, its words,
     and all moves.
     """
     num_games, size = root.num_games, root.board_size
     every = torch.arange(num_games)
-    words, moves = [GO.roots(root)], []
+    words, moves = [GO.pack(root)], []
     for level in range(length):
-        position = GO._unpack(words[-1], size)
+        position = GO.unpack(words[-1], size)
         legal = GO.legal(root, every, position).to(torch.float32)
         legal[:, -1] = 0.1
         moves.append(draws.choose(draws.key(seed, every, torch.tensor(level)), legal))
         words.append(GO.pack(GO.play(root, every, words[-1], moves[-1])))
     path = torch.arange(num_games).unsqueeze(1) + torch.arange(length) * num_games
     played = torch.cat([torch.full((num_games,), -1), *moves[:-1]]).to(torch.int32)
-    line = Line(every, path, torch.full((num_games,), length - 1), torch.cat(words[:-1]), played)
+    line = SearchPath(every, path, torch.full((num_games,), length - 1), torch.cat(words[:-1]), played)
     return line, words[-2], moves
 
 
@@ -261,11 +262,10 @@ def test_arrivals(sizes: tuple[int, ...], before: int) -> None:
     met = {"repeats": 0, "finished": 0}
     for length in (1, 2, 5, 12, 20):
         line, parents, moves = ways_down(root, length, seed=length)
-        for lane in (line.lane, line.lane[::3]):
-            some = Line(lane, line.path[lane], line.depth[lane], line.words, line.actions)
+        for lane in (line.game_index, line.game_index[::3]):
+            some = SearchPath(lane, line.path[lane], line.depth[lane], line.words, line.actions)
             found = GO.step_leaves(root, some, parents[lane], moves[-1][lane])
             with kernels.plain():
-                assert GO.step_leaves(root, some, parents[lane], moves[-1][lane]) is None
                 position = GO.play(root, lane, parents[lane], moves[-1][lane])
                 finished, result = GO.outcome(root, lane, position)
                 repeats = GO.repeats(root, position, some, moves[-1][lane])
@@ -275,8 +275,8 @@ def test_arrivals(sizes: tuple[int, ...], before: int) -> None:
                     "legal": GO.legal(root, lane, position),
                     "finished": finished,
                     "result": result,
+                    "repeats": repeats,
                 }
-                wanted["repeats"] = torch.zeros_like(finished) if repeats is None else repeats
             for name, value in wanted.items():
                 assert value.dtype == getattr(found, name).dtype and torch.equal(value, getattr(found, name)), (
                     length,

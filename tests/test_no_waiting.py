@@ -1,6 +1,5 @@
 """Nothing in a simulation or a move waits for a CUDA device: counted on the CPU, and under CUDA's own debug mode where
-there is one.
-"""
+there is one."""
 
 from __future__ import annotations
 
@@ -11,9 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from host_reads import host_reads
 from interpreting import interpreted
-from test_search import GUMBEL, PUCT, TableEvaluator, random_games
-from torch.overrides import TorchFunctionMode
+from searches import GUMBEL, PUCT, TableEvaluator, random_games
 
 from zerogo import board, kernels
 from zerogo.config import NetworkConfig, SearchConfig
@@ -23,7 +22,6 @@ from zerogo.features.presets import ENCODERS
 from zerogo.network import Network
 from zerogo.rules import Rules
 from zerogo.search import Search, graph
-from zerogo.search.graph import HostReads
 
 RULES = [
     Rules(size=4, komi=0.5, superko="positional"),
@@ -47,43 +45,6 @@ SEARCHES = {
 GROUP_NAMES = [groups if isinstance(groups, str) else ", ".join(groups[:2]) for groups in WITHOUT_LADDERS]
 EACH_RULE = pytest.mark.parametrize("rules", [*RULES, RULES], ids=["positional", "situational", "territory", "mixed"])
 EACH_SEARCH = pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
-
-
-class Calls(TorchFunctionMode):
-    """Notes what Python asks of a tensor that is on the CPU already, and what it makes of its own numbers: on CUDA
-    these copy.
-    """
-
-    ASKED = (
-        "tolist",
-        "numpy",
-        "__bool__",
-        "__int__",
-        "__float__",
-        "__index__",
-        "__array__",
-        "item",
-        "cpu",
-        "__contains__",
-    )
-    MADE = ("tensor", "as_tensor", "from_numpy", "pin_memory")
-
-    def __init__(self, found: list[str]) -> None:
-        super().__init__()
-        self.found = found
-
-    def __torch_function__(self, function: Any, types: Any, arguments: tuple = (), named: dict | None = None) -> Any:
-        name = getattr(function, "__name__", "")
-        if name in self.ASKED or name in self.MADE and not isinstance(arguments[0], torch.Tensor):
-            self.found.append(name)
-        return function(*arguments, **(named or {}))
-
-
-@contextmanager
-def host_reads() -> Iterator[list[str]]:
-    """Collects the names of all that would make the host wait."""
-    with HostReads() as reads, Calls(reads.found):
-        yield reads.found
 
 
 def games(rules: Rules | list[Rules], num_games: int = 6, plies: int = 6) -> board.State:
@@ -292,11 +253,11 @@ def test_cuda_plays_without_waiting(rules: Rules | list[Rules]) -> None:
             state = board.step_(state, legal.to(torch.int8).argmax(1))
 
 
-@on_cuda(EACH_SEARCH)
+@on_cuda(EACH_SEARCH, EACH_RULE)
 @pytest.mark.parametrize("has_graph", [False, True], ids=["eager", "graph"])
-def test_cuda_searches_without_waiting(settings: SearchConfig, has_graph: bool) -> None:
+def test_cuda_searches_without_waiting(settings: SearchConfig, rules: Rules | list[Rules], has_graph: bool) -> None:
     """And finds what the CPU finds."""
-    state, budgets = games(RULES[0]), torch.tensor([24, 0, 3, 24, 11, 24])
+    state, budgets = games(rules), torch.tensor([24, 0, 3, 24, 11, 24])
     expected = Search(TableEvaluator(), settings).run(state, budgets, seed=1).visits
     made = Search(TableEvaluator(), dataclasses.replace(settings, cuda_graph=has_graph))
     lane, on_device = torch.arange(6, device="cuda"), board.to_device(state, "cuda")

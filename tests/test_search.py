@@ -1,121 +1,69 @@
 """The search on Go: the same alone and among others, legal to the last node, exact at its ends, and without a look by
-the host.
-"""
+the host."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 import torch
+from host_reads import no_reads
+from searches import (
+    BOTH,
+    PUCT,
+    RULES,
+    TableEvaluator,
+    check_nodes,
+    check_sums,
+    random_games,
+    replayed,
+    same_searches,
+    several,
+)  # fmt: skip
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from zerogo import board, draws, flood
-from zerogo.config import NetworkConfig, SearchConfig
-from zerogo.evaluator import Evaluator
-from zerogo.features import make_encoder
-from zerogo.game import Colour, GameState, Move
-from zerogo.network import Network
+from zerogo.config import SearchConfig
+from zerogo.game import Colour
 from zerogo.rules import Rules
 from zerogo.search import Search, SearchState, tempered
 from zerogo.search.tree import CLOSED, NULL_NODE, ROOT
-
-PUCT = SearchConfig(algorithm="puct")
-GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
-BOTH = pytest.mark.parametrize("settings", [PUCT, GUMBEL], ids=["puct", "gumbel"])
-RULES = [
-    Rules(size=4, komi=2.5, superko="positional"),
-    Rules(size=5, komi=0.0, superko="situational", suicide=True),
-    Rules(size=3, komi=1.0, superko="positional", suicide=True),
-    Rules(size=5, komi=24.5, superko="simple"),
-    Rules(size=2, komi=0.0, superko="situational"),
-    Rules(size=5, komi=-3.0, superko="positional", scoring="territory"),
-]
-
-
-class TableEvaluator:
-    """Priors and values that are a fixed function of the position, in numbers that no order of additions can round.
-
-    Knows points by row and column, so that a board means the same in a larger batch. passing: how much likelier a pass
-    is than a play."""
-
-    def __init__(self, passing: int = 1) -> None:
-        self.passing, self.calls = passing, 0
-
-    def __call__(self, state: board.State, legal: Tensor, key: Tensor) -> SimpleNamespace:
-        self.calls += 1
-        points = torch.arange(state.board_size**2, device=legal.device)
-        row, column = torch.div(points, state.board_size, rounding_mode="floor"), points % state.board_size
-        cells = torch.nn.functional.pad(row * 25 + column, (0, 1), value=999)
-        own = draws.key(77, state.hash, state.to_play, state.passes)
-        weight = (draws.key(own.unsqueeze(1), cells) & 0xFFF) + 1
-        weight[:, -1] = weight[:, -1] * self.passing
-        weight = weight * legal
-        prior = torch.div(weight << 20, weight.sum(1, keepdim=True), rounding_mode="floor").to(torch.float32) / 2**20
-        return SimpleNamespace(prior=prior, value=((own >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5)
-
-
-def random_games(
-    rules: Rules | list[Rules], num_games: int, plies: int, move_cap: int | None = None
-) -> tuple[board.State, Tensor]:
-    """Returns games after random legal moves (a pass where nothing else is legal, and now and then), and the moves:
-    int64 [B, plies].
-    """
-    state, moves = board.new_games(num_games, rules, move_cap=move_cap), []
-    for ply in range(plies):
-        weights = board.legal_actions(state).to(torch.float32)
-        weights[:, -1] = torch.where((weights[:, :-1].sum(1) > 0) & (state.passes > 0), 0.0, 0.05)
-        actions = draws.choose(draws.key(1, torch.arange(num_games), ply), weights)
-        moves.append(actions)
-        state = board.step(state, actions)
-    return state, torch.stack(moves, dim=1) if moves else torch.zeros(num_games, 0, dtype=torch.int64)
-
-
-def replayed(rules: Rules, moves: list[int], side: int) -> GameState:
-    game = GameState.new(rules)
-    for action in moves:
-        game = game.play(move_of(action, rules.size, side))
-    return game
-
-
-def move_of(action: int, size: int, side: int) -> Move:
-    """Returns the move of an action in a batch of that side, where the board may be smaller."""
-    if action == side * side:
-        return Move.pass_turn()
-    return Move.from_action(action // side * size + action % side, size)
-
 
 # Alone and among others
 
 
 @BOTH
-@pytest.mark.parametrize("explore", [False, True])
-def test_a_game_is_searched_alike_alone_and_among_others(settings: SearchConfig, explore: bool) -> None:
-    """Visits equal, with budgets of their own, and again in the next search with the subtrees kept."""
+@pytest.mark.parametrize(("explore", "leaves"), [(False, 1), (True, 1), (True, 8)])
+def test_a_game_is_searched_alike_alone_and_among_others(settings: SearchConfig, explore: bool, leaves: int) -> None:
+    """Visits and sums equal, with budgets of their own, and again in the next search with the subtrees kept."""
     num_games, budgets = 12, torch.tensor([0, 1, 5, 30, 17, 30, 30, 8, 2, 30, 12, 29])
     state, _ = random_games(Rules(size=5, komi=6.5), num_games, 10)
     ids = torch.arange(num_games) + 100
-    together = Search(TableEvaluator(), settings)
-    first = together.run(state, budgets, seed=9, game_ids=ids, explore=explore)
+    made = Search(TableEvaluator(), several(settings, leaves))
+    first = made.run(state, budgets, seed=9, game_ids=ids, explore=explore)
+    sums = first.tree.tree.value_sum.clone()
     after = board.step(state, first.action)
-    together.advance(first.tree, torch.arange(num_games), first.action, after)
-    second = together.run(after, budgets.flip(0), seed=9, tree=first.tree, game_ids=ids, explore=explore)
+    made.advance(first.tree, torch.arange(num_games), first.action, after)
+    second = made.run(after, budgets.flip(0), seed=9, tree=first.tree, game_ids=ids, explore=explore)
     for game in range(num_games):
         one = torch.tensor([game])
-        alone = Search(TableEvaluator(), settings)
-        search_state = alone.init(board.select(state, one), 30)
-        own = alone.run(
-            board.select(state, one), int(budgets[game]), 9, search_state, game_ids=ids[one], explore=explore
+        start, now, named = (
+            board.select(state, one),
+            board.select(after, one),
+            {"game_ids": ids[one], "explore": explore},
         )
+        search_state = made.init(start, 30)
+        own = made.run(start, int(budgets[game]), 9, search_state, **named)
         assert torch.equal(own.visits[0], first.visits[game])
         assert torch.allclose(own.policy[0], first.policy[game], atol=1e-6)
         assert int(own.action) == int(first.action[game])
-        alone.advance(search_state, torch.arange(1), own.action, board.select(after, one))
-        own = alone.run(
-            board.select(after, one), int(budgets[-1 - game]), 9, search_state, game_ids=ids[one], explore=explore
-        )
+        used = slice(ROOT, ROOT + int(search_state.tree.size))
+        assert torch.equal(search_state.tree.value_sum[0, used], sums[game, used])
+        made.advance(search_state, torch.arange(1), own.action, now)
+        own = made.run(now, int(budgets[-1 - game]), 9, search_state, **named)
         assert torch.equal(own.visits[0], second.visits[game])
 
 
@@ -147,89 +95,24 @@ def test_sizes_and_rules_may_share_a_batch(settings: SearchConfig) -> None:
 # Every node is what the rules make of it
 
 
-def check_nodes(search_state: SearchState, game: int, start: GameState, side: int, cap: int) -> dict[str, int]:
-    """Replays every node of a tree in the plain game; returns what was met."""
-    tree, size = search_state.tree, start.rules.size
-    games, met = {ROOT: start}, {"nodes": 0, "closed": 0, "finished": 0, "draws": 0}
-    for node in range(ROOT, ROOT + int(tree.size[game])):
-        if node > ROOT:
-            before = games[int(tree.parent[game, node])]
-            move = move_of(int(tree.action[game, node]), size, side)
-            assert before.why_illegal(move) is None
-            games[node] = before.play(move)
-        now = games[node]
-        position = forest_position(search_state, game, node, side)
-        assert position.stones[0, :size, :size].tolist() == now.stones() and int(position.stones.sum()) == sum(
-            map(sum, now.stones())
-        )
-        assert (
-            int(position.to_play) == now.to_play.value
-            and int(position.passes) == now.passes
-            and int(position.ply) == now.ply
-        )
-        is_over = now.is_over or now.ply >= cap
-        met["nodes"] += 1
-        assert bool(tree.terminal[game, node]) == is_over
-        if is_over:
-            score = now.score_black()
-            result = (score > 0) - (score < 0)
-            assert float(tree.value[game, node]) == (result if now.to_play is Colour.BLACK else -result)
-            met["finished"] += 1
-            met["draws"] += result == 0
-        else:
-            met["closed"] += check_children(search_state, game, node, now, side)
-    return met
-
-
-def check_children(search_state: SearchState, game: int, node: int, now: GameState, side: int) -> int:
-    """Every legal move is open, what is open and illegal is a repetition that was not tried; returns the repetitions
-    that were.
-    """
-    tree, closed = search_state.tree, 0
-    children, prior = tree.children[game, node].tolist(), tree.prior[game, node].tolist()
-    for action, child in enumerate(children):
-        on_board = action == side * side or (action // side < now.rules.size and action % side < now.rules.size)
-        reason = now.why_illegal(move_of(action, now.rules.size, side)) if on_board else "off"
-        if reason is None:
-            assert child != CLOSED
-        elif not reason.startswith("superko") or node == ROOT:
-            assert child == CLOSED, reason
-        else:
-            assert child <= NULL_NODE  # never a node
-            closed += child == CLOSED
-        if child == CLOSED:
-            assert prior[action] == 0.0
-    return closed
-
-
-def forest_position(search_state: SearchState, game: int, node: int, side: int) -> board.Position:
-    return Search(TableEvaluator(), PUCT).game._unpack(search_state.tree.words[game, node].unsqueeze(0), side)
-
-
-@pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
+@BOTH
+@pytest.mark.parametrize("leaves", [1, 8])
 @pytest.mark.parametrize("passing", [1, 8])
-def test_every_node_is_legal_and_exact(algorithm: str, passing: int) -> None:
+def test_every_node_is_legal_and_exact(settings: SearchConfig, leaves: int, passing: int) -> None:
     """Trees of played games, kept from move to move, on small boards where positions repeat, under all rules, with and
-    without a cap.
-    """
-    rules = [
-        *RULES,
-        Rules(size=2, komi=1.0, superko="positional"),
-        Rules(size=2, komi=0.0, superko="positional", suicide=True),
-    ]
+    without a cap."""
+    tiny = [Rules(size=2, komi=1.0, superko="positional"), Rules(size=2, komi=0.0, superko="positional", suicide=True)]
     total = {"nodes": 0, "closed": 0, "finished": 0, "draws": 0}
-    for rule, cap in zip(rules, [60, 14, 40, 16, 40, 12, 60, 60], strict=True):
-        settings = dataclasses.replace(PUCT if algorithm == "puct" else GUMBEL, c_puct=3.0)
-        made, num_games = Search(TableEvaluator(passing), settings), 2
-        state, past = random_games(rule, num_games, 5, move_cap=cap)
+    for rule, cap in zip([*RULES, *tiny], [60, 14, 40, 16, 40, 12, 60, 60], strict=True):
+        made, games = Search(TableEvaluator(passing), several(settings, leaves, c_puct=3.0)), torch.arange(2)
+        state, past = random_games(rule, 2, 5, move_cap=cap)
         result = made.run(state, 60, seed=3, explore=True)
         for turn in range(2):
-            actions = result.action
-            past = torch.cat([past, actions.unsqueeze(1)], dim=1)
-            state = board.step(state, actions)
-            made.advance(result.tree, torch.arange(num_games), actions, state)
+            past = torch.cat([past, result.action.unsqueeze(1)], dim=1)
+            state = board.step(state, result.action)
+            made.advance(result.tree, games, result.action, state)
             result = made.run(state, 60, seed=4 + turn, tree=result.tree, explore=True)
-        for game in range(num_games):
+        for game in range(2):
             if not bool(state.finished[game]):
                 met = check_nodes(result.tree, game, replayed(rule, past[game].tolist(), rule.size), rule.size, cap)
                 total = {name: total[name] + number for name, number in met.items()}
@@ -246,8 +129,7 @@ def test_nodes_of_a_mixed_batch_are_legal() -> None:
 @BOTH
 def test_a_repeating_move_is_closed_when_it_is_reached(settings: SearchConfig) -> None:
     """The evaluator wants nothing but repetitions: each is tried at most once, has no node, and no share of the
-    policy.
-    """
+    policy."""
     rule = Rules(size=2, komi=0.0, superko="positional")
 
     class Repeater(TableEvaluator):
@@ -313,8 +195,7 @@ def test_a_settled_game_is_won_for_whoever_won_it(settings: SearchConfig) -> Non
 @BOTH
 def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig) -> None:
     """One ply before the cap every child is final: the values are those of the scores, draws too, and the best move is
-    a best one.
-    """
+    a best one."""
     rule = Rules(size=3, komi=0.0)
     state, past = random_games(rule, 20, 7, move_cap=8)
     state_going = (~state.finished).nonzero().squeeze(1)
@@ -340,8 +221,7 @@ def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig) -> None:
 
 def test_leaves_are_shown_as_played_games_would_be() -> None:
     """A leaf's stones, recent positions, moves, ko, counters and rules equal those of a game that was really played to
-    it.
-    """
+    it."""
     rules = [Rules(size=4, komi=float(k), superko="positional") for k in range(6)]
     state, _ = random_games(rules, 6, 5)
     shown = []
@@ -383,102 +263,41 @@ def test_leaves_are_shown_as_played_games_would_be() -> None:
 # No wait for the host
 
 
-class NoLooking(TorchDispatchMode):
-    """Fails on every operation whose result's value or shape the host must read from the device."""
-
-    FORBIDDEN = (
-        "_local_scalar_dense",
-        "item",
-        "nonzero",
-        "masked_select",
-        "is_nonzero",
-        "unique",
-        "equal.",
-        "repeat_interleave.Tensor",
-    )
-
-    def __torch_dispatch__(self, function, types, arguments=(), named=None):
-        name = str(function)
-        assert not any(word in name.split("aten.")[-1] for word in self.FORBIDDEN), name
-        if "aten.index" in name and len(arguments) > 1 and isinstance(arguments[1], (list, tuple)):
-            assert all(index is None or index.dtype != torch.bool for index in arguments[1]), f"{name} by a mask"
-        return function(*arguments, **(named or {}))
-
-
 @BOTH
-@pytest.mark.parametrize("rule", [RULES[1], RULES[4], RULES[5]], ids=["5x5 suicide", "2x2", "5x5 territory"])
-def test_the_way_without_a_look_finds_the_same(settings: SearchConfig, rule: Rules, blind) -> None:
+@pytest.mark.parametrize(
+    ("leaves", "rule"),
+    [(1, RULES[1]), (1, RULES[4]), (1, RULES[5]), (4, RULES[4]), (16, RULES[1])],
+    ids=["5x5 suicide", "2x2", "5x5 territory", "4, 2x2", "16, 5x5 suicide"],
+)
+def test_without_reads_the_same_is_found(settings: SearchConfig, leaves: int, rule: Rules, blind) -> None:
     """Two searches in a row, with budgets of their own; and in a simulation nothing is read back."""
     state, _ = random_games(rule, 6, 6, move_cap=30)
-    budgets = torch.tensor([0, 3, 24, 24, 11, 24])
+    budgets, games = torch.tensor([0, 3, 24, 24, 11, 24]), torch.arange(6)
 
-    def two_searches(check: bool) -> tuple[list[Tensor], SearchState]:
-        made = Search(TableEvaluator(), settings)
+    def two_searches(watched: Callable) -> tuple[list[Tensor], SearchState]:
+        made = Search(TableEvaluator(), several(settings, leaves))
         search_state = made.init(state, 24)
-        visits, now = [], state
+        found, now = [], state
         for turn in range(2):
-            made.begin(search_state, torch.arange(6), budgets.roll(turn), seed=turn, explore=True)
-            for _ in range(24):
-                if check:
-                    with NoLooking():
-                        made.simulate(search_state)
-                else:
+            made.begin(search_state, games, budgets.roll(turn), seed=turn, explore=True)
+            while bool(search_state.unspent.any()):
+                with watched():
                     made.simulate(search_state)
-            found = made.result(search_state, torch.arange(6))
-            visits += [found.visits, found.policy, found.value]
-            now = board.step(now, found.action)
-            made.advance(search_state, torch.arange(6), found.action, now)
-        return visits, search_state
+            result = made.result(search_state, games)
+            found += [result.visits, result.policy, result.value]
+            if turn == 0:
+                now = board.step(now, result.action)
+                made.advance(search_state, games, result.action, now)
+        return found, search_state
 
-    looking, search_state = two_searches(check=False)
+    reading, search_state = two_searches(nullcontext)
     blind()
     assert not flood.may_look(state.black)
-    bounded, other = two_searches(check=True)
-    for one, two in zip(looking, bounded, strict=True):
+    bounded, other = two_searches(no_reads)
+    for one, two in zip(reading, bounded, strict=True):
         assert torch.allclose(one.to(torch.float32), two.to(torch.float32), atol=1e-6)
-    assert torch.equal(search_state.exact_leaves, other.exact_leaves)
-    assert torch.equal(search_state.tree.size, other.tree.size)
-
-
-def test_a_network_is_searched_without_a_look(blind) -> None:
-    encoder = make_encoder("zero17", True)
-    network = Network(
-        NetworkConfig(blocks=2, channels=8, pooling_channels=8, head_channels=8),
-        encoder.num_planes,
-        encoder.num_globals,
-        5,
-    )
-    evaluator = Evaluator.from_network(network, encoder, symmetries="random")
-    state, _ = random_games(Rules(size=5), 4, 6)
-    made = Search(evaluator, PUCT)
-    expected = made.run(state, 12, seed=1).visits
-    blind()
-    search_state = made.init(state, 12)
-    made.begin(search_state, torch.arange(4), 12, seed=1)
-    for _ in range(12):
-        with NoLooking():
-            made.simulate(search_state)
-    assert torch.equal(made.result(search_state, torch.arange(4)).visits, expected)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("rule", [RULES[1], RULES[4], RULES[5]], ids=["5x5 suicide", "2x2", "5x5 territory"])
-def test_cuda_finds_the_same_and_waits_for_nothing(rule: Rules) -> None:
-    state, _ = random_games(rule, 6, 6, move_cap=30)
-    made = Search(TableEvaluator(), PUCT)
-    expected = made.run(state, 24, seed=1).visits
-    on_device = board.to_device(state, "cuda")
-    made.run(on_device, 2)  # tables and kernels are made once
-    search_state = made.init(on_device, 24)
-    made.begin(search_state, torch.arange(6, device="cuda"), 24, seed=1)
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        for _ in range(24):
-            made.simulate(search_state)
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-    assert torch.equal(made.result(search_state, torch.arange(6, device="cuda")).visits.cpu(), expected)
+    same_searches(search_state, other)
+    check_sums(other, is_kept=True)
 
 
 # Small things
@@ -503,7 +322,4 @@ def test_a_tree_costs_what_its_shapes_say(size: int) -> None:
     actions, words = size**2 + 1, 3 * size + 9
     expected = 4 * words + (4 + 4) * actions + 4 * 5 + 1
     assert search_state.tree.bytes_per_node == expected
-    held = sum(
-        getattr(search_state.tree, f.name).untyped_storage().nbytes() for f in dataclasses.fields(search_state.tree)
-    )
-    assert held == 3 * 12 * expected + 3 * 8
+    assert sum(tensor.untyped_storage().nbytes() for tensor in search_state.tree.tensors()) == 3 * 12 * expected + 3 * 8

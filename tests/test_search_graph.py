@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from test_search import GUMBEL, PUCT, TableEvaluator, random_games
+from searches import GUMBEL, PUCT, TableEvaluator, random_games
 
 from zerogo import board
 from zerogo.config import SearchConfig
@@ -26,8 +26,7 @@ EACH = pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
 @pytest.fixture
 def captured(monkeypatch: pytest.MonkeyPatch, blind: Callable[[], None]) -> list[Callable[[], None]]:
     """Lets steps be "captured" on the CPU, where the replay makes the step itself, on the graph's own states; returns
-    all that were.
-    """
+    all that were."""
     found: list[Callable[[], None]] = []
 
     def record(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
@@ -66,8 +65,7 @@ def same(one: list[tuple], two: list[tuple]) -> None:
 @EACH
 def test_one_capture_serves_many_moves(settings: SearchConfig, captured: list) -> None:
     """The root states are others after every move, the ply too; only where the history gets more room it is captured
-    anew.
-    """
+    anew."""
     plain = game_of(settings, moves=5, cuda_graph=False)
     assert not captured
     same(game_of(settings, moves=5), plain)
@@ -109,8 +107,7 @@ def test_is_captured_anew_where_it_must_be(captured: list) -> None:
 
 def test_is_captured_where_that_pays(captured: list, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short search is not worth it; a long one is, and so are many short ones in the same trees, and steps whose end
-    is not known.
-    """
+    is not known."""
     monkeypatch.setattr(graph, "PAYS", 12)
     state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
     made = Search(TableEvaluator(), dataclasses.replace(PUCT, keep_tree=False))
@@ -143,9 +140,9 @@ def test_root_states_are_copied_into_all_slots(captured: list) -> None:
     )
     made.begin(search_state, torch.arange(3), 9, seed=2)
     made.simulate(search_state)
-    wanted = made.game.take(search_state.graph.states, torch.arange(3).repeat(3))
+    wanted = search_state.graph.states.select(torch.arange(3).repeat(3))
     assert search_state.graph.states.ply.tolist() == after.ply.tolist()
-    for one, other in zip(graph._tensors(search_state.graph.slots), graph._tensors(wanted), strict=True):
+    for one, other in zip(search_state.graph.repeated_states.tensors(), wanted.tensors(), strict=True):
         assert torch.equal(one, other)
 
 

@@ -1,6 +1,5 @@
 """The search on toy games with known values: PUCT and Gumbel, against an independent plain search and against perfect
-play.
-"""
+play."""
 
 from __future__ import annotations
 
@@ -11,40 +10,22 @@ from types import SimpleNamespace
 import pytest
 import torch
 import toys
-from toys import Toy
+from searches import check_links, nodes_of
+from torch import Tensor
+from toys import GAMES, Toy
 
 from zerogo.config import SearchConfig
-from zerogo.search import Search, puct
+from zerogo.search import Search, SearchState, puct
 from zerogo.search.gumbel import considered_visits, order
-from zerogo.search.tree import CLOSED, NULL_NODE, ROOT, Nodes, Tree, backup
+from zerogo.search.tree import CLOSED, NULL_NODE, ROOT, Tree, backup
 
 PUCT = SearchConfig(algorithm="puct", fpu_reduction=0.2)
 GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
 BOTH = pytest.mark.parametrize("settings", [PUCT, GUMBEL], ids=["puct", "gumbel"])
-GAMES = {
-    "nim, won": toys.nim(2, 3),
-    "nim, lost": toys.nim(1, 2, 3),
-    "tic-tac-toe, drawn": toys.tic_tac_toe("X...O...."),
-    "tic-tac-toe, won by a fork": toys.tic_tac_toe("X.......O"),
-    "tic-tac-toe, lost": toys.tic_tac_toe("XX.OX...O"),
-    "random tree": toys.random_tree(3),
-    "race, Black ahead": toys.race(2, 3),
-    "race, White ahead": toys.race(-2, 3),
-    "race, a draw": toys.race(-1, 4, komi=-1.0),
-    "illegal moves among the good ones": toys.random_tree(8).with_repeating(0.4, seed=2),
-}
 
 
 def search(toy: Toy, settings: SearchConfig, **evaluator: bool) -> Search:
     return Search(toy.evaluator(**evaluator), settings, game=toy)
-
-
-def nodes_of(**fields: list) -> Nodes:
-    """Returns one node: children's prior and visits and value, and the node's own."""
-    children = {name: torch.tensor([fields[name]]) for name in ("prior", "visits", "value")}
-    is_open = torch.tensor([fields.get("is_open", [True] * len(fields["prior"]))])
-    own = {name: torch.tensor([float(fields.get(name, 0.0))]) for name in ("total", "mean", "own")}
-    return Nodes(**{name: value.to(torch.float32) for name, value in children.items()}, is_open=is_open, **own)
 
 
 # Known values
@@ -53,8 +34,7 @@ def nodes_of(**fields: list) -> Nodes:
 @BOTH
 def test_converges_to_the_true_value(settings: SearchConfig) -> None:
     """With an exact evaluator and an even prior, in all games at once; also the move that it would play keeps the
-    value.
-    """
+    value."""
     toy, starts = toys.union(*GAMES.values())
     true = toy.exact[starts]
     errors = [
@@ -73,8 +53,7 @@ def test_converges_to_the_true_value(settings: SearchConfig) -> None:
 @BOTH
 def test_finds_the_true_value_without_knowledge(settings: SearchConfig) -> None:
     """With an evaluator that says 0 everywhere only the results at the ends count. Gumbel trusts its values; it must be
-    told to less.
-    """
+    told to less."""
     toy, starts = toys.union(*(game for name, game in GAMES.items() if name != "nim, won"))
     ignorant = dataclasses.replace(toy, guess=torch.zeros_like(toy.guess))
     found = search(ignorant, dataclasses.replace(settings, c_scale=0.1), exact=False).run(toy.new(starts), 1200)
@@ -112,7 +91,7 @@ def test_a_won_position_is_won_for_either_colour_and_after_a_pass(
 
 def test_backup_is_the_only_turn_of_perspective() -> None:
     tree = Tree.empty(2, 5, 3, 1, torch.device("cpu"))
-    path = torch.tensor([[1, 2, 3], [6, 8, 5]])  # rows; the second path ends early, nowhere is node 0 of game 1
+    path = torch.tensor([[1, 2, 3], [6, 8, 5]])  # rows; the second path ends early, row 5 is NULL_NODE of game 1
     backup(tree, path, torch.tensor([2, 1]), torch.tensor([0.5, -1.0]))
     assert tree.value_sum.tolist() == [[0, 0.5, -0.5, 0.5, 0], [0, 1.0, 0, -1.0, 0]]
     assert tree.visits.tolist() == [[0, 1, 1, 1, 0], [0, 1, 0, 1, 0]]
@@ -196,8 +175,7 @@ def plain_simulation(toy: Toy, root: PlainNode, settings: SearchConfig, first: i
 @BOTH
 def test_visits_equal_those_of_a_plain_search(name: str, settings: SearchConfig) -> None:
     """Node by node down to the leaves, from every state of the first two plies; Gumbel's root follows its table of
-    visits.
-    """
+    visits."""
     toy = GAMES[name]
     starts = [0, *(int(after) for after in toy.after[0] if after >= 0 and toy.result[after].isnan())]
     budget = 60
@@ -217,8 +195,7 @@ def test_visits_equal_those_of_a_plain_search(name: str, settings: SearchConfig)
 
 def plain_gumbel(toy: Toy, root: PlainNode, settings: SearchConfig, budget: int) -> None:
     """Sequential halving without noise as METHODS 2.12 tells it: phases over the survivors, best by logit +
-    sigma(q).
-    """
+    sigma(q)."""
 
     def merit(action: int) -> float:
         visited = root.children
@@ -264,8 +241,7 @@ def compare(tree: Tree, game: int, node: int, plain: PlainNode) -> None:
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 16])
 def test_the_order_of_visits_is_sequential_halving(number: int, budget: int) -> None:
     """Played out by a table of its own: in each phase all survivors get one visit after another, then the lower half
-    falls out.
-    """
+    falls out."""
     visits, survivors, expected = dict.fromkeys(range(number), 0), list(range(number)), []
     phases = max(1, math.ceil(math.log2(number)))
     while len(expected) < budget:
@@ -288,10 +264,10 @@ def test_the_order_fits_each_games_moves_and_budget() -> None:
     ]
 
 
-@pytest.mark.parametrize("keep", [True, False])
-def test_gumbel_spends_its_budget_on_the_considered_moves(keep: bool) -> None:
+@pytest.mark.parametrize(("keep", "leaves"), [(True, 1), (False, 1), (True, 2), (True, 4), (True, 16)])
+def test_gumbel_spends_its_budget_on_the_considered_moves(keep: bool, leaves: int) -> None:
     toy = toys.tic_tac_toe()
-    settings = dataclasses.replace(GUMBEL, max_considered=4, keep_tree=keep)
+    settings = dataclasses.replace(GUMBEL, max_considered=4, keep_tree=keep, leaves=leaves)
     found = search(toy, settings, exact=False).run(toy.new([0] * 20), 40, explore=True)
     assert found.visits.sum(1).tolist() == [40] * 20
     assert ((found.visits > 0).sum(1) == 4).all()
@@ -303,8 +279,7 @@ def test_gumbel_spends_its_budget_on_the_considered_moves(keep: bool) -> None:
 
 def test_gumbels_policy_sums_to_one_and_improves() -> None:
     """With exact values and a visit to each move the improved policy expects at least what the prior does, from every
-    state of a game.
-    """
+    state of a game."""
     toy = toys.random_tree(5, depth=6)
     settings = dataclasses.replace(GUMBEL, max_considered=4)
     states = [i for i in range(len(toy.result)) if (toy.after[i] >= 0).sum() == 4]
@@ -415,14 +390,6 @@ def snapshot(tree: Tree, game: int, node: int) -> tuple:
     return (own, {action: snapshot(tree, game, child) for action, child in enumerate(children) if child > NULL_NODE})
 
 
-def check_links(tree: Tree, game: int) -> None:
-    """Every node in use hangs below a parent with a smaller number, and nothing else is in use."""
-    for node in range(ROOT + 1, ROOT + int(tree.size[game])):
-        parent, action = int(tree.parent[game, node]), int(tree.action[game, node])
-        assert ROOT <= parent < node and int(tree.children[game, parent, action]) == node
-    assert (tree.visits[game, ROOT + int(tree.size[game]) :] == 0).all() and int(tree.visits[game, NULL_NODE]) == 0
-
-
 @BOTH
 def test_the_kept_subtree_is_that_of_the_old_tree(settings: SearchConfig) -> None:
     toy = toys.tic_tac_toe()
@@ -473,10 +440,10 @@ def test_a_tree_that_would_overflow_is_dropped_and_counted() -> None:
         assert search_state.tree.visits[:, ROOT].tolist() == (visits if isinstance(visits, list) else [visits] * 2)
 
 
-def test_no_budget_beyond_what_was_planted() -> None:
+def test_no_budget_beyond_what_there_is_room_for() -> None:
     toy = toys.nim(1, 2)
     made = search(toy, PUCT)
-    with pytest.raises(ValueError, match="planted for 5"):
+    with pytest.raises(ValueError, match="made for 5"):
         made.begin(made.init(toy.new([0]), 5), torch.arange(1), 6, seed=0)
 
 
@@ -484,8 +451,7 @@ def test_no_budget_beyond_what_was_planted() -> None:
 @BOTH
 def test_root_noise_stays_out_of_the_tree(settings: SearchConfig, keep: bool) -> None:
     """The tree holds the evaluator's priors wherever it goes, so a search without noise finds what it would have
-    found.
-    """
+    found."""
     toy = toys.tic_tac_toe()
     settings = dataclasses.replace(settings, keep_tree=keep)
     made = search(toy, settings, exact=False)
@@ -518,32 +484,29 @@ def test_games_have_budgets_of_their_own(settings: SearchConfig) -> None:
         assert torch.allclose(alone.policy[0], together.policy[game], atol=1e-6)
 
 
-def test_a_game_goes_on_while_others_finish_their_moves() -> None:
-    """Lanes are never idle: one game's next search begins in the middle of another's, and neither notices."""
+@pytest.mark.parametrize("leaves", [1, 4])
+def test_a_game_goes_on_while_others_finish_their_moves(leaves: int) -> None:
+    """One game's next search begins in the middle of another's, and neither notices."""
     toy = toys.tic_tac_toe()
-    made = search(toy, PUCT, exact=False)
-    search_state = made.init(toy.new([0, 0]), 30)
-    made.begin(search_state, torch.arange(2), torch.tensor([30, 10]), seed=3)
-    for _ in range(10):
-        made.simulate(search_state)
-    first = made.result(search_state, torch.tensor([1]))
-    after = int(toy.after[0, first.action])
-    made.advance(search_state, torch.tensor([1]), first.action, toy.new([0, after]))
-    made.begin(search_state, torch.tensor([1]), 20, seed=4, game_ids=torch.tensor([1]))
-    for _ in range(20):
-        made.simulate(search_state)
-    assert not search_state.unspent.any()
-    alone = made.run(toy.new([0]), 30, seed=3)
-    assert torch.equal(made.result(search_state, torch.tensor([0])).visits, alone.visits)
-    other = made.init(toy.new([0]), 30)
-    made.begin(other, torch.arange(1), 10, seed=3)
-    for _ in range(10):
-        made.simulate(other)
-    made.advance(other, torch.arange(1), first.action, toy.new([after]))
-    made.begin(other, torch.arange(1), 20, seed=4)
-    for _ in range(20):
-        made.simulate(other)
-    assert torch.equal(made.result(search_state, torch.tensor([1])).visits, made.result(other, torch.arange(1)).visits)
+    made = search(toy, dataclasses.replace(PUCT, leaves=leaves), exact=False)
+
+    def two_moves(search_state: SearchState, game: int, others: list[int]) -> Tensor:
+        """Makes two searches of the last game; returns the second one's visits."""
+        while bool(search_state.unspent[game]):
+            made.simulate(search_state)
+        first, one = made.result(search_state, torch.tensor([game])), torch.tensor([game])
+        after = toy.new([*others, int(toy.after[0, first.action])])
+        made.advance(search_state, one, first.action, after)
+        made.begin(search_state, one, 20, seed=4, game_ids=torch.tensor([1]))
+        made.run_simulations(search_state)
+        return made.result(search_state, one).visits
+
+    together, alone = made.init(toy.new([0, 0]), 30), made.init(toy.new([0]), 30)
+    made.begin(together, torch.arange(2), torch.tensor([30, 10]), seed=3)
+    made.begin(alone, torch.arange(1), 10, seed=3, game_ids=torch.tensor([1]))
+    assert torch.equal(two_moves(together, 1, [0]), two_moves(alone, 0, []))
+    other = made.run(toy.new([0]), 30, seed=3)
+    assert torch.equal(made.result(together, torch.tensor([0])).visits, other.visits)
 
 
 def test_the_evaluator_is_spared_what_is_known() -> None:

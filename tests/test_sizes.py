@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 import tiny
 import torch
-from test_search import NoLooking
+from host_reads import no_reads
 from torch import Tensor
 
 from zerogo import board, draws
@@ -204,7 +204,7 @@ def test_a_search_without_a_look_by_the_host(name: str, blind: Callable) -> None
     search_state = search.init(padded, 12)
     search.begin(search_state, lane, 12, 7, explore=True)
     while bool(search_state.unspent.any()):
-        with NoLooking():
+        with no_reads():
             search.simulate(search_state)
     assert torch.equal(search.result(search_state, lane).visits, expected.visits)
 

@@ -15,19 +15,21 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
+from zerogo.search import Game, SearchPath
+from zerogo.tensors import TensorFields
+
 
 @dataclass(frozen=True)
-class Positions:
+class Positions(TensorFields):
     """K positions of a toy: index int64 [K], the state's number. Also its roots; ply: int32 [K] only keys their
-    draws.
-    """
+    draws."""
 
     index: Tensor
     ply: Tensor
 
 
 @dataclass(frozen=True)
-class Toy:
+class Toy(TensorFields, Game):
     """A game written out, offered to the search as a `Game`. State 0 is the start.
 
     after: int64 [S, A], the state after each move, -1 where illegal. result: float32 [S], that of the side to move
@@ -48,44 +50,31 @@ class Toy:
     def num_actions(self, states: Positions) -> int:
         return self.after.shape[1]
 
-    def numbers(self, states: Positions, lane: Tensor) -> None:
-        return None
-
-    def roots(self, states: Positions) -> Tensor:
-        return self.pack(states)
-
     def root_legal(self, states: Positions) -> Tensor:
         return self.legal(states, states.index, states) & ~self.repeating[states.index]
 
-    def play(self, states: Positions, lane: Tensor, words: Tensor, actions: Tensor) -> Positions:
+    def play(self, states: Positions, game_index: Tensor, words: Tensor, actions: Tensor) -> Positions:
         before = words[:, 0].to(torch.int64)
         after = self.after[before, actions]
-        return Positions(torch.where(after < 0, before, after), states.ply[lane])
+        return Positions(torch.where(after < 0, before, after), states.ply[game_index])
 
     def pack(self, position: Positions) -> Tensor:
         return position.index.to(torch.int32).unsqueeze(1)
 
-    def legal(self, states: Positions, lane: Tensor, position: Positions) -> Tensor:
+    def legal(self, states: Positions, game_index: Tensor, position: Positions) -> Tensor:
         return self.after[position.index] >= 0
 
-    def outcome(self, states: Positions, lane: Tensor, position: Positions) -> tuple[Tensor, Tensor]:
+    def outcome(self, states: Positions, game_index: Tensor, position: Positions) -> tuple[Tensor, Tensor]:
         result = self.result[position.index]
         return ~result.isnan(), result.nan_to_num()
 
-    def repeats(self, states: Positions, position: Positions, line: SimpleNamespace, actions: Tensor) -> Tensor:
-        last = line.words[line.path.gather(1, line.depth.unsqueeze(1)).squeeze(1), 0].to(torch.int64)
+    def repeats(self, states: Positions, position: Positions, path: SearchPath, actions: Tensor) -> Tensor:
+        last = path.words[path.path.gather(1, path.depth.unsqueeze(1)).squeeze(1), 0].to(torch.int64)
         return self.repeating[last, actions]
-
-    def leaf(self, states: Positions, position: Positions, line: SimpleNamespace, actions: Tensor) -> Positions:
-        return position
-
-    def take(self, leaves: Positions, index: Tensor) -> Positions:
-        return Positions(leaves.index[index], leaves.ply[index])
 
     def evaluator(self, exact: bool = True, even: bool = False) -> Callable[..., SimpleNamespace]:
         """Returns an evaluator that knows the true values, or only guesses; its priors are the toy's, or even over the
-        legal moves.
-        """
+        legal moves."""
         values = self.exact if exact else self.guess
 
         def evaluate(leaves: Positions, legal: Tensor, key: Tensor) -> SimpleNamespace:
@@ -107,8 +96,7 @@ class Toy:
 
 def written_out(start: Hashable, moves: Callable, result: Callable, num_actions: int, seed: int = 0) -> Toy:
     """Returns a toy of all states within reach: moves(state) -> {action: state}, result(state) -> the mover's, or None
-    where it goes on.
-    """
+    where it goes on."""
     numbers, states, rows = {start: 0}, [start], []
     for state in states:
         row = [-1] * num_actions
@@ -147,8 +135,7 @@ def exact_values(rows: list[list[int]], results: list[float]) -> list[float]:
 
 def nim(*heaps: int) -> Toy:
     """Take any number from one heap; who takes the last wins. The mover has lost exactly if the XOR of the heaps is
-    0.
-    """
+    0."""
     most = max(heaps)
 
     def moves(state: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
@@ -234,3 +221,17 @@ def union(*games: Toy) -> tuple[Toy, list[int]]:
         [torch.nn.functional.pad(game.after, (0, width - game.after.shape[1]), value=-1) for game in shifted]
     )
     return Toy(after=table, prior=joined("prior", 0.0), repeating=joined("repeating", False), **flat), starts
+
+
+GAMES = {
+    "nim, won": nim(2, 3),
+    "nim, lost": nim(1, 2, 3),
+    "tic-tac-toe, drawn": tic_tac_toe("X...O...."),
+    "tic-tac-toe, won by a fork": tic_tac_toe("X.......O"),
+    "tic-tac-toe, lost": tic_tac_toe("XX.OX...O"),
+    "random tree": random_tree(3),
+    "race, Black ahead": race(2, 3),
+    "race, White ahead": race(-2, 3),
+    "race, a draw": race(-1, 4, komi=-1.0),
+    "illegal moves among the good ones": random_tree(8).with_repeating(0.4, seed=2),
+}

@@ -25,7 +25,7 @@ from zerogo.features import ENCODERS, Encoder, make_encoder
 from zerogo.network import Network, inference_copy
 from zerogo.rules import Rules
 from zerogo.runtime import pick_dtype
-from zerogo.search.captured import captured
+from zerogo.search.graph import captured
 
 BESIDE = "zero17"
 HEADS = ("policy", "value")  # what a search asks for

@@ -31,7 +31,7 @@ from zerogo.search import search as steps
 REST = "rest"
 STAGES = ("select", "step", "encode", "network", "answer", "expand_and_backup", REST)
 # The functions of a step by the names that `Search` calls them by, and the stage that each is.
-PARTS = {"select_leaves": "select", "step_leaves": "step", "expand_and_backup": "expand_and_backup"}
+PARTS = {"select": "select", "step_leaves": "step", "expand_and_backup": "expand_and_backup"}
 KINDS = {"compiled": contextlib.nullcontext, "plain": kernels.plain}
 
 

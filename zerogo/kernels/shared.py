@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 # In a search's trees.
-NULL_NODE, ROOT = 0, 1  # nodes that every tree has
-UNVISITED, CLOSED = (
-    0,
-    -1,
-)  # a child that has no node yet (it is nowhere); a move that is illegal, or was found to repeat a position
+NULL_NODE, ROOT = 0, 1  # every tree has both: node 0 is none, and takes writes that must have no effect
+UNVISITED, CLOSED = 0, -1  # children without a node: not expanded yet; illegal, or found to repeat a position
+# The packed position of a node is W = 3N + 9 int32 words: the rows of the black stones, the white ones and those in
+# atari, N each, then, counted from word 3N, the hash (two words, low half first) to the captures (by Black, by White).
+HASH, TO_PLAY, PASSES, FINISHED, PLY, KO, CAPTURES = 0, 2, 3, 4, 5, 6, 7
+WORDS_AFTER_ROWS = 9
 TINY = 1e-20  # a prior of 0 would be a logit of -inf for a legal move
+
+# What the kernels of a search get, as arrays or tensors.
+# A `search.tree.Tree`, whose rows are game * M + node.
+Trees = namedtuple("Trees", "words children prior visits value_sum value terminal parent action size")
+# What a choice at a root reads of a `search.tree.SearchState`, and any choice of `config.SearchConfig` (float32).
+Searches = namedtuple("Searches", "budget done root_prior gumbel kept_visits order phase_end")
+CHOICE_NUMBERS = (
+    "c_puct c_puct_log c_puct_base fpu_reduction fpu_reduction_root forced_playouts c_visit c_scale".split()
+)
+# A `search.selection.Selection` of K = leaves * B slots.
+Slots = namedtuple("Slots", "path depth action at_end counts")
+# K simulations: where they went (`Selection`), what they came to (`search.game.LeafStates`), what the network said.
+SELECTED, LANDED = ("path", "depth", "action", "at_end"), ("words", "legal", "finished", "result", "repeats")
+Leaves = namedtuple("Leaves", (*SELECTED, *LANDED, "prior", "value"))
+# A `search.game.SearchPath`; the root states and their rules; what is found beside the fields of the positions.
+Path = namedtuple("Path", "game_index path depth words actions")
+GAME_FIELDS = ("on_board", "cap", "ply", "seen", "links", "recent", "moves")
+Games = namedtuple("Games", (*GAME_FIELDS, "superko", "komi", "suicide"))
+Found = namedtuple("Found", "words legal result repeats recent moves")
 
 # What planes are made of, see `kernels.cpu.planes.paint`.
 ROWS, NUMBERS, VALUES = range(3)
 
 # What `tactics.read` gives, in this order; `features.tactics.Tactics` says what they are.
 TACTICS = (
-    "liberties", "capture_size", "opponent_capture_size", "liberties_after", "size_after", "self_atari_size", "strings_joined",
-    "weakest_opponent",
+    "liberties", "capture_size", "opponent_capture_size", "liberties_after", "size_after", "self_atari_size",
+    "strings_joined", "weakest_opponent",
 )  # fmt: skip

@@ -22,9 +22,8 @@ from zerogo.evaluator import Evaluation, Evaluator
 from zerogo.players.player import require_size
 from zerogo.players.playout import PlayoutEvaluator, playouts_of
 from zerogo.rules import Rules
-from zerogo.search import Search
-from zerogo.search.games import Game
-from zerogo.search.search_state import SearchState
+from zerogo.search import Search, SearchState
+from zerogo.search.game import Game
 from zerogo.search.tree import NULL_NODE, ROOT, Tree
 
 LEAVES = 8  # of a step, where one game has the device for itself

@@ -13,7 +13,7 @@ from zerogo.board import BLACK, Position, State
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.search import Go
-from zerogo.search.games import of_lanes
+from zerogo.search.game import rows_of
 
 # Of one game, for Black and for White: from how many plies behind the root on each of the A actions may be played.
 Restrictions = tuple[tuple[int, ...], tuple[int, ...]]
@@ -53,8 +53,8 @@ class RestrictedState(State):
 class RestrictedGo(Go):
     """Go on `RestrictedState`s. Where a side would have nothing left, it may play everything."""
 
-    def allowed(self, states: RestrictedState, lane: Tensor, position: Position, legal: Tensor) -> Tensor:
-        until, depth = of_lanes(states.until, lane), position.ply - of_lanes(states.ply, lane)
+    def allowed(self, states: RestrictedState, game_index: Tensor, position: Position, legal: Tensor) -> Tensor:
+        until, depth = rows_of(states.until, game_index), position.ply - rows_of(states.ply, game_index)
         first_ply = torch.where((position.to_play == BLACK).unsqueeze(1), until[:, 0], until[:, 1])
         kept = legal & (first_ply <= depth.unsqueeze(1))
         return torch.where(kept.any(1, keepdim=True), kept, legal)

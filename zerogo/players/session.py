@@ -17,7 +17,7 @@ from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evalua
 from zerogo.players.live import LiveGame
 from zerogo.players.player import require_size
 from zerogo.players.restrictions import RestrictedGo, RestrictedState, Restrictions, restrict
-from zerogo.search.search_state import SearchState
+from zerogo.search import SearchState
 from zerogo.search.tree import ROOT, Tree
 
 CAPACITY = 20_000

@@ -1,9 +1,9 @@
 """Batched Monte Carlo tree search: the trees of all games in tensors, PUCT and Gumbel over any game and any
-evaluator.
-"""
+evaluator."""
 
-from zerogo.search.games import Game, Go, Line
+from zerogo.search.game import Game, SearchPath
+from zerogo.search.go import Go
 from zerogo.search.search import Search, SearchResult, tempered
-from zerogo.search.search_state import SearchState
+from zerogo.search.tree import SearchState
 
-__all__ = ["SearchState", "Game", "Go", "Line", "Search", "SearchResult", "tempered"]
+__all__ = ["Game", "Go", "Search", "SearchPath", "SearchResult", "SearchState", "tempered"]

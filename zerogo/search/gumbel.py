@@ -1,6 +1,4 @@
-"""Gumbel root selection with sequential halving, and the improved policy from completed values (Danihelka et al.
-2022).
-"""
+"""Gumbel root selection with sequential halving, and the improved policy (Danihelka et al. 2022)."""
 
 from __future__ import annotations
 
@@ -8,27 +6,22 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from zerogo.config import SearchConfig
 from zerogo.kernels.shared import TINY
 from zerogo.search.tree import Nodes
-
-if TYPE_CHECKING:
-    from zerogo.config import SearchConfig
 
 Table = Callable[[int, int], tuple[int, ...]]  # (moves considered, budget) -> something for each simulation
 
 
 @cache
 def considered_visits(num_considered: int, budget: int) -> tuple[int, ...]:
-    """Returns for each simulation how many new visits the move to be tried has: sequential halving of m moves with n
-    simulations.
+    """Returns for each of n simulations how many new visits the move to be tried has: sequential halving of m moves.
 
-    Every phase gives each of its moves max(1, n / (ceil(log2 m) * moves)) visits, then halves them, never below 2.
-    """
+    Every phase gives each of its moves max(1, n / (ceil(log2 m) * moves)) visits, then halves them, never below 2."""
     if num_considered <= 1:
         return tuple(range(budget))
     phases = math.ceil(math.log2(num_considered))
@@ -46,9 +39,8 @@ def considered_visits(num_considered: int, budget: int) -> tuple[int, ...]:
 @cache
 def phase_ends(num_considered: int, budget: int) -> tuple[int, ...]:
     """Returns for each simulation how many are done when its phase is over, before moves are dropped."""
-    moves_by_visits = Counter(
-        considered_visits(num_considered, budget)
-    )  # in a phase each number of visits comes once for all its moves
+    # In a phase each number of visits comes once for all its moves.
+    moves_by_visits = Counter(considered_visits(num_considered, budget))
     ends: list[int] = []
     done = start = 0
     for visits, moves in moves_by_visits.items():
@@ -60,23 +52,23 @@ def phase_ends(num_considered: int, budget: int) -> tuple[int, ...]:
 
 
 @cache
-def schedule(table: Table, max_considered: int, budget: int, device: torch.device) -> Tensor:
-    """Returns `considered_visits` or `phase_ends` for 0 to max_considered moves: int32 [max_considered + 1, n]."""
-    rows = [table(moves, budget) for moves in range(max_considered + 1)]
+def _rows(table: Table, max_considered: int, budget: int, width: int, device: torch.device) -> Tensor:
+    """Returns a table for 0 to max_considered moves: int32 [max_considered + 1, width], 0 behind the budget."""
+    rows = [(*table(moves, budget), *(0,) * (width - budget)) for moves in range(max_considered + 1)]
     return torch.tensor(rows, dtype=torch.int32, device=device)
 
 
 def order(
     is_open: Tensor, budgets: Tensor, max_considered: int, width: int, table: Table = considered_visits
 ) -> Tensor:
-    """Returns how many new visits the move to be tried has, by simulation, or what else a table says: bool [K, A],
-    int64 [K] -> int32 [K, width]."""
+    """Returns a table's numbers by simulation, for each game's moves and budget: bool [K, A], int64 [K] -> int32 [K,
+    width]."""
     number = is_open.sum(1).clamp(max=max_considered)
-    found = torch.zeros(len(budgets), width, dtype=torch.int32, device=budgets.device)
+    result = torch.zeros(len(budgets), width, dtype=torch.int32, device=budgets.device)
     for budget in torch.unique(budgets).tolist():
-        rows = torch.nn.functional.pad(schedule(table, max_considered, budget, budgets.device), (0, width - budget))
-        found = torch.where((budgets == budget).unsqueeze(1), rows[number], found)
-    return found
+        rows = _rows(table, max_considered, budget, width, budgets.device)
+        result = torch.where((budgets == budget).unsqueeze(1), rows[number], result)
+    return result
 
 
 def logits_of(nodes: Nodes) -> Tensor:
@@ -100,29 +92,24 @@ def completed_values(nodes: Nodes) -> Tensor:
 
 
 def sigma(values: Tensor, nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns the values on the scale of logits: (c_visit + most visits of a child) * c_scale * value, float32 [K,
-    A].
-    """
+    """Returns values on the scale of logits, (c_visit + most visits of a child) * c_scale * value: float32 [K, A]."""
     most = nodes.visits.amax(1, keepdim=True)
     return (settings.c_visit + most) * settings.c_scale * values
 
 
 def improved_logits(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns logit + sigma(completed value): float32 [K, A]; its softmax is the improved policy, at the root the
-    target.
-    """
+    """Returns logit + sigma(completed value): float32 [K, A]; at the root its softmax is the policy to be learned."""
     return logits_of(nodes) + sigma(completed_values(nodes), nodes, settings)
 
 
 def interior_scores(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns improved policy less share of visits: float32 [K, A], -inf where closed; its argmax follows the policy's
-    proportions.
+    """Returns improved policy less share of visits: float32 [K, A], -inf where closed. Its argmax keeps proportions.
 
     Simulations under way count as visits and need no virtual loss: the choice keeps proportions, so one more visit
     makes it look elsewhere. The softmax of the improved logits is made without logarithms, prior * exp(sigma - the
     highest), so that only visited moves need one."""
-    urge = torch.where(nodes.is_open, sigma(completed_values(nodes), nodes, settings), -torch.inf)
-    weight = torch.exp(urge - urge.amax(1, keepdim=True)) * nodes.prior.clamp(min=TINY)
+    scaled = torch.where(nodes.is_open, sigma(completed_values(nodes), nodes, settings), -torch.inf)
+    weight = torch.exp(scaled - scaled.amax(1, keepdim=True)) * nodes.prior.clamp(min=TINY)
     policy = weight / weight.sum(1, keepdim=True, dtype=torch.float64).to(torch.float32)
     visits = nodes.visits if nodes.under_way is None else nodes.visits + nodes.under_way
     share = visits / (1.0 + visits.sum(1, keepdim=True))
@@ -137,8 +124,7 @@ def root_scores(
     settings: SearchConfig,
     collided: Tensor | None = None,
 ) -> Tensor:
-    """Returns gumbel + logit + sigma for the moves with the wanted number of new visits, -inf for others: float32 [K,
-    A].
+    """Returns gumbel + logit + sigma: float32 [K, A], -inf for moves without the wanted number of new visits.
 
     gumbel, new_visits: [K, A]; wanted: [K]. Where no open move has that number (a move was closed in the meantime) all
     open ones compete. collided: bool [K, A], moves that wait until the others with that number have had theirs; the

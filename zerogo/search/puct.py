@@ -1,25 +1,17 @@
-"""PUCT (Silver et al. 2017) with KataGo's refinements: first-play urgency, shaped root noise, forced playouts and their
-pruning.
-"""
+"""PUCT (Silver et al. 2017) with KataGo's first-play urgency, shaped root noise, forced playouts and their pruning."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from zerogo import draws
+from zerogo.config import SearchConfig
 from zerogo.search.tree import Nodes
-
-if TYPE_CHECKING:
-    from zerogo.config import SearchConfig
 
 
 def exploration(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns the weight of the prior at each node: float32 [K], c_puct(W) * sqrt(W + 0.01) with W the visits of the
-    children (KataGo).
-    """
+    """Returns the prior's weight, c_puct(W) * sqrt(W + 0.01) with W the children's visits (KataGo): float32 [K]."""
     below = _below(nodes)
     c_puct = settings.c_puct
     if settings.c_puct_log:
@@ -42,11 +34,11 @@ def scores(nodes: Nodes, settings: SearchConfig, is_root: bool) -> Tensor:
     float64, where the order of so few priors leaves no trace."""
     reduction = settings.fpu_reduction_root if is_root else settings.fpu_reduction
     is_visited = nodes.visits > 0
-    urgency = nodes.mean
+    unvisited = nodes.mean
     if reduction:
         visited_mass = (nodes.prior * nodes.visits.clamp(max=1.0)).sum(1, dtype=torch.float64).to(torch.float32)
-        urgency = urgency - reduction * torch.sqrt(visited_mass)
-    value = torch.where(is_visited, nodes.value, urgency.unsqueeze(1))
+        unvisited = unvisited - reduction * torch.sqrt(visited_mass)
+    value = torch.where(is_visited, nodes.value, unvisited.unsqueeze(1))
     visits = nodes.visits if nodes.under_way is None else nodes.visits + nodes.under_way
     explore = exploration(nodes, settings).unsqueeze(1) * nodes.prior / (1.0 + visits)
     total = value + explore
@@ -59,8 +51,7 @@ def scores(nodes: Nodes, settings: SearchConfig, is_root: bool) -> Tensor:
 def noisy_prior(
     prior: Tensor, legal: Tensor, keys: Tensor, settings: SearchConfig, numbers: Tensor | None = None
 ) -> Tensor:
-    """Returns the root prior of a search that explores: prior float32 [B, A], legal bool [B, A], keys int64 [B] ->
-    float32 [B, A].
+    """Returns the root prior of a search that explores: float32, bool [B, A], keys int64 [B] -> float32 [B, A].
 
     Temperature first, then Dirichlet noise whose concentration is half even over the legal moves and half in proportion
     to how far the logarithm of the prior lies above its mean (KataGo), so that noise goes where a move might be good,
@@ -80,9 +71,7 @@ def noisy_prior(
 
 
 def visit_policy(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns the policy that the search teaches: float32 [B, A], the children's share of the visits, after pruning
-    forced playouts.
-    """
+    """Returns the policy to be learned: float32 [B, A], shares of the visits without those that were forced."""
     weight = torch.where(nodes.is_open, nodes.visits, 0.0)
     if settings.forced_playouts:
         weight = _pruned(nodes, weight, settings)
@@ -91,9 +80,7 @@ def visit_policy(nodes: Nodes, settings: SearchConfig) -> Tensor:
 
 
 def _pruned(nodes: Nodes, weight: Tensor, settings: SearchConfig) -> Tensor:
-    """Returns visits without those that only exploration paid for, in KataGo's present form (METHODS: target
-    pruning).
-    """
+    """Returns visits without those that only exploration paid for, in KataGo's present form."""
     merit = weight * (weight - 1.0).clamp(min=0.0) / weight.clamp(min=1.0) + 2.0 * nodes.prior
     best = torch.where(nodes.is_open, merit, -1.0).argmax(1, keepdim=True)
     explore = exploration(nodes, settings).unsqueeze(1)

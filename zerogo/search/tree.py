@@ -1,27 +1,25 @@
-"""The trees of all games in one set of tensors, and what happens to them between moves."""
+"""The trees of all games in one set of tensors, the state of their searches, and what happens between moves."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from zerogo import kernels
-from zerogo.kernels.shared import CLOSED, NULL_NODE, ROOT, UNVISITED
-
-__all__ = [
-    "CLOSED", "NULL_NODE", "ROOT", "UNVISITED", "Nodes", "Tree", "backup", "keep_subtree_", "look_at", "reset_",
-]  # fmt: skip
+from zerogo.kernels.shared import CLOSED, NULL_NODE, ROOT
+from zerogo.tensors import TensorFields
 
 
 @dataclass(frozen=True)
-class Tree:
-    """One tree a game; node 1 is the root, and a node's index is above its parent's. Node 0 is nowhere: what must have
-    no effect is written there, so that no game has to be left out of an operation, and children without a node point to
-    it; its visits and its sum stay 0.
+class Tree(TensorFields):
+    """One tree a game. Node 1 is the root, and a node's index is above its parent's. Node 0 (NULL_NODE) is none:
+    children without a node point to it, and what must have no effect is written there, so that no game has to be left
+    out of an operation. Its visits and its sum stay 0.
 
     words: int32 [B, M, W], the packed position. children: int32 [B, M, A], node index, or UNVISITED, or CLOSED. prior:
     float32 [B, M, A]. visits: int32 [B, M], the node's own evaluation and all simulations through it. value_sum:
@@ -29,8 +27,7 @@ class Tree:
     at the node. terminal: bool [B, M]. parent: int32 [B, M]. action: int32 [B, M], the move that led to the node. size:
     int64 [B], nodes in use, from the root on.
 
-    A `row` (int64) names a node of a game in the flattened tensors: game * M + node.
-    """
+    A `row` (int64) names a node of a game in the flattened tensors: game * M + node."""
 
     words: Tensor
     children: Tensor
@@ -45,21 +42,21 @@ class Tree:
 
     @staticmethod
     def empty(num_games: int, num_nodes: int, num_actions: int, num_words: int, device: torch.device) -> Tree:
-        """Returns trees without nodes, with room for `num_nodes` each, one of them nowhere."""
+        """Returns trees without nodes, with room for `num_nodes` each, NULL_NODE included."""
 
-        def nodes(*shape: int, dtype: torch.dtype) -> Tensor:
+        def nodes(dtype: torch.dtype, *shape: int) -> Tensor:
             return torch.zeros((num_games, num_nodes, *shape), dtype=dtype, device=device)
 
         return Tree(
-            words=nodes(num_words, dtype=torch.int32),
-            children=nodes(num_actions, dtype=torch.int32),
-            prior=nodes(num_actions, dtype=torch.float32),
-            visits=nodes(dtype=torch.int32),
-            value_sum=nodes(dtype=torch.float32),
-            value=nodes(dtype=torch.float32),
-            terminal=nodes(dtype=torch.bool),
-            parent=nodes(dtype=torch.int32),
-            action=nodes(dtype=torch.int32),
+            words=nodes(torch.int32, num_words),
+            children=nodes(torch.int32, num_actions),
+            prior=nodes(torch.float32, num_actions),
+            visits=nodes(torch.int32),
+            value_sum=nodes(torch.float32),
+            value=nodes(torch.float32),
+            terminal=nodes(torch.bool),
+            parent=nodes(torch.int32),
+            action=nodes(torch.int32),
             size=torch.zeros(num_games, dtype=torch.int64, device=device),
         )
 
@@ -71,12 +68,85 @@ class Tree:
     @property
     def bytes_per_node(self) -> int:
         """What one node costs in memory, all told."""
-        fields = (getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "size")
-        return sum(tensor[0, 0].numel() * tensor.element_size() for tensor in fields)
+        return sum(tensor[0, 0].numel() * tensor.element_size() for tensor in self.tensors() if tensor is not self.size)
 
-    def at(self, field: str, rows: Tensor) -> Tensor:
+    def at(self, name: str, rows: Tensor) -> Tensor:
         """Returns a field of some nodes: rows int64 [K] -> [K, ...]."""
-        return getattr(self, field).flatten(0, 1).index_select(0, rows)
+        return getattr(self, name).flatten(0, 1).index_select(0, rows)
+
+
+@dataclass
+class SearchState:
+    """The trees of B games with what each search needs beside its tree. The tensors change in place.
+
+    states: the root states. budget, done: int64 [B], simulations that the present move gets, and has had (kept visits
+    do not count). root_prior: float32 [B, A], with noise where the search explores; the tree itself keeps the prior
+    without. gumbel: float32 [B, A], 0 without noise. kept_visits: float32 [B, A], visits of the root's children from
+    before. order: int32 [B, n], how many new visits the move to be tried has, by simulation, and phase_end: int32 [B,
+    n], how many are done when its phase is over (Gumbel). keys: int64 [B], the present move's key for random
+    symmetries. deepest: int64 [B], no node of the tree lies deeper, the root being 0. depth_bound: the same for all
+    trees, on the host. overflowed: int64 [], kept trees dropped because their next search's nodes would not have
+    fitted. exact_leaves: int64 [2], simulations that ended in a finished position, and in a closed move, without an
+    evaluation of the network. collisions: int64 [], simulations that were dropped because they came to a node that
+    another of their step was about to make. repeated_states: the root states once for each of a step's `leaves`
+    simulations, [leaves * B]; None where they must be made anew. graph: the step as a CUDA graph
+    (`search.graph.StepGraph`), None where there is none; a copy has none, since it would hold the tree of this one."""
+
+    states: Any
+    tree: Tree
+    budget: Tensor
+    done: Tensor
+    root_prior: Tensor
+    gumbel: Tensor
+    kept_visits: Tensor
+    order: Tensor
+    phase_end: Tensor
+    keys: Tensor
+    deepest: Tensor
+    depth_bound: int
+    overflowed: Tensor
+    exact_leaves: Tensor
+    collisions: Tensor
+    repeated_states: Any = None
+    graph: Any = field(default=None, init=False)
+
+    @staticmethod
+    def of(states: Any, tree: Tree, num_actions: int, longest: int) -> SearchState:
+        """Returns a search state of empty trees: longest is the largest budget that a move may get."""
+        num_games = tree.size.shape[0]
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.int64) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=tree.size.device)
+
+        by_game = {name: zeros(num_games) for name in ("budget", "done", "keys", "deepest")}
+        by_move = ("root_prior", "gumbel", "kept_visits")
+        by_move = {name: zeros(num_games, num_actions, dtype=torch.float32) for name in by_move}
+        by_simulation = {name: zeros(num_games, longest, dtype=torch.int32) for name in ("order", "phase_end")}
+        counts = {"overflowed": zeros(), "exact_leaves": zeros(2), "collisions": zeros()}
+        return SearchState(states, tree, **by_game, **by_move, **by_simulation, **counts, depth_bound=0)
+
+    @property
+    def num_games(self) -> int:
+        """B."""
+        return self.budget.shape[0]
+
+    @property
+    def longest(self) -> int:
+        """The largest budget that a move may get."""
+        return self.order.shape[1]
+
+    def states_of_slots(self, num_slots: int) -> Any:
+        """Returns the root states once for each slot of a step: [num_slots * B, …]."""
+        if num_slots == 1:
+            return self.states
+        if self.repeated_states is None:
+            self.repeated_states = self.states.cat([self.states] * num_slots)
+        return self.repeated_states
+
+    @property
+    def unspent(self) -> Tensor:
+        """bool [B]: the games whose present search goes on."""
+        return self.done < self.budget
 
 
 @dataclass(frozen=True)
@@ -98,16 +168,16 @@ class Nodes:
     under_way: Tensor | None = None
 
 
-def look_at(
+def nodes_at(
     tree: Tree, rows: Tensor, first: Tensor, prior: Tensor | None = None, under_way: Tensor | None = None
 ) -> tuple[Nodes, Tensor]:
-    """Returns what the choice at nodes needs, and their children: Nodes, int32 [K, A].
+    """Returns what the choice at some nodes needs, and their children: Nodes, int32 [K, A].
 
     rows: int64 [K]. first: int64 [K], the first rows of their games. prior: float32 [K, A], stands in for the nodes'
     own. under_way: int32 [B, M], simulations through each node that have no value yet."""
     children = tree.at("children", rows)
     child = (children.clamp(min=NULL_NODE) + first.unsqueeze(1)).view(-1)
-    # Nowhere has no visits and no sum, so nothing needs to be masked.
+    # NULL_NODE has no visits and no sum, so nothing needs to be masked.
     visits = tree.at("visits", child).view_as(children).to(torch.float32)
     value = tree.at("value_sum", child).view_as(children) / -visits.clamp(min=1.0)
     total = tree.at("visits", rows).to(torch.float32)
@@ -121,9 +191,9 @@ def look_at(
 def backup(tree: Tree, path: Tensor, depth: Tensor, value: Tensor) -> None:
     """Adds one visit and the value to every node of the paths; the only place where a value changes its perspective.
 
-    path: int64 [K, D], rows from the root on, nowhere behind the end. depth: int64 [K], index of the last node. value:
-    float32 [K], the result of the simulation for the side to move at the last node; each step up it is the opponent's.
-    """
+    path: int64 [K, D], rows from the root on, of NULL_NODE behind the end. depth: int64 [K], index of the last node.
+    value: float32 [K], the result of the simulation for the side to move at the last node; each step up it is the
+    opponent's."""
     step = depth.unsqueeze(1) - torch.arange(path.shape[1], device=path.device)
     value = value.unsqueeze(1)
     signed = torch.where((step & 1) == 0, value, -value)
@@ -134,60 +204,59 @@ def backup(tree: Tree, path: Tensor, depth: Tensor, value: Tensor) -> None:
     tree.visits[:, NULL_NODE] = 0
 
 
-def reset_(tree: Tree, lane: Tensor) -> None:
+def reset_(tree: Tree, game_index: Tensor) -> None:
     """Empties the trees of some games: int64 [K]."""
-    tree.size[lane] = 0
-    tree.visits[lane] = 0
-    tree.value_sum[lane] = 0.0
-    tree.terminal[lane] = False
+    tree.size[game_index] = 0
+    tree.visits[game_index] = 0
+    tree.value_sum[game_index] = 0.0
+    tree.terminal[game_index] = False
 
 
-def keep_subtree_(tree: Tree, lane: Tensor, actions: Tensor) -> None:
-    """Makes the child by each action the root of its tree, with all below it: lane, actions int64 [K].
+def keep_subtree_(tree: Tree, game_index: Tensor, actions: Tensor) -> None:
+    """Makes the child by each action the root of its tree, with all below it: game_index, actions int64 [K].
 
     Where there was no such node, or the game was over there, the tree is empty afterwards. Nodes keep their order, so a
-    node's index stays above its parent's."""
-    compiled = kernels.compiled("tree", lane.device)
+    node's index stays above its parent's. On the CPU a kernel does it all, on CUDA one moves the nodes."""
+    compiled = kernels.compiled("tree", game_index.device)
     if hasattr(compiled, "keep_subtree_"):
-        compiled.keep_subtree_(tree, lane, actions)
+        compiled.keep_subtree_(tree, game_index, actions)
         return
-    num_nodes = tree.num_nodes
-    new_root = tree.children[lane, ROOT, actions].to(torch.int64).clamp(min=NULL_NODE)
-    exists = (new_root != NULL_NODE) & (tree.size[lane] > 0) & ~tree.terminal[lane, new_root]
-    index = torch.arange(num_nodes, device=lane.device).expand(len(lane), -1)
-    ancestor = torch.where(index == new_root.unsqueeze(1), index, tree.parent[lane].to(torch.int64))
+    new_root = tree.children[game_index, ROOT, actions].to(torch.int64).clamp(min=NULL_NODE)
+    exists = (new_root != NULL_NODE) & (tree.size[game_index] > 0) & ~tree.terminal[game_index, new_root]
+    node = torch.arange(tree.num_nodes, device=game_index.device).expand(len(game_index), -1)
+    in_use = (node >= ROOT) & (node < ROOT + tree.size[game_index].unsqueeze(1))
+    kept = _is_below(tree.parent[game_index], new_root) & in_use & exists.unsqueeze(1)
+    place = torch.where(kept, kept.cumsum(1), NULL_NODE)
+    (_move_nodes if compiled is None else compiled.move_nodes_)(tree, game_index, place)
+    tree.size[game_index] = kept.sum(1)
+
+
+def _is_below(parent: Tensor, new_root: Tensor) -> Tensor:
+    """Returns which nodes are the new root or below it: parent int32 [K, M], new_root int64 [K] -> bool [K, M].
+
+    Each node's ancestor pointer jumps to its ancestor's ancestor, so log2(M) rounds reach the new root or NULL_NODE."""
+    num_nodes = parent.shape[1]
+    node = torch.arange(num_nodes, device=parent.device).expand_as(parent)
+    ancestor = torch.where(node == new_root.unsqueeze(1), node, parent.to(torch.int64))
     ancestor[:, NULL_NODE] = NULL_NODE  # what was written there has no meaning
     for _ in range(max(1, math.ceil(math.log2(num_nodes)))):
         ancestor = ancestor.gather(1, ancestor)
-    in_use = (index >= ROOT) & (index < ROOT + tree.size[lane].unsqueeze(1))
-    kept = (ancestor == new_root.unsqueeze(1)) & in_use & exists.unsqueeze(1)
-    place = torch.where(kept, kept.cumsum(1), NULL_NODE)
-    _move_nodes(tree, lane, kept, place)
-    tree.size[lane] = kept.sum(1)
+    return ancestor == new_root.unsqueeze(1)
 
 
-def _move_nodes(tree: Tree, lane: Tensor, kept: Tensor, place: Tensor) -> None:
-    """Empties the trees of some games but for the nodes kept (bool [K, M]), which go to their `place` (int64 [K, M],
-    NULL_NODE for others).
-
-    Without a kernel it reads how many they are: it is between moves, and most of a tree is dropped.
-    """
-    compiled = kernels.compiled("tree", lane.device)
-    if hasattr(compiled, "move_nodes_"):
-        compiled.move_nodes_(tree, lane, place)
-        return
-    game, node = kept.nonzero().unbind(1)
-    first, base = lane[game] * tree.num_nodes, game * tree.num_nodes
+def _move_nodes(tree: Tree, game_index: Tensor, place: Tensor) -> None:
+    """Empties the trees of some games but for the nodes with a place: int64 [K, M], their new index, NULL_NODE for the
+    others. The host reads how many those are: it is between moves, and most of a tree is dropped."""
+    game, node = (place != NULL_NODE).nonzero().unbind(1)
+    first, base = game_index[game] * tree.num_nodes, game * tree.num_nodes
     rows, targets, places = first + node, first + place[game, node], place.view(-1)
-    moved = {field.name: tree.at(field.name, rows) for field in dataclasses.fields(tree) if field.name != "size"}
+    names = [entry.name for entry in dataclasses.fields(tree) if entry.name != "size"]
+    moved = {name: tree.at(name, rows) for name in names}
     children = moved["children"]
-    followed = (
-        places.index_select(0, (children.clamp(min=NULL_NODE) + base.unsqueeze(1)).view(-1))
-        .view_as(children)
-        .to(torch.int32)
-    )
+    child = (children.clamp(min=NULL_NODE) + base.unsqueeze(1)).view(-1)
+    followed = places.index_select(0, child).view_as(children).to(torch.int32)
     moved["children"] = torch.where(children == CLOSED, CLOSED, followed)
     moved["parent"] = places[base + moved["parent"]].to(torch.int32)
-    reset_(tree, lane)
+    reset_(tree, game_index)
     for name, values in moved.items():
         getattr(tree, name).flatten(0, 1).index_put_((targets,), values)

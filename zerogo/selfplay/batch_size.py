@@ -17,7 +17,7 @@ from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
 from zerogo.evaluator import Evaluator
 from zerogo.players import RandomPlayer
 from zerogo.players.analyst import SIMULATIONS_A_LEAF
-from zerogo.search.captured import captured
+from zerogo.search.graph import captured
 from zerogo.selfplay.loop import SelfPlay
 from zerogo.selfplay.opening import begin
 

@@ -1,0 +1,266 @@
+"""Shared by the tests of the search: settings, rules, evaluators, random games, and what must be true of every tree."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from zerogo import board, draws
+from zerogo.config import SearchConfig
+from zerogo.game import Colour, GameState, Move
+from zerogo.rules import Rules
+from zerogo.search import Go, Search, SearchState
+from zerogo.search.tree import CLOSED, NULL_NODE, ROOT, Nodes, Tree
+
+PUCT = SearchConfig(algorithm="puct")
+GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
+RICH = dataclasses.replace(PUCT, fpu_reduction_root=0.1, forced_playouts=2.0, c_puct_log=0.3, c_puct_base=10.0)
+SETTINGS = {"puct": PUCT, "puct with all": RICH, "gumbel": GUMBEL}
+ALL = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+BOTH = pytest.mark.parametrize("settings", [PUCT, GUMBEL], ids=["puct", "gumbel"])
+RULES = [
+    Rules(size=4, komi=2.5, superko="positional"),
+    Rules(size=5, komi=0.0, superko="situational", suicide=True),
+    Rules(size=3, komi=1.0, superko="positional", suicide=True),
+    Rules(size=5, komi=24.5, superko="simple"),
+    Rules(size=2, komi=0.0, superko="situational"),
+    Rules(size=5, komi=-3.0, superko="positional", scoring="territory"),
+]
+
+
+class TableEvaluator:
+    """Priors and values that are a fixed function of the position, in numbers that no order of additions can round.
+
+    Knows points by row and column, so that a board means the same in a larger batch. passing: how much likelier a pass
+    is than a play."""
+
+    def __init__(self, passing: int = 1) -> None:
+        self.passing, self.calls = passing, 0
+
+    def __call__(self, state: board.State, legal: Tensor, key: Tensor) -> SimpleNamespace:
+        self.calls += 1
+        points = torch.arange(state.board_size**2, device=legal.device)
+        row, column = torch.div(points, state.board_size, rounding_mode="floor"), points % state.board_size
+        cells = torch.nn.functional.pad(row * 25 + column, (0, 1), value=999)
+        own = draws.key(77, state.hash, state.to_play, state.passes)
+        weight = (draws.key(own.unsqueeze(1), cells) & 0xFFF) + 1
+        weight[:, -1] = weight[:, -1] * self.passing
+        weight = weight * legal
+        prior = torch.div(weight << 20, weight.sum(1, keepdim=True), rounding_mode="floor").to(torch.float32) / 2**20
+        return SimpleNamespace(prior=prior, value=((own >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5)
+
+
+class AnyNumbers(TableEvaluator):
+    """Priors and values that round: the order of the operations counts."""
+
+    def __call__(self, state: board.State, legal: Tensor, key: Tensor) -> SimpleNamespace:
+        found = super().__call__(state, legal, key)
+        prior = torch.where(legal, 1.0 / (3.0 - found.prior.to(torch.float64)), 0.0)
+        prior = (prior / prior.sum(1, keepdim=True)).to(torch.float32)
+        return SimpleNamespace(prior=prior, value=1.0 / (2.3 + found.value) - 0.4)
+
+
+def several(settings: SearchConfig, leaves: int, **changes: Any) -> SearchConfig:
+    """Returns the settings with so many leaves a step."""
+    return dataclasses.replace(settings, leaves=leaves, **changes)
+
+
+def random_games(
+    rules: Rules | list[Rules], num_games: int, plies: int, move_cap: int | None = None
+) -> tuple[board.State, Tensor]:
+    """Returns games after random legal moves (a pass where nothing else is legal, and now and then), and the moves:
+    int64 [B, plies]."""
+    state, moves = board.new_games(num_games, rules, move_cap=move_cap), []
+    for ply in range(plies):
+        weights = board.legal_actions(state).to(torch.float32)
+        weights[:, -1] = torch.where((weights[:, :-1].sum(1) > 0) & (state.passes > 0), 0.0, 0.05)
+        actions = draws.choose(draws.key(1, torch.arange(num_games), ply), weights)
+        moves.append(actions)
+        state = board.step(state, actions)
+    return state, torch.stack(moves, dim=1) if moves else torch.zeros(num_games, 0, dtype=torch.int64)
+
+
+def replayed(rules: Rules, moves: list[int], side: int) -> GameState:
+    game = GameState.new(rules)
+    for action in moves:
+        game = game.play(move_of(action, rules.size, side))
+    return game
+
+
+def move_of(action: int, size: int, side: int) -> Move:
+    """Returns the move of an action in a batch of that side, where the board may be smaller."""
+    if action == side * side:
+        return Move.pass_turn()
+    return Move.from_action(action // side * size + action % side, size)
+
+
+def check_nodes(search_state: SearchState, game: int, start: GameState, side: int, cap: int) -> dict[str, int]:
+    """Replays every node of a tree in the plain game; returns what was met."""
+    tree, size = search_state.tree, start.rules.size
+    games, met = {ROOT: start}, {"nodes": 0, "closed": 0, "finished": 0, "draws": 0}
+    for node in range(ROOT, ROOT + int(tree.size[game])):
+        if node > ROOT:
+            before = games[int(tree.parent[game, node])]
+            move = move_of(int(tree.action[game, node]), size, side)
+            assert before.why_illegal(move) is None
+            games[node] = before.play(move)
+        now = games[node]
+        position = Go().unpack(tree.words[game, node].unsqueeze(0), side)
+        assert position.stones[0, :size, :size].tolist() == now.stones()
+        assert int(position.stones.sum()) == sum(map(sum, now.stones()))
+        assert int(position.to_play) == now.to_play.value
+        assert (int(position.passes), int(position.ply)) == (now.passes, now.ply)
+        is_over = now.is_over or now.ply >= cap
+        met["nodes"] += 1
+        assert bool(tree.terminal[game, node]) == is_over
+        if is_over:
+            score = now.score_black()
+            result = (score > 0) - (score < 0)
+            assert float(tree.value[game, node]) == (result if now.to_play is Colour.BLACK else -result)
+            met["finished"] += 1
+            met["draws"] += result == 0
+        else:
+            met["closed"] += check_children(search_state, game, node, now, side)
+    return met
+
+
+def check_children(search_state: SearchState, game: int, node: int, now: GameState, side: int) -> int:
+    """Every legal move is open, what is open and illegal is a repetition that was not tried; returns the repetitions
+    that were."""
+    tree, closed = search_state.tree, 0
+    children, prior = tree.children[game, node].tolist(), tree.prior[game, node].tolist()
+    for action, child in enumerate(children):
+        on_board = action == side * side or (action // side < now.rules.size and action % side < now.rules.size)
+        reason = now.why_illegal(move_of(action, now.rules.size, side)) if on_board else "off"
+        if reason is None:
+            assert child != CLOSED
+        elif not reason.startswith("superko") or node == ROOT:
+            assert child == CLOSED, reason
+        else:
+            assert child <= NULL_NODE  # never a node
+            closed += child == CLOSED
+        if child == CLOSED:
+            assert prior[action] == 0.0
+    return closed
+
+
+def check_links(tree: Tree, game: int) -> None:
+    """Every node in use hangs below a parent with a smaller number, and nothing else is in use."""
+    for node in range(ROOT + 1, ROOT + int(tree.size[game])):
+        parent, action = int(tree.parent[game, node]), int(tree.action[game, node])
+        assert ROOT <= parent < node and int(tree.children[game, parent, action]) == node
+    assert (tree.visits[game, ROOT + int(tree.size[game]) :] == 0).all() and int(tree.visits[game, NULL_NODE]) == 0
+
+
+def nodes_of(**fields: list) -> Nodes:
+    """Returns one node: children's prior and visits and value, and the node's own."""
+    children = {name: torch.tensor([fields[name]]) for name in ("prior", "visits", "value")}
+    is_open = torch.tensor([fields.get("is_open", [True] * len(fields["prior"]))])
+    own = {name: torch.tensor([float(fields.get(name, 0.0))]) for name in ("total", "mean", "own")}
+    return Nodes(**{name: value.to(torch.float32) for name, value in children.items()}, is_open=is_open, **own)
+
+
+def check_sums(search_state: SearchState, is_kept: bool = False) -> None:
+    """Every node's visits are its own and its children's, every sum its own value less its children's, and nothing else
+    is left."""
+    tree = search_state.tree
+    for game, size in enumerate(tree.size.tolist()):
+        closings = 0
+        for node in range(ROOT, ROOT + size):
+            children = [c for c in tree.children[game, node].tolist() if c > NULL_NODE]
+            assert all(node < child < ROOT + size for child in children)
+            visits, total, own = (float(getattr(tree, name)[game, node]) for name in ("visits", "value_sum", "value"))
+            assert visits >= 1
+            if bool(tree.terminal[game, node]):
+                assert not children and total == visits * own
+                continue
+            more = visits - 1 - int(tree.visits[game, children].sum())
+            closings += more
+            assert more == 0 or (tree.children[game, node] == CLOSED).any()
+            if more == 0:
+                assert total == own - float(tree.value_sum[game, children].sum())
+        assert is_kept or closings <= int(search_state.exact_leaves[1])
+        check_links(tree, game)
+    check_unused(tree)
+    assert not tree.visits[:, NULL_NODE].any() and not tree.value_sum[:, NULL_NODE].any()
+
+
+def check_unused(tree: Tree) -> None:
+    """Nodes behind the last in use are empty."""
+    is_unused = torch.arange(tree.num_nodes, device=tree.size.device) >= ROOT + tree.size.unsqueeze(1)
+    for name in ("visits", "value_sum", "terminal"):
+        assert not getattr(tree, name)[is_unused].any(), name
+
+
+def same(plain: Tensor, ours: Tensor, name: str) -> None:
+    """Equal to the bit; fractions that a GPU has found are close."""
+    if ours.is_floating_point() and ours.device.type == "cuda":
+        torch.testing.assert_close(ours.cpu(), plain, rtol=1e-5, atol=1e-5, msg=lambda text: f"{name}: {text}")
+    else:
+        assert torch.equal(plain, ours.cpu()), name
+
+
+def same_trees(plain: Tree, ours: Tree) -> None:
+    """All nodes are the same, but for what the network says of finished positions, where it need not be asked."""
+    same(plain.size, ours.size, "size")
+    node = torch.arange(plain.num_nodes)
+    used = (node > NULL_NODE) & (node < ROOT + plain.size.unsqueeze(1))
+    for field in dataclasses.fields(Tree):
+        if field.name != "size":
+            meant = used & ~plain.terminal if field.name == "prior" else used
+            same(getattr(plain, field.name)[meant], getattr(ours, field.name)[meant.to(ours.size.device)], field.name)
+    check_unused(ours)
+
+
+def same_searches(plain: SearchState, ours: SearchState) -> None:
+    """The trees and all that a search counts are the same."""
+    for name in ("budget", "done", "deepest", "exact_leaves", "collisions", "overflowed", "kept_visits", "root_prior"):
+        same(getattr(plain, name), getattr(ours, name), name)
+    same(plain.keys, ours.keys, "keys")
+    same_trees(plain.tree, ours.tree)
+
+
+def copied(search_state: SearchState) -> SearchState:
+    """Returns a search state of its own memory."""
+    fields = {field.name: getattr(search_state, field.name) for field in dataclasses.fields(search_state)}
+    own = {name: value.clone() for name, value in fields.items() if isinstance(value, Tensor)}
+    return dataclasses.replace(search_state, tree=search_state.tree.map(torch.clone), **own)
+
+
+def searched(
+    search: Search,
+    states: Any,
+    budgets: Tensor,
+    search_state: SearchState | None = None,
+    seed: int = 0,
+    steps: int | None = None,
+) -> SearchState:
+    """Returns the search state after a search, or after so many steps of it."""
+    search_state = search_state if search_state is not None else search.init(states, int(budgets.max()))
+    games = torch.arange(search_state.num_games, device=budgets.device)
+    search.begin(search_state, games, budgets, seed, explore=True)
+    if steps is None:
+        search.run_simulations(search_state)
+    for _ in range(steps or 0):
+        search.simulate(search_state)
+    return search_state
+
+
+def played_on(
+    search: Search, states: Any, budgets: Tensor, play: Callable[[Any, Tensor], Any] = board.step, moves: int = 2
+) -> SearchState:
+    """Makes searches one after another, budgets rolled, each after the move that the last one found."""
+    search_state, games = search.init(states, int(budgets.max())), torch.arange(len(budgets), device=budgets.device)
+    for turn in range(moves):
+        if turn > 0:
+            actions = search.result(search_state, games).action
+            states = play(states, actions)
+            search.advance(search_state, games, actions, states)
+        searched(search, states, budgets.roll(turn), search_state, turn)
+    return search_state

@@ -1,0 +1,519 @@
+"""The search's kernels against torch, by Numba, by Triton interpreted, and by Triton on a GPU (`pytest -m gpu`): equal
+nodes, sums and counters, to the bit; on a GPU, whose exponentials and sums round otherwise, fractions are close.
+
+Torch's answers are always the CPU's. The interpreter is slow, so Triton gets smaller searches and fewer settings."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import interpreting  # noqa: F401
+import pytest
+import torch
+import toys
+from compiling import compile_call
+from host_reads import no_reads
+from searches import (
+    BOTH,
+    PUCT,
+    RULES,
+    SETTINGS,
+    AnyNumbers,
+    TableEvaluator,
+    check_sums,
+    copied,
+    played_on,
+    random_games,
+    same_searches,
+    same_trees,
+    searched,
+    several,
+)  # fmt: skip
+from torch import Tensor
+from torch.nn import functional as F
+
+from zerogo import board, kernels
+from zerogo.config import SearchConfig
+from zerogo.kernels.shared import UNVISITED
+from zerogo.rules import Rules
+from zerogo.search import Go, Search, SearchPath, SearchState
+from zerogo.search.expansion import step_leaves
+from zerogo.search.selection import select, tries
+from zerogo.search.tree import CLOSED, NULL_NODE, ROOT, Tree, keep_subtree_
+
+CPU = torch.device("cpu")
+TOYS, STARTS = toys.union(
+    toys.nim(2, 2), toys.tic_tac_toe("XX.OX...O"), toys.random_tree(8).with_repeating(0.4, seed=2), toys.race(-2, 3)
+)
+ALL_TOYS, ALL_STARTS = toys.union(*toys.GAMES.values())
+LINE = toys.written_out(0, lambda state: {0: state + 1}, lambda state: 0.5 if state == 70 else None, num_actions=2)
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """Kernels by one compiler on one device, with the settings to search with."""
+
+    compiler: str
+    device: torch.device
+    settings: SearchConfig
+
+    @contextmanager
+    def use(self, *names: str) -> Iterator[None]:
+        """Lets the search use these kernels, by default those for its trees."""
+        if self.compiler == "numba":
+            yield
+            return
+        names = names or ("tree", "selection")
+        with pytest.MonkeyPatch.context() as patch:
+            offered = {name: kernels._module(name, "cuda") for name in names}
+            patch.setattr(kernels, "compiled", lambda name, device: offered.get(name))
+            yield
+
+    def on(self, thing: Any) -> Any:
+        """Returns tensors on the case's device."""
+        return thing.to(self.device)
+
+    def both(self, run: Callable[[torch.device], SearchState], *names: str) -> tuple[SearchState, SearchState]:
+        """Returns what torch finds on the CPU and what the kernels find on the device, after a comparison."""
+        with kernels.plain():
+            plain = run(CPU)
+        with self.use(*names):
+            ours = run(self.device)
+        same_searches(plain, ours)
+        return plain, ours
+
+
+def cases(triton: list[tuple[str, int]], numba: bool = True) -> pytest.MarkDecorator:
+    """Runs a test by Numba with all settings and by Triton with those given: (settings, leaves)."""
+    found = [("numba", name, leaves) for name in SETTINGS for leaves in (1, 4, 11)] if numba else []
+    found = [pytest.param(one, id=f"{one[1]}-{one[2]}-numba") for one in found]
+    for name, leaves in triton:
+        found.append(pytest.param(("interpreted", name, leaves), id=f"{name}-{leaves}-interpreted"))
+        found.append(pytest.param(("gpu", name, leaves), id=f"{name}-{leaves}-gpu", marks=pytest.mark.gpu))
+    return pytest.mark.parametrize("case", found, indirect=True)
+
+
+@pytest.fixture
+def case(request: pytest.FixtureRequest, blind: Callable[[], None]) -> Case:
+    compiler, name, leaves = request.param
+    if kernels.compiled("tree", CPU) is None if compiler == "numba" else not kernels._module("tree", "cuda"):
+        pytest.skip("the compiler is missing")
+    if compiler != "numba":
+        if (compiler == "gpu") != torch.cuda.is_available():
+            pytest.skip("interpreted without a GPU, compiled with one")
+        blind()
+    device = torch.device("cuda" if compiler == "gpu" else "cpu")
+    return Case(compiler, device, several(SETTINGS[name], leaves, cuda_graph=False))
+
+
+FOUR = [("puct", 1), ("puct with all", 4), ("gumbel", 1), ("gumbel", 4)]
+NUMBA = cases([])
+
+
+def exactly(toy: toys.Toy) -> Callable[..., SimpleNamespace]:
+    """Returns an evaluator that guesses, with priors that no order of additions rounds."""
+
+    def evaluate(leaves: toys.Positions, legal: Tensor, key: Tensor) -> SimpleNamespace:
+        weight = torch.where(legal, toy.prior[leaves.index], 0.0)
+        share = weight / weight.sum(1, keepdim=True).clamp(min=1e-9)
+        return SimpleNamespace(prior=torch.floor(share * 2**20) / 2**20, value=toy.guess[leaves.index])
+
+    return evaluate
+
+
+def search_of(toy: toys.Toy, settings: SearchConfig, device: torch.device) -> Search:
+    toy = toy.to(device)
+    return Search(exactly(toy), settings, game=toy)
+
+
+# Whole searches
+
+
+@cases(FOUR)
+def test_toys_are_searched_alike(case: Case) -> None:
+    """Two searches in a row with the subtrees kept, budgets of their own; finished positions and moves that are found
+    closed are met."""
+    budgets = torch.tensor([0, 11, 11, 8])
+
+    def run(device: torch.device) -> SearchState:
+        toy = TOYS.to(device)
+
+        def play(states: toys.Positions, actions: Tensor) -> toys.Positions:
+            after = toy.after[states.index, actions]
+            return toys.Positions(torch.where(after < 0, states.index, after), states.ply + 1)
+
+        search = search_of(TOYS, case.settings, device)
+        return played_on(search, TOYS.new(STARTS).to(device), budgets.to(device), play)
+
+    plain, _ = case.both(run)
+    assert (plain.exact_leaves > 0).all()
+    assert case.settings.leaves == 1 or int(plain.collisions) > 0
+
+
+@NUMBA
+def test_large_toys_are_searched_alike(case: Case) -> None:
+    """Down to nodes that have lost all of their moves but one."""
+    toy, budgets = ALL_TOYS.with_repeating(0.3, seed=2), torch.full((len(ALL_STARTS),), 90)
+    plain, _ = case.both(lambda device: searched(search_of(toy, case.settings, device), toy.new(ALL_STARTS), budgets))
+    assert int(plain.exact_leaves.min()) > 10
+
+
+@cases([("puct", 1), ("puct with all", 3), ("gumbel", 1), ("gumbel", 5)])
+def test_go_is_searched_alike(case: Case) -> None:
+    """On a board of 9 points superko and the move cap are met; with a kept subtree."""
+    states, _ = random_games(Rules(size=3, komi=0.5, superko="positional", suicide=True), 3, 5, move_cap=9)
+    search, budgets = Search(TableEvaluator(passing=3), case.settings), torch.tensor([12, 10, 5])
+    plain, _ = case.both(lambda device: played_on(search, states.to(device), budgets.to(device)))
+    assert int(plain.exact_leaves[0]) > 0
+
+
+@cases([("puct", 1), ("gumbel", 3)], numba=False)
+def test_go_is_searched_alike_by_kernels_alone(case: Case) -> None:
+    """With those for boards and for leaves, in games of different rules and sizes; a simulation reads nothing."""
+    rules = [Rules(size=3, komi=0.5, suicide=True), Rules(size=4, superko="situational")]
+    states, budgets = random_games(rules, 2, 5, move_cap=14)[0], torch.tensor([6, 4])
+    search = Search(TableEvaluator(passing=3), case.settings)
+
+    def run(device: torch.device) -> SearchState:
+        search_state = played_on(search, states.to(device), budgets.to(device))
+        search.begin(search_state, torch.arange(2, device=device), 6, seed=3)
+        with no_reads():
+            search.simulate(search_state)
+        return search_state
+
+    case.both(run, "tree", "selection", "leaf_states", "board")
+
+
+@NUMBA
+def test_every_step_is_the_same(case: Case) -> None:
+    """Games that end inside the trees, with suicide and superko, budgets of their own, and another search on the kept
+    trees."""
+    states, _ = random_games(RULES[1], 7, 5, move_cap=14)
+    search, budgets = Search(TableEvaluator(passing=4), case.settings), torch.tensor([0, 1, 30, 17, 30, 9, 30])
+    fast = slow = None
+    for turn in range(2):
+        fast = searched(search, states, budgets.roll(turn), fast, turn, steps=0)
+        with kernels.plain():
+            slow = searched(search, states, budgets.roll(turn), slow, turn, steps=0)
+        while bool(fast.unspent.any()):
+            search.simulate(fast)
+            with kernels.plain():
+                search.simulate(slow)
+            same_searches(slow, fast)
+        check_sums(fast, is_kept=turn > 0)
+        action = search.result(fast, torch.arange(7)).action
+        states = board.step(states, action)
+        search.advance(fast, torch.arange(7), action, states)
+        with kernels.plain():
+            search.advance(slow, torch.arange(7), action, states)
+        same_searches(slow, fast)
+    assert int(fast.exact_leaves[0]) > 0
+
+
+@NUMBA
+@pytest.mark.parametrize(
+    "rule", [RULES[2], RULES[4], Rules(size=2, komi=0.0, superko="positional", suicide=True)], ids=["3", "2", "2p"]
+)
+def test_superko_closes_the_same_moves(case: Case, rule: Rules) -> None:
+    states, _ = random_games(rule, 6, 5, move_cap=40)
+    search, budgets = Search(TableEvaluator(), case.settings), torch.tensor([40] * 6)
+    plain, _ = case.both(lambda device: searched(search, states, budgets))
+    assert int(plain.exact_leaves[1]) > 0 or not plain.done.any()
+
+
+@cases([("puct", 4)])
+def test_a_tree_is_filled_to_its_last_node(case: Case) -> None:
+    states, _ = random_games(Rules(size=4, komi=0.5), 2, 4)
+    search = Search(TableEvaluator(), dataclasses.replace(case.settings, keep_tree=False))
+    budgets = torch.tensor([13, 6])
+    plain, ours = case.both(lambda device: search.run(states.to(device), budgets.to(device)).tree)
+    assert int(ours.tree.size[0]) == 14 == ours.tree.num_nodes - 1
+    check_sums(plain)
+
+
+@pytest.mark.parametrize(("size", "budgets"), [(7, [120, 60, 120, 33, 80]), (9, [100] * 10)])
+@NUMBA
+def test_numbers_that_round_are_rounded_alike(case: Case, size: int, budgets: list[int]) -> None:
+    states, _ = random_games(Rules(size=size, komi=6.5), len(budgets), 12)
+    search = Search(AnyNumbers(), case.settings)
+    case.both(lambda device: searched(search, states, torch.tensor(budgets)))
+
+
+@BOTH
+@pytest.mark.parametrize("leaves", [1, 3])
+def test_threads_leave_no_trace(settings: SearchConfig, leaves: int) -> None:
+    """200 games are shared out among two threads, or three."""
+    states, _ = random_games(Rules(size=4, komi=0.5), 200, 4, move_cap=12)
+    search, found = Search(TableEvaluator(passing=3), several(settings, leaves)), []
+    for threads in (1, 2, 3):
+        torch.set_num_threads(threads)
+        try:
+            search_state = searched(search, states, torch.full((200,), 12))
+            actions = search.result(search_state, torch.arange(200)).action
+            search.advance(search_state, torch.arange(200), actions, board.step(states, actions))
+        finally:
+            torch.set_num_threads(1)
+        found.append(search_state)
+    for other in found[1:]:
+        same_searches(found[0], other)
+
+
+@cases([("puct", 1)])
+def test_a_kept_tree_that_would_overflow_is_dropped(case: Case) -> None:
+    def run(device: torch.device) -> SearchState:
+        states, search = TOYS.new(STARTS[3:]).to(device), search_of(TOYS, case.settings, device)
+        search_state = search.run(states, 6).tree
+        search_state.tree.size[:] = 9  # as if more were kept
+        return search.run(states, 6, seed=1, tree=search_state).tree
+
+    assert int(case.both(run)[1].overflowed) == 1
+
+
+@cases([("puct", 1)])
+def test_a_long_line_is_followed_and_backed_up(case: Case) -> None:
+    """Deeper than the nodes that Triton backs up at once, to its end, met twice; beside it is a closed move."""
+
+    def run(device: torch.device) -> SearchState:
+        search = search_of(LINE, dataclasses.replace(case.settings, leaves=1), device)
+        with kernels.plain():
+            search_state = searched(search, LINE.new([0]).to(device), torch.tensor([75], device=device), steps=69)
+        for _ in range(3):
+            search.simulate(search_state)
+        return search_state
+
+    _, ours = case.both(run)
+    assert int(ours.deepest) == 70 and ours.exact_leaves.tolist() == [3, 0] and int(ours.done) == 72
+
+
+@cases([("gumbel", 2)])
+def test_a_spent_search_stays_as_it_is(case: Case) -> None:
+    search = search_of(TOYS, case.settings, case.device)
+    with case.use():
+        search_state = search.run(TOYS.new(STARTS).to(case.device), 3).tree
+        before = copied(search_state)
+        search.simulate(search_state)
+    for name in ("visits", "value_sum", "children", "size", "prior", "words"):
+        assert torch.equal(getattr(search_state.tree, name), getattr(before.tree, name)), name
+    assert search_state.done.tolist() == [3] * 4
+
+
+# One selection
+
+
+@BOTH
+def test_slots_say_where_simulations_go(settings: SearchConfig) -> None:
+    """Paths hang together and end at a move without a node or at a finished game; the trees are as they were; unused
+    slots do no harm."""
+    states, _ = random_games(Rules(size=3, komi=0.5), 6, 4, move_cap=9)
+    search = Search(TableEvaluator(passing=2), several(settings, 5))
+    search_state = searched(search, states, torch.tensor([60, 31, 60, 0, 60, 60]), steps=6)
+    before = copied(search_state)
+    search_state.depth_bound = int(search_state.deepest.max())
+    found = select(search_state, search.settings)
+    counts = found.counts
+    assert int(search_state.collisions) > int(before.collisions)
+    same_searches(dataclasses.replace(search_state, collisions=before.collisions), before)
+    tree = search_state.tree
+    assert found.path.shape == (30, search_state.depth_bound + 1) and counts.shape == (30,)
+    assert (counts.view(5, 6)[:-1] >= counts.view(5, 6)[1:]).all()  # the first slots are used first
+    assert torch.equal(counts.view(5, 6).any(0), search_state.unspent) and counts.sum() > 10
+    children, terminal = tree.children.flatten(0, 1), tree.terminal.view(-1)
+    for slot in range(30):
+        first, rows = slot % 6 * tree.num_nodes, found.path[slot].tolist()
+        depth, action = int(found.depth[slot]), int(found.action[slot])
+        assert rows[0] == first + ROOT and set(rows[depth + 1 :]) <= {first + NULL_NODE} and 0 <= action < 10
+        if bool(counts[slot]):
+            for above, below in zip(rows[:depth], rows[1 : depth + 1], strict=True):
+                assert (children[above] == below - first).sum() == 1
+            assert bool(terminal[rows[depth]]) == bool(found.at_end[slot])
+            assert bool(found.at_end[slot]) or children[rows[depth], action] == UNVISITED
+
+
+def test_a_step_makes_no_more_selections_than_it_may() -> None:
+    """A line of play without a choice: all but the first of a step collide, and are counted."""
+    toy = toys.written_out(6, lambda left: {0: left - 1}, lambda left: None if left else -1, 1)
+    search = Search(toy.evaluator(exact=False), several(PUCT, 4), game=toy)
+    search_state = searched(search, toy.new([0]), torch.tensor([9]), steps=1)
+    assert int(search_state.collisions) == tries(4) - 1 and search_state.done.tolist() == [1]
+
+
+def strange_trees(num_actions: int, seed: int, device: torch.device) -> SearchState:
+    """Trees of a root and four children, some with children of their own, of random numbers, with many moves and few
+    open."""
+    made = torch.Generator().manual_seed(seed)
+    num_games, num_nodes = 3, 8
+    tree = Tree.empty(num_games, num_nodes, num_actions, 1, CPU)
+    tree.children[:] = torch.where(torch.rand(tree.children.shape, generator=made) < 0.5, UNVISITED, CLOSED)
+    tree.prior[:] = torch.softmax(3 * torch.randn(tree.prior.shape, generator=made), dim=2)
+    tree.visits[:, ROOT:] = torch.randint(1, 30, (num_games, num_nodes - 1), generator=made, dtype=torch.int32)
+    tree.value[:, ROOT:] = torch.rand(num_games, num_nodes - 1, generator=made) * 2 - 1
+    tree.value_sum[:] = tree.visits * (0.3 * tree.value)
+    for node in range(ROOT + 1, num_nodes - 1):
+        parent, move = (ROOT if node < 6 else 2), num_actions - node * (num_actions // 10)
+        tree.children[:, parent, move] = node
+        tree.parent[:, node] = parent
+    tree.size[:] = num_nodes - 2
+    noise = torch.randn(num_games, num_actions, generator=made)
+    search_state = SearchState.of(None, tree.to(device), num_actions, 20)
+    search_state.depth_bound, search_state.budget[:] = 2, torch.tensor([20, 7, 0], device=device)
+    search_state.root_prior[:] = tree.prior[:, ROOT].flip(1).to(device)
+    search_state.gumbel[:] = noise.to(device)
+    search_state.order[:], search_state.phase_end[:] = 3, 20
+    return search_state
+
+
+@cases([(name, leaves) for name in SETTINGS for leaves in (1, 2)])
+@pytest.mark.parametrize("num_actions", [82, 626])
+def test_choices_among_many_moves(case: Case, num_actions: int) -> None:
+    """Random priors and values, so that all sums and quotients round."""
+    for seed in range(2):
+        with kernels.plain():
+            expected = select(strange_trees(num_actions, seed, CPU), case.settings)
+        with case.use():
+            found = select(strange_trees(num_actions, seed, case.device), case.settings).to(CPU)
+        counts = expected.counts
+        assert torch.equal(counts, found.counts) and int(counts.sum()) >= min(case.settings.leaves, 2)
+        for name in ("depth", "action", "at_end"):
+            assert torch.equal(getattr(found, name)[counts], getattr(expected, name)[counts]), name
+        for row in counts.nonzero().squeeze(1).tolist():
+            levels = int(found.depth[row]) + 1
+            assert torch.equal(found.path[row, :levels], expected.path[row, :levels])
+
+
+@cases([("puct", 1), ("gumbel", 1)])
+def test_of_equal_moves_the_lowest_is_taken(case: Case) -> None:
+    search_state = strange_trees(362, 0, case.device)
+    closed = torch.arange(362, device=case.device) < 5
+    search_state.tree.children[:] = torch.where(closed, CLOSED, UNVISITED)
+    search_state.root_prior[:], search_state.gumbel[:] = 1 / 512, 0.0
+    with case.use():
+        found = select(search_state, dataclasses.replace(case.settings, leaves=1))
+    assert found.action[found.counts].tolist() == [5, 5] and found.depth.tolist() == [0, 0, 0]
+
+
+@cases([("puct", 5)])
+def test_unused_slots_name_a_node_and_a_move(case: Case) -> None:
+    """What comes after the selection reads them, too."""
+    search_state = strange_trees(82, 1, case.device)
+    with case.use():
+        found = select(search_state, case.settings).to(CPU)
+    leaves = case.settings.leaves
+    game, unused = torch.arange(3).repeat(leaves), ~found.counts
+    assert found.counts.view(leaves, 3).sum(0).tolist()[2] == 0
+    assert torch.equal(found.last[unused] - game[unused] * 8, torch.full_like(game[unused], ROOT))
+    assert torch.equal(found.last, found.path[torch.arange(3 * leaves), found.depth]) and (found.last < 24).all()
+    assert (found.action[unused] >= 0).all() and (found.action[unused] < 82).all()
+
+
+def test_what_is_behind_the_end_of_a_path_is_not_read() -> None:
+    """Triton's kernel leaves there what was in memory, and torch looks for repetitions along whole paths."""
+    states, games = random_games(Rules(size=3, komi=0.5, superko="positional", suicide=True), 3, 5)[0], torch.arange(3)
+    search_state, game = Search(TableEvaluator(), PUCT).run(states, 12).tree, Go()
+    found = select(search_state, PUCT)
+    words, repeats = search_state.tree.words.flatten(0, 1), []
+    for fill in (0, 2**40, -1):
+        is_meant = torch.arange(found.path.shape[1] + 1) <= found.depth.unsqueeze(1)
+        path = torch.where(is_meant, F.pad(found.path, (0, 1)), fill)
+        search_path = SearchPath(games, path, found.depth, words, search_state.tree.action.view(-1))
+        back = words[path[:, 0]]  # as if every move led back to the root
+        position = game.play(states, games, back, torch.full((3,), 9))
+        repeats.append(game.repeats(states, position, search_path, torch.zeros(3, dtype=torch.int64)))
+    assert all(torch.equal(one, repeats[0]) for one in repeats) and repeats[0].all()
+
+
+# Subtrees that are kept
+
+
+def check_kept(case: Case, tree: Tree, games: Tensor, actions: Tensor) -> Tree:
+    """Keeps a move's subtrees in copies of a tree, by torch and by the kernels; returns torch's."""
+    plain, ours = tree.map(torch.clone), tree.map(torch.clone).to(case.device)
+    with kernels.plain():
+        keep_subtree_(plain, games, actions)
+    with case.use():
+        keep_subtree_(ours, games.to(case.device), actions.to(case.device))
+    same_trees(plain, ours)
+    return plain
+
+
+@NUMBA
+def test_kept_subtrees_are_the_same(case: Case) -> None:
+    """Every move of every root in turn: one that was searched, was not, is closed, or ends the game; other games are
+    left alone."""
+    states, _ = random_games(RULES[2], 5, 3, move_cap=8)
+    states = board.step(states, torch.where(torch.arange(5) < 3, 9, board.legal_actions(states).int().argmax(1)))
+    search = Search(TableEvaluator(passing=6), dataclasses.replace(case.settings, leaves=1))
+    tree, games = searched(search, states, torch.tensor([50, 50, 10, 1, 50])).tree, torch.tensor([0, 2, 3, 4])
+    kinds, ends = set(), 0
+    for action in range(10):
+        child = tree.children[games, ROOT, action]
+        kinds |= set(child.clamp(max=1).tolist())
+        ends += int((tree.terminal[games, child.clamp(min=NULL_NODE).long()] & (child > NULL_NODE)).sum())
+        kept = check_kept(case, tree, games, torch.full((4,), action))
+        assert int(kept.size[1]) == int(tree.size[1])
+    assert kinds >= {CLOSED, UNVISITED, 1} and ends > 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+@cases([("puct", 1)])
+def test_large_subtrees_are_kept_alike(case: Case, seed: int) -> None:
+    """Larger than what Triton moves at once; of some games only; a move without a node, one to a finished position."""
+    toy = toys.tic_tac_toe(("XX.O.....", "X...O....")[seed])
+    with kernels.plain():
+        search = Search(toy.evaluator(exact=False), PUCT, game=toy)
+        tree = search.run(toy.new([0] * 5), torch.tensor([60, 40, 50, 60, 3])).tree.tree
+    best = tree.visits[torch.arange(5).unsqueeze(1), tree.children[:, ROOT].clamp(min=0).long()].argmax(1)
+    if seed == 0:
+        best[1] = 2  # ends the game
+        assert tree.terminal[1, int(tree.children[1, ROOT, 2])]
+    games = torch.tensor([[0, 9], [1, 9], [3, 9], [4, 9]])[:, 0]  # with gaps in memory
+    assert int(check_kept(case, tree, games, best[games]).size[0]) > 8
+
+
+def test_an_empty_tree_stays_empty() -> None:
+    states, _ = random_games(Rules(size=3), 2, 0)
+    search_state = Search(TableEvaluator(), PUCT).init(states, 4)
+    keep_subtree_(search_state.tree, torch.arange(2), torch.tensor([0, 9]))
+    assert search_state.tree.size.tolist() == [0, 0] and not search_state.tree.visits.any()
+
+
+def test_moves_that_there_are_not_are_refused() -> None:
+    state = board.new_games(3, Rules(size=5))
+    search = Search(TableEvaluator(), SearchConfig())
+    search_state = search.run(state, 4).tree
+    for action in (-1, 26, 10**7):
+        with pytest.raises(IndexError):
+            search.advance(search_state, torch.arange(3), torch.tensor([0, action, 1]), state)
+    with pytest.raises(ValueError, match="search.leaves is 0"):
+        Search(TableEvaluator(), SearchConfig(leaves=0))
+
+
+# Compiled
+
+
+@pytest.mark.parametrize(("size", "leaves", "algorithm"), [(9, 1, "puct"), (19, 3, "gumbel"), (25, 1, "gumbel")])
+def test_compiles(size: int, leaves: int, algorithm: str, blind: Callable[[], None]) -> None:
+    """To machine code that spills next to nothing."""
+    pytest.importorskip("triton")
+    from zerogo.kernels.cuda import selection as selection_kernels
+    from zerogo.kernels.cuda import tree as tree_kernels
+
+    blind()
+    states, settings = board.new_games(2, Rules(size=size)), SearchConfig(algorithm=algorithm, leaves=leaves)
+    search = Search(TableEvaluator(), settings)
+    search_state = searched(search, states, torch.tensor([4, 4]), steps=1)
+    selection = select(search_state, settings)
+    landed = dataclasses.replace(step_leaves(Go(), search_state, selection), leaf=None)
+    bare = dataclasses.replace(search_state, states=None, repeated_states=None)
+    prior, value = torch.zeros(2 * leaves, size**2 + 1), torch.zeros(2 * leaves)
+    calls = [
+        (selection_kernels.select, bare, settings),
+        (tree_kernels.expand_and_backup, bare, selection, landed, prior, value),
+        (tree_kernels.move_nodes_, bare.tree, torch.arange(2), torch.zeros(2, bare.tree.num_nodes, dtype=torch.int64)),
+    ]
+    for function, *arguments in calls:
+        for used_by in compile_call(function, *arguments).values():
+            assert used_by and all(used["spills"] <= 64 for used in used_by.values()), used_by

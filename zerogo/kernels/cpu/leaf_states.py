@@ -1,0 +1,178 @@
+"""Step the leaves on the CPU, one simulation after another: what `search.go.Go.step_leaves` does in torch, bit for bit.
+
+`kernels.shared` says how a position is packed; here `small` is the index of the first word after the rows."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zerogo.kernels.cpu.board import FIELDS, flags, was_seen
+from zerogo.kernels.cpu.loops import array, inline, kernel, over_games
+from zerogo.kernels.cpu.strings import ATARI, FREE, OTHER, OWN, WEAK, area, legal_into, move, scratch
+from zerogo.kernels.shared import (
+    CAPTURES,
+    FINISHED,
+    GAME_FIELDS,
+    HASH,
+    KO,
+    PASSES,
+    PLY,
+    TO_PLAY,
+    Found,
+    Games,
+    Path,
+)  # fmt: skip
+from zerogo.rules import SIMPLE, SITUATIONAL
+
+Position = namedtuple("Position", FIELDS)
+
+
+def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Tensor) -> dict[str, Tensor]:
+    """Returns what the moves lead to: words int32 [K, W], legal bool [K, A], result float32 [K], repeats bool [K], the
+    fields of the positions, recent int32 [K, 7, 2, N] and moves int16 [K, 5].
+
+    words: int32 [K, W], the parents. actions: int64 [K]. path: `search.game.SearchPath`. keys: int64 [2 * A], by
+    `board.zobrist.point_keys`. Results are by area."""
+    number, size = len(words), states.board_size
+
+    def empty_like(name: str) -> np.ndarray:
+        like = array(getattr(states, name))
+        return np.empty((number, *like.shape[1:]), like.dtype)
+
+    packed, legal = np.empty(tuple(words.shape), np.int32), np.zeros((number, size * size + 1), bool)
+    result, repeats = np.zeros(number, np.float32), np.zeros(number, bool)
+    found = Found(packed, legal, result, repeats, empty_like("recent"), empty_like("moves"))
+    after = Position(*(empty_like(name) for name in FIELDS))
+    history = (array(getattr(states, name)) for name in GAME_FIELDS)
+    rules = (array(states.rules.superko), array(states.rules.komi), flags(states.suicide, states.num_games))
+    ways = Path(*(array(getattr(path, name)) for name in Path._fields))
+    given = (ways, Games(*history, *rules), array(words), array(actions), array(keys))
+    over_games(_step_leaves, number, *given, found, after)
+    return {name: torch.from_numpy(field) for name, field in (found._asdict() | after._asdict()).items()}
+
+
+@kernel
+def _step_leaves(start, stop, path, games, parents, actions, keys, found, after):
+    work = scratch()
+    for k in range(start, stop):
+        _write_past(path, games, k, actions[k], found)
+        key = _play(work, path, games, parents, k, actions[k], keys, found.words)
+        if actions[k] != found.legal.shape[1] - 1:
+            found.repeats[k] = _repeats(path, games, k, key)
+        _judge(work, games, path.game_index[k], k, found)
+        _unpack(k, found.words, after)
+
+
+@inline
+def _hash_in(words, k, size):
+    """Returns the hash in a packed position."""
+    return (words[k, 3 * size + HASH] & 0xFFFFFFFF) | (words[k, 3 * size + HASH + 1] << 32)
+
+
+@inline
+def _write_past(path, games, k, action, found):
+    """Writes the positions and moves before the leaf, those before the root from the game."""
+    size, game, depth = games.recent.shape[3], path.game_index[k], path.depth[k]
+    found.moves[k, 0] = action
+    for ago in range(found.moves.shape[1] - 1):
+        at = depth - ago
+        found.moves[k, 1 + ago] = path.actions[path.path[k, at]] if at > 0 else games.moves[game, -at]
+    for ago in range(found.recent.shape[1]):
+        at = depth - ago
+        node = path.path[k, at] if at >= 0 else 0
+        for colour in range(2):
+            for row in range(size):
+                stones = path.words[node, colour * size + row] if at >= 0 else games.recent[game, -at - 1, colour, row]
+                found.recent[k, ago, colour, row] = stones
+
+
+@inline
+def _play(work, path, games, parents, k, action, keys, words):
+    """Writes the packed position after simulation k's move; returns its hash. A finished game stays as it is."""
+    size, game = games.on_board.shape[1], path.game_index[k]
+    small = 3 * size
+    for word in range(parents.shape[1]):
+        words[k, word] = parents[k, word]
+    colour, key = words[k, small + TO_PLAY] - 1, _hash_in(parents, k, size)
+    if words[k, small + FINISHED] != 0:
+        return key
+    ko, passes = -1, words[k, small + PASSES] + 1
+    if 0 <= action < size * size:
+        _load(work, parents, games.on_board, k, game, colour == 0)
+        change, number, whose, ko = move(work, size, action, colour, games.suicide[game], keys)
+        passes = 0
+        key ^= change
+        own = 0 if colour == 0 else size
+        for row in range(size):
+            words[k, own + row], words[k, size - own + row] = work[OWN + 1 + row], work[OTHER + 1 + row]
+            words[k, 2 * size + row] = work[ATARI + 1 + row]
+        words[k, small + CAPTURES + 1 - whose] += number
+        words[k, small + HASH], words[k, small + HASH + 1] = key & 0xFFFFFFFF, key >> 32
+    words[k, small + TO_PLAY], words[k, small + PASSES], words[k, small + KO] = 2 - colour, passes, ko
+    words[k, small + PLY] += 1
+    words[k, small + FINISHED] = passes >= 2 or words[k, small + PLY] >= games.cap[game]
+    return key
+
+
+@inline
+def _load(work, words, on_board, k, game, is_black):
+    """Copies a packed position into scratch memory; is_black: whose stones are OWN."""
+    size = on_board.shape[1]
+    own = 0 if is_black else size
+    for row in range(size):
+        work[OWN + 1 + row], work[OTHER + 1 + row] = words[k, own + row], words[k, size - own + row]
+        work[ATARI + 1 + row] = words[k, 2 * size + row]
+        work[FREE + 1 + row] = on_board[game, row] & ~(words[k, row] | words[k, size + row])
+
+
+@inline
+def _repeats(path, games, k, key):
+    """Returns whether the path to a leaf or the game before it has come to its hash before."""
+    game, depth, size = path.game_index[k], path.depth[k], games.on_board.shape[1]
+    is_situational = games.superko[game] == SITUATIONAL
+    if games.superko[game] == SIMPLE:
+        return False
+    for back in range(depth + 1):
+        row = path.path[k, depth - back]
+        if _hash_in(path.words, row, size) == key and (not is_situational or (back & 1) == 1):
+            return True
+    seen = games.seen
+    return seen.shape[1] > 0 and was_seen(seen, games.links, game, key, games.ply[game] + depth, is_situational)
+
+
+@inline
+def _judge(work, games, game, k, found):
+    """Writes the result of a finished position, or the legal moves of another; a pass always is."""
+    size = games.on_board.shape[1]
+    small, words = 3 * size, found.words
+    is_black = words[k, small + TO_PLAY] == 1
+    _load(work, words, games.on_board, k, game, is_black)
+    found.legal[k, size * size] = True
+    if words[k, small + FINISHED] != 0:
+        lead = area(work, size)
+        score = np.float32(lead if is_black else -lead) - games.komi[game]
+        found.result[k] = np.sign(score) if is_black else -np.sign(score)
+        return
+    legal_into(work, size, OWN, words[k, small + KO], games.suicide[game])
+    for row in range(size):
+        for column in range(size):
+            found.legal[k, row * size + column] = (work[WEAK + 1 + row] >> column) & 1
+
+
+@inline
+def _unpack(k, words, after):
+    """Writes the packed position's fields one by one."""
+    size = after.black.shape[1]
+    small = 3 * size
+    for row in range(size):
+        after.black[k, row], after.white[k, row] = words[k, row], words[k, size + row]
+        after.atari[k, row] = words[k, 2 * size + row]
+    after.hash[k], after.ply[k], after.ko[k] = _hash_in(words, k, size), words[k, small + PLY], words[k, small + KO]
+    after.to_play[k], after.passes[k] = words[k, small + TO_PLAY], words[k, small + PASSES]
+    after.finished[k] = words[k, small + FINISHED]
+    after.captures[k, 0], after.captures[k, 1] = words[k, small + CAPTURES], words[k, small + CAPTURES + 1]

@@ -1,0 +1,220 @@
+"""Step the leaves on CUDA: what the last moves of all simulations lead to in one launch, one warp a simulation.
+
+What `search.go.Go.step_leaves` does in torch: play, pack, legal, outcome (by area), repeats, leaf. A board row is a
+lane, so planes of points live in registers (see `rows`) and the rest are scalars. `kernels.shared` says how a position
+is packed; here `small` points at the first word after the rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from zerogo.kernels import shared
+from zerogo.kernels.cuda import rows
+from zerogo.kernels.cuda.board import (
+    SIMPLE,
+    SITUATIONAL,
+    Position,
+    flag_at,
+    given,
+    legal_points,
+    moved,
+    store_position,
+    was_seen,
+)  # fmt: skip
+from zerogo.kernels.shared import GAME_FIELDS, Found, Games, Path
+
+SMALL_WORDS = tl.constexpr(shared.WORDS_AFTER_ROWS)
+HASH, TO_PLAY, PASSES = tl.constexpr(shared.HASH), tl.constexpr(shared.TO_PLAY), tl.constexpr(shared.PASSES)
+FINISHED, PLY, KO = tl.constexpr(shared.FINISHED), tl.constexpr(shared.PLY), tl.constexpr(shared.KO)
+CAPTURES = tl.constexpr(shared.CAPTURES)
+LEVELS = tl.constexpr(32)  # nodes of a path that are compared at a time
+
+
+def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Tensor) -> dict[str, Tensor]:
+    """Returns what the moves lead to: words int32 [K, W] are the packed positions before them, actions int64 [K], keys
+    int64 [2 * A].
+
+    words: int32 [K, W]. legal: bool [K, A], but for superko. finished: bool [K]; result: float32 [K], the side to
+    move's by area, 0 where the game goes on. repeats: bool [K], the move was illegal. recent: int32 [K, 7, 2, N],
+    moves: int16 [K, 5], what was before. And the fields of the position. For batches without territory scoring."""
+    number, board_size, rules = len(words), states.board_size, states.rules
+    after, found = _room(number, states)
+    ways = Path(*(getattr(path, name).contiguous() for name in Path._fields))
+    history = [getattr(states, name) for name in GAME_FIELDS]
+    given_rules = (rules.superko, rules.komi, given(states.suicide, states.finished))
+    games = Games(*(tensor.contiguous() for tensor in (*history, *given_rules)))
+    if number:
+        recent, moves = states.recent.shape[1], states.moves.shape[1]
+        leaf_kernel[(number,)](
+            words.contiguous(), actions.contiguous(), ways, games, keys, after, found, ways.path.shape[1],
+            games.seen.shape[1], N=board_size, RECENT=recent, MOVES=moves,
+            TILE=triton.next_power_of_2(recent * 2 * board_size), ANY_SUICIDE=states.suicide is not None,
+            ANY_SUPERKO=rules.any_superko, num_warps=1,
+        )  # fmt: skip
+    return after._asdict() | found._asdict()
+
+
+def _room(number: int, states: Any) -> tuple[Position, Found]:
+    """Returns tensors for all that is found."""
+
+    def room(dtype: torch.dtype, *shape: int) -> Tensor:
+        return torch.empty(number, *shape, dtype=dtype, device=states.device)
+
+    def like(name: str) -> Tensor:
+        return room(getattr(states, name).dtype, *getattr(states, name).shape[1:])
+
+    size = states.board_size
+    words, legal = room(torch.int32, 3 * size + SMALL_WORDS.value), room(torch.bool, size**2 + 1)
+    found = Found(words, legal, room(torch.float32), room(torch.bool), like("recent"), like("moves"))
+    return Position(*(like(name) for name in Position._fields)), found
+
+
+@triton.jit(do_not_specialize=["num_levels", "width"])
+def leaf_kernel(
+    words, actions, path, games, keys, after, found, num_levels, width, N: tl.constexpr, RECENT: tl.constexpr,
+    MOVES: tl.constexpr, TILE: tl.constexpr, ANY_SUICIDE: tl.constexpr, ANY_SUPERKO: tl.constexpr,
+):  # fmt: skip
+    """Writes all that one simulation's move leads to; width is H. All is read before anything is written, or each read
+    would wait for the last."""
+    k = tl.program_id(0)
+    game, depth = tl.load(path.game_index + k).to(tl.int64), tl.load(path.depth + k).to(tl.int64)
+    action = tl.load(actions + k).to(tl.int32)
+    first = k.to(tl.int64) * num_levels
+    before = _unpacked(words + k * (3 * N + SMALL_WORDS), N)
+    on_board, cap, komi = rows.load_rows(games.on_board, game, N), tl.load(games.cap + game), tl.load(games.komi + game)
+    suicide = flag_at(games.suicide, game, ANY_SUICIDE)
+    past = _past(path, games, game, first, depth, N, RECENT, TILE)
+    past_moves = _past_moves(path, games, game, first, depth, action, MOVES)
+    position, _, _ = moved(before, action, on_board, suicide, cap, keys, N)
+    repeats, result = tl.full((), 0, tl.int32) != 0, tl.full((), 0, tl.float32)
+    if ANY_SUPERKO:
+        repeats = _repeats(path, games, game, first, depth, action, position.hash, width, N)
+    if position.finished:
+        result = _result(position, on_board, komi)
+    store_position(after, k, position, N)
+    _pack(found.words + k * (3 * N + SMALL_WORDS), position, N)
+    _store_points(found.legal + k * (N * N + 1), legal_points(position, on_board, suicide, N), N)
+    at, move = tl.arange(0, TILE), tl.arange(0, 8)
+    tl.store(found.recent + k * (RECENT * 2 * N) + at, past, mask=at < RECENT * 2 * N)
+    tl.store(found.moves + k * MOVES + move, past_moves.to(tl.int16), mask=move < MOVES)
+    tl.store(found.result + k, result)
+    tl.store(found.repeats + k, repeats)
+
+
+@triton.jit
+def _hash_in(small, mask):
+    """Returns the hash in packed positions, 0 where the mask is not set: int64."""
+    low = tl.load(small + HASH, mask=mask, other=0).to(tl.int64) & 0xFFFFFFFF
+    return (tl.load(small + HASH + 1, mask=mask, other=0).to(tl.int64) << 32) | low
+
+
+@triton.jit
+def _unpacked(words, N: tl.constexpr):
+    """Returns the position in packed words."""
+    small = words + 3 * N
+    return Position(
+        rows.load_rows(words, 0, N),
+        rows.load_rows(words, 1, N),
+        rows.load_rows(words, 2, N),
+        tl.load(small + TO_PLAY),
+        tl.load(small + PASSES),
+        tl.load(small + PLY),
+        tl.load(small + KO),
+        _hash_in(small, True),
+        tl.load(small + CAPTURES + tl.arange(0, 2)),
+        tl.load(small + FINISHED) != 0,
+    )
+
+
+@triton.jit
+def _pack(words, position, N: tl.constexpr):
+    """Writes a position into packed words."""
+    small = words + 3 * N
+    rows.store_rows(words, 0, position.black, N)
+    rows.store_rows(words, 1, position.white, N)
+    rows.store_rows(words, 2, position.atari, N)
+    tl.store(small + HASH, position.hash.to(tl.int32))
+    tl.store(small + HASH + 1, (position.hash >> 32).to(tl.int32))
+    tl.store(small + TO_PLAY, position.to_play)
+    tl.store(small + PASSES, position.passes)
+    tl.store(small + FINISHED, position.finished.to(tl.int32))
+    tl.store(small + PLY, position.ply)
+    tl.store(small + KO, position.ko)
+    tl.store(small + CAPTURES + tl.arange(0, 2), position.captures)
+
+
+@triton.jit
+def _store_points(points, plane, N: tl.constexpr):
+    """Writes a plane as flags point by point, and True for pass: bool [A]."""
+    for start in range(0, N * N + 1, rows.LANES):
+        point = start + tl.arange(0, rows.LANES)
+        is_set = (rows.point_bits(plane, tl.minimum(point, N * N - 1), N) != 0) | (point == N * N)
+        tl.store(points + point, is_set, mask=point <= N * N)
+
+
+@triton.jit
+def _repeats(path, games, game, first, depth, action, hashed, width, N: tl.constexpr):
+    """Returns whether the move to the position of this hash was illegal, since the game or the path to it had it
+    before: bool scalar."""
+    superko, ply = tl.load(games.superko + game), tl.load(games.ply + game)
+    last = tl.minimum(ply, width - 1)
+    seen = was_seen(games.seen + game * width, last, hashed, ply + depth, superko)
+    return (seen | _is_on_path(path, first, depth, hashed, superko, N)) & (action < N * N) & (superko != SIMPLE)
+
+
+@triton.jit
+def _is_on_path(path, first, depth, hashed, superko, N: tl.constexpr):
+    """Returns whether a node from the root to the leaf's parent has this hash, under situational superko with the
+    leaf's side to move."""
+    found, start = tl.full((), 0, tl.int32), tl.full((), 0, tl.int64)
+    while (found == 0) & (start <= depth):
+        level = start + tl.arange(0, LEVELS)
+        is_there = level <= depth
+        row = tl.load(path.path + first + level, mask=is_there, other=0).to(tl.int64)
+        same = _hash_in(path.words + row * (3 * N + SMALL_WORDS) + 3 * N, is_there) == hashed
+        counts = is_there & same & ((superko != SITUATIONAL) | (((depth - level) & 1) == 1))
+        found = tl.max(counts.to(tl.int32), 0)
+        start += LEVELS
+    return found != 0
+
+
+@triton.jit
+def _past(path, games, game, first, depth, N: tl.constexpr, RECENT: tl.constexpr, TILE: tl.constexpr):
+    """Returns the stones of the positions before the leaf, newest first, flat: int32 [TILE], from the path's nodes,
+    those before the root from the game."""
+    at = tl.arange(0, TILE)
+    ago = at // (2 * N)
+    index, is_meant = depth - ago, ago < RECENT
+    is_on_path = is_meant & (index >= 0)
+    row = tl.load(path.path + first + index, mask=is_on_path, other=0).to(tl.int64)
+    stones = tl.load(path.words + row * (3 * N + SMALL_WORDS) + at % (2 * N), mask=is_on_path, other=0)
+    earlier = games.recent + game * (RECENT * 2 * N) + at - (depth + 1) * (2 * N)
+    return tl.where(is_on_path, stones, tl.load(earlier, mask=is_meant & (index < 0), other=0))
+
+
+@triton.jit
+def _past_moves(path, games, game, first, depth, action, MOVES: tl.constexpr):
+    """Returns the last moves, newest first: int32 [8], of which `MOVES` count."""
+    at = tl.arange(0, 8)
+    index = depth + 1 - at
+    is_on_path, is_before = (index > 0) & (at > 0), (index <= 0) & (at < MOVES)
+    row = tl.load(path.path + first + index, mask=is_on_path, other=0).to(tl.int64)
+    moves = tl.load(path.actions + row, mask=is_on_path, other=0)
+    earlier = tl.load(games.moves + game * MOVES - index, mask=is_before, other=0).to(tl.int32)
+    return tl.where(at == 0, action, tl.where(is_on_path, moves, earlier))
+
+
+@triton.jit
+def _result(position, on_board, komi):
+    """Returns the side to move's result by area, as the board stands: float32 scalar in -1, 0, 1."""
+    empty = on_board & ~(position.black | position.white)
+    by_black, by_white = rows.flood_two(rows.neighbours(position.black), empty, rows.neighbours(position.white), empty)
+    score = rows.count(position.black | (by_black & ~by_white)) - rows.count(position.white | (by_white & ~by_black))
+    lead = score.to(tl.float32) - komi
+    result = tl.where(lead > 0, 1.0, tl.where(lead < 0, -1.0, 0.0))
+    return tl.where(position.to_play == 1, result, -result)
