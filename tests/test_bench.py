@@ -25,6 +25,7 @@ from zerogo.search import search as steps
 from zerogo.search.graph import captured
 
 CPU = "--device cpu --threads 1"
+COMMON = {"bench", "size", "batch", "device", "dtype", "threads"}
 TINY = f"--size 3 --batch 4 --blocks 1 --channels 8 {CPU}"
 SHORT = "--seconds 0.02 --rounds 1"
 SEARCH = {"simulations_per_s", "evals_per_s", "efficiency", "simulations_per_s_with_moves", "efficiency_with_moves"}
@@ -40,7 +41,7 @@ def measured(words: str, capsys: pytest.CaptureFixture[str]) -> list[dict]:
     """Runs a measurement and returns its lines."""
     assert command.main(words.split()) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert all({*bench.COMMON, "torch"} <= line.keys() for line in lines)
+    assert all({*COMMON, "torch"} <= line.keys() for line in lines)
     return lines
 
 
@@ -140,7 +141,7 @@ def test_a_profile_leaves_the_search_as_it_was(capsys) -> None:
     lines = [json.loads(line) for line in out.splitlines()]
     assert [line["kernels"] for line in lines] == ["compiled", "plain"]
     for line in lines:
-        assert {*bench.COMMON} <= line.keys() and tuple(line["stages_us"]) == tuple(line["shares"]) == STAGES
+        assert COMMON <= line.keys() and tuple(line["stages_us"]) == tuple(line["shares"]) == STAGES
         assert all(microseconds > 0 for microseconds in line["stages_us"].values())
         assert sum(line["stages_us"].values()) == pytest.approx(line["us_per_step"], abs=2)
         assert sum(line["shares"].values()) == pytest.approx(1, abs=1e-3)

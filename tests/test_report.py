@@ -148,7 +148,7 @@ def test_stopped_games_are_told_and_have_results_of_their_own(tmp_path: Path):
     text = read(write_report(tmp_path, [result], ["anna", "gnugo"])).text
     assert "anna resigned 1" in text and "anna lost by a fault 1" in text and "two passes 2" in text
     assert "game 2: anna: no answer within 5 s" in text
-    assert "gnugo counts the end as the referee does in 1 of 1 games" in text
+    assert "gnugo agrees with the referee's score in 1 of 1 games" in text
 
 
 def test_games_to_show_hold_every_ending_and_both_colours():

@@ -6,7 +6,7 @@ and a match that was interrupted goes on with the games that are missing."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -152,7 +152,7 @@ class MatchGames:
     def play_ply(self) -> list[PlayedGame]:
         """Plays one ply of all games that go on and returns those that are over now."""
         actions, stops = self._choose()
-        over = self._end_stopped(stops)
+        over = self._end(sorted(stops), stops) if stops else []
         if stops:
             going = [k for k in range(len(actions)) if k not in stops]
             actions = actions[going]
@@ -166,7 +166,7 @@ class MatchGames:
             engine.notify(self.numbers[self.game_index].tolist(), actions.tolist())
         finished = self.states.finished.nonzero().squeeze(1)  # between moves the host may look
         if finished.numel():
-            over += self._end_counted(finished)
+            over += self._end(finished.tolist(), {})
             self._keep((~self.states.finished).nonzero().squeeze(1))
         return over
 
@@ -238,45 +238,35 @@ class MatchGames:
 
     # The ends
 
-    def _end_stopped(self, stops: dict[int, Stop]) -> list[PlayedGame]:
-        """Returns the games that stop here, by their index among the K, and lets engines know."""
-        for engine in self.engines:
-            for k, stop in stops.items():
-                at_fault = stop.kind == FORFEIT and engine is self._to_move(k)
-                engine.end([int(self.numbers[self.game_index[k]])], at_fault=at_fault)
-        index = torch.tensor(sorted(stops), dtype=torch.int64, device=self.game_index.device)
-        return self._played(index, [stops[k] for k in sorted(stops)], [{} for _ in stops]) if stops else []
-
-    def _end_counted(self, index: Tensor) -> list[PlayedGame]:
-        """Returns the games whose boards are to be counted now: index int64 [k] among the K."""
-        numbers = self.numbers[self.game_index[index]].tolist()
-        told: list[dict[str, str]] = [{} for _ in numbers]
-        for engine in self.engines:
-            for said, text in zip(told, engine.final_scores(numbers, self.terms.seed), strict=True):
-                if text is not None:
-                    said[engine.name] = text
-            engine.end(numbers)
-        return self._played(index, [None] * len(numbers), told)
-
-    def _played(self, index: Tensor, stops: Sequence[Stop | None], told: Sequence[dict[str, str]]) -> list[PlayedGame]:
-        """Returns games as they are now, on the host: index int64 [k] among the K. A stopped game is not counted."""
+    def _end(self, ended: list[int], stops: Mapping[int, Stop]) -> list[PlayedGame]:
+        """Returns games that are over now, by their index among the K, on the host, and lets engines know. Those that
+        do not stop here are counted, and engines say what they make of the score."""
+        index = torch.tensor(ended, dtype=torch.int64, device=self.game_index.device)
         states, rows = board.select(self.states, index), self.game_index[index]
+        numbers, told = self.numbers[rows].tolist(), [{} for _ in ended]
+        for engine in self.engines:
+            said = [None] * len(ended) if stops else engine.final_scores(numbers, self.terms.seed)
+            for k, number, text, texts in zip(ended, numbers, said, told, strict=True):
+                if text is not None:
+                    texts[engine.name] = text
+                at_fault = k in stops and stops[k].kind == FORFEIT and engine is self._to_move(k)
+                engine.end([number], at_fault=at_fault)
         scores, areas = (values.tolist() for values in score(states, self.terms.rules))
         stones, capped = states.stones.cpu().numpy(), (states.passes < 2).tolist()
-        facts = zip(rows.tolist(), self.numbers[rows].tolist(), self.a_is_black[rows].tolist(), strict=True)
+        facts = zip(ended, rows.tolist(), self.a_is_black[rows].tolist(), strict=True)
         return [
             PlayedGame(
-                number=number,
+                number=numbers[place],
                 a_is_black=a_is_black,
                 moves=self._moves_of(row),
-                score_black=math.nan if stops[k] else scores[k],
-                area_black=areas[k],
-                capped=capped[k] and stops[k] is None,
-                stones=stones[k],
-                stop=stops[k],
-                told=told[k],
+                score_black=math.nan if k in stops else scores[place],
+                area_black=areas[place],
+                capped=capped[place] and k not in stops,
+                stones=stones[place],
+                stop=stops.get(k),
+                told=told[place],
             )
-            for k, (row, number, a_is_black) in enumerate(facts)
+            for place, (k, row, a_is_black) in enumerate(facts)
         ]
 
     def _moves_of(self, row: int) -> list[int]:

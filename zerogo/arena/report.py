@@ -103,13 +103,14 @@ def _match_section(result: MatchResult, out_dir: Path, boards: int) -> str:
     shares = _shares_bar(result.wins, result.draws, result.losses)
     whose = f"{escape(result.name_a)}{' as Black' if result.is_self else ''}"
     scores = np.array([game.score_black for game in result.counted])
+    remarks = "".join(f"<li>{escape(remark)}</li>" for remark in result.faults() + result.agreements())
     pictures = "\n".join(_board(result, game, out_dir) for game in chosen_games(result, boards))
     parts = [
         f"<h2>{escape(result.name_a)} against {escape(name_b)}</h2>",
         f'<p>{escape(_headline(result))}</p>{shares}<p class="soft">won, drawn and lost by {whose}</p>',
         f'<div class="columns"><div><h3>By colour</h3>{_colour_table(result)}{histogram_svg(scores)}</div>',
         f"<div><h3>How the games ended</h3>{_endings_table(result)}</div></div>",
-        _faults(result),
+        f"<ul>{remarks}</ul>" if remarks else "",
         f'<h3>Final boards</h3><div class="boards">{pictures}</div>',
         _games_list(result, out_dir),
     ]
@@ -152,17 +153,6 @@ def _endings_table(result: MatchResult) -> str:
     rows.append(["moves a game", f"{result.lengths.mean():.1f} ({result.lengths.min()} to {result.lengths.max()})"])
     rows.append(["different games", f"{result.num_different_games} of {result.num_games}"])
     return _table(["", "games"], rows)
-
-
-def _faults(result: MatchResult) -> str:
-    """Returns what went wrong, and whether engines count as the referee does; empty where there is nothing to say."""
-    words = result.faults()
-    for name in dict.fromkeys((result.name_a, result.name_b)):
-        same, same_winner, said = result.agreement(name)
-        if said:
-            counts = f"{name} counts the end as the referee does in {same} of {said} games"
-            words.append(f"{counts}, with the same winner in {same_winner}")
-    return f"<ul>{''.join(f'<li>{escape(word)}</li>' for word in words)}</ul>" if words else ""
 
 
 # Boards and games

@@ -188,7 +188,14 @@ class MatchResult:
         same = sum(abs(own - game.score_black) < SAME_SCORE for own, game in both)
         return same, sum(int(np.sign(own)) == game.outcome_black for own, game in both), len(both)
 
-    # Words
+    def agreements(self) -> list[str]:
+        """Returns in words how often each player that says a score agrees with the referee."""
+        counts = {name: self.agreement(name) for name in (self.name_a, self.name_b)}
+        return [
+            f"{name} agrees with the referee's score in {same} of {said} games, with its winner in {same_winner}"
+            for name, (same, same_winner, said) in counts.items()
+            if said
+        ]
 
     def summary(self) -> dict[str, Any]:
         """Returns the counts as plain values; what is infinite or unknown is None."""
@@ -243,11 +250,7 @@ class MatchResult:
             for name, count in zip((self.name_a, self.name_b), self.stopped(kind), strict=True):
                 lines += [f"  {name} {word} in {count} of {self.num_games} games"] if count else []
         lines += [f"    {fault}" for fault in self.faults()]
-        for name in dict.fromkeys((self.name_a, self.name_b)):
-            same, same_winner, said = self.agreement(name)
-            agrees = f"  {name} agrees with the referee's score in {same} of {said} games"
-            lines += [f"{agrees}, with its winner in {same_winner}"] if said else []
-        return lines
+        return lines + [f"  {agreement}" for agreement in self.agreements()]
 
 
 def told_score(text: str) -> float | None:

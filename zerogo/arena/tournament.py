@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from zerogo import cli, draws, elo, kernels
 from zerogo.arena.journal import NUM_GAMES, Journal
 from zerogo.arena.match import cap_for, play_match
 from zerogo.arena.report import write_report
-from zerogo.arena.result import MatchResult, PlayedGame, rate, rating_lines
+from zerogo.arena.result import MatchResult, rate, rating_lines
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.errors import InputError
@@ -49,9 +50,10 @@ def evaluate(
     the matches. Raises InputError for an unknown player, for one that can't play under the rules and for an odd number
     of games, before a game is played."""
     _require_pairing(players, num_games)
-    setup, rules, out_dir = cli.set_up(config, checkpoints), config.game.rules(), Path(out_dir)
+    setup, out_dir = cli.set_up(config, checkpoints), Path(out_dir)
     made = named_apart([setup.player(spec) for spec in players if spec != SELF])
     tournament = Tournament(list(players), made, num_games, config, opening_plies, setup.device)
+    rules = tournament.rules
     try:
         for player in made:  # before the others have played for hours
             require_size(player, rules.size, "game.size is")
@@ -72,8 +74,8 @@ def evaluate(
 
 @dataclass
 class Tournament:
-    """Players, made from their words `specs`, who are to meet under the settings of `config`: each each, or one
-    itself."""
+    """Players, made from their words `specs`, who are to meet under the settings of `config`: each every other, or one
+    itself. pairs: the indices of each match's players, in the order in which they are played."""
 
     specs: list[str]
     players: list[Player]
@@ -82,25 +84,12 @@ class Tournament:
     opening_plies: int
     device: torch.device
 
-    @property
-    def is_self(self) -> bool:
-        """Whether one player meets itself."""
-        return SELF in self.specs
-
-    @property
-    def names(self) -> list[str]:
-        """Of the players."""
-        return [player.name for player in self.players]
-
-    @property
-    def pairs(self) -> list[tuple[int, int]]:
-        """The indices of each match's players, in the order in which they are played."""
-        return [(0, 0)] if self.is_self else list(combinations(range(len(self.players)), 2))
-
-    @property
-    def move_cap(self) -> int:
-        """The ply at which a game ends."""
-        return cap_for(self.config.game, self.players, self.config.game.size)
+    def __post_init__(self) -> None:
+        self.is_self = SELF in self.specs
+        self.names = [player.name for player in self.players]
+        self.pairs = [(0, 0)] if self.is_self else list(combinations(range(len(self.players)), 2))
+        self.rules = self.config.game.rules()
+        self.move_cap = cap_for(self.config.game, self.players, self.rules.size)
 
     def settings(self) -> dict[str, Any]:
         """Returns, as plain values, what a match must have in common with the one that it goes on with."""
@@ -112,7 +101,7 @@ class Tournament:
             "opening_plies": self.opening_plies,
             "seed": self.config.run.seed,
             "move_cap": self.move_cap,
-            **vars(self.config.game.rules()),
+            **vars(self.rules),
             "simulations": evaluation.simulations,
             "symmetry": evaluation.symmetry,
         }
@@ -133,23 +122,18 @@ class Tournament:
     def _play_match(self, index: int, journal: Journal, progress: Progress) -> MatchResult:
         """Plays one match, with a seed of its own, so that the games of two matches don't draw alike."""
         (i, j), seed = self.pairs[index], self.config.run.seed
-        before = index * self.num_games
-
-        def keep(games: list[PlayedGame]) -> None:
-            journal.add(index, games)
-
         return play_match(
             self.players[i],
             self.players[j],
-            self.config.game.rules(),
+            self.rules,
             self.num_games,
             seed if self.is_self else int(draws.key(seed, i, j)) % 2**62,
             colours="a_black" if self.is_self else "paired",
             opening_plies=self.opening_plies,
             move_cap=self.move_cap,
             device=self.device,
-            on_progress=lambda played: progress.update(before + played),
-            on_games=keep,
+            on_progress=lambda played: progress.update(index * self.num_games + played),
+            on_games=partial(journal.add, index),
             finished=journal.finished[index],
         )
 
@@ -167,14 +151,13 @@ class Tournament:
         """Returns everything that was found out as plain values: the counts of every match, each game's end, the
         ratings, the settings."""
         rows = [] if ratings is None else zip(self.names, ratings.elo, ratings.low, ratings.high, strict=True)
-        rules = self.config.game.rules()
         engines = [player for player in self.players if isinstance(player, ExternalPlayer)]
         return {
             "format": FORMAT,
             "players": self.specs,
-            "rules": vars(rules),
+            "rules": vars(self.rules),
             "engines": {
-                player.name: {"says": player.label, "started_as": player.start_line(rules)} for player in engines
+                player.name: {"says": player.label, "started_as": player.start_line(self.rules)} for player in engines
             },
             "matches": [result.summary() | {"per_game": _per_game(result)} for result in results],
             "ratings": [

@@ -20,7 +20,6 @@ import torch
 from zerogo.errors import InputError
 from zerogo.runtime import pick_device, set_up_cpu, synchronize
 
-COMMON = ("bench", "size", "batch", "device", "dtype", "threads")
 PEER_SCRIPT = Path(__file__).with_name("jax_peers.py")
 PEER_SIZES = (9, 19)  # boards of pgx
 Found = TypeVar("Found")
@@ -48,6 +47,11 @@ def add_peer_arguments(parser: argparse.ArgumentParser, library: str) -> None:
     add("--peer-batch", metavar="GAMES", help=batches)
     python = f"the Python that has {library} (default this one)"
     add("--peer-python", default=sys.executable, metavar="PATH", help=python)
+
+
+def peer_batches(args: argparse.Namespace, batch: int) -> list[int]:
+    """Returns in which batches a peer is timed beside zerogo's."""
+    return [] if not args.peer else [batch] if args.peer_batch is None else whole_numbers(args.peer_batch)
 
 
 def whole_numbers(text: str) -> list[int]:
@@ -117,9 +121,7 @@ def line_of(bench: str, size: int, batch: int, device: torch.device, dtype: str 
 
 
 def report(line: dict[str, Any]) -> None:
-    """Prints one measurement as a JSON line: at least the fields of `COMMON`, to which torch's version is added."""
-    missing = [name for name in COMMON if name not in line]
-    assert not missing, f"report: a line without {', '.join(missing)}"
+    """Prints one measurement as a JSON line, to which torch's version is added."""
     print(json.dumps({**line, "torch": torch.__version__}), flush=True)
 
 
@@ -138,8 +140,7 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
 class PeerProcess:
     """mctx or pgx in a process of its own (`jax_peers.py`), run by a Python that has what it needs and need not have
-    zerogo: it works while it is asked, and waits otherwise. Use it as a context manager. name: what it calls itself,
-    with its versions."""
+    zerogo: it works while it is asked, and waits otherwise. name: what it calls itself, with its versions."""
 
     def __init__(self, args: argparse.Namespace, library: str, *words: str | float) -> None:
         """library: what the Python must be able to import. words: the script's further arguments. Raises InputError
@@ -152,18 +153,14 @@ class PeerProcess:
             fault = f"--peer-python {python!r} can't be started ({error.strerror})"
             raise InputError(f"{fault}; name a Python that has {library}") from None
         self.name = self.process.stdout.readline().strip()
-        if self.name.startswith("no "):
-            self.close()
-            raise InputError(f"--peer: the jax of {python} has {self.name}; install one that has, or add --device cpu")
         if not self.name.startswith(f"{library} "):
             self.close()
-            advice = f"install {library} there, or name another with --peer-python"
-            raise InputError(f"--peer: {python} has no {library} that can be imported; {advice}")
-
-    @staticmethod
-    def batches(args: argparse.Namespace, batch: int) -> list[int]:
-        """Returns in which batches a peer is timed beside zerogo's."""
-        return [] if not args.peer else [batch] if args.peer_batch is None else whole_numbers(args.peer_batch)
+            if self.name.startswith("no "):
+                advice = f"the jax of {python} has {self.name}; install one that has, or add --device cpu"
+            else:
+                advice = f"{python} has no {library} that can be imported; install {library} there, or name another"
+                advice += " with --peer-python"
+            raise InputError(f"--peer: {advice}")
 
     def ask(self, *words: str | float) -> float:
         """Returns the peer's answer to a line of words, which is a rate. Raises InputError where it ended instead."""
@@ -182,9 +179,3 @@ class PeerProcess:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.communicate()
-
-    def __enter__(self) -> PeerProcess:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

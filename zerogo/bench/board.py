@@ -39,9 +39,9 @@ def run_board(args: argparse.Namespace) -> None:
         line = bench.line_of("board", size, batch, device, torch.int32) | {"superko": args.superko}
         with contextlib.ExitStack() as running:
             peers: dict[int, PeerProcess] = {}
-            for number in PeerProcess.batches(args, batch):
-                peer = PeerProcess(args, "pgx", size, number, line["threads"], device)
-                peers[number] = running.enter_context(peer)
+            for number in bench.peer_batches(args, batch):
+                peers[number] = PeerProcess(args, "pgx", size, number, line["threads"], device)
+                running.callback(peers[number].close)
             games.play_plies(WARM_PLIES * size * size)
             works = {0: games.moves_per_second} | {number: peer.ask for number, peer in peers.items()}
             rates = {name: statistics.median(found) for name, found in bench.in_turn(args, works).items()}

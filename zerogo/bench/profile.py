@@ -46,12 +46,9 @@ def run_profile(args: argparse.Namespace) -> None:
     fastest."""
     check_tree_arguments(args)
     for size, batch in bench.cases(args):
-        setup, works = Setup.of(args, size, batch * args.leaves), {}
-        for kind, kernels_of_kind in KINDS.items():
-            with kernels_of_kind():
-                settings = SearchConfig(algorithm=args.algorithm, leaves=args.leaves, cuda_graph=False)
-                works[kind] = _play_with(kernels_of_kind, StageClock(setup, settings, args.sims, batch))
-        rounds = bench.in_turn(args, works)
+        setup = Setup.of(args, size, batch * args.leaves)
+        settings = SearchConfig(algorithm=args.algorithm, leaves=args.leaves, cuda_graph=False)
+        rounds = bench.in_turn(args, {kind: StageClock(setup, settings, batch, kind).play for kind in KINDS})
         best = {kind: min(found, key=lambda stages: sum(stages.values())) for kind, found in rounds.items()}
         totals = {kind: sum(stages.values()) for kind, stages in best.items()}
         for kind, stages in best.items():
@@ -67,21 +64,11 @@ def run_profile(args: argparse.Namespace) -> None:
         bench.show_table(("us per step", *best), [*rows, together])
 
 
-def _play_with(kernels_of_kind: Callable, clock: StageClock) -> Callable[[float], dict[str, float]]:
-    """Returns a round of a clock with kernels of one kind in use."""
-
-    def play(seconds: float) -> dict[str, float]:
-        with kernels_of_kind():
-            return clock.play(seconds)
-
-    return play
-
-
 class StageClock:
-    """Games whose search is timed stage by stage."""
+    """Games whose search is timed stage by stage, with kernels of one kind."""
 
-    def __init__(self, setup: Setup, settings: SearchConfig, sims: int, batch: int) -> None:
-        self.device, self.stage = setup.device, REST
+    def __init__(self, setup: Setup, settings: SearchConfig, batch: int, kind: str) -> None:
+        self.device, self.stage, self.kernels = setup.device, REST, KINDS[kind]
         self.marks: list[tuple[str, Any]] = []
         evaluator = Evaluator(
             Timed(setup.evaluator.network, self, {"__call__": "network"}),
@@ -89,14 +76,15 @@ class StageClock:
             setup.evaluator.symmetries,
         )
         search = Search(self.timed("answer", evaluator), settings, root_evaluator=evaluator)
-        self.games = SearchedGames(setup, search, sims, batch)
+        with self.kernels():
+            self.games = SearchedGames(setup, search, setup.args.sims, batch)
 
     def play(self, seconds: float) -> dict[str, float]:
         """Returns the microseconds that the stages of one step took, the mean over whole searches of at least so many
         seconds."""
         spent, number_of_steps = dict.fromkeys(STAGES, 0.0), 0
         while sum(spent.values()) < seconds:
-            with self._watching():
+            with self.kernels(), self._watching():
                 self.games.move(self.games.sims)
             for name, duration in self._durations():
                 spent[name] += duration

@@ -95,8 +95,10 @@ def _measure(args: argparse.Namespace, setup: Setup, batch: int) -> None:
         one_leaf = Search(setup.evaluator, dataclasses.replace(settings, leaves=1))
         works["one leaf"] = SearchedGames(setup, one_leaf, args.sims, batch).play
     with contextlib.ExitStack() as running:
-        numbers = PeerProcess.batches(args, batch)
-        peers = [running.enter_context(SearchPeer(args, setup, number)) for number in numbers]
+        peers = []
+        for number in bench.peer_batches(args, batch):
+            peers.append(SearchPeer(args, setup, number))
+            running.callback(peers[-1].close)
         found = bench.in_turn(args, works | {peer: peer.play for peer in peers})
     rate, whole = (max(rates) for rates in zip(*found["search"], strict=True))
     raw, evaluated = max(found["network"]), 1 - sum(games.shares)
@@ -110,8 +112,9 @@ def _measure(args: argparse.Namespace, setup: Setup, batch: int) -> None:
     }
     if args.leaves > 1:
         gain = rate / max(single for single, _ in found["one leaf"])
-        line |= {"gain": round(gain, 3), "collision_share": round(games.collision_share, 5)}
-    best = max(peers, key=lambda peer: peer.best, default=None)
+        dropped = games.collisions / (games.collisions + games.simulations)
+        line |= {"gain": round(gain, 3), "collision_share": round(dropped, 5)}
+    best = max(peers, key=lambda peer: max(peer.rates.values()), default=None)
     bench.report(line | games.line() | ({} if best is None else best.line(rate)))
 
 
@@ -156,27 +159,18 @@ class SearchedGames:
         self.state = board.step_(self.state, actions)
         self.search.advance(self.search_state, self.games, actions, self.state)
         self.moves += 1
-        self._replace_ended()
-        return simulations, spent - began, bench.now(self.setup.device) - start
-
-    def _replace_ended(self) -> None:
-        """Puts games in their middle in the places of those that are over."""
         over = self.state.finished.nonzero().squeeze(1)
-        if over.numel():
+        if over.numel():  # others in their middle take their places
             others = (over + self.moves) % self.setup.state.num_games
             self.state = board.put_(self.state, over, board.select(self.setup.state, others))
             self.search.replace(self.search_state, over, self.state)
+        return simulations, spent - began, bench.now(self.setup.device) - start
 
     @property
     def shares(self) -> tuple[float, float]:
         """Which shares of the simulations ended in a finished position, and in a closed move."""
         finished, closed = (float(number) / self.simulations for number in self.exact)
         return finished, closed
-
-    @property
-    def collision_share(self) -> float:
-        """Which share of the selections was dropped."""
-        return self.collisions / (self.collisions + self.simulations)
 
     def line(self) -> dict[str, Any]:
         """Returns what a line says of the trees: nodes kept and the deepest node by the last move, means over the
@@ -199,36 +193,28 @@ class SearchPeer(PeerProcess):
         self.batch = batch
         sizes = (setup.state.board_size, batch, args.sims, args.blocks, args.channels, torch.get_num_threads())
         super().__init__(args, "mctx", args.algorithm, args.spread, *sizes, setup.device)
-        self.evals: dict[str, list[float]] = {"float32": [], "bfloat16": []}
-        self.rates: dict[str, list[float]] = {name: [] for name in self.evals}
+        self.dtypes = ["float32", "bfloat16"]
+        self.evals, self.rates = dict.fromkeys(self.dtypes, 0.0), dict.fromkeys(self.dtypes, 0.0)
 
     def play(self, seconds: float) -> None:
-        """Times one round: the first time in both precisions, then in the better one."""
-        for name in [self.dtype] if self.rates[self.dtype] else self.rates:
-            self.evals[name].append(self.ask("network", name, seconds))
-            self.rates[name].append(self.ask("search", name, seconds))
-
-    @property
-    def dtype(self) -> str:
-        """The precision of the faster searches."""
-        return max(self.rates, key=lambda name: max(self.rates[name], default=0.0))
-
-    @property
-    def best(self) -> float:
-        """Its simulations a second."""
-        return max(self.rates[self.dtype])
+        """Times one round: the first time in both precisions, then in the better one; the best rates are kept."""
+        for name in self.dtypes:
+            self.evals[name] = max(self.evals[name], self.ask("network", name, seconds))
+            self.rates[name] = max(self.rates[name], self.ask("search", name, seconds))
+        self.dtypes = [max(self.rates, key=self.rates.get)]
 
     def line(self, own: float) -> dict[str, Any]:
         """Returns what a line says of the peer beside zerogo's simulations a second."""
-        raw = max(self.evals[self.dtype])
+        dtype = self.dtypes[0]
+        rate, raw = self.rates[dtype], self.evals[dtype]
         return {
             "peer": self.name,
             "peer_batch": self.batch,
-            "peer_dtype": self.dtype,
-            "peer_simulations_per_s": round(self.best),
+            "peer_dtype": dtype,
+            "peer_simulations_per_s": round(rate),
             "peer_evals_per_s": round(raw),
-            "peer_efficiency": round(self.best / raw, 3),
-            "ratio": round(own / self.best, 2),
+            "peer_efficiency": round(rate / raw, 3),
+            "ratio": round(own / rate, 2),
         }
 
 
