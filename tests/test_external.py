@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import stat
 import subprocess
@@ -31,7 +32,7 @@ from zerogo.pipeline import measures
 from zerogo.pipeline.measures import Matches
 from zerogo.players import ExternalPlayer, RandomPlayer, make_player
 from zerogo.players.external import EngineFault, EngineProcess, find
-from zerogo.players.external.player import locate
+from zerogo.players.external.player import MORE_FOLDERS
 from zerogo.rules import Rules
 
 ROOT = Path(__file__).parent.parent
@@ -44,19 +45,14 @@ def command(mode: str, *more: str) -> str:
     return " ".join(["gtp:" + sys.executable, "-E", str(FAKE), mode, *more])
 
 
-def engine(mode: str, *more: str, processes: int = 2, seconds: float = 20.0) -> ExternalPlayer:
-    player = ExternalPlayer(find(command(mode, *more)), seconds, processes)
-    player.name = mode
-    return player
-
-
 @pytest.fixture
 def use() -> Iterator:
-    """Makes fake engines and ends them after the test."""
+    """Makes fake engines by their mode, others by their word, and ends them after the test."""
     made = []
 
-    def maker(*arguments: str, **options: float) -> ExternalPlayer:
-        made.append(engine(*arguments, **options))
+    def maker(mode: str, *more: str, processes: int = 2, seconds: float = 20.0) -> ExternalPlayer:
+        made.append(ExternalPlayer(find(mode if ":" in mode else command(mode, *more)), seconds, processes))
+        made[-1].name = mode
         return made[-1]
 
     yield maker
@@ -98,20 +94,16 @@ ANSWERS = {
 def test_replies_are_read(case: str) -> None:
     raw, expected = ANSWERS[case]
     process = EngineProcess([sys.executable, "-S", "-c", SCRIPT.format(answer=raw)])
-    try:
-        assert process.ask(["genmove b"], 20) == [expected]
-    finally:
-        process.kill()
+    assert process.ask(["genmove b"], 20) == [expected]
+    process.kill()
 
 
 def test_answers_that_are_not_the_next_command_s_are_found_out() -> None:
     """They used to be taken for its answer, so that all that came after it was off by one."""
     process = EngineProcess([sys.executable, "-E", str(FAKE), "misleading"])
-    try:
-        with pytest.raises(EngineFault, match=r"said '=1 boardsize.*' where the answer to 'name' was due"):
-            process.ask(["list_commands", "name"], 20)
-    finally:
-        process.kill()
+    with pytest.raises(EngineFault, match=r"said '=1 boardsize.*' where the answer to 'name' was due"):
+        process.ask(["list_commands", "name"], 20)
+    process.kill()
 
 
 def test_an_engine_that_trips_over_numbers_is_asked_without(use) -> None:
@@ -201,10 +193,9 @@ def test_start_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     rules = Rules(9, 7.0, "situational", suicide=True)
     line = find("gnugo:3").command(rules, 5)
-    expected = (
-        "--mode gtp --quiet --chinese-rules --situational-superko --allow-all-suicide --capture-all-dead --never-resign"
-    )
-    assert line == [str(tmp_path / "gnugo"), *expected.split(), "--level", "3", "--seed", "5"]
+    rule_flags = "--chinese-rules --situational-superko --allow-all-suicide --capture-all-dead --never-resign"
+    assert line[1:] == f"--mode gtp --quiet {rule_flags} --level 3 --seed 5".split()
+    assert line[0] == str(tmp_path / "gnugo")
     line = find("gnugo:0").command(Rules(9, 7.0, "simple", scoring="territory"), 5)
     assert {"--japanese-rules", "--simple-ko", "--forbid-suicide"} <= set(line)
     assert "--positional-superko" in find("gnugo:0").command(Rules(9), 5)
@@ -221,17 +212,9 @@ def test_start_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert find(f"katago:9:{model}").name == "katago:9"
 
 
-@pytest.mark.parametrize(
-    ("line", "name"),
-    [
-        ("gtp:sh -c true", "true"),
-        (f"gtp:{sys.executable} -u /a/mine.py --x", "mine"),
-        ("gtp:env X=1 sh", "X=1"),
-        ("gtp:sh", "sh"),
-    ],
-)
-def test_names_of_commands(line: str, name: str) -> None:
-    assert find(line).name == name
+def test_names_of_commands() -> None:
+    names = {"sh -c true": "true", f"{sys.executable} -u /a/mine.py --x": "mine", "env X=1 sh": "X=1", "sh": "sh"}
+    assert {line: find(f"gtp:{line}").name for line in names} == names
 
 
 # Matches
@@ -293,9 +276,8 @@ def test_a_resignation_ends_the_game(use, tmp_path: Path) -> None:
 
 def test_one_crash_costs_one_game(use, tmp_path: Path) -> None:
     """Its process served all games; the others are replayed for the next one."""
-    result = play_match(
-        use("crash-once", str(tmp_path / "mark"), processes=1), Last(), RULES, 4, seed=1, opening_plies=2
-    )
+    crashing = use("crash-once", str(tmp_path / "mark"), processes=1)
+    result = play_match(crashing, Last(), RULES, 4, seed=1, opening_plies=2)
     (lost,) = [game for game in result.games if game.stop]
     assert "ended with status 7" in lost.stop.reason
     whole = play_match(use("good"), Last(), RULES, 4, seed=1, opening_plies=2)
@@ -323,14 +305,13 @@ def test_an_engine_that_knows_them_is_told_rules_and_seeds(use, tmp_path: Path) 
 
 
 def test_what_can_not_start_is_refused_at_once(use, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(
-        InputError, match=r"dead ended with status 1 at 'list_commands' \(cannot find my network\); it was started as: "
+    for mode, size, sentence in (
+        ("dead", 5, r"dead ended with status 1 at 'list_commands' \(cannot find my network\); it was started as: "),
+        ("good", 25, "good refused 'boardsize 25': unacceptable size; it was started as"),
+        ("misleading", 5, r"misleading said '=1 boardsize.*' where the answer to 'boardsize 5' was due"),
     ):
-        use("dead").check(RULES)
-    with pytest.raises(InputError, match="good refused 'boardsize 25': unacceptable size; it was started as"):
-        use("good").check(Rules(25))
-    with pytest.raises(InputError, match=r"misleading said '=1 boardsize.*' where the answer to 'boardsize 5' was due"):
-        use("misleading").check(RULES)
+        with pytest.raises(InputError, match=sentence):
+            use(mode).check(Rules(size))
     fine = use("good")
     fine.check(RULES)
     assert fine.label == "Fake 1.0"
@@ -344,8 +325,8 @@ def test_bugs_of_our_own_players_stay_bugs(use) -> None:
         play_match(Always(-2), use("good"), RULES, 2, seed=1)
 
 
-def test_a_game_without_guests_asks_nobody_else() -> None:
-    assert not isinstance(RandomPlayer(), players.StatefulPlayer) and isinstance(engine("good"), players.StatefulPlayer)
+def test_only_engines_are_stateful(use) -> None:
+    assert not isinstance(RandomPlayer(), players.StatefulPlayer) and isinstance(use("good"), players.StatefulPlayer)
     players.close(RandomPlayer())
 
 
@@ -493,30 +474,19 @@ def test_an_interrupt_ends_engines_that_hang(tmp_path: Path) -> None:
 # GNU Go itself
 
 
-def has_gnugo() -> bool:
-    try:
-        return bool(locate("gnugo"))
-    except InputError:
-        return False
-
-
+GNUGO = shutil.which("gnugo") or shutil.which("gnugo", path=os.pathsep.join(MORE_FOLDERS))
 REASON = "GNU Go is not installed (no gnugo on PATH nor in /usr/games), so no match is played with it"
-gnugo = pytest.mark.skipif(not has_gnugo(), reason=REASON)
+gnugo = pytest.mark.skipif(GNUGO is None, reason=REASON)
 
 
 @gnugo
-def test_gnugo_plays_alike_whatever_plays_it() -> None:
+def test_gnugo_plays_alike_whatever_plays_it(use) -> None:
     """Its moves follow from the game and the seed alone, though a process may serve several games, and one game several
-    processes.
-    """
+    processes."""
     found = []
     for processes, at_once in ((1, 4), (3, 2)):
-        one, other = (ExternalPlayer(find(f"gnugo:{level}"), 60, processes) for level in (0, 1))
-        try:
-            found.append(play_match(one, other, Rules(5, 14.5), 4, seed=1, at_once=at_once))
-        finally:
-            one.close()
-            other.close()
+        one, other = (use(f"gnugo:{level}", processes=processes, seconds=60.0) for level in (0, 1))
+        found.append(play_match(one, other, Rules(5, 14.5), 4, seed=1, at_once=at_once))
     assert same(*found) and len(found[0].counted) == 4 and found[0].num_different_games > 1
     assert found[0].agreement("gnugo:1")[2] == 4 and found[0].agreement("gnugo:0")[1] == 4
 
@@ -525,20 +495,17 @@ def test_gnugo_plays_alike_whatever_plays_it() -> None:
 @pytest.mark.parametrize(
     "rules", [Rules(4, 0.5, "situational", suicide=True), Rules(7, 9.0, "simple"), Rules(3, 0.5, scoring="territory")]
 )
-def test_gnugo_is_held_to_the_rules_of_the_match(rules: Rules) -> None:
-    player = ExternalPlayer(find("gnugo:0"), 60, 1)
-    try:
-        player.check(rules)
-        assert player.label == "GNU Go 3.8"
-        result = play_match(player, RandomPlayer(), rules, 4, seed=2)
-    finally:
-        player.close()
+def test_gnugo_is_held_to_the_rules_of_the_match(rules: Rules, use) -> None:
+    player = use("gnugo:0", processes=1, seconds=60.0)
+    player.check(rules)
+    assert player.label == "GNU Go 3.8"
+    result = play_match(player, RandomPlayer(), rules, 4, seed=2)
     assert len(result.counted) == 4 and result.wins >= 2
 
 
 @gnugo
 def test_gnugo_by_its_command(tmp_path: Path) -> None:
-    spec = f"gtp:{locate('gnugo')} --mode gtp --level 0 --chinese-rules --capture-all-dead --seed 3"
+    spec = f"gtp:{GNUGO} --mode gtp --level 0 --chinese-rules --capture-all-dead --seed 3"
     (result,) = arena.evaluate([spec, "random"], 2, config(), tmp_path)
     assert result.name_a == "gnugo" and result.wins == 2
     with pytest.raises(InputError, match="gnugo:1 refused 'boardsize 25': unacceptable size"):

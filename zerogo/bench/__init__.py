@@ -25,9 +25,6 @@ PEER_SIZES = (9, 19)  # boards of pgx
 Found = TypeVar("Found")
 
 
-# Options
-
-
 def add_arguments(parser: argparse.ArgumentParser, what: str, batch: int, seconds: float, rounds: int) -> None:
     """The options that most benches share. what: the batch is made of, such as "games played"; the others: defaults."""
     add = parser.add_argument
@@ -82,9 +79,6 @@ def cases(args: argparse.Namespace) -> Iterator[tuple[int, int]]:
         yield from ((size, batch) for batch in whole_numbers(args.batch))
 
 
-# Time
-
-
 def in_turn(args: argparse.Namespace, works: Mapping[Any, Callable[[float], Found]]) -> dict[Any, list[Found]]:
     """Returns what each work found in each of its rounds, which take turns; a work is told how many seconds to last."""
     found: dict[Any, list[Found]] = {name: [] for name in works}
@@ -111,9 +105,6 @@ def now(device: torch.device) -> float:
     return time.perf_counter()
 
 
-# Lines and tables
-
-
 def line_of(bench: str, size: int, batch: int, device: torch.device, dtype: str | torch.dtype) -> dict[str, Any]:
     """Returns what every line says of its configuration."""
     line = {"bench": bench, "size": size, "batch": batch, "device": str(device)}
@@ -135,9 +126,6 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         print("  ".join(cells).rstrip(), file=sys.stderr)
 
 
-# Peers
-
-
 class PeerProcess:
     """mctx or pgx in a process of its own (`jax_peers.py`), run by a Python that has what it needs and need not have
     zerogo: it works while it is asked, and waits otherwise. name: what it calls itself, with its versions."""
@@ -156,11 +144,10 @@ class PeerProcess:
         if not self.name.startswith(f"{library} "):
             self.close()
             if self.name.startswith("no "):
-                advice = f"the jax of {python} has {self.name}; install one that has, or add --device cpu"
-            else:
-                advice = f"{python} has no {library} that can be imported; install {library} there, or name another"
-                advice += " with --peer-python"
-            raise InputError(f"--peer: {advice}")
+                device = f"the jax of {python} has {self.name}"
+                raise InputError(f"--peer: {device}; install one that has, or add --device cpu")
+            advice = f"install {library} there, or name another with --peer-python"
+            raise InputError(f"--peer: {python} has no {library} that can be imported; {advice}")
 
     def ask(self, *words: str | float) -> float:
         """Returns the peer's answer to a line of words, which is a rate. Raises InputError where it ended instead."""

@@ -3,11 +3,10 @@ a script by a Python that has them and need not have zerogo.
 
 Arguments: "pgx", size, batch, threads, device ("cpu", "cuda" or "cuda:1"); or "mctx", algorithm, spread (see `search
 --spread`), size, batch, simulations, blocks, channels, threads, device. Prints its name with versions "on <device>", or
-"no <device>" where its jax can't use that; then answers every line of its input with a rate. pgx: to "SECONDS" with the
-moves a second of at least that time; they are drawn uniformly from pgx's legal mask, and games that ended are replaced
-by fresh ones, as in zerogo's measurement. mctx: to "KIND DTYPE SECONDS", for `search` with simulations a second over
-whole searches, for `network` with evaluations a second of the network alone. What a line asks for first is compiled
-before the clock starts.
+"no <device>" where its jax can't use that; then answers every line with a rate over at least so many seconds. pgx: to
+"SECONDS" with moves a second, drawn uniformly from pgx's legal mask, games that ended being replaced by fresh ones.
+mctx: to "KIND DTYPE SECONDS", for `search` with simulations a second over whole searches, for `network` with
+evaluations a second of the network alone. What a line asks for first is compiled before the clock starts.
 
 The search is the one of pgx's AlphaZero example: a node holds pgx's state; a step plays the move, evaluates, masks
 illegal moves, and turns the value's sign (discount -1, at the end 0). The roots are games in their middle, each at a
@@ -55,7 +54,7 @@ def replaced(mask, chosen, otherwise):
     return jax.tree_util.tree_map(pick, chosen, otherwise)
 
 
-class RandomGames:
+class PgxGames:
     """Games of pgx that are played at random."""
 
     def __init__(self, size: int, batch: int) -> None:
@@ -91,17 +90,15 @@ def weights(blocks: int, channels: int, size: int, dtype):
         return (jax.random.normal(next(keys), shape) * scale).astype(kind), jnp.zeros(shape[-1], kind)
 
     pooled = min(POOLED, channels)
+
+    def block(index: int) -> dict:
+        first, second = (layer(3, 3, channels, channels, kind=dtype) for _ in range(2))
+        return {"first": first, "second": second, "bias": layer(3 * pooled, channels) if index % 2 else None}
+
     return {
         "stem": layer(3, 3, PLANES, channels, kind=dtype),
         "komi": layer(1, channels)[0],
-        "blocks": [
-            {
-                "first": layer(3, 3, channels, channels, kind=dtype),
-                "second": layer(3, 3, channels, channels, kind=dtype),
-                "bias": layer(3 * pooled, channels) if index % 2 == 0 else None,
-            }
-            for index in range(1, blocks + 1)
-        ],
+        "blocks": [block(index) for index in range(blocks)],
         "neck": layer(1, 1, channels, HEAD_CHANNELS, kind=dtype),
         "hidden": layer(3 * HEAD_CHANNELS, HIDDEN),
         "map": layer(HEAD_CHANNELS, 1, scale=1e-3, kind=dtype),
@@ -139,7 +136,7 @@ def forward(params, observation):
     return jnp.concatenate([points, scalars[:, :1]], axis=1), jnp.tanh(scalars[:, 1])
 
 
-class Searches:
+class MctxGames:
     """Games of pgx and their searches by mctx at one size of everything; the parts are compiled once for each dtype."""
 
     def __init__(self, algorithm: str, spread: str, *sizes: int) -> None:
@@ -248,12 +245,12 @@ def main() -> None:
     import pgx
 
     if library == "pgx":
-        peer, libraries = RandomGames(*map(int, words)), ["pgx"]
+        peer, libraries = PgxGames(*map(int, words)), ["pgx"]
     else:
         import mctx
 
         algorithm, spread, *sizes = words
-        peer, libraries = Searches(algorithm, spread, *map(int, sizes)), ["mctx", "pgx", "jax"]
+        peer, libraries = MctxGames(algorithm, spread, *map(int, sizes)), ["mctx", "pgx", "jax"]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in libraries)
     print(f"{versions} on {device}", flush=True)
     for line in sys.stdin:

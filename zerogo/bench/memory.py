@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from zerogo import bench, kernels
-from zerogo.bench.net import Setup
+from zerogo.bench.net import NetworkSetup
 from zerogo.bench.search import WARM_SIMULATIONS, SearchedGames
 from zerogo.config import SearchConfig
 from zerogo.runtime import synchronize
@@ -117,7 +117,7 @@ def _measure(args: argparse.Namespace, size: int) -> tuple[Costs, dict[str, Any]
     """Returns the costs on a board, and what all lines of it say."""
     blocks, channels = NETWORKS[9 if size <= 9 else 19]
     shape = {"blocks": args.blocks or blocks, "channels": args.channels or channels}
-    setup = Setup.of(argparse.Namespace(**(vars(args) | shape)), size, max(GAMES))
+    setup = NetworkSetup.of(argparse.Namespace(**(vars(args) | shape)), size, max(GAMES))
     search = Search(setup.evaluator, SearchConfig(algorithm="puct"))
     states, peaks = {}, {}
     with kernels.plain():
@@ -146,17 +146,10 @@ def _measure(args: argparse.Namespace, size: int) -> tuple[Costs, dict[str, Any]
 
 def _bytes_beside_tree(search_state: SearchState) -> int:
     """Returns what the games take without their trees: their states with all history, and the search's tables."""
-    storages = [
-        tensor.untyped_storage()
-        for name, held in vars(search_state).items()
-        if name != "tree"
-        for tensor in _tensors(held)
-    ]
-    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
-
-
-def _tensors(held: Any) -> list[Tensor]:
-    return [held] if isinstance(held, Tensor) else held.tensors() if isinstance(held, TensorFields) else []
+    others = [held for name, held in vars(search_state).items() if name != "tree"]
+    found = [held for held in others if isinstance(held, Tensor)]
+    found += [tensor for held in others if isinstance(held, TensorFields) for tensor in held.tensors()]
+    return sum({tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in found}.values())
 
 
 def _network_bytes(network: nn.Module) -> int:

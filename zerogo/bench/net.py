@@ -59,7 +59,7 @@ def add_net_arguments(parser: argparse.ArgumentParser) -> None:
 def run_net(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch; the best round counts."""
     for size, batch in bench.cases(args):
-        setup = Setup.of(args, size, batch)
+        setup = NetworkSetup.of(args, size, batch)
         evals = max(bench.in_turn(args, {"net": setup.evals_per_second})["net"])
         teraflops = evals * setup.network.num_operations(size) / 1e12
         line = setup.line("net") | {"evals_per_s": round(evals), "tflops_per_s": round(teraflops, 4)}
@@ -83,7 +83,7 @@ def peaks_of(name: str) -> tuple[float, float] | None:
 
 
 @dataclass(frozen=True)
-class Setup:
+class NetworkSetup:
     """What is measured: an evaluator and the positions that it is shown."""
 
     args: argparse.Namespace
@@ -95,7 +95,7 @@ class Setup:
     dtype: torch.dtype
 
     @staticmethod
-    def of(args: argparse.Namespace, size: int, batch: int) -> Setup:
+    def of(args: argparse.Namespace, size: int, batch: int) -> NetworkSetup:
         """Returns a network with fresh random weights, the same at every run, and games in their middle."""
         device = bench.open_device(args)
         dtype = pick_dtype(args.precision, device)
@@ -108,7 +108,7 @@ class Setup:
         if getattr(args, "spread", 0.0):
             _spread_(network, encoder, state, args.spread)
         evaluator = Evaluator.from_network(network, encoder, device, dtype, "random", HEADS)
-        return Setup(args, evaluator, network, encoder, state, device, dtype)
+        return NetworkSetup(args, evaluator, network, encoder, state, device, dtype)
 
     @cached_property
     def forwards(self) -> list[Callable[[], Any]]:

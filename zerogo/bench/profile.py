@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from zerogo import bench, kernels
-from zerogo.bench.net import Setup
+from zerogo.bench.net import NetworkSetup
 from zerogo.bench.search import SearchedGames, add_tree_arguments, check_tree_arguments, tree_line
 from zerogo.config import SearchConfig
 from zerogo.evaluator import Evaluator
@@ -46,7 +46,7 @@ def run_profile(args: argparse.Namespace) -> None:
     fastest."""
     check_tree_arguments(args)
     for size, batch in bench.cases(args):
-        setup = Setup.of(args, size, batch * args.leaves)
+        setup = NetworkSetup.of(args, size, batch * args.leaves)
         settings = SearchConfig(algorithm=args.algorithm, leaves=args.leaves, cuda_graph=False)
         rounds = bench.in_turn(args, {kind: StageClock(setup, settings, batch, kind).play for kind in KINDS})
         best = {kind: min(found, key=lambda stages: sum(stages.values())) for kind, found in rounds.items()}
@@ -67,7 +67,7 @@ def run_profile(args: argparse.Namespace) -> None:
 class StageClock:
     """Games whose search is timed stage by stage, with kernels of one kind."""
 
-    def __init__(self, setup: Setup, settings: SearchConfig, batch: int, kind: str) -> None:
+    def __init__(self, setup: NetworkSetup, settings: SearchConfig, batch: int, kind: str) -> None:
         self.device, self.stage, self.kernels = setup.device, REST, KINDS[kind]
         self.marks: list[tuple[str, Any]] = []
         evaluator = Evaluator(

@@ -31,7 +31,7 @@ import torch
 
 from zerogo import bench, board, kernels
 from zerogo.bench import PeerProcess
-from zerogo.bench.net import Setup, add_net_arguments
+from zerogo.bench.net import NetworkSetup, add_net_arguments
 from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
 from zerogo.errors import InputError
 from zerogo.search import Search
@@ -70,7 +70,7 @@ def check_tree_arguments(args: argparse.Namespace) -> None:
         raise InputError(f"--spread is {args.spread}; it must be from 0 to 10")
 
 
-def tree_line(name: str, setup: Setup, batch: int) -> dict[str, Any]:
+def tree_line(name: str, setup: NetworkSetup, batch: int) -> dict[str, Any]:
     """Returns what every line says of its network and search."""
     shown = {field: getattr(setup.args, field) for field in ("algorithm", "sims", "leaves", "spread")}
     return setup.line(name) | {"batch": batch} | shown
@@ -84,10 +84,10 @@ def run_search(args: argparse.Namespace) -> None:
         raise InputError(f"--kernels is {args.kernels!r}; allowed are compiled and plain")
     for size, batch in bench.cases(args):
         with kernels.plain() if args.kernels == "plain" else contextlib.nullcontext():
-            _measure(args, Setup.of(args, size, batch * args.leaves), batch)
+            _measure(args, NetworkSetup.of(args, size, batch * args.leaves), batch)
 
 
-def _measure(args: argparse.Namespace, setup: Setup, batch: int) -> None:
+def _measure(args: argparse.Namespace, setup: NetworkSetup, batch: int) -> None:
     settings = SearchConfig(algorithm=args.algorithm, leaves=args.leaves)
     games = SearchedGames(setup, Search(setup.evaluator, settings), args.sims, batch)
     works = {"network": setup.evals_per_second, "search": games.play}
@@ -121,7 +121,7 @@ def _measure(args: argparse.Namespace, setup: Setup, batch: int) -> None:
 class SearchedGames:
     """B games that are searched and played on, with their kept subtrees; they are warm when they are made."""
 
-    def __init__(self, setup: Setup, search: Search, sims: int, batch: int) -> None:
+    def __init__(self, setup: NetworkSetup, search: Search, sims: int, batch: int) -> None:
         self.setup, self.search, self.sims = setup, search, sims
         self.games = torch.arange(batch, device=setup.device)
         self.state = board.select(setup.state, self.games)
@@ -189,7 +189,7 @@ class SearchPeer(PeerProcess):
     """mctx with pgx at the same sizes of all but the batch: rounds of its network and its searches, in the precision
     that is faster."""
 
-    def __init__(self, args: argparse.Namespace, setup: Setup, batch: int) -> None:
+    def __init__(self, args: argparse.Namespace, setup: NetworkSetup, batch: int) -> None:
         self.batch = batch
         sizes = (setup.state.board_size, batch, args.sims, args.blocks, args.channels, torch.get_num_threads())
         super().__init__(args, "mctx", args.algorithm, args.spread, *sizes, setup.device)
@@ -235,7 +235,7 @@ def run_selfplay(args: argparse.Namespace) -> None:
     if args.sims < 1:
         raise InputError(f"--sims is {args.sims}; it must be at least 1")
     for size, batch in bench.cases(args):
-        setup = Setup.of(args, size, batch)
+        setup = NetworkSetup.of(args, size, batch)
         moves = {"full_simulations": args.sims, "cheap_simulations": args.sims, "sgf_share": 0.0}
         sections = (GameConfig(size=size), SearchConfig(args.algorithm), SelfplayConfig(games=batch, **moves))
         selfplay = SelfPlay(*sections, setup.evaluator, setup.device, seed=1)
