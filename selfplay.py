@@ -22,10 +22,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Returns the command line's settings."""
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, epilog=EXAMPLES, formatter_class=raw)
-    text = "checkpoint file, or a run's folder (its newest one)"
-    parser.add_argument("--checkpoint", type=Path, required=True, metavar="X", help=text)
-    text = "finished games to write (default: %(default)s)"
-    parser.add_argument("--games", type=int, default=100, metavar="N", help=text)
+    parser.add_argument(
+        "--checkpoint", type=Path, required=True, metavar="X", help="checkpoint file, or a run's folder"
+    )
+    parser.add_argument("--games", type=int, default=100, metavar="N", help="games to write (default: %(default)s)")
     text = "new folder for the results (default: checkpoints/selfplay-DATE-TIME)"
     parser.add_argument("--out", type=Path, metavar="FOLDER", help=text)
     cli.add_options(parser, "config")

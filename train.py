@@ -29,10 +29,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     raw = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, epilog=EXAMPLES, formatter_class=raw)
     parser.add_argument("--config", type=Path, help="YAML file with the settings (default: configs/quickstart.yaml)")
-    text = "name of the run's folder (default: run.name, else the config file's name)"
-    parser.add_argument("--run", metavar="NAME", help=text)
-    text = "go on with a run; without --config under the settings that it had"
-    parser.add_argument("--resume", action="store_true", help=text)
+    parser.add_argument("--run", metavar="NAME", help="the run's folder (default: run.name, or the config file's name)")
+    parser.add_argument("--resume", action="store_true", help="go on with a run, without --config as it was set")
     parser.add_argument("--keys", action="store_true", help="list every setting with its meaning, and stop")
     cli.add_overrides(parser)
     return parser.parse_intermixed_args(arguments)

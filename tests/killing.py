@@ -42,8 +42,7 @@ class Watch:
 
     def look(self) -> None:
         """Asserts that nothing finished was lost or changed, that all of it loads, and that the run went on from its
-        newest checkpoint.
-        """
+        newest checkpoint."""
         for path, content in self.finished.items():
             assert path.exists() and path.read_bytes() == content, f"{path.name} was lost or changed"
         self._look_at_shards()
@@ -80,8 +79,7 @@ class Watch:
 
     def _look_at_samples(self, shard: Shard) -> None:
         """Samples of an open shard come again in the finished one: the same content. What was never in a file may come
-        otherwise.
-        """
+        otherwise."""
         samples = load_shard(shard.path)
         assert len(samples) == shard.count
         for k in range(len(samples)):

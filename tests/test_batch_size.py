@@ -24,8 +24,7 @@ AUTO = ("selfplay.games=0", "search.leaves=0", "selfplay.full_simulations=40", "
 @pytest.fixture
 def pretended(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Makes a device on which a call costs as much as 15 positions, 512 of which are enough; returns the sizes that are
-    asked for.
-    """
+    asked for."""
     asked: list[int] = []
 
     def speed(work, size: int, synchronize) -> float:
@@ -57,9 +56,8 @@ def measured(settings: Config, evaluator: object, most_games: int = batch_size.M
 def test_games_fill_the_batch_before_leaves_do(pretended: list[int]) -> None:
     games, leaves, why = fitted(*AUTO)
     assert (games, leaves) == (256, 1)
-    assert why.startswith(
-        "256 games at once: 944,649 evaluations/s in batches of 256, 5 % less in those of 128, 3 % more in those of 512"
-    )
+    rates = "944,649 evaluations/s in batches of 256, 5 % less in those of 128, 3 % more in those of 512"
+    assert why.startswith(f"256 games at once: {rates}")
     assert pretended == [64, 128, 256, 512, 1024]
 
 
@@ -67,9 +65,8 @@ def test_leaves_fill_what_games_leave_open(pretended: list[int], monkeypatch: py
     assert fitted(*AUTO, most_games=100)[:2] == (100, 2)
     assert fitted("selfplay.games=100", *AUTO[1:])[:2] == (100, 2)
     games, leaves, why = fitted(*AUTO, most_games=3)
-    assert (games, leaves) == (3, 5) and why.startswith(
-        "3 games at once, 5 leaves of each tree in a step: "
-    )  # 40 simulations bear no more
+    assert (games, leaves) == (3, 5)  # 40 simulations bear no more
+    assert why.startswith("3 games at once, 5 leaves of each tree in a step: ")
     assert fitted("selfplay.full_simulations=7", "selfplay.cheap_simulations=7", *AUTO[:2], most_games=3)[:2] == (3, 1)
     assert fitted("selfplay.full_share=0.5", "selfplay.cheap_simulations=16", *AUTO[:3], most_games=3)[:2] == (3, 2)
     monkeypatch.setattr(batch_size, "_games_in_memory", lambda *_: 64)
@@ -92,8 +89,7 @@ def test_mixed_sizes_and_another_encoder_can_be_measured(pretended: list[int]) -
 
 def test_memory_is_that_of_the_games(monkeypatch: pytest.MonkeyPatch) -> None:
     """A game's share of what a run of many games holds is what is reckoned for one, but for the positions that it has
-    seen.
-    """
+    seen."""
     settings = tiny.config("selfplay.games=50", "selfplay.full_simulations=60")
     selfplay = tiny.self_play(settings, tiny.Table(), 1)
     selfplay.play(1)

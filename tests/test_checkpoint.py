@@ -1,6 +1,5 @@
 """Checkpoints: what is saved comes back, a crash leaves the old file, and no bad file gets further than one
-sentence.
-"""
+sentence."""
 
 from __future__ import annotations
 
@@ -22,17 +21,9 @@ from zerogo.checkpoint import Checkpoint, load, save
 from zerogo.config import Config, with_overrides
 from zerogo.draws import Purpose
 from zerogo.errors import InputError
-from zerogo.features import make_encoder
-from zerogo.network import Network
 
 ROOT = Path(__file__).parent.parent
-TINY = [
-    "game.size=5",
-    "network.blocks=1",
-    "network.channels=8",
-    "network.pooling_channels=4",
-    "network.head_channels=4",
-]
+TINY = "game.size=5 network.blocks=1 network.channels=8 network.pooling_channels=4 network.head_channels=4".split()
 
 
 def tiny_config(*overrides: str) -> Config:
@@ -42,11 +33,9 @@ def tiny_config(*overrides: str) -> Config:
 
 def made(step: int = 7, config: Config | None = None) -> Checkpoint:
     """Returns a checkpoint with two different sets of weights, the state of a real optimiser and a generator that was
-    used.
-    """
+    used."""
     config = config or tiny_config()
-    encoder = make_encoder(config.features.encoder, config.features.komi_input)
-    network = Network(config.network, encoder.num_planes, encoder.num_globals, config.game.size)
+    network = checkpoint.fresh_network(config)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
     sum(parameter.sum() for parameter in network.parameters()).backward()
     optimizer.step()
@@ -152,12 +141,8 @@ def test_objects_are_not_saved(tmp_path: Path) -> None:
 def test_missing_and_foreign_files(tmp_path: Path) -> None:
     assert "No such file" in complaint(tmp_path / "none.pt")
     assert "Is a directory" in complaint(tmp_path)
-    for name, content in {
-        "empty.pt": b"",
-        "text.pt": b"hello",
-        "pickle.pt": pickle.dumps({"a": 1}),
-        "zeros.pt": bytes(5000),
-    }.items():
+    contents = {"empty": b"", "text": b"hello", "pickle": pickle.dumps({"a": 1}), "zeros": bytes(5000)}
+    for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
         assert "is not a zerogo checkpoint" in complaint(tmp_path / name)
     with zipfile.ZipFile(tmp_path / "archive.pt", "w") as archive:
@@ -225,12 +210,10 @@ def test_weights_must_fit(file: Path) -> None:
     name = next(name for name, tensor in content["weights"].items() if tensor.ndim == 4)
     wrong_shape = content["weights"] | {name: torch.zeros(1, 2, 3, 4)}
     assert f"weights {name} have the shape (1, 2, 3, 4)" in complaint(changed(file, weights=wrong_shape))
-    assert f"weights {name} have the shape None" in complaint(
-        changed(file, weights=content["weights"] | {name: "text"})
-    )
-    assert "holds weights other" in complaint(
-        changed(file, averaged_weights=content["averaged_weights"] | {"other": torch.zeros(1)})
-    )
+    no_tensor = content["weights"] | {name: "text"}
+    assert f"weights {name} have the shape None" in complaint(changed(file, weights=no_tensor))
+    more = content["averaged_weights"] | {"other": torch.zeros(1)}
+    assert "holds weights other" in complaint(changed(file, averaged_weights=more))
     assert "lacks the weights" in complaint(changed(file, averaged_weights={}))
     bigger = tiny_config("network.channels=16").to_dict()
     assert "its own config asks for" in complaint(changed(file, config=bigger))
@@ -238,19 +221,11 @@ def test_weights_must_fit(file: Path) -> None:
 
 def test_compatible() -> None:
     old = made()
-    for fine in (
-        "game.komi=5.5",
-        "training.batch=64",
-        "network.heads.ownership=0.1",
-        "search.algorithm=puct",
-        "run.name=b",
-    ):
+    settings = "game.komi=5.5 training.batch=64 network.heads.ownership=0.1 search.algorithm=puct run.name=b"
+    for fine in settings.split():
         checkpoint.require_compatible(old, tiny_config(fine))
-    changes = {
-        "game.size=7": "game.size 5, the config says 7",
-        "network.blocks=2": "blocks 1",
-        "features.komi_input=false": "komi_input",
-    }
+    changes = {"game.size=7": "game.size 5, the config says 7", "network.blocks=2": "blocks 1"}
+    changes["features.komi_input=false"] = "komi_input"
     for override, words in changes.items():
         with pytest.raises(InputError, match=words):
             checkpoint.require_compatible(old, tiny_config(override))
@@ -263,29 +238,21 @@ def test_sizes_must_be_those_that_were_learned() -> None:
     old = dataclasses.replace(made(), config=tiny_config(several))
     assert old.sizes == {3, 5}
     checkpoint.require_compatible(old, tiny_config("game.sizes=[[3, 5, 9], [5, 1, 7]]"))  # other shares and komi
-    for override in (
-        "game.sizes=[]",
-        "game.sizes=[[5, 1, 7], [7, 1, 9]]",
-        "game.sizes=[[5, 1, 7], [7, 1, 9], [3, 1, 9]]",
-    ):
+    larger, three = "game.sizes=[[5, 1, 7], [7, 1, 9]]", "game.sizes=[[5, 1, 7], [7, 1, 9], [3, 1, 9]]"
+    for override in ("game.sizes=[]", larger, three):
         with pytest.raises(InputError, match="game.sizes 3x3 and 5x5, the config says "):
             checkpoint.require_compatible(old, tiny_config(override))
     checkpoint.require_compatible(old, tiny_config(), only_plays=True)
     with pytest.raises(InputError, match="the config says 3x3, 5x5 and 7x7"):
-        checkpoint.require_compatible(old, tiny_config("game.sizes=[[5, 1, 7], [7, 1, 9], [3, 1, 9]]"), only_plays=True)
+        checkpoint.require_compatible(old, tiny_config(three), only_plays=True)
     with pytest.raises(InputError, match="game.sizes 5x5, the config says 3x3 and 5x5"):
         checkpoint.require_compatible(made(), tiny_config(several))
 
 
 def test_an_older_checkpoint_lacks_settings_that_came_later(file: Path) -> None:
     content = torch.load(file, weights_only=True)
-    for section, name in (
-        ("game", "sizes"),
-        ("game", "superko_shares"),
-        ("game", "suicide_share"),
-        ("game", "komi_spread"),
-    ):
-        del content["config"][section][name]
+    for name in ("sizes", "superko_shares", "suicide_share", "komi_spread"):
+        del content["config"]["game"][name]
     del content["config"]["network"]["value_pooling"]
     assert load(changed(file, config=content["config"])).config == load(file).config
 
@@ -294,11 +261,8 @@ def test_newest_skips_what_is_damaged(tmp_path: Path) -> None:
     assert checkpoint.newest(tmp_path) is None and checkpoint.paths(tmp_path) == []
     for step in (2, 10, 123_456_789):
         save(checkpoint.path_of(tmp_path, step), made(step))
-    assert [path.name for path in checkpoint.paths(tmp_path)] == [
-        "step-00000002.pt",
-        "step-00000010.pt",
-        "step-123456789.pt",
-    ]
+    names = ["step-00000002.pt", "step-00000010.pt", "step-123456789.pt"]
+    assert [path.name for path in checkpoint.paths(tmp_path)] == names
     last = checkpoint.path_of(tmp_path, 123_456_789)
     last.write_bytes(last.read_bytes()[:-100])
     (tmp_path / "checkpoints" / "step-00000099.pt.tmp").write_bytes(b"")
@@ -322,10 +286,7 @@ def test_prune(tmp_path: Path) -> None:
     best.write_bytes(b"")
     assert checkpoint.prune(tmp_path, 0) == []
     assert len(checkpoint.prune(tmp_path, 2)) == 3
-    assert (
-        checkpoint.paths(tmp_path) == [checkpoint.path_of(tmp_path, 3), checkpoint.path_of(tmp_path, 4)]
-        and best.exists()
-    )
+    assert checkpoint.paths(tmp_path) == [checkpoint.path_of(tmp_path, step) for step in (3, 4)] and best.exists()
     assert checkpoint.prune(tmp_path, 9) == []
 
 
@@ -344,9 +305,8 @@ def test_kill_while_saving(file: Path, tmp_path: Path) -> None:
     """Whatever the moment of the kill, every file that has a checkpoint's name is whole."""
     run = tmp_path / "run"
     for milliseconds in (31, 83):
-        process = subprocess.Popen(
-            (sys.executable, "-c", SAVE, str(file), str(run)), stdout=subprocess.PIPE, text=True, cwd=ROOT
-        )
+        command = (sys.executable, "-c", SAVE, str(file), str(run))
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         assert process.stdout.readline() == "ready\n"
         try:
             process.wait(timeout=milliseconds / 1000)

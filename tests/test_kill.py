@@ -1,6 +1,5 @@
 """A run that is killed at any moment goes on from its newest complete checkpoint and loses nothing that was
-finished.
-"""
+finished."""
 
 from __future__ import annotations
 
@@ -21,8 +20,7 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT /
 
 def started(folder: Path, *more: str) -> subprocess.Popen:
     """Starts train.py as a person would, on the config of tests/tiny.py; resumes where there is something to go on
-    with.
-    """
+    with."""
     command = [sys.executable, str(ROOT / "train.py"), "--config", str(folder / "tiny.yaml"), *more]
     resume = ["--resume"] if (folder / "tiny" / "config.yaml").exists() else []
     return subprocess.Popen(
@@ -32,8 +30,7 @@ def started(folder: Path, *more: str) -> subprocess.Popen:
 
 def killed(folder: Path, delay: float, from_start: bool) -> None:
     """Lets the run go, kills it `delay` seconds after its first line (or after its start), and sees that nothing else
-    ended it.
-    """
+    ended it."""
     process = started(folder)
     if not from_start:
         process.stdout.readline()

@@ -1,6 +1,5 @@
 """A run that learns 3x3, 4x4 and 5x5 together: what it leaves behind, how it goes on, and who may play what came of
-it.
-"""
+it."""
 
 from __future__ import annotations
 
@@ -18,7 +17,6 @@ from zerogo import arena, checkpoint, cli, sgf
 from zerogo.analysis.query import AnalysisSettings, QueryError, parse
 from zerogo.config import EvaluationConfig, with_overrides
 from zerogo.errors import InputError
-from zerogo.pipeline import train
 from zerogo.players import make_player, plays_on
 from zerogo.players.analyst import make_analyst
 from zerogo.players.live import LiveGame
@@ -30,20 +28,16 @@ from zerogo.selfplay import generate
 from zerogo.selfplay.opening import drawn_rules
 
 SIZES = {3: 8.5, 4: 1.5, 5: 24.5}  # and their komi
-MIXED = (
-    "game.sizes=[[3, 1, 8.5], [4, 1, 1.5], [5, 1, 24.5]]", "game.size=4", "game.komi=1.5", "game.move_cap=0", "game.random_komi_share=0.5",
-    "game.komi_spread=2", "game.superko_shares={positional: 1, situational: 1}", "game.suicide_share=0.5", "network.value_pooling=area",
-    "features.encoder=[on_board, 'history:7', katago_rules]", "selfplay.random_opening_games=32", "pipeline.games_per_iteration=16",
-)  # fmt: skip
-
-
-def settings(folder: Path, *overrides: str):
-    return tiny.config(*MIXED, f"run.directory={folder}", *overrides)
+MIXED = """
+    game.sizes=[[3,1,8.5],[4,1,1.5],[5,1,24.5]] game.size=4 game.komi=1.5 game.move_cap=0 game.random_komi_share=0.5
+    game.komi_spread=2 game.superko_shares={"positional":1,"situational":1} game.suicide_share=0.5
+    network.value_pooling=area features.encoder=[on_board,history:7,katago_rules] selfplay.random_opening_games=32
+    pipeline.games_per_iteration=16
+""".split()
 
 
 def run(folder: Path, *overrides: str, resume: bool = False) -> Path:
-    train(settings(folder, *overrides), resume=resume)
-    return folder / "tiny"
+    return tiny.run(folder, *MIXED, *overrides, resume=resume)
 
 
 def newest(folder: Path) -> checkpoint.Checkpoint:
@@ -76,10 +70,8 @@ def test_samples_and_games_of_all_boards(finished: Path) -> None:
     assert samples.board_size == 5 and newest(finished).sizes == {3, 4, 5} and config.game.rules().komi == 1.5
     numbers = samples.game.unique()
     rules = dict(zip(numbers.tolist(), drawn_rules(config.game, numbers, config.run.seed), strict=True))
-    assert (
-        len(samples) == newest(finished).counters["replay"]["total"]
-        and min(Counter(one.size for one in rules.values()).values()) > 5
-    )
+    assert len(samples) == newest(finished).counters["replay"]["total"]
+    assert min(Counter(one.size for one in rules.values()).values()) > 5
     for k in range(len(samples)):
         assert samples.state().rules.at(k) == rules[int(samples.game[k])]
     for path in (finished / "games").glob("*.sgf"):
@@ -93,18 +85,15 @@ def test_charts_tell_the_boards_apart(finished: Path) -> None:
     matches = [record for record in records if "eval/3x3/random_winrate" in record]
     assert len(matches) == 2  # after the first round and at the end
     for size in SIZES:
-        assert all(
-            {f"eval/{size}x{size}/elo", f"eval/{size}x{size}/self_whole_board_black"} <= record.keys()
-            for record in matches
-        )
+        tags = {f"eval/{size}x{size}/elo", f"eval/{size}x{size}/self_whole_board_black"}
+        assert all(tags <= record.keys() for record in matches)
         assert any(f"selfplay_{size}x{size}/share_of_games" in record for record in records)
         assert "random" in (finished / f"{size}x{size}" / "report.html").read_text()
     assert not any("eval/elo" in record for record in records)
     events = EventAccumulator(str(finished / "logs"))
     events.Reload()
-    assert {"selfplay/final_boards", *(f"network/first_move_{size}x{size}" for size in SIZES)} <= set(
-        events.Tags()["images"]
-    )
+    pictures = {"selfplay/final_boards", *(f"network/first_move_{size}x{size}" for size in SIZES)}
+    assert pictures <= set(events.Tags()["images"])
 
 
 # Going on
@@ -118,9 +107,8 @@ def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
     for name, tensor in vars(old).items():
         assert torch.equal(getattr(samples, name)[: len(old)], tensor), name
     assert int(samples.game[len(old) :].min()) > int(old.game.max()) and (samples.size[len(old) :] == 5).any()
-    assert after.sizes == before.sizes and len(after.counters["matches"]["pool"]) == len(
-        before.counters["matches"]["pool"]
-    )
+    pools = [len(state.counters["matches"]["pool"]) for state in (before, after)]
+    assert after.sizes == before.sizes and pools[0] == pools[1]
 
 
 def test_what_is_resumed_is_what_was_left(copied: Path) -> None:
@@ -130,9 +118,8 @@ def test_what_is_resumed_is_what_was_left(copied: Path) -> None:
     for _ in range(2):
         state = newest(run(copied, resume=True))
         assert (state.step, state.counters["replay"]) == (before.step, before.counters["replay"])
-        assert all(
-            torch.equal(state.averaged_weights[name], before.averaged_weights[name]) for name in before.averaged_weights
-        )
+        same = [torch.equal(state.averaged_weights[name], old) for name, old in before.averaged_weights.items()]
+        assert all(same)
         replay = Replay(state.config.replay, 5, copied / "tiny" / "replay", state.config.run.seed)
         replay.load_state_dict(state.counters["replay"] | state.generators)
         replay.credit = 16
@@ -144,9 +131,8 @@ def test_what_is_resumed_is_what_was_left(copied: Path) -> None:
     ("override", "what"), [("game.sizes=[]", "4x4"), ("game.sizes=[[4, 1, 1], [7, 1, 9]]", "4x4 and 7x7")]
 )
 def test_other_boards_can_not_be_learned_from_there(copied: Path, override: str, what: str) -> None:
-    with pytest.raises(
-        InputError, match=f"was made with game.sizes 3x3, 4x4 and 5x5, the config says {what}; use the same"
-    ):
+    words = f"was made with game.sizes 3x3, 4x4 and 5x5, the config says {what}; use the same"
+    with pytest.raises(InputError, match=words):
         run(copied, override, resume=True)
 
 
@@ -167,7 +153,7 @@ def test_matches_on_each_board(finished: Path, tmp_path: Path, capsys: pytest.Ca
         with_overrides(newest(finished).config, ["game.size=6"])
 
 
-def test_minds_players_and_clients(finished: Path) -> None:
+def test_analysts_players_and_clients(finished: Path) -> None:
     path = checkpoint.newest(finished).source
     analyst = make_analyst(path, EvaluationConfig(simulations=2), tiny.CPU, torch.float32)
     assert [plays_on(analyst, size) for size in (2, 3, 4, 5, 6)] == [False, True, True, True, False]
@@ -183,9 +169,8 @@ def test_minds_players_and_clients(finished: Path) -> None:
     assert (talk.value("query_boardsize"), talk.value("get_komi")) == ("4", "1.5")
     for size in (5, 3):
         assert talk.value(f"boardsize {size}") == "" and talk.value("genmove b")
-    assert talk.ask("boardsize 9") == "? unacceptable size" and talk.engine.said[-1].endswith(
-        "plays on 3x3, 4x4 and 5x5 only"
-    )
+    assert talk.ask("boardsize 9") == "? unacceptable size"
+    assert talk.engine.said[-1].endswith("plays on 3x3, 4x4 and 5x5 only")
 
 
 def test_self_play_on_one_of_the_boards(finished: Path, tmp_path: Path) -> None:

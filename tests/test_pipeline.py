@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,49 +14,46 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from zerogo import checkpoint, config
 from zerogo.errors import InputError
-from zerogo.pipeline import train
 from zerogo.pipeline.measures import calibration_error
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.runtime import RunLock
+from zerogo.selfplay import SelfPlay
 
-TAGS = (
-    "train/loss", "train/policy_loss", "train/value_loss", "train/ownership_loss", "train/policy_entropy", "train/learning_rate",
-    "selfplay/search_kl_nats", "selfplay/prior_entropy_nats", "selfplay/calibration_error", "selfplay/game_length_plies",
-    "selfplay/black_winrate", "selfplay/share_capped", "selfplay/moves_per_s", "selfplay/simulations_per_s", "selfplay/samples_per_s",
-    "selfplay/games_per_s", "replay/samples", "replay/window", "replay/age_steps", "replay/reuse", "time/games", "time/rounds",
-)  # fmt: skip
+TAGS = """
+    train/loss train/policy_loss train/value_loss train/ownership_loss train/policy_entropy train/learning_rate
+    selfplay/search_kl_nats selfplay/prior_entropy_nats selfplay/calibration_error selfplay/game_length_plies
+    selfplay/black_winrate selfplay/share_capped selfplay/moves_per_s selfplay/simulations_per_s
+    selfplay/samples_per_s selfplay/games_per_s replay/samples replay/window replay/age_steps replay/reuse
+    time/games time/rounds
+""".split()
 PICTURES = ("selfplay/final_boards", "network/first_move")
-
-
-def run(folder: Path, *overrides: str, resume: bool = False) -> Path:
-    """Trains the smallest run inside a folder and returns the run's own folder."""
-    train(tiny.config(f"run.directory={folder}", *overrides), resume=resume)
-    return folder / "tiny"
 
 
 def newest(folder: Path) -> checkpoint.Checkpoint:
     return checkpoint.newest(folder)
 
 
+def charted_rounds(folder: Path) -> list[int]:
+    """Returns the rounds that have a line, in its order."""
+    records = tiny.lines(folder / "logs" / "metrics.jsonl")
+    return [record["time/rounds"] for record in records if "time/rounds" in record]
+
+
+def same_weights(one: checkpoint.Checkpoint, other: checkpoint.Checkpoint) -> bool:
+    return all(torch.equal(other.averaged_weights[name], tensor) for name, tensor in one.averaged_weights.items())
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two rounds with matches, that the tests only look at."""
-    matches = (
-        "pipeline.final_matches=true",
-        "evaluation.every_iterations=1",
-        "evaluation.opponents=[random, self, 'mcts:2@white']",
-    )
-    return run(tmp_path_factory.mktemp("finished"), *matches)
+    matches = "evaluation.every_iterations=1", "evaluation.opponents=[random, self, 'mcts:2@white']"
+    return tiny.run(tmp_path_factory.mktemp("finished"), "pipeline.final_matches=true", *matches)
 
 
 @pytest.fixture
 def copied(finished: Path, tmp_path: Path) -> Path:
     """The folder of all runs, with a copy of that run to go on with."""
-    for path in finished.rglob("*"):
-        if path.is_file():
-            target = tmp_path / "tiny" / path.relative_to(finished)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(path.read_bytes())
+    shutil.copytree(finished, tmp_path / "tiny")
     return tmp_path
 
 
@@ -77,8 +75,7 @@ def test_a_run_leaves_its_settings_checkpoints_samples_and_games(finished: Path)
 
 
 def test_a_checkpoint_alone_is_enough_to_play(finished: Path, tmp_path: Path) -> None:
-    moved = tmp_path / "only.pt"
-    moved.write_bytes(checkpoint.paths(finished)[-1].read_bytes())
+    moved = shutil.copy(checkpoint.paths(finished)[-1], tmp_path / "only.pt")
     found = checkpoint.load(moved)
     averaged, trained = found.network(averaged=True).state_dict(), found.network(averaged=False).state_dict()
     assert any(not torch.equal(averaged[name], trained[name]) for name in trained)
@@ -104,11 +101,8 @@ def test_numbers_stand_in_tensorboard_and_as_lines(finished: Path) -> None:
 def test_reuse_is_governed(finished: Path) -> None:
     settings, counters, batch = tiny.config(), newest(finished).counters, tiny.config().training.batch
     assert counters["samples"] == counters["replay"]["taken"] == newest(finished).step * batch
-    assert (
-        settings.replay.reuse * counters["replay"]["total"] - counters["samples"]
-        == counters["replay"]["credit"]
-        < batch
-    )
+    credit = settings.replay.reuse * counters["replay"]["total"] - counters["samples"]
+    assert credit == counters["replay"]["credit"] < batch
 
 
 def test_calibration_is_the_gap_between_values_and_results() -> None:
@@ -120,11 +114,9 @@ def test_calibration_is_the_gap_between_values_and_results() -> None:
 
 
 def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
-    before, shards = (
-        newest(copied / "tiny"),
-        {shard.path.name for shard in find_shards(copied / "tiny" / "replay") if not shard.is_open},
-    )
-    folder = run(copied, "pipeline.iterations=4", resume=True)
+    before, found = newest(copied / "tiny"), find_shards(copied / "tiny" / "replay")
+    shards = {shard.path.name for shard in found if not shard.is_open}
+    folder = tiny.run(copied, "pipeline.iterations=4", resume=True)
     after = newest(folder)
     first = checkpoint.load(checkpoint.paths(folder)[2])
     assert [one.counters["rounds"] for one in (before, first, after)] == [2, 3, 4]
@@ -136,61 +128,48 @@ def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
     assert shards < {shard.path.name for shard in find_shards(folder / "replay")}
     steps = [state["step"] for state in after.trainer["optimizer"]["state"].values()]
     assert all(int(step) == after.step for step in steps)  # the optimiser's own count: its statistics went on
-    rounds = [
-        record["time/rounds"] for record in tiny.lines(folder / "logs" / "metrics.jsonl") if "time/rounds" in record
-    ]
-    assert rounds == [1, 2, 3, 4]
+    assert charted_rounds(folder) == [1, 2, 3, 4]
     names = {entry[0] for entry in after.counters["matches"]["pool"]}
     assert len(before.counters["matches"]["pool"]) <= len(after.counters["matches"]["pool"]) and names
 
 
 def test_new_games_get_new_numbers(copied: Path) -> None:
     old = torch.cat([load_shard(shard.path).game for shard in find_shards(copied / "tiny" / "replay")])
-    folder = run(copied, "pipeline.iterations=3", resume=True)
+    folder = tiny.run(copied, "pipeline.iterations=3", resume=True)
     samples = torch.cat([load_shard(shard.path).game for shard in find_shards(folder / "replay")])
     assert torch.equal(samples[: len(old)], old) and int(samples[len(old) :].min()) > int(old.max())
 
 
 def test_a_finished_run_is_only_saved_again(copied: Path) -> None:
     before = newest(copied / "tiny")
-    after = newest(run(copied, resume=True))
+    after = newest(tiny.run(copied, resume=True))
     assert (after.step, after.counters["rounds"]) == (before.step, 2)
-    assert all(
-        torch.equal(after.averaged_weights[name], before.averaged_weights[name]) for name in before.averaged_weights
-    )
+    assert same_weights(before, after)
 
 
 def test_training_settings_may_change(copied: Path) -> None:
-    settings = (
-        "training.optimizer=sgd",
-        "training.weight_decay=0.25",
-        "training.learning_rate=0.01",
-        "replay.capacity=3000",
-    )
-    after = newest(run(copied, "pipeline.iterations=3", *settings, resume=True))
+    settings = ("training.optimizer=sgd", "training.weight_decay=0.25", "training.learning_rate=0.01")
+    after = newest(tiny.run(copied, "pipeline.iterations=3", "replay.capacity=3000", *settings, resume=True))
     groups = after.trainer["optimizer"]["param_groups"]
     assert [group["weight_decay"] for group in groups] == [0.25, 0.0] and groups[0]["momentum"] == 0.9
 
 
 def test_minutes_count_over_all_parts(finished: Path, copied: Path) -> None:
     spent = newest(finished).counters["seconds"] / 60
-    folder = run(copied, "pipeline.iterations=0", f"pipeline.minutes={spent / 2}", resume=True)
+    folder = tiny.run(copied, "pipeline.iterations=0", f"pipeline.minutes={spent / 2}", resume=True)
     assert newest(folder).counters["rounds"] == 2
 
 
 def test_the_averaged_network_plays_the_games(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from zerogo.pipeline import run as module
+    used, use = [], SelfPlay.use
 
-    used = []
-    use = module.SelfPlay.use
-
-    def spy(self, evaluator, step):
+    def spy(self: SelfPlay, evaluator: object, step: int) -> None:
         used.append(step)
         use(self, evaluator, step)
 
-    monkeypatch.setattr(module.SelfPlay, "use", spy)
+    monkeypatch.setattr(SelfPlay, "use", spy)
     before = newest(copied / "tiny").step
-    folder = run(copied, "pipeline.iterations=3", resume=True)
+    folder = tiny.run(copied, "pipeline.iterations=3", resume=True)
     assert used[-1] == newest(folder).step > before and before in used
     ages = torch.cat([load_shard(shard.path).network_step for shard in find_shards(folder / "replay")])
     assert int(ages[-1]) == before
@@ -202,7 +181,7 @@ def test_the_averaged_network_plays_the_games(copied: Path, monkeypatch: pytest.
 def refused(folder: Path, pattern: str, *overrides: str, resume: bool = False) -> None:
     before = tiny.files(folder)
     with pytest.raises(InputError, match=pattern) as caught:
-        run(folder, *overrides, resume=resume)
+        tiny.run(folder, *overrides, resume=resume)
     assert "\n" not in str(caught.value) and tiny.files(folder) == before
 
 
@@ -250,13 +229,10 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(copied: Path) -> None:
     paths[1].write_bytes(paths[1].read_bytes()[:-500])
     first = checkpoint.load(paths[0])
     with pytest.warns(UserWarning, match=f"skipped: .*{paths[1].name}"):
-        folder = run(copied, "pipeline.iterations=2", resume=True)
+        folder = tiny.run(copied, "pipeline.iterations=2", resume=True)
     after = newest(folder)
     assert after.counters["rounds"] == 2 and after.step > first.step
-    rounds = [
-        record["time/rounds"] for record in tiny.lines(folder / "logs" / "metrics.jsonl") if "time/rounds" in record
-    ]
-    assert rounds == [1, 2]
+    assert charted_rounds(folder) == [1, 2]
 
 
 def test_a_shard_cut_short_is_left_out_with_a_warning(copied: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -264,7 +240,7 @@ def test_a_shard_cut_short_is_left_out_with_a_warning(copied: Path, caplog: pyte
     shards = find_shards(copied / "tiny" / "replay")
     shards[1].path.write_bytes(shards[1].path.read_bytes()[:200])
     with caplog.at_level(logging.WARNING):
-        folder = run(copied, "pipeline.iterations=3", resume=True)
+        folder = tiny.run(copied, "pipeline.iterations=3", resume=True)
     assert any(shards[1].path.name in message and "the rest is kept" in message for message in caplog.messages)
     after = newest(folder)
     assert after.counters["rounds"] == 3 and after.counters["replay"]["total"] > before.counters["replay"]["total"]
@@ -274,7 +250,7 @@ def test_a_shard_cut_short_is_left_out_with_a_warning(copied: Path, caplog: pyte
 def test_a_half_line_of_a_power_cut_is_dropped(copied: Path) -> None:
     path = copied / "tiny" / "logs" / "metrics.jsonl"
     path.write_bytes(path.read_bytes() + b'{"step": 9999, "tra')
-    run(copied, "pipeline.iterations=3", resume=True)
+    tiny.run(copied, "pipeline.iterations=3", resume=True)
     assert all(isinstance(json.loads(line), dict) for line in path.read_text().splitlines())
 
 
@@ -282,27 +258,24 @@ def test_without_a_checkpoint_the_samples_still_count(copied: Path) -> None:
     for path in checkpoint.paths(copied / "tiny"):
         path.unlink()
     shards = find_shards(copied / "tiny" / "replay")
-    folder = run(copied, "pipeline.iterations=1", resume=True)
+    folder = tiny.run(copied, "pipeline.iterations=1", resume=True)
     after = newest(folder)
     assert after.counters["rounds"] == 1 and after.counters["replay"]["total"] > shards[-1].end
-    rounds = [
-        record["time/rounds"] for record in tiny.lines(folder / "logs" / "metrics.jsonl") if "time/rounds" in record
-    ]
-    assert rounds == [1]
+    assert charted_rounds(folder) == [1]
 
 
 def test_old_checkpoints_are_removed(tmp_path: Path) -> None:
-    folder = run(tmp_path, "pipeline.iterations=4", "pipeline.keep_checkpoints=2")
+    folder = tiny.run(tmp_path, "pipeline.iterations=4", "pipeline.keep_checkpoints=2")
     assert [checkpoint.load(path).counters["rounds"] for path in checkpoint.paths(folder)] == [3, 4]
 
 
 def test_shards_that_left_the_window_are_removed(tmp_path: Path) -> None:
     small = ("replay.min_window=100", "replay.scale=0", "replay.shard_samples=32", "pipeline.iterations=3")
-    folder = run(tmp_path, *small)
+    folder = tiny.run(tmp_path, *small)
     counters = newest(folder).counters
     shards = find_shards(folder / "replay")
     whole = [shard for shard in shards if not shard.is_open]
     assert whole[0].first > 0 and whole[0].end > whole[-1].end - 100 >= whole[0].first
     assert shards[-1].end == counters["replay"]["total"]
-    after = newest(run(tmp_path, *small, "pipeline.iterations=4", resume=True))
+    after = newest(tiny.run(tmp_path, *small, "pipeline.iterations=4", resume=True))
     assert after.counters["replay"]["total"] > counters["replay"]["total"]

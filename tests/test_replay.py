@@ -22,9 +22,8 @@ def make_samples(first: int, count: int, size: int = 5, network_step: int = 1, p
     """Samples whose root_value is their number in the run and whose other targets are random."""
     draw = torch.Generator().manual_seed(first)
     number = torch.arange(first, first + count)
-    rules = [
-        Rules(size=max(1, size - 1) if i % 3 == 2 else size, komi=i % 5 + 0.5, suicide=i % 2 == 0) for i in range(count)
-    ]
+    sizes = [max(1, size - 1) if i % 3 == 2 else size for i in range(count)]
+    rules = [Rules(size=side, komi=i % 5 + 0.5, suicide=i % 2 == 0) for i, side in enumerate(sizes)]
     state = board.new_games(count, rules)
     for _ in range(9):
         legal = board.legal_actions(state).to(torch.float32)
@@ -57,21 +56,24 @@ def filled(directory=None, total=100, settings=SETTINGS) -> Replay:
     return buffer
 
 
-@pytest.mark.parametrize(
-    ("exponent", "total", "expected"),
-    [
-        (0.65, 250e3, 250e3),
-        (0.65, 1e6, 475e3),
-        (0.65, 4e6, 1.03e6),
-        (0.65, 10e6, 1.79e6),
-        (0.65, 50e6, 4.91e6),
-        (0.65, 100e6, 7.65e6),
-    ]
-    + [(0.75, 1e6, 494e3), (0.75, 4e6, 1.18e6), (0.75, 10e6, 2.24e6), (0.75, 50e6, 7.21e6), (0.75, 100e6, 12.0e6)],
-)
-def test_window_follows_the_published_law(exponent, total, expected):
+LAW = {  # exponent to pairs of samples so far and window, as published
+    0.65: [(250e3, 250e3), (1e6, 475e3), (4e6, 1.03e6), (10e6, 1.79e6), (50e6, 4.91e6), (100e6, 7.65e6)],
+    0.75: [(1e6, 494e3), (4e6, 1.18e6), (10e6, 2.24e6), (50e6, 7.21e6), (100e6, 12.0e6)],
+}
+
+
+def reopened(directory, state, settings=SETTINGS) -> Replay:
+    """A buffer of what a directory holds, with a checkpoint's counters."""
+    buffer = Replay(settings, 5, directory)
+    buffer.load_state_dict(state)
+    return buffer
+
+
+@pytest.mark.parametrize("exponent", LAW)
+def test_window_follows_the_published_law(exponent):
     settings = ReplayConfig(min_window=250_000, exponent=exponent, scale=0.4, capacity=10**9)
-    assert window(int(total), settings) == pytest.approx(expected, rel=0.01)
+    for total, expected in LAW[exponent]:
+        assert window(int(total), settings) == pytest.approx(expected, rel=0.01)
 
 
 def test_window_is_everything_at_first_and_never_more_than_the_capacity():
@@ -109,12 +111,8 @@ def test_a_batch_holds_the_state_that_was_played(size):
     for name in ("to_play", "passes", "ply", "ko", "moves"):
         assert torch.equal(getattr(state, name), getattr(samples, name)), name
     assert torch.equal(state.rules.komi, samples.komi) and torch.equal(state.rules.size, samples.size.to(torch.int32))
-    assert (
-        state.rules.any_suicide
-        and state.rules.any_superko
-        and not state.rules.any_territory
-        and not state.rules.same_size
-    )
+    rules = state.rules
+    assert (rules.any_suicide, rules.any_superko, rules.any_territory, rules.same_size) == (True, True, False, False)
     assert torch.equal(state.captures, samples.captures.to(torch.int32))
     torch.testing.assert_close(batch.policy.sum(1), torch.ones(12))
     assert batch.ownership.dtype == torch.float32 and len(batch) == 12
@@ -146,8 +144,7 @@ def test_draws_are_uniform_over_the_window_and_its_symmetries(monkeypatch):
 
 def played(actions: list[torch.Tensor], policy: torch.Tensor, ownership: torch.Tensor) -> replay.TrainingBatch:
     """A batch of the games in which the actions (int64 [B] each) were played, with the given targets, as it comes out
-    of the buffer.
-    """
+    of the buffer."""
     state = board.new_games(len(policy), Rules(size=5))
     for action in actions:
         state = board.step(state, action)
@@ -158,8 +155,7 @@ def played(actions: list[torch.Tensor], policy: torch.Tensor, ownership: torch.T
 
 def test_turned_samples_are_those_of_the_turned_game():
     """Equivariance: a sample turned by its symmetry is the sample of the game that was played turned, for all eight,
-    exactly.
-    """
+    exactly."""
     draw = torch.Generator().manual_seed(5)
     state, actions = board.new_games(6, Rules(size=5)), []
     for _ in range(12):
@@ -176,9 +172,8 @@ def test_turned_samples_are_those_of_the_turned_game():
         assert torch.equal(symmetry.transform_planes(straight.state.stones, kinds), turned.state.stones)
         before, turned_before = (flood.unpack_rows(batch.state.recent).flatten(1, 2) for batch in (straight, turned))
         assert torch.equal(symmetry.transform_planes(before, kinds), turned_before)
-        torch.testing.assert_close(
-            symmetry.transform_actions(straight.policy, kinds), turned.policy, rtol=1e-6, atol=1e-7
-        )
+        policy = symmetry.transform_actions(straight.policy, kinds)
+        torch.testing.assert_close(policy, turned.policy, rtol=1e-6, atol=1e-7)
         assert torch.equal(symmetry.transform_planes(straight.ownership, kinds), turned.ownership)
 
 
@@ -257,8 +252,7 @@ def test_samples_newer_than_the_checkpoint_are_kept_and_count_once(tmp_path):
     for first in range(40, 140, 20):
         buffer.add(make_samples(first, 20))
     # Killed here: 32..127 are in finished shards, the open one of the checkpoint was removed, 128..139 are lost.
-    resumed = Replay(KEEPING, 5, tmp_path)
-    resumed.load_state_dict(state)
+    resumed = reopened(tmp_path, state, KEEPING)
     assert numbers(resumed) == list(range(128)) and resumed.total == 128 and resumed.last_game == 31
     assert resumed.credit == min(2.0 * 128, 2.0 * resumed.window)
     resumed.add(make_samples(128, 40))
@@ -268,8 +262,7 @@ def test_samples_newer_than_the_checkpoint_are_kept_and_count_once(tmp_path):
 
 def test_every_place_for_a_kill_leaves_whole_files(tmp_path):
     """A temporary file, an open shard that a finished one has overtaken, and two open shards are what kills can
-    leave.
-    """
+    leave."""
     buffer = filled(tmp_path, 40, KEEPING)
     buffer.flush()
     overtaken = next(tmp_path.glob("open-*"))
@@ -286,11 +279,8 @@ def test_every_place_for_a_kill_leaves_whole_files(tmp_path):
     assert numbers(resumed) == list(range(64))
     resumed.add(make_samples(64, 1))
     resumed.flush()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "open-000000000064-1.npz",
-        "shard-000000000000-32.npz",
-        "shard-000000000032-32.npz",
-    ]
+    names = ["open-000000000064-1.npz", "shard-000000000000-32.npz", "shard-000000000032-32.npz"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text"])
@@ -301,23 +291,15 @@ def test_a_damaged_shard_is_named_and_all_others_are_kept(tmp_path, caplog, dama
     path = tmp_path / "shard-000000000032-32.npz"
     content = path.read_bytes()
     middle = len(content) // 2
-    path.write_bytes(
-        {
-            "cut": content[:middle],
-            "flipped": content[:middle]
-            + bytes(255 - b for b in content[middle : middle + 64])
-            + content[middle + 64 :],
-            "empty": b"",
-            "text": b"not a shard",
-        }[damage]
-    )
+    flipped = bytes(255 - byte for byte in content[middle : middle + 64])
+    kinds = {"cut": content[:middle], "flipped": content[:middle] + flipped + content[middle + 64 :]}
+    path.write_bytes((kinds | {"empty": b"", "text": b"not a shard"})[damage])
     with pytest.raises(InputError, match="shard-000000000032-32.npz is cut short or damaged") as caught:
         load_shard(path)
     assert "\n" not in str(caught.value)
     with caplog.at_level(logging.WARNING):
-        resumed = Replay(SETTINGS, 5, tmp_path)
+        resumed = reopened(tmp_path, state)
     assert "shard-000000000032-32.npz" in caplog.text
-    resumed.load_state_dict(state)
     assert numbers(resumed) == [*range(32), *range(64, 100)] and resumed.total == 100
     resumed.add(make_samples(100, 40))
     assert numbers(resumed) == [*range(32), *range(64, 140)]
@@ -328,8 +310,7 @@ def test_a_damaged_open_shard_costs_only_itself(tmp_path, caplog):
     buffer.flush()
     path = next(tmp_path.glob("open-*"))
     path.write_bytes(path.read_bytes()[:50])
-    resumed = Replay(SETTINGS, 5, tmp_path)
-    resumed.load_state_dict(buffer.state_dict())
+    resumed = reopened(tmp_path, buffer.state_dict())
     assert numbers(resumed) == list(range(32)) and resumed.total == 40 and path.name in caplog.text
     resumed.add(make_samples(40, 40))
     resumed.flush()
@@ -339,18 +320,14 @@ def test_a_damaged_open_shard_costs_only_itself(tmp_path, caplog):
 def test_missing_files_are_told(tmp_path, caplog):
     buffer = filled(tmp_path, 40)
     state = buffer.state_dict()  # without flush: 8 samples are in no file
-    resumed = Replay(SETTINGS, 5, tmp_path)
-    resumed.load_state_dict(state)
+    resumed = reopened(tmp_path, state)
     assert "8 samples" in caplog.text and resumed.total == 40 and len(resumed) == 32
 
 
 def test_shards_that_left_the_window_for_good_are_removed(tmp_path):
     buffer = filled(tmp_path / "a", 1000)
-    firsts = [shard for shard in sorted((tmp_path / "a").iterdir())]
-    assert (
-        len(firsts) < 12
-        and numbers(Replay(SETTINGS, 5, tmp_path / "a"))[-buffer.window :][0] <= 992 - buffer.window
-    )
+    assert len(list((tmp_path / "a").iterdir())) < 12
+    assert numbers(Replay(SETTINGS, 5, tmp_path / "a"))[-buffer.window :][0] <= 992 - buffer.window
     filled(tmp_path / "b", 1000, dataclasses.replace(SETTINGS, keep_shards=True))
     assert len(list((tmp_path / "b").glob("shard-*"))) == 1000 // 32
 

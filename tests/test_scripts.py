@@ -1,6 +1,5 @@
 """The three scripts' command lines: help that answers at once, settings that reach the package, one sentence for what
-is wrong.
-"""
+is wrong."""
 
 from __future__ import annotations
 
@@ -34,14 +33,14 @@ def script(name: str) -> types.ModuleType:
 
 def run(name: str, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess:
     """Runs a script as a person would."""
-    return subprocess.run(
-        (sys.executable, str(ROOT / f"{name}.py"), *arguments), capture_output=True, text=True, cwd=cwd
-    )
+    command = (sys.executable, str(ROOT / f"{name}.py"), *arguments)
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_help_needs_no_torch(name: str) -> None:
-    probe = f"import runpy, sys; sys.argv = ['{name}.py', '--help']\ntry: runpy.run_path('{name}.py', run_name='__main__')\n"
+    probe = f"import runpy, sys; sys.argv = ['{name}.py', '--help']\n"
+    probe += f"try: runpy.run_path('{name}.py', run_name='__main__')\n"
     probe += "except SystemExit: print('torch' in sys.modules)"
     done = subprocess.run((sys.executable, "-c", probe), capture_output=True, text=True, cwd=ROOT)
     assert "examples:" in done.stdout and done.stdout.endswith("False\n"), done.stderr
@@ -53,19 +52,15 @@ def test_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "sentence"),
+    ("argument", "sentence"),
     [
-        ("train", ["--config", "none.yaml"], "error: cannot read the config none.yaml: No such file or directory"),
-        ("train", ["game.sise=9"], "error: override 'game.sise=9': unknown key game.sise; did you mean game.size?"),
-        (
-            "train",
-            ["--run", "../a"],
-            "error: override 'run.name=../a': run.name is '../a'; it must be a plain folder name",
-        ),
+        ("--config=none.yaml", "error: cannot read the config none.yaml: No such file or directory"),
+        ("game.sise=9", "error: override 'game.sise=9': unknown key game.sise; did you mean game.size?"),
+        ("--run=../a", "error: override 'run.name=../a': run.name is '../a'; it must be a plain folder name"),
     ],
 )
-def test_what_is_wrong_is_said(name: str, arguments: list[str], sentence: str, tmp_path: Path) -> None:
-    done = run(name, *arguments, cwd=tmp_path)
+def test_what_is_wrong_is_said(argument: str, sentence: str, tmp_path: Path) -> None:
+    done = run("train", argument, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(sentence) and done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
@@ -92,12 +87,8 @@ def test_train_resumes_under_the_run_s_own_settings(tmp_path: Path, monkeypatch:
     folder.mkdir(parents=True)
     with_overrides(Config(), ["game.size=6", "run.directory=/elsewhere", "run.name=old"]).dump(folder / "config.yaml")
     config = train_config("--resume", "--run", "mine", "pipeline.minutes=5")
-    assert (config.game.size, config.pipeline.minutes, config.run.directory, config.run.name) == (
-        6,
-        5.0,
-        "checkpoints",
-        "mine",
-    )
+    assert (config.game.size, config.pipeline.minutes) == (6, 5.0)
+    assert (config.run.directory, config.run.name) == ("checkpoints", "mine")
     assert train_config("--run", "mine").game.size == 5  # without --resume: the quick start's
 
 
@@ -162,15 +153,13 @@ def test_train(trained: Path) -> None:
 
 def test_train_goes_on(trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     """Without --config under the settings that the run had; with a part of a checkpoint, from the one before, which is
-    said.
-    """
+    said."""
     folder = trained / "checkpoints" / "mine"
     newest = checkpoint.paths(folder)[-1]
     content = newest.read_bytes()
     newest.write_bytes(content[:2000])
-    status, errors = inside(
-        "train", ["--resume", "--run", "mine", "pipeline.final_matches=false"], trained, monkeypatch, capsys
-    )
+    words = ["--resume", "--run", "mine", "pipeline.final_matches=false"]
+    status, errors = inside("train", words, trained, monkeypatch, capsys)
     assert status == 0 and errors.startswith(f"warning: skipped: checkpoint checkpoints/mine/checkpoints/{newest.name}")
     assert checkpoint.newest(folder).counters["rounds"] == 2
     newest.write_bytes(content)
@@ -180,9 +169,8 @@ def test_selfplay(trained: Path) -> None:
     done = run("selfplay", "--checkpoint", "checkpoints/mine", "--games", "5", "--out", "out", cwd=trained)
     assert done.returncode == 0 and "wrote 5 games" in done.stdout, done.stderr
     assert len(list((trained / "out" / "games").glob("*.sgf"))) == 5
-    games = {
-        int(number) for shard in find_shards(trained / "out" / "samples") for number in load_shard(shard.path).game
-    }
+    shards = find_shards(trained / "out" / "samples")
+    games = {int(number) for shard in shards for number in load_shard(shard.path).game}
     assert games == set(range(5))
 
 
@@ -198,44 +186,38 @@ def test_evaluate(trained: Path) -> None:
         assert words in done.stdout, done.stdout
 
 
-WRONG = {
-    "a run that is there": ("train", ["--config", "tiny.yaml", "--run", "mine"], "already holds a run"),
-    "no run": ("train", ["--config", "tiny.yaml", "--resume", "--run", "other"], "holds no run to resume"),
-    "another size": ("train", ["--resume", "--run", "mine", "game.size=5"], "game.size 3, the config says 5"),
-    "no text": ("train", ["--config", "checkpoints/mine/checkpoints"], "cannot read the config"),
-    "an impossible value": (
-        "train",
-        ["--config", "tiny.yaml", "--run", "new", "training.batch=-4"],
-        "training.batch is -4",
-    ),
-    "a wrong type": ("train", ["--config", "tiny.yaml", "--run", "new", "game.komi=much"], "game.komi"),
-    "no such device": ("train", ["--config", "tiny.yaml", "--run", "new", "run.device=tpu"], "device is 'tpu'"),
-    "no head": ("train", ["--config", "tiny.yaml", "--run", "new", "network.heads.ladder=1"], "ladder"),
-    "no checkpoint": ("selfplay", ["--checkpoint", "none.pt"], "none.pt"),
-    "a folder without": ("selfplay", ["--checkpoint", "."], "no complete checkpoint"),
-    "text for a checkpoint": ("selfplay", ["--checkpoint", "tiny.yaml", "--out", "new"], "tiny.yaml"),
-    "a part of a checkpoint": ("selfplay", ["--checkpoint", "part.pt", "--out", "new"], "part.pt"),
-    "no games": ("selfplay", ["--checkpoint", "checkpoints/mine", "--games", "0"], "--games is 0"),
-    "a file for a folder": ("evaluate", ["random", "random", "--games", "2", "--out", "part.pt"], "is a file"),
-    "a folder in use": ("selfplay", ["--checkpoint", "checkpoints/mine", "--out", "checkpoints"], "not empty"),
-    "games of another size": (
-        "selfplay",
-        ["--checkpoint", "checkpoints/mine", "--out", "new", "game.size=5"],
-        "game.size 3",
-    ),
-    "an unknown player": ("evaluate", ["randm", "random", "--out", "new"], "'randm'"),
-    "a damaged player": ("evaluate", ["random", "part.pt", "--out", "new"], "part.pt"),
-    "a match of another size": ("evaluate", ["checkpoints/mine", "random", "--out", "new", "game.size=5"], "3x3"),
-    "one game": ("evaluate", ["random", "random", "--games", "1", "--out", "new"], "--games is 1"),
-    "an odd number": ("evaluate", ["random", "random", "--games", "3", "--out", "new"], "3"),
-}
+# What is wrong, the command line, and a part of the sentence that it earns.
+WRONG = """
+    a run that is there | train --config tiny.yaml --run mine | already holds a run
+    no run | train --config tiny.yaml --resume --run other | holds no run to resume
+    another size | train --resume --run mine game.size=5 | game.size 3, the config says 5
+    no text | train --config checkpoints/mine/checkpoints | cannot read the config
+    an impossible value | train --config tiny.yaml --run new training.batch=-4 | training.batch is -4
+    a wrong type | train --config tiny.yaml --run new game.komi=much | game.komi
+    no such device | train --config tiny.yaml --run new run.device=tpu | device is 'tpu'
+    no head | train --config tiny.yaml --run new network.heads.ladder=1 | ladder
+    no checkpoint | selfplay --checkpoint none.pt | none.pt
+    a folder without | selfplay --checkpoint . | no complete checkpoint
+    text for a checkpoint | selfplay --checkpoint tiny.yaml --out new | tiny.yaml
+    a part of a checkpoint | selfplay --checkpoint part.pt --out new | part.pt
+    no games | selfplay --checkpoint checkpoints/mine --games 0 | --games is 0
+    a file for a folder | evaluate random random --games 2 --out part.pt | is a file
+    a folder in use | selfplay --checkpoint checkpoints/mine --out checkpoints | not empty
+    games of another size | selfplay --checkpoint checkpoints/mine --out new game.size=5 | game.size 3
+    an unknown player | evaluate randm random --out new | 'randm'
+    a damaged player | evaluate random part.pt --out new | part.pt
+    a match of another size | evaluate checkpoints/mine random --out new game.size=5 | 3x3
+    one game | evaluate random random --games 1 --out new | --games is 1
+    an odd number | evaluate random random --games 3 --out new | 3
+"""
+CASES = {words[0]: words[1:] for words in (line.strip().split(" | ") for line in WRONG.strip().splitlines())}
 
 
-@pytest.mark.parametrize("case", WRONG)
+@pytest.mark.parametrize("case", CASES)
 def test_bad_input_gets_one_sentence_and_nothing_is_overwritten(
     case: str, trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    name, arguments, sentence = WRONG[case]
+    (name, *arguments), sentence = CASES[case][0].split(), CASES[case][1]
     (trained / "part.pt").write_bytes(checkpoint.paths(trained / "checkpoints" / "mine")[-1].read_bytes()[:-3000])
     before = tiny.files(trained)
     status, errors = inside(name, arguments, trained, monkeypatch, capsys)

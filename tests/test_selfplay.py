@@ -1,6 +1,5 @@
 """Games that become samples: positions as a replay has them, perspectives, what ends a game, draws by game number,
-files.
-"""
+files."""
 
 from __future__ import annotations
 
@@ -26,19 +25,10 @@ from zerogo.rules import Rules
 from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, generate, random_games, write_games
 from zerogo.selfplay.loop import NEEDED, REMEMBERED, THRESHOLDS, Resignation
 
-TREE = (
-    "search.algorithm=puct",
-    "search.dirichlet_share=0",
-    "search.root_temperature=1",
-    "selfplay.temperature_start=0",
-)
-SCRIPTED = (
-    *TREE,
-    "selfplay.temperature_end=0",
-    "selfplay.full_simulations=1",
-    "selfplay.games=1",
-    "selfplay.sgf_share=1",
-)
+TREE = "search.algorithm=puct search.dirichlet_share=0 search.root_temperature=1 selfplay.temperature_start=0".split()
+ALONE = "selfplay.temperature_end=0 selfplay.full_simulations=1 selfplay.games=1 selfplay.sgf_share=1".split()
+SCRIPTED = (*TREE, *ALONE)
+TABLE = "game.size=5 game.move_cap=40 selfplay.sgf_share=1 selfplay.games=6 selfplay.full_simulations=4".split()
 PASS = 9  # on 3x3
 BLACK_SETTLES = [4, PASS, 3, PASS, 5, PASS, PASS]  # after the fifth move a black chain between two eyes owns the board
 WHITE_SETTLES = [PASS, 4, PASS, 3, PASS, 5, PASS, PASS]
@@ -50,14 +40,7 @@ def played(config: Config, evaluator: object, num_games: int, seed: int = 3) -> 
 
 
 def table_games(*overrides: str, num_games: int = 20) -> tuple[SelfPlay, SelfPlayResult]:
-    common = (
-        "game.size=5",
-        "game.move_cap=40",
-        "selfplay.sgf_share=1",
-        "selfplay.games=6",
-        "selfplay.full_simulations=4",
-    )
-    return played(tiny.config(*common, *overrides), tiny.Table(), num_games)
+    return played(tiny.config(*TABLE, *overrides), tiny.Table(), num_games)
 
 
 def replayed(game: FinishedGame) -> list[GameState]:
@@ -88,9 +71,8 @@ def test_samples_are_the_positions_of_the_games_with_their_history() -> None:
         assert int(samples.to_play[k]) == states[ply].to_play.value
         for back in range(8):
             expected = torch.tensor(states[ply - back].stones()) if back <= ply else torch.zeros(5, 5)
-            assert torch.equal(stones_of(samples.rows[k, back]), expected.to(torch.int8)), (
-                f"game {game.number}, {back} before ply {ply}"
-            )
+            found = stones_of(samples.rows[k, back])
+            assert torch.equal(found, expected.to(torch.int8)), f"game {game.number}, {back} before ply {ply}"
         assert samples.moves[k].tolist() == [game.moves[ply - 1 - j] if j < ply else -1 for j in range(5)]
         passes = 1 if ply and game.moves[ply - 1] == 25 else 0
         assert (int(samples.passes[k]), float(samples.komi[k])) == (passes, game.rules.komi)
@@ -104,9 +86,8 @@ def test_policy_targets_lie_on_legal_moves_alone() -> None:
         positions = {game.number: replayed(game) for game in collected.games}
         for k in range(len(samples)):
             legal = torch.tensor(positions[int(samples.game[k])][int(samples.ply[k])].legal_mask())
-            assert float(samples.policy[k][~legal].sum()) == 0 and float(
-                samples.policy[k].float().sum()
-            ) == pytest.approx(1, abs=2e-3)
+            policy = samples.policy[k].float()
+            assert float(policy[~legal].sum()) == 0 and float(policy.sum()) == pytest.approx(1, abs=2e-3)
         assert bool((samples.policy_weight == 1).all() & (samples.board_weight == 1).all())
 
 
@@ -116,9 +97,8 @@ def test_policy_targets_lie_on_legal_moves_alone() -> None:
 def test_targets_have_the_view_of_the_side_to_move(
     moves: list[int], komi: float, score_black: float, owner: int
 ) -> None:
-    _, collected = played(
-        tiny.config(*SCRIPTED, f"game.komi={komi}", "selfplay.settled_end_share=1"), tiny.Script(moves), 1
-    )
+    config = tiny.config(*SCRIPTED, f"game.komi={komi}", "selfplay.settled_end_share=1")
+    _, collected = played(config, tiny.Script(moves), 1)
     samples = collected.all_samples()
     assert collected.games[0].moves == moves[:-2] and collected.ends == [EndReason.ALL_PASS_ALIVE]
     assert collected.scores_black == [score_black] and samples.ply.tolist() == list(range(len(moves) - 2))
@@ -146,10 +126,8 @@ def test_ownership_tells_the_two_sides_apart() -> None:
 
 def test_a_settled_game_goes_on_to_two_passes_where_it_must() -> None:
     _, collected = played(tiny.config(*SCRIPTED, "selfplay.settled_end_share=0"), tiny.Script(BLACK_SETTLES), 1)
-    assert (collected.games[0].moves, collected.ends) == (
-        BLACK_SETTLES,
-        [EndReason.PASSES],
-    ) and collected.scores_black == [4.5]
+    assert (collected.games[0].moves, collected.ends) == (BLACK_SETTLES, [EndReason.PASSES])
+    assert collected.scores_black == [4.5]
 
 
 def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled() -> None:
@@ -163,14 +141,10 @@ def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled() -> None:
 
 
 def test_the_cap_scores_the_board_as_it_stands() -> None:
-    _, collected = played(
-        tiny.config(*SCRIPTED, "game.komi=0.5", "game.move_cap=5"), tiny.Script([0, 8, 3, 7, 6, 5]), 1
-    )
-    assert (collected.ends, collected.lengths, collected.scores_black) == (
-        [EndReason.CAPPED],
-        [5],
-        [0.5],
-    )  # three stones to two
+    config = tiny.config(*SCRIPTED, "game.komi=0.5", "game.move_cap=5")
+    _, collected = played(config, tiny.Script([0, 8, 3, 7, 6, 5]), 1)
+    assert (collected.ends, collected.lengths) == ([EndReason.CAPPED], [5])
+    assert collected.scores_black == [0.5]  # three stones to two
 
 
 @pytest.mark.parametrize(("value_black", "loser_moves", "winner_black"), [(0.9, 1, 1), (-0.9, 0, -1)])
@@ -193,9 +167,8 @@ def test_the_side_that_resigns_loses_and_the_board_stays_unknown(
 
 
 def test_only_full_searches_are_learned_and_their_share_is_right() -> None:
-    selfplay, collected = table_games(
-        "selfplay.full_share=0.3", "selfplay.cheap_simulations=2", "game.move_cap=24", num_games=40
-    )
+    settings = ("selfplay.full_share=0.3", "selfplay.cheap_simulations=2", "game.move_cap=24")
+    selfplay, collected = table_games(*settings, num_games=40)
     samples = collected.all_samples()
     found = set(zip(samples.game.tolist(), samples.ply.tolist(), strict=True))
     expected, moves = set(), 0
@@ -244,9 +217,8 @@ def test_every_number_is_used_once() -> None:
 def test_a_game_is_the_same_alone_and_among_many(overrides: tuple[str, ...]) -> None:
     together: dict[int, FinishedGame] = {}
     for games in (1, 7, 4):
-        _, collected = table_games(
-            *overrides, f"selfplay.games={games}", "game.move_cap=24", num_games=3 if games == 1 else 8
-        )
+        settings, number = (*overrides, f"selfplay.games={games}", "game.move_cap=24"), 3 if games == 1 else 8
+        _, collected = table_games(*settings, num_games=number)
         for game in collected.games:
             assert together.setdefault(game.number, game) == game
     assert len(together) >= 8 and len({tuple(game.moves) for game in together.values()}) > len(together) // 2
@@ -279,10 +251,8 @@ def test_random_games_teach_no_policy() -> None:
     collected = random_games(config.game, 30, seed=4, first_game=100, device=tiny.CPU)
     samples = collected.all_samples()
     assert bool((samples.policy_weight == 0).all()) and bool((samples.network_step == 0).all())
-    assert (
-        sorted(set(samples.game.tolist())) == list(range(100, 130))
-        and len(samples) == sum(collected.lengths) == collected.moves
-    )
+    assert sorted(set(samples.game.tolist())) == list(range(100, 130))
+    assert len(samples) == sum(collected.lengths) == collected.moves
     sign = torch.where(samples.to_play == 1, 1.0, -1.0)
     scores = dict(zip(range(100, 130), collected.scores_black, strict=True))
     assert (samples.score * sign).tolist() == [scores[number] for number in samples.game.tolist()]
@@ -308,8 +278,8 @@ def test_the_threshold_is_the_boldest_that_the_games_allow(allowed: float) -> No
     resignation.update()
     shares = {}
     for threshold in THRESHOLDS:
-        by_winner = sum(1 for winner, _ in games if winner < threshold)
-        by_any = sum(1 for winner, loser in games if winner < threshold or loser < threshold)
+        by_winner = sum(winner < threshold for winner, _ in games)
+        by_any = sum(min(pair) < threshold for pair in games)
         shares[threshold] = by_winner / by_any if by_any else 0.0
     fitting = [threshold for threshold, share in shares.items() if share <= allowed]
     assert resignation.threshold == (max(fitting) if fitting else -2.0)
@@ -343,15 +313,12 @@ def test_what_resignation_rests_on_survives_and_is_bounded() -> None:
 
 
 def test_only_games_in_which_nobody_may_resign_are_learned_from() -> None:
-    selfplay, collected = table_games(
-        "selfplay.resign_share=0.6", "selfplay.resign_min_ply=3", "game.komi=0", num_games=40
-    )
+    settings = ("selfplay.resign_share=0.6", "selfplay.resign_min_ply=3", "game.komi=0")
+    selfplay, collected = table_games(*settings, num_games=40)
     expected = []
     for game in collected.games:
-        if (
-            float(draws.uniform(draws.key(3, torch.tensor(game.number), Purpose.RESIGN), 1)) < 0.6
-            or game.score_black == 0
-        ):
+        may_resign = float(draws.uniform(draws.key(3, torch.tensor(game.number), Purpose.RESIGN), 1)) < 0.6
+        if may_resign or game.score_black == 0:
             continue
         black = min([value for ply, value in enumerate(game.root_values) if ply >= 3 and ply % 2 == 0], default=1.0)
         white = min([value for ply, value in enumerate(game.root_values) if ply >= 3 and ply % 2 == 1], default=1.0)
@@ -374,15 +341,11 @@ def test_games_are_written_as_sgf_that_others_read(komi: float, tmp_path: Path) 
         read = sgfmill_sgf.Sgf_game.from_bytes((tmp_path / "games" / f"game-{game.number:08d}.sgf").read_bytes())
         plays = [node.get_move() for node in read.get_main_sequence()[1:]]
         expected = [None if a == 25 else (4 - a // 5, a % 5) for a in game.moves]
-        assert (read.get_size(), read.get_komi(), plays) == (
-            5,
-            komi,
-            [("bw"[k % 2], p) for k, p in enumerate(expected)],
-        )
+        assert (read.get_size(), read.get_komi()) == (5, komi)
+        assert plays == [("bw"[k % 2], point) for k, point in enumerate(expected)]
         score = replayed(game)[-1].score_black()
-        if (
-            game.end == EndReason.PASSES and score == game.score_black
-        ):  # dead stones in living territory are the board's matter
+        # Dead stones in living territory are the board's matter.
+        if game.end == EndReason.PASSES and score == game.score_black:
             assert read.get_root().get("RE") == ("0" if score == 0 else f"{'B' if score > 0 else 'W'}+{abs(score):g}")
         assert read.get_winner() == (None if game.score_black == 0 else "b" if game.score_black > 0 else "w")
 
@@ -427,9 +390,7 @@ def test_generate_refuses_a_checkpoint_of_another_size(tmp_path: Path) -> None:
 def test_a_network_plays_legally_and_notes_its_age() -> None:
     config = tiny.config("game.size=5", "selfplay.sgf_share=1")
     encoder = Checkpoint(config, 0, {}, {}).encoder()
-    evaluator = Evaluator.from_network(
-        tiny.network(config).eval(), encoder, tiny.CPU, torch.float32, heads=("policy", "value")
-    )
+    evaluator = Evaluator.from_network(tiny.network(config).eval(), encoder, heads=("policy", "value"))
     selfplay = tiny.self_play(config, evaluator, 1)
     results = [selfplay.play(1)]
     selfplay.use(evaluator, 500)

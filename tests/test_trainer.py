@@ -53,7 +53,7 @@ def make_trainer(
     return Trainer(Network(shape, ENCODER.num_planes, ENCODER.num_globals, 5), ENCODER, settings, heads, "cpu", dtype)
 
 
-def make_targets(rules: list[Rules] = [Rules(2)] * 2, **changes: torch.Tensor) -> TrainingBatch:  # noqa: B006
+def make_targets(rules: Rules | list[Rules] = Rules(2), **changes: torch.Tensor) -> TrainingBatch:  # noqa: B008
     made = dict.fromkeys(("value", "root_value", "score", "symmetry"), torch.zeros(2))
     made |= {"policy": torch.full((2, 5), 0.2), "policy_weight": torch.ones(2), "board_weight": torch.ones(2)}
     return TrainingBatch(**made | {"state": board.new_games(2, rules), "ownership": torch.zeros(2, 2, 2)} | changes)
@@ -93,62 +93,45 @@ def test_ownership_loss_counts_the_points_that_exist() -> None:
 )
 def test_a_tiny_batch_is_learned_by_heart(optimizer: str, dtype: torch.dtype) -> None:
     rate = 0.05 if optimizer == "sgd" else 5e-3
-    trainer = make_trainer(
-        dataclasses.replace(SETTINGS, optimizer=optimizer, learning_rate=rate, weight_decay=0.0), dtype
-    )
+    settings = dataclasses.replace(SETTINGS, optimizer=optimizer, learning_rate=rate, weight_decay=0.0)
+    trainer = make_trainer(settings, dtype)
     batch = make_batch()
     first = trainer.step(batch)
     for _ in range(150):
         last = trainer.step(batch)
-    assert (
-        first["policy_kl"] > 0.5
-        and abs(first["value_loss"] - math.log(2)) < 0.05
-        and abs(first["ownership_loss"] - math.log(2)) < 0.05
-    )
+    assert first["policy_kl"] > 0.5
+    assert all(abs(first[f"{name}_loss"] - math.log(2)) < 0.05 for name in ("value", "ownership"))
     assert last["policy_kl"] < 0.1 and last["value_loss"] < 0.1 and last["ownership_loss"] < 0.15
     assert last["value_accuracy"] == 1 and last["loss"] < first["loss"]
     trainer.refresh_statistics([batch])
     assert trainer.measure(batch)["value_loss"] < 0.2, "the averaged weights have learned it too"
     assert all(metric.ndim == 0 and not metric.requires_grad for metric in last.values())
-    assert {
-        "loss",
-        "policy_loss",
-        "value_loss",
-        "ownership_loss",
-        "policy_entropy",
-        "gradient_norm",
-        "learning_rate",
-    } <= set(last)
+    names = "loss policy_loss value_loss ownership_loss policy_entropy gradient_norm learning_rate"
+    assert set(names.split()) <= set(last)
 
 
 @pytest.mark.parametrize("sizes", [[5] * 8, [5, 3, 4, 5, 3, 2, 5, 4]])
 def test_augmented_samples_are_equivariant(sizes: list[int]) -> None:
     """Planes, policy and ownership turn together: a turned sample says of a point what the straight one says of where
-    it came from.
-    """
+    it came from."""
     trainer, batch = make_trainer(), make_batch(rules=[Rules(size) for size in sizes])
     straight, _, plain = trainer._turned(dataclasses.replace(batch, symmetry=torch.zeros(8, dtype=torch.int64)))
     turned, _, targets = trainer._turned(dataclasses.replace(batch, symmetry=torch.arange(8)))
+    policies = [policy[:, :-1].unflatten(1, (5, 5)) for policy in (targets.policy, plain.policy)]
+    pairs = [(turned, straight), (targets.ownership, plain.ownership), policies]
     for s, size in enumerate(sizes):  # a smaller board is turned in its corner
-        passes, points = plain.policy[s, -1], targets.policy[s, :-1].view(5, 5)
-        assert torch.equal(
-            turned[s, :, :size, :size], symmetry.transform_planes(straight[s : s + 1, :, :size, :size], s)[0]
-        )
-        assert torch.equal(
-            targets.ownership[s, :size, :size],
-            symmetry.transform_planes(plain.ownership[s : s + 1, :size, :size], s)[0],
-        )
-        before = plain.policy[s : s + 1, :-1].view(1, 5, 5)[:, :size, :size]
-        assert torch.equal(points[:size, :size], symmetry.transform_planes(before, s)[0])
-        assert targets.policy[s, -1] == passes and not turned[s, :, size:].any() and not turned[s, :, :, size:].any()
+        for pair in pairs:
+            there, here = (tensor[s : s + 1, ..., :size, :size] for tensor in pair)
+            assert torch.equal(there, symmetry.transform_planes(here, s))
+        assert targets.policy[s, -1] == plain.policy[s, -1]
+        assert not turned[s, :, size:].any() and not turned[s, :, :, size:].any()
     assert torch.equal(targets.value, plain.value)
     assert math.isfinite(trainer.step(batch)["loss"])
 
 
 def test_targets_are_the_movers() -> None:
     """With the colours swapped, komi too, the same targets belong to planes that differ in the colour constant
-    alone.
-    """
+    alone."""
     trainer, batch = make_trainer(), make_batch()
     planes, numbers, targets = trainer._turned(batch)
     other_planes, other_numbers, other = trainer._turned(dataclasses.replace(batch, state=swap_colours(batch.state)))
@@ -280,9 +263,8 @@ def test_heads_and_formats_that_are_not_known() -> None:
 def test_a_step_on_cuda_never_waits() -> None:
     torch.manual_seed(2)
     shape = NetworkConfig(blocks=2, channels=16, pooling_channels=8, heads=HEADS)
-    trainer = Trainer(
-        Network(shape, ENCODER.num_planes, ENCODER.num_globals, 5), ENCODER, SETTINGS, HEADS, "cuda", torch.bfloat16
-    )
+    network = Network(shape, ENCODER.num_planes, ENCODER.num_globals, 5)
+    trainer = Trainer(network, ENCODER, SETTINGS, HEADS, "cuda", torch.bfloat16)
     batch = make_batch().to("cuda")
     first = trainer.step(batch)
     torch.cuda.set_sync_debug_mode("error")

@@ -1,8 +1,7 @@
 """Device, precision, threads, generators, the run's lock, atomic files and lines of stdin: what a process needs around
 its work.
 
-Nothing is probed or changed at import; every function says what it touches.
-"""
+Nothing is probed or changed at import; every function says what it touches."""
 
 from __future__ import annotations
 
@@ -25,7 +24,6 @@ import torch
 from zerogo.errors import InputError
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-COMPILE = ("auto", "off", "on")
 INPUT_ERROR_STATUS = 2
 INTERRUPTED_STATUS = 130  # 128 + SIGINT, what shells report
 CGROUP = Path("/sys/fs/cgroup")
@@ -78,24 +76,18 @@ def has_cpu_bfloat16() -> bool:
 
 
 def pick_compile(choice: str, device: torch.device | str) -> bool:
-    """Says whether the network that plays goes through torch.compile: where that is asked for by "on"; "auto" has seen
-    it win nowhere yet.
-
-    Raises InputError where the compiler that it needs is not there.
-    """
-    if choice not in COMPILE:
-        raise InputError(f"compile is {choice!r}; allowed are {', '.join(COMPILE)}")
+    """Says whether the network that plays goes through torch.compile: where "on" asks for it; "auto" has seen it win
+    nowhere yet. Raises InputError where the compiler that it needs is not there."""
     if choice != "on":
         return False
     compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
-    lacks = None
     if torch.device(device).type == "cuda" and importlib.util.find_spec("triton") is None:
         lacks = "triton is not installed, which compiles for CUDA; install it"
     elif shutil.which(compiler) is None:
         lacks = f"there is no C++ compiler {compiler!r} here; install one"
-    if lacks:
-        raise InputError(f"run.compile is on, but {lacks}, or set run.compile to off")
-    return True
+    else:
+        return True
+    raise InputError(f"run.compile is on, but {lacks}, or set run.compile to off")
 
 
 def usable_cores() -> int:
@@ -104,18 +96,17 @@ def usable_cores() -> int:
 
 
 def set_up_cpu(threads: int) -> int:
-    """Sets the CPU threads of torch for the whole process and returns the number; 0 leaves torch's choice, at most the
+    """Sets the CPU threads of torch for the whole process and returns the number; 0 is torch's choice, at most the
     usable cores.
 
-    Also keeps freed memory: every step frees and asks again for the same megabytes, which glibc gives back to the
-    system each time. New pages, which must be cleared, cost a third of a search with a small network (measured)."""
+    Also keeps freed memory: every step frees and asks again for the same megabytes. Fresh pages from the system, which
+    must be cleared, cost a third of a search with a small network (measured)."""
     if threads < 0:
         raise InputError(f"threads is {threads}; it must be 0 (torch's choice) or more")
     torch.set_num_threads(threads or min(torch.get_num_threads(), usable_cores()))
     with contextlib.suppress(AttributeError, OSError, TypeError):  # only glibc has it
         mallopt = ctypes.CDLL(None).mallopt
-        # Before 2.35 it takes no more than 32 MB; trimming alone would make things worse, as it ends glibc's own
-        # adaptation.
+        # Before 2.35 it takes no more than 32 MB; trimming alone would end glibc's own adaptation.
         if mallopt(_MMAP_THRESHOLD, 2**30) or mallopt(_MMAP_THRESHOLD, 2**25):
             mallopt(_TRIM_THRESHOLD, 2**31 - 1)
     return torch.get_num_threads()
@@ -131,9 +122,8 @@ def free_bytes(device: torch.device) -> int | None:
     """Returns how much memory of the device, for the CPU of the machine or container, is free; None where that can't be
     told."""
     if device.type == "cuda":
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(
-            device
-        )  # torch's own, for later tensors
+        # Torch keeps some for tensors to come.
+        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + kept
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -152,8 +142,7 @@ def code_revision(start: Path | None = None) -> str:
     """Returns the git revision of the code, with "+dirty" when tracked files differ from it, or "unknown" outside a
     checkout of its own.
 
-    start: a folder of the package (default: where this file lies).
-    """
+    start: a folder of the package (default: where this file lies)."""
     folder = (start or Path(__file__)).resolve()
     folder = folder if folder.is_dir() else folder.parent
     root = _git(folder, "rev-parse", "--show-toplevel")
@@ -256,8 +245,7 @@ def write_atomically(path: str | Path, writer: Callable[[BinaryIO], Any]) -> Non
     """Makes `path` hold what `writer` writes into the binary file it gets: all of it or, after a crash at any moment,
     what was there.
 
-    The temporary file lies beside it under a name that starts with "." and ends in ".tmp" (see `remove_leftovers`).
-    """
+    The temporary file lies beside it under a name that starts with "." and ends in ".tmp" (see `remove_leftovers`)."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -291,8 +279,7 @@ def lines_of(handle: int) -> Iterator[bytes]:
     """Yields the lines of a file handle without their ends, each as soon as it is whole; a last one without an end
     counts, too.
 
-    The handle is read directly: Python can't shut down cleanly while a thread waits inside its buffered stdin.
-    """
+    The handle is read directly: Python can't shut down cleanly while a thread waits inside its buffered stdin."""
     pending: list[bytes] = []  # joined once, as a long line comes in many parts
     while chunk := os.read(handle, _CHUNK):
         first, *others = chunk.split(b"\n")

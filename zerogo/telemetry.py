@@ -1,7 +1,6 @@
 """What a run tells while it goes: TensorBoard files, the same numbers as JSON lines, and a progress line.
 
-TensorBoard is imported when it is first needed, as that takes a second.
-"""
+TensorBoard is imported when it is first needed, as that takes a second."""
 
 from __future__ import annotations
 
@@ -114,8 +113,8 @@ class Progress:
     """A line that says how far a job is, with its rate and the time left: a bar on a terminal, plain lines in a log
     file.
 
-    total: the amount of work in `unit`s, None where nobody knows. done: what an earlier process had done, which doesn't
-    count for the rate. every: seconds between plain lines. Use it as a context manager, so that a bar ends with a line
+    total: the amount of work in `unit`s, None or 0 where nobody knows. done: what an earlier process had done, which
+    doesn't count for the rate. every: seconds between plain lines. As a context manager it ends a bar with a line
     break."""
 
     def __init__(
@@ -135,7 +134,7 @@ class Progress:
         self._values = ""
         self._bar: Any = None
         if self.stream.isatty():
-            shown = {"desc": label, "total": total, "unit": unit, "initial": done, "unit_scale": True}
+            shown = {"desc": label, "total": total or None, "unit": unit, "initial": done, "unit_scale": True}
             self._bar = tqdm(file=self.stream, dynamic_ncols=True, **shown)
 
     def update(self, done: float, **values: float | str) -> None:
@@ -171,7 +170,7 @@ class Progress:
         rate = (self._done - self._initial) / seconds
         is_whole = self._done == int(self._done)
         done = f"{self._done:.6g}" if is_whole else f"{self._done:.1f}"  # parts of games come with many digits
-        parts = [f"{done} {self.unit}" if self.total is None else f"{done}/{self.total:.6g} {self.unit}"]
+        parts = [f"{done}/{self.total:.6g} {self.unit}" if self.total else f"{done} {self.unit}"]
         if self.total:
             parts.append(f"{100 * self._done / self.total:.0f} %")
         parts.append(f"{rate:.3g} {self.unit}/s")

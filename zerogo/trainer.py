@@ -1,6 +1,5 @@
 """One step of learning: losses, optimiser, learning rate, averaged weights. What to learn from and when belongs to the
-pipeline.
-"""
+pipeline."""
 
 from __future__ import annotations
 
@@ -49,8 +48,7 @@ def policy_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics
 
 def value_loss(logit: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
     """Returns the cross-entropy of the result [nats]: logit [B], (1 + tanh(logit)) / 2 is the chance of winning, a draw
-    is half a win.
-    """
+    is half a win."""
     loss = F.binary_cross_entropy_with_logits(2 * logit, (1 + targets.value) / 2)
     with torch.no_grad():
         value, decided = torch.tanh(logit), targets.value != 0
@@ -110,8 +108,7 @@ class Trainer:
 
     def learning_rate(self) -> float:
         """Returns the learning rate of the next step: base x warm-up x the factor of the last schedule entry that
-        progress has reached.
-        """
+        progress has reached."""
         reached = [factor for start, factor in self.settings.schedule if start <= self.progress]
         warm = min(1.0, (self.samples + self.settings.batch) / max(1, self.settings.warmup_samples))
         return self.settings.learning_rate * warm * (reached[-1] if reached else 1.0)
@@ -144,8 +141,7 @@ class Trainer:
     @torch.no_grad()
     def refresh_statistics(self, batches: Iterable[TrainingBatch]) -> None:
         """Gives the averaged weights batch-norm statistics of their own, the even mean over the batches; with none,
-        nothing changes.
-        """
+        nothing changes."""
         norms = [module for module in self.averaged.modules() if isinstance(module, nn.BatchNorm2d)]
         momenta = [norm.momentum for norm in norms]
         for number, batch in enumerate(batches):
@@ -184,8 +180,7 @@ class Trainer:
 
     def _load_optimizer(self, state: dict[str, Any]) -> None:
         """Takes over the statistics, not the settings: these are the config's, which may have changed. Another
-        optimiser begins anew.
-        """
+        optimiser begins anew."""
         own = self.optimizer.state_dict()["param_groups"]
         if ("betas" in own[0]) != ("betas" in state["param_groups"][0]):
             self.optimizer.state.clear()

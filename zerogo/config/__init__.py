@@ -35,8 +35,8 @@ from zerogo.errors import InputError
 from zerogo.runtime import write_atomically
 
 __all__ = [
-    "Config", "EvaluationConfig", "FeaturesConfig", "GameConfig", "NetworkConfig", "PipelineConfig", "ReplayConfig", "RunConfig",
-    "SearchConfig", "SelfplayConfig", "TrainingConfig", "describe", "from_dict", "load", "with_overrides",
+    "Config", "EvaluationConfig", "FeaturesConfig", "GameConfig", "NetworkConfig", "PipelineConfig", "ReplayConfig",
+    "RunConfig", "SearchConfig", "SelfplayConfig", "TrainingConfig", "describe", "from_dict", "load", "with_overrides",
 ]  # fmt: skip
 
 BY_NAME: dict[str, type[Section]] = {section.NAME: section for section in SECTIONS}
@@ -153,8 +153,7 @@ def with_overrides(
     """Returns the config after "section.key=value" overrides, checked together; where and places are those of
     `from_dict`.
 
-    Another game.size takes the komi that game.sizes gives to it, unless game.komi is there too.
-    """
+    Another game.size takes the komi that game.sizes gives to it, unless game.komi is there too."""
     values, places = config.to_dict(), dict(places or {})
     for text in overrides:
         _override(values, places, text)
@@ -243,8 +242,7 @@ def to_yaml(config: Config) -> str:
 
 def _written(value: Any) -> str:
     """Returns a value as YAML: JSON is YAML, save for numbers such as 1e-05, which YAML 1.1 reads as text and `load` as
-    a number.
-    """
+    a number."""
     return json.dumps(_plain(value), ensure_ascii=False)
 
 

@@ -38,8 +38,7 @@ def train(config: Config, resume: bool = False) -> None:
     """Trains as the config says and leaves everything in `<run.directory>/<run.name>`; resume goes on from its newest
     complete checkpoint.
 
-    Raises InputError where the folder is in use, holds a run that was not to be resumed, or nothing that could be.
-    """
+    Raises InputError where the folder is in use, holds a run that was not to be resumed, or nothing that could be."""
     directory = Path(config.run.directory) / config.run.name
     nothing = InputError(f"{directory} holds no run to resume; start one without --resume")
     if resume and not directory.exists():
@@ -72,14 +71,10 @@ class Run:
         self.directory = directory
         self.seconds, self.rounds = float(counters.get("seconds", 0.0)), int(counters.get("rounds", 0))
         setup = cli.set_up(config)
-        self.device, self.dtype, self.compiled = (
-            setup.device,
-            setup.dtype,
-            pick_compile(config.run.compile, setup.device),
-        )
-        self.trainer = self._new_trainer(config)
-        self.replay = self._open_replay(config, start)
-        # Says at once which opponent there is not.
+        self.device, self.dtype = setup.device, setup.dtype
+        self.compiled = pick_compile(config.run.compile, self.device)
+        self.trainer, self.replay = self._new_trainer(config), self._open_replay(config, start)
+        # Which opponent there is not is said at once.
         self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype)
         self.config, self.why_so_many = self._with_batch_size(config, start)
         # Only now: what is wrong with the settings has been said, and the old ones still stand.
@@ -101,9 +96,7 @@ class Run:
     # The parts
 
     def _new_trainer(self, config: Config) -> Trainer:
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # first weights come from torch's global generator, which stays as it is
+        with torch.random.fork_rng(devices=[]):  # the global generator draws the first weights, and stays as it was
             torch.manual_seed(config.run.seed)
             network = checkpoints.fresh_network(config)
         encoder = make_encoder(config.features.encoder, config.features.komi_input)
@@ -132,16 +125,16 @@ class Run:
 
     def _play_random_games(self) -> None:
         """Plays the random games that a run begins with; after a kill on the way, those that are missing."""
-        first, number = self.replay.last_game + 1, self.config.selfplay.random_opening_games
-        if first < number:
-            seed = self.config.run.seed
-            self._keep(random_games(self.config.game, number - first, seed, first, self.device))
+        first, seed = self.replay.last_game + 1, self.config.run.seed
+        missing = self.config.selfplay.random_opening_games - first
+        if missing > 0:
+            self._keep(random_games(self.config.game, missing, seed, first, self.device))
 
     def _new_selfplay(self) -> SelfPlay:
         config, evaluator = self.config, self._evaluator()
-        sections, seed = (config.game, config.search, config.selfplay), config.run.seed
-        first_game = max(self.replay.last_game + 1, config.selfplay.random_opening_games)
-        selfplay = SelfPlay(*sections, evaluator, self.device, seed, first_game)
+        first = max(self.replay.last_game + 1, config.selfplay.random_opening_games)
+        sections = config.game, config.search, config.selfplay
+        selfplay = SelfPlay(*sections, evaluator, self.device, config.run.seed, first)
         selfplay.use(evaluator, self.trainer.steps)
         return selfplay
 
@@ -154,10 +147,8 @@ class Run:
         print(f"{self.directory}: {machine}, {self.trainer.network.num_parameters()} parameters", flush=True)
         if self.why_so_many:
             print(f"self-play: {self.why_so_many}", flush=True)
-        if settings.minutes:
-            self._line = Progress(run.name, settings.minutes, "min", done=self.seconds / 60)
-        else:
-            self._line = Progress(run.name, settings.iterations or None, "rounds", done=self.rounds)
+        by_time, by_rounds = (settings.minutes, "min", self.seconds / 60), (settings.iterations, "rounds", self.rounds)
+        self._line = Progress(run.name, *(by_time if settings.minutes else by_rounds))
         with self._line:
             while self._progress() < 1.0:
                 self._round()
@@ -188,26 +179,21 @@ class Run:
 
     def _round(self) -> None:
         """One round: play, learn, chart, and save when it is due."""
-        collected, numbers = self._play()
-        numbers |= self._learn()
-        self.selfplay.use(self._evaluator(), self.trainer.steps)
-        self.rounds += 1
-        self._tick()
-        self._chart(collected, numbers)
-        if self.seconds - self._last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes:
-            self._save()
-        self._shown = {"games": str(self.selfplay.next_game), "loss": numbers.get("train/loss", math.nan)}
-        self._shown["length"] = numbers.get("selfplay/game_length_plies", math.nan)
-        self._show()
-
-    def _play(self) -> tuple[SelfPlayResult, dict[str, float]]:
-        """Plays the games of a round and keeps them; returns them and what is charted of them."""
         settings = self.config.pipeline
         until = self._clock + 60 * settings.minutes - self.seconds if settings.minutes else None
         collected = self.selfplay.play(settings.games_per_iteration, until, self._show)
         samples = self._keep(collected)
         self._tick()
-        return collected, selfplay_numbers(collected, samples)
+        numbers = selfplay_numbers(collected, samples) | self._learn()
+        self.selfplay.use(self._evaluator(), self.trainer.steps)
+        self.rounds += 1
+        self._tick()
+        self._chart(collected, numbers)
+        if self.seconds - self._last_checkpoint >= 60 * settings.checkpoint_minutes:
+            self._save()
+        self._shown = {"games": str(self.selfplay.next_game), "loss": numbers.get("train/loss", math.nan)}
+        self._shown["length"] = numbers.get("selfplay/game_length_plies", math.nan)
+        self._show()
 
     def _keep(self, collected: SelfPlayResult) -> Samples | None:
         """Puts the samples into the replay and the kept games into files; returns the samples."""
@@ -275,16 +261,10 @@ class Run:
     def _checkpoint(self) -> Checkpoint:
         state = self.trainer.state_dict()
         weights, averaged = state.pop("network"), state.pop("averaged")
-        counters = {
-            "seconds": self.seconds,
-            "rounds": self.rounds,
-            "games": self.selfplay.next_game,
-            "samples": self.trainer.samples,
-            "replay": self.replay.state_dict(),
-            "resignation": self.selfplay.resignation.state_dict(),
-            "matches": self.matches.state_dict(),
-            "last_match": self._last_match,
-        }
+        counters = {"seconds": self.seconds, "rounds": self.rounds, "last_match": self._last_match}
+        counters |= {"games": self.selfplay.next_game, "samples": self.trainer.samples}
+        parts = {"replay": self.replay, "resignation": self.selfplay.resignation, "matches": self.matches}
+        counters |= {name: part.state_dict() for name, part in parts.items()}
         generators = {name: counters["replay"].pop(name) for name in GENERATORS}
         return Checkpoint(self.config, self.trainer.steps, weights, averaged, state, generators, counters)
 

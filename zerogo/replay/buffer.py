@@ -153,8 +153,7 @@ class Replay:
         """Returns a batch drawn uniformly, with replacement, from the window's games that are not held out, and spends
         its credit.
 
-        Only where `can_take(batch)`. Uses the generator twice: the samples, then their symmetries.
-        """
+        Only where `can_take(batch)`. Uses the generator twice: the samples, then their symmetries."""
         assert self.can_take(batch), f"a batch of {batch} with a credit of {self.credit:.0f}; ask can_take first"
         self.credit -= batch
         self.taken += batch

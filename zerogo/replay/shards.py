@@ -68,8 +68,7 @@ def save_shard(path: str | Path, samples: Samples) -> None:
 def load_shard(path: str | Path) -> Samples:
     """Returns the samples of a file.
 
-    Raises InputError where the file is missing, cut short, damaged, or of another format.
-    """
+    Raises InputError where the file is missing, cut short, damaged, or of another format."""
     path = Path(path)
     try:
         with np.load(path, allow_pickle=False) as archive:

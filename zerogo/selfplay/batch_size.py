@@ -38,27 +38,22 @@ def fitted(
     """Returns the sections search and selfplay with numbers in place of selfplay.games 0 and search.leaves 0, and why
     these; "" where both are set.
 
-    The evaluator is timed on positions of random games in growing batches. most_games: that there is any use for.
-    """
+    The evaluator is timed on positions of random games in growing batches. most_games: that there is any use for."""
     games, leaves = settings.games, search.leaves
     if games and leaves:
         return search, settings, ""
     if not games:
         alone = SelfPlay(game, replace(search, leaves=1), replace(settings, games=1), evaluator, device, seed=0)
         most_games = max(1, min(most_games, _games_in_memory(alone)))
-    most_games, most_leaves = games or most_games, leaves or _most_leaves(settings)
+    # Few leaves of a search with few simulations.
+    simulations = settings.cheap_simulations if settings.full_share < 1 else settings.full_simulations
+    most_games, most_leaves = games or most_games, leaves or max(1, simulations // SIMULATIONS_A_LEAF)
     evaluator, has_graph = evaluator.with_symmetries(search.symmetry_leaf), search.cuda_graph
     found = _measured(evaluator, _random_positions(game, device), most_games * most_leaves, has_graph)
     games = games or max(1, min(most_games, found.size // (leaves or 1)))
     leaves = leaves or min(most_leaves, max(1, found.size // games))
     words = f"{games:,} games at once" + (f", {leaves} leaves of each tree in a step" if leaves > 1 else "")
     return replace(search, leaves=leaves), replace(settings, games=games), f"{words}: {found.why()}"
-
-
-def _most_leaves(settings: SelfplayConfig) -> int:
-    """Returns how many leaves a step may take of one tree: few of a search with few simulations."""
-    simulations = settings.cheap_simulations if settings.full_share < 1 else settings.full_simulations
-    return max(1, simulations // SIMULATIONS_A_LEAF)
 
 
 def _random_positions(game: GameConfig, device: torch.device) -> board.State:

@@ -11,7 +11,7 @@ from zerogo import kernels, sgf
 from zerogo.checkpoint import Checkpoint, require_compatible
 from zerogo.cli import Setup
 from zerogo.evaluator import Evaluator
-from zerogo.replay import Samples, save_shard, shard_path
+from zerogo.replay import save_shard, shard_path
 from zerogo.runtime import describe, make_directory, pick_compile
 from zerogo.selfplay import batch_size
 from zerogo.selfplay.loop import SelfPlay
@@ -46,8 +46,7 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
     `out_dir`/games, samples into `out_dir`/samples as replay shards. Raises InputError where the checkpoint does not
     fit the config.
 
-    The games are those numbered 0 to num_games - 1, not the first to be finished, which would be the short ones.
-    """
+    The games are those numbered 0 to num_games - 1, not the first to be finished, which would be the short ones."""
     config, device = setup.config, setup.device
     require_compatible(checkpoint, config, only_plays=True)
     network, compiled = checkpoint.network(averaged=True), pick_compile(config.run.compile, device)
@@ -70,15 +69,11 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
             games = [game for game in collected.games if game.number < num_games]
             finished += len(games)
             write_games(out_dir / "games", games, f"{config.run.name}@{checkpoint.step}")
-            written += _write_samples(out_dir / "samples", collected.all_samples(), num_games, written)
+            samples = collected.all_samples()
+            if samples is not None:
+                samples = samples.select((samples.game < num_games).nonzero().squeeze(1))
+                if len(samples):
+                    save_shard(shard_path(out_dir / "samples", written, len(samples)), samples)
+                written += len(samples)
             progress.update(finished, samples=written)
     print(f"wrote {finished} games and {written} samples")
-
-
-def _write_samples(directory: Path, samples: Samples | None, num_games: int, first: int) -> int:
-    """Writes the samples of games numbered below `num_games` as one shard and returns their number."""
-    samples = None if samples is None else samples.select((samples.game < num_games).nonzero().squeeze(1))
-    if samples is None or not len(samples):
-        return 0
-    save_shard(shard_path(directory, first, len(samples)), samples)
-    return len(samples)

@@ -53,8 +53,7 @@ class SelfPlay:
         full, cheap = settings.full_simulations, settings.cheap_simulations
         self.budgets = full, (cheap if settings.full_share < 1 else full)
         everyone = torch.arange(self.num_games, device=device)
-        self.numbers = torch.zeros(self.num_games, dtype=torch.int64, device=device)
-        self.is_full = torch.zeros(self.num_games, dtype=torch.bool, device=device)
+        self.numbers, self.is_full = torch.zeros_like(everyone), torch.zeros_like(everyone, dtype=torch.bool)
         self.states = self._new_games(everyone)
         self.recorder = Recorder(self.num_games, self.max_plies, game.largest_size, device)
         self.search_state = self.search.init(self.states, max(self.budgets))
@@ -193,12 +192,10 @@ class SelfPlay:
 
     def _finished_game(self, index: int, rules: Rules, score_black: Tensor, end: Tensor) -> FinishedGame:
         """Returns the moves and values of one of the games as they were recorded."""
-        plies, tables = int(self.states.ply[index]), self.recorder.tables
-        actions = tables["actions"][index, :plies].tolist()
+        played = slice(0, int(self.states.ply[index]))
+        actions, values = (self.recorder.tables[name][index, played].tolist() for name in ("actions", "root_value"))
         moves = [coords.on_other_board(action, self.game.largest_size, rules.size) for action in actions]
-        values = tables["root_value"][index, :plies].tolist()
-        number, score_black = int(self.numbers[index]), float(score_black)
-        return FinishedGame(number, rules, moves, values, score_black, EndReason(int(end)))
+        return FinishedGame(int(self.numbers[index]), rules, moves, values, float(score_black), EndReason(int(end)))
 
     def _learn_resignation(self, game_index: Tensor, length: Tensor, score_black: Tensor) -> None:
         """Remembers, of the games in which nobody might resign, the lowest value that each side saw from

@@ -1,4 +1,4 @@
-"""What is kept of self-play: positions and searches by ply while a game is played, samples and results when it is over."""
+"""What is kept of self-play: positions and searches by ply during a game, samples and results when it is over."""
 
 from __future__ import annotations
 
@@ -104,8 +104,7 @@ class Recorder:
         in the other tables.
 
         actions: int64 [K]. policy: float32 [K, A]. root_value: float32 [K], side to move. is_full: bool [K]. game,
-        network_step: int64 [K].
-        """
+        network_step: int64 [K]."""
         ply = states.ply.to(torch.int64)
         found |= position_fields(states)
         found["rows"] = found["rows"][:, 0]
@@ -118,8 +117,7 @@ class Recorder:
         """Returns the samples of finished games: the plies with a full search, game by game.
 
         game_index, length: int64 [K]. score_black: float32 [K], komi included. ownership_black: int8 [K, N, N].
-        is_resigned: bool [K], the final board is then unknown.
-        """
+        is_resigned: bool [K], the final board is then unknown."""
         plies = torch.arange(self.tables["is_full"].shape[1], device=game_index.device)
         is_kept = self.tables["is_full"][game_index] & (plies < length.unsqueeze(1))
         which, ply = is_kept.nonzero().unbind(1)  # between moves the host may look
