@@ -6,8 +6,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import pickle
-import subprocess
-import sys
 import warnings
 import zipfile
 from pathlib import Path
@@ -22,7 +20,6 @@ from zerogo.config import Config, with_overrides
 from zerogo.draws import Purpose
 from zerogo.errors import InputError
 
-ROOT = Path(__file__).parent.parent
 TINY = "game.size=5 network.blocks=1 network.channels=8 network.pooling_channels=4 network.head_channels=4".split()
 
 
@@ -270,12 +267,14 @@ def test_newest_skips_what_is_damaged(tmp_path: Path) -> None:
         assert checkpoint.newest(tmp_path).step == 10
 
 
-def test_find(tmp_path: Path) -> None:
+def test_load_newest(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no complete checkpoint"):
-        checkpoint.find(tmp_path)
+        checkpoint.load_newest(tmp_path)
     save(checkpoint.path_of(tmp_path, 3), made(3))
-    assert checkpoint.find(tmp_path) == checkpoint.find(tmp_path / "checkpoints") == checkpoint.path_of(tmp_path, 3)
-    assert checkpoint.find(tmp_path / "other.pt") == tmp_path / "other.pt"
+    for path in (tmp_path, tmp_path / "checkpoints", checkpoint.path_of(tmp_path, 3)):
+        assert checkpoint.load_newest(path).source == str(checkpoint.path_of(tmp_path, 3))
+    with pytest.raises(InputError, match="cannot read the checkpoint"):
+        checkpoint.load_newest(tmp_path / "other.pt")
 
 
 def test_prune(tmp_path: Path) -> None:
@@ -288,30 +287,3 @@ def test_prune(tmp_path: Path) -> None:
     assert len(checkpoint.prune(tmp_path, 2)) == 3
     assert checkpoint.paths(tmp_path) == [checkpoint.path_of(tmp_path, step) for step in (3, 4)] and best.exists()
     assert checkpoint.prune(tmp_path, 9) == []
-
-
-SAVE = """
-import sys
-from zerogo import checkpoint
-old = checkpoint.load(sys.argv[1])
-print("ready", flush=True)
-for step in range(8, 100000):
-    old.step = step
-    checkpoint.save(checkpoint.path_of(sys.argv[2], step % 4), old)
-"""
-
-
-def test_kill_while_saving(file: Path, tmp_path: Path) -> None:
-    """Whatever the moment of the kill, every file that has a checkpoint's name is whole."""
-    run = tmp_path / "run"
-    for milliseconds in (31, 83):
-        command = (sys.executable, "-c", SAVE, str(file), str(run))
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        assert process.stdout.readline() == "ready\n"
-        try:
-            process.wait(timeout=milliseconds / 1000)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        assert process.returncode == -9
-        assert all(load(path).step >= 8 for path in checkpoint.paths(run))

@@ -265,7 +265,7 @@ def test_every_encoder_plays_and_learns(name: str | list[str], tmp_path: Path) -
     """A whole tiny run: self-play, samples, training, checkpoint; then the network searches."""
     asked = name if isinstance(name, str) else json.dumps(name)
     train(tiny.config(f"features.encoder={asked}", f"run.directory={tmp_path}", "pipeline.iterations=1"))
-    loaded = checkpoint.load(checkpoint.find(tmp_path / "tiny"))
+    loaded = checkpoint.load_newest(tmp_path / "tiny")
     encoder = loaded.encoder()
     assert loaded.step > 0 and encoder.plane_names() == make_encoder(name, komi_input=True).plane_names()
     search = Search(

@@ -188,9 +188,6 @@ def test_evaluate(trained: Path) -> None:
 
 # What is wrong, the command line, and a part of the sentence that it earns.
 WRONG = """
-    a run that is there | train --config tiny.yaml --run mine | already holds a run
-    no run | train --config tiny.yaml --resume --run other | holds no run to resume
-    another size | train --resume --run mine game.size=5 | game.size 3, the config says 5
     no text | train --config checkpoints/mine/checkpoints | cannot read the config
     an impossible value | train --config tiny.yaml --run new training.batch=-4 | training.batch is -4
     a wrong type | train --config tiny.yaml --run new game.komi=much | game.komi
@@ -223,9 +220,3 @@ def test_bad_input_gets_one_sentence_and_nothing_is_overwritten(
     status, errors = inside(name, arguments, trained, monkeypatch, capsys)
     assert status == 2 and errors.startswith("error: ") and errors.count("\n") == 1 and sentence in errors, errors
     assert tiny.files(trained) == before
-
-
-def test_a_run_in_use_is_left_alone(trained: Path) -> None:
-    with runtime.RunLock(trained / "checkpoints" / "mine"):
-        done = run("train", "--resume", "--run", "mine", cwd=trained)
-    assert done.returncode == 2 and "already in use" in done.stderr and done.stderr.count("\n") == 1

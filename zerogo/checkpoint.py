@@ -228,11 +228,6 @@ def load_newest(path: str | Path) -> Checkpoint:
     return found
 
 
-def find(path: str | Path) -> Path:
-    """Returns the file of the checkpoint that a person means, see `load_newest`; a file need not be one."""
-    return Path(load_newest(path).source) if Path(path).is_dir() else Path(path)
-
-
 def prune(run_directory: str | Path, keep: int, newest: Path | None = None) -> list[Path]:
     """Removes all but the `keep` newest checkpoints of a run (0 keeps all) and returns those removed.
 
