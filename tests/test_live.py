@@ -12,9 +12,15 @@ from zerogo.rules import Rules
 BLACK, WHITE = Colour.BLACK, Colour.WHITE
 
 
+def played(rules: Rules, *moves: tuple[Colour, int]) -> LiveGame:
+    game = LiveGame(rules)
+    for colour, action in moves:
+        game.play(colour, action)
+    return game
+
+
 def test_a_refused_move_changes_nothing() -> None:
-    game = LiveGame(Rules(3))
-    game.play(BLACK, 4)
+    game = played(Rules(3), (BLACK, 4))
     before = (list(game.moves), game.state)
     with pytest.raises(InputError, match="occupied"):
         game.play(WHITE, 4)
@@ -22,9 +28,7 @@ def test_a_refused_move_changes_nothing() -> None:
 
 
 def test_two_moves_in_a_row() -> None:
-    game = LiveGame(Rules(5))
-    for action in (0, 1, 2):
-        game.play(BLACK, action)
+    game = played(Rules(5), (BLACK, 0), (BLACK, 1), (BLACK, 2))
     assert game.to_play is WHITE and len(game.moves) == 3
     game.undo()
     assert game.to_play is WHITE and game.state.stones()[0] == [1, 1, 0, 0, 0]
@@ -35,11 +39,8 @@ def test_two_moves_in_a_row() -> None:
 
 
 def test_a_game_goes_on_after_two_passes() -> None:
-    game = LiveGame(Rules(3))
-    game.play(BLACK, 9)
-    game.play(WHITE, 9)
-    assert game.state.is_over
-    assert game.why_illegal(BLACK, 4) is None
+    game = played(Rules(3), (BLACK, 9), (WHITE, 9))
+    assert game.state.is_over and game.why_illegal(BLACK, 4) is None
     game.play(BLACK, 4)
     assert not game.state.is_over
     game.undo()
@@ -50,15 +51,12 @@ def test_rules_change_under_way() -> None:
     """A suicide that was legal stays played when suicide is forbidden, and superko counts what has stood on the
     board.
     """
-    game = LiveGame(Rules(3, superko="simple", suicide=True))
-    for player, action in ((WHITE, 1), (WHITE, 3), (WHITE, 4), (BLACK, 0)):
-        game.play(player, action)
+    rules = Rules(3, superko="simple", suicide=True)
+    game = played(rules, (WHITE, 1), (WHITE, 3), (WHITE, 4), (BLACK, 0))
     stones, first_id = game.state.stones(), game.start_id
     game.change_rules(suicide=False, superko="positional", komi=1.5)
-    assert (
-        game.state.stones() == stones and game.rules.komi == 1.5 and game.start_id != first_id and len(game.moves) == 4
-    )
-    assert game.why_illegal(BLACK, 0).startswith("suicide")
+    assert game.state.stones() == stones and game.rules.komi == 1.5 and len(game.moves) == 4
+    assert game.start_id != first_id and game.why_illegal(BLACK, 0).startswith("suicide")
     same = game.start_id
     game.change_rules(komi=1.5)
     assert game.start_id == same
@@ -71,8 +69,7 @@ def test_ko_is_the_other_sides() -> None:
     game = LiveGame(Rules(4, superko="simple"))
     game.set_up([[0, 1, 2, 0], [1, 2, 0, 2], [0, 1, 2, 0], [0, 0, 0, 0]], BLACK)
     game.play(BLACK, 6)
-    assert game.why_illegal(WHITE, 5).startswith("ko")
-    assert game.why_illegal(BLACK, 5) is None
+    assert game.why_illegal(WHITE, 5).startswith("ko") and game.why_illegal(BLACK, 5) is None
 
 
 def test_handicap() -> None:
@@ -103,9 +100,8 @@ def test_records_there_and_back() -> None:
 
 def test_the_tensor_has_the_stones_of_the_game_after_rules_change() -> None:
     """A suicide takes its stones off although the rules forbid it by now."""
-    game = LiveGame(Rules(2, superko="situational", suicide=True))
-    for player, action in ((BLACK, 1), (WHITE, 0), (BLACK, 2), (WHITE, 0)):
-        game.play(player, action)
+    rules = Rules(2, superko="situational", suicide=True)
+    game = played(rules, (BLACK, 1), (WHITE, 0), (BLACK, 2), (WHITE, 0))
     game.change_rules(suicide=False)
     state = game.tensor()
     assert state.stones[0].tolist() == game.state.stones() == [[0, 1], [1, 0]]

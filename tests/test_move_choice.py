@@ -4,6 +4,8 @@ games.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -20,16 +22,10 @@ from zerogo.players.session import AnalysisSession
 from zerogo.rules import Rules
 
 BLACK, WHITE = Colour.BLACK, Colour.WHITE
-POLITE = MoveChoiceSettings()
+USUAL, CLEANUP = MoveChoiceSettings(), MoveChoiceSettings(cleanup=True)
 BOTH = pytest.mark.parametrize("mirrored", [False, True], ids=["black", "white"])
 
-SETTLED = """
-. X . X O
-X X X X O
-X X X O O
-O O O O .
-. O . O O
-"""
+SETTLED = ". X . X O \n X X X X O \n X X X O O \n O O O O . \n . O . O O"
 # Black is alive on the left; White's stone there is dead. Strictly counted it spoils three of Black's points.
 DEAD_WITHIN = """
 . O . X O .
@@ -39,23 +35,18 @@ X X X X O .
 X X X X O .
 . X X X O O
 """
-# The same with everything pass-alive but for the dame in the middle.
-DAME = """
-. X . O .
-X X . O O
-. X X O .
-X X O O O
-. X O . O
-"""
+# Everything is pass-alive but for the dame in the middle.
+DAME = ". X . O . \n X X . O O \n . X X O . \n X X O O O \n . X O . O"
+ONE_CUT_OFF = ". . . . . \n . X X . . \n . . X O . \n . . . O . \n . . . . ."
 
 
-class Knows:
-    """A analyst with a fixed ownership, given for Black."""
+class Owner:
+    """An analyst with a fixed ownership, given for Black."""
 
     device = torch.device("cpu")
 
-    def __init__(self, ownership_black: np.ndarray) -> None:
-        self.ownership = torch.as_tensor(ownership_black, dtype=torch.float32)
+    def __init__(self, ownership_black: float) -> None:
+        self.ownership = torch.full((5, 5), ownership_black)
 
     def evaluate(self, states: board.State) -> Evaluation:
         sign = 1 if int(states.to_play) == board.BLACK else -1
@@ -79,29 +70,38 @@ def position(
 
 
 def analysis(
-    game: LiveGame,
-    wanted: dict[str, float],
-    ownership: object = 0.0,
-    value: float = 0.0,
-    score: float = 0.0,
-    visits: int = 100,
-):
-    """Returns a thought with candidates in this order, each with its value; ownership for the side to move."""
+    game: LiveGame, values: dict[str, float], ownership: object = 0.0, value: float = 0.0, score: float = 0.0, **fields
+) -> Analysis:
+    """Returns an analysis with candidates in this order, each with its value; ownership for the side to move."""
     size = game.size
-    candidates = []
-    for vertex, worth in wanted.items():
-        action = coords.from_gtp(vertex, size)
-        candidates.append(Candidate(action, 10, worth, score, 0.1, 0.4, (action,), (10,)))
+    actions = [coords.from_gtp(vertex, size) for vertex in values]
+    candidates = [
+        Candidate(action, 10, found, score, 0.1, 0.4, (action,), (10,))
+        for action, found in zip(actions, values.values(), strict=True)
+    ]
     legal = np.array([game.why_illegal(game.to_play, action) is None for action in range(size * size + 1)])
-    prior = legal.astype(np.float32) / legal.sum()
-    owned = np.broadcast_to(np.asarray(ownership, dtype=np.float32), (size, size))
     return Analysis(
-        visits, value, score, candidates, prior, legal, np.zeros(size * size + 1, dtype=np.int64), owned, value
+        visits=fields.get("visits", 100),
+        value=value,
+        score=score,
+        candidates=candidates,
+        prior=legal.astype(np.float32) / legal.sum(),
+        legal=legal,
+        visits_by_action=np.zeros(size * size + 1, dtype=np.int64),
+        ownership=np.broadcast_to(np.asarray(ownership, dtype=np.float32), (size, size)),
+        raw_value=value,
     )
 
 
-def choice(game: LiveGame, found: Analysis, move_choice: MoveChoiceSettings = POLITE, look=None) -> str:
-    action = decide(game, game.to_play, found, move_choice, game.tensor(), look)
+def choice(
+    game: LiveGame,
+    found: Analysis | dict[str, float],
+    settings: MoveChoiceSettings = USUAL,
+    value_of: Callable[[int], float] | None = None,
+) -> str:
+    """Returns what is played, as a vertex, pass or resign; found: an analysis, or the values of its candidates."""
+    found = analysis(game, found) if isinstance(found, dict) else found
+    action = decide(game, game.to_play, found, settings, game.tensor(), value_of)
     return "resign" if action is None else coords.to_gtp(action, game.size)
 
 
@@ -109,7 +109,7 @@ def choice(game: LiveGame, found: Analysis, move_choice: MoveChoiceSettings = PO
 def test_passes_in_a_settled_position_though_the_search_would_play(mirrored: bool) -> None:
     game = position(SETTLED, mirrored)
     assert bool(scoring.all_pass_alive(game.tensor())[0])
-    assert choice(game, analysis(game, {"A5": 0.9, "C5": 0.8})) == "pass"
+    assert choice(game, {"A5": 0.9, "C5": 0.8}) == "pass"
     behind = position(SETTLED, mirrored, to_play=WHITE, komi=-20.5)
     assert choice(behind, analysis(behind, {"E2": -1.0}, value=-1.0, score=-30, visits=1000)) == "pass"
 
@@ -117,38 +117,29 @@ def test_passes_in_a_settled_position_though_the_search_would_play(mirrored: boo
 @BOTH
 def test_captures_dead_stones_that_matter_before_it_passes(mirrored: bool) -> None:
     """With komi 9.5 Black is ahead only if White's stone is dead: a strict referee must see it gone."""
-    game = position(DEAD_WITHIN, mirrored, komi=9.5)
-    stands = game.state.score_black() * (-1 if mirrored else 1)
-    counted = float(scoring.final_score_black(game.tensor())[0]) * (-1 if mirrored else 1)
-    assert stands < 0 < counted
+    game, sign = position(DEAD_WITHIN, mirrored, komi=9.5), -1 if mirrored else 1
+    assert sign * game.state.score_black() < 0 < sign * float(scoring.final_score_black(game.tensor())[0])
     for passed in (False, True):
         game = position(DEAD_WITHIN, mirrored, komi=9.5, passed=passed)
-        me = game.to_play
-        moves = []
-        for _ in range(10):
-            moves.append(choice(game, analysis(game, {"pass": 1.0})))
-            if moves[-1] == "pass":
-                break
-            game.play(me, coords.from_gtp(moves[-1], 6))
+        me, moves = game.to_play, []
+        while len(moves) < 9 and (move := choice(game, {"pass": 1.0})) != "pass":
+            moves.append(move)
+            game.play(me, coords.from_gtp(move, 6))
             game.play(me.other, 36)
-        assert moves[-1] == "pass" and len(moves) == 3
-        assert game.state.score_black() * (-1 if mirrored else 1) > 0
+        assert len(moves) == 2 and sign * game.state.score_black() > 0
 
 
 @BOTH
 def test_leaves_dead_stones_that_do_not_matter(mirrored: bool) -> None:
-    ahead = position(DEAD_WITHIN, mirrored, komi=-20.5)
-    assert choice(ahead, analysis(ahead, {"C6": 1.0})) == "pass"
-    behind = position(DEAD_WITHIN, mirrored, komi=20.5)
-    assert choice(behind, analysis(behind, {"C6": -1.0})) == "pass"
+    for komi, value in ((-20.5, 1.0), (20.5, -1.0)):
+        assert choice(position(DEAD_WITHIN, mirrored, komi=komi), {"C6": value}) == "pass"
 
 
 @BOTH
 def test_cleanup_captures_them_all_the_same(mirrored: bool) -> None:
     game = position(DEAD_WITHIN, mirrored, komi=-20.5, passed=True)
-    assert choice(game, analysis(game, {"pass": 1.0}), MoveChoiceSettings(cleanup=True)) in ("A6", "C6")
-    clean = position(SETTLED, mirrored, passed=True)
-    assert choice(clean, analysis(clean, {"A5": 1.0}), MoveChoiceSettings(cleanup=True)) == "pass"
+    assert choice(game, {"pass": 1.0}, CLEANUP) in ("A6", "C6")
+    assert choice(position(SETTLED, mirrored, passed=True), {"A5": 1.0}, CLEANUP) == "pass"
 
 
 @BOTH
@@ -156,61 +147,47 @@ def test_cleanup_comes_after_the_game(mirrored: bool) -> None:
     """It used to take what the network called dead in the middle of the game, and lost games that were won (5x5 against
     GNU Go: 4 of 8).
     """
-    game = position(". . . . . \n . X X . . \n . . X O . \n . . . O . \n . . . . .", mirrored)
-    dead = np.full((5, 5), 0.9)
-    found = analysis(game, {"D4": 0.5, "E3": 0.45, "pass": -0.5}, dead, value=0.5)
-    assert choice(game, found, MoveChoiceSettings(cleanup=True)) == "D4"
-    ended = position(". . . . . \n . X X . . \n . . X O . \n . . . O . \n . . . . .", mirrored, komi=-30.5, passed=True)
-    over = analysis(ended, {"pass": 0.99}, dead, value=0.99)
+    game = position(ONE_CUT_OFF, mirrored)
+    assert choice(game, analysis(game, {"D4": 0.5, "E3": 0.45, "pass": -0.5}, 0.9, value=0.5), CLEANUP) == "D4"
+    ended = position(ONE_CUT_OFF, mirrored, komi=-30.5, passed=True)
+    over = analysis(ended, {"pass": 0.99}, 0.9, value=0.99)
     asked: list[int] = []
-
-    def looks(worth: float):
-        return lambda action: asked.append(action) or worth
-
-    assert choice(ended, over, MoveChoiceSettings(cleanup=True)) == "pass", "what nobody has looked at is not played"
-    assert choice(ended, over, MoveChoiceSettings(cleanup=True), looks(-0.3)) == "pass" and 1 < len(asked) < 6, (
-        "what costs the game is not played"
-    )
-    move = choice(ended, over, MoveChoiceSettings(cleanup=True), looks(0.95))
+    assert choice(ended, over, CLEANUP) == "pass", "what nobody has searched is not played"
+    assert choice(ended, over, CLEANUP, lambda action: asked.append(action) or -0.3) == "pass", "it costs the game"
+    assert 1 < len(asked) < 6
+    move = choice(ended, over, CLEANUP, lambda action: asked.append(action) or 0.95)
     assert move != "pass" and coords.from_gtp(move, 5) == asked[-1]
-    assert choice(ended, over, POLITE, looks(0.95)) == "pass"
+    assert choice(ended, over, USUAL, lambda action: 0.95) == "pass"
 
 
 @BOTH
 def test_passes_after_a_pass_when_that_wins(mirrored: bool) -> None:
-    won = position(DAME, mirrored, komi=-5.5, passed=True)
-    assert choice(won, analysis(won, {"C5": 1.0, "pass": 1.0})) == "pass"
-    assert choice(position(DAME, mirrored, komi=-5.5), analysis(won, {"C5": 1.0, "pass": 1.0})) == "C5"
-    lost = position(DAME, mirrored, komi=5.5, passed=True)
-    assert choice(lost, analysis(lost, {"C5": -0.8, "pass": -1.0})) == "C5"
+    assert choice(position(DAME, mirrored, komi=-5.5, passed=True), {"C5": 1.0, "pass": 1.0}) == "pass"
+    assert choice(position(DAME, mirrored, komi=-5.5), {"C5": 1.0, "pass": 1.0}) == "C5"
+    assert choice(position(DAME, mirrored, komi=5.5, passed=True), {"C5": -0.8, "pass": -1.0}) == "C5"
 
 
 @BOTH
 def test_never_plays_inside_pass_alive_territory(mirrored: bool) -> None:
     game = position(DAME, mirrored)
-    assert choice(game, analysis(game, {"A5": 0.5, "D1": 0.45, "C4": 0.42})) == "C4"
-    assert choice(game, analysis(game, {"A5": 0.5, "C4": -0.5})) == "pass", (
-        "inside is worth no more than a pass; outside is much worse"
-    )
+    assert choice(game, {"A5": 0.5, "D1": 0.45, "C4": 0.42}) == "C4"
+    assert choice(game, {"A5": 0.5, "C4": -0.5}) == "pass", "inside is worth no more than a pass; outside much less"
 
 
 @BOTH
 def test_does_not_fill_decided_points_when_a_pass_costs_nothing(mirrored: bool) -> None:
-    open_board = ". . X . O . . \n" * 7
-    game = position(open_board, mirrored, komi=-3.5)
     sure = np.array([[1, 1, 1, 1, -1, -1, -1]] * 7) * 0.97
-    assert choice(game, analysis(game, {"A1": 0.99, "pass": 0.98}, sure)) == "pass"
-    assert choice(game, analysis(game, {"A1": 0.99, "pass": 0.7}, sure)) == "A1", (
-        "the search sees that a defence is needed"
-    )
-    assert choice(game, analysis(game, {"A1": 0.99}, sure)) == "A1", "the search did not look at a pass"
-    sure[:, 3] = 0.0
-    assert choice(game, analysis(game, {"D1": 0.99, "pass": 0.98}, sure)) == "D1", "dame are worth a point by area"
-    japanese = position(open_board, mirrored, komi=-3.5, scoring="territory")
-    assert choice(japanese, analysis(japanese, {"A1": 0.99, "pass": 0.98}, sure)) == "pass", (
-        "a move inside territory costs a point"
-    )
-    assert choice(japanese, analysis(japanese, {"D1": 0.99, "pass": 0.98}, sure)) == "D1"
+    with_dame = sure * np.array([1, 1, 1, 0, 1, 1, 1])
+    for rules, values, ownership, expected in (
+        ("area", {"A1": 0.99, "pass": 0.98}, sure, "pass"),
+        ("area", {"A1": 0.99, "pass": 0.7}, sure, "A1"),  # the search sees that a defence is needed
+        ("area", {"A1": 0.99}, sure, "A1"),  # the search did not look at a pass
+        ("area", {"D1": 0.99, "pass": 0.98}, with_dame, "D1"),  # dame are worth a point by area
+        ("territory", {"A1": 0.99, "pass": 0.98}, with_dame, "pass"),  # a move inside territory costs a point
+        ("territory", {"D1": 0.99, "pass": 0.98}, with_dame, "D1"),
+    ):
+        game = position(". . X . O . . \n" * 7, mirrored, komi=-3.5, scoring=rules)
+        assert choice(game, analysis(game, values, ownership)) == expected, (rules, values)
 
 
 @BOTH
@@ -218,16 +195,17 @@ def test_resigns_when_hopeless_and_only_then(mirrored: bool) -> None:
     game = position(". . . . . \n" * 5, mirrored)
     for vertex in ("C3", "B3", "D3", "B2", "D2", "C2", "C4", "B4", "D4", "B1", "D1", "B5", "C5", "A3"):
         game.play(game.to_play, coords.from_gtp(vertex, 5))
-    bad = analysis(game, {"C1": -0.98}, value=-0.98, score=-9.0)
-    assert choice(game, bad) == "resign"
-    assert choice(game, bad, MoveChoiceSettings(resign=False)) == "C1"
-    assert choice(game, bad, MoveChoiceSettings(resign_winrate=0.005)) == "C1"
-    assert choice(game, analysis(game, {"C1": -0.98}, value=-0.98, score=-9.0, visits=10)) == "C1", "too few visits"
-    assert choice(game, analysis(game, {"C1": -0.98}, value=-0.98, score=-0.5)) == "C1", "half a point behind"
+
+    def with_c1(settings: MoveChoiceSettings = USUAL, score: float = -9.0, **fields: int) -> str:
+        return choice(game, analysis(game, {"C1": -0.98}, value=-0.98, score=score, **fields), settings)
+
+    assert with_c1() == "resign"
+    assert with_c1(MoveChoiceSettings(resign=False)) == "C1"
+    assert with_c1(MoveChoiceSettings(resign_winrate=0.005)) == "C1"
+    assert with_c1(visits=10) == "C1", "too few visits"
+    assert with_c1(score=-0.5) == "C1", "half a point behind"
     game.undo(2)
-    assert choice(game, analysis(game, {"C1": -0.98}, value=-0.98, score=-9.0)) == "C1", (
-        "half of a game on 5x5 is not over"
-    )
+    assert with_c1() == "C1", "half of a game on 5x5 is not over"
 
 
 def test_handicap_games_are_not_given_up_early() -> None:
@@ -240,16 +218,15 @@ def test_handicap_games_are_not_given_up_early() -> None:
 
 def test_goes_on_by_the_prior_when_nothing_was_searched() -> None:
     game = LiveGame(Rules(size=5))
-    assert choice(game, analysis(game, {})) == "A5"
-    game.play(BLACK, 0)
-    game.play(WHITE, 25)
-    game.play(BLACK, 25)
-    assert choice(game, analysis(game, {"C3": 0.0})) == "C3", "a game may go on after two passes"
+    assert choice(game, {}) == "A5"
+    for action in (0, 25, 25):
+        game.play(game.to_play, action)
+    assert choice(game, {"C3": 0.0}) == "C3", "a game may go on after two passes"
 
 
 def test_a_side_that_moves_twice() -> None:
     game = position(SETTLED)
-    assert decide(game, WHITE, analysis(game, {"E2": 0.5}), MoveChoiceSettings(), game.tensor(to_play=WHITE)) == 25
+    assert decide(game, WHITE, analysis(game, {"E2": 0.5}), USUAL, game.tensor(to_play=WHITE)) == 25
 
 
 @BOTH
@@ -264,37 +241,23 @@ def test_dead_stones_and_score(mirrored: bool) -> None:
 def test_ownership_decides_where_nothing_is_pass_alive() -> None:
     game = position(". . . . . \n . X . . . \n . . . . . \n . . . O . \n . . . . .")
     assert dead_stones(game, None) == set()
-    assert dead_stones(game, Knows(np.full((5, 5), 0.8))) == {18}
-    assert dead_stones(game, Knows(np.full((5, 5), -0.8))) == {6}
-    assert dead_stones(game, Knows(np.full((5, 5), 0.3))) == set()
-    assert final_score_black(game, Knows(np.full((5, 5), 0.8))) == 24.5
+    assert [dead_stones(game, Owner(share)) for share in (0.8, -0.8, 0.3)] == [{18}, {6}, set()]
+    assert final_score_black(game, Owner(0.8)) == 24.5
     game.play(BLACK, 0)
-    assert dead_stones(game, Knows(np.full((5, 5), 0.8))) == {18}, "whoever is to move"
-
-
-def test_stones_that_are_pass_alive_live_whatever_the_mind_says() -> None:
-    game = position(SETTLED)
-    assert dead_stones(game, Knows(np.full((5, 5), -1.0))) == set()
+    assert dead_stones(game, Owner(0.8)) == {18}, "whoever is to move"
+    assert dead_stones(position(SETTLED), Owner(-1.0)) == set(), "pass-alive stones live whatever the analyst says"
 
 
 def play_to_the_end(size: int, playouts: int, colour: Colour, seed: int, **rules: object) -> LiveGame:
-    """Returns a whole game of a polite mcts against the random player, with some points' start for what chance may
-    do.
-    """
+    """Returns a whole game of mcts against the random player, with some points' start for what chance may do."""
     game = LiveGame(Rules(size=size, komi=-size - 0.5 if colour is BLACK else size + 0.5, **rules))
     session, random = AnalysisSession(analyst_of_playouts(playouts, leaves=4), 2000, seed), RandomPlayer()
     while not game.state.is_over:
         if game.to_play is colour:
             session.set_position(game)
-            while session.visits <= playouts and session.step():
-                pass
-            action = decide(
-                game,
-                colour,
-                session.analysis(evaluates_children=False),
-                MoveChoiceSettings(resign=False),
-                game.tensor(),
-            )
+            session.run(playouts + 1 - session.visits)
+            found = session.analysis(evaluates_children=False)
+            action = decide(game, colour, found, MoveChoiceSettings(resign=False), game.tensor())
             assert action is not None
         else:
             action = int(random.choose(game.tensor(), torch.tensor([seed]), seed))
@@ -321,5 +284,4 @@ def test_games_end_and_are_won(colour: Colour) -> None:
 def test_many_games_end(colour: Colour, size: int, scoring_rule: str) -> None:
     """All of them end; plain playouts may lose one by bad luck."""
     games = [play_to_the_end(size, 50, colour, seed, scoring=scoring_rule) for seed in range(8)]
-    won = [has_won(game, colour) for game in games]
-    assert scoring_rule == "territory" or sum(won) >= 6
+    assert scoring_rule == "territory" or sum(has_won(game, colour) for game in games) >= 6

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import diagrams
 import pytest
 import torch
@@ -11,9 +9,9 @@ import torch
 from zerogo import board, draws, flood
 from zerogo.arena import play_match
 from zerogo.board.eyes import Rim, eyes
-from zerogo.config import Config, SearchConfig
+from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
-from zerogo.players import PlayoutEvaluator, RandomPlayer, SearchPlayer, make_player
+from zerogo.players import Player, PlayoutEvaluator, RandomPlayer, SearchPlayer, make_player
 from zerogo.players.playout import draw_point, playouts_of
 from zerogo.rules import Rules
 from zerogo.search import Search
@@ -77,18 +75,17 @@ def test_eyes_agree_with_the_definition_on_random_boards(size: int) -> None:
     stones[torch.rand(stones.shape, generator=generator) < 0.1] = 2
     state = board.from_stones(stones, torch.ones(60, dtype=torch.int8), Rules(size))
     found = flood.unpack_rows(eyes(state.black, Rim.of(state.on_board)) & ~state.white)
-    for lane, rows in enumerate(stones.tolist()):
+    for eyes_of_game, rows in zip(found.tolist(), stones.tolist(), strict=True):
         expected = [[plain_eye(rows, 1, r, c) for c in range(size)] for r in range(size)]
-        assert found[lane].tolist() == expected, diagrams.show(rows)
+        assert eyes_of_game == expected, diagrams.show(rows)
 
 
 def test_points_are_drawn_evenly_and_pass_where_there_is_none() -> None:
     rows = torch.tensor([[0b01001, 0, 0b10000, 0, 0b00001], [0, 0, 0, 0, 0]], dtype=torch.int32)
     drawn = draw_point(draws.uniform(draws.key(1, torch.arange(4000)), 1).squeeze(1), rows[:1].expand(4000, -1))
     points, counts = drawn.unique(return_counts=True)
-    assert points.tolist() == [0, 3, 14, 20] and bool(
-        ((counts - 1000).abs() < 130).all()
-    )  # 27 is one standard deviation
+    assert points.tolist() == [0, 3, 14, 20]
+    assert bool(((counts - 1000).abs() < 130).all())  # 27 is one standard deviation
     assert draw_point(torch.tensor([0.5]), rows[1:]).tolist() == [25]
 
 
@@ -143,18 +140,16 @@ def test_playouts_prior_is_even_over_sensible_moves_and_pass() -> None:
 def test_a_playout_is_the_same_alone_and_among_many_and_follows_its_key() -> None:
     state, keys = board.new_games(40, Rules(5)), draws.key(3, torch.arange(40))
     together = PlayoutEvaluator()(state, key=keys).value
-    alone = [
-        float(PlayoutEvaluator()(board.select(state, torch.tensor([k])), key=keys[k : k + 1]).value) for k in range(40)
-    ]
+    each = [board.select(state, torch.tensor([game])) for game in range(40)]
+    alone = [float(PlayoutEvaluator()(one, key=keys[game : game + 1]).value) for game, one in enumerate(each)]
     assert together.tolist() == alone and len(set(alone)) == 2
 
 
 def test_a_search_player_moves_alike_alone_and_among_many() -> None:
     player, states = SearchPlayer.of_playouts(16), board.new_games(6, Rules(5))
     together = player.choose(states, torch.arange(6), seed=5)
-    assert player.choose(board.select(states, torch.tensor([4])), torch.tensor([4]), seed=5).tolist() == [
-        int(together[4])
-    ]
+    alone = player.choose(board.select(states, torch.tensor([4])), torch.tensor([4]), seed=5)
+    assert alone.tolist() == [int(together[4])]
 
 
 def test_playouts_beat_random_moves_with_both_colours() -> None:
@@ -165,30 +160,30 @@ def test_playouts_beat_random_moves_with_both_colours() -> None:
     assert result.wins >= 11 and result.by_colour(True)[0] >= 5 and result.by_colour(False)[0] >= 4
 
 
+def made(spec: str) -> Player:
+    return make_player(spec, EvaluationConfig(), torch.device("cpu"), torch.float32)
+
+
 def test_players_by_name() -> None:
-    settings = Config().evaluation
-    names = [make_player(spec, settings, torch.device("cpu"), torch.float32).name for spec in ("random", "mcts:30")]
-    assert names == ["random", "mcts:30"]
-
-
-@pytest.mark.parametrize("spec", ["randm", "mcts", "mcts:", "mcts:0", "mcts:x", "no/such/checkpoint.pt"])
-def test_unknown_players_are_refused_with_what_is_allowed(spec: str) -> None:
-    with pytest.raises(InputError, match="allowed are random, mcts:N"):
-        make_player(spec, Config().evaluation, torch.device("cpu"), torch.float32)
-
-
-@pytest.mark.parametrize("number", ["100001", "9" * 5000])
-def test_too_many_playouts_are_refused(number: str) -> None:
-    with pytest.raises(InputError, match="too many playouts a move; allowed are mcts:1 to mcts:100000"):
-        make_player(f"mcts:{number}", Config().evaluation, torch.device("cpu"), torch.float32)
+    assert [made(spec).name for spec in ("random", "mcts:30")] == ["random", "mcts:30"]
     assert playouts_of("mcts:00100000") == 100_000 and playouts_of("mcts-runs/5x5") is None
 
 
-def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "notes.txt"
-    path.write_text("not a network")
-    with pytest.raises(InputError):
-        make_player(str(path), Config().evaluation, torch.device("cpu"), torch.float32)
+UNKNOWN = ("randm", "mcts", "mcts:", "mcts:0", "mcts:x", "no/such/checkpoint.pt")
+
+
+@pytest.mark.parametrize(
+    ("spec", "sentence"),
+    [
+        *((spec, "allowed are random, mcts:N") for spec in UNKNOWN),
+        ("mcts:100001", "too many playouts a move; allowed are mcts:1 to mcts:100000"),
+        (f"mcts:{'9' * 5000}", "too many playouts a move; allowed are mcts:1 to mcts:100000"),
+        (__file__, "is not a zerogo checkpoint"),
+    ],
+)
+def test_unknown_players_are_refused_with_what_is_allowed(spec: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        made(spec)
 
 
 def test_a_network_of_another_board_size_is_refused() -> None:
