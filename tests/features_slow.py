@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from ladder_reader import read_all
-from test_scoring import slow_area, slow_benson
+from slow_scoring import slow_area, slow_benson
 
 from zerogo.features.patterns import PATTERNS
 from zerogo.game import Colour, GameState, Move, Point, all_points, is_on_board, neighbours
@@ -49,7 +49,7 @@ class Seen:
 
     def colour(self, point: Point, ago: int = 0) -> Colour | None:
         """Returns whose stone stood there, nobody's before the start."""
-        return self.states[-1 - ago].board.player_at(point) if ago < len(self.states) else None
+        return self.states[-1 - ago].board.colour_at(point) if ago < len(self.states) else None
 
     def liberties(self, point: Point) -> int:
         string = self.board.string_at(point)
@@ -92,14 +92,14 @@ class Seen:
         if self.board.string_at(point):
             return set()
         strings = {self.board.string_at(near) for near in neighbours(point, self.size)} - {None}
-        return {string for string in strings if string.player is player}
+        return {string for string in strings if string.colour is player}
 
     def is_eye(self, point: Point, extra: Point | None = None) -> bool:
         """Returns whether an empty point is an eye of the mover's, after one more stone."""
 
         def solid(row: int, column: int) -> bool:
             near = Point(row, column)
-            return not is_on_board(near, self.size) or near == extra or self.board.player_at(near) is self.mover
+            return not is_on_board(near, self.size) or near == extra or self.board.colour_at(near) is self.mover
 
         if self.board.string_at(point) or point == extra:
             return False
@@ -266,7 +266,7 @@ def laddered(seen: Seen, number: int) -> list[Plane]:
 
 def four_ladder_planes(seen: Seen, player: Colour) -> list[Plane]:
     caught, catching, escaping = seen.ladders(0)[player]
-    weak = [string.stones for string in seen.board.strings() if string.player is player and len(string.liberties) == 1]
+    weak = [string.stones for string in seen.board.strings() if string.colour is player and len(string.liberties) == 1]
     in_atari = set().union(*weak)
     return [of_points(seen, points) for points in (caught, in_atari - caught, catching, escaping)]
 

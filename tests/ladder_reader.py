@@ -29,7 +29,7 @@ class Reader:
         self.left -= 1
         if self.left < 0:
             raise TooLong
-        attacker = board.player_at(stone).other
+        attacker = board.colour_at(stone).other
         removed = board.removed_by(attacker, move)
         if move in removed or move == banned:
             return False
@@ -45,17 +45,17 @@ class Reader:
         }
         moves = set(string.liberties)
         for enemy in around:
-            if enemy.player is not string.player and len(enemy.liberties) == 1:
+            if enemy.colour is not string.colour and len(enemy.liberties) == 1:
                 moves |= enemy.liberties
         found = set()
         for move in sorted(moves):
             self.left -= 1
             if self.left < 0:
                 raise TooLong
-            removed = board.removed_by(string.player, move)
+            removed = board.removed_by(string.colour, move)
             if move in removed:
                 continue
-            after = board.after(string.player, move)
+            after = board.after(string.colour, move)
             number = len(after.string_at(stone).liberties)
             if number >= 3 or (number == 2 and not self.attack(after, stone, _ko_point(after, move, removed))):
                 found.add(move)
@@ -72,7 +72,7 @@ def read_all(board: Board, most_nodes: int = 20000) -> dict[Colour, tuple[set, s
     for player in Colour:
         caught, catching, escaping = set(), set(), set()
         for string in board.strings():
-            if string.player is not player:
+            if string.colour is not player:
                 continue
             stone = min(string.stones)
             if len(string.liberties) == 1:

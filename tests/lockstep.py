@@ -52,7 +52,7 @@ def dense_position(size: int, rng: random.Random) -> list[list[int]]:
         # One string at a time, the smallest first: what it leaves is a liberty of its neighbours.
         gone = min(breathless, key=lambda string: len(string.stones)).stones
         stones = [(player, point) for player, point in stones if point not in gone]
-    return [[getattr(full.player_at(Point(row, column)), "value", 0) for column in range(size)] for row in range(size)]
+    return [[getattr(full.colour_at(Point(row, column)), "value", 0) for column in range(size)] for row in range(size)]
 
 
 class Lockstep:
@@ -154,7 +154,7 @@ class Lockstep:
 
     def compare(self) -> None:
         """Asserts that both boards agree on all that there is in every game."""
-        state, side = board.to_device(self.state, "cpu"), self.state.board_size
+        state, side = self.state.to("cpu"), self.state.board_size
         legal = board.legal_actions(self.state).cpu()
         self._compare_with_itself(state)
         self.why = [self._reasons(game) for game in self.games]

@@ -385,7 +385,7 @@ def test_roots_are_the_games_of_the_queries() -> None:
         game.set_up([list(row) for row in one.start], one.first)
         for player, action in one.moves:
             game.play(player, action)
-        alone, batched = game.tensor(), board.select(states, torch.tensor([k]))
+        alone, batched = game.tensor(), states.select(torch.tensor([k]))
         for name in ("stones", "to_play", "ply", "passes", "ko", "hash", "recent", "moves"):
             assert torch.equal(getattr(alone, name), getattr(batched, name)), (k, name)
         assert batched.stones[0].tolist() == game.state.stones()

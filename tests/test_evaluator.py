@@ -106,7 +106,7 @@ def test_random_symmetries_depend_on_the_key_alone() -> None:
     keys = torch.arange(16) * 10**12
     whole = evaluator(state, key=keys).prior
     order = torch.randperm(16, generator=torch.Generator().manual_seed(0))
-    assert torch.allclose(evaluator(board.select(state, order), key=keys[order]).prior, whole[order], atol=1e-6)
+    assert torch.allclose(evaluator(state.select(order), key=keys[order]).prior, whole[order], atol=1e-6)
     assert not torch.allclose(evaluator(state, key=keys + 1).prior, whole, atol=1e-4)
     assert torch.equal(evaluator(state).prior, evaluator(state).prior)
 
@@ -148,7 +148,7 @@ def test_cuda_agrees_and_never_waits(symmetries: str) -> None:
     expected = host(state, legal, keys)
     network = inference_copy(make_network(), "cuda", torch.float32)
     evaluator = Evaluator(network, ENCODER, symmetries)
-    inputs = (board.to_device(state, "cuda"), legal.cuda(), keys.cuda())
+    inputs = (state.to("cuda"), legal.cuda(), keys.cuda())
     evaluator(*inputs)  # index tables are copied to the device once
     torch.cuda.set_sync_debug_mode("error")
     try:

@@ -211,7 +211,7 @@ def test_samples_give_the_planes_of_their_games() -> None:
         rules = [Rules(size, 3.5, superko, suicide=size % 2 == 1) for size in (2, 3, 4, 5) * 6]
         for count in (3, 15, 30, 50):
             state, _ = play_random(rules, count, seed=count)
-            state = board.select(state, (~state.finished).nonzero().squeeze(1))
+            state = state.select((~state.finished).nonzero().squeeze(1))
             restored = board.restore(**restoring(state))
             before, after = encoder.planes(state), encoder.planes(restored)
             missed = (before[:, index] != after[:, index]).flatten(1).any(1)

@@ -59,13 +59,13 @@ def _played_on(rows: list[list[int]], rng: random.Random) -> list[list[int]]:
         if not weak or any(not string.liberties for string in played.strings()):
             break
         string = max(weak, key=lambda string: (len(string.stones), min(string.stones)))
-        mover = string.player if len(string.liberties) == 1 else string.player.other
+        mover = string.colour if len(string.liberties) == 1 else string.colour.other
         move = rng.choice(sorted(string.liberties))
         if move in played.removed_by(mover, move):
             break
         played = played.after(mover, move)
     size = len(rows)
-    return [[getattr(played.player_at((row, column)), "value", 0) for column in range(size)] for row in range(size)]
+    return [[getattr(played.colour_at((row, column)), "value", 0) for column in range(size)] for row in range(size)]
 
 
 def compare(positions: list[list[list[int]]]) -> tuple[int, int]:

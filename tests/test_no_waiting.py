@@ -246,7 +246,7 @@ def on_cuda(*marks: Any) -> Callable:
 
 @on_cuda(EACH_RULE)
 def test_cuda_plays_without_waiting(rules: Rules | list[Rules]) -> None:
-    state = board.to_device(games(rules), "cuda")
+    state = games(rules).to("cuda")
     for turn in range(3):
         with no_waiting() if turn else nullcontext():  # tables and kernels are made once
             legal = board.legal_actions(state)
@@ -260,7 +260,7 @@ def test_cuda_searches_without_waiting(settings: SearchConfig, rules: Rules | li
     state, budgets = games(rules), torch.tensor([24, 0, 3, 24, 11, 24])
     expected = Search(TableEvaluator(), settings).run(state, budgets, seed=1).visits
     made = Search(TableEvaluator(), dataclasses.replace(settings, cuda_graph=has_graph))
-    lane, on_device = torch.arange(6, device="cuda"), board.to_device(state, "cuda")
+    lane, on_device = torch.arange(6, device="cuda"), state.to("cuda")
     made.run(on_device, 8)
     search_state = made.init(on_device, 24)
     made.begin(search_state, lane, budgets.cuda(), seed=1)
@@ -275,7 +275,7 @@ def test_cuda_searches_without_waiting(settings: SearchConfig, rules: Rules | li
 @on_cuda()
 @pytest.mark.parametrize("groups", WITHOUT_LADDERS, ids=GROUP_NAMES)
 def test_cuda_evaluates_without_waiting(groups: str | list[str]) -> None:
-    state = board.to_device(games(RULES), "cuda")
+    state = games(RULES).to("cuda")
     evaluator = network_evaluator(make_encoder(groups, True), "cuda")
     legal = board.legal_actions(state)
     evaluator(state, legal=legal)

@@ -8,7 +8,7 @@ import torch
 
 from zerogo import board, draws, flood
 from zerogo.arena import play_match
-from zerogo.board.eyes import Rim, eyes
+from zerogo.board.eyes import eyes
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
 from zerogo.players import Player, PlayoutEvaluator, RandomPlayer, SearchPlayer, make_player
@@ -64,7 +64,7 @@ def plain_eye(stones: list[list[int]], colour: int, row: int, column: int) -> bo
 def test_eyes_on_diagrams(name: str) -> None:
     text, expected = EYES[name]
     state = many("\n".join(text.split()), 1, 1)
-    found = flood.unpack_rows(eyes(state.black, Rim.of(state.on_board))).flatten().nonzero().flatten()
+    found = flood.unpack_rows(eyes(state.black, state.on_board)).flatten().nonzero().flatten()
     assert set(found.tolist()) == expected
 
 
@@ -74,7 +74,7 @@ def test_eyes_agree_with_the_definition_on_random_boards(size: int) -> None:
     stones = (torch.rand(60, size, size, generator=generator) < 0.85).to(torch.int8)
     stones[torch.rand(stones.shape, generator=generator) < 0.1] = 2
     state = board.from_stones(stones, torch.ones(60, dtype=torch.int8), Rules(size))
-    found = flood.unpack_rows(eyes(state.black, Rim.of(state.on_board)) & ~state.white)
+    found = flood.unpack_rows(eyes(state.black, state.on_board) & ~state.white)
     for eyes_of_game, rows in zip(found.tolist(), stones.tolist(), strict=True):
         expected = [[plain_eye(rows, 1, r, c) for c in range(size)] for r in range(size)]
         assert eyes_of_game == expected, diagrams.show(rows)
@@ -96,7 +96,7 @@ def test_the_random_player_is_legal_and_never_fills_its_own_eye() -> None:
         legal = board.legal_actions(states)
         assert bool(legal.gather(1, actions.unsqueeze(1)).all())
         own = torch.where((states.to_play == 1).unsqueeze(1), states.black, states.white)
-        spared = legal[:, :-1] & ~flood.unpack_rows(eyes(own, Rim.of(states.on_board))).flatten(1)
+        spared = legal[:, :-1] & ~flood.unpack_rows(eyes(own, states.on_board)).flatten(1)
         passes = actions == 25
         assert bool((passes == ~spared.any(1)).all()), "a pass while there was something to play, or the reverse"
         assert bool((passes | spared.gather(1, actions.clamp(max=24).unsqueeze(1)).squeeze(1)).all())
@@ -140,7 +140,7 @@ def test_playouts_prior_is_even_over_sensible_moves_and_pass() -> None:
 def test_a_playout_is_the_same_alone_and_among_many_and_follows_its_key() -> None:
     state, keys = board.new_games(40, Rules(5)), draws.key(3, torch.arange(40))
     together = PlayoutEvaluator()(state, key=keys).value
-    each = [board.select(state, torch.tensor([game])) for game in range(40)]
+    each = [state.select(torch.tensor([game])) for game in range(40)]
     alone = [float(PlayoutEvaluator()(one, key=keys[game : game + 1]).value) for game, one in enumerate(each)]
     assert together.tolist() == alone and len(set(alone)) == 2
 
@@ -148,7 +148,7 @@ def test_a_playout_is_the_same_alone_and_among_many_and_follows_its_key() -> Non
 def test_a_search_player_moves_alike_alone_and_among_many() -> None:
     player, states = SearchPlayer.of_playouts(16), board.new_games(6, Rules(5))
     together = player.choose(states, torch.arange(6), seed=5)
-    alone = player.choose(board.select(states, torch.tensor([4])), torch.tensor([4]), seed=5)
+    alone = player.choose(states.select(torch.tensor([4])), torch.tensor([4]), seed=5)
     assert alone.tolist() == [int(together[4])]
 
 

@@ -29,7 +29,7 @@ KATAGO = {
 def test_the_table_is_katagos(name: str) -> None:
     ko, scoring, suicide, tax, bonus = KATAGO[name]
     rules = rulesets.named(name, 9)
-    assert rules == Rules(9, rulesets.default_komi(name), ko.lower(), suicide, scoring.lower())
+    assert rules == Rules(9, rulesets.RULESETS[name].komi, ko.lower(), suicide, scoring.lower())
     told = rulesets.deviations(name)
     assert (rulesets.SEKI in told) == (tax == "SEKI")
     assert (rulesets.HANDICAP in told) == (bonus != "0")
@@ -71,7 +71,7 @@ def test_komi() -> None:
 
 @pytest.mark.parametrize("name", ["", "go", "chines", "stone-scoring", "{}", "simple"])
 def test_unknown_names_are_refused(name: str) -> None:
-    for ask in (rulesets.deviations, rulesets.default_komi, lambda name: rulesets.named(name, 9)):
+    for ask in (rulesets.deviations, lambda name: rulesets.named(name, 9)):
         with pytest.raises(InputError, match="there are no rules .*allowed are tromp-taylor, chinese"):
             ask(name)
     assert rulesets.canonical(name) is None

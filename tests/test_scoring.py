@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from sgfmill import boards
+from slow_scoring import parts, slow_area, slow_benson
 
 from zerogo import flood, kernels, scoring
 from zerogo.rules import Rules, RulesBatch
@@ -30,71 +31,6 @@ def random_legal(size: int, rng: random.Random, fill: float) -> list[list[int]]:
                 for r, c in points:
                     grid[r][c] = 0
     return grid
-
-
-def around_of(point, size):
-    r, c = point
-    return [(r + i, c + j) for i, j in ((0, 1), (1, 0), (0, -1), (-1, 0)) if 0 <= r + i < size and 0 <= c + j < size]
-
-
-def parts(grid, wanted):
-    """Connected parts of the points whose colour is wanted: list of (points, neighbouring points not wanted)."""
-    size, seen, found = len(grid), set(), []
-    for start in itertools.product(range(size), repeat=2):
-        if start in seen or not wanted(grid[start[0]][start[1]]):
-            continue
-        points, around, todo = {start}, set(), [start]
-        while todo:
-            for near in around_of(todo.pop(), size):
-                if not wanted(grid[near[0]][near[1]]):
-                    around.add(near)
-                elif near not in points:
-                    points.add(near)
-                    todo.append(near)
-        seen |= points
-        found.append((points, around))
-    return found
-
-
-def slow_benson(grid, colour, suicide):
-    """Benson's algorithm as it is told, one game of plain lists; returns the set of pass-alive points."""
-    size = len(grid)
-    strings = [(p, a) for p, a in parts(grid, lambda c: c == colour)]
-    regions = [(p, a) for p, a in parts(grid, lambda c: c != colour)]
-
-    def is_vital(region, string):
-        empty = {q for q in region[0] if grid[q[0]][q[1]] == 0}
-        return bool(empty) and (region[0] if suicide else empty) <= string[1]
-
-    live, healthy = list(strings), list(regions)
-    while True:
-        kept = [s for s in live if sum(is_vital(r, s) for r in healthy) >= 2]
-        stones = {q for s in kept for q in s[0]}
-        good = [r for r in healthy if r[1] <= stones]
-        if len(kept) == len(live) and len(good) == len(healthy):
-            break
-        live, healthy = kept, good
-    area = set(stones)
-    for points, around in regions:
-        if not live or not around <= stones:
-            continue
-        hidden = [q for q in points if not any(n in stones for n in around_of(q, size))]
-        if len(hidden) <= 1 or any(is_vital((points, around), s) for s in live):
-            area |= points
-    return area
-
-
-def slow_area(grid):
-    """Tromp-Taylor area by colour as two sets."""
-    owned = {1: set(), 2: set()}
-    for points, around in parts(grid, lambda c: c == 0):
-        colours = {grid[r][c] for r, c in around}
-        if len(colours) == 1:
-            owned[colours.pop()] |= points
-    for r, c in itertools.product(range(len(grid)), repeat=2):
-        if grid[r][c]:
-            owned[grid[r][c]].add((r, c))
-    return owned
 
 
 def as_set(mask: torch.Tensor) -> set:

@@ -51,8 +51,8 @@ def test_a_game_is_searched_alike_alone_and_among_others(settings: SearchConfig,
     for game in range(num_games):
         one = torch.tensor([game])
         start, now, named = (
-            board.select(state, one),
-            board.select(after, one),
+            state.select(one),
+            after.select(one),
             {"game_ids": ids[one], "explore": explore},
         )
         search_state = made.init(start, 30)
@@ -140,7 +140,7 @@ def test_a_repeating_move_is_closed_when_it_is_reached(settings: SearchConfig) -
 
     state, past = random_games(rule, 30, 7)
     going = (~state.finished).nonzero().squeeze(1)
-    state, past = board.select(state, going), past[going]
+    state, past = state.select(going), past[going]
     made = Search(Repeater(), settings)
     found = made.run(state, 150)
     legal = board.legal_actions(state)
@@ -199,7 +199,7 @@ def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig) -> None:
     rule = Rules(size=3, komi=0.0)
     state, past = random_games(rule, 20, 7, move_cap=8)
     state_going = (~state.finished).nonzero().squeeze(1)
-    state, past = board.select(state, state_going), past[state_going]
+    state, past = state.select(state_going), past[state_going]
     found = Search(TableEvaluator(), dataclasses.replace(settings, max_considered=10)).run(state, 300)
     seen = set()
     for game in range(state.num_games):
@@ -250,10 +250,10 @@ def test_leaves_are_shown_as_played_games_would_be() -> None:
             while node != ROOT:
                 way.append(int(search_state.tree.action[game, node]))
                 node = int(search_state.tree.parent[game, node])
-            played = board.select(state, torch.tensor([game]))
+            played = state.select(torch.tensor([game]))
             for action in reversed(way):
                 played = board.step(played, torch.tensor([action]))
-            own = board.select(dataclasses.replace(shown[0][0], ply_bound=0), torch.tensor([place]))
+            own = dataclasses.replace(shown[0][0].select(torch.tensor([place])), ply_bound=0)
             for name in [*(field.name for field in dataclasses.fields(board.Position)), "recent", "moves", "cap"]:
                 assert torch.equal(getattr(own, name), getattr(played, name)), name
             assert torch.equal(own.rules.komi, played.rules.komi)

@@ -236,7 +236,7 @@ def test_cuda_replays_what_it_would_do(settings: SearchConfig, monkeypatch: pyte
     state, _ = random_games(Rules(size=5, komi=0.5, superko="positional"), 3, 4, move_cap=40)
     found = []
     for has_graph in (False, True):
-        now, lane = board.to_device(state, "cuda"), torch.arange(3, device="cuda")
+        now, lane = state.to("cuda"), torch.arange(3, device="cuda")
         made = Search(TableEvaluator(), dataclasses.replace(settings, cuda_graph=has_graph))
         search_state = made.init(now, 12)
         for turn in range(6):

@@ -15,25 +15,21 @@ GTP_COLUMNS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # no I, which is too like J and 1
 SGF_LETTERS = "abcdefghijklmnopqrstuvwxy"
 GTP_PASS = "pass"
 SGF_PASS = ""
-SGF_OLD_PASS = (
-    "tt"  # FF[3]; still written by many programs. On boards larger than 19 it is a point (SGF FF[4], "Move", Go)
-)
+SGF_OLD_PASS = "tt"  # FF[3], still written by many programs; on boards larger than 19 a point (FF[4], "Move", Go)
 _VERTEX = re.compile(r"([A-HJ-Z])([0-9]{1,2})", re.IGNORECASE | re.ASCII)
 
 
 def point(row: int, column: int, size: int) -> int:
     """Returns the index of a point, 0 to size * size - 1; raises `InputError` where it is off the board."""
     if not (0 <= row < size and 0 <= column < size):
-        raise InputError(
-            f"point: row {row}, column {column} is off the board; both go from 0 to {size - 1} on {size}x{size}"
-        )
+        where = f"row {row}, column {column} is off the board"
+        raise InputError(f"point: {where}; both go from 0 to {size - 1} on {size}x{size}")
     return row * size + column
 
 
 def on_other_board(action: int, size: int, other_size: int) -> int:
-    """Returns the action on a board of another side with the same top left corner; raises `InputError` where that has
-    no such point.
-    """
+    """Returns the action on a board of another side with the same top left corner; raises `InputError` where it has no
+    such point."""
     return other_size * other_size if action == size * size else point(*row_col(action, size), other_size)
 
 
@@ -44,9 +40,7 @@ def listed(sizes: Iterable[int]) -> str:
 
 
 def row_col(point: int, size: int) -> tuple[int, int]:
-    """Returns (row, column) of a point, both from 0 at the top left; raises `InputError` where it is off the board (a
-    pass has neither).
-    """
+    """Returns (row, column) of a point; raises `InputError` where it is off the board (a pass has neither)."""
     if not 0 <= point < size * size:
         raise InputError(f"point: {point} is off the board; points go from 0 to {size * size - 1} on {size}x{size}")
     return divmod(point, size)
@@ -63,12 +57,10 @@ def to_gtp(action: int, size: int) -> str:
 def from_gtp(text: str, size: int) -> int:
     """Returns the action of a GTP vertex in either case: a point index, or size * size for `pass`.
 
-    Raises `InputError` for anything else; `resign` is a move of the player, not a place, so it is no vertex.
-    """
+    Raises `InputError` for anything else; `resign` is a player's move, not a place, so it is no vertex."""
     if text.lower() == GTP_PASS:
         return size * size
-    match = _VERTEX.fullmatch(text)
-    if match:
+    if match := _VERTEX.fullmatch(text):
         row, column = size - int(match[2]), GTP_COLUMNS.index(match[1].upper())
         if 0 <= row < size and column < size:
             return row * size + column
@@ -85,8 +77,7 @@ def to_sgf(action: int, size: int) -> str:
 
 
 def from_sgf(text: str, size: int) -> int:
-    """Returns the action of an SGF move: a point index, or size * size for a pass, which is empty, and up to 19x19 also
-    `tt`.
+    """Returns the action of an SGF move: a point index, or size * size for a pass, which is empty or up to 19x19 `tt`.
 
     Raises `InputError` for anything else; capitals are the points beyond 26 of larger boards, so they are not folded.
     """
@@ -96,9 +87,8 @@ def from_sgf(text: str, size: int) -> int:
         return SGF_LETTERS.index(text[1]) * size + SGF_LETTERS.index(text[0])
     last = SGF_LETTERS[size - 1]
     passes = "the empty text or tt" if size <= 19 else "the empty text"
-    raise InputError(
-        f"SGF point: {text!r} is none; allowed on {size}x{size} are aa to {last}{last}, and {passes} for a pass"
-    )
+    allowed = f"allowed on {size}x{size} are aa to {last}{last}, and {passes} for a pass"
+    raise InputError(f"SGF point: {text!r} is none; {allowed}")
 
 
 def fixed_handicap(size: int, stones: int) -> list[int]:
@@ -109,9 +99,8 @@ def fixed_handicap(size: int, stones: int) -> list[int]:
     """
     most = 0 if size < 7 else 4 if size == 7 or size % 2 == 0 else 9
     if stones != 0 and not 2 <= stones <= most:
-        allowed = (
-            f"allowed are 0 and 2 to {most}" if most else "a board so small has no fixed points, so only 0 is allowed"
-        )
+        small = "a board so small has no fixed points, so only 0 is allowed"
+        allowed = f"allowed are 0 and 2 to {most}" if most else small
         raise InputError(f"handicap: {stones} stones on {size}x{size}; {allowed}")
     near = 3 if size >= 13 else 2
     far, middle = size - 1 - near, size // 2

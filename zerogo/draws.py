@@ -1,9 +1,6 @@
 """Random draws as pure functions of (seed, game, ply, purpose, …): the same game comes out alone or among thousands, on
-any device.
-
-That is so of the draws, and of games as far as the network says the same: its sums may round differently in other
-batches and on other devices, and CUDA computes convolutions of float32 in TF32 unless torch.backends.cudnn.allow_tf32
-is set to False.
+any device, as far as the network says the same: its sums may round differently in other batches and on other devices,
+and CUDA computes convolutions of float32 in TF32 unless torch.backends.cudnn.allow_tf32 is set to False.
 
 A key is an int64 tensor; mixing is SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
 2014), a bijection on 64 bits that passes BigCrush when fed with a counter. Nothing here has a state, so nothing has to
@@ -23,9 +20,7 @@ GAMMA_TRIES = 8  # Marsaglia-Tsang accepts at least 95 % of tries, so 8 leave 4e
 
 
 class Purpose(IntEnum):
-    """What a draw is for; two draws of one game and ply never share a key. Append only: numbers are part of a run's
-    identity.
-    """
+    """What a draw is for, so that two of one game and ply never share a key. Append only: a run's games hang on it."""
 
     OPENING = 1
     SYMMETRY = 2
@@ -51,9 +46,7 @@ def _mix(z: Tensor) -> Tensor:
 
 
 def key(seed: int | Tensor, *parts: Tensor | int) -> Tensor:
-    """Returns int64 keys that mix the seed with every part in order; tensor parts (integers) broadcast. Order
-    matters.
-    """
+    """Returns int64 keys that mix the seed with every part, in this order; tensor parts (integers) broadcast."""
     tensors = [part for part in (seed, *parts) if isinstance(part, Tensor)]
     device = tensors[0].device if tensors else torch.device("cpu")
     mixed = torch.zeros((), dtype=torch.int64, device=device)
@@ -75,9 +68,7 @@ def split(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
 
 
 def uniform(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
-    """Returns n uniform numbers in (0, 1) of each key: int64 [...] -> float32 [..., n]; 0 and 1 never come, so a
-    logarithm is safe.
-    """
+    """Returns n uniform numbers of each key: int64 [...] -> float32 [..., n], never 0 or 1, so a logarithm is safe."""
     bits = (split(keys, n, places) >> 40) & 0xFFFFFF  # 24 bits are what a float32 holds exactly
     return ((bits.to(torch.float32) + 0.5) * (1.0 / 16777216.0)).clamp(max=1.0 - 2.0**-24)
 
@@ -118,19 +109,15 @@ def log_gamma(keys: Tensor, alpha: Tensor, places: Tensor | None = None) -> Tens
 
 
 def dirichlet(keys: Tensor, alpha: Tensor, places: Tensor | None = None) -> Tensor:
-    """Returns Dirichlet(alpha) vectors, whose rows sum to 1: keys int64 [B], alpha float32 [B, n] (0 takes no part) ->
-    float32 [B, n].
-    """
+    """Returns vectors of Dirichlet(alpha), which sum to 1: keys int64 [B], alpha float32 [B, n], 0 where an entry takes
+    no part -> float32 [B, n]."""
     takes_part = alpha > 0
     logs = log_gamma(keys, torch.where(takes_part, alpha, torch.ones_like(alpha)), places)
     return torch.softmax(torch.where(takes_part, logs, torch.full_like(logs, -torch.inf)), dim=-1)
 
 
 def choose(keys: Tensor, weights: Tensor) -> Tensor:
-    """Returns one index per row in proportion to the weights: keys int64 [B], weights [B, n] (bool or >= 0, not all 0)
-    -> int64 [B].
-
-    By the Gumbel trick, so that no cumulative sum rounds a weight of 0 into a choice.
-    """
+    """Returns an index of each row, drawn in proportion to the weights: keys int64 [B], weights [B, n] (bool or >= 0,
+    not all 0) -> int64 [B]. By the Gumbel trick: no cumulative sum may round a weight of 0 into a choice."""
     logits = torch.log(weights.to(torch.float32))
     return (logits + gumbel(keys, weights.shape[-1])).argmax(dim=-1)

@@ -4,10 +4,15 @@ A plane of a board is int32 [..., N]: bit c of row r is the point in row r and c
 Most operations on a plane are then a handful of bitwise operations on N words instead of on N*N numbers: on 2 cores
 this is what makes a step of a thousand games cost what a step of one costs elsewhere.
 
-A flood must reach its fixpoint. Kernels do so by themselves, board by board. Torch must not wait for the host to look
-at what still grows, so there strings are found in a number of rounds that is proven enough (`string_labels`). Both ways
-give the same result. Elsewhere, where a look spares work, `may_look` is the one place that decides whether it's allowed
-inside a step; between moves it always is."""
+A flood fill is often written as a convolution with a cross-shaped kernel, cut off at the region and repeated until
+nothing changes: each round takes one step in every direction. Here a round takes the same steps for the 25 points of a
+row in one operation: `rows << 1` and `rows >> 1` are the horizontal taps, the rows above and below the vertical ones,
+`|` is the sum and `& within` the mask. docs/experiments.md has the two timed beside each other.
+
+A flood must reach its fixpoint. Kernels do so by themselves, board by board. Torch must not wait for the host to see
+what still grows, so there strings are found in a number of rounds that is proven enough (`string_labels`). Both give
+the same result. Elsewhere, where a look by the host spares work, `may_look` is the one place that decides whether it is
+allowed inside a step; between moves it always is."""
 
 from __future__ import annotations
 
@@ -21,9 +26,7 @@ from zerogo import kernels
 
 
 def may_look(tensor: Tensor) -> bool:
-    """Returns whether the host may read this tensor without waiting for a device: the choice between data-dependent and
-    bounded loops.
-    """
+    """Returns whether the host may read this tensor without waiting for a device, and so let a loop depend on it."""
     return tensor.device.type == "cpu"
 
 
@@ -33,10 +36,9 @@ def pack_rows(points: Tensor) -> Tensor:
     return (points.to(torch.int32) * weights).sum(-1, dtype=torch.int32)
 
 
-def unpack_rows(rows: Tensor, board_size: int | None = None) -> Tensor:
+def unpack_rows(rows: Tensor) -> Tensor:
     """Returns the mask of bit rows: int32 [..., N] -> bool [..., N, N]."""
-    columns = rows.shape[-1] if board_size is None else board_size
-    bits = 1 << torch.arange(columns, dtype=torch.int32, device=rows.device)
+    bits = 1 << torch.arange(rows.shape[-1], dtype=torch.int32, device=rows.device)
     return (rows.unsqueeze(-1) & bits) != 0
 
 
@@ -99,11 +101,8 @@ def first_point(rows: Tensor) -> Tensor:
 
 
 def flood(seeds: Tensor, within: Tensor) -> Tensor:
-    """Returns all points of `within` that are connected to a seed through it, to the fixpoint: seeds, within int32
-    [..., N] -> int32 [..., N].
-
-    Seeds outside `within` do not count.
-    """
+    """Returns all points of `within` that are connected to a seed through it: int32 [..., N] each -> int32 [..., N].
+    Seeds outside `within` do not count."""
     shape = seeds.shape
     seeds, within = (seeds & within).reshape(-1, shape[-1]), within.expand(shape).reshape(-1, shape[-1])
     fast = kernels.compiled("board", seeds.device)
@@ -112,7 +111,7 @@ def flood(seeds: Tensor, within: Tensor) -> Tensor:
 
 
 def _flood_bounded(rows: Tensor, within: Tensor) -> Tensor:
-    """The same result without a look by the host: a point is reached if the string that it belongs to holds a seed."""
+    """The same without a look by the host: a point is reached if the string that it belongs to holds a seed."""
     board_size = rows.shape[-1]
     inside = unpack_rows(within).flatten(-2)
     labels = string_labels(inside, board_size)
@@ -133,13 +132,21 @@ def string_labels(inside: Tensor, board_size: int, colour: Tensor | None = None)
     num_points = inside.shape[-1]
     rounds = max(1, math.ceil(math.log2(max(2, num_points))))
     points = torch.arange(num_points, device=inside.device)
-    edges = _edges(inside, board_size, colour)
+    edges = []  # for steps to the right and down, which points are connected with the next one
+    for distance, has_next in (
+        (1, points % board_size < board_size - 1),
+        (board_size, points < num_points - board_size),
+    ):
+        joined = inside & torch.roll(inside, -distance, dims=-1) & has_next
+        if colour is not None:
+            joined = joined & (colour == torch.roll(colour, -distance, dims=-1))
+        edges.append((distance, joined))
     labels = points.expand_as(inside).contiguous()
     for _ in range(rounds):
         best = torch.full_like(labels, 2 * num_points)
-        for step, (joined, first) in enumerate(edges):
-            second = torch.roll(labels, -(1, board_size)[step], dims=-1)
-            edge = torch.where(joined & (labels != second), 2 * first + step, 2 * num_points)
+        for step, (distance, joined) in enumerate(edges):
+            second = torch.roll(labels, -distance, dims=-1)
+            edge = torch.where(joined & (labels != second), 2 * points + step, 2 * num_points)
             best.scatter_reduce_(1, labels, edge, "amin")
             best.scatter_reduce_(1, second, edge, "amin")
         parent = _join(best, labels, board_size)
@@ -149,27 +156,9 @@ def string_labels(inside: Tensor, board_size: int, colour: Tensor | None = None)
     return labels
 
 
-def _edges(inside: Tensor, board_size: int, colour: Tensor | None) -> list[tuple[Tensor, Tensor]]:
-    """Returns for steps to the right and down: whether a point is connected with the next one bool [X, P], and the
-    points int64 [P].
-    """
-    points = torch.arange(inside.shape[-1], device=inside.device)
-    found = []
-    for distance, has_next in (
-        (1, points % board_size < board_size - 1),
-        (board_size, points < board_size * (board_size - 1)),
-    ):
-        joined = inside & torch.roll(inside, -distance, dims=-1) & has_next
-        if colour is not None:
-            joined = joined & (colour == torch.roll(colour, -distance, dims=-1))
-        found.append((joined, points))
-    return found
-
-
 def _join(best: Tensor, labels: Tensor, board_size: int) -> Tensor:
-    """Returns each part's new parent along its smallest edge; two parts that chose the same edge keep the smaller label
-    as the root.
-    """
+    """Returns each part's new parent along its smallest edge; of two parts that chose the same edge the one with the
+    smaller label becomes the root."""
     num_points = labels.shape[-1]
     points = torch.arange(num_points, device=labels.device)
     has_edge = best < 2 * num_points

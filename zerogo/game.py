@@ -42,7 +42,11 @@ class Colour(Enum):
 
     @property
     def other(self) -> Colour:
+        """The opponent's colour."""
         return Colour.WHITE if self is Colour.BLACK else Colour.BLACK
+
+
+Player = Colour  # its name until the players of `zerogo.players` came, for programs that still use it
 
 
 class Point(NamedTuple):
@@ -61,14 +65,17 @@ class Move:
 
     @staticmethod
     def play(point: Point) -> Move:
+        """Returns the move that places a stone."""
         return Move(Point(*point))
 
     @staticmethod
     def pass_turn() -> Move:
+        """Returns the pass."""
         return Move()
 
     @staticmethod
     def resign() -> Move:
+        """Returns the resignation."""
         return Move(is_resign=True)
 
     @staticmethod
@@ -86,7 +93,7 @@ class Move:
 class String(NamedTuple):
     """Stones of one colour that live and die together, and the empty points next to them."""
 
-    player: Colour
+    colour: Colour
     stones: frozenset[Point]
     liberties: frozenset[Point]
 
@@ -100,6 +107,7 @@ def neighbours(point: Point, size: int) -> tuple[Point, ...]:
 
 
 def is_on_board(point: Point, size: int) -> bool:
+    """Returns whether there is such a point."""
     return 0 <= point.row < size and 0 <= point.column < size
 
 
@@ -110,9 +118,9 @@ def all_points(size: int) -> tuple[Point, ...]:
 
 
 @cache
-def _digit(point: Point, player: Colour, size: int) -> int:
+def _digit(point: Point, colour: Colour, size: int) -> int:
     """Returns the share of one stone in `Board.position`."""
-    return player.value << 2 * (point.row * size + point.column)
+    return colour.value << 2 * (point.row * size + point.column)
 
 
 class Board:
@@ -134,57 +142,55 @@ class Board:
         """Returns the string that a point belongs to, None where it is empty."""
         return self._strings[self._name(point)] if point in self._parent else None
 
-    def player_at(self, point: Point) -> Colour | None:
+    def colour_at(self, point: Point) -> Colour | None:
         """Returns whose stone stands on a point, None where it is empty."""
-        return self._strings[self._name(point)].player if point in self._parent else None
+        return self._strings[self._name(point)].colour if point in self._parent else None
 
     def strings(self) -> list[String]:
+        """Returns all strings."""
         return list(self._strings.values())
 
-    def removed_by(self, player: Colour, point: Point) -> frozenset[Point]:
-        """Returns the stones that leave the board when a player plays on an empty point: captures, else the own string
-        at suicide.
-        """
+    def removed_by(self, colour: Colour, point: Point) -> frozenset[Point]:
+        """Returns the stones that leave the board when a colour is played on an empty point: captures, else the own
+        string at suicide."""
         near = [self.string_at(next_to) for next_to in neighbours(point, self.size)]
-        dying = [string for string in near if string and string.player is not player and len(string.liberties) == 1]
+        dying = [string for string in near if string and string.colour is not colour and len(string.liberties) == 1]
         if dying:
             return frozenset().union(*(string.stones for string in dying))
-        if any(string is None or (string.player is player and len(string.liberties) > 1) for string in near):
+        if any(string is None or (string.colour is colour and len(string.liberties) > 1) for string in near):
             return frozenset()
-        return frozenset([point]).union(*(string.stones for string in near if string and string.player is player))
+        return frozenset([point]).union(*(string.stones for string in near if string and string.colour is colour))
 
-    def position_after(self, player: Colour, point: Point) -> int:
+    def position_after(self, colour: Colour, point: Point) -> int:
         """Returns the position that a play on an empty point leads to."""
-        position = self.position + _digit(point, player, self.size)
-        for stone in self.removed_by(player, point):
-            position -= _digit(stone, self.player_at(stone) or player, self.size)
+        position = self.position + _digit(point, colour, self.size)
+        for stone in self.removed_by(colour, point):
+            position -= _digit(stone, self.colour_at(stone) or colour, self.size)
         return position
 
-    def after(self, player: Colour, point: Point) -> Board:
-        """Returns the board after a player's stone on an empty point, with whatever it removes taken off."""
+    def after(self, colour: Colour, point: Point) -> Board:
+        """Returns the board after a stone on an empty point, with whatever it removes taken off."""
         assert self.string_at(point) is None, f"{point} is occupied"
         board = Board(self.size)
         board.position, board._parent, board._strings = self.position, dict(self._parent), dict(self._strings)
-        board._add(player, point)
-        for stone in self.removed_by(player, point):
+        board._add(colour, point)
+        for stone in self.removed_by(colour, point):
             if stone in board._parent:
                 board._remove_string(board._name(stone))
         return board
 
     def without(self, stones: Iterable[Point]) -> Board:
-        """Returns the board with the given stones taken off, as dead stones are at the end; points that are empty do
-        not matter.
-        """
-        if not (taken := set(stones)):
-            return self
-        return Board.of_stones(self.size, [(self.player_at(p), p) for p in self._parent if p not in taken])
+        """Returns the board with the given stones taken off, as dead stones are at the end; empty points stay so."""
+        taken = set(stones)
+        left = [(self.colour_at(point), point) for point in self._parent if point not in taken]
+        return Board.of_stones(self.size, left) if taken else self
 
     @staticmethod
     def of_stones(size: int, stones: Iterable[tuple[Colour, Point]]) -> Board:
         """Returns the board with these stones as they stand: nothing is captured, and strings may lack liberties."""
         board = Board(size)
-        for player, point in stones:
-            board._add(player, point)
+        for colour, point in stones:
+            board._add(colour, point)
         return board
 
     def _name(self, stone: Point) -> Point:
@@ -193,24 +199,24 @@ class Board:
             stone = above
         return stone
 
-    def _add(self, player: Colour, point: Point) -> None:
+    def _add(self, colour: Colour, point: Point) -> None:
         """Sets a stone, takes the liberty from its neighbours and joins it with those of its colour."""
         around = neighbours(point, self.size)
-        self.position += _digit(point, player, self.size)
+        self.position += _digit(point, colour, self.size)
         self._parent[point] = point
         empty = frozenset(near for near in around if near not in self._parent)
-        self._strings[point] = String(player, frozenset([point]), empty)
+        self._strings[point] = String(colour, frozenset([point]), empty)
         for name in {self._name(near) for near in around if near in self._parent}:
             string = self._strings[name]
             self._strings[name] = string._replace(liberties=string.liberties - {point})
-            if string.player is player:
+            if string.colour is colour:
                 self._union(name, self._name(point))
 
     def _union(self, one: Point, other: Point) -> None:
         """Joins two strings; the name of the larger one stays."""
         smaller, larger = sorted((one, other), key=lambda name: len(self._strings[name].stones))
         joined, kept = self._strings.pop(smaller), self._strings[larger]
-        self._strings[larger] = String(kept.player, kept.stones | joined.stones, kept.liberties | joined.liberties)
+        self._strings[larger] = String(kept.colour, kept.stones | joined.stones, kept.liberties | joined.liberties)
         self._parent[smaller] = larger
 
     def _remove_string(self, name: Point) -> None:
@@ -218,24 +224,22 @@ class Board:
         string = self._strings.pop(name)
         for stone in string.stones:
             del self._parent[stone]
-            self.position -= _digit(stone, string.player, self.size)
+            self.position -= _digit(stone, string.colour, self.size)
         for stone in string.stones:
             for beside in {self._name(near) for near in neighbours(stone, self.size) if near in self._parent}:
                 freed = self._strings[beside]
                 self._strings[beside] = freed._replace(liberties=freed.liberties | {stone})
 
     def territory(self) -> dict[Colour, set[Point]]:
-        """Returns the empty points from which only stones of one colour are reached, by that colour; nobody's on an
-        empty board.
-        """
-        found: dict[Colour, set[Point]] = {player: set() for player in Colour}
+        """Returns by colour the empty points from which only its stones are reached; nobody's on an empty board."""
+        found: dict[Colour, set[Point]] = {colour: set() for colour in Colour}
         unseen = {point for point in all_points(self.size) if point not in self._parent}
         while unseen:
             frontier, region, borders = [next(iter(unseen))], set(), set()
             while frontier:
                 point = frontier.pop()
                 if point in self._parent:
-                    borders.add(self.player_at(point))
+                    borders.add(self.colour_at(point))
                 elif point not in region:
                     region.add(point)
                     frontier.extend(neighbours(point, self.size))
@@ -244,9 +248,9 @@ class Board:
                 found[borders.pop()] |= region
         return found
 
-    def count(self, player: Colour) -> int:
-        """Returns how many stones a player has on the board."""
-        return sum(len(string.stones) for string in self.strings() if string.player is player)
+    def count(self, colour: Colour) -> int:
+        """Returns how many stones of a colour are on the board."""
+        return sum(len(string.stones) for string in self.strings() if string.colour is colour)
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,15 +279,12 @@ class GameState:
         handicap: how many of GTP's fixed points Black starts on, or the points themselves (free placement: two or more,
         one left empty)."""
         if isinstance(handicap, int):
-            handicap = [
-                Point(*coords.row_col(point, rules.size)) for point in coords.fixed_handicap(rules.size, handicap)
-            ]
+            fixed = coords.fixed_handicap(rules.size, handicap)
+            handicap = [Point(*coords.row_col(point, rules.size)) for point in fixed]
         points = {Point(*point) for point in handicap if is_on_board(Point(*point), rules.size)}
         if len(points) != len(handicap) or len(points) == 1 or (points and len(points) >= rules.size**2):
-            most = rules.size**2 - 1
-            raise InputError(
-                f"handicap: {len(handicap)} points, {len(points)} different ones on the board; allowed are 0 and 2 to {most}"
-            )
+            given = f"{len(handicap)} points, {len(points)} different ones on the board"
+            raise InputError(f"handicap: {given}; allowed are 0 and 2 to {rules.size**2 - 1}")
         board = Board.of_stones(rules.size, [(Colour.BLACK, point) for point in points])
         return GameState(rules, board, Colour.WHITE if points else Colour.BLACK)._with_history()
 
@@ -299,15 +300,13 @@ class GameState:
         colours = {point: int(stones[point.row][point.column]) for point in all_points(size)}
         for point, colour in colours.items():
             if colour not in (0, 1, 2):
-                raise InputError(
-                    f"stones: {colour} on {_name(point, size)}; allowed are 0 (empty), 1 (black) and 2 (white)"
-                )
+                allowed = "allowed are 0 (empty), 1 (black) and 2 (white)"
+                raise InputError(f"stones: {colour} on {_name(point, size)}; {allowed}")
         board = Board.of_stones(size, [(Colour(colour), point) for point, colour in colours.items() if colour])
         for string in board.strings():
             if not string.liberties:
-                raise InputError(
-                    f"stones: the string on {_name(min(string.stones), size)} has no liberty; every string needs one"
-                )
+                where = _name(min(string.stones), size)
+                raise InputError(f"stones: the string on {where} has no liberty; every string needs one")
         return GameState(rules, board, Colour(to_play))._with_history()
 
     @property
@@ -318,16 +317,14 @@ class GameState:
     def why_illegal(self, move: Move) -> str | None:
         """Returns why a move is not legal, the kind of reason first, then what it is about; None for a legal move."""
         if self.is_over:
-            return "game over: " + (
-                f"{self.resigned.name.lower()} has resigned" if self.resigned else "both players have passed"
-            )
+            how = f"{self.resigned.name.lower()} has resigned" if self.resigned else "both players have passed"
+            return f"game over: {how}"
         if move.point is None:
             return None
         point, size = move.point, self.rules.size
         if not is_on_board(point, size):
-            return (
-                f"off the board: row {point.row}, column {point.column}; both go from 0 to {size - 1} on {size}x{size}"
-            )
+            where = f"row {point.row}, column {point.column}"
+            return f"off the board: {where}; both go from 0 to {size - 1} on {size}x{size}"
         if self.board.string_at(point) is not None:
             return f"occupied: a stone stands on {_name(point, size)}"
         if not self.rules.suicide and point in self.board.removed_by(self.to_play, point):
@@ -344,8 +341,8 @@ class GameState:
         """Returns all legal plays from the top left, then the pass; a resignation is as legal but not listed. Empty
         once it is over.
         """
-        moves = [*(Move(point) for point in all_points(self.rules.size)), Move.pass_turn()]
-        return [move for move in moves if self.why_illegal(move) is None]
+        legal = enumerate(self.legal_mask())
+        return [Move.from_action(action, self.rules.size) for action, is_legal in legal if is_legal]
 
     def legal_mask(self) -> list[bool]:
         """Returns for each of the size * size + 1 actions whether it is legal; the last is the pass. All False once the
@@ -368,40 +365,34 @@ class GameState:
         taker = self.to_play.other if move.point in removed else self.to_play
         captures = self.captures | {taker: self.captures[taker] + len(removed)}
         board = self.board.after(self.to_play, move.point)
-        return replace(
-            turned, board=board, passes=0, ko=_ko_point(board, move.point, removed), captures=captures
-        )._with_history()
+        ko = _ko_point(board, move.point, removed)
+        return replace(turned, board=board, passes=0, ko=ko, captures=captures)._with_history()
 
     def stones(self) -> list[list[int]]:
         """Returns the rows of the board from the top: 0 empty, 1 black, 2 white."""
-        size, owners = self.rules.size, [self.board.player_at(point) for point in all_points(self.rules.size)]
-        return [
-            [owner.value if owner else 0 for owner in owners[row * size : row * size + size]] for row in range(size)
-        ]
+        size = self.rules.size
+        points = [getattr(self.board.colour_at(point), "value", 0) for point in all_points(size)]
+        return [points[row * size : row * size + size] for row in range(size)]
 
     def area_score_black(self, dead: Iterable[Point] = ()) -> float:
-        """Returns Black's area less White's before komi, in points: stones and empties that one colour reaches; the
-        dead go first.
-        """
+        """Returns Black's area less White's before komi, in points: stones, and empty points that one colour reaches,
+        after the dead were taken off."""
         board = self.board.without(dead)
         territory = board.territory()
-        black, white = (board.count(player) + len(territory[player]) for player in (Colour.BLACK, Colour.WHITE))
+        black, white = (board.count(colour) + len(territory[colour]) for colour in (Colour.BLACK, Colour.WHITE))
         return float(black - white)
 
     def territory_score_black(self, dead: Iterable[Point] = ()) -> float:
         """Returns Black's territory and prisoners less White's before komi, in points; the dead become prisoners, seki
-        costs no eye.
-        """
+        costs no eye."""
         board = self.board.without(dead)
         territory = board.territory()
-        dead_of = {player: self.board.count(player) - board.count(player) for player in Colour}
+        dead_of = {colour: self.board.count(colour) - board.count(colour) for colour in Colour}
         black, white = (len(territory[p]) + self.captures[p] + dead_of[p.other] for p in (Colour.BLACK, Colour.WHITE))
         return float(black - white)
 
     def score_black(self, dead: Iterable[Point] = ()) -> float:
-        """Returns Black's score less White's and less komi in points, by the scoring that the rules name, as the board
-        stands.
-        """
+        """Returns Black's score less White's and less komi in points, as the board stands and the rules count it."""
         counted = self.area_score_black(dead) if self.rules.scoring == "area" else self.territory_score_black(dead)
         return counted - self.rules.komi
 
@@ -423,12 +414,10 @@ class GameState:
 
 def _ko_point(board: Board, point: Point, removed: frozenset[Point]) -> Point | None:
     """Returns the point that simple ko bans next: one stone was taken by a stone that stands alone with that one
-    liberty.
-    """
+    liberty."""
     string = board.string_at(point)
-    if string and len(removed) == 1 and len(string.stones) == 1 and string.liberties == removed:
-        return next(iter(removed))
-    return None
+    is_ko = string and len(removed) == 1 and len(string.stones) == 1 and string.liberties == removed
+    return next(iter(removed)) if is_ko else None
 
 
 def _name(point: Point, size: int) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 import torch
@@ -81,26 +81,17 @@ class RulesBatch(TensorFields):
 
         board_size: the side of the tensors; None is the largest size.
         """
-        if isinstance(rules, Rules):
-            number = 1 if num_games is None else num_games
-            if number < 1:
-                raise InputError(f"rules: a batch of {number} games; at least 1 is needed")
-            one = RulesBatch.of([rules], device=device, board_size=board_size)
-            return replace(
-                one, **{name: value.repeat(number) for name, value in vars(one).items() if isinstance(value, Tensor)}
-            )
-        many = list(rules)
+        many = [rules] * (1 if num_games is None else num_games) if isinstance(rules, Rules) else list(rules)
         if not many:
             raise InputError("rules: a batch of 0 games; at least 1 is needed")
         if num_games is not None and len(many) != num_games:
             raise InputError(f"rules: {len(many)} rules for {num_games} games; give one for all or one for each")
-        kinds = set(many)
-        largest = max(r.size for r in kinds)
+        different = set(many)
+        largest = max(r.size for r in different)
         side = largest if board_size is None else board_size
         if not largest <= side <= MAX_SIZE:
-            raise InputError(
-                f"rules: a batch of side {side}; for boards of side {largest} allowed are {largest} to {MAX_SIZE}"
-            )
+            allowed = f"for boards of side {largest} allowed are {largest} to {MAX_SIZE}"
+            raise InputError(f"rules: a batch of side {side}; {allowed}")
         return RulesBatch(
             size=torch.tensor([r.size for r in many], dtype=torch.int32, device=device),
             komi=torch.tensor([r.komi for r in many], dtype=torch.float32, device=device),
@@ -108,10 +99,10 @@ class RulesBatch(TensorFields):
             suicide=torch.tensor([r.suicide for r in many], dtype=torch.bool, device=device),
             scoring=torch.tensor([SCORING.index(r.scoring) for r in many], dtype=torch.int8, device=device),
             board_size=side,
-            same_size=all(r.size == side for r in kinds),
-            any_suicide=any(r.suicide for r in kinds),
-            any_superko=any(r.superko != "simple" for r in kinds),
-            any_territory=any(r.scoring == "territory" for r in kinds),
+            same_size=all(r.size == side for r in different),
+            any_suicide=any(r.suicide for r in different),
+            any_superko=any(r.superko != "simple" for r in different),
+            any_territory=any(r.scoring == "territory" for r in different),
         )
 
     def __len__(self) -> int:

@@ -1,8 +1,9 @@
 """The rules that people and programs call by a name ("chinese", RU[AGA], KataGo's JSON), as `Rules`; and what of them
 zerogo leaves out.
 
-    named("japanese", size=9)               # Rules(9, 6.5, "simple", False, "territory") parse('{"ko": "POSITIONAL",
-    ...}', 9)   # the same from any text: a name, KataGo's JSON, or the string that KataGo writes into an SGF
+    named("japanese", size=9)                 # Rules(9, 6.5, "simple", False, "territory")
+    parse('{"ko": "POSITIONAL", ...}', 9)     # the same from any text: a name, KataGo's JSON, or the string that KataGo
+                                              # writes into an SGF
 
 The table follows KataGo's (docs/GTP_Extensions.md, "kata-set-rules"), so that programs which know KataGo get what they
 expect; its "chinese" has simple ko, since Chinese tournaments play so whatever their written rules say, and its
@@ -28,9 +29,7 @@ DEAD = "what is dead is settled by playing it out or by the engine's judgement, 
 
 @dataclass(frozen=True)
 class Ruleset:
-    """One row of the table: superko, suicide and scoring as in `Rules`, the usual komi on 19x19, and what zerogo leaves
-    out.
-    """
+    """One row of the table: superko, suicide and scoring as in `Rules`, the usual komi on 19x19, what is left out."""
 
     superko: str
     suicide: bool
@@ -39,7 +38,9 @@ class Ruleset:
     left_out: tuple[str, ...] = ()
 
 
-_AGA_LEFT_OUT = (HANDICAP, "a pass costs no stone, which changes nothing where area is counted")
+_NO_PASS_STONES = "a pass costs no stone, which changes nothing where area is counted"
+_NO_BUTTON = "the first pass earns no half point (no button)"
+_ING_KO = "superko stands for Ing's fighting and disturbing kos"
 RULESETS = {
     "tromp-taylor": Ruleset("positional", True, "area", 7.5, (SAFE,)),
     "chinese": Ruleset("simple", False, "area", 7.5, (HANDICAP, CYCLES)),
@@ -47,13 +48,11 @@ RULESETS = {
     "chinese-kgs": Ruleset("positional", False, "area", 7.5, (HANDICAP,)),
     "japanese": Ruleset("simple", False, "territory", 6.5, (SEKI, CYCLES, DEAD)),
     "korean": Ruleset("simple", False, "territory", 6.5, (SEKI, CYCLES, DEAD)),
-    "aga": Ruleset("situational", False, "area", 7.5, _AGA_LEFT_OUT),
-    "bga": Ruleset("situational", False, "area", 7.5, _AGA_LEFT_OUT),
-    "aga-button": Ruleset(
-        "situational", False, "area", 7.0, (HANDICAP, "the first pass earns no half point (no button)")
-    ),
+    "aga": Ruleset("situational", False, "area", 7.5, (HANDICAP, _NO_PASS_STONES)),
+    "bga": Ruleset("situational", False, "area", 7.5, (HANDICAP, _NO_PASS_STONES)),
+    "aga-button": Ruleset("situational", False, "area", 7.0, (HANDICAP, _NO_BUTTON)),
     "new-zealand": Ruleset("situational", True, "area", 7.5),
-    "ing": Ruleset("positional", True, "area", 7.5, (HANDICAP, "superko stands for Ing's fighting and disturbing kos")),
+    "ing": Ruleset("positional", True, "area", 7.5, (HANDICAP, _ING_KO)),
 }
 ALIASES = {
     **dict.fromkeys(("tt", "tromptaylor"), "tromp-taylor"),
@@ -69,32 +68,22 @@ ALIASES = {
     **dict.fromkeys(("chinesekgs", "kgs"), "chinese-kgs"),
 }
 _KATAGO_WORDS = {  # of the string that KataGo writes into RU, such as koPOSITIONALscoreAREAtaxNONEsui1whbN
-    "ko": "ko",
-    "score": "scoring",
-    "scoring": "scoring",
-    "tax": "tax",
-    "sui": "suicide",
-    "button": "hasButton",
-    "whb": "whiteHandicapBonus",
-    "fpok": "friendlyPassOk",
-}
-_KATAGO_TEXT = re.compile(r"(?:ko|scoring|score|tax|sui|button|whb|fpok)(?:[A-Z]+(?:-1)?|[01])")
+    "ko": "ko", "score": "scoring", "scoring": "scoring", "tax": "tax", "sui": "suicide", "button": "hasButton",
+    "whb": "whiteHandicapBonus", "fpok": "friendlyPassOk",
+}  # fmt: skip
 _KATAGO_WORD = re.compile(r"(ko|scoring|score|tax|sui|button|whb|fpok)(N-1|[A-Z]+|[01])")
+_SWITCHES = ("suicide", "hasButton", "friendlyPassOk")
 
 
 def canonical(name: str) -> str | None:
-    """Returns the table's name for a name in any spelling ("New Zealand", "nz", "Chinese rules"), None for one that it
-    doesn't know.
-    """
+    """Returns the table's name for a name in any spelling ("New Zealand", "nz", "Chinese rules"), None for others."""
     plain = re.sub(r"[\s_-]+", "-", name.strip().lower()).removesuffix("-rules").removesuffix("-rule")
     plain = ALIASES.get(plain, plain)
     return plain if plain in RULESETS else None
 
 
 def named(name: str, size: int, komi: float | None = None) -> Rules:
-    """Returns the rules of a name such as "chinese" or "nz"; komi None is the usual one. Raises InputError for a name
-    it doesn't know.
-    """
+    """Returns the rules of a name such as "chinese" or "nz"; komi None is the usual. Raises InputError for others."""
     ruleset = RULESETS[_known(name)]
     return Rules(size, ruleset.komi if komi is None else komi, ruleset.superko, ruleset.suicide, ruleset.scoring)
 
@@ -109,14 +98,12 @@ def parse(text: str, size: int, komi: float | None = None) -> Rules:
         try:
             fields = json.loads(stripped)
         except ValueError:
-            raise InputError(
-                f"rules: {stripped!r} is not valid JSON; give a name such as chinese, or an object"
-            ) from None
+            wanted = "give a name such as chinese, or an object"
+            raise InputError(f"rules: {stripped!r} is not valid JSON; {wanted}") from None
         return from_json(fields, size, komi)
-    if re.fullmatch(f"(?:{_KATAGO_TEXT.pattern})+", stripped):
+    if re.fullmatch(f"(?:{_KATAGO_WORD.pattern})+", stripped):
         words = {_KATAGO_WORDS[key]: value for key, value in _KATAGO_WORD.findall(stripped)}
-        switches = {key: words[key] == "1" for key in ("suicide", "hasButton", "friendlyPassOk") if key in words}
-        return from_json(words | switches, size, komi)
+        return from_json(words | {key: words[key] == "1" for key in _SWITCHES if key in words}, size, komi)
     return named(stripped, size, komi)
 
 
@@ -146,20 +133,16 @@ def from_json(fields: Mapping[str, Any], size: int, komi: float | None = None) -
             raise InputError(f"rules: there is no field {key!r}; allowed are {', '.join(allowed)} and komi")
         value = value.upper() if isinstance(value, str) else value
         if not any(value == choice and type(value) is type(choice) for choice in allowed[key]):
-            raise InputError(
-                f"rules: {key} is {fields.get(key, value)!r}; allowed are {', '.join(map(_written, allowed[key]))}"
-            )
-    superko, scoring = (
-        str(given.get(key, default)).lower() for key, default in (("ko", "positional"), ("scoring", "area"))
-    )
+            choices = ", ".join(choice if isinstance(choice, str) else json.dumps(choice) for choice in allowed[key])
+            raise InputError(f"rules: {key} is {fields.get(key, value)!r}; allowed are {choices}")
+    superko, scoring = str(given.get("ko", "positional")).lower(), str(given.get("scoring", "area")).lower()
     usual = 6.5 if scoring == "territory" else 7.5
     return Rules(size, usual if komi is None else komi, superko, given.get("suicide", True), scoring)
 
 
 def to_json(rules: Rules) -> dict[str, Any]:
     """Returns the rules as KataGo's `kata-get-rules` tells them, without the komi: what is really played, so never a
-    tax or a bonus.
-    """
+    tax or a bonus."""
     return {
         "ko": rules.superko.upper(),
         "scoring": rules.scoring.upper(),
@@ -172,17 +155,10 @@ def to_json(rules: Rules) -> dict[str, Any]:
 
 
 def deviations(name: str) -> str:
-    """Returns one sentence on where zerogo falls short of a ruleset, empty where it doesn't. Raises InputError for an
-    unknown name.
-    """
+    """Returns a sentence on where zerogo falls short of a ruleset, or "". Raises InputError as `named` does."""
     known = _known(name)
     left_out = RULESETS[known].left_out
     return f"zerogo's {known} rules differ from the real ones: {'; '.join(left_out)}." if left_out else ""
-
-
-def default_komi(name: str) -> float:
-    """Returns the usual komi of a ruleset on 19x19, in points: KataGo's. Raises InputError for an unknown name."""
-    return RULESETS[_known(name)].komi
 
 
 def _known(name: str) -> str:
@@ -191,8 +167,3 @@ def _known(name: str) -> str:
     if found is None:
         raise InputError(f"there are no rules {name!r}; allowed are {', '.join(RULESETS)}")
     return found
-
-
-def _written(value: Any) -> str:
-    """Returns a value as JSON has it, words without their quotes."""
-    return value if isinstance(value, str) else json.dumps(value)

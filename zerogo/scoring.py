@@ -33,21 +33,16 @@ from zerogo import flood, kernels
 from zerogo.rules import SCORING, RulesBatch
 
 
-class Position(Protocol):
+class Scored(Protocol):
     """What is needed of `board.State`: bit rows int32 [B, N] of both colours and the board, captures int32 [B, 2] by
     each side, rules.
     """
 
-    @property
-    def black(self) -> Tensor: ...
-    @property
-    def white(self) -> Tensor: ...
-    @property
-    def on_board(self) -> Tensor: ...
-    @property
-    def captures(self) -> Tensor: ...
-    @property
-    def rules(self) -> RulesBatch: ...
+    black: Tensor
+    white: Tensor
+    on_board: Tensor
+    captures: Tensor
+    rules: RulesBatch
 
 
 # Doors for stones
@@ -101,7 +96,7 @@ def winner_black(score_black: Tensor) -> Tensor:
 # Doors for positions
 
 
-def final_ownership_black(state: Position) -> Tensor:
+def final_ownership_black(state: Scored) -> Tensor:
     """Returns whose point each is at the end of the game: int8 [B, N, N], +1 Black's, -1 White's, 0 nobody's.
 
     Pass-alive territory is its owner's, dead stones inside too; everything else as it stands, as area. The host looks,
@@ -109,7 +104,7 @@ def final_ownership_black(state: Position) -> Tensor:
     return _signed(*final_rows(state, may_look=True))
 
 
-def final_score_black(state: Position) -> Tensor:
+def final_score_black(state: Scored) -> Tensor:
     """Returns the result in points with komi, under each game's own way of scoring: float32 [B], positive when Black
     wins.
 
@@ -124,7 +119,7 @@ def final_score_black(state: Position) -> Tensor:
     return score - state.rules.komi
 
 
-def all_pass_alive(state: Position) -> Tensor:
+def all_pass_alive(state: Scored) -> Tensor:
     """Returns whether every point is pass-alive, so that nothing can change the result: bool [B]. Asked between moves,
     so it is cheap.
 
@@ -133,7 +128,7 @@ def all_pass_alive(state: Position) -> Tensor:
     """
     board, black, white = state.on_board, state.black, state.white
     if (fast := kernels.compiled("scoring", board.device)) is not None:
-        return fast.all_pass_alive(black, white, board, _flags(_suicide_of(state), board))
+        return fast.all_pass_alive(black, white, board, state.rules.suicide)
     empty = board & ~(black | white)
     far_black, far_white = empty & ~flood.neighbours(black), empty & ~flood.neighbours(white)
     open_points = far_black & flood.neighbours(far_black) & far_white & flood.neighbours(far_white)
@@ -141,19 +136,20 @@ def all_pass_alive(state: Position) -> Tensor:
     games = possible.nonzero().squeeze(1)
     if not games.numel():
         return possible
-    suicide = _suicide_of(state)
-    suicide = suicide[games] if isinstance(suicide, Tensor) else suicide
-    return possible.index_copy(0, games, _all_alive(black[games], white[games], board[games], suicide))
+    black_alive, white_alive = pass_alive_rows(
+        black[games], white[games], board[games], state.rules.suicide[games], may_look=True
+    )
+    return possible.index_copy(0, games, ((black_alive | white_alive) == board[games]).all(-1))
 
 
-def final_rows(state: Position, may_look: bool = False) -> tuple[Tensor, Tensor]:
+def final_rows(state: Scored, may_look: bool = False) -> tuple[Tensor, Tensor]:
     """Returns Black's and White's points at the end of the game as bit rows, two int32 [B, N]; see
     `final_ownership_black`.
 
     may_look: whether the host may wait for the device, as between moves.
     """
     black, white = area_rows(state.black, state.white, state.on_board)
-    black_alive, white_alive = pass_alive_rows(state.black, state.white, state.on_board, _suicide_of(state), may_look)
+    black_alive, white_alive = pass_alive_rows(state.black, state.white, state.on_board, state.rules.suicide, may_look)
     return (black & ~white_alive) | black_alive, (white & ~black_alive) | white_alive
 
 
@@ -187,45 +183,15 @@ def pass_alive_rows(
     On the CPU a kernel's work follows the strings and regions that there are; so does that of torch's rounds where the
     host `may_look` (between moves) or the tensors are its own, else their number depends on N alone. All give the same
     result."""
+    flags = _flags(suicide, on_board)
     if (fast := kernels.compiled("scoring", black.device)) is not None:
-        return fast.pass_alive_rows(black, white, on_board, _flags(suicide, on_board))
+        return fast.pass_alive_rows(black, white, on_board, flags)
     own, board = torch.cat((black, white)), torch.cat((on_board, on_board))
     other = board & ~own
     empty = other & ~torch.cat((white, black))
-    must_touch = empty
-    if isinstance(suicide, Tensor):
-        must_touch = torch.where(torch.cat((suicide, suicide)).unsqueeze(1), other, empty)
-    elif suicide:
-        must_touch = other
+    must_touch = torch.where(torch.cat((flags, flags)).unsqueeze(1), other, empty)
     area = _benson(own, other, empty, must_touch, may_look or flood.may_look(own))
     return area[: len(black)], area[len(black) :]
-
-
-def _corners(planes: Tensor) -> Tensor:
-    """Returns the points whose left and upper neighbours are not in the plane, int32 [X, N]: at least one in every
-    connected part.
-    """
-    above = torch.zeros_like(planes)
-    above[:, 1:] = planes[:, :-1]
-    return planes & ~(planes << 1) & ~above
-
-
-def components(planes: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the connected parts of all planes as one list: int32 [X, N] -> their plane int64 [K], ascending, and
-    points int32 [K, N].
-
-    A part is grown from each of its corners, and kept where that corner is its first point.
-    """
-    plane, row, column = flood.unpack_rows(_corners(planes)).nonzero().unbind(1)
-    bit = (1 << column).to(torch.int32).unsqueeze(1)
-    seeds = torch.zeros((plane.numel(), planes.shape[1]), dtype=torch.int32, device=planes.device).scatter_(
-        1, row.unsqueeze(1), bit
-    )
-    grown = flood.flood(seeds, planes[plane])
-    rows = torch.arange(planes.shape[1], device=planes.device)
-    earlier = torch.where(rows < row.unsqueeze(1), -1, torch.where(rows == row.unsqueeze(1), bit - 1, 0))
-    is_first = ((grown & earlier) == 0).all(-1)
-    return plane[is_first], grown[is_first]
 
 
 # Benson's algorithm on X planes of one colour's stones: strings and regions by labels, [X, P] throughout
@@ -293,10 +259,13 @@ def _vital_strings(labels: Tensor, beside: Tensor, is_empty: Tensor, is_must: Te
     regions = labels.unsqueeze(1).expand(-1, 4, -1)
     wanted = candidates.gather(2, regions)
     touches = torch.stack([(beside == wanted[:, k : k + 1]).any(1) for k in range(4)], dim=1)
-    misses = (is_must.unsqueeze(1) & ~touches).to(torch.int8)
-    missed = torch.zeros_like(misses).scatter_reduce_(2, regions, misses, "amax") > 0
-    has_empty = torch.zeros_like(labels).scatter_reduce_(1, labels, is_empty.to(torch.int64), "amax") > 0
-    return candidates, (candidates < num_points) & ~missed & has_empty.unsqueeze(1)
+    missed = _any_of_part(is_must.unsqueeze(1) & ~touches, regions)
+    return candidates, (candidates < num_points) & ~missed & _any_of_part(is_empty, labels).unsqueeze(1)
+
+
+def _any_of_part(points: Tensor, labels: Tensor) -> Tensor:
+    """Returns at each label whether one of the points of its part is meant: bool, int64 [..., P] -> bool [..., P]."""
+    return torch.zeros_like(points, dtype=torch.int8).scatter_reduce_(-1, labels, points.to(torch.int8), "amax") > 0
 
 
 def _touches_struck(labels: Tensor, beside: Tensor, alive: Tensor) -> Tensor:
@@ -304,9 +273,7 @@ def _touches_struck(labels: Tensor, beside: Tensor, alive: Tensor) -> Tensor:
     P + 1] by label.
     """
     is_struck = ~alive.gather(1, beside.flatten(1)).unflatten(1, (4, -1)).all(1)
-    return (
-        torch.zeros_like(is_struck, dtype=torch.int8).scatter_reduce_(1, labels, is_struck.to(torch.int8), "amax") > 0
-    )
+    return _any_of_part(is_struck, labels)
 
 
 # Small steps
@@ -327,15 +294,6 @@ def _flags(suicide: Tensor | bool, on_board: Tensor) -> Tensor:
             f"suicide is {list(suicide.shape)}; it must be one bool, or bool [{len(on_board)}], one for each game"
         )
     return suicide if isinstance(suicide, Tensor) else torch.full((len(on_board),), suicide, device=on_board.device)
-
-
-def _suicide_of(state: Position) -> Tensor | bool:
-    return state.rules.suicide if state.rules.any_suicide else False
-
-
-def _all_alive(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor | bool) -> Tensor:
-    black_alive, white_alive = pass_alive_rows(black, white, on_board, suicide, may_look=True)
-    return ((black_alive | white_alive) == on_board).all(-1)
 
 
 def _signed(black: Tensor, white: Tensor) -> Tensor:

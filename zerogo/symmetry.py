@@ -26,14 +26,12 @@ def compose(first: int, second: int) -> int:
 
 
 def point_table(board_size: int, device: torch.device | str = "cpu") -> Tensor:
-    """Returns where each point of each transformed board comes from: int64 [8, P]. Shared between calls; not to be
-    written to.
-    """
+    """Returns where each point of each transformed board comes from: int64 [8, P], shared between calls."""
     return _action_table(board_size, torch.device(device))[:, :-1]
 
 
 def action_table(board_size: int, device: torch.device | str = "cpu") -> Tensor:
-    """Returns the same for actions: int64 [8, A], pass from pass. Shared between calls; not to be written to."""
+    """Returns the same for actions: int64 [8, A], pass from pass."""
     return _action_table(board_size, torch.device(device))
 
 
@@ -63,11 +61,7 @@ def transform_planes(planes: Tensor, symmetry: int | Tensor, size: Tensor | None
 
 
 def transform_actions(values: Tensor, symmetry: int | Tensor, size: Tensor | None = None) -> Tensor:
-    """Returns transformed numbers of actions, such as a policy: [B, A] of any dtype, under one transform or one a game
-    (int64 [B]).
-
-    size: as for `transform_planes`.
-    """
+    """Returns transformed numbers of actions, such as a policy: [B, A] of any dtype; else as `transform_planes`."""
     board_size = round((values.shape[-1] - 1) ** 0.5)
     assert board_size * board_size + 1 == values.shape[-1], f"{values.shape[-1]} actions belong to no square board"
     return _take(values, _tables(board_size, symmetry, size, values.device))
@@ -97,9 +91,7 @@ def _action_table(board_size: int, device: torch.device) -> Tensor:
 
 @cache
 def _own_table(board_size: int, device: torch.device) -> Tensor:
-    """Returns `_action_table` for boards of every side up to N in the corner of an N x N tensor: int64 [N + 1, 8,
-    A].
-    """
+    """Returns the same for boards of every side up to N in the corner of an N x N tensor: int64 [N + 1, 8, A]."""
     with torch.inference_mode(False):
         stays = torch.arange(board_size * board_size + 1).repeat(board_size + 1, NUM_SYMMETRIES, 1)
         for size in range(1, board_size + 1):

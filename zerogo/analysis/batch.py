@@ -133,7 +133,7 @@ class SearchBatch:
         """Makes the search state. Every row gets a position, since where the host can't look the idle rows are stepped,
         too.
         """
-        filled = board.select(states, torch.zeros(len(self.tasks), dtype=torch.int64, device=states.device))
+        filled = states.select(torch.zeros(len(self.tasks), dtype=torch.int64, device=states.device))
         self.search_state = self.search.init(filled, self.kind.nodes)
         if not may_look(filled.black):
             self.search.begin(self.search_state, torch.arange(len(self.tasks), device=states.device), 0, SEED)
@@ -171,7 +171,7 @@ class SearchBatch:
     def read(self, tasks: Sequence[SearchTask]) -> list[PositionResult]:
         """Returns what was found of positions so far."""
         index = torch.tensor([task.index for task in tasks], device=self.analyst.device)
-        states = board.select(self.search_state.states, index)
+        states = self.search_state.states.select(index)
         self._evaluate(tasks, states)
         evaluation, previews = Evaluation.cat([task.evaluation for task in tasks]), [task.previews for task in tasks]
         found = analyses(self.analyst, self.search_state, index, states, evaluation, previews)
@@ -191,7 +191,7 @@ class SearchBatch:
         """Asks the analyst for its evaluation without a search, once for each position."""
         unknown = [row for row, task in enumerate(tasks) if task.evaluation is None]
         if unknown:
-            found = self.analyst.evaluate(board.select(states, torch.tensor(unknown, device=states.device)))
+            found = self.analyst.evaluate(states.select(torch.tensor(unknown, device=states.device)))
             found = found.map(lambda tensor: tensor.float().cpu())
             for number, row in enumerate(unknown):
                 tasks[row].evaluation = found.select(torch.tensor([number]))

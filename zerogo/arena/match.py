@@ -172,7 +172,7 @@ class MatchGames:
 
     def _keep(self, index: Tensor) -> None:
         """Goes on with some of the K games only: index int64 [k]."""
-        self.states, self.game_index = board.select(self.states, index), self.game_index[index]
+        self.states, self.game_index = self.states.select(index), self.game_index[index]
 
     # The moves
 
@@ -195,7 +195,7 @@ class MatchGames:
         for player, mask in masks.items():
             index = mask.nonzero().squeeze(1)
             if index.numel():
-                states = self.states if len(index) == len(mask) else board.select(self.states, index)
+                states = self.states if len(index) == len(mask) else self.states.select(index)
                 questions[player] = (index, (states, self.numbers[self.game_index[index]], self.terms.seed))
         actions, waiting = torch.zeros_like(self.game_index), {}
         with ThreadPoolExecutor(2) as threads:  # for engines only: torch's threads and modes belong to this one
@@ -242,7 +242,7 @@ class MatchGames:
         """Returns games that are over now, by their index among the K, on the host, and lets engines know. Those that
         do not stop here are counted, and engines say what they make of the score."""
         index = torch.tensor(ended, dtype=torch.int64, device=self.game_index.device)
-        states, rows = board.select(self.states, index), self.game_index[index]
+        states, rows = self.states.select(index), self.game_index[index]
         numbers, told = self.numbers[rows].tolist(), [{} for _ in ended]
         for engine in self.engines:
             said = [None] * len(ended) if stops else engine.final_scores(numbers, self.terms.seed)

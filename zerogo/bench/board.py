@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import statistics
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 from zerogo import bench, board, flood, kernels
 from zerogo.bench import PeerProcess
 from zerogo.board import State
-from zerogo.board.state import exact_legal_rows
+from zerogo.board.superko import exact_legal_rows
 from zerogo.rules import Rules
 
 WARM_PLIES = 2  # times the points of the board: by then games of all ages are in the batch
@@ -93,8 +94,8 @@ def draw(state: State, generator: torch.Generator) -> Tensor:
     Without kernels rows come first, [N, B]: sums over them add whole rows, which is fast."""
     legal, board_size = exact_legal_rows(state), state.board_size
     numbers = torch.rand(state.num_games, generator=generator, device=state.device, dtype=torch.float64)
-    if (fast := kernels.compiled("board", state.device)) is not None:
-        return fast.pick(legal, numbers)
+    if kernels.compiled("board", state.device) is not None:
+        return importlib.import_module(f"zerogo.bench.pick_{state.device.type}").pick(legal, numbers)
     rows = legal.T.contiguous()
     up_to = flood.row_counts(rows).cumsum(0, dtype=torch.int32)
     total = up_to[-1] + 1

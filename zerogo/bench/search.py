@@ -124,7 +124,7 @@ class SearchedGames:
     def __init__(self, setup: NetworkSetup, search: Search, sims: int, batch: int) -> None:
         self.setup, self.search, self.sims = setup, search, sims
         self.games = torch.arange(batch, device=setup.device)
-        self.state = board.select(setup.state, self.games)
+        self.state = setup.state.select(self.games)
         self.search_state = search.init(self.state, sims)
         self.moves = 0
         for _ in range(2):
@@ -162,7 +162,7 @@ class SearchedGames:
         over = self.state.finished.nonzero().squeeze(1)
         if over.numel():  # others in their middle take their places
             others = (over + self.moves) % self.setup.state.num_games
-            self.state = board.put_(self.state, over, board.select(self.setup.state, others))
+            self.state = board.put_(self.state, over, self.setup.state.select(others))
             self.search.replace(self.search_state, over, self.state)
         return simulations, spent - began, bench.now(self.setup.device) - start
 

@@ -3,38 +3,22 @@
 """
 
 from zerogo.board.position import BLACK, WHITE, Position
-from zerogo.board.record import NO_MOVE, replay
 from zerogo.board.state import (
+    NO_MOVE,
     State,
     from_stones,
-    legal_actions,
     new_games,
     put,
     put_,
+    replay,
     restore,
-    select,
     step,
     step_,
-    to_device,
     unsettled_strings,
 )
+from zerogo.board.superko import legal_actions
 
 __all__ = [
-    "BLACK",
-    "NO_MOVE",
-    "WHITE",
-    "Position",
-    "State",
-    "from_stones",
-    "legal_actions",
-    "new_games",
-    "put",
-    "put_",
-    "replay",
-    "restore",
-    "select",
-    "step",
-    "step_",
-    "to_device",
-    "unsettled_strings",
-]
+    "BLACK", "NO_MOVE", "WHITE", "Position", "State", "from_stones", "legal_actions", "new_games", "put", "put_",
+    "replay", "restore", "step", "step_", "unsettled_strings",
+]  # fmt: skip

@@ -5,19 +5,17 @@ board is one look at the neighbours, and a move can only change the strings that
 the opponent's, and those beside what it captured. No other string is looked at. `find_atari` recomputes it from nothing
 and is what the tests hold it against.
 
-`find_atari`, `legal_rows` and `play` stand here as torch operations that never wait for a device; where there are
-kernels they hand over."""
+These are torch operations that never wait for a device, the reference for the kernels, which have legality and the
+move inside larger operations (`kernels/*/board.py`)."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 from torch import Tensor
 
-from zerogo import flood, kernels
+from zerogo import flood
 from zerogo.board import zobrist
 from zerogo.tensors import TensorFields
 
@@ -46,6 +44,7 @@ class Position(TensorFields):
 
     @property
     def num_games(self) -> int:
+        """B."""
         return self.black.shape[0]
 
     @property
@@ -55,6 +54,7 @@ class Position(TensorFields):
 
     @property
     def device(self) -> torch.device:
+        """Where the tensors are."""
         return self.black.device
 
     @property
@@ -63,11 +63,10 @@ class Position(TensorFields):
         return flood.unpack_rows(self.black).to(torch.int8) + 2 * flood.unpack_rows(self.white).to(torch.int8)
 
 
-def on_board_rows(size: Tensor, board_size: int) -> Tensor:
-    """Returns the plane of the points that exist: size int32 [B] -> int32 [B, N]."""
-    rows = ((1 << size.to(torch.int64)) - 1).to(torch.int32).unsqueeze(-1)
-    exists = torch.arange(board_size, device=size.device) < size.unsqueeze(-1)
-    return torch.where(exists, rows, 0)
+def own_and_opponent(position: Position) -> tuple[Tensor, Tensor]:
+    """Returns the stones of the side to move and of the other: int32 [B, N] each."""
+    is_black = (position.to_play == BLACK).unsqueeze(-1)
+    return torch.where(is_black, position.black, position.white), torch.where(is_black, position.white, position.black)
 
 
 def find_atari(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,25 +74,16 @@ def find_atari(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, 
 
     By floods alone, for all strings at once: a string has one liberty exactly if, for every bit of the liberties'
     indices, it does not touch both a liberty with that bit and one without."""
-    if (fast := kernels.compiled("board", black.device)) is not None:
-        return fast.find_atari(black, white, on_board)
-    board_size = black.shape[-1]
-    empty = on_board & ~(black | white)
+    board_size, num_bits = black.shape[-1], max(1, (black.shape[-1] ** 2 - 1).bit_length())
     index = torch.arange(board_size * board_size, device=black.device).view(board_size, board_size)
-    bits = torch.arange(max(1, math.ceil(math.log2(board_size * board_size))), device=black.device)
-    with_bit = flood.pack_rows(((index >> bits.view(-1, 1, 1)) & 1) != 0)
-    halves = torch.cat([with_bit, ~with_bit])
-    beside = flood.neighbours(empty.unsqueeze(1) & halves)
-    reached = torch.zeros_like(beside)
-    for stones in (black, white):
-        reached |= flood.flood(beside & stones.unsqueeze(1), stones.unsqueeze(1).expand_as(beside))
-    ones, zeros = reached.split(len(bits), dim=1)
-    both, either = ones & zeros, ones | zeros
-    several, some = both[:, 0], either[:, 0]
-    for k in range(1, len(bits)):
-        several, some = several | both[:, k], some | either[:, k]
+    with_bit = flood.pack_rows(torch.stack([(index >> bit) & 1 != 0 for bit in range(num_bits)]))
+    empty = (on_board & ~(black | white)).unsqueeze(1)
+    beside = flood.neighbours(torch.cat([empty & with_bit, empty & ~with_bit], dim=1))
+    colours = [stones.unsqueeze(1).expand_as(beside) for stones in (black, white)]
+    ones, zeros = (flood.flood(beside, colours[0]) | flood.flood(beside, colours[1])).split(num_bits, dim=1)
+    has_two, has_some = _union(ones & zeros), _union(ones | zeros)
     stones = black | white
-    return stones & some & ~several, stones & ~some
+    return stones & has_some & ~has_two, stones & ~has_some
 
 
 def legal_rows(position: Position, on_board: Tensor, suicide: Tensor | None) -> Tensor:
@@ -101,22 +91,13 @@ def legal_rows(position: Position, on_board: Tensor, suicide: Tensor | None) -> 
 
     suicide: bool [B], None where no game allows it. A point is legal if a neighbour is empty, an own string with
     another liberty, or an opponent's string in atari, and it is not banned by ko."""
-    if (fast := kernels.compiled("board", on_board.device)) is not None:
-        return fast.legal_rows(position, on_board, suicide)
     own, opponent = own_and_opponent(position)
     empty = on_board & ~(own | opponent)
-    breathing = empty | (own & ~position.atari) | (opponent & position.atari)
-    legal = flood.neighbours(breathing)
+    legal = flood.neighbours(empty | (own & ~position.atari) | (opponent & position.atari))
     if suicide is not None:
         legal = torch.where(suicide.unsqueeze(-1), -1, legal)
     legal = legal & empty & ~flood.points_to_rows(position.ko.to(torch.int64), position.board_size)
     return torch.where(position.finished.unsqueeze(-1), 0, legal)
-
-
-def own_and_opponent(position: Position) -> tuple[Tensor, Tensor]:
-    """Returns the stones of the side to move and of the other: int32 [B, N] each."""
-    is_black = (position.to_play == BLACK).unsqueeze(-1)
-    return torch.where(is_black, position.black, position.white), torch.where(is_black, position.white, position.black)
 
 
 def play(
@@ -127,115 +108,50 @@ def play(
 
     cap: int32 [B], a game is finished at this ply. Two passes in a row finish it too. Finished games stay as they are.
     """
-    if (fast := kernels.compiled("board", actions.device)) is not None:
-        keys = zobrist.point_keys(position.board_size, position.device)
-        fields, removed = fast.play(position, actions, on_board, suicide, cap, keys)
-        return Position(**fields), removed
     own, opponent = own_and_opponent(position)
-    points = torch.where(position.finished, -1, actions)
-    place = flood.points_to_rows(points, position.board_size)
+    place = flood.points_to_rows(torch.where(position.finished, -1, actions), position.board_size)
     own = own | place
-    touched = _touched_strings(points, place, own, opponent, position.atari)
-    taken = touched.union(touched.is_weak)
+    strings = _touched_strings(place, own, opponent)
+    is_captured = ((strings & position.atari.unsqueeze(1)) != 0).any(-1)
+    is_captured[:, 0] = False
+    string, taken = strings[:, 0], _union(torch.where(is_captured.unsqueeze(-1), strings, 0))
     opponent = opponent & ~taken
     empty = on_board & ~(own | opponent)
-    lost = torch.zeros_like(own) if suicide is None else _suicides(place, own, empty, suicide)
-    liberties = flood.neighbours(touched.rows) & (empty | lost)[touched.game]
-    in_atari = touched.union(flood.has_one_point(liberties) & ~touched.is_weak)
-    relieved = _beside(taken, own & position.atari)
+    lost = torch.zeros_like(own)
     if suicide is not None:
-        relieved = relieved | _beside(lost, opponent & position.atari)
+        is_dead = suicide & ((flood.neighbours(string) & empty) == 0).all(-1)
+        lost = torch.where(is_dead.unsqueeze(-1), string, 0)
+    has_one_liberty = flood.has_one_point(flood.neighbours(strings) & (empty | lost).unsqueeze(1)) & ~is_captured
+    in_atari = _union(torch.where(has_one_liberty.unsqueeze(-1), strings, 0))
+    # Strings in atari beside removed stones have now two liberties or more, their last one and a new one.
+    relieved = _strings_beside(taken, own & position.atari)
+    if suicide is not None:
+        relieved |= _strings_beside(lost, opponent & position.atari)
     own = own & ~lost
-    string = touched.own()
     atari = ((position.atari & ~(relieved | string)) | in_atari) & (own | opponent)
     return _after(position, actions, own, opponent, atari, taken, lost, string & atari, cap)
 
 
-@dataclass(frozen=True)
-class Touched:
-    """The strings that a move touches, at most five a game: the placed stone's own and the opponent's on its four
-    sides.
+def _union(planes: Tensor) -> Tensor:
+    """Returns the points of any plane: int32 [B, n, N] -> int32 [B, N]; torch has no such reduction."""
+    union = planes[:, 0]
+    for k in range(1, planes.shape[1]):
+        union = union | planes[:, k]
+    return union
 
-    lane: int64 [K], game * 5 + side (side 0 is the own string). game: int64 [K]. rows: int32 [K, N], the string.
-    is_weak: bool [K], an opponent's string that was in atari: the placed stone captures it. num_games: B.
+
+def _touched_strings(place: Tensor, own: Tensor, opponent: Tensor) -> Tensor:
+    """Returns the placed stone's own string, then the opponent's on its left, right, upper and lower side, empty where
+    there is none: int32 [B, N] -> int32 [B, 5, N].
     """
-
-    lane: Tensor
-    game: Tensor
-    rows: Tensor
-    is_weak: Tensor
-    num_games: int
-
-    def union(self, is_meant: Tensor) -> Tensor:
-        """Returns the points of each game's strings that are meant: bool [K] -> int32 [B, N]."""
-        sides = torch.zeros(self.num_games * 5, self.rows.shape[1], dtype=torch.int32, device=self.rows.device)
-        sides[self.lane] = torch.where(is_meant.unsqueeze(1), self.rows, 0)
-        side = sides.view(self.num_games, 5, -1).unbind(1)
-        return side[0] | side[1] | side[2] | side[3] | side[4]
-
-    def own(self) -> Tensor:
-        """Returns the placed stones' strings: int32 [B, N], empty where none was placed."""
-        return self.union(self.lane == 5 * self.game)
+    above, below = torch.zeros_like(place), torch.zeros_like(place)
+    above[:, :-1], below[:, 1:] = place[:, 1:], place[:, :-1]
+    seeds = torch.stack([place, place >> 1, place << 1, above, below], dim=1)
+    return flood.flood(seeds, torch.stack([own, *[opponent] * 4], dim=1))
 
 
-@cache
-def _sides(board_size: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns by action the point itself and the points on its four sides, P where there is none, int64 [A, 5], and by
-    point its row and column.
-
-    The row and column of P are 0 and 31: a bit that no row has.
-    """
-    num_points = board_size * board_size
-    points = torch.arange(num_points + 1, device=device)
-    row, column = torch.div(points, board_size, rounding_mode="floor"), points % board_size
-    sides = [points]
-    for exists, distance in (
-        (column > 0, -1),
-        (column < board_size - 1, 1),
-        (row > 0, -board_size),
-        (row < board_size - 1, board_size),
-    ):
-        sides.append(torch.where(exists & (points < num_points), points + distance, num_points))
-    return (
-        torch.stack(sides, dim=1),
-        torch.where(points < num_points, row, 0),
-        torch.where(points < num_points, column, 31).to(torch.int32),
-    )
-
-
-def _touched_strings(points: Tensor, place: Tensor, own: Tensor, opponent: Tensor, atari: Tensor) -> Touched:
-    """Returns the strings that the placed stones touch: points int64 [B], P or negative where none is placed; own with
-    the placed stone.
-    """
-    num_games, board_size = place.shape
-    sides, row_of, column_of = _sides(board_size, place.device)
-    side = sides[torch.where(points < 0, board_size * board_size, points)]
-    row, column = row_of[side], column_of[side]
-    first_row = torch.arange(num_games, device=place.device).unsqueeze(1) * board_size
-    stones = opponent.view(-1)[first_row + row]
-    stones[:, 0] = place.view(-1)[(first_row + row)[:, 0]]
-    is_touched = ((stones >> column) & 1) != 0
-    lane = torch.arange(num_games * 5, device=place.device)
-    game = torch.div(lane, 5, rounding_mode="floor")
-    seed = flood.points_to_rows(torch.where(is_touched, side, -1).view(-1), board_size)
-    is_own = lane == 5 * game
-    is_weak = ((atari[game] & seed) != 0).any(-1) & ~is_own
-    rows = flood.flood(seed, torch.where(is_own.unsqueeze(1), own[game], opponent[game]))
-    return Touched(lane, game, rows, is_weak, num_games)
-
-
-def _suicides(place: Tensor, own: Tensor, empty: Tensor, suicide: Tensor) -> Tensor:
-    """Returns the placed stones' strings that have no liberty, in games that allow suicide (bool [B]): int32 [B, N]."""
-    string = flood.flood(place, own)
-    breathes = ((flood.neighbours(string) & empty) != 0).any(-1)
-    return torch.where((suicide & ~breathes).unsqueeze(-1), string, 0)
-
-
-def _beside(removed: Tensor, weak: Tensor) -> Tensor:
-    """Returns the strings in atari beside removed stones: they have now at least two liberties, their last one and a
-    new one.
-    """
-    return flood.flood(flood.neighbours(removed) & weak, weak)
+def _strings_beside(removed: Tensor, stones: Tensor) -> Tensor:
+    return flood.flood(flood.neighbours(removed) & stones, stones)
 
 
 def _after(
@@ -249,17 +165,24 @@ def _after(
     weak: Tensor,
     cap: Tensor,
 ) -> tuple[Position, Tensor]:
-    """Puts the position together: colours, ko, hash, captures, counters and the end. weak: the placed stone's string
-    where it is in atari."""
-    is_black = before.to_play == BLACK
-    goes_on = ~before.finished
-    is_pass = actions >= before.board_size**2
-    by_colour = is_black.unsqueeze(-1)
-    table = zobrist.point_keys(before.board_size, before.device)
-    placed_key = torch.where(goes_on, table[actions + torch.where(is_black, 0, before.board_size**2 + 1)], 0)
+    """Puts the position together: colours, ko, hash, captures, counters and the end.
+
+    taken: the opponent's stones removed, lost: own ones (never both in one game). weak: the placed stone's string where
+    it is in atari. The simple ko rule bans a point if one stone was taken there by a lone stone whose only liberty it
+    now is."""
+    is_black, by_colour = before.to_play == BLACK, (before.to_play == BLACK).unsqueeze(-1)
+    goes_on, pass_action = ~before.finished, before.board_size**2
+    removed, is_taken = taken | lost, (taken != 0).any(-1)
+    number = flood.count(removed)
+    by_black = torch.where(is_black == is_taken, number, 0)  # a suicide's stones are the opponent's captures
+    keys = zobrist.point_keys(before.board_size, before.device)
+    placed_key = torch.where(goes_on, keys[actions + torch.where(is_black, 0, pass_action + 1)], 0)
+    removed_key = zobrist.hash_rows(removed, torch.where(is_black ^ is_taken, 0, 1))
+    is_ko = is_taken & (number == 1) & flood.has_one_point(weak)
+    ko = torch.where(is_ko, flood.first_point(removed), -1).to(torch.int16)
+    is_pass = actions >= pass_action
     passes = torch.where(goes_on, torch.where(is_pass, before.passes + 1, 0), before.passes).to(torch.int8)
     ply = before.ply + goes_on.to(torch.int32)
-    captures, removed_key, ko = _removal(before, taken, lost, weak)
     after = Position(
         black=torch.where(by_colour, own, opponent),
         white=torch.where(by_colour, opponent, own),
@@ -269,24 +192,7 @@ def _after(
         ply=ply,
         ko=torch.where(goes_on, ko, before.ko),
         hash=before.hash ^ placed_key ^ removed_key,
-        captures=captures,
+        captures=before.captures + torch.stack([by_black, number - by_black], dim=1),
         finished=before.finished | (passes >= 2) | (ply >= cap),
     )
     return after, torch.stack([torch.where(by_colour, lost, taken), torch.where(by_colour, taken, lost)], dim=1)
-
-
-def _removal(before: Position, taken: Tensor, lost: Tensor, weak: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns what a removal changes: captures int32 [B, 2], XOR of the removed stones' keys int64 [B], the point
-    banned by ko int16 [B].
-
-    taken: the opponent's stones removed, lost: own ones (never both in one game). weak: the placed stone's string where
-    it is in atari. The simple ko rule bans a point if one stone was taken there by a lone stone whose only liberty it
-    now is."""
-    is_black, is_taken = before.to_play == BLACK, (taken != 0).any(-1)
-    rows = taken | lost
-    key = torch.where(is_black ^ is_taken, *zobrist.hash_rows_both(rows))
-    by_black = (is_black == is_taken).to(torch.int32)
-    number = flood.count(rows)
-    captures = before.captures + torch.stack([number * by_black, number * (1 - by_black)], dim=1)
-    is_ko = is_taken & (number == 1) & flood.has_one_point(weak)
-    return captures, key, torch.where(is_ko, flood.first_point(rows), -1).to(torch.int16)

@@ -1,25 +1,33 @@
-"""The games themselves: a position, its rules and its history, and the moves that superko leaves."""
+"""The games themselves: a position, its rules and its history; how they begin, go on and are replaced.
+
+Superko asks for every position that a game has seen, found by its hash. `State.seen` [B, H] holds the hash at each ply.
+On the CPU, whose kernels use it, `State.links` [B, 3H] makes it a hash table with chains: its first 2H entries hold,
+for each value of the hash's low bits, the last ply with such a hash, the other H hold for each ply the one before it in
+its chain; -1 ends a chain. So a look-up costs about one read instead of H. Elsewhere all of `seen` is compared, and
+`links` is [B, 0]."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from zerogo import flood, kernels
 from zerogo.board import zobrist
-from zerogo.board.history import FIRST_WIDTH, NOT_SEEN, links_of, remember_
-from zerogo.board.position import Position, find_atari, legal_rows, on_board_rows, play
-from zerogo.board.superko import known_repeats
+from zerogo.board.position import Position, find_atari, play
 from zerogo.errors import InputError
 from zerogo.rules import Rules, RulesBatch
 
 RECENT = 7  # previous positions that are remembered for the encoders (AlphaGo Zero looks at 8)
 RECENT_MOVES = 5
 NO_CAP = 2**30
+NO_MOVE = -1  # in the records that `replay` takes, behind a game's end
+NOT_SEEN = -(2**63) + 1  # fills the unused places of `seen`; a position has this hash with a chance of 2^-64
+FIRST_WIDTH = 32  # H after the first move; it doubles when it is used up, so it is a power of two
 HISTORY = ("seen", "links", "lost", "recent", "moves")  # what a move is written into
 
 
@@ -29,11 +37,10 @@ class State(Position):
 
     on_board: int32 [B, N], the points that exist. cap: int32 [B], the ply at which a game is finished. seen: int64 [B,
     H], the hash of the stones at each ply, by ply (H is 0 where nobody kept them); links: int32 [B, 3H], how it is
-    searched (see `history`). lost: int32 [B, 2, N], points where a black, a white stone was ever removed: only there
-    can a move repeat a position, since the repeated one had its stone there. recent: int32 [B, 7, 2, N], black and
-    white stones of the previous positions, newest first, empty where there were none. moves: int16 [B, 5], previous
-    actions, newest first, -1 where there were none. ply_bound: host-side, no game is beyond this ply; `seen` grows by
-    it."""
+    searched. lost: int32 [B, 2, N], points where a black, a white stone was ever removed: only there can a move repeat
+    a position, since the repeated one had its stone there. recent: int32 [B, 7, 2, N], black and white stones of the
+    previous positions, newest first, empty where there were none. moves: int16 [B, 5], previous actions, newest first,
+    -1 where there were none. ply_bound: host-side, no game is beyond this ply; `seen` grows by it."""
 
     rules: RulesBatch
     on_board: Tensor
@@ -50,6 +57,34 @@ class State(Position):
         """bool [B] whether a game allows suicide, None where no game of the batch does."""
         return self.rules.suicide if self.rules.any_suicide else None
 
+    def to(self, device: torch.device | str) -> Self:
+        """Returns the games on a device."""
+        moved = super().to(torch.device(device))
+        if moved.device.type == self.device.type:
+            return moved
+        return dataclasses.replace(moved, links=links_of(moved.seen, moved.seen.shape[1]))
+
+
+def links_of(seen: Tensor, width: int) -> Tensor:
+    """Returns the chains through all that was seen: int64 [B, n], to be widened to H = width >= n places -> int32 [B,
+    3H]; [B, 0] where no kernel reads them.
+    """
+    num_games, plies = seen.shape
+    if seen.device.type != "cpu":
+        return seen.new_empty((num_games, 0), dtype=torch.int32)
+    trash = 2 * width  # in place of a hash's low bits: what was not seen is in no chain
+    links = torch.full((num_games, 3 * width + 1), -1, dtype=torch.int32)
+    slot = torch.where(seen == NOT_SEEN, trash, seen & (trash - 1))
+    in_slot, ply = slot.sort(dim=1, stable=True)
+    follows = (in_slot[:, 1:] == in_slot[:, :-1]) & (in_slot[:, 1:] != trash)
+    links.scatter_(1, trash + ply[:, 1:], torch.where(follows, ply[:, :-1], -1).to(torch.int32))
+    is_newest = torch.nn.functional.pad(~follows, (0, 1), value=True) & (in_slot != trash)
+    links.scatter_(1, torch.where(is_newest, in_slot, 3 * width), ply.to(torch.int32))
+    return links[:, :-1].contiguous()
+
+
+# How games begin
+
 
 def new_games(
     num_games: int,
@@ -64,7 +99,7 @@ def new_games(
     batch = RulesBatch.of(rules, num_games, device, board_size)
     empty = torch.zeros(num_games, batch.board_size, dtype=torch.int32, device=device)
     black_starts = torch.ones(num_games, dtype=torch.int8, device=device)
-    return _without_history(empty, empty.clone(), black_starts, batch, move_cap)
+    return _without_history(empty, empty.clone(), black_starts, batch, move_cap, is_empty=True)
 
 
 def from_stones(
@@ -77,12 +112,10 @@ def from_stones(
         raise InputError(f"from_stones: stones are {stones.dtype} {list(stones.shape)}; they must be int8 [B, N, N]")
     batch = rules if isinstance(rules, RulesBatch) else RulesBatch.of(rules, stones.shape[0], stones.device)
     if batch.board_size != stones.shape[1]:
-        raise InputError(
-            f"from_stones: the stones' side is {stones.shape[1]}, but the rules' largest size is {batch.board_size}"
-        )
-    return _without_history(
-        flood.pack_rows(stones == 1), flood.pack_rows(stones == 2), to_play.to(torch.int8), batch, move_cap
-    )
+        sides = f"the stones' side is {stones.shape[1]}, but the rules' largest size is {batch.board_size}"
+        raise InputError(f"from_stones: {sides}")
+    black, white = flood.pack_rows(stones == 1), flood.pack_rows(stones == 2)
+    return _without_history(black, white, to_play.to(torch.int8), batch, move_cap)
 
 
 def restore(
@@ -102,31 +135,34 @@ def restore(
 
     black, white: int32 [B, N]. recent: int32 [B, 7, 2, N]. to_play, passes: int8 [B]. moves: int16 [B, 5]. ply: int32
     [B]. ko: int16 [B]."""
-    state = _without_history(black, white, to_play, rules, None)
+    state = _without_history(black, white, to_play, rules)
     unknown = {"seen": state.seen[:, :0], "links": state.links[:, :0]}
     return dataclasses.replace(state, **unknown, recent=recent, moves=moves, passes=passes, ply=ply, ko=ko)
 
 
 def _without_history(
-    black: Tensor, white: Tensor, to_play: Tensor, rules: RulesBatch, move_cap: int | Sequence[int] | None
+    black: Tensor,
+    white: Tensor,
+    to_play: Tensor,
+    rules: RulesBatch,
+    move_cap: int | Sequence[int] | None = None,
+    is_empty: bool = False,
 ) -> State:
     num_games, board_size = black.shape
-    device = black.device
-    on_board = on_board_rows(rules.size, board_size)
-    atari, _ = find_atari(black, white, on_board)
+    on_board = _on_board_rows(rules.size, board_size)
     hashes = zobrist.hash_stones(black, white)
-    filled = {"dtype": torch.int32, "device": device}
+    filled = {"dtype": torch.int32, "device": black.device}
     return State(
         black=black,
         white=white,
-        atari=atari,
+        atari=torch.zeros_like(black) if is_empty else find_atari(black, white, on_board)[0],
         to_play=to_play,
-        passes=torch.zeros(num_games, dtype=torch.int8, device=device),
+        passes=torch.zeros_like(to_play),
         ply=torch.zeros(num_games, **filled),
-        ko=torch.full((num_games,), -1, dtype=torch.int16, device=device),
+        ko=torch.full_like(to_play, -1, dtype=torch.int16),
         hash=hashes,
         captures=torch.zeros(num_games, 2, **filled),
-        finished=torch.zeros(num_games, dtype=torch.bool, device=device),
+        finished=torch.zeros_like(to_play, dtype=torch.bool),
         rules=rules,
         on_board=on_board,
         cap=torch.as_tensor(NO_CAP if move_cap is None else move_cap, **filled).expand(num_games).clone(),
@@ -134,51 +170,68 @@ def _without_history(
         links=links_of(hashes.unsqueeze(1), 1),
         lost=torch.zeros(num_games, 2, board_size, **filled),
         recent=torch.zeros(num_games, RECENT, 2, board_size, **filled),
-        moves=torch.full((num_games, RECENT_MOVES), -1, dtype=torch.int16, device=device),
+        moves=torch.full((num_games, RECENT_MOVES), -1, dtype=torch.int16, device=black.device),
         ply_bound=0,
     )
+
+
+def _on_board_rows(size: Tensor, board_size: int) -> Tensor:
+    """Returns the plane of the points that exist: size int32 [B] -> int32 [B, N]."""
+    rows = ((1 << size.to(torch.int64)) - 1).to(torch.int32).unsqueeze(-1)
+    return torch.where(torch.arange(board_size, device=size.device) < size.unsqueeze(-1), rows, 0)
+
+
+def unsettled_strings(state: State) -> Tensor:
+    """Returns whether a string without liberties stands on the board, which makes the position illegal: bool [B]."""
+    return (find_atari(state.black, state.white, state.on_board)[1] != 0).any(-1)
+
+
+# How they go on
 
 
 def step(state: State, actions: Tensor) -> State:
     """Returns the games after one action each: int64 [B] points or P for pass, legal by `legal_actions` (not checked).
     Finished games stay."""
-    return _step(state, actions, with_history_copied=True)
+    copies = {name: getattr(state, name).clone(memory_format=torch.contiguous_format) for name in HISTORY}
+    return step_(dataclasses.replace(state, **copies), actions)
 
 
 def step_(state: State, actions: Tensor) -> State:
     """The same, but takes over the history of the given state, which must not be used again: a copy less where games
     only go forward.
     """
-    return _step(state, actions, with_history_copied=False)
-
-
-def _step(state: State, actions: Tensor, with_history_copied: bool) -> State:
     if actions.shape != (state.num_games,):
-        raise ValueError(
-            f"step: actions are {list(actions.shape)}; they must be [{state.num_games}], one for each game"
-        )
+        given, wanted = list(actions.shape), f"[{state.num_games}], one for each game"
+        raise ValueError(f"step: actions are {given}; they must be {wanted}")
     if state.seen.shape[1] == 0:
         raise ValueError("step: these games came without their history (see `restore`); they can't be played on")
     ply_bound = state.ply_bound + 1
     if ply_bound >= state.seen.shape[1]:
         state = _widened(state, max(FIRST_WIDTH, 2 * state.seen.shape[1]))
-    own = _copied if with_history_copied else Tensor.contiguous
-    history = {name: own(getattr(state, name)) for name in HISTORY}
+    history = {name: getattr(state, name).contiguous() for name in HISTORY}
     if (fast := kernels.compiled("board", state.device)) is not None:
         fields = fast.step_(state, actions, zobrist.point_keys(state.board_size, state.device), history)
     else:
         position, removed = play(state, actions, state.on_board, state.suicide, state.cap)
-        fields = {field.name: getattr(position, field.name) for field in dataclasses.fields(position)}
-        going = ~state.finished
-        remember_(history["seen"], history["links"], position.hash, position.ply, going)
+        fields, going = vars(position), ~state.finished
+        _remember_(history["seen"], history["links"], position.hash, position.ply, going)
         history["lost"] |= removed
         history["recent"] = _shifted(state.recent, torch.stack([state.black, state.white], dim=1), going)
         history["moves"] = _shifted(state.moves, actions, going)
     return dataclasses.replace(state, **fields, **history, ply_bound=ply_bound)
 
 
-def _copied(tensor: Tensor) -> Tensor:
-    return tensor.clone(memory_format=torch.contiguous_format)
+def _remember_(seen: Tensor, links: Tensor, hashes: Tensor, ply: Tensor, goes_on: Tensor) -> None:
+    """Writes the positions after a move into `seen` and `links`: hashes int64 [B], ply int32 [B]; games that do not go
+    on stay as they are."""
+    width, game = seen.shape[1], torch.arange(len(seen), device=seen.device)
+    seen.view(-1)[game * width + ply] = hashes
+    if links.shape[1]:
+        chains, first = links.view(-1), game * 3 * width
+        slot, link = first + (hashes & (2 * width - 1)), first + 2 * width + ply
+        newest = chains[slot]
+        chains[link] = torch.where(goes_on, newest, chains[link])
+        chains[slot] = ply
 
 
 def _shifted(recent: Tensor, newest: Tensor, going: Tensor) -> Tensor:
@@ -193,64 +246,42 @@ def _widened(state: State, width: int) -> State:
     """Returns the games with room for more plies in `seen` and `links`: H = width, unless that is what they have."""
     if width == state.seen.shape[1]:
         return state
-    seen = torch.full((state.num_games, width), NOT_SEEN, dtype=torch.int64, device=state.device)
-    seen[:, : state.seen.shape[1]] = state.seen
+    unused = state.seen.new_full((state.num_games, width - state.seen.shape[1]), NOT_SEEN)
+    seen = torch.cat([state.seen, unused], dim=1)
     return dataclasses.replace(state, seen=seen, links=links_of(state.seen, width))
 
 
-def legal_actions(state: State) -> Tensor:
-    """Returns the exact legal moves, superko included: bool [B, A]. Pass is always legal; in a finished game nothing
-    else is.
-    """
-    points = flood.unpack_rows(exact_legal_rows(state)).flatten(-2)
-    return torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
+# How they are replaced
 
 
-def exact_legal_rows(state: State) -> Tensor:
-    """Returns the points that may be played, superko included: int32 [B, N]."""
-    fast = kernels.compiled("board", state.device)
-    if fast is not None and state.rules.any_superko and state.seen.shape[1]:
-        return fast.exact_legal_rows(state, zobrist.point_keys(state.board_size, state.device))
-    legal = legal_rows(state, state.on_board, state.suicide)
-    return legal & ~known_repeats(state, legal) if state.rules.any_superko else legal
-
-
-def select(state: State, index: Tensor) -> State:
-    """Returns the games with the given indices: int64 [K]."""
-    return state.map(lambda tensor: tensor.index_select(0, index))
-
-
-def put_(state: State, index: Tensor, games: State) -> State:
+def put(state: State, index: Tensor, games: State) -> State:
     """Returns the batch with the games at the given indices (int64 [K], all different) replaced by those of a batch of
     K.
 
-    Takes over the tensors of the given state, which must not be used again. Looks at the greatest ply, so that H
-    follows the longest game that is still played and not the number of steps: the one wait for the host here."""
+    Looks at the greatest ply, so that H follows the longest game that is still played and not the number of steps: the
+    one wait for the host here."""
+    return put_(state.map(torch.clone), index, games)
+
+
+def put_(state: State, index: Tensor, games: State) -> State:
+    """The same, but takes over the tensors of the given state, which must not be used again."""
     if state.board_size != games.board_size:
-        raise ValueError(
-            f"put_: games of side {games.board_size} into a batch of side {state.board_size}; both must be the same"
-        )
+        sides = f"games of side {games.board_size} into a batch of side {state.board_size}"
+        raise ValueError(f"put_: {sides}; both must be the same")
     if index.dtype != torch.int64:
         raise ValueError(f"put_: the index is {index.dtype}; it must be int64, the numbers of the games")
     width = max(state.seen.shape[1], games.seen.shape[1])
     state, games = _widened(state, width), _widened(games, width)
-    _replace_(_tensors(state), index, _tensors(games))
+    _replace_(state.tensors(), index, games.tensors())
     one, other = state.rules, games.rules
-    flags = {
-        name: getattr(one, name) or getattr(other, name) for name in ("any_suicide", "any_superko", "any_territory")
-    }
+    flags = {flag: getattr(one, flag) or getattr(other, flag) for flag in vars(one) if flag.startswith("any_")}
     rules = dataclasses.replace(one, same_size=one.same_size and other.same_size, **flags)
     return dataclasses.replace(state, rules=rules, ply_bound=int(state.ply.max()))
 
 
-def _tensors(state: State) -> list[Tensor]:
-    """Returns all tensors of the games and their rules, in the order of the fields."""
-    return [value for part in (state, state.rules) for value in vars(part).values() if isinstance(value, Tensor)]
-
-
 def _replace_(old: list[Tensor], index: Tensor, new: list[Tensor]) -> None:
     """Writes [K, ...] over the entries with the indices int64 [K] of [B, ...], in every tensor."""
-    fast = kernels.compiled("board", index.device)
+    fast = kernels.compiled("board", index.device) if flood.may_look(index) else None
     if fast is not None and all(_are_alike(*pair, len(index)) for pair in zip(old, new, strict=True)):
         fast.replace_(old, index, new)
         return
@@ -264,19 +295,55 @@ def _are_alike(one: Tensor, other: Tensor, number: int) -> bool:
     return alike and one.is_contiguous() and other.is_contiguous()
 
 
-def put(state: State, index: Tensor, games: State) -> State:
-    """The same, and leaves the given state as it was."""
-    return put_(state.map(torch.clone), index, games)
+# Game records
 
 
-def to_device(state: State, device: torch.device | str) -> State:
-    """Returns the games on another device."""
-    return state.map(lambda tensor: tensor.to(device))
+def replay(
+    stones: Tensor,
+    to_play: Tensor,
+    rules: Rules | Sequence[Rules],
+    colours: Tensor,
+    actions: Tensor,
+    next_to_play: Tensor | None = None,
+) -> State:
+    """Returns the games after given moves, each game with its own number of them; they are not checked.
+
+    stones: int8 [B, N, N] and to_play: int8 [B] before the first. colours: int8 [B, T] and actions: int64 [B, T],
+    NO_MOVE behind a game's end. next_to_play: int8 [B], who is to move after the last, by default the other side.
+
+    Where one side moves twice in a row, as handicap stones and problems do, the other side is taken to have passed in
+    between; such a pass ends no game. A record may go on after two passes, so a game is finished only where its last
+    two moves are passes."""
+    state = from_stones(stones, to_play, rules)
+    plies, is_added = _with_passes(to_play, colours, actions, next_to_play, state.board_size**2)
+    for action, added in zip(plies.unbind(1), is_added.unbind(1), strict=True):
+        goes_on = action != NO_MOVE
+        passes = torch.where(goes_on & (state.passes >= 2), 0, state.passes)
+        state = step_(dataclasses.replace(state, passes=passes, finished=~goes_on), action.clamp(min=0))
+        state = dataclasses.replace(state, passes=torch.where(added, 0, state.passes))
+    return dataclasses.replace(state, finished=state.passes >= 2)
 
 
-def unsettled_strings(state: State) -> Tensor:
-    """Returns whether a string without liberties stands on the board, which makes the position illegal: bool [B]."""
-    stones = torch.stack([state.black, state.white])
-    empty = state.on_board & ~(state.black | state.white)
-    alive = flood.flood(flood.neighbours(empty) & stones, stones)
-    return (alive != stones).any(-1).any(0)
+def _with_passes(
+    to_play: Tensor, colours: Tensor, actions: Tensor, next_to_play: Tensor | None, pass_action: int
+) -> tuple[Tensor, Tensor]:
+    """Returns the actions by ply with the passes between two moves of a side: int64 [B, T'], and which were added: bool
+    [B, T'].
+
+    A last move is added to every record, by `next_to_play` and NO_MOVE, so that the pass before it is found, too."""
+    num_games, length = actions.shape
+    is_move = actions != NO_MOVE
+    number, index = is_move.sum(1, keepdim=True), torch.arange(length + 1, device=actions.device)
+    to_move = torch.cat([to_play.unsqueeze(1), torch.where(is_move, 3 - colours, 0).to(to_play.dtype)], dim=1)
+    last = torch.zeros_like(to_play) if next_to_play is None else next_to_play
+    moves_next = torch.nn.functional.pad(colours, (0, 1)).scatter(1, number, last.to(colours.dtype).unsqueeze(1))
+    counts = index < number if next_to_play is None else index <= number
+    needs_pass = counts & (moves_next != to_move)
+    place = index + needs_pass.cumsum(1)  # of each move; a pass that it needs stands just before it
+    plies = torch.full((num_games, 2 * length + 2), NO_MOVE, dtype=torch.int64, device=actions.device)
+    plies.scatter_(1, place, torch.nn.functional.pad(actions.to(torch.int64), (0, 1), value=NO_MOVE))
+    is_added = torch.zeros_like(plies, dtype=torch.bool)
+    is_added.scatter_(1, torch.where(needs_pass, place - 1, plies.shape[1] - 1), needs_pass)
+    plies = torch.where(is_added, pass_action, plies)
+    used = int((plies != NO_MOVE).sum(1).max()) if num_games else 0
+    return plies[:, :used], is_added[:, :used]

@@ -1,9 +1,9 @@
-"""Which moves would repeat a whole-board position, exactly, for all games at once.
+"""The exact legal moves: which would repeat a whole-board position is found for all games at once.
 
 A move can repeat a position only where a stone of its colour was removed before (the repeated position had it there),
 or by suicide. Kernels play those few suspects and look their hashes up in all that the game has seen. Torch must not
-look at how many there are, so it tests every point (`_repeating_bounded`). The two agree; a test holds them against
-each other.
+look at how many there are, so it tests every point (`_repeating_rows`). The two agree; a test holds them against each
+other.
 
 Kernels leave out more, which can't repeat a position. The repeated position had every stone that stands after the move.
 A stone on a point where none of its colour was ever removed has stood since it came, so no position before it is
@@ -12,65 +12,75 @@ capturing the last stone."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import dataclasses
 
 import torch
 from torch import Tensor
 
 from zerogo import flood, kernels
 from zerogo.board import zobrist
-from zerogo.board.history import NOT_SEEN, links_of
 from zerogo.board.position import BLACK, legal_rows, own_and_opponent
+from zerogo.board.state import NOT_SEEN, State, links_of
 from zerogo.rules import SIMPLE, SITUATIONAL
-
-if TYPE_CHECKING:
-    from zerogo.board.state import State
 
 KEY_BITS, FIELD = 6, 10  # bits of a key that one sum counts, in fields that hold counts up to 625 points
 HISTORY_CHUNK = 16  # remembered positions compared at a time with all points, to bound memory
 
 
-def repeating_rows(state: State, legal: Tensor) -> Tensor:
-    """Returns those of the given points that superko bans: legal int32 [B, N], legal otherwise -> int32 [B, N]."""
-    suicides = None if state.suicide is None else legal & ~legal_rows(state, state.on_board, None)
-    if (fast := kernels.compiled("board", legal.device)) is not None:
-        return fast.repeating_rows(state, legal, suicides, zobrist.point_keys(state.board_size, state.device))
-    is_black = (state.to_play == BLACK).unsqueeze(-1)
-    suspects = legal & torch.where(is_black, state.lost[:, 0], state.lost[:, 1])
-    suicides = torch.zeros_like(legal) if suicides is None else suicides
-    banned = (suspects | suicides) & _repeating_bounded(state, suicides)
-    return torch.where((state.rules.superko == SIMPLE).unsqueeze(-1), 0, banned)
-
-
-def known_repeats(state: State, legal: Tensor) -> Tensor:
-    """Returns the same for games with or without their whole history (see `State.seen`): without it, what the last
-    eight positions tell.
+def legal_actions(state: State) -> Tensor:
+    """Returns the exact legal moves, superko included: bool [B, A]. Pass is always legal; in a finished game nothing
+    else is.
     """
+    points = flood.unpack_rows(exact_legal_rows(state)).flatten(-2)
+    return torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
+
+
+def exact_legal_rows(state: State) -> Tensor:
+    """Returns the points that may be played, superko included: int32 [B, N].
+
+    Of games without their whole history (see `State.seen`) only repetitions of the last eight positions are known."""
+    if not state.rules.any_superko:
+        return legal_rows(state, state.on_board, state.suicide)
     if state.seen.shape[1]:
-        return repeating_rows(state, legal)
-    if not flood.may_look(legal):
-        return repeating_rows(_with_recent_history(state), legal)
-    lost = _recently_lost(state)
-    own = torch.where((state.to_play == BLACK).unsqueeze(-1), lost[:, 0], lost[:, 1])
-    suspects = (legal & own != 0).any(1)
-    if state.suicide is not None:
-        suspects |= (legal & ~legal_rows(state, state.on_board, None) != 0).any(1)
-    games = suspects.nonzero().squeeze(1)
-    banned = torch.zeros_like(legal)
+        return _exact(state)
+    if not flood.may_look(state.black):
+        return _exact(_with_recent_history(state))
+    legal = legal_rows(state, state.on_board, state.suicide)
+    games = (_suspects(state, legal, _recently_lost(state)) != 0).any(1).nonzero().squeeze(1)
     if len(games):
-        few = state.map(lambda tensor: tensor.index_select(0, games))
-        banned[games] = repeating_rows(_with_recent_history(few), legal[games])
-    return banned
+        legal[games] = _exact(_with_recent_history(state.select(games)))
+    return legal
+
+
+def _exact(state: State) -> Tensor:
+    """Returns the points that may be played in games with their history."""
+    if (fast := kernels.compiled("board", state.device)) is not None:
+        return fast.exact_legal_rows(state, zobrist.point_keys(state.board_size, state.device))
+    legal = legal_rows(state, state.on_board, state.suicide)
+    repeating = _suspects(state, legal, state.lost) & _repeating_rows(state, _suicides(state, legal))
+    return torch.where((state.rules.superko == SIMPLE).unsqueeze(-1), legal, legal & ~repeating)
+
+
+def _suicides(state: State, legal: Tensor) -> Tensor:
+    """Returns those of the legal points where a stone removes its own string: int32 [B, N]."""
+    if state.suicide is None:
+        return torch.zeros_like(legal)
+    return legal & ~legal_rows(state, state.on_board, None)
+
+
+def _suspects(state: State, legal: Tensor, lost: Tensor) -> Tensor:
+    """Returns those of the legal points that may repeat a position: int32 [B, N]; lost: int32 [B, 2, N]."""
+    own_lost = torch.where((state.to_play == BLACK).unsqueeze(-1), lost[:, 0], lost[:, 1])
+    return (legal & own_lost) | _suicides(state, legal)
 
 
 def _recently_lost(state: State) -> Tensor:
     """Returns where a stone of one of the earlier positions is missing in the next one: int32 [B, 2, N]."""
-    positions = torch.cat([torch.stack([state.black, state.white], dim=1).unsqueeze(1), state.recent], dim=1)
-    lost = positions[:, 1:] & ~positions[:, :-1]
-    for ago in range(1, lost.shape[1]):
-        lost[:, 0] |= lost[:, ago]
-    return lost[:, 0].contiguous()
+    now = torch.stack([state.black, state.white], dim=1)
+    lost = state.recent[:, 0] & ~now
+    for ago in range(1, state.recent.shape[1]):
+        lost |= state.recent[:, ago] & ~state.recent[:, ago - 1]
+    return lost
 
 
 def _with_recent_history(state: State) -> State:
@@ -80,29 +90,26 @@ def _with_recent_history(state: State) -> State:
     ago = torch.arange(recent.shape[1], 0, -1, device=hashes.device)
     earlier = torch.where(state.ply.unsqueeze(1) < ago, NOT_SEEN, hashes)
     seen = torch.cat([earlier, state.hash.unsqueeze(1)], dim=1)
-    ply = torch.full_like(state.ply, recent.shape[1])
-    return replace(
-        state,
-        seen=seen,
-        links=links_of(seen, seen.shape[1]),
-        lost=_recently_lost(state),
-        ply=ply,
-        ply_bound=recent.shape[1],
+    known = {"seen": seen, "links": links_of(seen, seen.shape[1]), "lost": _recently_lost(state)}
+    return dataclasses.replace(
+        state, **known, ply=torch.full_like(state.ply, recent.shape[1]), ply_bound=recent.shape[1]
     )
 
 
-def _relevant(state: State, seen: Tensor, game: Tensor | slice) -> Tensor:
+def _relevant(state: State) -> Tensor:
     """Returns the hashes that a move may not repeat: all, but under situational superko only those with the same side
-    to move. int64 [K, H]."""
-    index = torch.arange(seen.shape[1], device=seen.device)
-    same_side = ((index + state.ply[game].unsqueeze(1)) & 1) == 1
-    return torch.where(same_side | (state.rules.superko[game] != SITUATIONAL).unsqueeze(1), seen, NOT_SEEN)
+    to move. int64 [B, H]."""
+    index = torch.arange(state.seen.shape[1], device=state.device)
+    same_side = ((index + state.ply.unsqueeze(1)) & 1) == 1
+    return torch.where(same_side | (state.rules.superko != SITUATIONAL).unsqueeze(1), state.seen, NOT_SEEN)
 
 
-def _repeating_bounded(state: State, suicides: Tensor) -> Tensor:
-    """Tests all points without a look by the host: the hash of every string, of what each point would capture, and all
-    that was seen.
-    """
+def _repeating_rows(state: State, suicides: Tensor) -> Tensor:
+    """Returns the points where a move repeats a position, whatever was lost before: suicides int32 [B, N] -> int32 [B,
+    N].
+
+    Tests all points without a look by the host: the hash of every string, of what each point would capture, and all
+    that was seen."""
     board_size = state.board_size
     stones = state.stones.flatten(1)
     labels = flood.string_labels(stones != 0, board_size, stones)
@@ -117,10 +124,9 @@ def _repeating_bounded(state: State, suicides: Tensor) -> Tensor:
     if state.suicide is not None:
         removed = _xor_beside(string_key, labels, own, board_size)
         after = torch.where(flood.unpack_rows(suicides).flatten(1), state.hash.unsqueeze(1) ^ removed, after)
-    seen = _relevant(state, state.seen, slice(None))
     repeats = torch.zeros_like(own)
-    for start in range(0, seen.shape[1], HISTORY_CHUNK):
-        repeats |= (after.unsqueeze(2) == seen[:, None, start : start + HISTORY_CHUNK]).any(2)
+    for seen in _relevant(state).split(HISTORY_CHUNK, dim=1):
+        repeats |= (after.unsqueeze(2) == seen.unsqueeze(1)).any(2)
     return flood.pack_rows(repeats.unflatten(1, (board_size, board_size)))
 
 

@@ -320,7 +320,7 @@ def _connects(view: View) -> Tensor:
 
 @one("makes_eye", "moves that make an own eye, captures aside", Form.ROWS, ("makes an eye",))
 def _makes_eye(view: View) -> Tensor:
-    return _rows(eye_makers(view.sides[0], view.empty, view.rim) & view.legal)
+    return _rows(eye_makers(view.sides[0], view.empty, view.state.on_board) & view.legal)
 
 
 def _scaled(numbers: Tensor) -> Tensor:

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from zerogo import flood, kernels
 from zerogo.board import State
-from zerogo.board.eyes import Rim, eyes
+from zerogo.board.eyes import eyes
 from zerogo.board.position import BLACK, legal_rows, own_and_opponent
 from zerogo.board.state import RECENT
-from zerogo.board.superko import known_repeats
+from zerogo.board.superko import exact_legal_rows
 from zerogo.features.ladders import Ladders, read_ladders, read_rows
 from zerogo.features.tactics import Tactics, read_tactics
 
@@ -40,19 +40,13 @@ class View:
         return self.state.on_board & ~(self.state.black | self.state.white)
 
     @cached_property
-    def legal_but_for_superko(self) -> Tensor:
-        return legal_rows(self.state, self.state.on_board, self.state.suicide)
+    def legal(self) -> Tensor:
+        return exact_legal_rows(self.state)
 
     @cached_property
     def repeats(self) -> Tensor:
         """Returns the points that superko alone bans."""
-        if not self.state.rules.any_superko:
-            return torch.zeros_like(self.state.black)
-        return known_repeats(self.state, self.legal_but_for_superko)
-
-    @cached_property
-    def legal(self) -> Tensor:
-        return self.legal_but_for_superko & ~self.repeats
+        return legal_rows(self.state, self.state.on_board, self.state.suicide) & ~self.legal
 
     @cached_property
     def ko(self) -> Tensor:
@@ -60,13 +54,9 @@ class View:
         return flood.points_to_rows(self.state.ko.to(torch.int64), self.state.board_size)
 
     @cached_property
-    def rim(self) -> Rim:
-        return Rim.of(self.state.on_board)
-
-    @cached_property
     def own_eyes(self) -> Tensor:
         own, fast = self.sides[0], kernels.compiled("planes", self.state.device)
-        found = eyes(own, self.rim) if fast is None else fast.eyes(own, self.state.on_board)
+        found = eyes(own, self.state.on_board) if fast is None else fast.eyes(own, self.state.on_board)
         return found & self.empty
 
     @cached_property

@@ -1,9 +1,8 @@
 """Compiled versions of the hot operations, and the one place that chooses among them.
 
-`cpu/` holds loops over games that Numba compiles, `cuda/` Triton kernels, one program a game. Both have the same doors,
-modules of the same names with functions of the same arguments and results, but for two that the CPU alone has
-(`scoring`, and `tree.keep_subtree_`, for which CUDA has `tree.move_nodes_`). The torch operations that they stand in
-for are where they always were; they run on any device, do the same, and are what the tests hold the kernels against.
+`cpu/` holds loops over games that Numba compiles, `cuda/` Triton kernels, one program a game. Both have modules of the
+same names with functions of the same arguments and results; a few the CPU alone has (`scoring`, `board.replace_`). The
+torch operations that they stand in for run on any device, do the same, and are what the tests hold the kernels against.
 Where the compiler is missing, or does not work, they do the work alone."""
 
 from __future__ import annotations
@@ -25,9 +24,7 @@ _in_use = True
 
 
 def compiled(name: str, device: torch.device) -> ModuleType | None:
-    """Returns the kernels `name` ("board", "tree", …) for a device, or None where torch must do: there are none, or
-    they are not wanted.
-    """
+    """Returns the kernels `name` ("board", "tree", …) for a device, None where there are none or none are wanted."""
     return _module(name, device.type) if _in_use else None
 
 
@@ -41,9 +38,7 @@ def _module(name: str, kind: str) -> ModuleType | None:
 
 @cache
 def _obstacle(kind: str) -> str | None:
-    """Returns why a kind of device has no kernels, None where it has them. Warns, once, where the compiler is there but
-    does not work.
-    """
+    """Returns why a kind of device has no kernels, None where it has them. Warns where the compiler does not work."""
     compiler = COMPILERS[kind]
     if importlib.util.find_spec(compiler) is None:
         return f"without {compiler}"
@@ -53,17 +48,14 @@ def _obstacle(kind: str) -> str | None:
             _try_triton()
     except Exception as error:  # a broken installation may raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
-        warnings.warn(
-            f"torch does the work of the kernels alone, as {compiler} does not work here: {reason}", stacklevel=2
-        )
-        return f"as {compiler} does not work here: {reason}"
+        obstacle = f"as {compiler} does not work here: {reason}"
+        warnings.warn(f"torch does the work of the kernels alone, {obstacle}", stacklevel=2)
+        return obstacle
     return None
 
 
 def _try_triton() -> None:
-    """Raises what a launch on the current CUDA device would: Triton builds its driver with a C compiler, and old
-    devices are too old.
-    """
+    """Raises what a launch on the current CUDA device would: Triton's driver needs a C compiler and a new GPU."""
     import triton
 
     triton.runtime.driver.active.get_current_target()
@@ -74,9 +66,7 @@ def _try_triton() -> None:
 
 
 def choose(kernels: str) -> None:
-    """Leaves everything in this process to torch where run.kernels is "plain"; "auto" leaves things as they are:
-    compiled if possible.
-    """
+    """Leaves everything in this process to torch where run.kernels is "plain"; "auto" changes nothing."""
     global _in_use
     _in_use = _in_use and kernels != "plain"
 

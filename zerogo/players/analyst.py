@@ -335,7 +335,7 @@ def evaluate_children(
     if not pairs:
         return
     game_index, moves = torch.tensor(pairs, device=states.device).unbind(1)
-    found = analyst.evaluate(board.step(board.select(states, game_index), moves), quick=True)
+    found = analyst.evaluate(board.step(states.select(game_index), moves), quick=True)
     scores, ownerships = (-found.score).tolist(), (-found.ownership).cpu().numpy()
     for (game, action), score, ownership in zip(pairs, scores, ownerships, strict=True):
         previews[game][action] = Preview(score, ownership)

@@ -96,10 +96,10 @@ def _dead(state: GameState, ownership_black: Tensor | None) -> set[int]:
     alive, found = _alive_points(state), set()
     for string in state.board.strings():
         points = _indices(string.stones, state.rules.size)
-        if points <= alive[string.player]:
+        if points <= alive[string.colour]:
             continue
         is_owned_by_other = ownership_black is not None and _ownership(string, points, ownership_black) < DEAD
-        if points <= alive[string.player.other] or is_owned_by_other:
+        if points <= alive[string.colour.other] or is_owned_by_other:
             found |= points
     return found
 
@@ -107,7 +107,7 @@ def _dead(state: GameState, ownership_black: Tensor | None) -> set[int]:
 def _ownership(string: String, points: set[int], ownership_black: Tensor) -> float:
     """Returns the mean ownership of a string's points for its owner."""
     mean = float(ownership_black.flatten()[list(points)].mean())
-    return mean if string.player is Colour.BLACK else -mean
+    return mean if string.colour is Colour.BLACK else -mean
 
 
 def _alive_points(state: GameState) -> dict[Colour, set[int]]:
@@ -249,7 +249,7 @@ def _capture(position: _Position) -> int | None:
     Takes what can be taken, else fills the liberty of the string that has the fewest. Own stones that are pass-alive
     stay so."""
     other, size = position.to_play.other, position.size
-    strings = [string for string in position.state.board.strings() if string.player is other]
+    strings = [string for string in position.state.board.strings() if string.colour is other]
     dead = [string for string in strings if _indices(string.stones, size) <= position.dead]
     # Each liberty with the string that is easiest to take.
     reach = {point: string for string in sorted(dead, key=_effort, reverse=True) for point in string.liberties}
@@ -275,7 +275,7 @@ def _is_sound(position: _Position, action: int) -> bool:
     string = after.board.string_at(point)
     if string is None or (alive and not _alive_points(after)[own] >= alive - {action}):
         return False
-    is_eye = all(before.board.player_at(near) is own for near in neighbours(point, position.size))
+    is_eye = all(before.board.colour_at(near) is own for near in neighbours(point, position.size))
     return after.captures[own] > before.captures[own] or (len(string.liberties) >= 2 and not is_eye)
 
 

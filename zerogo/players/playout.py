@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from zerogo import board, draws, flood, scoring
-from zerogo.board.eyes import Rim, eyes
+from zerogo.board.eyes import eyes
 from zerogo.board.position import Position, own_and_opponent
-from zerogo.board.state import exact_legal_rows
+from zerogo.board.superko import exact_legal_rows
 from zerogo.draws import Purpose
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation
@@ -22,10 +22,10 @@ DROP_EVERY = 4  # tries between looks for playouts that are over
 _DRAW = 2  # seed of the playouts' draws
 
 
-def sparing_rows(position: Position, rim: Rim, legal: Tensor) -> Tensor:
+def sparing_rows(position: Position, on_board: Tensor, legal: Tensor) -> Tensor:
     """Returns the legal points that fill no eye of the side to move: legal int32 [B, N] -> int32 [B, N]."""
     own, _ = own_and_opponent(position)
-    return legal & ~eyes(own, rim)
+    return legal & ~eyes(own, on_board)
 
 
 def draw_point(uniform: Tensor, rows: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ class RandomPlayer:
 
     def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
         """Returns the moves: int64 [B]; game_ids int64 [B]. Each is a function of (seed, game, ply) alone."""
-        rows = sparing_rows(states, Rim.of(states.on_board), exact_legal_rows(states))
+        rows = sparing_rows(states, states.on_board, exact_legal_rows(states))
         keys = draws.key(seed, game_ids, states.ply, Purpose.MOVE)
         return draw_point(draws.uniform(keys, 1).squeeze(1), rows)
 
@@ -74,7 +74,7 @@ class PlayoutEvaluator:
         ownership and score, all for the side to move.
         """
         legal = board.legal_actions(state) if legal is None else legal
-        spared = flood.unpack_rows(sparing_rows(state, Rim.of(state.on_board), state.on_board)).flatten(1)
+        spared = flood.unpack_rows(sparing_rows(state, state.on_board, state.on_board)).flatten(1)
         sensible = legal & torch.cat([spared, torch.ones_like(spared[:, :1])], dim=1)
         prior = sensible.to(torch.float32) / sensible.sum(1, keepdim=True)
         sign = torch.where(state.to_play == board.BLACK, 1.0, -1.0)
@@ -91,7 +91,7 @@ def _means_black(state: board.State, number: int) -> tuple[Tensor, Tensor, Tenso
     """Returns what `number` playouts of each position say, from Black's view: whose each point will be, float32 [B, N,
     N] in [-1, 1]; the score, float32 [B] points with komi; and the result, float32 [B] in [-1, 1]."""
     games = torch.arange(state.num_games, device=state.device).repeat_interleave(number)
-    copies = board.select(state, games)
+    copies = state.select(games)
     serial = torch.arange(number, device=state.device).repeat(state.num_games)
     black, white = _final_areas(copies, draws.key(copies.hash, copies.to_play, copies.ply, serial))
     owned = flood.unpack_rows(black).to(torch.float32) - flood.unpack_rows(white).to(torch.float32)

@@ -135,15 +135,16 @@ class Go(Game):
         return torch.where((index >= 0).unsqueeze(2), on_path, in_game).unflatten(2, (2, states.board_size))
 
     def step_leaves(self, states: State, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
-        """The same in one kernel where there is one; torch does games that are scored by territory."""
+        """The same in one kernel where there is one; that counts by area, so games by territory get their result here."""
         compiled = kernels.compiled("leaf_states", words.device)
-        if compiled is None or states.rules.any_territory:
+        if compiled is None:
             return super().step_leaves(states, path, words, actions)
         after = compiled.step_leaves(states, path, words, actions, point_keys(states.board_size, words.device))
         games = self._without_history(states, path.game_index)
         leaf = dataclasses.replace(games, **{name: after[name] for name in LEAF_FIELDS})
         legal = self.allowed(states, path.game_index, leaf, after["legal"])
-        return LeafStates(after["words"], legal, after["finished"], after["result"], after["repeats"], leaf)
+        result = self.outcome(states, path.game_index, leaf)[1] if states.rules.any_territory else after["result"]
+        return LeafStates(after["words"], legal, after["finished"], result, after["repeats"], leaf)
 
     def lasting(self, states: State) -> State:
         return dataclasses.replace(states, ply_bound=states.seen.shape[1] - 1)

@@ -74,7 +74,7 @@ def _measured(evaluator: Evaluator, states: board.State, most: int, has_graph: b
 
     def rate(size: int) -> float:
         key = torch.arange(size, device=device)
-        some, moves = board.select(states, key % DIFFERENT), legal[key % DIFFERENT]
+        some, moves = states.select(key % DIFFERENT), legal[key % DIFFERENT]
 
         def work() -> Any:
             return evaluator(some, legal=moves, key=key)

@@ -99,7 +99,7 @@ class SelfPlay:
         """Plays the moves of the games whose budget is spent, replaces those that are over, and starts the next
         searches."""
         is_whole = len(game_index) == self.num_games
-        before = self.states if is_whole else board.select(self.states, game_index)
+        before = self.states if is_whole else self.states.select(game_index)
         result = self.search.result(self.search_state, game_index)
         actions = self._choose(game_index, before, result)
         found = {"actions": actions, "policy": result.policy, "root_value": result.value}
@@ -174,7 +174,7 @@ class SelfPlay:
 
     def _collect(self, game_index: Tensor, ends: Tensor, collected: SelfPlayResult) -> None:
         """Adds the samples and the records of finished games. ends: int64 [K]."""
-        states = board.select(self.states, game_index)
+        states = self.states.select(game_index)
         score, ownership = scoring.final_score_black(states), scoring.final_ownership_black(states)
         # The last move of a resigned game was recorded, and played: who resigned had the move before.
         winner = torch.where(states.to_play == board.BLACK, 1.0, -1.0)

@@ -76,7 +76,7 @@ def _play_random(game: GameConfig, numbers: Tensor, seed: int, device: torch.dev
     exists = torch.nn.functional.pad(flood.unpack_rows(states.on_board).flatten(1), (0, 1), value=True)  # the pass too
     even = exists / exists.sum(1, keepdim=True)
     while len(going := (~states.finished).nonzero().squeeze(1)):
-        before = board.select(states, going)
+        before = states.select(going)
         actions = player.choose(before, numbers[going], seed)
         found = {"actions": actions, "policy": even[going], "root_value": torch.zeros(len(going), device=device)}
         found |= {"is_full": torch.ones_like(going, dtype=torch.bool), "network_step": torch.zeros_like(going)}

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo.kernels.cpu.board import FIELDS, flags, was_seen
+from zerogo.kernels.cpu.board import FIELDS, was_seen
 from zerogo.kernels.cpu.loops import array, inline, kernel, over_games
 from zerogo.kernels.cpu.strings import ATARI, FREE, OTHER, OWN, WEAK, area, legal_into, move, scratch
 from zerogo.kernels.shared import (
@@ -49,7 +49,7 @@ def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Te
     found = Found(packed, legal, result, repeats, empty_like("recent"), empty_like("moves"))
     after = Position(*(empty_like(name) for name in FIELDS))
     history = (array(getattr(states, name)) for name in GAME_FIELDS)
-    rules = (array(states.rules.superko), array(states.rules.komi), flags(states.suicide, states.num_games))
+    rules = (array(states.rules.superko), array(states.rules.komi), array(states.rules.suicide))
     ways = Path(*(array(getattr(path, name)) for name in Path._fields))
     given = (ways, Games(*history, *rules), array(words), array(actions), array(keys))
     over_games(_step_leaves, number, *given, found, after)

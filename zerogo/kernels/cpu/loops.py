@@ -29,9 +29,7 @@ _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def kernel(function: Callable) -> Callable:
-    """Compiles a function when it is first called, and keeps the result on disk. Division by zero is NumPy's, indices
-    are not checked.
-    """
+    """Compiles a function when it is first called, and keeps the result on disk. Indices are not checked."""
     return _compiled(function, nogil=True, no_cfunc_wrapper=True)
 
 
@@ -41,9 +39,8 @@ def inline(function: Callable) -> Callable:
 
 
 def part(function: Callable) -> Callable:
-    """The same for a helper that is called at one place or is short: it becomes part of its caller, which hands no
-    arrays on then.
-    """
+    """The same for a helper that is short or called at one place: it becomes part of its caller, and no arrays are
+    handed on."""
     return _compiled(function, nogil=True, forceinline=True)
 
 
@@ -67,13 +64,9 @@ def _folder() -> Path | None:
     here = Path(__file__).parent
     sources = sorted([*here.glob("*.py"), *here.parent.glob("*.py")])
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+    usual = (here / "__pycache__", Path("~/.cache/zerogo").expanduser(), Path(tempfile.gettempdir(), "zerogo"))
     asked = numba.config.CACHE_DIR
-    homes = (
-        (asked,)
-        if asked
-        else (here / "__pycache__", Path("~/.cache/zerogo").expanduser(), Path(tempfile.gettempdir(), "zerogo"))
-    )
-    for home in map(Path, homes):
+    for home in map(Path, (asked,) if asked else usual):
         folder = home / f"zerogo-kernels-{digest}"
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -10,22 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zerogo.kernels.cpu import strings
 from zerogo.kernels.cpu.loops import array, bit_count, first_bit, inline, kernel, over_games
-from zerogo.kernels.cpu.strings import (
-    ATARI,
-    FREE,
-    NEAR,
-    NOTHING,
-    OTHER,
-    OWN,
-    STRIDE,
-    STRING,
-    TAKEN,
-    WEAK,
-    beside,
-    scratch,
-    string,
-)
+from zerogo.kernels.cpu.strings import ATARI, FREE, NEAR, NOTHING, OTHER, OWN, STRIDE, STRING, TAKEN, WEAK, string
 
 MUST, SAFE, LEFT = ATARI, TAKEN, WEAK
 NONE = -1
@@ -40,9 +27,9 @@ def pass_alive_rows(black: Tensor, white: Tensor, on_board: Tensor, suicide: Ten
 
 def all_pass_alive(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> Tensor:
     """Returns whether every point is pass-alive: bool [B]."""
-    is_settled = np.empty(len(black), bool)
-    over_games(_settled, len(black), array(black), array(white), array(on_board), array(suicide), is_settled)
-    return torch.from_numpy(is_settled)
+    is_alive = np.zeros(len(black), bool)
+    over_games(_all_pass_alive, len(black), array(black), array(white), array(on_board), array(suicide), is_alive)
+    return torch.from_numpy(is_alive)
 
 
 @inline
@@ -57,23 +44,23 @@ def _memory(size):
 
 @kernel
 def _pass_alive_rows(start, stop, black, white, on_board, suicide, black_area, white_area):
-    work, memory = scratch(), _memory(black.shape[1])
+    size = black.shape[1]
+    work, memory = strings.scratch(), _memory(size)
     for game in range(start, stop):
         _benson(work, memory, black, white, on_board, game, suicide[game])
-        for row in range(black.shape[1]):
+        for row in range(size):
             black_area[game, row] = work[SAFE + 1 + row]
         _benson(work, memory, white, black, on_board, game, suicide[game])
-        for row in range(black.shape[1]):
+        for row in range(size):
             white_area[game, row] = work[SAFE + 1 + row]
 
 
 @kernel
-def _settled(start, stop, black, white, on_board, suicide, is_settled):
+def _all_pass_alive(start, stop, black, white, on_board, suicide, is_alive):
     size = black.shape[1]
-    work, memory, alive = scratch(), _memory(size), np.zeros(size, np.int32)
+    work, memory, alive = strings.scratch(), _memory(size), np.zeros(size, np.int32)
     for game in range(start, stop):
-        is_settled[game] = False
-        if not _may_be_settled(work, black, white, on_board, game):
+        if not _may_be_alive(work, black, white, on_board, game):
             continue
         _benson(work, memory, black, white, on_board, game, suicide[game])
         for row in range(size):
@@ -82,11 +69,11 @@ def _settled(start, stop, black, white, on_board, suicide, is_settled):
         missing = 0
         for row in range(size):
             missing |= on_board[game, row] & ~(alive[row] | work[SAFE + 1 + row])
-        is_settled[game] = missing == 0
+        is_alive[game] = missing == 0
 
 
 @inline
-def _may_be_settled(work, black, white, on_board, game):
+def _may_be_alive(work, black, white, on_board, game):
     """Returns False for most games that are not: a quick look for two neighbouring empty points away from all stones,
     see `scoring.all_pass_alive`."""
     size, number = black.shape[1], 0
@@ -115,8 +102,7 @@ def _may_be_settled(work, black, white, on_board, game):
 def _write_near(work, plane, size, into):
     """Writes the points next to a point of a plane into another one."""
     for row in range(1, 1 + size):
-        here = work[plane + row]
-        work[into + row] = (here << 1) | (here >> 1) | work[plane + row - 1] | work[plane + row + 1]
+        work[into + row] = strings.neighbours_in(work, plane, row)
 
 
 @inline
@@ -136,20 +122,15 @@ def _parts(work, plane, size, parts):
 
 
 @inline
-def _load(work, own, opponent, on_board, game, may_die):
-    for row in range(own.shape[1]):
-        work[OWN + 1 + row] = own[game, row]
-        work[OTHER + 1 + row] = on_board[game, row] & ~own[game, row]
-        work[FREE + 1 + row] = work[OTHER + 1 + row] & ~opponent[game, row]
-        work[MUST + 1 + row] = work[OTHER + 1 + row] if may_die else work[FREE + 1 + row]
-
-
-@inline
 def _benson(work, memory, own, opponent, on_board, game, may_die):
     """Writes the pass-alive points of a colour into SAFE."""
     size = own.shape[1]
     regions, strings, label, vital, alive, count = memory
-    _load(work, own, opponent, on_board, game, may_die)
+    for row in range(size):
+        work[OWN + 1 + row] = own[game, row]
+        work[OTHER + 1 + row] = on_board[game, row] & ~own[game, row]
+        work[FREE + 1 + row] = work[OTHER + 1 + row] & ~opponent[game, row]
+        work[MUST + 1 + row] = work[OTHER + 1 + row] if may_die else work[FREE + 1 + row]
     num_regions = _parts(work, OTHER, size, regions)
     for row in range(STRIDE):
         work[SAFE + row] = 0
@@ -198,7 +179,7 @@ def _find_vital(work, size, regions, region, strings, label, vital):
         first += 1
     bits, number = regions[region, first] & work[MUST + first], 0
     for side in range(4):
-        near, at = beside(side, first, bits & -bits)
+        near, at = strings.beside(side, first, bits & -bits)
         if (work[OWN + near] & at) == 0:
             continue
         k = label[near * STRIDE + first_bit(at)]
@@ -266,9 +247,7 @@ def _add_regions(work, size, regions, num_regions, vital):
             continue
         away = 0
         for row in range(1, 1 + size):
-            here = work[LEFT + row]
-            touched = (here << 1) | (here >> 1) | work[LEFT + row - 1] | work[LEFT + row + 1]
-            away += bit_count(regions[k, row] & ~touched)
+            away += bit_count(regions[k, row] & ~strings.neighbours_in(work, LEFT, row))
         if vital[k, 0] != NONE or away <= 1:
             for row in range(1, 1 + size):
                 work[SAFE + row] |= regions[k, row]

@@ -1,18 +1,20 @@
 """One game's board as a kernel works on it: a few planes of bit rows in scratch memory, strings found on them, and one
 move.
 
-Scratch memory is one flat int32 array of `WORDS`; each plane takes `STRIDE` words of it, row r at place r + 1, so that
-there is an empty row above and below. All planes are zero at the start; only rows of the board are ever set."""
+Scratch memory is one flat int32 array of `WORDS`, 1.3 kB; each plane takes `STRIDE` words of it, row r at place r + 1,
+so that there is an empty row above and below. All planes are zero at the start; only rows of the board are ever set.
+Here rows count from 1, as they lie, and a point is a row and a word with its column's bit."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from zerogo.kernels.cpu.loops import bit_count, first_bit, inline
+from zerogo.kernels.cpu.loops import bit_count, first_bit, inline, part
 
 STRIDE = 32
-# The side to move and the other's stones, those in atari, the empty points; what a move removes; a string, and what is
-# left to look at of it; own scratch; no point at all; more scratch.
+# Where the planes begin: the stones of the side to move and of the other, those in atari, the empty points; what a move
+# removes; the string that `string` finds, and its points whose neighbours are still to be asked; scratch of the
+# functions here; a plane that stays empty; scratch of `scoring`.
 OWN, OTHER, ATARI, FREE, TAKEN, STRING, PENDING, WEAK, NOTHING, NEAR = (STRIDE * plane for plane in range(10))
 WORDS = 10 * STRIDE
 SEVERAL = 2
@@ -24,10 +26,17 @@ def scratch():
     return np.zeros(WORDS, np.int32)
 
 
+@part
+def neighbours_in(work, plane, row):
+    """Returns the points of a row that are next to a point of a plane."""
+    here = work[plane + row]
+    return (here << 1) | (here >> 1) | work[plane + row - 1] | work[plane + row + 1]
+
+
 @inline
 def fill(seeds, within):
-    """Returns the points of a row's runs `within` that hold a seed: a sum carries upwards through a run, doubled shifts
-    go down.
+    """Returns the points of a row's runs `within` that hold a seed: the carry of a sum goes up through a run, shifts by
+    1, 2, 4, … go down.
     """
     grown = (seeds | (seeds << 1) | (seeds >> 1)) & within
     if grown == seeds:
@@ -125,8 +134,7 @@ def _relieve(work, size, stones):
     for row in range(1, size + 1):
         work[WEAK + row] = work[stones + row] & work[ATARI + row]
     for row in range(1, size + 1):
-        gone = work[TAKEN + row]
-        near = (gone << 1) | (gone >> 1) | work[TAKEN + row - 1] | work[TAKEN + row + 1]
+        near = neighbours_in(work, TAKEN, row)
         while (near & work[WEAK + row]) != 0:
             weak = near & work[WEAK + row]
             string(work, WEAK, NOTHING, row, weak & -weak, False)
@@ -228,9 +236,7 @@ def legal_into(work, size, mine, ko, may_die):
         work[PENDING + row] = (work[mine + row] ^ work[ATARI + row]) | work[FREE + row]
     work[PENDING] = work[PENDING + 1 + size] = 0
     for row in range(1, 1 + size):
-        here = work[PENDING + row]
-        near = (here << 1) | (here >> 1) | work[PENDING + row - 1] | work[PENDING + row + 1]
-        work[WEAK + row] = work[FREE + row] & (-1 if may_die else near)
+        work[WEAK + row] = work[FREE + row] & (-1 if may_die else neighbours_in(work, PENDING, row))
     if ko >= 0:
         work[WEAK + 1 + ko // size] &= ~(1 << (ko % size))
 
@@ -245,12 +251,11 @@ def area(work, size):
             string(work, FREE, NOTHING, row, work[FREE + row] & -work[FREE + row], False)
             number, own, other = 0, 0, 0
             for k in range(1, 1 + size):
-                here = work[STRING + k]
-                near = (here << 1) | (here >> 1) | work[STRING + k - 1] | work[STRING + k + 1]
+                near = neighbours_in(work, STRING, k)
                 own |= near & work[OWN + k]
                 other |= near & work[OTHER + k]
-                number += bit_count(here)
-                work[FREE + k] &= ~here
+                number += bit_count(work[STRING + k])
+                work[FREE + k] &= ~work[STRING + k]
             lead += number if other == 0 and own != 0 else -number if own == 0 and other != 0 else 0
     return lead
 

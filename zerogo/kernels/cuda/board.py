@@ -1,7 +1,11 @@
-"""The rules over whole batches, one warp a game: floods, strings in atari, legal points, superko, moves with their history.
+"""The rules over whole batches, one program of one warp a game: floods, legal points with superko, moves with their
+history.
 
-They do what the functions of the same names in `zerogo.board` and `zerogo.flood` do, bit for bit; those tell what and why.
-"""
+They do what the functions of the same names in `zerogo.board` and `zerogo.flood` do, bit for bit; those tell what and
+why. A program loads its game's planes into registers, a row in each lane (see `rows`), and all other fields as scalars
+that every lane holds; nothing goes through memory between the first load and the last store. A game's time is waiting,
+for loads and for one operation after the other, so independent floods go side by side, and loads come before what needs
+them."""
 
 from __future__ import annotations
 
@@ -92,13 +96,16 @@ def flag_at(flags, index, IS_GIVEN: tl.constexpr):
 
 
 @triton.jit
+def sides(position):
+    """Returns the stones of the side to move and of the other: int32 [32] each."""
+    is_black = position.to_play == 1
+    return tl.where(is_black, position.black, position.white), tl.where(is_black, position.white, position.black)
+
+
+@triton.jit
 def legal_points(position, on_board, suicide, N: tl.constexpr):
     """Returns the points that may be played but for superko: int32 [32]."""
-    is_black = position.to_play == 1
-    own, opponent = (
-        tl.where(is_black, position.black, position.white),
-        tl.where(is_black, position.white, position.black),
-    )
+    own, opponent = sides(position)
     empty = on_board & ~(own | opponent)
     near = rows.neighbours(empty | (own & ~position.atari) | (opponent & position.atari))
     legal = tl.where(suicide, -1, near) & empty & ~rows.point_rows(position.ko, N)
@@ -116,19 +123,14 @@ def _touched(place, own, strong, weak):
     below = rows.fill_sideways(rows.from_above(place) & strong, strong)
     grows = rows.any_point(place)
     while grows:
-        string_before, taken_before, left_before, right_before, above_before, below_before = (
-            string,
-            taken,
-            left,
-            right,
-            above,
-            below,
-        )
+        before, before_taken = string, taken
         string, taken = rows.grow(string, own), rows.grow(taken, weak)
+        new = (string ^ before) | (taken ^ before_taken)
+        before_left, before_right, before_above, before_below = left, right, above, below
         left, right = rows.grow(left, strong), rows.grow(right, strong)
         above, below = rows.grow(above, strong), rows.grow(below, strong)
-        new = (string ^ string_before) | (taken ^ taken_before) | (left ^ left_before) | (right ^ right_before)
-        grows = rows.any_point(new | (above ^ above_before) | (below ^ below_before))
+        new |= (left ^ before_left) | (right ^ before_right) | (above ^ before_above) | (below ^ before_below)
+        grows = rows.any_point(new)
     return string, taken, left, right, above, below
 
 
@@ -150,13 +152,8 @@ def _put_stone(place, own, opponent, atari, on_board, suicide):
     lost = tl.where(suicide & (rows.any_point(rows.neighbours(string) & empty) == 0), string, 0)
     free = empty | lost
     weak = _if_in_atari(string, free) & ~lost
-    in_atari = (
-        weak
-        | _if_in_atari(left, free)
-        | _if_in_atari(right, free)
-        | _if_in_atari(above, free)
-        | _if_in_atari(below, free)
-    )
+    in_atari = weak | _if_in_atari(left, free) | _if_in_atari(right, free)
+    in_atari |= _if_in_atari(above, free) | _if_in_atari(below, free)
     # Strings in atari beside removed stones have now two liberties or more: their last one and a new one.
     beside = tl.where(rows.any_point(taken), own, opponent) & atari
     relieved = rows.flood(rows.neighbours(taken | lost) & beside, beside)
@@ -172,7 +169,7 @@ def moved(before, action, on_board, suicide, cap, keys, N: tl.constexpr):
     were black.
     """
     is_black, going = before.to_play == 1, before.finished == 0
-    own, opponent = tl.where(is_black, before.black, before.white), tl.where(is_black, before.white, before.black)
+    own, opponent = sides(before)
     place = rows.point_rows(tl.where(going, action, -1), N)
     own, opponent, atari, taken, lost, is_ko = _put_stone(place, own, opponent, before.atari, on_board, suicide)
     removed = taken | lost
@@ -195,111 +192,6 @@ def moved(before, action, on_board, suicide, cap, keys, N: tl.constexpr):
         before.finished | (passes >= 2) | (ply >= cap),
     )
     return after, removed, was_black
-
-
-@triton.jit
-def legal_kernel(fields, on_board, suicide, legal, N: tl.constexpr, ANY_SUICIDE: tl.constexpr):
-    """Writes one game's legal points; all arguments are pointers, as `legal_rows` has them."""
-    game = tl.program_id(0)
-    points = legal_points(
-        load_position(fields, game, N), rows.load_rows(on_board, game, N), flag_at(suicide, game, ANY_SUICIDE), N
-    )
-    rows.store_rows(legal, game, points, N)
-
-
-def legal_rows(position: Any, on_board: Tensor, suicide: Tensor | None) -> Tensor:
-    """Returns the points that may be played but for superko: on_board int32 [B, N], suicide bool [B] or None -> int32
-    [B, N].
-    """
-    fields = fields_of(position)
-    legal = torch.empty_like(fields.black)
-    num_games, board_size = legal.shape
-    if num_games:
-        flags = given(suicide, fields.finished)
-        legal_kernel[(num_games,)](
-            fields, on_board.contiguous(), flags, legal, N=board_size, ANY_SUICIDE=suicide is not None, num_warps=1
-        )
-    return legal
-
-
-@triton.jit
-def play_kernel(
-    fields, actions, on_board, suicide, cap, keys, after, removed, N: tl.constexpr, ANY_SUICIDE: tl.constexpr
-):
-    """Writes one game's position after its action, and what was removed; all arguments are pointers, as `play` has
-    them.
-    """
-    game = tl.program_id(0)
-    before = load_position(fields, game, N)
-    action = tl.load(actions + game).to(tl.int32)
-    board = rows.load_rows(on_board, game, N)
-    position, gone, was_black = moved(
-        before, action, board, flag_at(suicide, game, ANY_SUICIDE), tl.load(cap + game), keys, N
-    )
-    store_position(after, game, position, N)
-    rows.store_rows(removed, 2 * game, tl.where(was_black, gone, 0), N)
-    rows.store_rows(removed, 2 * game + 1, tl.where(was_black, 0, gone), N)
-
-
-def play(
-    position: Any, actions: Tensor, on_board: Tensor, suicide: Tensor | None, cap: Tensor, keys: Tensor
-) -> tuple[dict[str, Tensor], Tensor]:
-    """Returns the fields of the positions after one action each, and the stones removed, black and white: actions int64
-    [B], cap int32 [B], keys int64 [2 * A] (`zobrist.point_keys`) -> int32 [B, 2, N]."""
-    fields = fields_of(position)
-    after = empty_like(fields)
-    num_games, board_size = fields.black.shape
-    removed = fields.black.new_empty(num_games, 2, board_size)
-    if num_games:
-        flags = given(suicide, fields.finished)
-        play_kernel[(num_games,)](
-            fields,
-            actions.contiguous(),
-            on_board.contiguous(),
-            flags,
-            cap.contiguous(),
-            keys,
-            after,
-            removed,
-            N=board_size,
-            ANY_SUICIDE=suicide is not None,
-            num_warps=1,
-        )
-    return after._asdict(), removed
-
-
-@triton.jit
-def atari_kernel(blacks, whites, on_board, in_atari, breathless, N: tl.constexpr, BITS: tl.constexpr):
-    """Writes one game's strings in atari and without liberties: `BITS` is how many a row or a column has.
-
-    A string has one liberty exactly if, for every bit of the liberties' rows and columns, it does not touch both a
-    liberty with that bit and one without."""
-    game = tl.program_id(0)
-    lane = tl.arange(0, rows.LANES)
-    black, white = rows.load_rows(blacks, game, N), rows.load_rows(whites, game, N)
-    empty = rows.load_rows(on_board, game, N) & ~(black | white)
-    several, some = tl.zeros_like(black), tl.zeros_like(black)
-    for k in range(2 * BITS):
-        columns = tl.sum(tl.where((lane < N) & ((lane >> (k % BITS)) & 1 != 0), 1 << lane, 0), 0)
-        half = tl.where(k < BITS, columns, tl.where((lane >> (k % BITS)) & 1 != 0, -1, 0))
-        near, others = rows.neighbours(empty & half), rows.neighbours(empty & ~half)
-        black_with, white_with = rows.flood_two(near & black, black, near & white, white)
-        black_without, white_without = rows.flood_two(others & black, black, others & white, white)
-        several = several | (black_with & black_without) | (white_with & white_without)
-        some = some | black_with | black_without | white_with | white_without
-    rows.store_rows(in_atari, game, (black | white) & some & ~several, N)
-    rows.store_rows(breathless, game, (black | white) & ~some, N)
-
-
-def find_atari(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the stones whose string has exactly one liberty, and those whose string has none: int32 [B, N] each."""
-    black, white, on_board = black.contiguous(), white.contiguous(), on_board.contiguous()
-    atari, without = torch.empty_like(black), torch.empty_like(black)
-    num_games, board_size = black.shape
-    if num_games:
-        bits = max(1, (board_size - 1).bit_length())
-        atari_kernel[(num_games,)](black, white, on_board, atari, without, N=board_size, BITS=bits, num_warps=1)
-    return atari, without
 
 
 @triton.jit
@@ -336,12 +228,8 @@ def repeating_points(position, legal, dying, lost, seen, game, superko, keys, wi
 
     dying: the legal points that are suicide. lost: where stones of the side to move were ever removed; only there can
     its next one repeat a position, or where it dies."""
-    is_black = position.to_play == 1
-    own, opponent = (
-        tl.where(is_black, position.black, position.white),
-        tl.where(is_black, position.white, position.black),
-    )
-    first, last = tl.where(is_black, 0, N * N + 1), tl.minimum(position.ply, width - 1)
+    own, opponent = sides(position)
+    first, last = tl.where(position.to_play == 1, 0, N * N + 1), tl.minimum(position.ply, width - 1)
     suspects = tl.where(superko == SIMPLE, 0, legal & (lost | dying))
     banned = tl.zeros_like(suspects)
     left = rows.any_point(suspects)
@@ -356,44 +244,10 @@ def repeating_points(position, legal, dying, lost, seen, game, superko, keys, wi
     return banned
 
 
-@triton.jit(do_not_specialize=["width"])
-def repeating_kernel(
-    fields, superkos, legals, suicides, lost, seen, keys, banned, width, N: tl.constexpr, ANY_SUICIDE: tl.constexpr
-):
-    """Writes what superko bans in one game; pointers as `repeating_rows` has them, width is H."""
-    game = tl.program_id(0)
-    position, legal = load_position(fields, game, N), rows.load_rows(legals, game, N)
-    dying = tl.zeros_like(legal)
-    if ANY_SUICIDE:
-        dying = rows.load_rows(suicides, game, N)
-    gone = rows.load_rows(lost, 2 * game + tl.where(position.to_play == 1, 0, 1), N)
-    found = repeating_points(position, legal, dying, gone, seen, game, tl.load(superkos + game), keys, width, N)
-    rows.store_rows(banned, game, found, N)
-
-
-def repeating_rows(state: Any, legal: Tensor, suicides: Tensor | None, keys: Tensor) -> Tensor:
-    """Returns those of the given points that superko bans: legal int32 [B, N], legal otherwise -> int32 [B, N].
-
-    suicides: int32 [B, N], those of them that remove their own string, None where no game allows it. keys: int64 [2 *
-    A]."""
-    fields, legal = fields_of(state), legal.contiguous()
-    banned = torch.empty_like(legal)
-    num_games, board_size = legal.shape
-    if num_games:
-        dying = given(suicides, legal)
-        remembered = (state.lost.contiguous(), state.seen.contiguous(), keys, banned, state.seen.shape[1])
-        sizes = {"N": board_size, "ANY_SUICIDE": suicides is not None}
-        repeating_kernel[(num_games,)](
-            fields, state.rules.superko.contiguous(), legal, dying, *remembered, **sizes, num_warps=1
-        )
-    return banned
-
-
 class History(NamedTuple):
     """Pointers to the tensors of these names in `State`."""
 
     seen: tl.tensor
-    links: tl.tensor
     lost: tl.tensor
     recent: tl.tensor
     moves: tl.tensor
@@ -427,40 +281,6 @@ def exact_legal_rows(state: Any, keys: Tensor) -> Tensor:
 
 
 @triton.jit
-def pick_kernel(planes, numbers, actions, N: tl.constexpr):
-    """Writes the action that one game's number stands for: its points in their order, then the pass."""
-    game = tl.program_id(0)
-    lane = tl.arange(0, rows.LANES)
-    points = rows.load_rows(planes, game, N)
-    counts = rows.row_counts(points)
-    until = tl.cumsum(counts, 0)
-    left = (tl.load(numbers + game) * (tl.sum(counts, 0) + 1)).to(tl.int32) - (
-        until - counts
-    )  # points of the row before the chosen one
-    is_row = (left >= 0) & (left < counts)
-    column = tl.zeros_like(points)
-    for step in tl.static_range(
-        5
-    ):  # the next half of the row, from 16 columns to one, is passed where the point lies behind it
-        half = 16 >> step
-        before = rows.row_counts((points >> column) & ((1 << half) - 1))
-        behind = left >= before
-        left, column = tl.where(behind, left - before, left), tl.where(behind, column + half, column)
-    chosen = tl.min(tl.where(is_row, lane * N + column, N * N), 0)
-    tl.store(actions + game, chosen.to(tl.int64))
-
-
-def pick(planes: Tensor, numbers: Tensor) -> Tensor:
-    """Returns one of the points of each plane or, as likely as any of them, the pass: int32 [B, N], float64 [B] in [0,
-    1) -> int64 [B].
-    """
-    actions = torch.empty(len(planes), dtype=torch.int64, device=planes.device)
-    if len(planes):
-        pick_kernel[(len(planes),)](planes.contiguous(), numbers.contiguous(), actions, N=planes.shape[1], num_warps=1)
-    return actions
-
-
-@triton.jit
 def _remember(
     history, game, before, action, hashed, gone, was_black, width, N: tl.constexpr, RECENT, MOVES, TILE: tl.constexpr
 ):
@@ -468,10 +288,7 @@ def _remember(
     stones, at = tl.arange(0, TILE), tl.arange(0, 8)
     is_stone, is_move = stones < (RECENT - 1) * 2 * N, at < MOVES - 1
     recent, moves = history.recent + game * (RECENT * 2 * N), history.moves + game * MOVES
-    now, links = before.ply + 1, history.links + game * (3 * width)
-    slot = hashed & (2 * width - 1)
     old_stones, old_moves = tl.load(recent + stones, mask=is_stone, other=0), tl.load(moves + at, mask=is_move, other=0)
-    newest = tl.load(links + slot)
     black_lost, white_lost = rows.load_rows(history.lost, 2 * game, N), rows.load_rows(history.lost, 2 * game + 1, N)
     tl.debug_barrier()
     tl.store(recent + 2 * N + stones, old_stones, mask=is_stone)
@@ -481,9 +298,7 @@ def _remember(
     tl.store(moves, action.to(tl.int16))
     rows.store_rows(history.lost, 2 * game, tl.where(was_black, black_lost | gone, black_lost), N)
     rows.store_rows(history.lost, 2 * game + 1, tl.where(was_black, white_lost, white_lost | gone), N)
-    tl.store(history.seen + game * width + now, hashed)
-    tl.store(links + 2 * width + now, newest)
-    tl.store(links + slot, now)
+    tl.store(history.seen + game * width + before.ply + 1, hashed)
 
 
 @triton.jit(do_not_specialize=["width"])
@@ -507,9 +322,9 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
     """Returns the fields of the positions after one action each, and writes the moves into the history of the games
     that go on.
 
-    history: the state's `seen`, `links`, `lost`, `recent` and `moves`, contiguous; H is greater than any ply.
+    history: what `History` names, contiguous, and more; H is greater than any ply.
     """
-    fields, kept = fields_of(state), History(**history)
+    fields, kept = fields_of(state), History(*(history[name] for name in History._fields))
     after = empty_like(fields)
     num_games, board_size = fields.black.shape
     if num_games:
@@ -532,12 +347,6 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
             num_warps=1,
         )
     return after._asdict()
-
-
-def replace_(old: list[Tensor], index: Tensor, new: list[Tensor]) -> None:
-    """Writes the entries of tensors [K, ...] over those with an index, int64 [K], of others [B, ...]."""
-    for to, source in zip(old, new, strict=True):
-        to[index] = source
 
 
 @triton.jit

@@ -27,9 +27,7 @@ def from_below(rows):
 
 @triton.jit
 def neighbours(rows):
-    """Returns the points next to a point of the plane, as `flood.neighbours`: bits and lanes may lie beyond the board,
-    so mask it.
-    """
+    """Returns the points next to a point of the plane; bits and lanes may lie beyond the board, so mask it."""
     return (rows << 1) | (rows >> 1) | from_above(rows) | from_below(rows)
 
 
@@ -69,10 +67,8 @@ def has_one_point(rows):
 
 @triton.jit
 def first_column(rows):
-    """Returns the column of each row's first point, 31 where it is empty: int32 [...] -> int32 [...].
-
-    Bit 31 stands in for an empty row's, since for 0 the compiler would make lanes branch apart.
-    """
+    """Returns the column of each row's first point, 31 where it is empty: int32 [...] -> int32 [...]. Bit 31 stands in
+    for an empty row's, since for 0 the compiler would make lanes branch apart."""
     filled = rows | -2147483648
     return row_counts((filled & -filled) - 1)
 
@@ -93,9 +89,7 @@ def point_rows(point, N: tl.constexpr):
 
 @triton.jit
 def load_rows(pointer, index, N: tl.constexpr):
-    """Returns plane `index` of a tensor int32 [..., N]: int32 [32]. The index may be int64, where the tensor is
-    large.
-    """
+    """Returns plane `index` of a tensor int32 [..., N]: int32 [32]; the index of a large tensor is int64."""
     lane = tl.arange(0, LANES)
     return tl.load(pointer + index * N + lane, mask=lane < N, other=0)
 
@@ -109,9 +103,7 @@ def store_rows(pointer, index, rows, N: tl.constexpr):
 
 @triton.jit
 def point_bits(rows, point, N: tl.constexpr):
-    """Returns whether points are in a plane: rows int32 [32], point int32 [32] below 32 * N -> int32 [32] of 0 and
-    1.
-    """
+    """Returns whether points are in a plane: int32 [32], points int32 [32] below 32 * N -> 0 or 1 int32 [32]."""
     row = point // N
     return (tl.gather(rows, row, 0) >> (point - row * N)) & 1
 
@@ -122,16 +114,11 @@ def fill_sideways(rows, within):
 
     To higher columns by the carry of one addition, to lower ones by doubling the distance.
     """
-    rows = rows | (within & ~(within + rows))
-    rows = rows | (within & (rows >> 1))
-    within = within & (within >> 1)
-    rows = rows | (within & (rows >> 2))
-    within = within & (within >> 2)
-    rows = rows | (within & (rows >> 4))
-    within = within & (within >> 4)
-    rows = rows | (within & (rows >> 8))
-    within = within & (within >> 8)
-    return rows | (within & (rows >> 16))
+    rows |= within & ~(within + rows)
+    for doubling in tl.static_range(5):
+        rows |= within & (rows >> (1 << doubling))
+        within &= within >> (1 << doubling)
+    return rows
 
 
 @triton.jit
@@ -169,9 +156,7 @@ def flood_two(seeds, within, other_seeds, other_within):
 
 @triton.jit
 def xor_words(words):
-    """Returns the XOR of all lanes: int64 [32] -> int64 scalar. By halves, since a warp reduces 32 bits in one
-    instruction.
-    """
+    """Returns the XOR of all lanes: int64 [32] -> scalar. By halves: a warp reduces 32 bits in one instruction."""
     low, high = tl.xor_sum(words.to(tl.int32), 0), tl.xor_sum((words >> 32).to(tl.int32), 0)
     return (high.to(tl.int64) << 32) | (low.to(tl.int64) & 0xFFFFFFFF)
 

@@ -1,0 +1,127 @@
+"""Games for the tests of the board, and the implementations that must all do the same: torch as on a device without
+kernels, Numba, and Triton, interpreted where there is no GPU.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from diagrams import parse
+from torch import Tensor
+
+from zerogo import board, draws, flood, kernels
+from zerogo.board import State
+from zerogo.rules import SUPERKO, Rules
+from zerogo.tensors import TensorFields
+
+TRITON = pytest.param("triton", marks=pytest.mark.skipif(not importlib.util.find_spec("triton"), reason="no triton"))
+NUMBA = pytest.param("numba", marks=pytest.mark.skipif(not importlib.util.find_spec("numba"), reason="no numba"))
+IMPLEMENTATIONS = pytest.mark.parametrize("way", ["torch", NUMBA, TRITON])
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")  # Triton's
+BLIND = ("item", "tolist", "numpy", "nonzero", "__bool__", "__int__", "__float__", "__index__")
+
+
+def _refuse(*_args: Any, **_options: Any) -> None:
+    raise AssertionError("this would wait for the device")
+
+
+@contextmanager
+def doing(way: str) -> Iterator[None]:
+    """Lets one implementation do the work: "plain" is torch where the host may look, and what the others must equal,
+    "torch" is torch as on CUDA, where a look by the host fails."""
+    with pytest.MonkeyPatch.context() as patch:
+        if way in ("torch", "triton"):
+            for name, module in list(sys.modules.items()):
+                if name.startswith("zerogo") and hasattr(module, "may_look"):
+                    patch.setattr(module, "may_look", lambda tensor: False)
+        if way == "triton":
+            import interpreting  # noqa: F401
+
+            patch.setattr(kernels, "compiled", lambda name, device: kernels._module(name, "cuda"))
+        elif way != "numba":
+            patch.setattr(kernels, "_in_use", False)
+        if way == "torch":
+            for name in BLIND:
+                patch.setattr(Tensor, name, _refuse)
+        yield
+
+
+def on(device: torch.device, thing: Any) -> Any:
+    """Returns tensors, or what holds them, on a device; the rest as it is."""
+    if isinstance(thing, (tuple, list)):
+        return type(thing)(on(device, part) for part in thing)
+    return thing.to(device) if isinstance(thing, (Tensor, TensorFields)) else thing
+
+
+def done(way: str, function: Callable, *arguments: Any) -> Any:
+    """Returns what a function does to arguments from the CPU, by one of the implementations; its tensors on the CPU."""
+    device = DEVICE if way == "triton" else torch.device("cpu")
+    placed = on(device, list(arguments))
+    with doing(way):
+        found = function(*placed)
+    return on(torch.device("cpu"), found)
+
+
+def kinds(size: int, copies: int = 1) -> list[Rules]:
+    """Returns rules of a size with every superko kind, suicide allowed and not, so many times."""
+    return [Rules(size, superko=superko, suicide=suicide) for superko in SUPERKO for suicide in (False, True)] * copies
+
+
+def start(diagram: str, to_play: int = 1, rules: Rules | list[Rules] | None = None, **of_rules: Any) -> State:
+    """Returns a game from a diagram for each of the rules, or one under rules of the diagram's size."""
+    stones = torch.tensor([parse(diagram)], dtype=torch.int8)
+    rules = rules or Rules(stones.shape[1], **of_rules)
+    number = len(rules) if isinstance(rules, list) else 1
+    return board.from_stones(stones.expand(number, -1, -1), torch.full((number,), to_play, dtype=torch.int8), rules)
+
+
+def random_moves(state: State, seed: int) -> Tensor:
+    """Returns uniform legal moves; a pass is rare while the board is not full, so that games get long: int64 [B]."""
+    weights = board.legal_actions(state).to(torch.float32)
+    weights[:, -1] = torch.where(state.ply < 3 * state.rules.size**2, 0.03, 5.0)
+    return draws.choose(draws.key(seed, torch.arange(state.num_games), state.ply), weights)
+
+
+def random_games(
+    rules: list[Rules], plies: int, seed: int = 1, move_cap: int | list[int] | None = None
+) -> Iterator[tuple[State, Tensor]]:
+    """Yields the states of random games before each ply, the last after the last, and the moves to be played then."""
+    state = board.new_games(len(rules), rules, move_cap=plies if move_cap is None else move_cap)
+    for ply in range(plies + 1):
+        actions = random_moves(state, seed)
+        yield state, actions
+        if ply < plies:
+            state = board.step(state, actions)
+
+
+def after_random_moves(rules: list[Rules], plies: int, seed: int = 1, **caps: Any) -> State:
+    """Returns random games after so many plies."""
+    return list(random_games(rules, plies, seed, **caps))[-1][0]
+
+
+def assert_same(one: TensorFields, other: TensorFields, what: str = "", but: tuple[str, ...] = ()) -> None:
+    """All tensors of two dataclasses are equal, with shapes and dtypes, but for the named fields."""
+    for field in dataclasses.fields(one):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        if isinstance(a, TensorFields):
+            assert_same(a, b, what)
+        elif isinstance(a, Tensor) and field.name not in but:
+            assert a.dtype == b.dtype and a.shape == b.shape, (what, field.name)
+            wrong = (a != b).reshape(len(a), -1).any(1).nonzero().flatten().tolist()
+            assert not wrong, (what, field.name, f"games {wrong}")
+
+
+def coloured(size: int, number: int, empty: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns random colourings as bit rows, black, white and the board: strings without liberties among them. int32
+    [number, N].
+    """
+    drawn = torch.rand(number, size, size, generator=torch.Generator().manual_seed(seed))
+    black, white = drawn < (1 - empty) / 2, drawn > (1 + empty) / 2
+    return flood.pack_rows(black), flood.pack_rows(white), board.new_games(number, Rules(size)).on_board
