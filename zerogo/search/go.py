@@ -135,7 +135,7 @@ class Go(Game):
         return torch.where((index >= 0).unsqueeze(2), on_path, in_game).unflatten(2, (2, states.board_size))
 
     def step_leaves(self, states: State, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
-        """The same in one kernel where there is one; that counts by area, so games by territory get their result here."""
+        """The same in one kernel where there is one; it counts by area, so games by territory get their result here."""
         compiled = kernels.compiled("leaf_states", words.device)
         if compiled is None:
             return super().step_leaves(states, path, words, actions)
