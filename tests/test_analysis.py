@@ -327,18 +327,18 @@ def test_restrictions_end_at_their_depth() -> None:
     forbidden = [{"player": "B", "moves": ["A1"], "untilDepth": 3}, {"player": "W", "moves": ["A1"], "untilDepth": 1}]
     queries = [parse(query(avoidMoves=forbidden, moves=moves), AnalysisSettings()) for moves in ([], [["B", "C3"]])]
     states = roots([SearchTask(one, len(one.moves), 0, 1, 0) for one in queries], torch.device("cpu"))
-    game, lane, now = RestrictedGo(), torch.arange(2), states
+    game, both, now = RestrictedGo(), torch.arange(2), states
     may = [game.root_legal(states)[:, 20].tolist()]
     for _ in range(3):
         now = board.step(now, torch.tensor([25, 25]))
         now = dataclasses.replace(now, finished=torch.zeros_like(now.finished), passes=torch.zeros_like(now.passes))
-        may.append(game.legal(states, lane, now)[:, 20].tolist())
+        may.append(game.legal(states, both, now)[:, 20].tolist())
     # Black moves first in the first game, White in the second.
     assert may == [[False, False], [True, False], [False, True], [True, True]]
 
 
-@pytest.mark.parametrize("way", ["kernels", "plain"])
-def test_no_node_lies_behind_a_forbidden_move(way: str) -> None:
+@pytest.mark.parametrize("plain", [False, True], ids=["kernels", "torch"])
+def test_no_node_lies_behind_a_forbidden_move(plain: bool) -> None:
     forbidden = {"moves": [f"{column}{row}" for column in "ABCDE" for row in (4, 5)], "untilDepth": 4}
     query_of_both = query(avoidMoves=[{"player": "B", **forbidden}, {"player": "W", **forbidden}])
     states = roots([SearchTask(parse(query_of_both, AnalysisSettings()), 0, 0, 1, 0)], torch.device("cpu"))
@@ -346,7 +346,7 @@ def test_no_node_lies_behind_a_forbidden_move(way: str) -> None:
     def even(leaves: board.State, legal: torch.Tensor, key: torch.Tensor) -> SimpleNamespace:
         return SimpleNamespace(prior=legal / legal.sum(1, keepdim=True), value=torch.zeros(len(legal)))
 
-    with kernels.plain() if way == "plain" else contextlib.nullcontext():
+    with kernels.plain() if plain else contextlib.nullcontext():
         tree = Search(even, SearchConfig(), RestrictedGo()).run(states, 300).tree.tree
     nodes = range(2, 1 + int(tree.size[0]))
     depth = {1: 0}

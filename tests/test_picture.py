@@ -159,7 +159,7 @@ def test_the_last_move_carries_a_red_ring_on_both_colours():
         assert changed_points(ringed, drawn(), 3) == {divmod(action, 3)}
         assert has_colour(ringed, MARK) and not has_colour(drawn(), MARK)
     passed = drawn(last_action=9)
-    assert passed.shape[0] > 4 * CELL and (passed[: 4 * CELL] == drawn()).all(), "a pass is told below the board"
+    assert passed.shape[0] > 4 * CELL and (passed[: 4 * CELL] == drawn()).all(), "a pass is written below the board"
 
 
 def test_policy_tints_empty_points_the_bluer_the_likelier():
@@ -169,7 +169,7 @@ def test_policy_tints_empty_points_the_bluer_the_likelier():
     assert changed_points(image, drawn(), 3) == {(2, 2), (2, 0)}, "stones hide what is beneath"
     likely, unlikely, wood = (cut(image, *point)[4, 20] for point in ((2, 2), (2, 0), (2, 1)))
     assert likely[2] - likely[0] > unlikely[2] - unlikely[0] > wood[2] - wood[0]
-    assert image.shape[0] > 4 * CELL, "the share of the pass is told below"
+    assert image.shape[0] > 4 * CELL, "the share of the pass is written below"
 
 
 def test_visits_are_green_and_have_their_counts():

@@ -55,37 +55,36 @@ def test_of_a_collection_the_first_game_is_read(rest: str) -> None:
     assert read_text(f"a letter\n(;SZ[9]KM[7];B[aa]){rest}").moves == [0]
 
 
-@pytest.mark.parametrize(
-    ("start", "handicap", "setup", "first"),
-    [
-        ("HA[2]AB[gc][cg];W[ee]", "G7 C3", "", "w"),
-        ("HA[2]PL[W]AB[gc][cg]", "G7 C3", "", "w"),
-        ("HA[2];AB[gc][cg];W[ee]", "G7 C3", "", "w"),  # in a node of its own
-        ("HA[2];W[ee]", "C3 G7", "", "w"),  # without stones: the fixed points
-        ("HA[3]", "C3 G7 C7", "", "w"),
-        ("HA[2];B[gc];B[cg];W[ee]", "", "", "b"),  # Black places them as moves
-        ("AB[gc][cg];B[ee]", "", "G7 C3", "b"),
-        ("HA[0];B[ee]", "", "", "b"),
-        ("HA[1];W[ee]", "", "", "w"),
-        ("HA[3]AB[gc][cg];W[ee]", "G7 C3", "", "w"),  # stones count, not the number
-        ("HA[x]AB[gc][cg];W[ee]", "", "G7 C3", "w"),
-        ("AB[];W[ee]", "", "", "w"),
-        ("PL[W]", "", "", "w"),
-        ("PL[2];B[aa]", "", "", "w"),  # FF[1]; White has passed
-        ("PL[black]", "", "", "b"),
-        ("PL[?];W[aa]", "", "", "w"),
-        ("AB[aa:bb]AE[ab]", "", "A9 B9 B8", "b"),  # a rectangle
-        ("AB[bb:aa]AE[ab]", "", "A9 B9 B8", "b"),  # its corners the other way round
-        ("AB[ab:ba]AE[ab]", "", "A9 B9 B8", "b"),
-    ],
-)
-def test_starts(start: str, handicap: str, setup: str, first: str) -> None:
-    record = read_text(f"(;SZ[9]KM[0]RU[Chinese]{start})")
-    stones = points(setup, 9)
+STARTS = """
+HA[2]AB[gc][cg];W[ee]     | G7 C3    |          | w
+HA[2]PL[W]AB[gc][cg]      | G7 C3    |          | w
+HA[2];AB[gc][cg];W[ee]    | G7 C3    |          | w | in a node of its own
+HA[2];W[ee]               | C3 G7    |          | w | without stones: the fixed points
+HA[3]                     | C3 G7 C7 |          | w
+HA[2];B[gc];B[cg];W[ee]   |          |          | b | Black places them as moves
+AB[gc][cg];B[ee]          |          | G7 C3    | b
+HA[0];B[ee]               |          |          | b
+HA[1];W[ee]               |          |          | w
+HA[3]AB[gc][cg];W[ee]     | G7 C3    |          | w | stones count, not the number
+HA[x]AB[gc][cg];W[ee]     |          | G7 C3    | w
+AB[];W[ee]                |          |          | w
+PL[W]                     |          |          | w
+PL[2];B[aa]               |          |          | w | FF[1]; White has passed
+PL[black]                 |          |          | b
+PL[?];W[aa]               |          |          | w
+AB[aa:bb]AE[ab]           |          | A9 B9 B8 | b | a rectangle
+AB[bb:aa]AE[ab]           |          | A9 B9 B8 | b | its corners the other way round
+AB[ab:ba]AE[ab]           |          | A9 B9 B8 | b
+"""
+
+
+@pytest.mark.parametrize("row", STARTS.strip().splitlines())
+def test_starts(row: str) -> None:
+    start, handicap, setup, first = (word.strip() for word in row.split("|")[:4])
+    record, stones = read_text(f"(;SZ[9]KM[0]RU[Chinese]{start})"), points(setup, 9)
     assert sorted(record.handicap) == sorted(points(handicap, 9)) and record.first == first
-    assert record.setup == (
-        None if not stones else [[int(row * 9 + column in stones) for column in range(9)] for row in range(9)]
-    )
+    rows = [[int(row * 9 + column in stones) for column in range(9)] for row in range(9)]
+    assert record.setup == (rows if stones else None)
 
 
 def test_a_setup_of_both_colours() -> None:
@@ -172,19 +171,7 @@ def test_values_over_lines_and_escapes() -> None:
     assert record.black == "Anna  B" and record.comment == "a ] b \\ c: de f\ng" and record.comments == ["[x]"]
 
 
-NAMES = {
-    "gb18030": "徐嘉泽 对 陈俊升 中国围棋规则",
-    "gbk": "柯洁 九段",
-    "gb2312": "古力",
-    "big5": "張栩 對 山下敬吾 圍棋",
-    "shift_jis": "本因坊 表示 ソフト 能力",
-    "cp932": "井山裕太 ～ ダメ",
-    "euc_jp": "こうし 張栩 の 対局",
-    "euc_kr": "이세돌 구단 알파고",
-    "iso8859-1": "Müller Größe",
-    "utf-8": "Ève 囲碁",
-    "iso2022_jp": "本因坊 ソフト",
-}
+NAMES = json.loads((DATA / "names.json").read_text())  # a text for each encoding
 
 
 @pytest.mark.parametrize("encoding", NAMES)
@@ -287,9 +274,7 @@ pieces = st.binary(max_size=6) | st.sampled_from([b"[", b"]", b"(", b")", b";", 
 
 
 @settings(max_examples=300, deadline=None)
-@given(
-    base=st.sampled_from(GOOD), cuts=st.lists(st.tuples(st.integers(0, 400), st.integers(0, 12), pieces), max_size=6)
-)
+@given(st.sampled_from(GOOD), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 12), pieces), max_size=6))
 @example(base=b"(;SZ[\xe0])", cuts=[])
 @example(base=b"(;CA[idna];B[aa])\xff", cuts=[])
 @example(base=b"(;CA[unicode_escape]PB[\\x]\xff)", cuts=[])
@@ -328,9 +313,8 @@ def game_records(draw: st.DrawFn) -> GameRecord:
     rules = Rules(size, komi, superko, draw(st.booleans()), draw(st.sampled_from(SCORING)))
     moves = draw(st.lists(st.integers(0, size * size), max_size=12))
     first = draw(st.sampled_from("bw"))
-    record = GameRecord(
-        rules, moves, draw(st.sampled_from(["B+3.5", "W+R", "0", "?"])), "Black", draw(texts) or "White", first=first
-    )
+    result = draw(st.sampled_from(["B+3.5", "W+R", "0", "?"]))
+    record = GameRecord(rules, moves, result, "Black", draw(texts) or "White", first=first)
     if moves and draw(st.booleans()):
         colours = draw(st.lists(st.sampled_from("bw"), min_size=len(moves), max_size=len(moves)))
         record = GameRecord(rules, moves, first=first, colours=colours)
@@ -375,9 +359,7 @@ def test_an_independent_parser_reads_the_same(record: GameRecord) -> None:
     assert (float(root["KM"][0]), int(root["SZ"][0]), root["RE"]) == (record.rules.komi, size, [record.result])
     nodes = [node.properties for node in game.rest or [] if "B" in node.properties or "W" in node.properties]
     found = [("b", node["B"][0]) if "B" in node else ("w", node["W"][0]) for node in nodes]
-    assert found == [
-        (colour, coords.to_sgf(move, size)) for colour, move in zip(record.turns(), record.moves, strict=True)
-    ]
+    assert found == list(zip(record.turns(), (coords.to_sgf(move, size) for move in record.moves), strict=True))
     stones = root.get("AB", []) + root.get("AW", [])
     start = sum(record.start(), [])
     assert sorted(stones) == sorted(coords.to_sgf(point, size) for point in range(size * size) if start[point])

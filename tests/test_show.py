@@ -95,7 +95,7 @@ def test_a_captured_stone_has_no_number(tmp_path: Path):
     assert Scene(read_game(tmp_path / "game.sgf"), 4, Models()).numbers == {1: 2, 8: 3, 3: 4}
 
 
-def test_everything_is_seen_from_the_side_to_move_and_told_of_black(folder: Path):
+def test_everything_is_seen_from_the_side_to_move_and_shown_for_black(folder: Path):
     network = models(folder, "--symmetries", "all")
     game = read_game(folder / "game.sgf")
     rates = winrates_black(game, network.analyst)

@@ -22,7 +22,7 @@ from zerogo.sgf.record import LETTERS
 
 SEED = 0
 FEWEST_NODES = 16
-NODES_A_LEAF = 64  # a tree of so many nodes takes one leaf a step more, so that small searches stay sharp
+NODES_A_LEAF = 64  # one more leaf a step for each 64 nodes of a tree: several at once weaken small searches
 
 
 @dataclass(eq=False)
@@ -175,12 +175,11 @@ class SearchBatch:
         self._evaluate(tasks, states)
         evaluation, previews = Evaluation.cat([task.evaluation for task in tasks]), [task.previews for task in tasks]
         found = analyses(self.analyst, self.search_state, index, states, evaluation, previews)
-        missing = [  # the analyses come with previews of the best moves only
-            [move.action for move in analysis.candidates if move.action not in task.previews]
-            if task.query.include_moves_ownership
-            else []
-            for task, analysis in zip(tasks, found, strict=True)
-        ]
+        missing: list[list[int]] = [[] for _ in tasks]  # `analyses` evaluates the children of the best moves only
+        for row, task in enumerate(tasks):
+            if "includeMovesOwnership" in task.query.included:
+                actions = (move.action for move in found[row].candidates)
+                missing[row] = [action for action in actions if action not in previews[row]]
         evaluate_children(self.analyst, states, missing, previews)
         policy = torch.where(board.legal_actions(states).cpu(), evaluation.prior, -1.0)
         stones, to_play, ko = (tensor.cpu() for tensor in (states.stones, states.to_play, states.ko))
@@ -204,13 +203,9 @@ def roots(tasks: Sequence[SearchTask], device: torch.device) -> board.State:
     """
     records = []
     for query, turn in ((task.query, task.turn) for task in tasks):
-        actions, colours = (
-            [action for _, action in query.moves[:turn]],
-            [LETTERS[mover] for mover, _ in query.moves[:turn]],
-        )
-        records.append(
-            sgf.GameRecord(query.rules, actions, first=LETTERS[query.first], setup=query.start, colours=colours)
-        )
+        colours, actions = [LETTERS[mover] for mover, _ in query.moves], [action for _, action in query.moves]
+        given = {"first": LETTERS[query.first], "setup": query.start, "colours": colours[:turn]}
+        records.append(sgf.GameRecord(query.rules, actions[:turn], **given))
     state = sgf.positions(records, [task.turn for task in tasks], device, check=False)
     passes = torch.where(state.finished, 1, state.passes).to(torch.int8)
     state = dataclasses.replace(state, passes=passes, finished=torch.zeros_like(state.finished))

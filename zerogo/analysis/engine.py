@@ -1,6 +1,4 @@
-"""The engine: takes lines, keeps the queue, lets all positions that there is room for be searched together, and
-replies.
-"""
+"""The engine takes lines, queues their positions, searches as many together as there is room for, and replies."""
 
 from __future__ import annotations
 
@@ -8,19 +6,21 @@ import heapq
 import json
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import zerogo
 from zerogo import coords, runtime
 from zerogo.analysis.batch import BatchKind, SearchBatch, SearchTask, power_of_two
-from zerogo.analysis.query import AnalysisSettings, Query, QueryError, parse, shown, whole
+from zerogo.analysis.query import AnalysisSettings, Query, QueryError, Rows, parse, shown, whole
 from zerogo.analysis.reply import analysis_reply, empty_reply
 from zerogo.errors import InputError
+from zerogo.game import Colour
 from zerogo.players.analyst import Analyst
 from zerogo.players.live import LiveGame
+from zerogo.rules import Rules
 
 FEWEST_ROWS = 4  # of a batch
 MOST_POINTS = 2**21  # of the boards that a network sees at a time: 800 MB for each layer of 96 channels in float32
@@ -31,9 +31,7 @@ ACTIONS = ("query_version", "query_models", "clear_cache", "terminate", "termina
 
 @dataclass(frozen=True)
 class Limits:
-    """positions: most that are searched at a time, of one kind. memory: bytes for all trees. nodes: most of one tree, a
-    power of two.
-    """
+    """positions: most that are searched at a time, of one kind. memory: bytes of all trees. nodes: of a tree, 2^k."""
 
     positions: int = 1024
     memory: int = 2**31
@@ -41,9 +39,8 @@ class Limits:
 
 
 class AnalysisEngine:
-    """Answers lines of KataGo's analysis protocol.
-
-    settings: where a query says nothing else. write: called with each reply. clock: seconds.
+    """Answers lines of KataGo's analysis protocol. settings: where a query says nothing else. write: called with each
+    reply. clock: seconds.
 
     Positions are begun by priority, then in the order of their arrival. Unless a time limit or an action ends its
     search, a reply depends on its query alone, not on what else is asked: exactly so without a network; a network's
@@ -92,9 +89,7 @@ class AnalysisEngine:
             self.write(known | {"error": "the brackets of the line are nested too deeply"})
 
     def step(self) -> bool:
-        """Begins what there is room for, runs one step of all searches and writes what is due; returns whether there is
-        more to do.
-        """
+        """Begins what there is room for, steps all searches, writes what is due; returns whether it is busy."""
         self._begin()
         for batch in self._batches:
             batch.step()
@@ -144,9 +139,7 @@ class AnalysisEngine:
         self.write(fields)
 
     def _terminate(self, fields: dict[str, Any]) -> None:
-        """Ends positions: those that wait are answered without results, those that are searched with what there is, in
-        the next step.
-        """
+        """Ends positions: those that wait are answered without results, the others at the next step as they stand."""
         turns = fields.get("turnNumbers")
         if turns is not None:
             if not isinstance(turns, list):
@@ -175,9 +168,7 @@ class AnalysisEngine:
             del self._open[task.query.id]
 
     def _begin(self) -> None:
-        """Lets waiting positions begin, strictly in their order: one that needs much memory is not put off by later
-        ones.
-        """
+        """Lets waiting positions begin, strictly in their order, whatever memory they need."""
         while (kind := self._next_kind()) is not None:
             with_room = (batch for batch in self._batches if batch.kind == kind and batch.num_free)
             batch = next(with_room, None) or self._new_batch(kind)
@@ -240,14 +231,15 @@ class MoveChecker:
     """
 
     def __init__(self) -> None:
-        self._games: OrderedDict[tuple, LiveGame] = OrderedDict()
+        self._game = lru_cache(REMEMBERED)(_new_game)
+        self.clear = self._game.cache_clear  # forgets all games
 
     def check(self, query: Query) -> None:
         """Raises QueryError for a position at the start that can't be, and for an illegal move."""
-        game = self._game(query)
-        pairs = enumerate(zip(game.moves, query.moves, strict=False))
-        shared = min(len(game.moves), len(query.moves))
-        same = next((turn for turn, (played, move) in pairs if played != move), shared)
+        game = self._game(query.rules, query.start, query.first)
+        same = 0
+        while same < min(len(game.moves), len(query.moves)) and game.moves[same] == query.moves[same]:
+            same += 1
         game.undo(len(game.moves) - same)
         for turn, (player, action) in enumerate(query.moves[same:], start=same):
             try:
@@ -256,23 +248,14 @@ class MoveChecker:
                 vertex = coords.to_gtp(action, query.rules.size)
                 raise QueryError(f"Illegal move {turn}: {vertex} ({error})", "moves") from None
 
-    def clear(self) -> None:
-        """Forgets all games."""
-        self._games.clear()
 
-    def _game(self, query: Query) -> LiveGame:
-        key = (query.rules, query.start, query.first)
-        if key not in self._games:
-            game = LiveGame(query.rules)
-            try:
-                game.set_up([list(row) for row in query.start], query.first)
-            except InputError as error:
-                raise QueryError(str(error), "initialStones") from None
-            self._games[key] = game
-        self._games.move_to_end(key)
-        while len(self._games) > REMEMBERED:
-            self._games.popitem(last=False)
-        return self._games[key]
+def _new_game(rules: Rules, start: Rows, first: Colour) -> LiveGame:
+    game = LiveGame(rules)
+    try:
+        game.set_up([list(row) for row in start], first)
+    except InputError as error:
+        raise QueryError(str(error), "initialStones") from None
+    return game
 
 
 def _object(line: str | bytes) -> dict[str, Any]:

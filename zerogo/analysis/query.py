@@ -37,8 +37,8 @@ WITHOUT_EFFECT = {
     "includeMovesOwnershipStdev": _NO_SPREAD.format("a"),
     "rootFpuReductionMax": "moves that were not tried have the value of their position",
 }
+INCLUDES = ("includeOwnership", "includeMovesOwnership", "includePolicy", "includePVVisits")
 FIELDS = {
-    *WITHOUT_EFFECT,
     *(
         "id",
         "action",
@@ -51,8 +51,8 @@ FIELDS = {
         "priority",
     ),
     *("priorities", "rules", "komi", "whiteHandicapBonus", "overrideSettings", "maxVisits", "analysisPVLen"),
-    *("rootPolicyTemperature", "reportDuringSearchEvery", "firstReportDuringSearchAfter", "includeOwnership"),
-    *("includeMovesOwnership", "includePolicy", "includePVVisits", "avoidMoves", "allowMoves"),
+    *("rootPolicyTemperature", "reportDuringSearchEvery", "firstReportDuringSearchAfter", "avoidMoves", "allowMoves"),
+    *(*WITHOUT_EFFECT, *INCLUDES),
 }
 _XY = re.compile(r"\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
@@ -94,8 +94,10 @@ class AnalysisSettings:
 
         Values may be texts, as in config files. Raises InputError for a value that is not allowed.
         """
-        known = [(name, value, *SETTINGS[name]) for name, value in values.items() if name in SETTINGS]
-        changes = {field: read(name, value) for name, value, field, read in known}
+        changes = {}
+        for name in [name for name in values if name in SETTINGS]:
+            field, check, low, high = SETTINGS[name]
+            changes[field] = check(name, _plain(values[name]), low, high)
         return dataclasses.replace(self, **changes), [name for name in values if name not in SETTINGS]
 
 
@@ -104,7 +106,7 @@ class Query:
     """One line's positions, checked but for the legality of its moves.
 
     start: rows of 0, 1, 2 from the top, and first: who moves there. moves: of the game. turns: each position asked for,
-    by the number of moves before it, with its priority. include_…: what a reply holds beside moves and root.
+    by the number of moves before it, with its priority. included: the fields of INCLUDES that a reply holds.
     report_every: seconds between reports, infinite for none, first_report: until the first. restrictions: moves that
     the search may not consider. warnings: (field, sentence)."""
 
@@ -115,10 +117,7 @@ class Query:
     moves: tuple[Move, ...]
     turns: tuple[tuple[int, int], ...]
     settings: AnalysisSettings
-    include_ownership: bool = False
-    include_moves_ownership: bool = False
-    include_policy: bool = False
-    include_pv_visits: bool = False
+    included: frozenset[str] = frozenset()
     report_every: float = math.inf
     first_report: float = math.inf
     restrictions: Restrictions | None = None
@@ -135,7 +134,7 @@ class Query:
 
 def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collection[int] | None = None) -> Query:
     """Returns what a query asks. settings: where it says nothing else. only_sizes: the board sides that the network
-    knows, None for any. Raises QueryError with the field at fault; whether the moves are legal is not looked at here.
+    knows, None for any. Raises QueryError with the field at fault; the legality of moves is not checked here.
     """
     size = _size(fields, only_sizes)
     start = _start(fields, size)
@@ -146,9 +145,8 @@ def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collec
     settings, unknown = _settings(fields, settings)
     if unknown:
         warnings.append(("overrideSettings", f"Unknown config params, without effect: {', '.join(unknown)}"))
-    every, first_report = (
-        _seconds(fields, name) for name in ("reportDuringSearchEvery", "firstReportDuringSearchAfter")
-    )
+    every = _seconds(fields, "reportDuringSearchEvery")
+    first_report = _seconds(fields, "firstReportDuringSearchAfter")
     warnings += [(name, why) for name, why in WITHOUT_EFFECT.items() if fields.get(name, False) is not False]
     warnings += [(name, "Unexpected or unused field") for name in fields if name not in FIELDS]
     return Query(
@@ -159,10 +157,7 @@ def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collec
         moves=moves,
         turns=turns,
         settings=settings,
-        include_ownership=_flag(fields, "includeOwnership"),
-        include_moves_ownership=_flag(fields, "includeMovesOwnership"),
-        include_policy=_flag(fields, "includePolicy"),
-        include_pv_visits=_flag(fields, "includePVVisits"),
+        included=frozenset(name for name in INCLUDES if _flag(fields, name)),
         report_every=every,
         first_report=first_report if first_report < math.inf else every,
         restrictions=_restrictions(fields, size),
@@ -331,13 +326,11 @@ def _settings(fields: dict[str, Any], settings: AnalysisSettings) -> tuple[Analy
         if not isinstance(given, dict):
             raise InputError(f"overrideSettings are {shown(given)}; they must be an object")
         settings, unknown = settings.changed(given)
-    for name in ("maxVisits", "analysisPVLen", "rootPolicyTemperature"):
-        if name in fields:
-            with _at(name):
-                value = fields[name]
-                if name == "maxVisits":  # the others may be texts, as in config files
-                    value = whole(name, value, 1, MOST_VISITS)
-                settings, _ = settings.changed({name: value})
+    for name in [name for name in ("maxVisits", "analysisPVLen", "rootPolicyTemperature") if name in fields]:
+        with _at(name):
+            if name == "maxVisits":  # the others may be texts, as in config files
+                whole(name, fields[name], 1, MOST_VISITS)
+            settings, _ = settings.changed({name: fields[name]})
     return settings, unknown
 
 
@@ -360,33 +353,29 @@ def _restriction(name: str, entry: Any, size: int) -> Entry:
     return _colour(entry["player"]), actions, whole("untilDepth", entry["untilDepth"], 1, 10**9)
 
 
-def _numeric(check: Callable[[str, Any, float, float], Any], low: float, high: float) -> Callable[[str, Any], Any]:
-    """Returns a reader of numbers, which config files give as texts."""
-
-    def read(name: str, value: Any) -> Any:
-        if isinstance(value, str):
-            with contextlib.suppress(ValueError, RecursionError):  # the check says what is wrong with it
-                value = json.loads(value)
-        return check(name, value, low, high)
-
-    return read
+def _plain(value: Any) -> Any:
+    """Returns the number of a text, as config files give them; anything else stays as it is."""
+    if isinstance(value, str) and value.upper() not in PERSPECTIVES:
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(value)
+    return value
 
 
-def _perspective(name: str, value: Any) -> str:
+def _perspective(name: str, value: Any, *_: float) -> str:
     word = value.upper() if isinstance(value, str) else value
     if word not in PERSPECTIVES:
         raise InputError(f"{name} is {shown(value)}; allowed are {', '.join(PERSPECTIVES)}")
     return word
 
 
-# KataGo's names: the field of `AnalysisSettings` that each sets, and how its value is read.
-SETTINGS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
-    "maxVisits": ("max_visits", _numeric(whole, 1, MOST_VISITS)),
-    "maxTime": ("max_time", _numeric(number, 0.0, 1e20)),
-    "reportAnalysisWinratesAs": ("perspective", _perspective),
-    "wideRootNoise": ("wide_root_noise", _numeric(number, 0.0, 5.0)),
-    "rootPolicyTemperature": ("root_policy_temperature", _numeric(number, 0.01, 100.0)),
-    "analysisPVLen": ("pv_length", _numeric(whole, 1, 1000)),
+# KataGo's names: the field of `AnalysisSettings` that each sets, how its value is checked, and its range.
+SETTINGS: dict[str, tuple[str, Callable[..., Any], float, float]] = {
+    "maxVisits": ("max_visits", whole, 1, MOST_VISITS),
+    "maxTime": ("max_time", number, 0.0, 1e20),
+    "reportAnalysisWinratesAs": ("perspective", _perspective, 0, 0),
+    "wideRootNoise": ("wide_root_noise", number, 0.0, 5.0),
+    "rootPolicyTemperature": ("root_policy_temperature", number, 0.01, 100.0),
+    "analysisPVLen": ("pv_length", whole, 1, 1000),
 }
 
 
@@ -396,8 +385,7 @@ def read_config(path: str | Path) -> dict[str, str]:
         text = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise InputError(f"cannot read the config {path}: {error.strerror}") from None
-    lines = (re.sub(r"#.*", "", line).strip() for line in text.splitlines())
-    return _pairs(line for line in lines if "=" in line)
+    return _pairs(line for line in re.sub(r"#.*", "", text).splitlines() if "=" in line)
 
 
 def read_overrides(text: str) -> dict[str, str]:

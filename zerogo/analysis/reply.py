@@ -32,15 +32,15 @@ def analysis_reply(task: SearchTask, result: PositionResult, is_during_search: b
         "moveInfos": [_move(task, result, move, order, sign, stdev) for order, move in moves],
         "rootInfo": _root(result, sign, stdev),
     }
-    if query.include_ownership:
+    if "includeOwnership" in query.included:
         reply["ownership"] = _rounded(sign * result.analysis.ownership)
-    if query.include_policy:
+    if "includePolicy" in query.included:
         reply["policy"] = _rounded(result.policy)
     return reply
 
 
 def empty_reply(task: SearchTask) -> dict[str, Any]:
-    """Returns the reply on a position that was terminated before it was looked at."""
+    """Returns the reply on a position that was terminated before its search began."""
     return {"id": task.query.id, "isDuringSearch": False, "turnNumber": task.turn, "noResults": True}
 
 
@@ -87,9 +87,9 @@ def _move(
         "order": order,
         "pv": [coords.to_gtp(action, size) for action in move.pv[:length]],
     }
-    if task.query.include_pv_visits:
+    if "includePVVisits" in task.query.included:
         info["pvVisits"] = info["pvEdgeVisits"] = list(move.pv_visits[:length])
-    if task.query.include_moves_ownership:
+    if "includeMovesOwnership" in task.query.included:
         info["ownership"] = _rounded(sign * result.previews[move.action].ownership)
     return info
 

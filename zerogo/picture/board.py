@@ -9,22 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from zerogo import coords
-from zerogo.picture.canvas import (
-    BLACK,
-    INK,
-    LINE,
-    MARK,
-    PAPER,
-    RGB,
-    WHITE,
-    WOOD,
-    Canvas,
-    Spot,
-    fitting,
-    mixed,
-    readable_on,
-    wrapped,
-)
+from zerogo.picture.canvas import BLACK, INK, LINE, MARK, PAPER, RGB, WHITE, WOOD, Canvas, Spot, ink_on, mixed, wrapped
 
 PADDING = 4  # pixels around the lines below a board
 HEAT, VISITS = (30, 90, 220), (0, 120, 84)  # policy is blue, visits are green
@@ -207,13 +192,8 @@ class _BoardDrawing:
             tint = heat_colour(colour, min(1.0, share) ** 0.5)
             self.canvas.square(self.spot(point), 0.46 * self.cell, tint, radius=0.14 * self.cell)
             if label:
-                self._label(self.spot(point), label, (0.4, 7, 0.84), readable_on(tint))
-
-    def _label(self, spot: Spot, text: str, fit: tuple[float, int, float], colour: RGB) -> None:
-        """Writes a text; fit: usual height in cells, least height in pixels, largest width in cells."""
-        height, least, width = fit
-        size = fitting(text, max(least, round(height * self.cell)), width * self.cell)
-        self.canvas.text(spot, text, size, colour)
+                size = max(7, round(0.4 * self.cell))
+                self.canvas.text(self.spot(point), label, size, ink_on(tint), width=0.84 * self.cell)
 
     def stones(self) -> None:
         """Draws the stones."""
@@ -249,8 +229,9 @@ class _BoardDrawing:
             edge, width = (mixed(fill, BLACK, 0.35), 1) if rank else (BEST, max(1, 0.06 * cell))
             self.canvas.disc((x, y), 0.485 * cell, fill, edge, width)
             share = f"{100 * move.winrate:.{0 if cell < 40 else 1}f}"
-            self._label((x, y - 0.13 * cell), share, (0.36, 8, 0.82), INK)
-            self._label((x, y + 0.2 * cell), short_count(move.visits), (0.27, 7, 0.7), INK)
+            count, sizes = short_count(move.visits), (max(8, round(0.36 * cell)), max(7, round(0.27 * cell)))
+            self.canvas.text((x, y - 0.13 * cell), share, sizes[0], INK, width=0.82 * cell)
+            self.canvas.text((x, y + 0.2 * cell), count, sizes[1], INK, width=0.7 * cell)
 
     def ownership(self, owned_black: Sequence[float]) -> None:
         """Draws squares in the owner's colour, their area by how sure that is: on empty points, and on stones that are
@@ -267,7 +248,8 @@ class _BoardDrawing:
         """Writes move numbers on stones, the last move's in red."""
         for point, number in numbers.items():
             usual, marked = (WHITE, (255, 110, 100)) if self.colours[point] == 1 else (INK, MARK)
-            self._label(self.spot(point), str(number), (0.46, 7, 0.72), marked if point == last else usual)
+            colour, size = marked if point == last else usual, max(7, round(0.46 * self.cell))
+            self.canvas.text(self.spot(point), str(number), size, colour, width=0.72 * self.cell)
 
 
 def star_points(size: int) -> list[int]:

@@ -5,6 +5,7 @@ in its own size.
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
 from functools import cache
 
@@ -67,8 +68,12 @@ class Canvas:
         x, y = _large(at)
         self._image.paste(sprite, (round(x - sprite.width / 2), round(y - sprite.height / 2)), mask)
 
-    def text(self, at: Spot, text: str, size: int, colour: RGB, anchor: str = "mm") -> None:
-        """Writes a line `size` pixels high; anchor: pillow's, "mm" is centred on the point, "lm" begins there."""
+    def text(self, at: Spot, text: str, size: int, colour: RGB, anchor: str = "mm", width: float = math.inf) -> None:
+        """Writes a line `size` pixels high, or less, down to 6, where it would take more than `width` pixels; anchor:
+        pillow's, "mm" is centred on the point, "lm" begins there.
+        """
+        while size > 6 and font(size).getlength(text) > width:
+            size -= 1
         self._texts.append((at, text, size, colour, anchor))
 
     def finish(self) -> np.ndarray:
@@ -106,13 +111,6 @@ def font(size: int) -> ImageFont.FreeTypeFont:
     return ImageFont.load_default(size)
 
 
-def fitting(text: str, size: int, width: float) -> int:
-    """Returns the largest size up to `size`, and not below 6, at which a line is no wider than `width` pixels."""
-    while size > 6 and font(size).getlength(text) > width:
-        size -= 1
-    return size
-
-
 def wrapped(text: str, size: int, width: float) -> list[str]:
     """Returns a text in lines no wider than `width` pixels, broken between words; a word that is wider stays whole."""
     lines: list[str] = []
@@ -133,7 +131,7 @@ def mixed(one: RGB, other: RGB, share: float) -> RGB:
     return tuple(round(a + (b - a) * share) for a, b in zip(one[:3], other[:3], strict=True))
 
 
-def readable_on(colour: RGB) -> RGB:
+def ink_on(colour: RGB) -> RGB:
     """Returns black or white, whichever reads better on a colour."""
     red, green, blue = colour[:3]
     return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else WHITE

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from zerogo.picture.canvas import BLACK, FAINT, INK, MARK, PAPER, WHITE, Canvas, Spot, font, mixed, readable_on, wrapped
+from zerogo.picture.canvas import BLACK, FAINT, INK, MARK, PAPER, WHITE, Canvas, Spot, font, ink_on, mixed, wrapped
 
 POSITIVE, NEGATIVE, NOTHING = (24, 92, 190), (198, 56, 48), (238, 232, 220)
 TITLE = 14  # pixels of a line
@@ -70,7 +70,7 @@ def plane_image(values: Tensor, stones: Tensor | None = None, cell: int = 16) ->
         if colour:
             canvas.disc(centre, 0.2 * cell, BLACK if colour == 1 else WHITE, FAINT)
         elif value not in (0.0, 1.0) and cell >= NUMBERS_FROM:
-            canvas.text(centre, f"{value:.2g}", round(0.36 * cell), readable_on(fill))
+            canvas.text(centre, f"{value:.2g}", round(0.36 * cell), ink_on(fill))
     return canvas.finish()
 
 

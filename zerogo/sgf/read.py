@@ -1,5 +1,4 @@
-"""Game records from files, as the world writes them: variations, handicap, setup stones, old passes, any encoding, odd
-komi.
+"""Game records from files as the world writes them: variations, handicap, setup stones, old passes, odd komi.
 
 What is wrong beyond doubt is refused by one sentence; what is only missing or odd is assumed, and said in the record's
 `notes`:
@@ -56,9 +55,7 @@ def read_text(source: str | bytes, where: str = "SGF") -> GameRecord:
 
 
 class _LineReader:
-    """Gathers moves, stones before the first of them and later, what a search said of the moves, and notes, node by
-    node.
-    """
+    """Gathers moves, stones set up before and between them, what a search said of moves, and notes, node by node."""
 
     def __init__(self, root: Node, where: str) -> None:
         self.where, self.notes = where, []
@@ -84,7 +81,7 @@ class _LineReader:
             self.remarks.append(_remark(node, is_root))
 
     def _board_size(self, root: Node) -> int:
-        """Returns N. Raises InputError for a board that there is not."""
+        """Returns N. Raises InputError for a board that zerogo does not have."""
         text = simple_text(root, "SZ")
         if not text:
             return DEFAULT_SIZE
@@ -121,18 +118,14 @@ class _LineReader:
         if not self.moves:
             self.stones |= stones
             self.first = first or self.first
-        elif not stones:  # AE[] and the like
-            pass
-        elif self.edits and self.edits[-1].before == len(self.moves):
+        elif stones:  # not AE[] and the like
+            if not self.edits or self.edits[-1].before < len(self.moves):
+                self.edits.append(Edit(len(self.moves), {}))
             self.edits[-1].stones |= stones
             self.edits[-1].first = first or self.edits[-1].first
-        else:
-            self.edits.append(Edit(len(self.moves), stones, first))
 
     def _points(self, name: str, text: str) -> list[int]:
-        """Returns the points of one value of a list: none, one, or all of a rectangle such as aa:cc. Raises InputError
-        off the board.
-        """
+        """Returns the points of one value: none, one, or a rectangle such as aa:cc. Raises InputError off the board."""
         corners = [corner.strip() for corner in text.split(":", 1)]
         if corners == [""]:
             return []
@@ -143,11 +136,8 @@ class _LineReader:
         except InputError as error:
             raise InputError(f"{self.where}, {name} after {len(self.moves)} moves: {_short(error)}") from None
         rows, columns = (sorted(line) for line in zip(*places, strict=True))  # some give corners in any order
-        return [
-            row * self.size + column
-            for row in range(rows[0], rows[-1] + 1)
-            for column in range(columns[0], columns[-1] + 1)
-        ]
+        width = range(columns[0], columns[-1] + 1)
+        return [row * self.size + column for row in range(rows[0], rows[-1] + 1) for column in width]
 
     def _player(self, node: Node) -> str:
         """Returns whom PL names, "b" or "w"; FF[1] has numbers. Empty, and a note, where it names nobody."""
@@ -159,9 +149,7 @@ class _LineReader:
 
 
 def _remark(node: Node, is_root: bool) -> tuple[str | None, float | None, float | None, int | None]:
-    """Returns a move's comment, and Sabaki's winrate and score, with the visits of our own rendering of these, which is
-    not kept as a comment.
-    """
+    """Returns a move's comment, Sabaki's winrate and score, and visits: those of our own comment, which is dropped."""
     comment = "" if is_root else full_text(node, "C")
     percent, score = _number(simple_text(node, "SBKV")), _number(simple_text(node, "SBKS"))
     if percent is None or not 0 <= percent <= 100:
@@ -252,9 +240,7 @@ def _rules(root: Node, size: int, komi: float, notes: list[str]) -> Rules:
 
 
 def _start(reader: _LineReader, root: Node) -> tuple[str, list[int], list[list[int]] | None]:
-    """Returns who moves first, the handicap points and the setup (None without, or where it is the handicap); adds what
-    had to be assumed to the notes.
-    """
+    """Returns who moves first, the handicap points, and the setup where there is another; adds to the notes."""
     size, notes = reader.size, reader.notes
     stones = {point: colour for point, colour in reader.stones.items() if colour}
     text = simple_text(root, "HA")

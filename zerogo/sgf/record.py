@@ -1,6 +1,4 @@
-"""One game as a file holds it: who played, under which rules, what stood on the board, the moves, and what a search
-made of them. And its positions: one game by the plain rules, which find illegal moves, or many games as one batch.
-"""
+"""One game as a file holds it, and its positions: by the plain rules, which find illegal moves, or many as a batch."""
 
 from __future__ import annotations
 
@@ -21,8 +19,7 @@ UNKNOWN_RESULT = "?"
 
 @dataclass
 class Edit:
-    """Stones that are put down or taken off in the middle of a game, as one does in a commented game; history begins
-    anew there.
+    """Stones that are put down or taken off in the middle of a game; history begins anew there.
 
     before: how many moves come before it. stones: point to colour, 0 (empty), 1 (black) or 2 (white). first: who moves
     next, "b" or "w", empty for whoever's turn it is."""
@@ -105,13 +102,12 @@ def rules_text(rules: Rules) -> str:
 
 
 def replay(record: GameRecord, num_moves: int | None = None) -> tuple[list[GameState], str | None]:
-    """Returns the states after 0, 1, 2, ... moves as far as they are legal, and what is wrong with the next one, None
-    where nothing is.
+    """Returns the states after 0, 1, 2, ... moves (at most `num_moves`) as far as they are legal, and what is wrong
+    with the next one or None.
 
-    num_moves: how far to go, by default to the end. Edits are part of the state that comes before their move; history
-    begins anew there. Where one side moves twice in a row the other one has passed in between, and a game goes on after
-    two passes. No state at all comes back where the position at the start is impossible (a string without liberties).
-    """
+    Edits are part of the state that comes before their move; history begins anew there. Where one side moves twice in a
+    row the other one has passed in between, and a game goes on after two passes. No state at all comes back where the
+    position at the start is impossible (a string without liberties)."""
     wanted = len(record.moves) if num_moves is None else min(num_moves, len(record.moves))
     turns, edits = record.turns(), {edit.before: edit for edit in record.edits}
     try:
@@ -159,12 +155,11 @@ def since_edit(record: GameRecord, num_moves: int | None = None) -> GameRecord:
 def positions(
     records: Sequence[GameRecord], move_numbers: Sequence[int], device: torch.device | str = "cpu", check: bool = True
 ) -> board.State:
-    """Returns the positions after so many moves of each record, with their history, as a batch: B = len(records) =
-    len(move_numbers).
+    """Returns the positions of B records, each after its number of moves, with their history, as one batch.
 
-    The side to move is the one that moves next in the record, at its end the other side. check: whether the moves are
-    looked at first, by the plain rules (0.3 ms a move); unchecked illegal moves give a position that means nothing.
-    Raises InputError for a number that a record has not, and for an illegal move, with the record's index from 0."""
+    The side to move is the one that moves next in the record, at its end the other side. check: whether the plain rules
+    check the moves (0.3 ms each); unchecked illegal moves give a position that means nothing. Raises InputError for a
+    number that a record has not, and for an illegal move, with the record's index from 0."""
     if not records or len(records) != len(move_numbers):
         numbers = f"{len(records)} records and {len(move_numbers)} move numbers"
         raise InputError(f"SGF: {numbers}; as many of each are needed, and at least one")
@@ -195,16 +190,14 @@ def positions(
 
 
 def _to_play(record: GameRecord, number: int, part: GameRecord) -> Colour:
-    """Returns who is to move after so many moves; part: what `since_edit` returned for them."""
+    """Returns who is to move after the record's first moves; part: what `since_edit` returned for them."""
     if number < len(record.moves):
         return COLOURS[record.turns()[number]]
     return COLOURS[part.turns()[-1]].other if part.moves else COLOURS[part.first]
 
 
 def with_to_play(state: GameState, player: Colour) -> GameState:
-    """Returns the state with the player to move: a game that was over goes on, and the other side has passed if it was
-    its turn.
-    """
+    """Returns the state with the player to move: the other side passes if it is its turn; no game is over by that."""
     if state.passes >= 2:
         state = replace(state, passes=0)
     if state.to_play is player:
@@ -213,11 +206,9 @@ def with_to_play(state: GameState, player: Colour) -> GameState:
 
 
 def _edited(state: GameState, edit: Edit) -> GameState:
-    """Returns the position with the stones of an edit, without history. Raises InputError for a string without
-    liberties.
-    """
-    rows, size = state.stones(), state.rules.size
+    """Returns the position with an edit's stones, without history. Raises InputError for a string without liberties."""
+    rows = state.stones()
     for point, colour in edit.stones.items():
-        row, column = coords.row_col(point, size)
+        row, column = coords.row_col(point, state.rules.size)
         rows[row][column] = colour
     return GameState.from_stones(rows, COLOURS.get(edit.first, state.to_play), state.rules)

@@ -73,9 +73,9 @@ def _check(record: GameRecord) -> None:
         number = len(getattr(record, name))
         if number > last:
             raise InputError(f"SGF: {number} {name} for {last} moves; at most one each is allowed")
-    for winrate in record.winrates_black:
-        if winrate is not None and not 0 <= winrate <= 1:
-            raise InputError(f"SGF: a winrate of Black is {winrate}; allowed are 0 to 1, and None where there is none")
+    wrong = [winrate for winrate in record.winrates_black if winrate is not None and not 0 <= winrate <= 1]
+    if wrong:
+        raise InputError(f"SGF: a winrate of Black is {wrong[0]}; allowed are 0 to 1, and None where there is none")
     places = [edit.before for edit in record.edits]
     if places != sorted(set(places)) or not all(0 < place <= last for place in places):
         needed = f"each needs a place of its own, in order, after move 1 to {last}"

@@ -42,9 +42,7 @@ _RANGE = re.compile(r"(-?\d{1,9})-(-?\d{1,9})")
 
 @dataclasses.dataclass(frozen=True)
 class Models:
-    """What looks at the positions; None where nothing was named. analyst: network and search. encoder: of the planes.
-    rules: those of the checkpoint.
-    """
+    """What a command line names; None where it does not. rules: those of the checkpoint."""
 
     analyst: Analyst | None = None
     encoder: Encoder | None = None
@@ -52,7 +50,7 @@ class Models:
 
 
 def make_models(arguments: argparse.Namespace) -> Models:
-    """Returns what looks at the positions, as a command line says. Raises InputError for what there is not."""
+    """Returns the analyst and the encoder of a command line. Raises InputError where there are none such."""
     checkpoint, symmetries, simulations = arguments.checkpoint, arguments.symmetries, arguments.simulations
     is_network = checkpoint is not None and playouts_of(checkpoint) is None
     if is_network and not Path(checkpoint).exists():
@@ -140,9 +138,7 @@ def _moment(number: int, game: ShownGame) -> int:
 
 
 class Scene:
-    """One moment of a game. What is thought of it is found when it is first asked for, and does not depend on other
-    scenes.
-    """
+    """One moment of a game. Evaluation, analysis and planes are computed at their first use, each scene by itself."""
 
     def __init__(self, shown: ShownGame, move: int, models: Models) -> None:
         self.shown, self.move, self.models = shown, move, models
@@ -169,7 +165,7 @@ class Scene:
 
     @property
     def heading(self) -> str:
-        """Which moment of which game it is, and who thinks."""
+        """Which moment of which game it is, and the analyst's name."""
         words = [self.shown.name]
         if self.last_action is not None:
             colour = "Black" if self.shown.record.turns()[self.move - 1] == "b" else "White"
