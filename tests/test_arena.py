@@ -163,7 +163,9 @@ def test_counts() -> None:
     assert result.pair_points()[0].tolist() == [1.0, 1.5, 0.5]
     assert result.interval == elo.pair_interval([1.0, 1.5, 0.5])
     assert replace(result, is_paired=False).interval == elo.wilson_interval(3, 6)
-    assert result.elo_difference[0] == 0 and result.elo_difference[1] == pytest.approx(-result.elo_difference[2])
+    difference, low, high = result.elo_difference
+    assert difference == 0 and low == pytest.approx(-high)
+    assert (elo.win_rate(low), elo.win_rate(high)) == pytest.approx(result.interval)
 
 
 def test_games_without_a_partner_count_singly() -> None:

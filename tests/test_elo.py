@@ -73,14 +73,6 @@ def test_elo_and_win_rate_are_inverse() -> None:
         elo.elo_of(1.5)
 
 
-def test_elo_difference_carries_the_interval() -> None:
-    difference, low, high = elo.elo_difference(75, 100, (0.6, 0.8))
-    assert difference == pytest.approx(190.85, abs=0.01)
-    assert (elo.win_rate(low), elo.win_rate(high)) == pytest.approx((0.6, 0.8))
-    assert elo.elo_difference(10, 10, (0.7, 1.0))[::2] == (math.inf, math.inf)
-    assert elo.elo_difference(0, 0, (0.0, 1.0)) == (0.0, -math.inf, math.inf)
-
-
 def test_two_players_get_their_elo_difference() -> None:
     points = np.array([[0.0, 7500.0], [2500.0, 0.0]])
     rated = elo.bradley_terry(points, anchor=1)

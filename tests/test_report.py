@@ -27,41 +27,27 @@ def some_result(name_a: str = "anna", name_b: str = "bert", num_games: int = 8, 
     """Returns a match without a played game, Black winning pairs by 3 and losing them by 1 in turn, the second capped.
 
     games: of some games, "game_0" and so on, the fields that differ."""
-    draw, is_self = np.random.default_rng(1), name_a == name_b
-    made = []
+    draw, is_self, made = np.random.default_rng(1), name_a == name_b, []
     for number in range(num_games):
-        score = 3.0 if number % 4 < 2 else -1.0
-        fields = {"stones": draw.integers(0, 3, (size, size)).astype(np.int8), "capped": number == 1}
-        fields |= games.get(f"game_{number}", {})
-        moves = draw.integers(0, size * size, 4).tolist()
-        made.append(
-            PlayedGame(
-                **(
-                    {"score_black": score, "area_black": 14, "moves": moves}
-                    | fields
-                    | {"number": number, "a_is_black": number % 2 == 0 or is_self}
-                )
-            )
-        )
+        fields = {"score_black": 3.0 if number % 4 < 2 else -1.0, "area_black": 14, "capped": number == 1}
+        fields |= {"number": number, "a_is_black": number % 2 == 0 or is_self}
+        fields["stones"] = draw.integers(0, 3, (size, size)).astype(np.int8)
+        fields["moves"] = draw.integers(0, size * size, 4).tolist()
+        made.append(PlayedGame(**(fields | games.get(f"game_{number}", {}))))
     return MatchResult(name_a, name_b, Rules(size, 2.0), 7, 0, is_self, not is_self, made)
 
 
 class Reader(HTMLParser):
-    """Collects a page's tags, links, pictures and text, and asserts that tags close in the order in which they were
-    opened.
-    """
+    """Collects a page's tags, links, pictures and text; asserts that tags close in the order in which they opened."""
 
     VOID = {"meta", "img", "br", "line", "circle"}
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.open: list[str] = []
-        self.tags: list[str] = []
-        self.links: list[str] = []
-        self.images: list[str] = []
-        self.words: list[str] = []
+        self.open, self.tags, self.links, self.images, self.words = [], [], [], [], []
         self.feed(text)
         assert self.open == []
+        self.text = " ".join(" ".join(self.words).split())
 
     def handle_starttag(self, tag: str, attrs: list) -> None:
         self.tags.append(tag)
@@ -79,10 +65,6 @@ class Reader(HTMLParser):
     def handle_data(self, data: str) -> None:
         self.words.append(data)
 
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
-
 
 def read(path: Path) -> Reader:
     return Reader(path.read_text(encoding="UTF-8"))
@@ -90,11 +72,8 @@ def read(path: Path) -> Reader:
 
 def test_report_holds_ratings_colours_endings_and_pictures(tmp_path: Path):
     names = ["anna", "bert", "carl"]
-    results = [
-        some_result("anna", "bert"),
-        some_result("anna", "carl", num_games=4),
-        some_result("bert", "carl", num_games=2),
-    ]
+    met = {("anna", "bert"): 8, ("anna", "carl"): 4, ("bert", "carl"): 2}
+    results = [some_result(*pair, num_games=number) for pair, number in met.items()]
     path = write_report(tmp_path, results, names, rate(names, results), tiny.config("game.size=5").to_dict())
     assert path == tmp_path / "report.html" and [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
     page = read(path)
@@ -111,10 +90,8 @@ def test_pictures_lie_in_the_page_and_show_the_final_boards(tmp_path: Path):
     stones[0, 1, 3], stones[1, 1, 3] = 1, 2
     result = some_result(num_games=2, game_0={"stones": stones[0]}, game_1={"stones": stones[1]})
     page = read(write_report(tmp_path, [result], ["anna", "bert"]))
-    images = [
-        Image.open(io.BytesIO(base64.b64decode(source.removeprefix("data:image/png;base64,"))))
-        for source in page.images
-    ]
+    data = [source.removeprefix("data:image/png;base64,") for source in page.images]
+    images = [Image.open(io.BytesIO(base64.b64decode(text))) for text in data]
     cell = images[0].width // 6
     shades = [sum(image.getpixel((4 * cell - cell // 4, 2 * cell + cell // 4))) for image in images]
     assert shades[0] < 200 < 550 < shades[1], "a black stone and a white one on D4"

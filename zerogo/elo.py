@@ -1,7 +1,7 @@
 """Results of games as strength: win rates with intervals, Elo differences, ratings of a pool (Bradley-Terry), and SPRT.
 
 A game gives points: 1 for a win, 0.5 for a draw, 0 for a loss. Elo is logistic: a difference of d is a win rate of 1 /
-(1 + 10^(-d / 400)). Intervals are 95 % and two-sided unless z says otherwise. Everything is numpy or plain numbers in
+(1 + 10^(-d / 400)). Intervals are 95 % and two-sided. Everything is numpy or plain numbers in
 float64."""
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 Z95 = 1.959963984540054
 ELO_PER_NAT = 400.0 / math.log(10.0)
 PAIR_PRIOR = 4.0  # pairs of independent games thought to have been seen, so that a few equal pairs are no certainty
+PRIOR_DRAWS = 1.0  # games between any two that met, in ratings
 SPREAD = 3000.0  # Elo: standard deviation of ratings where no game says anything, so that a pool in two parts has some
 NEVER_SEEN = 1e-3  # games: count of an outcome that has not come yet in SPRT, as fishtest does
 
@@ -22,24 +23,22 @@ NEVER_SEEN = 1e-3  # games: count of an outcome that has not come yet in SPRT, a
 # Win rates
 
 
-def wilson_interval(points: float, games: float, z: float = Z95) -> tuple[float, float]:
+def wilson_interval(points: float, games: float) -> tuple[float, float]:
     """Returns the interval of a win rate by Wilson's score (1927): inside [0, 1], right also at 0 and at all points; on
     the safe side with draws as half points, which vary less; (0, 1) without games."""
     if games <= 0:
         return 0.0, 1.0
     if not 0 <= points <= games:
         raise ValueError(f"wilson_interval: {points} points of {games} games; allowed are 0 to {games}")
-    rate, share = points / games, z * z / games
+    rate, share = points / games, Z95 * Z95 / games
     centre = (rate + share / 2) / (1 + share)
-    half = z * math.sqrt(rate * (1 - rate) / games + share / (4 * games)) / (1 + share)
+    half = Z95 * math.sqrt(rate * (1 - rate) / games + share / (4 * games)) / (1 + share)
     low = 0.0 if points == 0 else max(0.0, centre - half)  # exactly: rounding would leave 1e-17
     high = 1.0 if points == games else min(1.0, centre + half)
     return low, high
 
 
-def pair_interval(
-    pair_points: Sequence[float] | np.ndarray, single_points: Sequence[float] = (), z: float = Z95
-) -> tuple[float, float]:
+def pair_interval(pair_points: Sequence[float], single_points: Sequence[float] = ()) -> tuple[float, float]:
     """Returns the interval of the win rate where games come in pairs with one opening and colours swapped.
 
     pair_points: points of each pair, 0 to 2. single_points: points of games without a partner, 0 to 1. Games of a pair
@@ -50,13 +49,13 @@ def pair_interval(
     games = 2 * len(pairs) + len(singles)
     points = float(pairs.sum() + singles.sum())
     if len(pairs) < 2 or not 0 < points < games:
-        return wilson_interval(points, games, z)
+        return wilson_interval(points, games)
     rate = points / games
     independent = 2 * rate * (1 - rate)
     seen = float(((pairs - 2 * rate) ** 2).sum())
     effect = (seen + PAIR_PRIOR * independent) / ((len(pairs) + PAIR_PRIOR) * independent)
     scale = 1 / min(2.0, effect)
-    return wilson_interval(points * scale, games * scale, z)
+    return wilson_interval(points * scale, games * scale)
 
 
 # Elo
@@ -76,13 +75,6 @@ def elo_of(rate: float) -> float:
     return ELO_PER_NAT * math.log(rate / (1 - rate))
 
 
-def elo_difference(points: float, games: float, interval: tuple[float, float]) -> tuple[float, float, float]:
-    """Returns the Elo difference and its interval (difference, low, high); an end is infinite where all or no points
-    were won. interval: that of the win rate."""
-    low, high = interval
-    return elo_of(points / games if games else 0.5), elo_of(low), elo_of(high)
-
-
 @dataclass(frozen=True)
 class Ratings:
     """Elo of n players: float64 [n] each, the anchor at 0 without an interval of its own."""
@@ -92,11 +84,11 @@ class Ratings:
     high: np.ndarray
 
 
-def bradley_terry(points: np.ndarray, anchor: int = 0, prior_draws: float = 1.0, z: float = Z95) -> Ratings:
+def bradley_terry(points: np.ndarray, anchor: int = 0) -> Ratings:
     """Returns the ratings of a pool from points [n, n]: points[i, j] is what i won against j, draws as half.
 
-    The maximum of the posterior by Newton's method (Bradley and Terry 1952). The prior, `prior_draws` drawn games
-    between any two that met and a spread of `SPREAD`, keeps whoever won or lost all finite. Intervals come from the
+    The maximum of the posterior by Newton's method (Bradley and Terry 1952). The prior, `PRIOR_DRAWS` between
+    any two that met and a spread of `SPREAD`, keeps whoever won or lost all finite. Intervals come from the
     Hessian there, relative to the anchor."""
     points = np.array(points, dtype=np.float64)
     count = points.shape[0]
@@ -104,7 +96,7 @@ def bradley_terry(points: np.ndarray, anchor: int = 0, prior_draws: float = 1.0,
         raise ValueError(f"bradley_terry: points are {points.shape}; they must be [n, n], finite and not negative")
     np.fill_diagonal(points, 0.0)
     met = (points + points.T) > 0
-    points = points + met * (prior_draws / 2)
+    points = points + met * (PRIOR_DRAWS / 2)
     games = points + points.T
     ridge = (ELO_PER_NAT / SPREAD) ** 2
     nats = np.zeros(count)
@@ -118,7 +110,7 @@ def bradley_terry(points: np.ndarray, anchor: int = 0, prior_draws: float = 1.0,
     elo = (nats - nats[anchor]) * ELO_PER_NAT
     variance = np.diag(covariance) + covariance[anchor, anchor] - 2 * covariance[anchor]
     variance[anchor] = 0.0
-    half = z * np.sqrt(np.maximum(variance, 0.0))
+    half = Z95 * np.sqrt(np.maximum(variance, 0.0))
     return Ratings(elo, elo - half, elo + half)
 
 

@@ -140,7 +140,8 @@ class MatchResult:
     @property
     def elo_difference(self) -> tuple[float, float, float]:
         """A's Elo less B's, and its 95 % interval; infinite where one won all."""
-        return elo.elo_difference(float(self.points_a.sum()), self.num_games, self.interval)
+        low, high = self.interval
+        return elo.elo_of(self.win_rate), elo.elo_of(low), elo.elo_of(high)
 
     @property
     def mean_score(self) -> float:
