@@ -1,4 +1,4 @@
-"""How clients read what an engine writes, each told again from its source as strictly as it reads there."""
+"""How clients read what an engine writes, each rewritten from its source, as strict as that."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from zerogo import __version__
 from zerogo.gtp.__main__ import parse
 from zerogo.gtp.commands import serve
 from zerogo.gtp.engine import Engine, make_engine
-from zerogo.gtp.protocol import Input, Output
+from zerogo.gtp.protocol import Input
 
 ROOT = Path(__file__).parent.parent
 QUICKSTART = "checkpoints/quickstart-5x5.pt"
@@ -48,7 +48,7 @@ def engine(checkpoint: str = "mcts:8", *arguments: str) -> Engine:
 def raw(talking: Engine, text: str | Iterable[str]) -> str:
     """Returns all that the engine writes when these lines have come, and then the end of the input."""
     output = io.StringIO()
-    serve(talking, Input(text.split("\n") if isinstance(text, str) else text), Output(output))
+    serve(talking, Input(text.split("\n") if isinstance(text, str) else text), output.write)
     return output.getvalue()
 
 
@@ -57,8 +57,9 @@ def converse(talking: Engine, script: Sequence[str | Wait]) -> str:
     line behind it."""
     output, changed = io.StringIO(), threading.Condition()
 
-    def notify(_: str) -> None:
+    def write(text: str) -> None:
         with changed:
+            output.write(text)
             changed.notify_all()
 
     def lines() -> Iterator[str]:
@@ -70,7 +71,7 @@ def converse(talking: Engine, script: Sequence[str | Wait]) -> str:
                 is_there = changed.wait_for(lambda item=item: item(output.getvalue()), LONG)
                 assert is_there, f"hung after {output.getvalue()!r}"
 
-    serve(talking, Input(lines()), Output(output, notify))
+    serve(talking, Input(lines()), write)
     return output.getvalue()
 
 
@@ -106,7 +107,7 @@ def state_of(talking: Engine) -> tuple:
     game, clock = talking.game, talking.clock
     whole = (game.rules, game.start, game.first, list(game.moves), list(game.handicap), game.state, game.start_id)
     times = (clock.settings, dict(clock.left), clock.lag, vars(talking.options).copy())
-    return *whole, *times, talking.rules_name, talking.opponent, talking.own_colour, talking.result
+    return *whole, *times, talking.rules_name, talking.opponent, talking.own_colour, talking.resignation
 
 
 @dataclass

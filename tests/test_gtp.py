@@ -24,7 +24,7 @@ from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp import commands
 from zerogo.gtp.engine import COMMANDS, answer
-from zerogo.gtp.protocol import Input, Output, Request, parse
+from zerogo.gtp.protocol import Input, Reply, Request, parse
 
 TESTED_ELSEWHERE = {"list_commands", "cputime", "printsgf", "gogui-analyze_commands", "zerogo-pass_alive"}
 WITH_VERTICES = """play color is_legal captures set_free_handicap set_position gogui-setup
@@ -151,8 +151,8 @@ def test_what_follows_quit_is_not_answered(talk: Talk) -> None:
 
 def test_a_reply_holds_no_blank_line() -> None:
     file = io.StringIO()
-    Output(file).reply("3", "one\n\n \ntwo  \n")
-    Output(file).reply("", "\nno\n", sign="?")
+    Reply("3", file.write, Input([])).send("one\n\n \ntwo  \n")
+    Reply("", file.write, Input([])).send("\nno\n", sign="?")
     assert file.getvalue() == "=3 one\ntwo\n\n?\nno\n\n"
 
 
@@ -196,9 +196,11 @@ def test_why_a_move_is_illegal_is_told_to_people(talk: Talk) -> None:
 
 
 def test_rules_that_fall_short_of_their_name_say_so(talk: Talk) -> None:
-    told = talk.value("kata-set-rules japanese")
-    assert told.startswith("zerogo's japanese rules differ") and any(told in line for line in talk.engine.said)
-    assert told in talk.value("showboard") and "japanese" in talk.value("gogui-title")
+    deviation = talk.value("kata-set-rules japanese")
+    assert deviation.startswith("zerogo's japanese rules differ") and any(
+        deviation in line for line in talk.engine.said
+    )
+    assert deviation in talk.value("showboard") and "japanese" in talk.value("gogui-title")
     assert talk.value("kgs-rules chinese").startswith("zerogo's chinese-kgs rules differ")
     talk.value("kata-set-rule suicide true")
     assert "differ" not in talk.value("showboard")
@@ -332,7 +334,7 @@ def test_gogui_s_interrupt_ends_a_genmove(talk: Talk) -> None:
         time.sleep(0.001)
     file = io.StringIO()
     talk.engine.interrupted = source.asks_to_stop
-    answer(talk.engine, Request("1", "genmove", ["b"]), source, Output(file))
+    answer(talk.engine, Request("1", "genmove", ["b"]), source, file.write)
     assert file.getvalue().startswith("=1 ")
     assert source.take() == "# interrupt" and not source.asks_to_stop() and source.take() is None
 

@@ -49,7 +49,7 @@ def fresh(network: Engine) -> Engine:
 
 
 def by_hand(**changes: object) -> Analysis:
-    """Returns a thought on 3x3 with two candidates and legal moves besides."""
+    """Returns an analysis on 3x3 with two candidates and legal moves besides."""
     candidates = [
         Candidate(4, 7, 0.5, 3.25, 0.25, 0.4, (4, 0, 9), (7, 3, 1), np.full((3, 3), 0.5, dtype=np.float32)),
         Candidate(9, 2, -1.0, -2.0, 1 / 3, 0.0, (9,), (2,), np.zeros((3, 3), dtype=np.float32)),
@@ -273,7 +273,7 @@ def test_a_finished_game(fresh: Engine) -> None:
     assert written == f"=\n\n=\n\n=1\n\n=2\n{known}\nplay pass\n\n"
 
 
-def test_a_prepared_thought_asks_nothing(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prepared_analysis_asks_nothing(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a line needs of the network is asked for in small parts, between which the next line is looked for."""
     asked, real = [], Analyst.evaluate
     monkeypatch.setattr(
@@ -306,7 +306,7 @@ def test_a_prepared_thought_asks_nothing(fresh: Engine, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("command", ["lz-genmove_analyze", "kata-genmove_analyze"])
 @pytest.mark.parametrize("arguments", ["b", "b 100000", "b 0", "", "w interval 50 minmoves 5"])
 def test_genmove_analyze(command: str, arguments: str, fresh: Engine) -> None:
-    """The last line but one tells of all visits and its first move is what is played; lines that wait do not end it."""
+    """The last line but one has all visits and its first move is what is played; lines that wait do not end it."""
     written = raw(fresh, f"8 {command} {arguments}\n\n9 name")
     head, *lines, play, blank, name, _, _ = written.split("\n")
     assert (head, blank, name) == ("=8", "", "=9 zerogo")

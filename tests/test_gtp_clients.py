@@ -272,7 +272,7 @@ def test_lizgoban_analyses(colour: str, engine: Engine) -> None:
             assert len(found["pv"]) == len(found["pvVisits"]) == len(found["pvEdgeVisits"])
             assert found["visits"] == 0 or len(found["movesOwnership"]) == 25
             assert all(key in found for key in ("winrate", "prior", "lcb", "scoreMean", "scoreLead"))
-    assert len(clients.lizgoban_parts(lines[0])[0]) == 26, "30 moves were wished for"
+    assert len(clients.lizgoban_parts(lines[0])[0]) == 26, "30 moves were asked for"
     assert {found["move"] for found in clients.lizgoban_parts(lines[-1])[0]} == {"B2", "C3", "D4"}
 
 

@@ -15,7 +15,7 @@ from zerogo import board
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp import genmove
-from zerogo.gtp.clock import MEASUREMENTS, MIN_SECONDS, Clock, Durations, Settings, TimeLeft, kgs_settings
+from zerogo.gtp.clock import MEASUREMENTS, MIN_SECONDS, Clock, Durations, Settings, TimeLeft, kgs_time
 from zerogo.gtp.engine import Engine, Options
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
@@ -87,7 +87,7 @@ def test_canadian_periods() -> None:
     assert made.left[BLACK] == TimeLeft(85.0, 4)
     assert made.seconds(BLACK, 30) == pytest.approx(
         85 / 4 - 0.5
-    )  # what was saved is spent where the controller tells of it
+    )  # what was saved is spent where the controller reports it
     made.is_reported = False
     assert made.seconds(BLACK, 30) == pytest.approx(20 - 0.5)
     for _ in range(4):
@@ -99,7 +99,7 @@ def test_canadian_periods() -> None:
 
 def test_japanese_periods() -> None:
     made = Clock(lag=0.5)
-    made.set(kgs_settings("byoyomi 60 10 3".split()))
+    made.set(kgs_time("byoyomi 60 10 3".split()))
     assert made.seconds(BLACK, 3) == pytest.approx(20 - 0.5) and made.seconds(BLACK, 30) == pytest.approx(10 - 0.5)
     made.report(BLACK, 1, 0)
     assert made.seconds(BLACK, 30) == pytest.approx(10 - 0.5)
@@ -127,7 +127,7 @@ def test_japanese_periods() -> None:
     ],
 )
 def test_kgs_words(words: str, settings: Settings) -> None:
-    assert kgs_settings(words.split()) == settings
+    assert kgs_time(words.split()) == settings
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_kgs_words(words: str, settings: Settings) -> None:
 )
 def test_other_words(words: str) -> None:
     with pytest.raises(InputError):
-        kgs_settings(words.split())
+        kgs_time(words.split())
 
 
 def test_a_new_game_has_all_of_its_time() -> None:
@@ -159,7 +159,7 @@ class Time:
 
 
 @dataclass
-class SlowThinker:
+class SlowSession:
     """A search whose steps take so long as `duration` says; it never comes to an end by itself."""
 
     time: Time
@@ -188,13 +188,13 @@ def quick(state: board.State) -> types.SimpleNamespace:
     return types.SimpleNamespace(prior=legal.float() / legal.sum())
 
 
-def thinking(
+def slow_engine(
     monkeypatch: pytest.MonkeyPatch, duration: Callable[[], float], overhead: float = 0.0, **options: object
 ) -> Engine:
     """Returns an engine on 9x9 that thinks slowly and then plays the first point."""
     time = Time()
     analyst = types.SimpleNamespace(device="cpu", size=None, search=types.SimpleNamespace(evaluator=quick))
-    session = SlowThinker(time, duration, overhead)
+    session = SlowSession(time, duration, overhead)
     monkeypatch.setattr(genmove.move_choice, "decide", lambda *_: 0)
     return Engine("slow", LiveGame(Rules(9)), analyst, session, Clock(lag=0.3), Options(**options), log=print, now=time)
 
@@ -248,17 +248,17 @@ GAMES = {
 }
 
 
-@pytest.mark.parametrize("told", [True, False], ids=["time_left", "settings alone"])
+@pytest.mark.parametrize("reports", [True, False], ids=["time_left", "settings alone"])
 @pytest.mark.parametrize("name", GAMES)
-def test_no_game_is_lost_on_time(name: str, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_game_is_lost_on_time(name: str, reports: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixty moves with steps of 20 to 100 milliseconds, an overhead, and a lag that is nearly what is kept back."""
     draw = random.Random(name)
-    engine = thinking(monkeypatch, lambda: draw.uniform(0.02, 0.1), overhead=0.05)
+    engine = slow_engine(monkeypatch, lambda: draw.uniform(0.02, 0.1), overhead=0.05)
     referee = Referee(GAMES[name])
     engine.clock.set(GAMES[name])
     engine.step_time.append(0.1)  # as the warming up would have found it
     for _ in range(60):
-        if told:
+        if reports:
             engine.clock.report(BLACK, *vars(referee.shown()).values())
         begun = engine.now()
         genmove.choose(engine, BLACK)
@@ -267,7 +267,7 @@ def test_no_game_is_lost_on_time(name: str, told: bool, monkeypatch: pytest.Monk
 
 
 def test_most_of_a_period_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = thinking(monkeypatch, lambda: 0.1)
+    engine = slow_engine(monkeypatch, lambda: 0.1)
     engine.clock.set_gtp(0, 10, 1)
     genmove.choose(engine, BLACK)
     assert 9.4 <= engine.now() - 1000 <= 9.7
@@ -275,7 +275,7 @@ def test_most_of_a_period_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_step_that_would_take_too_long_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps of 4 seconds in a period of 10: the third would end behind it."""
-    engine = thinking(monkeypatch, lambda: 4.0)
+    engine = slow_engine(monkeypatch, lambda: 4.0)
     engine.clock.set_gtp(0, 10, 1)
     genmove.choose(engine, BLACK)
     assert engine.session.steps == 2 and engine.step_time.longest == 4.0
@@ -283,7 +283,7 @@ def test_a_step_that_would_take_too_long_is_not_begun(monkeypatch: pytest.Monkey
 
 def test_without_time_for_a_step_it_moves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step, of which nothing is known, is done; then it is known to take too long."""
-    engine = thinking(monkeypatch, lambda: 4.0)
+    engine = slow_engine(monkeypatch, lambda: 4.0)
     engine.clock.set_gtp(40, 0, 0)
     assert genmove.choose(engine, BLACK) == 0 and engine.session.steps == 1
     begun = engine.now()
@@ -295,7 +295,7 @@ def test_without_time_for_a_step_it_moves_at_once(monkeypatch: pytest.MonkeyPatc
 
 
 def test_no_game_is_lost_by_steps_that_take_longer_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = thinking(monkeypatch, lambda: 0.8)
+    engine = slow_engine(monkeypatch, lambda: 0.8)
     engine.clock.set_gtp(0, 1, 1)
     engine.step_time.append(0.8)
     referee = Referee(engine.clock.settings)
@@ -306,7 +306,7 @@ def test_no_game_is_lost_by_steps_that_take_longer_than_there_is(monkeypatch: py
 
 
 def test_the_overhead_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = thinking(monkeypatch, lambda: 0.01, overhead=1.0)
+    engine = slow_engine(monkeypatch, lambda: 0.01, overhead=1.0)
     engine.clock.set_gtp(0, 5, 1)
     taken = []
     for _ in range(4):
@@ -317,7 +317,7 @@ def test_the_overhead_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_time_of_a_resignation_or_a_pass_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = thinking(monkeypatch, lambda: 0.1)
+    engine = slow_engine(monkeypatch, lambda: 0.1)
     engine.clock.set_gtp(100, 0, 0)
     monkeypatch.setattr(genmove.move_choice, "decide", lambda *_: None)
     assert genmove.choose(engine, BLACK) is None
@@ -337,21 +337,21 @@ def test_the_time_of_a_resignation_or_a_pass_counts_too(monkeypatch: pytest.Monk
     ],
 )
 def test_what_ends_a_search(settings: tuple, options: dict, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = thinking(monkeypatch, lambda: 0.1, **options)
+    engine = slow_engine(monkeypatch, lambda: 0.1, **options)
     engine.clock.set_gtp(*settings)
     genmove.choose(engine, BLACK)
     assert abs(engine.session.steps - steps) <= 1
 
 
 def test_simulations_are_not_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = thinking(monkeypatch, lambda: 0.1, simulations=20)
+    engine = slow_engine(monkeypatch, lambda: 0.1, simulations=20)
     genmove.choose(engine, BLACK)
     assert engine.session.most == [20, 12, 4]
 
 
 def test_one_slow_step_makes_no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     durations = iter([0.01, 3.0, *[0.01] * 1000])
-    engine = thinking(monkeypatch, lambda: next(durations))
+    engine = slow_engine(monkeypatch, lambda: next(durations))
     engine.clock.set_gtp(0, 1, 1)
     for steps in (2, 3, 4):
         genmove.choose(engine, BLACK)

@@ -21,7 +21,6 @@ from gtp_talk import QUICKSTART, ROOT, SCRIPTS, requests_of, state_of
 from zerogo.gtp import protocol
 from zerogo.gtp.commands import QUIT
 from zerogo.gtp.engine import COMMANDS, Engine, answer
-from zerogo.gtp.protocol import Output
 
 LONG = 30.0  # seconds that one line may take on a machine that is busy otherwise
 ANALYSIS = """lz-analyze
@@ -127,7 +126,7 @@ def converse(engine: Engine, number: int, seed: int) -> list[str]:
         if request is None:
             continue
         before, output, started = state_of(engine), io.StringIO(), time.monotonic()
-        answer(engine, request, Impatient(), Output(output))
+        answer(engine, request, Impatient(), output.write)
         written = output.getvalue()
         check(request, written, line)
         signs.append(written[0])

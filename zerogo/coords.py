@@ -91,13 +91,18 @@ def from_sgf(text: str, size: int) -> int:
     raise InputError(f"SGF point: {text!r} is none; {allowed}")
 
 
+def max_fixed_handicap(size: int) -> int:
+    """Returns how many fixed points for handicap stones a board has."""
+    return 0 if size < 7 else 4 if size == 7 or size % 2 == 0 else 9
+
+
 def fixed_handicap(size: int, stones: int) -> list[int]:
     """Returns the points of GTP's fixed handicap (GTP 2 specification, 4.1.1): none for 0 stones, D4 and Q16 for 2 on
     19x19.
 
     2 to 9 stones on odd boards from 9x9, 2 to 4 on 7x7 and on even boards from 8x8; anything else raises `InputError`.
     """
-    most = 0 if size < 7 else 4 if size == 7 or size % 2 == 0 else 9
+    most = max_fixed_handicap(size)
     if stones != 0 and not 2 <= stones <= most:
         small = "a board so small has no fixed points, so only 0 is allowed"
         allowed = f"allowed are 0 and 2 to {most}" if most else small

@@ -1,7 +1,7 @@
-"""GTP 2: zerogo as an engine for the programs that Go players use. `python -m zerogo.gtp --checkpoint X` starts it.
+"""GTP 2: zerogo as an engine for the programs that Go players use.
 
-    python -m zerogo.gtp --checkpoint checkpoints/quickstart-5x5.pt
+    zerogo gtp --checkpoint checkpoints/quickstart-5x5.pt
     python -m zerogo.gtp --checkpoint mcts:200 --rules chinese --komi 6.5 game.size=9
 
-`protocol` is lines in and replies out, `engine` what the commands act on, `registry` all commands by their names,
-`session` the loop."""
+`protocol` is lines in and replies out, `engine` what the commands act on and how they are declared, `commands` the loop
+and most commands; those that choose, analyse and show moves are in `genmove`, `analyze` and `gogui`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -75,44 +76,42 @@ def _check(parser: argparse.ArgumentParser, player: str, overrides: list[str]) -
         parser.error(f"--checkpoint is {player!r}; {problem}")
 
 
-class Log:
-    """The conversation in a file, if any: rows with `>` (to the engine), `<` (from it) or `!` (for people) before."""
-
-    def __init__(self, path: Path | None) -> None:
-        """Opens the file. Raises InputError where it can't be written."""
-        try:
-            self._file = None if path is None else open(path, "a", encoding="utf-8", errors="replace")
-        except OSError as error:
-            raise InputError(f"cannot write the log {path}: {error.strerror or error}") from None
-
-    def write(self, sign: str, text: str) -> None:
-        """Writes text, and at once, since an engine is often killed."""
-        if self._file is not None:
-            self._file.writelines(f"{sign} {row}\n" for row in text.splitlines())
-            self._file.flush()
-
-    def message(self, text: str) -> None:
-        """Writes a line for a person: on stderr, and here."""
-        print(text, file=sys.stderr, flush=True)
-        self.write("!", text)
-
-
 def main(arguments: argparse.Namespace) -> None:
     """Does what the command line says, until `quit` or the end of the input."""
     from zerogo.gtp.commands import serve
     from zerogo.gtp.engine import make_engine
-    from zerogo.gtp.protocol import Input, Output
+    from zerogo.gtp.protocol import Input
     from zerogo.runtime import lines_of_stdin
 
     sys.stdout.reconfigure(encoding="utf-8", errors="replace", newline="\n")
-    replies, log = sys.stdout, Log(arguments.log)
+    replies = sys.stdout
+    try:
+        file = open(arguments.log or os.devnull, "a", encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise InputError(f"cannot write the log {arguments.log}: {error.strerror or error}") from None
+
+    def log(sign: str, text: str) -> None:
+        """Writes lines with `>` (to the engine), `<` (from it) or `!` (for people) before each, and at once, since an
+        engine is often killed."""
+        file.writelines(f"{sign} {row}\n" for row in text.splitlines())
+        file.flush()
+
+    def tell_person(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+        log("!", text)
+
+    def reply(text: str) -> None:
+        replies.write(text)
+        replies.flush()
+        log("<", text)
+
     # Nothing else may get between the replies: what some library prints goes to stderr.
-    with contextlib.redirect_stdout(sys.stderr):
+    with file, contextlib.redirect_stdout(sys.stderr):
         lines = (line.decode("utf-8", "replace") for line in lines_of_stdin())
-        source = Input(lines, lambda line: log.write(">", line))
-        engine = make_engine(arguments, log.message)
-        log.message("GTP ready")
-        serve(engine, source, Output(replies, lambda text: log.write("<", text)))
+        source = Input(lines, lambda line: log(">", line))
+        engine = make_engine(arguments, tell_person)
+        tell_person("GTP ready")
+        serve(engine, source, reply)
 
 
 if __name__ == "__main__":

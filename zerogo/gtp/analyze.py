@@ -4,10 +4,9 @@
     =
     info move E5 visits 487 edgeVisits 487 utility 0.5 winrate 0.750000 … order 0 pv E5 C3 info move … rootInfo …
 
-Clients find out what there is by what is refused, so an argument that can't be answered truthfully is an error. The
-numbers are in the formats of Leela Zero 0.17 (whole numbers, 10000 is 100 %) and KataGo 1.16 (floats), from the view of
-the player to move. What only KataGo's network knows, such as scoreStdev, is left out. Scores and ownership are the
-network's own, winrates the search's."""
+Clients find out what there is by what is refused, so an argument that can't be answered truthfully is an error. Formats
+are Leela Zero 0.17's (whole numbers, 10000 is 100 %) and KataGo 1.16's (floats), from the view of the player to move,
+without what only KataGo's network knows. Scores and ownership are the network's own, winrates the search's."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.gtp import genmove
 from zerogo.gtp.engine import ANY, Command, Engine
-from zerogo.gtp.protocol import COLOURS, Stream, colour, integer, real, truth, vertex, vertices
+from zerogo.gtp.protocol import COLOURS, Reply, colour, integer, real, truth, vertex, vertices
 from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.restrictions import Entry, Restrictions, restrict
 from zerogo.players.session import AnalysisSession
@@ -39,7 +38,6 @@ RESTRICTIONS = ("avoid", "allow")
 # What kata-analyze may be asked to add. The standard deviations over the tree are not among it: ownership is the
 # network's alone.
 EXTRAS = ("ownership", "movesOwnership", "pvVisits", "pvEdgeVisits", "rootInfo", "noResultValue")
-USAGE = "[COLOUR] [INTERVAL] [KEY VALUE]…"
 
 
 @dataclass(frozen=True)
@@ -64,10 +62,8 @@ LineFormat = Callable[[Analysis, AnalyzeRequest, int], str]  # of an analysis, w
 def read_request(
     arguments: Sequence[str], size: int, extras: Sequence[str] = (), may_restrict: bool = True
 ) -> AnalyzeRequest:
-    """Returns the meaning of `[colour] [interval] [key value]…`, keys in any order. Raises InputError for what is not
-    supported.
-
-    extras: which of EXTRAS there are. may_restrict: whether `avoid` and `allow` are allowed."""
+    """Returns the meaning of `[colour] [interval] [key value]…`, keys in any order. extras: which of EXTRAS there are.
+    may_restrict: whether `avoid` and `allow` are. Raises InputError for what is not supported."""
     words, fields, wanted = list(arguments), {}, dict.fromkeys(extras, False)
     entries: dict[str, list[Entry]] = {key: [] for key in RESTRICTIONS}
     if words and words[0].lower() in COLOURS:
@@ -86,8 +82,6 @@ def read_request(
             fields["max_moves"] = integer(*_values(rest, key), key, 1, MAX_NUMBER)
         elif key in extras:
             wanted[key] = truth(*_values(rest, key), key)
-        elif key in RESTRICTIONS:
-            raise InputError(f"moves can't be avoided in genmove; allowed are {', '.join(NUMBERS)}")
         else:
             allowed = (*NUMBERS, *(RESTRICTIONS if may_restrict else ()), *extras)
             raise InputError(f"{key!r} is not supported; allowed are {', '.join(allowed)}")
@@ -107,9 +101,6 @@ def _restriction(mover: str, places: str, depth: str, size: int) -> Entry:
     """Returns whose moves are meant, which, and for how many plies."""
     actions = {vertex(text, size) for text in places.split(",")}
     return colour(mover), actions, integer(depth, "depth", 1, MAX_NUMBER)
-
-
-# Lines
 
 
 def lz_line(analysis: Analysis, request: AnalyzeRequest, size: int) -> str:
@@ -158,8 +149,7 @@ def _kata_move(order: int, found: Candidate, request: AnalyzeRequest, size: int)
 
 
 def moves_to_show(analysis: Analysis, request: AnalyzeRequest) -> list[Candidate]:
-    """Returns the best moves first: what was visited, then by prior what was not, until there are as many as asked
-    for."""
+    """Returns the visited moves, the best first, then others by prior until there are as many as asked for."""
     found = analysis.candidates[: request.max_moves]
     lacking = max(0, min(request.min_moves, request.max_moves) - len(found))
     visited = {candidate.action for candidate in analysis.candidates}
@@ -167,10 +157,8 @@ def moves_to_show(analysis: Analysis, request: AnalyzeRequest) -> list[Candidate
     others = [action for action in by_prior if analysis.legal[action] and action not in visited]
     # Nothing is known of these but the prior; like the search they are taken to be worth what the position is.
     known = {"visits": 0, "value": analysis.value, "score": analysis.score, "lcb": 0.0, "pv_visits": (0,)}
-    return found + [
-        Candidate(action=action, prior=float(analysis.prior[action]), pv=(action,), **known)
-        for action in others[:lacking]
-    ]
+    unvisited = ((action, float(analysis.prior[action])) for action in others[:lacking])
+    return found + [Candidate(action=action, prior=prior, pv=(action,), **known) for action, prior in unvisited]
 
 
 def _floats(numbers: np.ndarray) -> str:
@@ -178,14 +166,11 @@ def _floats(numbers: np.ndarray) -> str:
     return " ".join(f"{number:.4f}" for number in numbers.flatten().tolist())
 
 
-# Streams
-
-
 class Reporter:
     """Writes lines about the engine's search, as often as was asked for."""
 
-    def __init__(self, engine: Engine, stream: Stream, request: AnalyzeRequest, line_format: LineFormat) -> None:
-        self._engine, self._stream, self._request, self._line_format = engine, stream, request, line_format
+    def __init__(self, engine: Engine, reply: Reply, request: AnalyzeRequest, line_format: LineFormat) -> None:
+        self._engine, self._reply, self._request, self._line_format = engine, reply, request, line_format
         self._due = None if request.interval is None else engine.now() + request.interval
         self._last: tuple[int, str] | None = None  # visits, and the line about them
 
@@ -196,7 +181,7 @@ class Reporter:
 
     @property
     def is_current(self) -> bool:
-        """Whether the last line tells of all visits."""
+        """Whether the last line has all visits."""
         return self._last is not None and self._last[0] == self._engine.session.visits
 
     def report(self) -> None:
@@ -206,44 +191,44 @@ class Reporter:
         if not self.is_current:
             self._last = (session.visits, self._line_format(session.analysis(), self._request, self._engine.size))
         if self._last[1]:
-            self._stream.line(self._last[1])
+            self._reply.line(self._last[1])
         if self._due is not None:
             now = self._engine.now()
             self._due = max(self._due + self._request.interval, now + max(pause, now - started))
 
 
-def _analyze(line_format: LineFormat, extras: Sequence[str], engine: Engine, stream: Stream, *arguments: str) -> None:
+def _analyze(line_format: LineFormat, extras: Sequence[str], engine: Engine, reply: Reply, *arguments: str) -> None:
     """Searches the position until the next line comes; the game stays as it is."""
     request = read_request(arguments, engine.size, extras)
     engine.session.set_position(engine.game, request.player, request.restrictions)
-    stream.begin()
-    reporter = Reporter(engine, stream, request, line_format)
-    while not stream.interrupted():
+    reply.begin()
+    reporter = Reporter(engine, reply, request, line_format)
+    while not reply.interrupted():
         done = engine.session.step()
-        if reporter.is_due and _prepared(engine.session, stream):
+        if reporter.is_due and _prepared(engine.session, reply):
             reporter.report()
         if not done:
             time.sleep(POLL_SECONDS)
-    stream.end()
+    reply.end()
 
 
-def _prepared(session: AnalysisSession, stream: Stream) -> bool:
+def _prepared(session: AnalysisSession, reply: Reply) -> bool:
     """Asks the network for what a line needs beside the search, bit by bit; returns whether nothing came in between."""
     while not session.prepare():
-        if stream.interrupted():
+        if reply.interrupted():
             return False
-    return not stream.interrupted()
+    return not reply.interrupted()
 
 
 def _genmove_analyze(
-    line_format: LineFormat, extras: Sequence[str], engine: Engine, stream: Stream, *arguments: str
+    line_format: LineFormat, extras: Sequence[str], engine: Engine, reply: Reply, *arguments: str
 ) -> None:
     """Chooses and plays a move as genmove does, with lines meanwhile, at least one. No request ends it early."""
     request = read_request(arguments, engine.size, extras, may_restrict=False)
     player = request.player or engine.game.to_play
     engine.session.set_position(engine.game, player)
-    stream.begin()
-    reporter = Reporter(engine, stream, request, line_format)
+    reply.begin()
+    reporter = Reporter(engine, reply, request, line_format)
 
     def after_step() -> None:
         if reporter.is_due:
@@ -255,7 +240,7 @@ def _genmove_analyze(
     if not reporter.is_current:
         reporter.report()
     engine.overhead.append(engine.now() - before)  # the last line must be ready in time, too
-    stream.line(f"play {genmove.commit(engine, player, action)}")
+    reply.line(f"play {genmove.commit(engine, player, action)}")
 
 
 for _name, _function, _line_format, _extras in (
@@ -264,10 +249,7 @@ for _name, _function, _line_format, _extras in (
     ("lz-genmove_analyze", _genmove_analyze, lz_line, ()),
     ("kata-genmove_analyze", _genmove_analyze, kata_line, EXTRAS),
 ):
-    Command(_name, USAGE, 0, ANY, needs_search=True, streams=True)(partial(_function, _line_format, _extras))
-
-
-# The network alone
+    Command(_name, "…", 0, ANY, needs_search=True, streams=True)(partial(_function, _line_format, _extras))
 
 
 @Command("kata-raw-nn", f"0 to {NUM_SYMMETRIES - 1}, or all", 1, needs_search=True)
@@ -275,16 +257,15 @@ def kata_raw_nn(engine: Engine, symmetry: str) -> str:
     """Returns the network's answer for the board turned by one of the 8 symmetries, or by each of them, in KataGo's
     format and from White's view, without a search. Playouts give their means, with an even policy, the same each time.
     """
-    if symmetry.lower() == "all":
-        turns = list(range(NUM_SYMMETRIES))
-    else:
-        turns = [integer(symmetry, "symmetry", 0, NUM_SYMMETRIES - 1)]
+    is_all = symmetry.lower() == "all"
+    turns = range(NUM_SYMMETRIES) if is_all else [integer(symmetry, "symmetry", 0, NUM_SYMMETRIES - 1)]
     engine.require_size(engine.size)
     state = engine.game.tensor(engine.analyst.device)
     legal = board.legal_actions(state)[0].cpu().numpy()
     sign = 1 if engine.game.to_play is Colour.WHITE else -1
+    evaluations = (engine.analyst.evaluate(state, turn=turn) for turn in turns)
     return "\n".join(
-        ["", *(_raw_lines(turn, engine.analyst.evaluate(state, turn=turn), legal, sign) for turn in turns)]
+        ["", *(_raw_lines(turn, found, legal, sign) for turn, found in zip(turns, evaluations, strict=True))]
     )
 
 

@@ -11,7 +11,7 @@ move."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median_low
 
@@ -21,7 +21,6 @@ from zerogo.gtp.protocol import integer, real
 
 KINDS = {"none": 0, "absolute": 1, "canadian": 3, "byoyomi": 3}  # and how many numbers KGS gives with each
 KGS_USAGE = "none | absolute M | byoyomi M S PERIODS | canadian M S MOVES"
-LAG = 0.3  # seconds a move that a controller may count beside the engine's own
 MIN_SECONDS = 0.01  # one step of the search is done in any case
 MAX_SECONDS = 10.0**7  # of main time or a period
 MAX_NUMBER = 10**6  # of moves or periods
@@ -38,8 +37,7 @@ class TimeLeft:
 
 @dataclass(frozen=True)
 class Settings:
-    """How time is kept. kind: one of KINDS. main, period: seconds. number: moves of a Canadian period, or how many
-    periods of Japanese."""
+    """How time is kept. kind: one of KINDS. main, period: seconds. number: of Canadian moves or Japanese periods."""
 
     kind: str = "none"
     main: float = 0.0
@@ -68,7 +66,7 @@ class Clock:
     reported it last, less what was spent since. is_reported: whether it has reported anything in this game."""
 
     settings: Settings = field(default_factory=Settings)
-    lag: float = LAG
+    lag: float = 0.3
     left: dict[Colour, TimeLeft] = field(default_factory=lambda: dict.fromkeys(Colour, TimeLeft(0.0, 0)))
     is_reported: bool = False
 
@@ -158,18 +156,14 @@ class Durations(deque[float]):
         return median_low(self) if self else 0.0
 
 
-def kgs_settings(words: list[str]) -> Settings:
+def kgs_time(words: Sequence[str]) -> Settings:
     """Returns the settings of KGS's words, see KGS_USAGE; M and S are seconds."""
     kind, numbers = (words[0].lower(), words[1:]) if words else ("", [])
     if kind not in KINDS or len(numbers) != KINDS[kind]:
         raise InputError(f"syntax error; write: kgs-time_settings {KGS_USAGE}")
     main, period, number = (*numbers, "0", "0", "0")[:3]
-    settings = Settings(
-        kind,
-        real(main, "main time", 0, MAX_SECONDS),
-        real(period, "period", 0, MAX_SECONDS),
-        integer(number, "number", 0, MAX_NUMBER),
-    )
+    seconds, moves = real(main, "main time", 0, MAX_SECONDS), integer(number, "number", 0, MAX_NUMBER)
+    settings = Settings(kind, seconds, real(period, "period", 0, MAX_SECONDS), moves)
     if kind in ("byoyomi", "canadian") and (settings.number == 0 or settings.period == 0):
         return Settings("absolute", settings.main) if settings.main else Settings()
     return settings

@@ -1,5 +1,5 @@
-"""The conversation, and the commands about the game and its surroundings: board, moves, handicap, rules, clocks,
-scores, files, settings, servers. Those that choose, analyse and show moves are in `genmove`, `analyze` and `gogui`."""
+"""The loop that answers requests, and the commands about the game and its surroundings: board, moves, handicap, rules,
+clocks, scores, files, settings, servers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from zerogo import __version__, coords, rulesets, sgf
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp import analyze, genmove, gogui, protocol  # noqa: F401 (their commands join the table)
-from zerogo.gtp.clock import KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kgs_settings
+from zerogo.gtp.clock import KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kgs_time
 from zerogo.gtp.engine import ANY, COMMANDS, NAME, Command, Engine, answer
-from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, point, real, truth, vertex, vertices
+from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, real, truth, vertex, vertices
 from zerogo.picture import board_text
 from zerogo.players import move_choice
 from zerogo.players.live import LiveGame
@@ -29,55 +29,61 @@ from zerogo.sgf import result_text
 VERSION = f"0.17 ({NAME} {__version__})"
 QUIT = "quit"
 MAX_KOMI = 1000.0
-MAX_FIXED_HANDICAP = 9
 BAD_HANDICAP = "invalid handicap"
 COLOUR_NAMES = {0: "empty", 1: "black", 2: "white"}
 KGS_RULES = ("japanese", "chinese", "aga", "new_zealand")
 NO_LIMIT = 1e20  # KataGo's way of saying it
-MAX_VISITS = 10**9
 KATA_SETTINGS = ("allowResignation", "lagBuffer", "maxTime", "maxVisits", "resignThreshold")
 
 
-# The conversation
-
-
-def serve(engine: Engine, source: protocol.Input, output: protocol.Output) -> None:
-    """Answers every line until `quit` or the end of the input."""
+def serve(engine: Engine, source: protocol.Input, write: Callable[[str], None]) -> None:
+    """Answers every line until `quit` or the end of the input. write: writes and flushes."""
     engine.interrupted = source.asks_to_stop
     while (line := source.take()) is not None:
         request = protocol.parse(line)
         if request is not None:
-            answer(engine, request, source, output)
+            answer(engine, request, source, write)
             if request.command == QUIT:
                 return
 
 
-ANSWERS: dict[str, Callable[[Engine], str | None]] = {  # commands without arguments, and their replies
-    "protocol_version": lambda engine: "2",
-    "name": lambda engine: NAME,
-    "version": lambda engine: VERSION,
-    "list_commands": lambda engine: "\n".join(sorted(name for name in COMMANDS if COMMANDS[name].is_offered(engine))),
-    "cputime": lambda engine: f"{time.process_time():.2f}",
-    "query_boardsize": lambda engine: str(engine.size),
-    "get_komi": lambda engine: f"{engine.game.rules.komi:g}",
-    "kata-get-rules": lambda engine: json.dumps(rulesets.to_json(engine.game.rules), separators=(",", ":")),
-    "kata-list-params": lambda engine: " ".join(KATA_SETTINGS),
-    "undo": lambda engine: engine.game.undo(),
-    QUIT: lambda engine: None,
+def _offered(engine: Engine) -> list[str]:
+    return sorted(name for name, found in COMMANDS.items() if found.is_offered(engine))
+
+
+def _is_legal(engine: Engine, player: str, place: str) -> str:
+    return str(int(engine.game.why_illegal(colour(player), vertex(place, engine.size)) is None))
+
+
+def _undo(engine: Engine, number: str = "1") -> None:
+    engine.game.undo(integer(number, "number of moves", 0, MAX_NUMBER))
+
+
+SHORT_COMMANDS = (  # those of one expression
+    Command("protocol_version", handler=lambda engine: "2"),
+    Command("name", handler=lambda engine: NAME),
+    Command("version", handler=lambda engine: VERSION),
+    Command("known_command", "NAME", 1, handler=lambda engine, name: str(name in _offered(engine)).lower()),
+    Command("list_commands", handler=lambda engine: "\n".join(_offered(engine))),
+    Command(QUIT, handler=lambda engine: None),
+    Command("cputime", handler=lambda engine: f"{time.process_time():.2f}"),
+    Command("query_boardsize", handler=lambda engine: str(engine.size)),
+    Command("get_komi", handler=lambda engine: f"{engine.game.rules.komi:g}"),
+    Command("undo", handler=_undo),
+    Command("gg-undo", "[NUMBER]", 0, 1, handler=_undo),
+    Command("captures", "COLOUR", 1, handler=lambda engine, player: str(engine.game.state.captures[colour(player)])),
+    Command("is_legal", "COLOUR VERTEX", 2, handler=_is_legal),
+    Command("kgs-time_settings", KGS_USAGE, 0, ANY, handler=lambda engine, *words: engine.clock.set(kgs_time(words))),
+    Command("clear_cache", handler=lambda engine: engine.session.clear() if engine.session else None),
+    Command("kata-list-params", handler=lambda engine: " ".join(KATA_SETTINGS)),
     # Messages that change nothing; by the last one GoGui asks whether it may write `# interrupt`.
-    **dict.fromkeys(("kgs-game_over", "cgos-opponent_rating", "cgos-gameover", "gogui-interrupt"), lambda engine: None),
-}
-for command_name, handler in ANSWERS.items():
-    Command(command_name)(handler)
-
-
-@Command("known_command", "NAME", 1)
-def known_command(engine: Engine, name: str) -> str:
-    """Returns true or false."""
-    return str(name in COMMANDS and COMMANDS[name].is_offered(engine)).lower()
-
-
-# Board and moves
+    *(
+        Command(name, handler=lambda engine: None)
+        for name in ("kgs-game_over", "cgos-opponent_rating", "cgos-gameover")
+    ),
+    Command("gogui-interrupt", handler=lambda engine: None),
+)
+COMMANDS |= {short.name: short for short in SHORT_COMMANDS}
 
 
 @Command("boardsize", "N", 1, 2)
@@ -107,37 +113,24 @@ def komi(engine: Engine, points: str) -> None:
 
 @Command("play", "COLOUR VERTEX", 0, ANY)
 def play(engine: Engine, *move: str) -> None:
-    """Plays a move for either side. Why one is illegal stands on stderr: the reply's two words are what programs
-    know."""
+    """Plays a move for either side."""
     if len(move) != 2:
         raise InputError(BAD_VERTEX)
-    _place(engine, colour(move[0]), vertex(move[1], engine.size))
+    play_sequence(engine, *move)
 
 
 @Command("gogui-play_sequence", "COLOUR VERTEX…", 0, ANY)
-def gogui_play_sequence(engine: Engine, *sequence: str) -> None:
-    """Plays COLOUR VERTEX pairs, all of them or none."""
-    for number, (player, action) in enumerate(moves(sequence, engine.size)):
-        try:
-            _place(engine, Colour(player), action)
-        except InputError:
+def play_sequence(engine: Engine, *sequence: str) -> None:
+    """Plays COLOUR VERTEX pairs, all of them or none. Why one is illegal is for people only: programs know the refusal
+    "illegal move" alone."""
+    for number, (stone, action) in enumerate(moves(sequence, engine.size)):
+        player = Colour(stone)
+        reason = engine.game.why_illegal(player, action)
+        if reason is not None:
             engine.game.undo(number)
-            raise
-
-
-def _place(engine: Engine, player: Colour, action: int) -> None:
-    """Plays a move. Raises InputError with "illegal move" alone, and warns of the reason."""
-    reason = engine.game.why_illegal(player, action)
-    if reason is not None:
-        engine.warn(f"{player.name.lower()} {coords.to_gtp(action, engine.size)} is illegal: {reason}")
-        raise InputError("illegal move")
-    engine.game.play(player, action)
-
-
-@Command("gg-undo", "[NUMBER]", 0, 1)
-def undo_many(engine: Engine, number: str = "1") -> None:
-    """Takes so many moves back."""
-    engine.game.undo(integer(number, "number of moves", 0, MAX_NUMBER))
+            engine.warn(f"{player.name.lower()} {coords.to_gtp(action, engine.size)} is illegal: {reason}")
+            raise InputError("illegal move")
+        engine.game.play(player, action)
 
 
 @Command("showboard")
@@ -158,24 +151,12 @@ def showboard(engine: Engine) -> str:
     return "\n".join(rows)
 
 
-@Command("is_legal", "COLOUR VERTEX", 2)
-def is_legal(engine: Engine, player: str, place: str) -> str:
-    """Returns 1 for a legal move, 0 for another one."""
-    return str(int(engine.game.why_illegal(colour(player), vertex(place, engine.size)) is None))
-
-
 @Command("all_legal", "COLOUR", 1)
 def all_legal(engine: Engine, player: str) -> str:
     """Returns the points on which a side may play."""
     mover = colour(player)
     points = (at for at in range(engine.size**2) if engine.game.why_illegal(mover, at) is None)
     return vertices(points, engine.size)
-
-
-@Command("captures", "COLOUR", 1)
-def captures(engine: Engine, player: str) -> str:
-    """Returns how many stones a side has taken."""
-    return str(engine.game.state.captures[colour(player)])
 
 
 @Command("list_stones", "COLOUR", 1)
@@ -188,7 +169,7 @@ def list_stones(engine: Engine, player: str) -> str:
 @Command("color", "VERTEX", 1)
 def color(engine: Engine, place: str) -> str:
     """Returns black, white or empty."""
-    return COLOUR_NAMES[sum(engine.game.state.stones(), [])[point(place, engine.size)]]
+    return COLOUR_NAMES[sum(engine.game.state.stones(), [])[vertex(place, engine.size, may_pass=False)]]
 
 
 @Command("last_move")
@@ -202,9 +183,8 @@ def last_move(engine: Engine) -> str:
 @Command("move_history")
 def move_history(engine: Engine) -> str:
     """Returns the moves, the last one first, as GNU Go does."""
-    return "\n".join(
-        f"{player.name.lower()} {coords.to_gtp(action, engine.size)}" for player, action in reversed(engine.game.moves)
-    )
+    played = reversed(engine.game.moves)
+    return "\n".join(f"{player.name.lower()} {coords.to_gtp(action, engine.size)}" for player, action in played)
 
 
 # Positions that no moves lead to
@@ -213,10 +193,10 @@ def move_history(engine: Engine) -> str:
 @Command("fixed_handicap", "NUMBER, or place_free_handicap NUMBER", 1)
 def fixed_handicap(engine: Engine, number: str) -> str:
     """Puts so many stones on GTP's fixed points and returns these."""
-    points = _fixed_handicap(engine.size, _handicap(engine, number))
-    if points is None:
+    stones = _handicap(engine, number)
+    if stones > coords.max_fixed_handicap(engine.size):
         raise InputError(BAD_HANDICAP)
-    return _put_handicap(engine, points)
+    return _put_handicap(engine, coords.fixed_handicap(engine.size, stones))
 
 
 @Command("place_free_handicap", "NUMBER", 1)
@@ -228,7 +208,7 @@ def place_free_handicap(engine: Engine, number: str) -> str:
 @Command("set_free_handicap", "VERTEX…", 0, ANY)
 def set_free_handicap(engine: Engine, *places: str) -> None:
     """Puts stones on the given points: two or more, different ones, and one point left empty."""
-    points = [point(place, engine.size) for place in places]
+    points = [vertex(place, engine.size, may_pass=False) for place in places]
     if len(set(points)) < len(points):
         raise InputError("repeated vertex")
     if not 2 <= len(points) < engine.size**2:
@@ -246,8 +226,7 @@ def free_handicap(size: int, number: int) -> list[int]:
     rows, columns = np.indices((size, size))
     line = np.minimum.reduce([rows, columns, size - 1 - rows, size - 1 - columns]).clip(max=3 if size >= 13 else 2)
     nearest = np.full((size, size), 9_999)  # square of the distance of each point from the nearest stone
-    most = range(min(number, MAX_FIXED_HANDICAP), -1, -1)
-    points = next(fixed for stones in most if (fixed := _fixed_handicap(size, stones)) is not None)
+    points = coords.fixed_handicap(size, min(number, coords.max_fixed_handicap(size)))
     for index in range(number):
         if index == len(points):
             merit = 10_000 * np.where(nearest > 1, line, -1) + nearest  # least where a stone is; the first of equals
@@ -255,13 +234,6 @@ def free_handicap(size: int, number: int) -> list[int]:
         row, column = divmod(points[index], size)
         nearest = np.minimum(nearest, (rows - row) ** 2 + (columns - column) ** 2)
     return points
-
-
-def _fixed_handicap(size: int, number: int) -> list[int] | None:
-    try:
-        return coords.fixed_handicap(size, number)
-    except InputError:
-        return None
 
 
 def _handicap(engine: Engine, number: str) -> int:
@@ -313,6 +285,12 @@ def _set_up(engine: Engine, rows: list[list[int]], changes: list[tuple[int, int]
 # Rules. Where zerogo falls short of a ruleset it says so: in the reply, on stderr and below `showboard`
 
 
+@Command("kata-get-rules")
+def kata_get_rules(engine: Engine) -> str:
+    """Returns the rules as KataGo's object."""
+    return json.dumps(rulesets.to_json(engine.game.rules), separators=(",", ":"))
+
+
 @Command("kata-set-rules", "NAME, or an object such as that of kata-get-rules", 1, ANY)
 def kata_set_rules(engine: Engine, *words: str) -> str:
     """Takes a ruleset's name or KataGo's object; komi stays."""
@@ -348,29 +326,16 @@ def _change_rules(engine: Engine, rules: Rules, name: str) -> str:
     return engine.deviation()
 
 
-# Clocks
-
-
 @Command("time_settings", "MAIN PERIOD MOVES", 3)
 def time_settings(engine: Engine, main: str, period: str, number: str) -> None:
     """Sets both clocks: main time, then so many moves in each period, in seconds; `0 1 0` is no limit."""
-    engine.clock.set_gtp(
-        real(main, "main time", 0, MAX_SECONDS),
-        real(period, "period", 0, MAX_SECONDS),
-        integer(number, "number of moves", 0, MAX_NUMBER),
-    )
-
-
-@Command("kgs-time_settings", KGS_USAGE, 0, ANY)
-def kgs_time_settings(engine: Engine, *words: str) -> None:
-    """Sets both clocks in KGS's words, which know Japanese byo-yomi."""
-    engine.clock.set(kgs_settings(list(words)))
+    seconds = real(main, "main time", 0, MAX_SECONDS), real(period, "period", 0, MAX_SECONDS)
+    engine.clock.set_gtp(*seconds, integer(number, "number of moves", 0, MAX_NUMBER))
 
 
 @Command("time_left", "COLOUR SECONDS MOVES", 3)
 def time_left(engine: Engine, player: str, seconds: str, number: str) -> None:
-    """Takes what the controller's clock shows: seconds, and moves (or Japanese periods) left in the period, 0 in main
-    time."""
+    """Takes what the controller's clock shows; the number of moves or Japanese periods is 0 in main time."""
     whose, left = colour(player), real(seconds, "time", -MAX_SECONDS, MAX_SECONDS)
     engine.clock.report(whose, left, integer(number, "number of moves", 0, MAX_NUMBER))
 
@@ -386,27 +351,19 @@ def final_score(engine: Engine) -> str:
 
 @Command("final_status_list", "alive | dead | seki", 1)
 def final_status_list(engine: Engine, word: str) -> str:
-    """Returns the stones that are dead, or alive, one string a line. What is in seki is alive: the engine doesn't tell
-    these apart."""
-    status, size = word.lower(), engine.size
-    if status not in ("alive", "dead", "seki"):
+    """Returns the strings that are dead, or alive, one a line. What is in seki is alive."""
+    wanted = {"dead": [True], "alive": [False], "seki": []}.get(word.lower())
+    if wanted is None:
         raise InputError("invalid status")
-    if status == "seki":
-        return ""
-    dead = move_choice.dead_stones(engine.game, engine.analyst)
-    strings = [
-        sorted(row * size + column for row, column in string.stones) for string in engine.game.state.board.strings()
-    ]
-    return "\n".join(vertices(points, size) for points in sorted(strings) if (points[0] in dead) == (status == "dead"))
+    dead, size = move_choice.dead_stones(engine.game, engine.analyst), engine.size
+    strings = [sorted(coords.point(*at, size) for at in string.stones) for string in engine.game.state.board.strings()]
+    return "\n".join(vertices(points, size) for points in sorted(strings) if (points[0] in dead) in wanted)
 
 
 @Command("loadsgf", "FILE [MOVE]", 1, ANY)
 def loadsgf(engine: Engine, *arguments: str) -> None:
-    """Goes on from a file's main line, with its komi and rules: from its end, or from where the given move is the next
-    one.
-
-    A file with an illegal move before that place is refused with the move and the reason; the game on the board stays.
-    """
+    """Goes on from a file's main line, with its komi and rules: from its end, or from before the given move. Illegal
+    moves before that are refused, with the move and the reason."""
     words, before = list(arguments), sys.maxsize
     if len(words) > 1 and words[-1].isdigit():
         before = integer(words.pop(), "move", 1, MAX_NUMBER) - 1
@@ -424,26 +381,20 @@ def loadsgf(engine: Engine, *arguments: str) -> None:
 
 
 @Command("printsgf", "[FILE]", 0, ANY)
-def printsgf(engine: Engine, *words: str) -> str:
-    """Returns the game as SGF, or writes it into the file that is named."""
-    record, path = _record(engine), " ".join(words)
-    if not words:
-        return sgf.to_text(record)
-    try:
-        sgf.write(path, record)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
-    return ""
-
-
-def _record(engine: Engine) -> sgf.GameRecord:
-    """Returns the game with the names of the sides, as far as they are known, and the result, if it is over."""
-    own, names = engine.own_colour, {}
+def printsgf(engine: Engine, *words: str) -> str | None:
+    """Returns the game as SGF, or writes it into the file that is named; with the sides and the result, if known."""
+    own, names, path = engine.own_colour, {}, " ".join(words)
     if own is not None:
         names = {own: f"{NAME} {engine.name}", own.other: engine.opponent}
-    result = engine.result or (final_score(engine) if genmove.is_over(engine.game) else sgf.UNKNOWN_RESULT)
+    position, result = engine.resignation or (None, "")
+    if position != engine.position:
+        result = final_score(engine) if genmove.is_over(engine.game) else sgf.UNKNOWN_RESULT
     black, white = names.get(Colour.BLACK) or "Black", names.get(Colour.WHITE) or "White"
-    return engine.game.record(result=result, black=black, white=white)
+    record = engine.game.record(result=result, black=black, white=white)
+    try:
+        return sgf.write(path, record) if words else sgf.to_text(record)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 # Settings that may be changed while the engine runs, under the names that KataGo gave them
@@ -460,14 +411,16 @@ def kata_get_param(engine: Engine, name: str) -> str:
         "maxVisits": str(options.most_simulations or options.simulations),
         "resignThreshold": f"{2 * options.resign_threshold - 1:g}",  # KataGo's is a value from -1 to 1
     }
-    return values[_parameter(name)]
+    if name not in values:
+        raise InputError(f"there is no parameter {name!r}; allowed are {', '.join(KATA_SETTINGS)}")
+    return values[name]
 
 
 @Command("kata-set-param", "NAME VALUE", 2)
 def kata_set_param(engine: Engine, name: str, text: str) -> None:
-    """Changes a setting: maxVisits and maxTime (seconds) of a move, the lag, whether and below which value from -1 to 1
-    to resign."""
-    name, options = _parameter(name), engine.options
+    """Changes a setting; maxTime is seconds, resignThreshold a value from -1 to 1."""
+    kata_get_param(engine, name)  # refuses unknown names
+    options = engine.options
     if name == "allowResignation":
         options.resign = truth(text, name)
     elif name == "lagBuffer":
@@ -476,25 +429,9 @@ def kata_set_param(engine: Engine, name: str, text: str) -> None:
         seconds = real(text, name, 0.001, NO_LIMIT)
         options.most_seconds = None if seconds == NO_LIMIT else seconds
     elif name == "maxVisits":
-        options.simulations = options.most_simulations = integer(text, name, 1, MAX_VISITS)
+        options.simulations = options.most_simulations = integer(text, name, 1, 10**9)
     else:
         options.resign_threshold = (real(text, name, -1, 1) + 1) / 2
-
-
-def _parameter(name: str) -> str:
-    if name not in KATA_SETTINGS:
-        raise InputError(f"there is no parameter {name!r}; allowed are {', '.join(KATA_SETTINGS)}")
-    return name
-
-
-@Command("clear_cache")
-def clear_cache(engine: Engine) -> None:
-    """Forgets the search trees."""
-    if engine.session is not None:
-        engine.session.clear()
-
-
-# Servers and graphical programs
 
 
 @Command("cgos-opponent_name", "NAME", 0, ANY)

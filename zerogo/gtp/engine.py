@@ -19,7 +19,7 @@ from zerogo.coords import listed
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp.clock import Clock, Durations
-from zerogo.gtp.protocol import Input, Output, Request, Stream
+from zerogo.gtp.protocol import Input, Reply, Request
 from zerogo.players import plays_on, require_size
 from zerogo.players.analyst import Analyst, with_fitting_leaves
 from zerogo.players.live import LiveGame
@@ -57,8 +57,9 @@ class Engine:
     the ruleset that was asked for by name, empty for none. game_number: of the games so far, so that the random
     player's next one is another one. opponent: the other side's name, where the controller gave it. own_colour: the
     side that `genmove` played last. last_winrate: a side and its winrate before its last move, None where nothing was
-    searched. interrupted: whether a person wants the move now. log: writes a line for a person. now: seconds of a
-    clock. step_time, overhead: durations of a step of the search, and of all else of a move."""
+    searched. resignation: the position of the last one, and the result in SGF's words. interrupted: whether a person
+    wants the move now. log: writes a line for a person. now: seconds of a clock. step_time, overhead: durations of a
+    step of the search, and of all else of a move."""
 
     name: str
     game: LiveGame
@@ -72,11 +73,11 @@ class Engine:
     own_colour: Colour | None = None
     last_winrate: tuple[Colour, float] | None = None
     interrupted: Callable[[], bool] = lambda: False
-    log: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
+    log: Callable[[str], None] = lambda text: None
     now: Callable[[], float] = time.monotonic
     step_time: Durations = field(default_factory=Durations)
     overhead: Durations = field(default_factory=Durations)
-    _result: tuple[tuple[int, int], str] | None = None  # with the position that it is of
+    resignation: tuple[tuple[int, int], str] | None = None
 
     @property
     def size(self) -> int:
@@ -112,14 +113,9 @@ class Engine:
         return rulesets.deviations(self.rules_name) if self.rules_name else ""
 
     @property
-    def result(self) -> str | None:
-        """The result that was set at the present position, in SGF's words such as B+R, None where none was."""
-        known = self._result is not None and self._result[0] == (self.game.start_id, len(self.game.moves))
-        return self._result[1] if known else None
-
-    def set_result(self, text: str) -> None:
-        """Sets the result of the game as it stands, until the next move."""
-        self._result = ((self.game.start_id, len(self.game.moves)), text)
+    def position(self) -> tuple[int, int]:
+        """The start of the game and the number of moves since."""
+        return self.game.start_id, len(self.game.moves)
 
 
 def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> Engine:
@@ -168,8 +164,6 @@ def _warm_up(engine: Engine, session: AnalysisSession) -> None:
     session.clear()
 
 
-# The table of commands
-
 COMMANDS: dict[str, Command] = {}
 
 
@@ -179,7 +173,7 @@ class Command:
 
     parameters: as the usage sentence names them. least, most: how many arguments there may be, exactly `least` without
     `most`; without either, arguments are ignored. needs_search: refused, and not listed, for the random player.
-    streams: the function gets a `Stream` behind the engine and writes its reply there. handler: the function."""
+    streams: the function gets the `Reply` behind the engine and writes its lines. handler: the function."""
 
     name: str
     parameters: str = ""
@@ -197,27 +191,27 @@ class Command:
         """Says whether the engine can answer: the random player searches nothing."""
         return engine.session is not None or not self.needs_search
 
-    def run(self, engine: Engine, stream: Stream, arguments: list[str]) -> str:
-        """Returns the reply. Raises InputError where the engine or the number of arguments does not fit."""
+    def run(self, engine: Engine, reply: Reply, arguments: list[str]) -> str:
+        """Returns the reply's text. Raises InputError where the engine or the number of arguments does not fit."""
         if not self.is_offered(engine):
             raise InputError(f"the player {engine.name!r} does not think")
         if self.least is None:
             arguments = []
         elif not self.least <= len(arguments) <= (self.least if self.most is None else self.most):
             raise InputError(f"syntax error; write: {self.name} {self.parameters}")
-        return self.handler(engine, *([stream] if self.streams else []), *arguments) or ""
+        return self.handler(engine, *([reply] if self.streams else []), *arguments) or ""
 
 
-def answer(engine: Engine, request: Request, source: Input, output: Output) -> None:
+def answer(engine: Engine, request: Request, source: Input, write: Callable[[str], None]) -> None:
     """Writes the reply to one request. What goes wrong inside is a refusal, too: a game is not lost because one command
     is broken."""
-    stream, problem = Stream(request.id, output, source), ""
+    reply, problem = Reply(request.id, write, source), ""
     try:
         if request.command not in COMMANDS:
             raise InputError("unknown command")
-        reply = COMMANDS[request.command].run(engine, stream, request.arguments)
-        if not stream.has_begun:
-            output.reply(request.id, reply)
+        text = COMMANDS[request.command].run(engine, reply, request.arguments)
+        if not reply.has_begun:
+            reply.send(text)
     except InputError as error:
         problem = str(error)
     except BrokenPipeError:
@@ -226,6 +220,6 @@ def answer(engine: Engine, request: Request, source: Input, output: Output) -> N
         where, kind = traceback.extract_tb(error.__traceback__)[-1], type(error).__name__
         engine.warn(f"internal error in {request.command}: {kind} at {where.filename}, line {where.lineno}: {error}")
         problem = f"internal error: {kind}"
-    if problem and not stream.has_begun:
-        output.reply(request.id, problem, sign="?")
-    stream.end()
+    if problem and not reply.has_begun:
+        reply.send(problem, sign="?")
+    reply.end()

@@ -19,8 +19,9 @@ from zerogo.sgf import result_text
 MOVES_A_POINT = 0.45  # moves of one side that a game takes, for each point of the board: it shares out the main time
 MIN_MOVES_A_POINT = 0.15  # and how many there may always still be
 LOOK_SIMULATIONS = 16  # for a move that `move_choice` asks about and the search has hardly tried
-CAUTION = 1.25  # the next step is taken to last so much longer than the longest of late
+CAUTION = 1.25  # the next step is taken to last so much longer than the longest of the last ones
 EVEN = 1e-7  # differences of priors that count as none
+Hook = Callable[[], None]
 
 
 @Command("genmove", "COLOUR", 1)
@@ -42,12 +43,7 @@ def generate_cleanup(engine: Engine, player: str) -> str:
 
 
 def choose(
-    engine: Engine,
-    player: Colour,
-    *,
-    cleanup: bool = False,
-    timed: bool = True,
-    after_step: Callable[[], None] = lambda: None,
+    engine: Engine, player: Colour, *, cleanup: bool = False, timed: bool = True, after_step: Hook = lambda: None
 ) -> int | None:
     """Returns the action that the engine wants to play, None to resign; the game stays as it is.
 
@@ -78,7 +74,7 @@ def commit(engine: Engine, player: Colour, action: int | None) -> str:
     """Plays what `choose` returned and returns it as GTP has it: a vertex, `pass`, or `resign`, which plays nothing."""
     engine.own_colour = player
     if action is None:
-        engine.set_result(result_text(-1 if player is Colour.BLACK else 1, by_resignation=True))
+        engine.resignation = engine.position, result_text(-1 if player is Colour.BLACK else 1, by_resignation=True)
         return "resign"
     engine.game.play(player, action)
     return coords.to_gtp(action, engine.size)
@@ -110,9 +106,8 @@ def seconds_for(engine: Engine, player: Colour) -> float | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _search(engine: Engine, started: float, seconds: float | None, after_step: Callable[[], None]) -> None:
-    """Searches until the simulations are done, or another step might take too long, or nothing is left to search, or it
-    is stopped."""
+def _search(engine: Engine, started: float, seconds: float | None, after_step: Hook) -> None:
+    """Searches until the simulations or the time are done, nothing is left to search, or a person stops it."""
     options = engine.options
     most = options.simulations if seconds is None else options.most_simulations
     deadline = None if seconds is None else started + seconds - CAUTION * engine.overhead.longest
@@ -173,8 +168,7 @@ def _random_move(engine: Engine, player: Colour) -> int:
 
 @contextmanager
 def _without_last_passes(game: LiveGame) -> Iterator[None]:
-    """Takes back the passes at the end for a while: after two there is nothing to search, but there may be dead stones
-    to take off."""
+    """Takes back the passes at the end for a while, since after two of them the search has nothing to do."""
     passes = last_passes(game)
     game.undo(len(passes))
     try:

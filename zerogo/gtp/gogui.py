@@ -38,12 +38,8 @@ ANALYZE_COMMANDS = (
 @Command("gogui-analyze_commands")
 def gogui_analyze_commands(engine: Engine) -> str:
     """Returns what this engine can answer: type, label in the menu, and the command, with GoGui's wildcards."""
-    names = [line.split("/")[2].split()[0] for line in ANALYZE_COMMANDS]
-    offered = [COMMANDS[name].is_offered(engine) for name in names]
-    return "\n".join(line for line, is_offered in zip(ANALYZE_COMMANDS, offered, strict=True) if is_offered)
-
-
-# What the network alone says
+    names = {line: line.split("/")[2].split()[0] for line in ANALYZE_COMMANDS}
+    return "\n".join(line for line, name in names.items() if COMMANDS[name].is_offered(engine))
 
 
 @Command("zerogo-ownership", "[COLOUR]", 0, 1, needs_search=True)
@@ -66,12 +62,9 @@ def policy_colors(engine: Engine, player: str = "") -> str:
     shares = _analysis(engine, player)[0].prior[:-1].reshape(engine.size, engine.size)
     strength = (shares / max(float(shares.max()), 1e-9))[..., None] ** 0.5
     colours = np.rint(np.array([255, 240, 200]) + strength * np.array([-25, -190, -170])).astype(np.uint8)
-    return _board(
-        [
-            [f"#{bytes(rgb).hex()}" if share >= MIN_SHARE else '""' for share, rgb in zip(*row, strict=True)]
-            for row in zip(shares, colours, strict=True)
-        ]
-    )
+    names = [f"#{bytes(rgb).hex()}" for rgb in colours.reshape(-1, 3)]
+    shown = np.where(shares >= MIN_SHARE, np.array(names).reshape(shares.shape), '""')
+    return _board(shown.tolist())
 
 
 @Command("zerogo-pass_alive", "", 0)
@@ -80,9 +73,6 @@ def pass_alive(engine: Engine) -> str:
     black, white = scoring.pass_alive(engine.game.tensor().stones, suicide=engine.game.rules.suicide)
     owners = black[0].int() + 2 * white[0].int()
     return _board([['"" b w'.split()[owner] for owner in row] for row in owners.tolist()])
-
-
-# What the search says
 
 
 @Command("zerogo-visits", "[COLOUR]", 0, 1, needs_search=True)
@@ -149,9 +139,6 @@ def param(engine: Engine, name: str = "", text: str = "") -> str | None:
     else:
         options.resign_threshold = real(text, name, 0, 100) / 100
     return None
-
-
-# Small steps
 
 
 def _analysis(engine: Engine, player: str, search: bool = False) -> tuple[Analysis, int]:

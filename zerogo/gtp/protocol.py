@@ -9,8 +9,8 @@ import queue
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TextIO
 
 from zerogo import coords
 from zerogo.errors import InputError
@@ -35,9 +35,8 @@ class Request:
 
 
 def parse(line: str) -> Request | None:
-    """Returns the request of a line, None for a blank one or a comment alone.
-
-    Control characters are dropped (so CRLF is LF), tabs are spaces, and all from `#` on is a comment."""
+    """Returns the request of a line, None for a blank one or a comment alone. Control characters are dropped (so CRLF
+    is LF), tabs are spaces, and all from `#` on is a comment."""
     printable = "".join(sign for sign in line.replace("\t", " ") if sign >= " " and sign != "\x7f")
     words = printable.partition("#")[0].split()
     if not words:
@@ -91,54 +90,37 @@ class Input:
             self._waiting.put(None)
 
 
-class Output:
-    """The replies. Everything is flushed at once. log: gets what is written."""
+class Reply:
+    """The reply to one request: `send` alone, or `begin`, any number of `line` and `end`, while the search runs."""
 
-    def __init__(self, file: TextIO, log: Callable[[str], None] = lambda text: None) -> None:
-        self._file, self._log = file, log
-
-    def write(self, text: str) -> None:
-        """Writes text as it is and flushes."""
-        self._file.write(text)
-        self._file.flush()
-        self._log(text)
-
-    def reply(self, number: str, text: str, sign: str = "=") -> None:
-        """Writes one reply, `?` for a refusal, without blank lines, which would end it early.
-
-        A text that begins with a line end begins a line below the sign."""
-        first, *rest = [row.rstrip() for row in text.splitlines()] or [""]
-        self.write("\n".join([f"{sign}{number} {first}".rstrip(), *filter(None, rest)]) + "\n\n")
-
-
-class Stream:
-    """The reply of a command that goes on until the next line comes: `begin`, any number of `line`, `end`."""
-
-    def __init__(self, number: str, output: Output, source: Input) -> None:
-        self._number, self._output, self._source = number, output, source
+    def __init__(self, number: str, write: Callable[[str], None], source: Input) -> None:
+        self._number, self._write = number, write
+        self.interrupted = source.is_waiting
         self.has_begun = self.has_ended = False
+
+    def send(self, text: str, sign: str = "=") -> None:
+        """Writes the whole reply, `?` for a refusal, without blank lines, which would end it early. A text that begins
+        with a line end begins a line below the sign."""
+        first, *rest = [row.rstrip() for row in text.splitlines()] or [""]
+        self._write("\n".join([f"{sign}{self._number} {first}".rstrip(), *filter(None, rest)]) + "\n\n")
 
     def begin(self) -> None:
         """Writes `=ID`: from here on the command can't be refused any more."""
         assert not self.has_begun, "a reply begins once"
         self.has_begun = True
-        self._output.write(f"={self._number}\n")
+        self._write(f"={self._number}\n")
 
     def line(self, text: str) -> None:
         """Writes one line at once."""
         assert self.has_begun and not self.has_ended, "a line belongs between begin and end"
         assert text and "\n" not in text, "one line that is not blank"
-        self._output.write(f"{text}\n")
+        self._write(f"{text}\n")
 
     def end(self) -> None:
-        """Writes the blank line that closes the reply; a second call does nothing."""
+        """Writes the blank line that closes a reply of lines; a second call does nothing."""
         if self.has_begun and not self.has_ended:
             self.has_ended = True
-            self._output.write("\n")
-
-    def interrupted(self) -> bool:
-        """Says whether another line, even an empty one, or the end of the input is waiting."""
-        return self._source.is_waiting()
+            self._write("\n")
 
 
 # Values in arguments and replies; wrong ones raise InputError
@@ -156,31 +138,22 @@ def colour(text: str) -> Colour:
     return COLOURS[text.lower()]
 
 
-def vertex(text: str, size: int) -> int:
+def vertex(text: str, size: int, may_pass: bool = True) -> int:
     """Returns the action of a vertex or `pass`, in either case."""
-    try:
-        return coords.from_gtp(text, size)
-    except InputError:
-        raise InputError(BAD_VERTEX) from None
-
-
-def point(text: str, size: int) -> int:
-    """Returns the point of a vertex that is not `pass`."""
-    action = vertex(text, size)
-    if action == size * size:
-        raise InputError(BAD_VERTEX)
-    return action
+    with suppress(InputError):
+        action = coords.from_gtp(text, size)
+        if may_pass or action != size * size:
+            return action
+    raise InputError(BAD_VERTEX)
 
 
 def moves(arguments: Sequence[str], size: int, other_colours: dict[str, int] | None = None) -> list[tuple[int, int]]:
     """Returns (colour, action) of `COLOUR VERTEX COLOUR VERTEX …`; colours are 1 and 2, and others such as {"e": 0}."""
     if len(arguments) % 2:
         raise InputError(BAD_VERTEX)
-    numbers = {word: player.value for word, player in COLOURS.items()} | (other_colours or {})
-    if any(word.lower() not in numbers for word in arguments[::2]):
-        raise InputError(BAD_VERTEX)
+    others = other_colours or {}
     return [
-        (numbers[word.lower()], vertex(place, size))
+        (others[word.lower()] if word.lower() in others else colour(word).value, vertex(place, size))
         for word, place in zip(arguments[::2], arguments[1::2], strict=True)
     ]
 
