@@ -49,19 +49,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "device": {"metavar": "D", "help": "auto, cpu, cuda or cuda:1 (default: {key})"},
     "precision": {"choices": ("auto", "float32", "bfloat16"), "help": "arithmetic of the network (default: {key})"},
     "threads": {"type": number(int, 0), "metavar": "N", "help": "CPU threads; 0 is torch's choice (default: {key})"},
-    "config": {
-        "type": Path,
-        "metavar": "FILE",
-        "help": "YAML file with the settings (default: those of the checkpoint)",
-    },
+    "config": {"type": Path, "metavar": "FILE", "help": "YAML file with the settings (default: the checkpoint's)"},
 }
-KEYS = {  # the setting that an option changes
-    "simulations": "evaluation.simulations",
-    "seed": "run.seed",
-    "device": "run.device",
-    "precision": "run.precision",
-    "threads": "run.threads",
-}
+# The setting that an option changes.
+KEYS = {"simulations": "evaluation.simulations"}
+KEYS |= {name: f"run.{name}" for name in ("seed", "device", "precision", "threads")}
 
 
 def make_parser(name: str, description: str | None, epilog: str, **settings: Any) -> argparse.ArgumentParser:
@@ -150,10 +142,8 @@ def open_front_end(arguments: argparse.Namespace, words: Sequence[str | Path] = 
 def read_config(
     arguments: argparse.Namespace, words: Sequence[str | Path] = ()
 ) -> tuple[Config, dict[str, Checkpoint]]:
-    """Returns the settings, and the checkpoint that was read for them by its word.
-
-    They are those of --config, else of the first checkpoint among the words, else the defaults; overrides change them,
-    and then the options. An option that a front end doesn't have changes nothing.
+    """Returns the settings, and the checkpoint that was read for them by its word: those of --config, else of the first
+    checkpoint among the words, else the defaults; then come overrides, and then the options.
     """
     from zerogo.config import Config, load, with_overrides
 
