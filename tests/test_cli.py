@@ -67,7 +67,7 @@ def test_help_of_a_front_end(name: str) -> None:
     """It names the command that was given, and comes without torch, but for the measurements."""
     command, module = run("-c", HELP, "zerogo", name, "--help"), run("-c", HELP, f"zerogo.{name}", "--help")
     assert f"usage: zerogo {name} " in command.stdout and f"usage: python -m zerogo.{name} " in module.stdout
-    assert command.stdout.endswith("0 False\n") or name in ("bench", "analysis")
+    assert command.stdout.endswith("0 False\n") or name == "bench"
 
 
 def test_settings_come_from_the_checkpoint_then_overrides_then_options(network: Path) -> None:
