@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy
@@ -81,52 +82,46 @@ def test_tensorboard_is_not_imported_before_it_is_needed() -> None:
     assert done.stdout == "False\n"
 
 
-class Clock:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """A clock that is set by hand, in seconds."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
 
 
-def test_progress_in_a_log_file() -> None:
-    clock, stream = Clock(), io.StringIO()
-    with Progress("train", 1000, "games", done=100, stream=stream, every=10, clock=clock) as progress:
+def test_progress_in_a_log_file(clock: list[float], capsys: pytest.CaptureFixture) -> None:
+    with Progress("train", 1000, "games", done=100) as progress:
         for second in range(0, 21):
-            clock.now = float(second)
+            clock[0] = float(second)
             progress.update(100 + 10 * second, loss=1.25)
         progress.note("checkpoint written")
-    lines = stream.getvalue().splitlines()
+    lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 5  # at 0, 10 and 20 seconds, the note, and the end
     assert lines[2] == "train: 300/1000 games, 30 %, 10 games/s, 0:01:10 left, loss 1.25"
     assert lines[3] == "checkpoint written"
 
 
-def test_progress_without_an_end() -> None:
-    clock = Clock()
-    progress = Progress("play", None, "moves", stream=io.StringIO(), clock=clock)
-    clock.now = 2.0
+def test_progress_without_an_end(clock: list[float]) -> None:
+    progress = Progress("play", None, "moves")
+    clock[0] = 2.0
     progress.update(4000)
     assert progress.line() == "play: 4000 moves, 2e+03 moves/s"
 
 
-def test_progress_on_a_terminal() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    stream = Terminal()
-    with Progress("train", 10, "games", stream=stream) as progress:
+def test_progress_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    stream.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", stream)
+    with Progress("train", 10, "games") as progress:
         progress.update(5, loss=0.5)
         progress.note("hello")
         progress.update(10)
     assert "hello\n" in stream.getvalue() and "100%" in stream.getvalue()
 
 
-def test_progress_in_parts_of_games_is_short() -> None:
-    progress = Progress("match", 8, "games", stream=io.StringIO(), clock=lambda: 0.0)
+def test_progress_in_parts_of_games_is_short(clock: list[float]) -> None:
+    progress = Progress("match", 8, "games")
     progress.update(0.0533333)
     assert progress.line().startswith("match: 0.1/8 games, 1 %")
     progress.update(100000)

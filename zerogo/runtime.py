@@ -186,7 +186,7 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-class RunLock:
+class RunLock(contextlib.AbstractContextManager):
     """Holds a run directory for this process, which is made when it is missing; a second holder gets InputError.
 
     The lock is the kernel's (flock): it ends with the process, however that dies, so a leftover file never blocks a
@@ -215,9 +215,6 @@ class RunLock:
     def release(self) -> None:
         """Frees the directory; a second call does nothing."""
         self._file.close()
-
-    def __enter__(self) -> RunLock:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.release()

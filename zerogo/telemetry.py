@@ -4,11 +4,12 @@ TensorBoard is imported when it is first needed, as that takes a second."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,9 +19,10 @@ from tqdm import tqdm
 from zerogo.runtime import write_atomically
 
 METRICS_FILE = "metrics.jsonl"
+PLAIN_SECONDS = 10.0  # between two lines of progress in a log file
 
 
-class Telemetry:
+class Telemetry(contextlib.AbstractContextManager):
     """Writes a run's numbers and pictures into a directory: TensorBoard event files, and scalars also as lines of
     `metrics.jsonl`.
 
@@ -79,9 +81,6 @@ class Telemetry:
             self._writer.close()
             self._writer = None
 
-    def __enter__(self) -> Telemetry:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -109,30 +108,17 @@ def _step(line: bytes) -> int | None:
     return step if isinstance(step, int) else None
 
 
-class Progress:
-    """A line that says how far a job is, with its rate and the time left: a bar on a terminal, plain lines in a log
-    file.
+class Progress(contextlib.AbstractContextManager):
+    """A line on stderr that says how far a job is, with its rate and the time left: a bar on a terminal, plain lines in
+    a log file.
 
     total: the amount of work in `unit`s, None or 0 where nobody knows. done: what an earlier process had done, which
-    doesn't count for the rate. every: seconds between plain lines. As a context manager it ends a bar with a line
-    break."""
+    doesn't count for the rate. A context manager, which ends a bar with a line break."""
 
-    def __init__(
-        self,
-        label: str,
-        total: float | None,
-        unit: str,
-        done: float = 0,
-        stream: TextIO | None = None,
-        every: float = 10.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.label, self.total, self.unit, self.every = label, total, unit, every
-        self.stream = sys.stderr if stream is None else stream
-        self._clock, self._start, self._initial, self._done = clock, clock(), done, done
-        self._spoken = -math.inf
-        self._values = ""
-        self._bar: Any = None
+    def __init__(self, label: str, total: float | None, unit: str, done: float = 0) -> None:
+        self.label, self.total, self.unit, self.stream = label, total, unit, sys.stderr
+        self._start, self._initial, self._done = time.monotonic(), done, done
+        self._spoken, self._values, self._bar = -math.inf, "", None
         if self.stream.isatty():
             shown = {"desc": label, "total": total or None, "unit": unit, "initial": done, "unit_scale": True}
             self._bar = tqdm(file=self.stream, dynamic_ncols=True, **shown)
@@ -145,7 +131,7 @@ class Progress:
         if self._bar is not None:
             self._bar.set_postfix_str(self._values, refresh=False)
             self._bar.update(done - self._bar.n)
-        elif self._clock() - self._spoken >= self.every:
+        elif time.monotonic() - self._spoken >= PLAIN_SECONDS:
             self._speak()
 
     def note(self, text: str) -> None:
@@ -155,24 +141,20 @@ class Progress:
         else:
             print(text, file=self.stream, flush=True)
 
-    def close(self) -> None:
-        """Shows the last state and ends the line; a second call does nothing."""
+    def __exit__(self, *_: object) -> None:
+        """Shows the last state and ends the line."""
         if self._bar is not None:
             self._bar.close()
-            self._bar = None
         elif self._spoken > -math.inf:
             self._speak()
-        self._spoken = -math.inf
 
     def line(self) -> str:
         """Returns the plain line, such as "train: 1200/5000 games, 24 %, 31.2 games/s, 0:02:02 left, loss 1.23"."""
-        seconds = max(self._clock() - self._start, 1e-9)
-        rate = (self._done - self._initial) / seconds
+        rate = (self._done - self._initial) / max(time.monotonic() - self._start, 1e-9)
         is_whole = self._done == int(self._done)
         done = f"{self._done:.6g}" if is_whole else f"{self._done:.1f}"  # parts of games come with many digits
         parts = [f"{done}/{self.total:.6g} {self.unit}" if self.total else f"{done} {self.unit}"]
-        if self.total:
-            parts.append(f"{100 * self._done / self.total:.0f} %")
+        parts += [f"{100 * self._done / self.total:.0f} %"] if self.total else []
         parts.append(f"{rate:.3g} {self.unit}/s")
         if self.total and rate > 0:
             parts.append(f"{timedelta(seconds=max(0, int((self.total - self._done) / rate)))} left")
@@ -180,10 +162,4 @@ class Progress:
 
     def _speak(self) -> None:
         print(self.line(), file=self.stream, flush=True)
-        self._spoken = self._clock()
-
-    def __enter__(self) -> Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+        self._spoken = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 from collections.abc import Iterator
@@ -123,20 +124,22 @@ class Matches:
         all_sizes = self.game.all_sizes
         if spec == "self":
             return list(all_sizes)
-        opponent = self._opponent(spec)
-        try:
+        with self._opponent(spec) as opponent:
             sizes = [size for size in all_sizes if plays_on(opponent, size)]
             if not sizes:
                 words = f"{spec} plays on {listed(opponent.sizes)} only; this run is on {listed(all_sizes)}"
                 raise InputError(f"evaluation.opponents: {words}")
             for size in sizes if isinstance(opponent, StatefulPlayer) else []:
                 opponent.check(self.game.rules(size=size))
-        finally:
-            close(opponent)
         return sizes
 
-    def _opponent(self, spec: str) -> Player:
-        return make_player(spec.removesuffix(WHITE), self.settings, self.device, self.dtype)
+    @contextlib.contextmanager
+    def _opponent(self, spec: str) -> Iterator[Player]:
+        player = make_player(spec.removesuffix(WHITE), self.settings, self.device, self.dtype)
+        try:
+            yield player
+        finally:
+            close(player)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what a checkpoint keeps."""
@@ -194,13 +197,10 @@ class Matches:
         if spec == "self":
             options |= one_colour | {"move_cap": self.game.plies(size)}
             return play_match(player, player, rules, seed=self.seed, **options)
-        opponent = self._opponent(spec)
         options |= one_colour if spec.endswith(WHITE) else {"num_games": num_games}
-        options |= {"move_cap": cap_for(self.game, [opponent], size)}
-        try:
-            result = play_match(player, opponent, rules, seed=self.seed, **options)
-        finally:
-            close(opponent)
+        with self._opponent(spec) as opponent:
+            cap = cap_for(self.game, [opponent], size)
+            result = play_match(player, opponent, rules, seed=self.seed, move_cap=cap, **options)
         if not spec.endswith(WHITE):
             self.pool.append([player.name, opponent.name, result.wins, result.draws, result.losses, size])
         return result
