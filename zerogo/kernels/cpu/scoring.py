@@ -10,9 +10,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo.kernels.cpu import strings
 from zerogo.kernels.cpu.loops import array, bit_count, first_bit, inline, kernel, over_games
-from zerogo.kernels.cpu.strings import ATARI, FREE, NEAR, NOTHING, OTHER, OWN, STRIDE, STRING, TAKEN, WEAK, string
+from zerogo.kernels.cpu.strings import (
+    ATARI,
+    FREE,
+    NEAR,
+    NOTHING,
+    OTHER,
+    OWN,
+    STRIDE,
+    STRING,
+    TAKEN,
+    WEAK,
+    beside,
+    neighbours_in,
+    scratch,
+    string,
+)
 
 MUST, SAFE, LEFT = ATARI, TAKEN, WEAK
 NONE = -1
@@ -45,7 +59,7 @@ def _memory(size):
 @kernel
 def _pass_alive_rows(start, stop, black, white, on_board, suicide, black_area, white_area):
     size = black.shape[1]
-    work, memory = strings.scratch(), _memory(size)
+    work, memory = scratch(), _memory(size)
     for game in range(start, stop):
         _benson(work, memory, black, white, on_board, game, suicide[game])
         for row in range(size):
@@ -58,7 +72,7 @@ def _pass_alive_rows(start, stop, black, white, on_board, suicide, black_area, w
 @kernel
 def _all_pass_alive(start, stop, black, white, on_board, suicide, is_alive):
     size = black.shape[1]
-    work, memory, alive = strings.scratch(), _memory(size), np.zeros(size, np.int32)
+    work, memory, alive = scratch(), _memory(size), np.zeros(size, np.int32)
     for game in range(start, stop):
         if not _may_be_alive(work, black, white, on_board, game):
             continue
@@ -102,7 +116,7 @@ def _may_be_alive(work, black, white, on_board, game):
 def _write_near(work, plane, size, into):
     """Writes the points next to a point of a plane into another one."""
     for row in range(1, 1 + size):
-        work[into + row] = strings.neighbours_in(work, plane, row)
+        work[into + row] = neighbours_in(work, plane, row)
 
 
 @inline
@@ -179,7 +193,7 @@ def _find_vital(work, size, regions, region, strings, label, vital):
         first += 1
     bits, number = regions[region, first] & work[MUST + first], 0
     for side in range(4):
-        near, at = strings.beside(side, first, bits & -bits)
+        near, at = beside(side, first, bits & -bits)
         if (work[OWN + near] & at) == 0:
             continue
         k = label[near * STRIDE + first_bit(at)]
@@ -247,7 +261,7 @@ def _add_regions(work, size, regions, num_regions, vital):
             continue
         away = 0
         for row in range(1, 1 + size):
-            away += bit_count(regions[k, row] & ~strings.neighbours_in(work, LEFT, row))
+            away += bit_count(regions[k, row] & ~neighbours_in(work, LEFT, row))
         if vital[k, 0] != NONE or away <= 1:
             for row in range(1, 1 + size):
                 work[SAFE + row] |= regions[k, row]
