@@ -1,119 +1,146 @@
-"""The encoder that a list of groups makes."""
+"""Encoders: a batch of positions becomes the planes and the global inputs that a network sees.
+
+An encoder is a list of groups (see `groups`); its planes are the groups' planes one after the other."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
 
 import torch
 from torch import Tensor
 
-from zerogo import kernels
+from zerogo import flood, kernels
 from zerogo.board import State
-from zerogo.features.groups import Form, Group, make_group
+from zerogo.errors import InputError
+from zerogo.features.groups import Group, make_group
 from zerogo.features.view import View
+from zerogo.kernels.shared import COUNTS, GLOBALS, ROWS, VALUES
 
-FORMS = (Form.ROWS, Form.COUNTS, Form.VALUES)  # of planes, in the order in which kernels number them
+ENCODERS: dict[str, tuple[str, ...]] = {
+    # Silver et al., "Mastering the game of Go without human knowledge", 2017.
+    "zero17": ("history:7", "colour"),
+    # Silver et al., "Mastering the game of Go with deep neural networks and tree search", 2016, Extended Data Table 2.
+    "alphago48": (
+        "stones", "empty", "on_board", "turns_since:8", "liberties:8", "capture_size:8", "self_atari_size:8",
+        "liberties_after:8", "ladder_capture", "ladder_escape", "sensible", "zeros:1",
+    ),
+    # KataGo, version 7 of its inputs; what its planes 7, 8, 20 and 21 tell zerogo's rules do not have.
+    "katago22": (
+        "on_board", "stones", "few_liberties:3", "bans", "zeros:2", "last_moves:5", "laddered:3", "ladder_capture",
+        "area", "zeros:2", "last_passes:5", "katago_komi", "katago_rules", "komi_parity",
+    ),
+    # Two tutorial articles, which describe other planes under the names of the two above.
+    "article48": (
+        "colours", "empty", "colour_history:7", "own_liberties:4", "opponent_liberties:4", "capture_size:4",
+        "opponent_capture_size:4", "own_ladders", "opponent_ladders", "legal", "edge_distance:4",
+    ),
+    "article22": ("colours", "empty", "on_board", "colour", "last_moves:5", "ko", "ko_takes", "rule_planes"),
+    # What programs before the networks looked at; no stones: a network wants `stones` beside it.
+    "handcrafted": (
+        "pattern", "captures", "connects", "makes_eye", "scaled_liberties_after", "scaled_weakest",
+        "scaled_edge_distance",
+    ),
+}  # fmt: skip
+# AlphaGo's value network saw one plane more than its policy network.
+ENCODERS["alphago49"] = (*ENCODERS["alphago48"], "colour")
 
 
-class GroupEncoder:
-    """The encoder; see `features.Encoder`. With `komi_input` the komi is a global input, unless one of the groups tells
-    it anyway.
-    """
+class Encoder:
+    """The side to move's view of positions. Swapping the colours and the mover changes nothing but colour constants.
+    The eight transforms of the board turn the planes and leave the global inputs alone.
+
+    name: a preset's, or the names of the groups. num_planes: C. num_globals: g, numbers that belong to a whole
+    position. With `komi_input` the komi is a global input, unless one of the groups tells it anyway."""
 
     def __init__(self, name: str, groups: Sequence[str], komi_input: bool) -> None:
         self.name = name
         made = [make_group(group) for group in groups]
         if komi_input and not any(group.tells_komi for group in made):
             made.append(make_group("komi"))
-        self._groups = [group for group in made if group.form is not Form.GLOBALS]
-        self._globals = [group for group in made if group.form is Form.GLOBALS]
-        self._spans = _spans(self._groups)
-        self.num_planes = sum(group.width for group in self._groups)
-        self.num_globals = sum(group.width for group in self._globals)
-        self.history = max((group.history for group in made), default=0)
+        self._groups = [group for group in made if group.form != GLOBALS]
+        self._globals = [group for group in made if group.form == GLOBALS]
+        self._spans = tuple((group.form, len(group.names)) for group in self._groups)
+        self.num_planes, self.num_globals = len(self.plane_names()), len(self.global_names())
 
     def plane_names(self) -> list[str]:
         """Returns what each plane shows, all different."""
-        return _numbered([name for group in self._groups for name in group.names])
+        return _all_different([name for group in self._groups for name in group.names])
 
     def global_names(self) -> list[str]:
         """Returns what each global input tells, all different."""
-        return _numbered([name for group in self._globals for name in group.names])
+        return _all_different([name for group in self._globals for name in group.names])
 
     def planes(self, state: State, dtype: torch.dtype = torch.float32) -> Tensor:
         """Returns the planes: [B, C, N, N] of the given dtype, in channels_last memory, zero off the board."""
         view, fast = View(state), kernels.compiled("planes", state.device)
         given = [group.read(view) for group in self._groups]
-        if fast is not None:
-            planes = fast.paint(self._spans, *self._by_form(given, state), dtype)
-        elif all(group.form is Form.ROWS for group in self._groups):
-            # Planes innermost: the network wants that memory, and a shift then runs over all words at a time.
-            planes = _unpacked(torch.cat(given, dim=2)).to(dtype)
+        if fast is None:
+            parts = [_points(group, part).to(dtype) for group, part in zip(self._groups, given, strict=True)]
+            planes = torch.cat(parts, dim=-1)
         else:
-            parts = zip(self._groups, given, strict=True)
-            planes = torch.cat([_points(group.form, group.width, part, dtype) for group, part in parts], dim=-1)
+            planes = fast.paint(self._spans, *self._bits(given, state), dtype)
+            first = 0
+            for (form, width), part in zip(self._spans, given, strict=True):
+                if form == VALUES:
+                    planes[..., first : first + width] = part
+                first += width
         return planes.permute(0, 3, 1, 2)
 
-    def _by_form(self, given: list[Tensor], state: State) -> tuple[Tensor, Tensor, Tensor]:
-        """Returns what the plane groups give as bit rows int32 [B, N, R], numbers int16 [K, B, N, N] and values float32
-        [B, N, N, V].
-        """
-        rows, counts, values = (
-            [part for group, part in zip(self._groups, given, strict=True) if group.form is form] for form in FORMS
+    def _bits(self, given: list[Tensor], state: State) -> tuple[Tensor, Tensor]:
+        """Returns what groups give as bit rows and as counts, together: int32 [B, R, N] and int16 [K, B, N, N]."""
+        rows, counts = (
+            [part for (form, _), part in zip(self._spans, given, strict=True) if form == wanted]
+            for wanted in (ROWS, COUNTS)
         )
-        empty = state.black.unsqueeze(2)[:, :, :0]
-        numbers = (
-            torch.stack([part.to(torch.int16) for part in counts])
-            if counts
-            else empty.new_empty(0, *empty.shape, dtype=torch.int16)
-        )
-        points = [part.to(torch.float32) for part in values] or [
-            empty.new_empty(*empty.shape[:2], 0, 0, dtype=torch.float32)
-        ]
-        return torch.cat([*rows, empty], dim=2), numbers, torch.cat(points, dim=3)
+        num_games, size = state.black.shape
+        no_rows = state.black.new_zeros(num_games, 0, size)
+        no_counts = state.black.new_zeros(0, num_games, size, size, dtype=torch.int16)
+        return torch.cat([no_rows, *rows], dim=1), torch.stack(counts) if counts else no_counts
 
     def globals(self, state: State) -> Tensor:
         """Returns the global inputs: float32 [B, g]."""
-        if not self._globals:
-            return torch.zeros(state.num_games, 0, device=state.device)
-        view = View(state)
-        return torch.cat([group.read(view) for group in self._globals], dim=1)
+        view, none = View(state), torch.zeros(state.num_games, 0, device=state.device)
+        return torch.cat([none, *(group.read(view) for group in self._globals)], dim=1)
 
 
-def _unpacked(rows: Tensor) -> Tensor:
-    """Returns bit rows as points: int32 [B, N, c] -> int32 [B, N, N, c], 0 or 1."""
-    columns = torch.arange(rows.shape[1], dtype=torch.int32, device=rows.device).view(-1, 1)
-    return (rows.unsqueeze(2) >> columns) & 1
+def make_encoder(name: str | Sequence[str], komi_input: bool) -> Encoder:
+    """Returns the encoder of a preset's name or of a list of groups, with komi among its global inputs if asked and not
+    told already.
+
+    Raises InputError for an unknown preset or group, and where no group gives planes."""
+    if isinstance(name, str):
+        if name not in ENCODERS:
+            allowed = ", ".join(ENCODERS)
+            raise InputError(f"features.encoder is {name!r}; allowed are {allowed}, or a list of plane groups")
+        return Encoder(name, ENCODERS[name], komi_input)
+    encoder = Encoder(", ".join(name), name, komi_input)
+    if not encoder.num_planes:
+        raise InputError(f"features.encoder is [{encoder.name}]; at least one of the groups must give planes")
+    return encoder
 
 
-def _points(form: Form, width: int, given: Tensor, dtype: torch.dtype) -> Tensor:
-    """Returns what a group gives as points: [B, N, N, width] of the dtype."""
-    if form is Form.ROWS:
-        return _unpacked(given).to(dtype)
-    if form is Form.COUNTS:
-        numbers = torch.arange(1, width + 1, dtype=given.dtype, device=given.device)
-        return (given.clamp(max=width).unsqueeze(-1) == numbers).to(dtype)
-    return given.to(dtype)
+def on_board_mask(state: State) -> Tensor | None:
+    """Returns which points exist: bool [B, N, N], or None where all do, so that a batch of one size pays nothing."""
+    return None if state.rules.same_size else flood.unpack_rows(state.on_board)
 
 
-def _spans(groups: list[Group]) -> tuple[tuple[int, int], ...]:
-    """Returns which planes come one after the other: the place of their form in `FORMS` and how many they are. Numbers
-    come one by one.
-    """
-    spans = []
-    for form, found in groupby(groups, key=lambda group: group.form):
-        widths = [group.width for group in found]
-        spans += [(FORMS.index(form), width) for width in (widths if form is Form.COUNTS else [sum(widths)])]
-    return tuple(spans)
+def _points(group: Group, given: Tensor) -> Tensor:
+    """Returns what a group gives as points: [B, N, N, c]."""
+    if group.form == ROWS:
+        columns = torch.arange(given.shape[2], dtype=torch.int32, device=given.device).view(-1, 1)
+        return (given.transpose(1, 2).unsqueeze(2) >> columns) & 1
+    if group.form == COUNTS:
+        most = len(group.names)
+        return given.clamp(max=most).unsqueeze(-1) == torch.arange(1, most + 1, dtype=given.dtype, device=given.device)
+    return given
 
 
-def _numbered(names: list[str]) -> list[str]:
+def _all_different(names: list[str]) -> list[str]:
     """Returns the names with a number behind those that come more than once."""
-    often, met = Counter(names), Counter()
+    total, met = Counter(names), Counter()
     result = []
     for name in names:
         met[name] += 1
-        result.append(f"{name} ({met[name]})" if often[name] > 1 else name)
+        result.append(f"{name} ({met[name]})" if total[name] > 1 else name)
     return result

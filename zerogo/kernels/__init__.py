@@ -28,6 +28,12 @@ def compiled(name: str, device: torch.device) -> ModuleType | None:
     return _module(name, device.type) if _in_use else None
 
 
+def cpu_loops(name: str) -> ModuleType:
+    """Returns the CPU's kernels `name` ("ladders" or "tactics"), which have no torch version, for devices without
+    kernels of their own; without Numba they are loops in Python."""
+    return importlib.import_module(f"zerogo.kernels.cpu.{name}")
+
+
 @cache
 def _module(name: str, kind: str) -> ModuleType | None:
     if kind not in COMPILERS or _obstacle(kind) is not None:

@@ -32,8 +32,8 @@ GAME_FIELDS = ("on_board", "cap", "ply", "seen", "links", "recent", "moves")
 Games = namedtuple("Games", (*GAME_FIELDS, "superko", "komi", "suicide"))
 Found = namedtuple("Found", "words legal result repeats recent moves")
 
-# What planes are made of, see `kernels.cpu.planes.paint`.
-ROWS, NUMBERS, VALUES = range(3)
+# How a group of an encoder gives what it shows (see `features.groups.Group`); kernels paint the first two.
+ROWS, COUNTS, VALUES, GLOBALS = range(4)
 
 # What `tactics.read` gives, in this order; `features.tactics.Tactics` says what they are.
 TACTICS = (

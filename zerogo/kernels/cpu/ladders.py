@@ -1,9 +1,9 @@
-"""Ladders on the CPU: every string read for itself, depth first on one board, moves taken back from a list of what they
-changed.
+"""Ladders on the CPU: every string is read for itself, depth first on one board, moves taken back from a list of what
+they changed. `features.readings.Ladders` says what counts as a ladder.
 
-What is read is what `features.ladders` says; only the order differs, and with it how many answers a reading tries. A
-level of the reading is an attack: the string has two liberties and the attacker is to move. After the attacker's move
-the answers to it are listed; the first of them that saves the string ends the attack."""
+A level of the reading is an attack: the string has two liberties and the attacker is to move. After the attacker's move
+the answers to it are listed; the first of them that saves the string ends the attack. Levels are a stack in memory,
+since Numba can't load a function that calls itself from its cache."""
 
 from __future__ import annotations
 
@@ -15,43 +15,42 @@ from zerogo.kernels.cpu.flat import EMPTY, OFF, label, list_points, load, new_bo
 from zerogo.kernels.cpu.loops import array, inline, kernel, over_games
 
 CAUGHT, SAFE, GIVEN_UP = range(3)
-# All memory is one array of int64, which is cheaper to hand on than many. It begins with boards of PLACES: the stones,
-# two floods (the number of the last one that came by, and its stones in order), of which one may run while the other
-# stands still.
+SEVERAL = 3  # liberties that save a string
+NO_PLACE = 0  # a place of the border
+# All memory is one array of int64, which is cheaper to hand on than many. It begins with boards of PLACES: the stones
+# (work[at] is what stands at a place, see `flat`), and two floods, of which one may run while the other stands still:
+# the number of the last flood that came by each place, and its stones in order.
 PLACES = 704
-STONES, MARK, QUEUE, WALKED, PATH = (PLACES * board for board in range(5))
-# Then single words: steps to the four sides, where the list of changes begins and ends and where the answers begin,
-# answers listed since the first move, the place of the ko that the last move opened, floods so far, stones of the last
-# whole flood, and the first liberties that the last flood found.
+MARK, QUEUE, WALKED, PATH = (PLACES * board for board in range(1, 5))
+# Then single words: steps to the four sides, answers listed since the first move, the place of the ko that the last
+# move opened, floods so far, stones of the last whole flood, the first three liberties that the last flood found, and
+# where the list of changes (place * 4 + what stood there) ends.
 STEPS = 5 * PLACES
-FIRST_CHANGE, CHANGES, ANSWERS, LISTED, KO, FLOODS, LENGTH, LIBERTY = (STEPS + 4 + word for word in range(8))
+LISTED, KO, FLOODS, LENGTH, LIBERTY = (STEPS + 4 + word for word in range(5))
+CHANGES_END = LIBERTY + 3
 # Then the levels. Of each: the attacker's two moves, how many of them were tried and how many may be, the place that a
-# ko bans, how many changes the board had before and after the move under way, and which of the listed answers comes
-# next and where they end.
-LEVELS = LIBERTY + 3
+# ko bans, where the list of changes ended before and after the move under way, and which of the listed answers comes
+# next and where they end. Behind them the answers, of all levels one after the other, and the changes.
+LEVELS = LIBERTY + 4
 FIRST_MOVE, TRIED, TO_TRY, BAN, BEFORE, AFTER, NEXT, END = 0, 2, 3, 4, 5, 6, 7, 8
 LEVEL = 9
-# Behind them the changes, place * 4 + what stood there, and the answers, of all levels one after the other.
-NULL_NODE = 0  # a place of the border
-SEVERAL = 3  # liberties that save a string
 
 
 def read(
     black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Returns the ladders of B positions, the fields of `features.ladders.Ladders`: strings that are caught, first
+    """Returns the ladders of B positions, the fields of `features.readings.Ladders`: strings that are caught, first
     moves that catch, moves that escape, int32 [B, 2, N] each for strings of Black and of White, and first moves that
     were given up, int64 [B].
 
     black, white, on_board: int32 [B, N]. mover: int8 [B], whose moves alone are asked for; None for everybody's. most:
     answers that are listed after a first move before it is given up."""
-    shape = len(black), 2, black.shape[1]
-    caught, catching, escaping = (torch.zeros(shape, dtype=torch.int32) for _ in range(3))
+    found = torch.zeros(3, len(black), 2, black.shape[1], dtype=torch.int32)
     given_up = torch.zeros(len(black), dtype=torch.int64)
     asked = torch.zeros(len(black), dtype=torch.int8) if mover is None else mover
     given = array(black), array(white), array(on_board), array(asked)
-    over_games(_read, len(black), *given, most, caught.numpy(), catching.numpy(), escaping.numpy(), given_up.numpy())
-    return caught, catching, escaping, given_up
+    over_games(_read, len(black), *given, most, *found.numpy(), given_up.numpy())
+    return *found.unbind(0), given_up
 
 
 @kernel
@@ -68,7 +67,7 @@ def _read(first, last, black, white, on_board, mover, most, caught, catching, es
             at = np.int64(stones[k])
             if root[at] != at:
                 continue
-            colour, liberties = work[STONES + at], _liberties(work, at, SEVERAL)
+            colour, liberties = work[at], _liberties(work, at, SEVERAL)
             if liberties % SEVERAL == 0 or (mover[game] != 0 and (colour == mover[game]) != (liberties == 1)):
                 continue
             if liberties == 1:
@@ -84,12 +83,12 @@ def _read(first, last, black, white, on_board, mover, most, caught, catching, es
 
 @inline
 def _new(size, most):
-    """Returns memory for readings of so many answers."""
-    # Each level listed an answer at least, and its two stones come once and go once.
-    changes = LEVELS + LEVEL * (most + 4)
-    answers = changes + 4 * (most + 4) + PLACES
-    work = np.zeros(answers + most + 4 + PLACES, np.int64)
-    work[FIRST_CHANGE], work[CHANGES], work[ANSWERS] = changes, changes, answers
+    """Returns memory for readings of so many answers. A level lists an answer at least, and its two stones come once
+    and go once."""
+    answers = LEVELS + LEVEL * (most + 4)
+    changes = answers + most + 4 + PLACES
+    work = np.zeros(changes + 4 * (most + 4) + PLACES, np.int64)
+    work[LEVELS + END], work[CHANGES_END] = answers, changes
     work[STEPS], work[STEPS + 1], work[STEPS + 2], work[STEPS + 3] = -size - 1, -1, 1, size + 1
     return work
 
@@ -107,10 +106,10 @@ def _read_pair(work, at, size, most, catching, game):
     one, other = work[LIBERTY], work[LIBERTY + 1]
     is_caught, unread = False, 0
     for _ in range(2):
-        work[LISTED], work[LEVELS + END] = 0, work[ANSWERS]
-        outcome = _attacked(work, at, one, other, NULL_NODE, 1, most)
+        work[LISTED] = 0
+        outcome = _attacked(work, at, one, other, NO_PLACE, 1, most)
         if outcome == CAUGHT:
-            _add(catching, game, work[STONES + at], one, size)
+            _add(catching, game, work[at], one, size)
             is_caught = True
         unread += outcome == GIVEN_UP
         one, other = other, one
@@ -121,27 +120,29 @@ def _read_pair(work, at, size, most, catching, game):
 def _read_atari(work, at, size, most, escaping, game):
     """Reads a string in atari, whose liberty the last flood has found, and enters its own side's moves that save it;
     returns whether there are none, and whether it could not be read: then what is entered may not be all."""
-    begin, is_caught = work[ANSWERS], True
+    begin, start, is_caught, unread = work[LEVELS + END], work[CHANGES_END], True, 0
     work[LISTED] = 0
     work[LEVELS + END] = _list_answers(work, at, work[LIBERTY], begin, True)
     for k in range(begin, work[LEVELS + END]):
         liberties, outcome = _answer(work, at, work[k]), GIVEN_UP if work[LISTED] > most else CAUGHT
         if outcome == CAUGHT and liberties == 2:
             outcome = _attacked(work, at, work[LIBERTY], work[LIBERTY + 1], work[KO], 2, most)
-        _take_back(work, work[FIRST_CHANGE])
+        _take_back(work, start)
         if outcome == GIVEN_UP:
-            return False, 1
+            is_caught, unread = False, 1
+            break
         if liberties == SEVERAL or outcome == SAFE:
-            _add(escaping, game, work[STONES + at], work[k], size)
+            _add(escaping, game, work[at], work[k], size)
             is_caught = False
-    return is_caught, 0
+    work[LEVELS + END] = begin
+    return is_caught, unread
 
 
 @inline
 def _attacked(work, at, one, other, ban, to_try, most):
     """Returns whether the attacker, to move, catches the string at a place; leaves the board as it was. one, other: its
     liberties, that many of which the attacker may try. ban: where it may not play."""
-    level, start, is_attack = LEVELS + LEVEL, work[CHANGES], True
+    level, start, is_attack = LEVELS + LEVEL, work[CHANGES_END], True
     _open(work, level, one, other, ban, to_try)
     while True:
         if is_attack:
@@ -162,9 +163,8 @@ def _attacked(work, at, one, other, ban, to_try, most):
             level -= LEVEL
             _take_back(work, work[level + AFTER])
         else:
-            move = work[work[level + NEXT]]
             work[level + NEXT] += 1
-            liberties = _answer(work, at, move)
+            liberties = _answer(work, at, work[work[level + NEXT] - 1])
             if liberties == 2:
                 level, is_attack = level + LEVEL, True
                 _open(work, level, work[LIBERTY], work[LIBERTY + 1], work[KO], 2)
@@ -189,20 +189,19 @@ def _open(work, level, one, other, ban, to_try):
 @inline
 def _attack(work, level, at):
     """Plays the attacker's next move that may work, if there is one, and lists the answers; returns whether there
-    was.
-    """
+    was."""
     while work[level + TRIED] < work[level + TO_TRY]:
         move, left = work[level + FIRST_MOVE + work[level + TRIED]], work[level + FIRST_MOVE + 1 - work[level + TRIED]]
         work[level + TRIED] += 1
         if move == work[level + BAN]:
             continue
-        work[level + BEFORE] = work[CHANGES]
+        work[level + BEFORE] = work[CHANGES_END]
+        _change(work, move, 3 - work[at])
         # An extension that gains three empty points at once saves the string, whatever else happens.
-        _change(work, move, 3 - work[STONES + at])
         if _empty_beside(work, left) < SEVERAL:
-            taken = _capture(work, move, 3 - work[STONES + at])
-            if work[KO] == NULL_NODE and (taken > 0 or _is_alive(work, move)):
-                work[level + AFTER], work[level + NEXT] = work[CHANGES], work[level - LEVEL + END]
+            taken = _capture(work, move, 3 - work[at])
+            if work[KO] == NO_PLACE and (taken > 0 or _is_alive(work, move)):
+                work[level + AFTER], work[level + NEXT] = work[CHANGES_END], work[level - LEVEL + END]
                 work[level + END] = _list_answers(work, at, left, work[level + NEXT], False)
                 return True
         _take_back(work, work[level + BEFORE])
@@ -225,35 +224,30 @@ def _list_answers(work, at, last, begin, is_all):
 @inline
 def _list_captures(work, at, last, begin):
     """Lists where the defender takes strings in atari that touch the one at a place, but for one move; returns where
-    they end.
-    """
+    they end."""
     work[FLOODS] += 1
-    number, looked, end, walk, colour = 1, 0, begin, work[FLOODS], work[STONES + at]
+    number, looked, end, walk, colour = 1, 0, begin, work[FLOODS], work[at]
     work[PATH], work[WALKED + at] = at, walk
     while looked < number:
         here = work[PATH + looked]
         looked += 1
         for side in range(4):
             near = here + work[STEPS + side]
-            stone = work[STONES + near]
+            stone = work[near]
             if stone == EMPTY or stone == OFF or work[WALKED + near] == walk:
                 continue
             work[WALKED + near] = walk
             if stone == colour:
                 work[PATH + number] = near
                 number += 1
-            elif _empty_beside(work, near) < 2 and _liberties(work, near, 2) == 1:
-                end = _list_once(work, begin, end, work[LIBERTY], last)
+            elif _empty_beside(work, near) < 2 and _liberties(work, near, 2) == 1 and work[LIBERTY] != last:
+                end = _list_once(work, begin, end, work[LIBERTY])
     return end
 
 
 @inline
-def _list_once(work, begin, end, move, last):
-    """Lists a move in the order of the points unless it is there or is the one that comes last; returns where the list
-    ends.
-    """
-    if move == last:
-        return end
+def _list_once(work, begin, end, move):
+    """Lists a move in the order of the points unless it is there; returns where the list ends."""
     for k in range(begin, end):
         if work[k] == move:
             return end
@@ -269,19 +263,18 @@ def _list_once(work, begin, end, move, last):
 def _answer(work, at, move):
     """Plays a move of the defender; returns how many liberties the string at a place has then, up to SEVERAL, and finds
     them. A suicide leaves it none."""
-    colour = work[STONES + at]
+    colour = work[at]
     _change(work, move, colour)
     if _capture(work, move, colour) == 0:
         friends, liberties = 0, 0
         for side in range(4):
             near = move + work[STEPS + side]
-            if work[STONES + near] == EMPTY and liberties < SEVERAL:
+            if work[near] == EMPTY and liberties < SEVERAL:
                 work[LIBERTY + liberties] = near
                 liberties += 1
-            friends += work[STONES + near] == colour
-        if (
-            friends == 1 or liberties == SEVERAL
-        ):  # it is the extension; if it joins nothing else, there is no other liberty
+            friends += work[near] == colour
+        # It is the extension; if that joins nothing else, there is no other liberty.
+        if friends == 1 or liberties == SEVERAL:
             return liberties
     return _liberties(work, at, SEVERAL)
 
@@ -291,7 +284,7 @@ def _empty_beside(work, at):
     """Returns how many empty points are beside a place."""
     number = 0
     for side in range(4):
-        number += work[STONES + at + work[STEPS + side]] == EMPTY
+        number += work[at + work[STEPS + side]] == EMPTY
     return number
 
 
@@ -305,14 +298,14 @@ def _is_alive(work, at):
 def _liberties(work, at, most):
     """Returns how many liberties a string has, up to `most`, and finds them; the whole string, too, if it has fewer."""
     work[FLOODS] += 1
-    flood, colour, number, looked, liberties = work[FLOODS], work[STONES + at], 1, 0, 0
+    flood, colour, number, looked, liberties = work[FLOODS], work[at], 1, 0, 0
     work[QUEUE], work[MARK + at] = at, flood
     while looked < number:
         here = work[QUEUE + looked]
         looked += 1
         for side in range(4):
             near = here + work[STEPS + side]
-            stone = work[STONES + near]
+            stone = work[near]
             if (stone != EMPTY and stone != colour) or work[MARK + near] == flood:
                 continue
             work[MARK + near] = flood
@@ -332,34 +325,33 @@ def _liberties(work, at, most):
 def _capture(work, move, colour):
     """Takes off what a stone that was just placed captures; returns how many stones, and notes the ko that it opens:
     where it has taken one stone and stands alone with that place as its one liberty."""
-    taken, last = 0, NULL_NODE
+    taken, last = 0, NO_PLACE
     for side in range(4):
         near = move + work[STEPS + side]
-        if work[STONES + near] == 3 - colour and not _is_alive(work, near):
+        if work[near] == 3 - colour and not _is_alive(work, near):
             for k in range(work[LENGTH]):
                 _change(work, work[QUEUE + k], EMPTY)
             taken, last = taken + work[LENGTH], near
-    work[KO] = NULL_NODE
-    if taken == 1:
-        is_lone = True
-        for side in range(4):
-            near = move + work[STEPS + side]
-            is_lone &= work[STONES + near] != colour and (work[STONES + near] != EMPTY or near == last)
-        work[KO] = last if is_lone else NULL_NODE
+    is_ko = taken == 1
+    for side in range(4):
+        near = move + work[STEPS + side]
+        is_ko &= work[near] != colour and (work[near] != EMPTY or near == last)
+    work[KO] = last if is_ko else NO_PLACE
     return taken
 
 
 @inline
 def _change(work, at, what):
-    work[work[CHANGES]] = at * 4 + work[STONES + at]
-    work[CHANGES] += 1
-    work[STONES + at] = what
+    """Puts a stone, or EMPTY, on a place."""
+    work[work[CHANGES_END]] = at * 4 + work[at]
+    work[CHANGES_END] += 1
+    work[at] = what
 
 
 @inline
-def _take_back(work, number):
-    """Undoes the last changes down to that place in the list of them."""
-    while work[CHANGES] > number:
-        work[CHANGES] -= 1
-        change = work[work[CHANGES]]
-        work[STONES + (change >> 2)] = change & 3
+def _take_back(work, end):
+    """Undoes the last changes, down to that place in the list of them."""
+    while work[CHANGES_END] > end:
+        work[CHANGES_END] -= 1
+        change = work[work[CHANGES_END]]
+        work[change >> 2] = change & 3

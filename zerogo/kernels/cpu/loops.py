@@ -16,13 +16,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 import torch
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
 from torch import Tensor
+
+try:
+    import numba
+    from llvmlite import ir
+    from numba.core import cgutils, types
+    from numba.extending import intrinsic
+except Exception:  # it is missing, or its installation is broken: `zerogo.kernels` says which
+    numba = None
 
 FEWEST = 128  # games to a thread; fewer are seldom worth waking one
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -47,7 +51,10 @@ def part(function: Callable) -> Callable:
 def _compiled(function: Callable, **options: bool) -> Callable:
     """Numba takes a kept result for good while the function's own file is what it was, though helpers in others may
     have changed: so the folder of the results is named after all of them. Numba reads the folder's name here and at no
-    later time."""
+    later time. Without Numba the function stays as it is: ladders and tactics, which have no torch version, then run as
+    Python."""
+    if numba is None:
+        return function
     folder, before = _folder(), numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(folder)
     try:
@@ -81,30 +88,34 @@ def _folder() -> Path | None:
     return None
 
 
-@intrinsic
-def bit_count(_context, word):
-    """How many bits of a word are set; for kernels."""
-    return word(word), lambda context, builder, signature, arguments: builder.ctpop(arguments[0])
+if numba is None:
+    bit_count = np.bitwise_count  # what ladders and tactics need of these
+else:
+
+    @intrinsic
+    def bit_count(_context, word):
+        """How many bits of a word are set; for kernels."""
+        return word(word), lambda context, builder, signature, arguments: builder.ctpop(arguments[0])
 
 
-@intrinsic
-def first_bit(_context, word):
-    """The index of the lowest set bit of a word that is not 0; for kernels."""
-    return word(word), lambda context, builder, signature, arguments: builder.cttz(
-        arguments[0], ir.Constant(ir.IntType(1), 1)
-    )
+    @intrinsic
+    def first_bit(_context, word):
+        """The index of the lowest set bit of a word that is not 0; for kernels."""
+        return word(word), lambda context, builder, signature, arguments: builder.cttz(
+            arguments[0], ir.Constant(ir.IntType(1), 1)
+        )
 
 
-@intrinsic
-def copy_bytes(_context, to, source, number):
-    """Copies so many bytes from one address to another, int64 each; for kernels."""
+    @intrinsic
+    def copy_bytes(_context, to, source, number):
+        """Copies so many bytes from one address to another, int64 each; for kernels."""
 
-    def generate(context, builder, signature, arguments):
-        pointers = [builder.inttoptr(address, ir.IntType(8).as_pointer()) for address in arguments[:2]]
-        cgutils.raw_memcpy(builder, *pointers, arguments[2], 1)
-        return context.get_dummy_value()
+        def generate(context, builder, signature, arguments):
+            pointers = [builder.inttoptr(address, ir.IntType(8).as_pointer()) for address in arguments[:2]]
+            cgutils.raw_memcpy(builder, *pointers, arguments[2], 1)
+            return context.get_dummy_value()
 
-    return types.none(to, source, number), generate
+        return types.none(to, source, number), generate
 
 
 def array(tensor: Tensor) -> np.ndarray:
