@@ -11,8 +11,21 @@ from functools import cached_property
 from ladder_reader import read_all
 from slow_scoring import slow_area, slow_benson
 
+from zerogo.features import ENCODERS, GROUPS
+from zerogo.features.groups import make_group
 from zerogo.features.patterns import PATTERNS
 from zerogo.game import Colour, GameState, Move, Point, all_points, is_on_board, neighbours
+from zerogo.kernels.shared import GLOBALS
+
+ASKED = {group for groups in ENCODERS.values() for group in groups}
+NAMED = {group.partition(":")[0] for group in ASKED}
+ALL = sorted(
+    ASKED | {f"{name}:{kind.default}" if kind.most else name for name, kind in GROUPS.items() if name not in NAMED}
+)
+PLANES = [group for group in ALL if make_group(group).form != GLOBALS]
+INPUTS = [group for group in ALL if make_group(group).form == GLOBALS]
+LADDERS = {group for group in PLANES if "ladder" in group}
+SLOW_AREA = {"area", "pass_alive"}  # the plain implementation takes seconds on a large board
 
 SIDES = (0, 1), (1, 0), (0, -1), (-1, 0)
 AROUND = [(row, column) for row in (-1, 0, 1) for column in (-1, 0, 1) if row or column]

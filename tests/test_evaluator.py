@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 import torch
-from test_features import play_random
+from positions import play_random
 
 from zerogo import board, symmetry
 from zerogo.config import NetworkConfig

@@ -1,6 +1,5 @@
-"""Every group and preset against `features_slow` on positions of random and of sensible games, of many sizes and rules
-in one batch.
-"""
+"""Every group and preset, by every implementation, against `features_slow`: positions of random and of sensible games,
+of many sizes and rules in one batch."""
 
 from __future__ import annotations
 
@@ -10,27 +9,18 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import torch
-from features_slow import Seen, slow_globals
-from ladder_reader import TooLong
-from torch import Tensor
+from cases import spiral
+from features_slow import INPUTS, LADDERS, PLANES, SLOW_AREA, Seen, slow_globals
+from implementations import EACH, READERS, encode, read_ladders
+from ladder_reader import TooLong, board_of
+from positions import of_stones, random_actions
 
-from zerogo import board, draws
-from zerogo.features import ENCODERS, GROUPS, make_encoder
-from zerogo.features.groups import Form, make_group
-from zerogo.features.ladders import read_ladders
+from zerogo import board
+from zerogo.features import ENCODERS, make_encoder
+from zerogo.features.groups import make_group
 from zerogo.game import GameState, Move
-from zerogo.players import RandomPlayer
 from zerogo.rules import Rules
 
-ASKED = {group for groups in ENCODERS.values() for group in groups}
-NAMED = {group.partition(":")[0] for group in ASKED}
-ALL = sorted(
-    ASKED | {f"{name}:{kind.default}" if kind.most else name for name, kind in GROUPS.items() if name not in NAMED}
-)
-PLANES = [group for group in ALL if make_group(group).form is not Form.GLOBALS]
-GLOBALS = [group for group in ALL if make_group(group).form is Form.GLOBALS]
-LADDERS = {group for group in PLANES if "ladder" in group}
-SLOW_AREA = {"area", "pass_alive"}  # the plain implementation takes seconds on a large board
 RULES = [
     Rules(size, komi, superko, suicide, scoring)
     for (size, komi), superko, suicide, scoring in zip(
@@ -43,16 +33,11 @@ RULES = [
 
 
 def positions(rules: list[Rules], plies: int, seed: int) -> Iterator[tuple[board.State, dict[int, Seen]]]:
-    """Yields the games after each ply, and those that go on by their index. Even ones are played at random, passes now
-    and then, odd ones by the player that spares its eyes."""
+    """Yields the games after each ply, and those that go on by their index."""
     state = board.new_games(len(rules), rules)
-    games = [[GameState.new(rule)] for rule in rules]
-    lanes, passing = torch.arange(len(rules)), state.board_size**2
+    games, passing = [[GameState.new(rule)] for rule in rules], state.board_size**2
     for ply in range(plies):
-        weights = board.legal_actions(state).to(torch.float32)
-        weights[:, -1] = 0.02 * weights.sum(1)
-        anything = draws.choose(draws.key(seed, lanes, ply), weights)
-        actions = torch.where(lanes % 2 == 0, anything, RandomPlayer().choose(state, lanes, seed))
+        actions = random_actions(state, ply, seed)
         for played, action in zip(games, actions.tolist(), strict=True):
             if not played[-1].is_over:
                 size = played[-1].rules.size
@@ -63,16 +48,18 @@ def positions(rules: list[Rules], plies: int, seed: int) -> Iterator[tuple[board
         yield state, {index: Seen(played) for index, played in enumerate(games) if not played[-1].is_over}
 
 
-def compare(state: board.State, games: dict[int, Seen], groups: list[str]) -> int:
+def compare(state: board.State, games: dict[int, Seen], groups: list[str], implementation: str) -> int:
     """Compares the groups at all games given; returns how many positions were left out for their ladders."""
-    encoder = make_encoder([*groups, *GLOBALS], komi_input=False)
-    planes, numbers = encoder.planes(state).numpy(), encoder.globals(state)
-    given_up = read_ladders(state).given_up if LADDERS & set(groups) else torch.zeros(state.num_games)
+    encoder = make_encoder([*groups, *INPUTS], komi_input=False)
+    planes, numbers = encode(encoder, state, implementation)
+    planes, given_up = planes.numpy(), torch.zeros(state.num_games)
+    if LADDERS & set(groups):
+        given_up = read_ladders(state, implementation).given_up
     left_out = 0
     for index, seen in games.items():
         size, first = seen.size, 0
         for group in groups:
-            width = make_group(group).width
+            width = len(make_group(group).names)
             found, first = planes[index, first : first + width], first + width
             assert not found[:, size:].any() and not found[:, :, size:].any(), f"{group} is set off the board"
             if group in LADDERS and given_up[index]:
@@ -86,52 +73,81 @@ def compare(state: board.State, games: dict[int, Seen], groups: list[str]) -> in
             assert not len(different), (
                 f"{group}, [plane, row, column]: {different.tolist()}\n{seen.grid()}, {seen.mover}, {seen.rules}"
             )
-        expected = [number for group in GLOBALS for number in slow_globals(seen, group)]
+        expected = [number for group in INPUTS for number in slow_globals(seen, group)]
         assert torch.allclose(numbers[index], torch.tensor(expected)), (
             f"{encoder.global_names()}: {numbers[index]}, not {expected}"
         )
     return left_out
 
 
-def picked(seed: int, games: dict[int, Seen], share: float) -> dict[int, Seen]:
-    keep = torch.rand(len(games), generator=torch.Generator().manual_seed(seed)) < share
-    return {index: seen for (index, seen), kept in zip(games.items(), keep.tolist(), strict=True) if kept}
-
-
-def run(rules: list[Rules], plies: int, share: float, groups: list[str], seed: int) -> int:
+def run(rules: list[Rules], plies: int, share: float, groups: list[str], seed: int, by: str = "compiled") -> int:
     """Compares a share of all positions, drawn anew at each ply; returns how many."""
-    number = 0
-    for ply, (state, games) in enumerate(positions(rules, plies, seed)):
-        chosen = picked(ply, games, share)
-        compare(state, chosen, groups)
+    number, generator = 0, torch.Generator().manual_seed(seed)
+    for state, games in positions(rules, plies, seed):
+        is_kept = torch.rand(len(games), generator=generator) < share
+        chosen = {index: seen for (index, seen), kept in zip(games.items(), is_kept.tolist(), strict=True) if kept}
+        if chosen:
+            compare(state, chosen, groups, by)
         number += len(chosen)
     return number
 
 
-def test_all_groups_on_small_boards() -> None:
-    assert run(RULES, 90, 0.12, [group for group in PLANES if group not in LADDERS], seed=1) > 150
+WITHOUT_LADDERS = [group for group in PLANES if group not in LADDERS]
 
 
-def test_ladders_on_small_boards() -> None:
-    assert run(RULES[:12], 60, 0.15, sorted(LADDERS), seed=2) > 60
+@pytest.mark.parametrize("by", EACH)
+def test_all_groups_on_small_boards(by: str) -> None:
+    if by == "interpreted":
+        assert run(RULES[:3], 40, 0.02, PLANES, seed=1, by=by) > 0
+    else:
+        assert run(RULES, 90, 0.12, WITHOUT_LADDERS, seed=1, by=by) > 150
 
 
-def test_large_boards() -> None:
+@pytest.mark.parametrize("by", ["compiled", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_ladders_on_small_boards(by: str) -> None:
+    assert run(RULES[:12], 60, 0.15, sorted(LADDERS), seed=2, by=by) > 60
+
+
+@pytest.mark.parametrize("by", ["compiled", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_large_boards(by: str) -> None:
     rules = [Rules(size, 7.5, "simple") for size in (19, 13, 5, 11)]
-    groups = [group for group in PLANES if group not in LADDERS | SLOW_AREA]
-    assert run(rules, 220, 0.02, groups, seed=3) > 8
+    groups = [group for group in WITHOUT_LADDERS if group not in SLOW_AREA]
+    assert run(rules, 220, 0.02, groups, seed=3, by=by) > 8
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_thousands_of_positions(seed: int) -> None:
-    assert run(RULES, 120, 0.6, [group for group in PLANES if group not in LADDERS], seed=10 + seed) > 800
+    assert run(RULES, 120, 0.6, WITHOUT_LADDERS, seed=10 + seed) > 800
     rules = [Rules(size, 7.5, "positional", suicide=size % 2 == 1) for size in (19, 13, 16, 5, 11, 17)]
-    assert run(rules, 400, 0.05, [group for group in PLANES if group not in LADDERS | SLOW_AREA], seed=20 + seed) > 40
+    assert run(rules, 400, 0.05, [group for group in WITHOUT_LADDERS if group not in SLOW_AREA], seed=20 + seed) > 40
 
 
-def tensor_of(planes: list) -> Tensor:
-    return torch.tensor(planes, dtype=torch.float32)
+TACTICS = ["liberties:64", "capture_size:64", "opponent_capture_size:64", "self_atari_size:64", "liberties_after:64",
+           "connects", "scaled_weakest", "ko_takes"]  # fmt: skip
+
+
+def crowded(size: int, seed: int, empty: float) -> list[list[int]]:
+    """Returns random stones, those without liberties taken off."""
+    generator = torch.Generator().manual_seed(seed)
+    stones = torch.randint(1, 3, (size, size), generator=generator)
+    stones[torch.rand(stones.shape, generator=generator) < empty] = 0
+    played = board_of(stones.tolist())
+    played = played.without(stone for string in played.strings() if not string.liberties for stone in string.stones)
+    return [[getattr(played.colour_at((row, column)), "value", 0) for column in range(size)] for row in range(size)]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_tactics_of_crowded_boards_and_spirals(reader: str) -> None:
+    """Joins and captures at once; one string that winds over the whole board, whose last liberty is where a move takes
+    it, or dies."""
+    boards = [crowded(size, seed, 0.35) for seed, size in enumerate((5, 7, 9, 5, 8))]
+    boards += [spiral(9)[0], crowded(19, 2, 0.25)]
+    for number, rows in enumerate(boards):
+        for to_play in (1, 2) if len(rows) < 19 else (1,):
+            rules = Rules(len(rows), suicide=(number + to_play) % 2 == 0)
+            seen = {0: Seen([GameState.from_stones(rows, to_play, rules)])}
+            compare(of_stones([rows], to_play, suicide=rules.suicide), seen, TACTICS, reader)
 
 
 @pytest.mark.parametrize("name", list(ENCODERS))
@@ -145,4 +161,4 @@ def test_presets_are_their_groups(name: str) -> None:
     assert planes.shape == (4, encoder.num_planes, 7, 7) and len(set(names)) == len(names) == encoder.num_planes
     for index, seen in games.items():
         expected = [plane for group in ENCODERS[name] if group in PLANES for plane in seen.planes(group)]
-        assert torch.equal(planes[index], tensor_of(expected))
+        assert torch.equal(planes[index], torch.tensor(expected, dtype=torch.float32))

@@ -1,83 +1,29 @@
-"""The batched ladder reader against a plain recursive one, and on classical cases."""
+"""The ladder readers against a plain recursive one, and on classical cases."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
 import torch
 from diagrams import parse
+from implementations import READERS, module, read_ladders
 from ladder_reader import TooLong, board_of, read_all
+from positions import CLASSICAL, by_size, classical, ladder_positions, of_stones
 
 from zerogo import board, coords, flood, symmetry
-from zerogo.features import ladders
-from zerogo.features.ladders import read_ladders
 from zerogo.game import Colour
 from zerogo.rules import Rules
 
-PATTERNS = (
-    ".XX./XO../.X../....",
-    "XXX./XOO./.XX./....",
-    ".X../XO../.XX./....",
-    ".XX./XOO./XOX./.X..",
-    "XX../XO../X.../....",
-)
+EACH_READER = pytest.mark.parametrize("reader", READERS)
+PLANES = ("caught", "catching", "escaping")
 
 
-def ladder_positions(count: int, seed: int) -> Iterator[list[list[int]]]:
-    """Yields positions with a ladder about to start or under way, of any angle and colour, with breakers strewn in."""
-    rng = random.Random(seed)
-    while count:
-        size = rng.choice((7, 9, 9, 11, 13, 19))
-        rows = [[0] * size for _ in range(size)]
-        top, left = rng.randrange(size - 4), rng.randrange(size - 4)
-        for row, line in enumerate(rng.choice(PATTERNS).split("/")):
-            for column, sign in enumerate(line):
-                rows[top + row][left + column] = ".OX".index(sign) if sign != "." else 0
-        for _ in range(rng.choice((0, 1, 2, 4, 8, size))):
-            row, column = rng.randrange(size), rng.randrange(size)
-            if rows[row][column] == 0:
-                rows[row][column] = rng.choice((1, 2))
-        if rng.random() < 0.5:
-            rows = [[3 - colour if colour else 0 for colour in row] for row in rows]
-        for _ in range(rng.randrange(4)):
-            rows = [list(row) for row in zip(*rows[::-1], strict=True)]
-        if rng.random() < 0.5:
-            rows = [row[::-1] for row in rows]
-        rows = _played_on(rows, rng)
-        if all(string.liberties for string in board_of(rows).strings()):
-            count -= 1
-            yield rows
-
-
-def _played_on(rows: list[list[int]], rng: random.Random) -> list[list[int]]:
-    """Returns the position after some plies of the ladder: the weakest string runs and is chased."""
-    played = board_of(rows)
-    for _ in range(rng.choice((0, 0, 1, 2, 3, 5, 8, 13))):
-        weak = [string for string in played.strings() if 1 <= len(string.liberties) <= 2]
-        if not weak or any(not string.liberties for string in played.strings()):
-            break
-        string = max(weak, key=lambda string: (len(string.stones), min(string.stones)))
-        mover = string.colour if len(string.liberties) == 1 else string.colour.other
-        move = rng.choice(sorted(string.liberties))
-        if move in played.removed_by(mover, move):
-            break
-        played = played.after(mover, move)
-    size = len(rows)
-    return [[getattr(played.colour_at((row, column)), "value", 0) for column in range(size)] for row in range(size)]
-
-
-def compare(positions: list[list[list[int]]]) -> tuple[int, int]:
-    """Compares both readers on positions of one size; returns how many had a string that is caught, and how many were
-    left out.
-    """
-    size = len(positions[0])
-    state = board.from_stones(
-        torch.tensor(positions, dtype=torch.int8), torch.ones(len(positions), dtype=torch.int8), Rules(size)
-    )
-    found = read_ladders(state)
-    planes = [flood.unpack_rows(plane) for plane in (found.caught, found.catching, found.escaping)]
+def compare(positions: list[list[list[int]]], reader: str) -> tuple[int, int]:
+    """Compares with the recursive reader on positions of one size; returns how many had a string that is caught, and
+    how many were left out."""
+    found = read_ladders(of_stones(positions), reader)
+    planes = [flood.unpack_rows(plane) for plane in found[:3]]
     with_ladder = left_out = 0
     for game, rows in enumerate(positions):
         try:
@@ -90,18 +36,13 @@ def compare(positions: list[list[list[int]]]) -> tuple[int, int]:
             continue
         for colour, player in enumerate(Colour):
             for plane, points in zip(planes, wanted[player], strict=True):
-                assert {tuple(point) for point in plane[game, colour].nonzero().tolist()} == {
-                    tuple(p) for p in points
-                }, rows
+                assert set(map(tuple, plane[game, colour].nonzero().tolist())) == set(map(tuple, points)), rows
         with_ladder += any(caught for caught, _, _ in wanted.values())
     return with_ladder, left_out
 
 
-def check(count: int, seed: int) -> None:
-    by_size: dict[int, list] = {}
-    for rows in ladder_positions(count, seed):
-        by_size.setdefault(len(rows), []).append(rows)
-    results = [compare(positions) for positions in by_size.values()]
+def check(count: int, seed: int, reader: str = "compiled") -> None:
+    results = [compare(positions, reader) for positions in by_size(ladder_positions(count, seed))]
     assert sum(with_ladder for with_ladder, _ in results) > 0.4 * count
     assert sum(left_out for _, left_out in results) < 0.03 * count
 
@@ -110,107 +51,68 @@ def test_ladders_agree_with_the_recursive_reader() -> None:
     check(600, seed=1)
 
 
+@pytest.mark.gpu
+def test_ladders_on_a_gpu_agree_with_the_recursive_reader() -> None:
+    check(600, seed=6, reader="cuda")
+
+
 @pytest.mark.slow
 def test_many_ladders_agree_with_the_recursive_reader() -> None:
     check(25000, seed=2)  # 10,000 of them with a ladder that works
 
 
-# Black (X) chases White (O). Name: diagram, Black's first moves that work against strings with two liberties, White's
-# moves that save strings in atari, and a stone of each of White's strings that is caught.
-CLASSICAL = {
-    "runs into the corner": ("""
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . X X . . . .
-        . . X O . . . . .
-        . . . X . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        """, "", "", "D6"),
-    "broken by a distant stone": ("""
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . X X . . . .
-        . . X O . . . . .
-        . . . X . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . . . . . O .
-        . . . . . . . . .
-        """, "", "E6", ""),
-    "a distant stone beside the path breaks nothing": ("""
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . X X . . . .
-        . . X O . . . . .
-        . . . X . . . . .
-        O . . . . . . . .
-        . . . . . . . . .
-        . O . . . . . . .
-        . . . . . . . . .
-        """, "", "", "D6"),
-    "the attacker begins, and only one side works": ("""
-        . . . . . . . . .
-        . . . . . . . . .
-        . . X X . . . . .
-        . X O O . . . . .
-        . . X . . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        """, "E6", "", "C6"),
-    "the second line crawls along the edge": ("""
-        . . . . . . .
-        . . . . . . .
-        . . . . . . .
-        . . . . . . .
-        . . X X . . .
-        . X O O . . .
-        . . X . . . .
-        """, "E2", "", "C2"),
-    "captures on the way": ("""
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . X X . . . .
-        . . X O . . . . .
-        . . O X . . . . .
-        . . . O . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        """, "", "E5 E6", ""),
-    "longer than the board is wide": ("""
-        . . . . .
-        . X X . .
-        X O . . .
-        . X . . .
-        . . . . .
-        """, "", "", "B3"),
-    # White's stone on B5 is caught from C5; from A5 Black would take A4, but in a ko, which White is taken to win.
-    "not by a ko": ("""
-        . O . . .
-        O X X X .
-        X X O . X
-        X . X . X
-        . . X . .
-        """, "C5", "", "B5 A4 C3"),
-    "three liberties are no ladder": ("""
-        . . . . .
-        . . X . .
-        . . O . .
-        . . . . .
-        . . . . .
-        """, "", "", ""),
-}  # fmt: skip
+@EACH_READER
+def test_a_few_ladders_by_each_reader(reader: str) -> None:
+    """Positions on small boards; and random stones of several sizes in one batch: captures, kos, full boards."""
+    small = [rows for rows in ladder_positions(40, seed=5) if len(rows) == 7][:3]
+    compare(small, reader)
+    same_as_compiled(of_stones(small, [1, 2, 1]), reader, for_mover=True)
+    rng = random.Random(3)
+    stones = torch.zeros(2, 6, 6, dtype=torch.int8)
+    for game, size in enumerate((5, 6)):
+        stones[game, :size, :size] = torch.tensor(
+            [[rng.choice((0, 0, 1, 1, 2)) for _ in range(size)] for _ in range(size)]
+        )
+    same_as_compiled(board.from_stones(stones, torch.tensor([1, 2], dtype=torch.int8), [Rules(5), Rules(6)]), reader)
 
 
-def vertices(plane: torch.Tensor) -> set[str]:
-    """Returns the points of a plane int32 [N] as GTP vertices."""
-    size = len(plane)
-    return {coords.to_gtp(int(point), size) for point in flood.unpack_rows(plane).flatten().nonzero()}
+def same_as_compiled(state: board.State, reader: str, for_mover: bool = False) -> int:
+    """Compares with the CPU's reader where neither gives up; returns how many positions that leaves out."""
+    found, wanted = read_ladders(state, reader, for_mover), read_ladders(state, "compiled", for_mover)
+    is_read = (found.given_up == 0) & (wanted.given_up == 0)
+    assert found.given_up.dtype == torch.int64
+    for name in PLANES:
+        rows = getattr(found, name)
+        assert rows.dtype == torch.int32 and torch.equal(rows[is_read], getattr(wanted, name)[is_read]), name
+    return int((~is_read).sum())
+
+
+@pytest.mark.gpu
+def test_both_compiled_readers_agree() -> None:
+    states = [
+        of_stones(many, [1 + game % 2 for game in range(len(many))]) for many in by_size(ladder_positions(500, 6))
+    ]
+    assert sum(same_as_compiled(state, "cuda", for_mover) for state in states for for_mover in (False, True)) < 30
+
+
+@pytest.mark.parametrize("reader", READERS[1:])
+def test_one_program_reads_many_games(reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one stack; otherwise several share the strings of one game."""
+    monkeypatch.setattr(module("ladders", reader), "MOST_PROGRAMS", 1)
+    same_as_compiled(of_stones([rows for rows in ladder_positions(40, seed=5) if len(rows) == 7][:3]), reader)
+
+
+@pytest.mark.parametrize("reader", READERS[1:])
+@pytest.mark.parametrize("turn", range(4))
+def test_classical_ladders_turned(turn: int, reader: str) -> None:
+    """Four that take captures, kos, both sides and many moves, of both colours."""
+    names = [
+        "captures on the way",
+        "the attacker begins, and only one side works",
+        "longer than the board is wide",
+        "not by a ko",
+    ]
+    assert same_as_compiled(classical([names[turn]], turn), reader) == 0
 
 
 @pytest.mark.parametrize("name", CLASSICAL)
@@ -253,41 +155,55 @@ def test_the_ladder_across_the_largest_boards() -> None:
 
 
 def test_what_is_read_does_not_depend_on_the_batch() -> None:
-    """Boards of several sizes in one batch: each is read as if it were alone, and nothing is found off its board."""
+    """Boards of several sizes in one batch: each is read as if it were alone, and nothing is found off its board.
+    Some stones have no liberty: no game has such positions, but whoever sets one up gets an answer."""
     rng = random.Random(4)
-    sizes = [rng.choice((5, 7, 9)) for _ in range(40)]
-    alone, padded = [], torch.zeros(40, 9, 9, dtype=torch.int8)
+    sizes = [9, *(rng.choice((5, 7, 9)) for _ in range(60))]
+    alone, padded = [], torch.zeros(len(sizes), 9, 9, dtype=torch.int8)
     for game, size in enumerate(sizes):
-        rows = [[rng.choice((0, 0, 1, 2)) for _ in range(size)] for _ in range(size)]
-        padded[game, :size, :size] = torch.tensor(rows, dtype=torch.int8)
-        stones = torch.tensor([rows], dtype=torch.int8)
-        alone.append(read_ladders(board.from_stones(stones, torch.ones(1, dtype=torch.int8), Rules(size))))
-    found = read_ladders(
-        board.from_stones(padded, torch.ones(40, dtype=torch.int8), [Rules(max(size, 5)) for size in [9, *sizes[1:]]])
-    )
-    for game, single in enumerate(alone):
-        for name in ("caught", "catching", "escaping"):
-            size = sizes[game]
-            if game:  # the first was given a larger board, so that the batch has that side
-                assert getattr(found, name)[game, :, :size].tolist() == getattr(single, name)[0].tolist()
-                assert not getattr(found, name)[game, :, size:].any()
+        colours = (0, 0, 1, 2) if game % 2 else (0, 1, 2)
+        rows = [[rng.choice(colours) for _ in range(size)] for _ in range(size)]
+        padded[game, :size, :size] = torch.tensor(rows)
+        alone.append(read_ladders(of_stones([rows])))
+    to_play = torch.ones(len(sizes), dtype=torch.int8)
+    found = read_ladders(board.from_stones(padded, to_play, [Rules(size) for size in sizes]))
+    for game, (size, single) in enumerate(zip(sizes, alone, strict=True)):
+        for name in PLANES:
+            assert getattr(found, name)[game, :, :size].tolist() == getattr(single, name)[0].tolist()
+            assert not getattr(found, name)[game, :, size:].any()
 
 
-def test_a_reading_that_grows_too_large_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@EACH_READER
+def test_a_reading_that_grows_too_large_is_given_up(reader: str) -> None:
     """It counts as no ladder, and is reported."""
-    rows = parse(CLASSICAL["runs into the corner"][0])
-    state = board.from_stones(torch.tensor([rows], dtype=torch.int8), torch.ones(1, dtype=torch.int8), Rules(9))
-    monkeypatch.setattr(ladders, "MOST_LANES", 3)
-    found = read_ladders(state)
-    assert found.given_up.tolist() == [1] and not found.caught.any() and not found.escaping.any()
+    found = read_ladders(classical(["runs into the corner"]), reader, most=3)
+    assert found.given_up.tolist() == [1, 1] and not found.caught.any() and not found.escaping.any()
+    nothing = read_ladders(of_stones(list(ladder_positions(1, seed=8))), most=0)
+    assert nothing.given_up.sum() > 0 and not nothing.caught.any()  # not one answer may be tried
+
+
+# Black's string on D5 is caught from C5: it takes D6 in a ko, so that White may not play the more promising D6, but D4
+# works as well.
+BANNED = """
+    O O . O X O
+    . . . X O X
+    O . O . O O
+    X O X O O .
+    X . . O O O
+    X O O O . .
+    """
+
+
+@EACH_READER
+def test_the_second_move_is_tried_where_a_ko_bans_the_first(reader: str) -> None:
+    assert compare([parse(BANNED)], reader) == (1, 0)
 
 
 def test_the_movers_ladders_are_part_of_all() -> None:
     positions = [rows for rows in ladder_positions(400, seed=3) if len(rows) == 9]
-    to_play = torch.tensor([1 + game % 2 for game in range(len(positions))], dtype=torch.int8)
-    state = board.from_stones(torch.tensor(positions, dtype=torch.int8), to_play, Rules(9))
+    state = of_stones(positions, [1 + game % 2 for game in range(len(positions))])
     whole, part = read_ladders(state), read_ladders(state, for_mover=True)
-    own = (to_play - 1).to(torch.int64).view(-1, 1, 1).expand(-1, 1, 9)
+    own = (state.to_play - 1).to(torch.int64).view(-1, 1, 1).expand(-1, 1, 9)
     for name, side in (("catching", 1 - own), ("escaping", own)):
         assert (getattr(whole, name).gather(1, side) == getattr(part, name).gather(1, side)).all()
         assert not getattr(part, name).gather(1, 1 - side).any()

@@ -17,8 +17,7 @@ from searches import GUMBEL, PUCT, TableEvaluator, random_games
 from zerogo import board, kernels
 from zerogo.config import NetworkConfig, SearchConfig
 from zerogo.evaluator import SYMMETRIES, Evaluator
-from zerogo.features import Encoder, make_encoder
-from zerogo.features.presets import ENCODERS
+from zerogo.features import ENCODERS, Encoder, make_encoder
 from zerogo.network import Network
 from zerogo.rules import Rules
 from zerogo.search import Search, graph
@@ -28,21 +27,19 @@ RULES = [
     Rules(size=4, komi=0.0, superko="situational", suicide=True),
     Rules(size=3, komi=-3.0, superko="simple", scoring="territory"),
 ]
-# Without torch's ladders, which are read on the host.
-WITHOUT_LADDERS = [
+# Encoders without tactics and ladders, for which torch alone waits: they come from the CPU's loops.
+ON_THE_DEVICE = [
     "zero17",
     "article22",
-    [group for group in ENCODERS["alphago48"] if "ladder" not in group],
-    [group for group in ENCODERS["katago22"] if "ladder" not in group],
-    [group for group in ENCODERS["article48"] if "ladder" not in group],
-    ["stones", *ENCODERS["handcrafted"]],
+    [group for group in ENCODERS["katago22"] if "ladder" not in group and "liberties" not in group],
+    ["stones", "sensible", "turns_since", "pattern", "makes_eye", "edge_distance", "scaled_edge_distance"],
 ]
 SEARCHES = {
     f"{settings.algorithm}, {number}": dataclasses.replace(settings, leaves=number)
     for settings in (PUCT, GUMBEL)
     for number in (1, 4)
 }
-GROUP_NAMES = [groups if isinstance(groups, str) else ", ".join(groups[:2]) for groups in WITHOUT_LADDERS]
+GROUP_NAMES = [groups if isinstance(groups, str) else ", ".join(groups[:2]) for groups in ON_THE_DEVICE]
 EACH_RULE = pytest.mark.parametrize("rules", [*RULES, RULES], ids=["positional", "situational", "territory", "mixed"])
 EACH_SEARCH = pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
 
@@ -126,7 +123,7 @@ def test_a_simulation_reads_nothing(settings: SearchConfig, blind: Callable[[], 
         assert not found
 
 
-@pytest.mark.parametrize("groups", WITHOUT_LADDERS, ids=GROUP_NAMES)
+@pytest.mark.parametrize("groups", ON_THE_DEVICE, ids=GROUP_NAMES)
 def test_an_evaluation_reads_nothing(groups: str | list[str], blind: Callable[[], None]) -> None:
     """Boards of one size take other ways than mixed ones."""
     state = games(RULES[0], 3)
@@ -166,7 +163,7 @@ def test_a_move_of_the_search_reads_little(settings: SearchConfig, blind: Callab
 
 
 @interpreted
-@pytest.mark.parametrize("preset", ["alphago48", "katago22"])
+@pytest.mark.parametrize("preset", ["alphago48", "katago22", "article48", "handcrafted"])
 def test_kernels_read_ladders_without_waiting(
     preset: str, blind: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,7 +207,7 @@ def test_a_simulation_needs_no_numbers(settings: SearchConfig) -> None:
     made.result(search_state, torch.arange(3, device="meta"))
 
 
-@pytest.mark.parametrize("groups", WITHOUT_LADDERS, ids=GROUP_NAMES)
+@pytest.mark.parametrize("groups", ON_THE_DEVICE, ids=GROUP_NAMES)
 def test_an_evaluation_needs_no_numbers(groups: str | list[str]) -> None:
     state = on_no_device(RULES)
     evaluator = network_evaluator(make_encoder(groups, True), "meta")
@@ -273,7 +270,7 @@ def test_cuda_searches_without_waiting(settings: SearchConfig, rules: Rules | li
 
 
 @on_cuda()
-@pytest.mark.parametrize("groups", WITHOUT_LADDERS, ids=GROUP_NAMES)
+@pytest.mark.parametrize("groups", ON_THE_DEVICE, ids=GROUP_NAMES)
 def test_cuda_evaluates_without_waiting(groups: str | list[str]) -> None:
     state = games(RULES).to("cuda")
     evaluator = network_evaluator(make_encoder(groups, True), "cuda")

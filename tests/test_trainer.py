@@ -8,7 +8,7 @@ import math
 
 import pytest
 import torch
-from test_features import play_random, swap_colours
+from positions import play_random, swap_colours
 
 from zerogo import board, symmetry
 from zerogo.config import NetworkConfig, TrainingConfig

@@ -1,8 +1,7 @@
-"""What the network thinks of positions: features, network, board symmetries, legal moves."""
+"""What the network predicts for positions: features, network, board symmetries, legal moves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -16,12 +15,14 @@ from zerogo.network import InferenceNetwork, Network, inference_copy
 from zerogo.tensors import TensorFields
 
 SYMMETRIES = ("none", "random", "all")
+# How outputs that live on the board are turned; others are the same for every symmetry.
+TURNED = {"policy": symmetry.transform_actions, "ownership": symmetry.transform_planes}
 _DRAW = 1  # seed of the draws for positions that come without a key
 
 
 @dataclass(frozen=True)
 class Evaluation(TensorFields):
-    """What is thought of B positions, from the side to move's view.
+    """What is predicted for B positions, from the side to move's view.
 
     prior: float32 [B, A], 0 where illegal, sums to 1. value: float32 [B] in [-1, 1]. ownership: float32 [B, N, N] in
     [-1, 1], 0 off the board. score: float32 [B], points. The last two are None where the network lacks that head."""
@@ -54,9 +55,7 @@ class Evaluator:
         heads: tuple[str, ...] | None = None,
         compiled: bool = False,
     ) -> Evaluator:
-        """Returns an evaluator over a copy of the network in `dtype`, with all heads or the given ones; see
-        `inference_copy`.
-        """
+        """Returns an evaluator over a copy of the network, see `inference_copy`."""
         return Evaluator(inference_copy(network, device, dtype, heads, compiled), encoder, symmetries)
 
     def with_symmetries(self, symmetries: str) -> Evaluator:
@@ -75,63 +74,49 @@ class Evaluator:
             f"legal is {legal.dtype} {list(legal.shape)}, not bool {list(shape)}"
         )
         planes, inputs = self.encoder.planes(state, self.network.dtype), self.encoder.globals(state)
-        if self.symmetries == "none":
-            return _evaluation(self.network(planes, inputs, on_board_mask(state)), legal)
-        if self.symmetries == "random":
-            return _evaluation(self._turned(planes, inputs, state, self._draw(state, key)), legal)
-        turned = [_evaluation(self._turned(planes, inputs, state, s), legal) for s in range(symmetry.NUM_SYMMETRIES)]
-        return _average(turned)
+        if self.symmetries == "all":
+            turns = range(symmetry.NUM_SYMMETRIES)
+            return _mean([self._evaluate(planes, inputs, state, legal, turn) for turn in turns])
+        turn = None if self.symmetries == "none" else _draw(state, key)
+        return self._evaluate(planes, inputs, state, legal, turn)
 
     @torch.inference_mode()
     def turned(self, state: board.State, turn: int) -> Evaluation:
         """Returns the evaluation of B positions with every board turned by one symmetry, 0 to 7, whatever `symmetries`
-        says.
-        """
+        says."""
         planes, inputs = self.encoder.planes(state, self.network.dtype), self.encoder.globals(state)
-        return _evaluation(self._turned(planes, inputs, state, turn), board.legal_actions(state))
+        return self._evaluate(planes, inputs, state, board.legal_actions(state), turn)
 
-    def _draw(self, state: board.State, key: Tensor | None) -> Tensor:
-        """Returns each game's transform: int64 [B]; a given key is mixed once more, so that any integers will do."""
-        if key is None:
-            key = draws.key(state.hash, state.to_play, state.ply)
-        return (draws.key(_DRAW, Purpose.SYMMETRY, key) >> 40) & (symmetry.NUM_SYMMETRIES - 1)
-
-    def _turned(self, planes: Tensor, inputs: Tensor, state: board.State, turn: int | Tensor) -> dict[str, Tensor]:
-        """Returns the network's outputs for boards turned in their places, turned back."""
-        back = symmetry.INVERSE[turn] if isinstance(turn, int) else symmetry.inverse(turn)
+    def _evaluate(
+        self, planes: Tensor, inputs: Tensor, state: board.State, legal: Tensor, turn: int | Tensor | None
+    ) -> Evaluation:
+        """Turns the boards in their places, asks the network, and turns its outputs back. turn: a symmetry, one for
+        each game (int64 [B]), or None for the boards as they are."""
         size = None if state.rules.same_size else state.rules.size
-        outputs = self.network(symmetry.transform_planes(planes, turn, size), inputs, on_board_mask(state))
-        return {
-            name: TURN_BACK[name](output, back, size) if name in TURN_BACK else output
-            for name, output in outputs.items()
-        }
+        if turn is not None:
+            planes = symmetry.transform_planes(planes, turn, size)
+        outputs = self.network(planes, inputs, on_board_mask(state))
+        if turn is not None:
+            back = symmetry.INVERSE[turn] if isinstance(turn, int) else symmetry.inverse(turn)
+            turned = {name: TURNED[name](outputs[name], back, size) for name in TURNED if name in outputs}
+            outputs = outputs | turned
+        ownership = outputs.get("ownership")
+        return Evaluation(
+            prior=torch.softmax(torch.where(legal, outputs["policy"], -torch.inf), dim=-1),
+            value=torch.tanh(outputs["value"]),
+            ownership=None if ownership is None else torch.tanh(ownership),
+            score=outputs.get("score"),
+        )
 
 
-# What outputs that live on the board need; others are the same for every symmetry.
-TURN_BACK: dict[str, Callable[[Tensor, int | Tensor, Tensor | None], Tensor]] = {
-    "policy": symmetry.transform_actions,
-    "ownership": symmetry.transform_planes,
-}
+def _draw(state: board.State, key: Tensor | None) -> Tensor:
+    """Returns each game's symmetry: int64 [B]; a given key is mixed once more, so that any integers will do."""
+    if key is None:
+        key = draws.key(state.hash, state.to_play, state.ply)
+    return (draws.key(_DRAW, Purpose.SYMMETRY, key) >> 40) & (symmetry.NUM_SYMMETRIES - 1)
 
 
-def _evaluation(outputs: dict[str, Tensor], legal: Tensor) -> Evaluation:
-    logits = torch.where(legal, outputs["policy"], -torch.inf)
-    ownership = outputs.get("ownership")
-    return Evaluation(
-        prior=torch.softmax(logits, dim=-1),
-        value=torch.tanh(outputs["value"]),
-        ownership=None if ownership is None else torch.tanh(ownership),
-        score=outputs.get("score"),
-    )
-
-
-def _average(parts: list[Evaluation]) -> Evaluation:
-    """Returns the mean of evaluations of the same positions: of the priors as probabilities, of the values as
-    values.
-    """
-
-    def mean(name: str) -> Tensor | None:
-        tensors = [getattr(part, name) for part in parts]
-        return None if tensors[0] is None else torch.stack(tensors).mean(0)
-
-    return Evaluation(mean("prior"), mean("value"), mean("ownership"), mean("score"))
+def _mean(parts: list[Evaluation]) -> Evaluation:
+    """Returns the mean of evaluations of the same positions: of the priors, not of their logits, and of the values."""
+    means = iter([torch.stack(tensors).mean(0) for tensors in zip(*(part.tensors() for part in parts), strict=True)])
+    return parts[0].map(lambda _: next(means))

@@ -16,16 +16,13 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from zerogo.config import NetworkConfig
 from zerogo.errors import InputError
-
-if TYPE_CHECKING:
-    from zerogo.config import NetworkConfig
 
 OFF_BOARD_LOGIT = -5000.0  # finite, so that zero times it stays zero in a cross-entropy
 READOUT_STD = 1e-3  # of the last layers: a fresh network is near uniform and near zero, yet passes gradients on
@@ -46,26 +43,19 @@ class Head:
     assemble: Callable[[Tensor, Tensor, Tensor | None], Tensor]
 
 
-def _policy(maps: Tensor, scalars: Tensor, on_board: Tensor | None) -> Tensor:
-    points = maps[:, 0] if on_board is None else torch.where(on_board, maps[:, 0], OFF_BOARD_LOGIT)
-    return torch.cat([points.flatten(1), scalars], dim=1)
-
-
-def _value(maps: Tensor, scalars: Tensor, on_board: Tensor | None) -> Tensor:
-    return scalars[:, 0]
-
-
-def _ownership(maps: Tensor, scalars: Tensor, on_board: Tensor | None) -> Tensor:
-    return maps[:, 0] if on_board is None else torch.where(on_board, maps[:, 0], 0.0)
+def _map(maps: Tensor, on_board: Tensor | None, outside: float) -> Tensor:
+    """Returns the only map, with a constant off the board: [B, N, N]."""
+    return maps[:, 0] if on_board is None else torch.where(on_board, maps[:, 0], outside)
 
 
 # policy: logits [B, A]. value: [B], tanh of it is the value. ownership: [B, N, N], tanh of it is the ownership; side to
 # move's view.
 HEADS: dict[str, Head] = {
-    "policy": Head(1, 1, _policy),
-    "value": Head(0, 1, _value),
-    "ownership": Head(1, 0, _ownership),
-}
+    "policy": Head(1, 1, lambda maps, passes, on_board: torch.cat(
+        [_map(maps, on_board, OFF_BOARD_LOGIT).flatten(1), passes], dim=1)),
+    "value": Head(0, 1, lambda maps, scalars, on_board: scalars[:, 0]),
+    "ownership": Head(1, 0, lambda maps, scalars, on_board: _map(maps, on_board, 0.0)),
+}  # fmt: skip
 
 
 class MaskedNorm(nn.BatchNorm2d):
@@ -94,8 +84,7 @@ class MaskedNorm(nn.BatchNorm2d):
 
 class ConvNorm(nn.Module):
     """A convolution with batch normalisation, plus a residual ([B, C, N, N] or [B, C, 1, 1]), then relu if asked; zero
-    off the board.
-    """
+    off the board."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int) -> None:
         super().__init__()
@@ -159,11 +148,7 @@ def _relu(x: Tensor) -> Tensor:
 
 def _finish(y: Tensor, on_board: Tensor | None, relu: bool) -> Tensor:
     y = _relu(y) if relu else y
-    return (
-        y
-        if on_board is None
-        else torch.where(on_board.unsqueeze(1), y, torch.zeros((), dtype=y.dtype, device=y.device))
-    )
+    return y if on_board is None else torch.where(on_board.unsqueeze(1), y, 0.0)
 
 
 def pool(x: Tensor, on_board: Tensor | None, by_area: bool = False) -> Tensor:
@@ -199,8 +184,7 @@ def _maximum(values: Tensor, board_size: int) -> Tensor:
 
 class Block(nn.Module):
     """relu(x + conv(relu(conv(x) + bias))), where the bias is read off the pooled first channels, or 0 where
-    `pooling_channels` is 0.
-    """
+    `pooling_channels` is 0."""
 
     def __init__(self, channels: int, pooling_channels: int) -> None:
         super().__init__()
@@ -219,8 +203,7 @@ class Block(nn.Module):
 
 class Readout(nn.Module):
     """The last linear layers of all heads, done as one: a layer of a head of its own, so that heads can join,
-    multiplied as one matrix.
-    """
+    multiplied as one matrix."""
 
     def __init__(self, inputs: int, sizes: dict[str, int]) -> None:
         super().__init__()
@@ -258,16 +241,12 @@ class Network(nn.Module):
         if unknown:
             raise InputError(f"network.heads has {unknown[0]!r}; allowed are {', '.join(HEADS)}")
         self.num_planes, self.num_globals, self.size = num_planes, num_globals, size
-        self.heads = [
-            name for name in HEADS if name in settings.heads
-        ]  # in one order, whatever the config's: weights go by it
+        self.heads = [name for name in HEADS if name in settings.heads]  # in this order, by which the weights go
         channels, every = settings.channels, settings.pooling_every
         self.stem = ConvNorm(num_planes, channels, 3)
         self.global_bias = nn.Linear(num_globals, channels, bias=False) if num_globals else None
-        pooling = [
-            settings.pooling_channels if every and index % every == 0 else 0 for index in range(1, settings.blocks + 1)
-        ]
-        self.blocks = nn.ModuleList([Block(channels, pooled) for pooled in pooling])
+        pools = [bool(every) and number % every == 0 for number in range(1, settings.blocks + 1)]
+        self.blocks = nn.ModuleList([Block(channels, settings.pooling_channels if pool else 0) for pool in pools])
         self.neck = ConvNorm(channels, settings.head_channels, 1)
         self.pools_area = settings.value_pooling == "area"
         self.hidden = nn.Linear(POOLINGS * settings.head_channels, settings.value_hidden)
@@ -276,14 +255,10 @@ class Network(nn.Module):
 
     def forward(self, planes: Tensor, globals: Tensor, on_board: Tensor | None = None) -> dict[str, Tensor]:
         """Returns each head's output in float32, see `HEADS`: planes [B, C, N, N], globals float32 [B, g], on_board
-        bool [B, N, N].
-        """
-        assert planes.ndim == 4 and planes.shape[1] == self.num_planes, (
-            f"planes {list(planes.shape)}, expected {self.num_planes} of them"
-        )
-        assert globals.shape == (len(planes), self.num_globals), (
-            f"globals {list(globals.shape)}, expected [B, {self.num_globals}]"
-        )
+        bool [B, N, N]."""
+        expected = f"expected [B, {self.num_planes}, N, N] and [B, {self.num_globals}]"
+        assert planes.ndim == 4 and planes.shape[1] == self.num_planes, f"planes {list(planes.shape)}, {expected}"
+        assert globals.shape == (len(planes), self.num_globals), f"globals {list(globals.shape)}, {expected}"
         bias = None if self.global_bias is None else self.global_bias(globals).unsqueeze(-1).unsqueeze(-1)
         x = self.stem(planes, on_board, residual=bias)
         for block in self.blocks:
@@ -291,13 +266,12 @@ class Network(nn.Module):
         x = self.neck(x, on_board)
         scalars = self.scalar_readout(torch.relu(self.hidden(pool(x, on_board, self.pools_area))))
         maps = self.map_readout(x.permute(0, 2, 3, 1))
-        return self._outputs(maps.permute(0, 3, 1, 2), scalars, on_board)
-
-    def _outputs(self, maps: Tensor, scalars: Tensor, on_board: Tensor | None) -> dict[str, Tensor]:
-        parts = zip(
-            self.heads, maps.split(self.map_readout.sizes, 1), scalars.split(self.scalar_readout.sizes, 1), strict=True
-        )
-        return {name: HEADS[name].assemble(own_maps, own_scalars, on_board) for name, own_maps, own_scalars in parts}
+        maps = maps.permute(0, 3, 1, 2).split(self.map_readout.sizes, dim=1)
+        scalars = scalars.split(self.scalar_readout.sizes, dim=1)
+        return {
+            name: HEADS[name].assemble(own_maps, own_scalars, on_board)
+            for name, own_maps, own_scalars in zip(self.heads, maps, scalars, strict=True)
+        }
 
     def num_parameters(self) -> int:
         """Returns the number of trained numbers."""
@@ -305,8 +279,7 @@ class Network(nn.Module):
 
     def num_operations(self, board_size: int) -> int:
         """Returns the multiplications and additions of the convolutions for one position, which is nearly all that it
-        costs.
-        """
+        costs."""
         kernels = sum(math.prod(layer.weight.shape) for layer in self.modules() if isinstance(layer, nn.Conv2d))
         return 2 * kernels * board_size * board_size
 
@@ -341,9 +314,8 @@ def inference_copy(
 
     heads: which outputs it gives; None is all. Batch normalisation is folded in with its running statistics. compiled:
     through torch.compile, which must have its compiler (`runtime.pick_compile`). On CUDA it joins bias, residual and
-    relu to one kernel behind each convolution. On a CPU it loses: 2x32, 9x9, bf16, batch 256, one Zen 4 core: 17.1 ms
-    with frozen weights and 15.1 ms around the oneDNN calls, for 12.5 ms without (one position alone: 0.57 for 0.84 ms).
-    """
+    relu to one kernel behind each convolution. On a CPU it loses: 2x32, 9x9, bf16, batch 256, one Zen 4 core: 15.1 ms
+    around the oneDNN calls, for 12.5 ms without (one position alone: 0.57 for 0.84 ms)."""
     device = torch.device(device)
     playing = copy.deepcopy(network).eval().requires_grad_(False).to(device)
     if heads is not None:

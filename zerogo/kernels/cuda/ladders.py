@@ -1,11 +1,12 @@
-"""Ladders on CUDA: a warp reads the strings of a game one after the other, each to the end, without waiting for the
-host.
+"""Ladders on CUDA: a warp reads the strings of one side of a game one after the other, each to the end, without waiting
+for the host. `features.readings.Ladders` says what counts as a ladder.
 
-What is read is what `features.ladders` says, in depth; what comes first is decided by `ladder_moves`, by place where
-nothing else does. A line is a stack of frames in scratch memory: frame d holds the board after the d-th attack, the
-string in atari and the answers that are left, and what takes the attack back. A line of more attacks than half the
-points and a row is given up, too: where nothing is captured each fills two points, and in thousands of ladders none was
-deeper than twice the board's side."""
+Boards are planes of bit rows, row r in lane r (see `rows`), held in registers: own, other, the stones of the defender
+and of the attacker; target, the whole string in danger; exists, the board. The reading goes depth first, by the same
+order of moves as `cpu.ladders`. What must be taken back lies on a stack of frames in scratch memory: frame d holds the
+board after the d-th attack, the string in atari and the answers that are left, and what takes the attack back. A
+reading of more attacks than half the points and a row is given up, too: where nothing is captured each fills two
+points, and in thousands of ladders none was deeper than twice the board's side."""
 
 from __future__ import annotations
 
@@ -14,8 +15,17 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from zerogo.kernels.cuda import ladder_moves as moves
-from zerogo.kernels.cuda.rows import any_point, count, first_plane, flood, load_rows, neighbours, store_rows
+from zerogo.kernels.cuda.rows import (
+    any_point,
+    count,
+    first_plane,
+    flood,
+    from_above,
+    from_below,
+    load_rows,
+    neighbours,
+    store_rows,
+)
 
 MOST_PROGRAMS = 4096
 MOST_SCRATCH = 2**27  # bytes
@@ -27,10 +37,7 @@ READING, SAFE, CAUGHT, GIVEN_UP = tl.constexpr(0), tl.constexpr(1), tl.constexpr
 def read(
     black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Returns what `features.ladders.Ladders` holds, in its order: three times int32 [B, 2, N], and int64 [B].
-
-    black, white, on_board: bit rows int32 [B, N]. mover: int8 [B], whose moves alone are asked for; None for
-    everybody's. most: answers that are listed after a first move before it is given up."""
+    """Returns the ladders of B positions; see `cpu.ladders.read`."""
     num_games, size = black.shape
     found = torch.zeros(3, num_games, 2, size, dtype=torch.int32, device=black.device)
     given_up = torch.zeros(num_games, dtype=torch.int32, device=black.device)
@@ -41,19 +48,8 @@ def read(
     frames = torch.empty(programs, depth, PLANES.value, size, dtype=torch.int32, device=black.device)
     whose = black if mover is None else mover.contiguous()  # what is not asked for may be anything
     given = black.contiguous(), white.contiguous(), on_board.contiguous(), whose
-    ladders_kernel[(programs,)](
-        *given,
-        frames,
-        found,
-        given_up,
-        num_games,
-        slots,
-        most,
-        N=size,
-        DEPTH=depth,
-        FOR_MOVER=mover is not None,
-        num_warps=1,
-    )
+    sizes = {"N": size, "DEPTH": depth, "FOR_MOVER": mover is not None}
+    ladders_kernel[(programs,)](*given, frames, found, given_up, num_games, slots, most, **sizes, num_warps=1)
     return *found.unbind(0), given_up.to(torch.int64)
 
 
@@ -62,9 +58,9 @@ def ladders_kernel(
     black, white, on_board, mover, frames, found, given_up, num_games, slots, most,
     N: tl.constexpr, DEPTH: tl.constexpr, FOR_MOVER: tl.constexpr,
 ):  # fmt: skip
-    """Reads the strings of some sides of some games; where few games share out many programs, every so-manieth
-    string.
-    """
+    """Each program reads the strings of one side of a game, then goes on to the next side that is `num_programs` tasks
+    further. Where games are few, `slots` programs share a side: program s of them reads its weak strings s, s + slots,
+    s + 2 * slots, …"""
     stack = frames + tl.program_id(0).to(tl.int64) * DEPTH * PLANES * N
     for task in range(tl.program_id(0), num_games * slots * 2, tl.num_programs(0)):
         colour = task % 2
@@ -93,25 +89,16 @@ def _add_rows(found, index, rows, N: tl.constexpr):
 
 @triton.jit
 def _read_side(
-    own,
-    other,
-    exists,
-    is_movers,
-    stack,
-    slot,
-    slots,
-    most,
-    N: tl.constexpr,
-    DEPTH: tl.constexpr,
-    FOR_MOVER: tl.constexpr,
-):
+    own, other, exists, is_movers, stack, slot, slots, most,
+    N: tl.constexpr, DEPTH: tl.constexpr, FOR_MOVER: tl.constexpr,
+):  # fmt: skip
     """Returns the stones of one side that are caught, the moves that catch and that save, and how many readings were
-    given up, of every so-manieth weak string."""
+    given up, of the weak strings that belong to a slot."""
     none = tl.zeros_like(own)
     caught, catching, escaping, given_up, met = none, none, none, tl.sum(none, 0), tl.sum(none, 0)
     empty = exists & ~(own | other)
     # A stone next to three empty points makes its string strong; this spares the floods of most strings.
-    left = own & ~flood(moves.next_to_several(empty, True) & own, own)
+    left = own & ~flood(_next_to_several(empty, True) & own, own)
     while any_point(left):
         target = flood(first_plane(left), left)
         left &= ~target
@@ -120,11 +107,11 @@ def _read_side(
         is_wanted = (number == 1) | (number == 2)
         if FOR_MOVER:
             is_wanted &= is_movers == (number == 1)
-        is_own_turn = is_wanted & (met % slots == slot)
+        is_in_slot = is_wanted & (met % slots == slot)
         met += is_wanted.to(tl.int32)
-        if is_own_turn:
+        if is_in_slot:
             in_atari = number == 1
-            one, two = moves.attacks(own, other, target, exists, none)
+            one, two = _attacks(own, other, target, exists, none)
             starts = tl.where(in_atari, liberties, one | two)
             while any_point(starts):
                 start = first_plane(starts)
@@ -151,16 +138,16 @@ def _read(own, other, target, exists, start, in_atari, stack, most, N: tl.conste
     attacking, depth, result = (in_atari == 0).to(tl.int32), in_atari.to(tl.int32) - 1, zero
     answers = none
     if in_atari:
-        answers = moves.answers(own, other, target, exists, in_atari)
+        answers = _answers(own, other, target, exists, in_atari)
     listed = count(answers)
     while result == READING:
         goes_back, is_saved = depth != depth, depth != depth
         if attacking != 0:
             if any_point(first):
-                works, taken = moves.attack(own, other, target, exists, first)
+                works, taken = _attack(own, other, target, exists, first)
                 if works:
                     own, other, dead, move, later = own & ~taken, other | first, taken, first, second
-                    answers = moves.answers(own, other, target, exists, depth != depth)
+                    answers = _answers(own, other, target, exists, depth != depth)
                     attacking, depth, listed = zero, depth + 1, listed + count(answers)
                     result = tl.where((listed > most) | (depth == DEPTH), GIVEN_UP, result)
                 else:
@@ -170,15 +157,15 @@ def _read(own, other, target, exists, start, in_atari, stack, most, N: tl.conste
                 result = tl.where(depth < 0, SAFE, result)
         else:
             if any_point(answers):
-                reply = moves.next_answer(own, other, target, exists, answers)
+                reply = _next_answer(own, other, target, exists, answers)
                 answers &= ~reply
                 answer = tl.where(depth == 0, reply, answer)
-                own_after, other_after, target_after, ko, liberties = moves.defend(own, other, target, exists, reply)
+                own_after, other_after, target_after, ko, liberties = _defend(own, other, target, exists, reply)
                 is_saved = liberties > 2
                 if liberties == 2:
                     _store_frame(stack, depth, own, other, target, answers, dead, move | later, N)
                     own, other, target, attacking = own_after, other_after, target_after, zero + 1
-                    first, second = moves.attacks(own, other, target, exists, ko)
+                    first, second = _attacks(own, other, target, exists, ko)
             else:
                 depth -= 1
                 goes_back = depth >= 0
@@ -209,11 +196,121 @@ def _store_frame(stack, depth, own, other, target, answers, dead, tried, N: tl.c
 def _load_frame(stack, depth, N: tl.constexpr):
     index = depth * PLANES
     own, other, target = load_rows(stack, index, N), load_rows(stack, index + 1, N), load_rows(stack, index + 2, N)
-    return (
-        own,
-        other,
-        target,
+    answers, dead, tried = (
         load_rows(stack, index + 3, N),
         load_rows(stack, index + 4, N),
         load_rows(stack, index + 5, N),
     )
+    return own, other, target, answers, dead, tried
+
+
+# The moves of a ladder
+
+
+@triton.jit
+def _attacks(own, other, target, exists, ko):
+    """Returns the attacker's moves against a string with two liberties, the more promising first; those not worth a try
+    are empty planes, behind those that are.
+
+    The more promising one leaves the extension with fewer new empty points; where it gains three at once, it saves the
+    string. ko: where the attacker may not play."""
+    empty = exists & ~(own | other)
+    liberties = neighbours(target) & empty
+    one = first_plane(liberties)
+    two = liberties & ~one
+    gained_by_two, gained_by_one = neighbours(two) & empty, neighbours(one) & empty
+    is_better = count(gained_by_two) <= count(gained_by_one)
+    one = tl.where((count(gained_by_two & ~one) < 3) & ~any_point(one & ko), one, 0)
+    two = tl.where((count(gained_by_one & ~two) < 3) & ~any_point(two & ko), two, 0)
+    comes_first = (is_better & any_point(one)) | ~any_point(two)
+    return tl.where(comes_first, one, two), tl.where(comes_first, two, one)
+
+
+@triton.jit
+def _attack(own, other, target, exists, move):
+    """Returns whether an attacker's move can be made without opening a ko, which would save the string, and the stones
+    that it takes.
+    """
+    empty = exists & ~(own | other | move)
+    near = neighbours(move)
+    dead = _dead(near & own & ~target, own, empty)
+    empty |= dead
+    is_legal = any_point(near & empty)
+    if is_legal == 0:
+        is_legal = any_point(neighbours(flood(move, other | move)) & empty)
+    return is_legal & ~_is_ko(near, other, dead, empty), dead
+
+
+@triton.jit
+def _defend(own, other, target, exists, move):
+    """Plays a defender's move. Returns own, other and target after it, the point of a ko that it opens, and the
+    target's liberties. A suicide leaves the target without any."""
+    empty = exists & ~(own | other | move)
+    near = neighbours(move)
+    dead = _dead(near & other, other, empty)
+    ko = tl.where(_is_ko(near, own, dead, empty | dead), dead, 0)
+    own, other, empty = own | move, other & ~dead, empty | dead
+    if any_point(near & target):
+        joins = any_point(near & own & ~target)
+        target |= move
+        if joins:
+            target = flood(target, own)
+    return own, other, target, ko, count(neighbours(target) & empty)
+
+
+@triton.jit
+def _answers(own, other, target, exists, is_all):
+    """Returns the defender's moves: the extension, and where it takes strings in atari that touch the target; unless
+    all are asked for no captures where the extension saves it anyway."""
+    empty = exists & ~(own | other)
+    near = neighbours(target)
+    last, touching = near & empty, near & other
+    found = last
+    # A stone with two empty neighbours is not in atari, nor is any that hangs together with it.
+    free = _next_to_several(empty, False) & other
+    if any_point(touching & ~free) & (is_all | (count(neighbours(last) & empty) < 3)):
+        left = flood(touching, other)
+        left &= ~flood(free & left, left)
+        while any_point(left):
+            string = flood(first_plane(left), left)
+            left &= ~string
+            liberties = neighbours(string) & empty
+            found |= tl.where(count(liberties) == 1, liberties, 0)
+    return found
+
+
+@triton.jit
+def _next_answer(own, other, target, exists, left):
+    """Returns the answer of those left that comes next: captures from the first point on, then the extension."""
+    takes = left & ~(neighbours(target) & exists & ~(own | other))
+    return tl.where(any_point(takes), first_plane(takes), left)
+
+
+@triton.jit
+def _next_to_several(empty, THREE: tl.constexpr):
+    """Returns the points next to at least two, or three, points of the plane. Bits may run over the last column."""
+    left, right, up, down = empty << 1, empty >> 1, from_above(empty), from_below(empty)
+    if THREE:
+        found = (left & right & (up | down)) | ((left | right) & up & down)
+    else:
+        found = (left & right) | (up & down) | ((left | right) & (up | down))
+    return found
+
+
+@triton.jit
+def _dead(suspects, stones, empty):
+    """Returns the strings of the stones that hold a suspect and have no liberty."""
+    suspects &= ~neighbours(empty)
+    dead = tl.zeros_like(stones)
+    if any_point(suspects):
+        strings = flood(suspects, stones)
+        dead = strings & ~flood(neighbours(empty) & strings, strings)
+    return dead
+
+
+@triton.jit
+def _is_ko(near, friends, dead, empty):
+    """Returns whether a move has taken one stone and stands alone with that point as its one liberty: near, the points
+    beside it.
+    """
+    return (count(dead) == 1) & ~any_point(near & friends) & ~any_point((near & empty) ^ dead)

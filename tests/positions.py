@@ -1,0 +1,231 @@
+"""Positions for the tests of encoders, evaluators and training: random games, the same seen otherwise, ladders."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Iterator
+
+import torch
+from diagrams import parse
+from ladder_reader import board_of
+from torch import Tensor
+
+from zerogo import board, draws
+from zerogo.players.playout import RandomPlayer
+from zerogo.rules import Rules
+
+
+def play_random(rules: list[Rules], plies: int, seed: int = 0) -> tuple[board.State, list[Tensor]]:
+    """Returns games after random legal moves, passes only where nothing else is legal, and the stones after each ply
+    from 0 on.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    state = board.new_games(len(rules), rules)
+    stones = [state.stones]
+    for _ in range(plies):
+        weights = board.legal_actions(state).to(torch.float32)
+        weights[:, -1] = 1e-6
+        state = board.step(state, torch.multinomial(weights, 1, generator=generator).squeeze(1))
+        stones.append(state.stones)
+    return state, stones
+
+
+def played(sizes: tuple[int, ...], plies: int, seed: int = 1) -> board.State:
+    """Returns games after some plies; those with an even index played at random, passes now and then, the others by the
+    player that spares its eyes."""
+    state = board.new_games(len(sizes), [Rules(size, 6.5, suicide=index % 3 == 2) for index, size in enumerate(sizes)])
+    for ply in range(plies):
+        state = board.step(state, random_actions(state, ply, seed))
+    return state
+
+
+def random_actions(state: board.State, ply: int, seed: int) -> Tensor:
+    """Returns a move for each game: even ones at random, passes now and then, odd ones by the player that spares its
+    eyes."""
+    game_index = torch.arange(state.num_games)
+    weights = board.legal_actions(state).to(torch.float32)
+    weights[:, -1] = 0.02 * weights.sum(1)
+    anything = draws.choose(draws.key(seed, game_index, ply), weights)
+    return torch.where(game_index % 2 == 0, anything, RandomPlayer().choose(state, game_index, seed))
+
+
+def swap_colours(state: board.State) -> board.State:
+    """Returns the same games with the colours swapped, the side to move included, and komi from the other side."""
+    rules = dataclasses.replace(state.rules, komi=-state.rules.komi)
+    swapped = {"black": state.white, "white": state.black, "recent": state.recent.flip(2), "to_play": 3 - state.to_play}
+    return dataclasses.replace(state, rules=rules, **swapped)
+
+
+def restoring(state: board.State) -> dict:
+    """Returns what a sample keeps of games."""
+    names = ("black", "white", "recent", "to_play", "rules", "moves", "passes", "ply", "ko")
+    return {name: getattr(state, name) for name in names}
+
+
+# Ladders
+
+
+PATTERNS = (
+    ".XX./XO../.X../....",
+    "XXX./XOO./.XX./....",
+    ".X../XO../.XX./....",
+    ".XX./XOO./XOX./.X..",
+    "XX../XO../X.../....",
+)
+
+
+def ladder_positions(count: int, seed: int) -> Iterator[list[list[int]]]:
+    """Yields positions with a ladder about to start or under way, of any angle and colour, with breakers strewn in."""
+    rng = random.Random(seed)
+    while count:
+        size = rng.choice((7, 9, 9, 11, 13, 19))
+        rows = [[0] * size for _ in range(size)]
+        top, left = rng.randrange(size - 4), rng.randrange(size - 4)
+        for row, line in enumerate(rng.choice(PATTERNS).split("/")):
+            for column, sign in enumerate(line):
+                rows[top + row][left + column] = ".OX".index(sign) if sign != "." else 0
+        for _ in range(rng.choice((0, 1, 2, 4, 8, size))):
+            row, column = rng.randrange(size), rng.randrange(size)
+            if rows[row][column] == 0:
+                rows[row][column] = rng.choice((1, 2))
+        if rng.random() < 0.5:
+            rows = [[3 - colour if colour else 0 for colour in row] for row in rows]
+        for _ in range(rng.randrange(4)):
+            rows = [list(row) for row in zip(*rows[::-1], strict=True)]
+        if rng.random() < 0.5:
+            rows = [row[::-1] for row in rows]
+        rows = _played_on(rows, rng)
+        if all(string.liberties for string in board_of(rows).strings()):
+            count -= 1
+            yield rows
+
+
+def _played_on(rows: list[list[int]], rng: random.Random) -> list[list[int]]:
+    """Returns the position after some plies of the ladder: the weakest string runs and is chased."""
+    played = board_of(rows)
+    for _ in range(rng.choice((0, 0, 1, 2, 3, 5, 8, 13))):
+        weak = [string for string in played.strings() if 1 <= len(string.liberties) <= 2]
+        if not weak or any(not string.liberties for string in played.strings()):
+            break
+        string = max(weak, key=lambda string: (len(string.stones), min(string.stones)))
+        mover = string.colour if len(string.liberties) == 1 else string.colour.other
+        move = rng.choice(sorted(string.liberties))
+        if move in played.removed_by(mover, move):
+            break
+        played = played.after(mover, move)
+    size = len(rows)
+    return [[getattr(played.colour_at((row, column)), "value", 0) for column in range(size)] for row in range(size)]
+
+
+# Black (X) chases White (O). Name: diagram, Black's first moves that work against strings with two liberties, White's
+# moves that save strings in atari, and a stone of each of White's strings that is caught.
+CLASSICAL = {
+    "runs into the corner": ("""
+        . . . . . . . . .
+        . . . . . . . . .
+        . . . X X . . . .
+        . . X O . . . . .
+        . . . X . . . . .
+        . . . . . . . . .
+        . . . . . . . . .
+        . . . . . . . . .
+        . . . . . . . . .
+        """, "", "", "D6"),
+    "broken by a distant stone": ("""
+        . . . . . . . . .
+        . . . . . . . . .
+        . . . X X . . . .
+        . . X O . . . . .
+        . . . X . . . . .
+        . . . . . . . . .
+        . . . . . . . . .
+        . . . . . . . O .
+        . . . . . . . . .
+        """, "", "E6", ""),
+    "a distant stone beside the path breaks nothing": ("""
+        . . . . . . . . .
+        . . . . . . . . .
+        . . . X X . . . .
+        . . X O . . . . .
+        . . . X . . . . .
+        O . . . . . . . .
+        . . . . . . . . .
+        . O . . . . . . .
+        . . . . . . . . .
+        """, "", "", "D6"),
+    "the attacker begins, and only one side works": ("""
+        . . . . . . . . .
+        . . . . . . . . .
+        . . X X . . . . .
+        . X O O . . . . .
+        . . X . . . . . .
+        . . . . . . . . .
+        . . . . . . . . .
+        . . . . . . . . .
+        . . . . . . . . .
+        """, "E6", "", "C6"),
+    "the second line crawls along the edge": ("""
+        . . . . . . .
+        . . . . . . .
+        . . . . . . .
+        . . . . . . .
+        . . X X . . .
+        . X O O . . .
+        . . X . . . .
+        """, "E2", "", "C2"),
+    "captures on the way": ("""
+        . . . . . . . . .
+        . . . . . . . . .
+        . . . X X . . . .
+        . . X O . . . . .
+        . . O X . . . . .
+        . . . O . . . . .
+        . . . . . . . . .
+        . . . . . . . . .
+        . . . . . . . . .
+        """, "", "E5 E6", ""),
+    "longer than the board is wide": ("""
+        . . . . .
+        . X X . .
+        X O . . .
+        . X . . .
+        . . . . .
+        """, "", "", "B3"),
+    # White's stone on B5 is caught from C5; from A5 Black would take A4, but in a ko, which White is taken to win.
+    "not by a ko": ("""
+        . O . . .
+        O X X X .
+        X X O . X
+        X . X . X
+        . . X . .
+        """, "C5", "", "B5 A4 C3"),
+    "three liberties are no ladder": ("""
+        . . . . .
+        . . X . .
+        . . O . .
+        . . . . .
+        . . . . .
+        """, "", "", ""),
+}  # fmt: skip
+
+
+def of_stones(rows: list[list[list[int]]] | Tensor, to_play: list[int] | int = 1, **rules) -> board.State:
+    """Returns positions of boards of one size; to_play: of each, or of all."""
+    stones = torch.as_tensor(rows).to(torch.int8)
+    movers = torch.full((len(stones),), to_play) if isinstance(to_play, int) else torch.tensor(to_play)
+    return board.from_stones(stones, movers.to(torch.int8), Rules(stones.shape[1], **rules))
+
+
+def by_size(positions: Iterator[list[list[int]]]) -> list[list[list[list[int]]]]:
+    """Returns the positions of each size together."""
+    found: dict[int, list] = {}
+    for rows in positions:
+        found.setdefault(len(rows), []).append(rows)
+    return list(found.values())
+
+
+def classical(names: list[str], turn: int = 0) -> board.State:
+    """Returns classical ladders as they stand and with the colours swapped, turned by quarters."""
+    stones = torch.tensor([parse(CLASSICAL[name][0]) for name in names]).rot90(turn, (1, 2))
+    return of_stones(torch.cat([stones, (3 - stones) * (stones != 0)]))
