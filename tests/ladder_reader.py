@@ -1,5 +1,5 @@
 """A plain recursive ladder reader over `game.Board`, written from the definition alone: the oracle of
-`features.ladders`.
+`features.readings.Ladders`.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ Found = namedtuple("Found", "words legal result repeats recent moves")
 # How a group of an encoder gives what it shows (see `features.groups.Group`); kernels paint the first two.
 ROWS, COUNTS, VALUES, GLOBALS = range(4)
 
-# What `tactics.read` gives, in this order; `features.tactics.Tactics` says what they are.
+# What `tactics.read` gives, in this order; `features.readings.Tactics` says what they are.
 TACTICS = (
     "liberties", "capture_size", "opponent_capture_size", "liberties_after", "size_after", "self_atari_size",
     "strings_joined", "weakest_opponent",
