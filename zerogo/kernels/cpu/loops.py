@@ -97,14 +97,12 @@ else:
         """How many bits of a word are set; for kernels."""
         return word(word), lambda context, builder, signature, arguments: builder.ctpop(arguments[0])
 
-
     @intrinsic
     def first_bit(_context, word):
         """The index of the lowest set bit of a word that is not 0; for kernels."""
         return word(word), lambda context, builder, signature, arguments: builder.cttz(
             arguments[0], ir.Constant(ir.IntType(1), 1)
         )
-
 
     @intrinsic
     def copy_bytes(_context, to, source, number):
