@@ -1,4 +1,4 @@
-"""Players: what chooses moves in many games at once. `make_player` knows them by the words that a person types."""
+"""Players: what chooses moves in many games at once. `make_player` makes them from the words that a person types."""
 
 from __future__ import annotations
 

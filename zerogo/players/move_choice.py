@@ -134,6 +134,7 @@ class _Position:
 
     @cached_property
     def alive(self) -> dict[Colour, set[int]]:
+        """The points that are unconditionally each player's."""
         return _alive_points(self.state)
 
     @property
@@ -160,6 +161,7 @@ class _Position:
 
     @cached_property
     def agreed(self) -> float:
+        """The score with dead stones taken off, as people would agree."""
         return self._signed(self.state.score_black(_points(self.dead, self.size)))
 
     @property

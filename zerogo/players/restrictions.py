@@ -54,6 +54,7 @@ class RestrictedGo(Go):
     """Go on `RestrictedState`s. Where a side would have nothing left, it may play everything."""
 
     def allowed(self, states: RestrictedState, game_index: Tensor, position: Position, legal: Tensor) -> Tensor:
+        """Returns the legal actions that may be considered: bool [K, A]."""
         until, depth = rows_of(states.until, game_index), position.ply - rows_of(states.ply, game_index)
         first_ply = torch.where((position.to_play == BLACK).unsqueeze(1), until[:, 0], until[:, 1])
         kept = legal & (first_ply <= depth.unsqueeze(1))

@@ -65,7 +65,7 @@ class AnalysisSession:
     ) -> None:
         """Turns to a game's present position, with its tree where there is one; to_play: by default whose turn it is.
 
-        Raises InputError for a board that the network doesn't know."""
+        Raises InputError for a board on which the network doesn't play."""
         require_size(self.analyst, game.size, "this game is on")
         key = _Key(game.start_id, tuple(game.moves), to_play or game.to_play, restrictions)
         if key == self._key:
@@ -76,8 +76,10 @@ class AnalysisSession:
         kept = self._remembered.pop(key, None)
         if kept is not None or not self._follow(key, state):
             self._search = self.analyst.search if restrictions is None else self.analyst.search_with(RestrictedGo())
-            init = self._search.init
-            self._search_state = self._enlarged(kept, state, self.capacity) if kept else init(state, self.capacity // 2)
+            if kept is None:
+                self._search_state = self._search.init(state, self.capacity // 2)
+            else:
+                self._search_state = self._enlarged(kept, state, self.capacity)
         self._key, self._state, self._evaluation, self._previews = key, state, None, {}
         self._search_state.states = state
         self._begin()
@@ -124,8 +126,7 @@ class AnalysisSession:
     def analysis(self, evaluates_children: bool = True) -> Analysis:
         """Returns the analysis so far; evaluates_children: whether candidates without own scores get some."""
         search_state = self._current()
-        if self._evaluation is None:
-            self._evaluation = self.analyst.evaluate(self._state)
+        self._evaluation = self._evaluation or self.analyst.evaluate(self._state)
         position = self._game_index, self._state, self._evaluation, [self._previews]
         return analyses(self.analyst, search_state, *position, evaluates_children)[0]
 
@@ -194,9 +195,8 @@ class AnalysisSession:
     def _enlarged(self, kept: SearchState, state: board.State, nodes: int) -> SearchState:
         """Returns a tree with room for so many nodes, or for all that it has."""
         search_state = self._search.init(state, max(nodes, kept.tree.num_nodes) // 2)
-        for field in dataclasses.fields(Tree):
-            small, large = getattr(kept.tree, field.name), getattr(search_state.tree, field.name)
-            large.copy_(small) if field.name == "size" else large[:, : small.shape[1]].copy_(small)
+        for small, large in zip(kept.tree.tensors(), search_state.tree.tensors(), strict=True):
+            (large if small.dim() == 1 else large[:, : small.shape[1]]).copy_(small)
         search_state.deepest.copy_(kept.deepest)
         return search_state
 
@@ -207,5 +207,4 @@ def _bytes(search_state: SearchState) -> int:
 
 def _nodes_up_to(tree: Tree, number: int) -> Tree:
     """Returns a copy of the first nodes of a tree."""
-    parts = {field.name: getattr(tree, field.name) for field in dataclasses.fields(Tree)}
-    return Tree(**{name: part.clone() if name == "size" else part[:, :number].clone() for name, part in parts.items()})
+    return tree.map(lambda tensor: (tensor if tensor.dim() == 1 else tensor[:, :number]).clone())
