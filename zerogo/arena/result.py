@@ -65,10 +65,14 @@ class PlayedGame:
         return f"{'W' if self.stop.black_lost else 'B'}+{'R' if self.stop.kind == RESIGNED else 'F'}"
 
 
-@dataclass(frozen=True)
+@dataclass
 class MatchResult:
     """The games of player A against player B, by rising number. is_self: both players are one and the same.
-    is_paired: games 2k and 2k + 1 share an opening, with colours swapped."""
+    is_paired: games 2k and 2k + 1 share an opening, with colours swapped.
+
+    wins, losses: games that A, and B, won. counted: the games whose final boards were counted, those in which nobody
+    resigned or was at fault. num_capped: games that ended at the move cap. lengths: plies of each game, int64 [G].
+    points_a: 1 where A won, 0.5 for a draw, 0 where B won, float64 [G]."""
 
     name_a: str
     name_b: str
@@ -79,45 +83,18 @@ class MatchResult:
     is_paired: bool
     games: list[PlayedGame]
 
-    @property
-    def points_a(self) -> np.ndarray:
-        """1 where A won, 0.5 for a draw, 0 where B won: float64 [G]."""
-        return np.array([(game.outcome_a + 1) / 2 for game in self.games], dtype=np.float64)
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Plies of each game: int64 [G]."""
-        return np.array([len(game.moves) for game in self.games], dtype=np.int64)
-
-    @property
-    def counted(self) -> list[PlayedGame]:
-        """The games whose final boards were counted: those in which nobody resigned or was at fault."""
-        return [game for game in self.games if game.stop is None]
-
-    @property
-    def num_games(self) -> int:
-        """G."""
-        return len(self.games)
+    def __post_init__(self) -> None:
+        self.num_games = len(self.games)
+        self.wins, self.draws, self.losses = self.by_colour(None)
+        self.counted = [game for game in self.games if game.stop is None]
+        self.num_capped = sum(game.capped for game in self.games)
+        self.lengths = np.array([len(game.moves) for game in self.games], dtype=np.int64)
+        self.points_a = np.array([(game.outcome_a + 1) / 2 for game in self.games], dtype=np.float64)
 
     def by_colour(self, a_is_black: bool | None) -> tuple[int, int, int]:
         """Returns A's (wins, draws, losses) as Black, as White, or for None in all games."""
         outcomes = [game.outcome_a for game in self.games if a_is_black in (None, game.a_is_black)]
         return outcomes.count(1), outcomes.count(0), outcomes.count(-1)
-
-    @property
-    def wins(self) -> int:
-        """Games that A won."""
-        return self.by_colour(None)[0]
-
-    @property
-    def draws(self) -> int:
-        """Games that nobody won."""
-        return self.by_colour(None)[1]
-
-    @property
-    def losses(self) -> int:
-        """Games that B won."""
-        return self.by_colour(None)[2]
 
     @property
     def win_rate(self) -> float:
@@ -163,11 +140,6 @@ class MatchResult:
     def num_different_games(self) -> int:
         """Number of games that differ in their moves."""
         return len({tuple(game.moves) for game in self.games})
-
-    @property
-    def num_capped(self) -> int:
-        """Games that ended at the move cap."""
-        return sum(game.capped for game in self.games)
 
     def stopped(self, kind: str) -> tuple[int, int]:
         """Returns in how many games A, and B, resigned or was at fault: kind RESIGNED or FORFEIT."""

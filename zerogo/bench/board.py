@@ -14,7 +14,7 @@ import statistics
 import torch
 from torch import Tensor
 
-from zerogo import bench, board, flood, kernels
+from zerogo import bench, board, kernels
 from zerogo.bench import PeerProcess
 from zerogo.board import State
 from zerogo.board.superko import exact_legal_rows
@@ -88,21 +88,9 @@ class RandomGames:
 
 
 def draw(state: State, generator: torch.Generator) -> Tensor:
-    """Returns a move for every game, uniform over its legal moves, pass included: int64 [B]. Takes B numbers from the
-    generator.
-
-    Without kernels rows come first, [N, B]: sums over them add whole rows, which is fast."""
-    legal, board_size = exact_legal_rows(state), state.board_size
+    """Returns a move for every game, uniform over its legal moves, pass included: int64 [B]."""
+    if kernels.compiled("board", state.device) is None:
+        return board.legal_actions(state).to(torch.float32).multinomial(1, generator=generator).squeeze(1)
     numbers = torch.rand(state.num_games, generator=generator, device=state.device, dtype=torch.float64)
-    if kernels.compiled("board", state.device) is not None:
-        return importlib.import_module(f"zerogo.bench.pick_{state.device.type}").pick(legal, numbers)
-    rows = legal.T.contiguous()
-    up_to = flood.row_counts(rows).cumsum(0, dtype=torch.int32)
-    total = up_to[-1] + 1
-    chosen = (numbers * total).to(torch.int32)
-    row = (up_to <= chosen).sum(0)  # N where the pass is chosen
-    skipped = torch.where(row > 0, up_to.gather(0, (row - 1).clamp(min=0).unsqueeze(0)).squeeze(0), 0)
-    bits = rows.gather(0, row.clamp(max=board_size - 1).unsqueeze(0))
-    is_set = (bits >> torch.arange(board_size, dtype=torch.int32, device=rows.device).unsqueeze(1)) & 1
-    column = (is_set.cumsum(0, dtype=torch.int32) <= chosen - skipped).sum(0)
-    return torch.where(row == board_size, board_size**2, row * board_size + column)
+    pick = importlib.import_module(f"zerogo.bench.pick_{state.device.type}").pick
+    return pick(exact_legal_rows(state), numbers)

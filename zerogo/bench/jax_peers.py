@@ -48,10 +48,10 @@ def set_up(device: str, threads: int) -> None:
 def replaced(mask, chosen, otherwise):
     """Returns games picked one by one: mask bool [B]."""
 
-    def pick(new, old):
+    def _pick(new, old):
         return jnp.where(mask.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
 
-    return jax.tree_util.tree_map(pick, chosen, otherwise)
+    return jax.tree_util.tree_map(_pick, chosen, otherwise)
 
 
 class PgxGames:
@@ -85,24 +85,24 @@ def weights(blocks: int, channels: int, size: int, dtype):
     """Returns fresh weights of zerogo's network, convolutions in `dtype`: a dict of arrays by layer."""
     keys = iter(jax.random.split(jax.random.PRNGKey(1), 6 * blocks + 12))
 
-    def layer(*shape: int, scale: float = 0.0, kind=jnp.float32):
+    def _layer(*shape: int, scale: float = 0.0, kind=jnp.float32):
         scale = scale or (2.0 / math.prod(shape[:-1])) ** 0.5
         return (jax.random.normal(next(keys), shape) * scale).astype(kind), jnp.zeros(shape[-1], kind)
 
     pooled = min(POOLED, channels)
 
-    def block(index: int) -> dict:
-        first, second = (layer(3, 3, channels, channels, kind=dtype) for _ in range(2))
-        return {"first": first, "second": second, "bias": layer(3 * pooled, channels) if index % 2 else None}
+    def _block(index: int) -> dict:
+        first, second = (_layer(3, 3, channels, channels, kind=dtype) for _ in range(2))
+        return {"first": first, "second": second, "bias": _layer(3 * pooled, channels) if index % 2 else None}
 
     return {
-        "stem": layer(3, 3, PLANES, channels, kind=dtype),
-        "komi": layer(1, channels)[0],
-        "blocks": [block(index) for index in range(blocks)],
-        "neck": layer(1, 1, channels, HEAD_CHANNELS, kind=dtype),
-        "hidden": layer(3 * HEAD_CHANNELS, HIDDEN),
-        "map": layer(HEAD_CHANNELS, 1, scale=1e-3, kind=dtype),
-        "scalars": layer(HIDDEN, 2, scale=1e-3),
+        "stem": _layer(3, 3, PLANES, channels, kind=dtype),
+        "komi": _layer(1, channels)[0],
+        "blocks": [_block(index) for index in range(blocks)],
+        "neck": _layer(1, 1, channels, HEAD_CHANNELS, kind=dtype),
+        "hidden": _layer(3 * HEAD_CHANNELS, HIDDEN),
+        "map": _layer(HEAD_CHANNELS, 1, scale=1e-3, kind=dtype),
+        "scalars": _layer(HIDDEN, 2, scale=1e-3),
     }
 
 
@@ -110,29 +110,29 @@ def forward(params, observation):
     """Returns logits float32 [B, A] and values float32 [B] of pgx's planes, bool [B, N, N, 17]."""
     relu = jax.nn.relu
 
-    def conv(x, layer):
+    def _conv(x, layer):
         numbers = ("NHWC", "HWIO", "NHWC")
         return jax.lax.conv_general_dilated(x, layer[0], (1, 1), "SAME", dimension_numbers=numbers) + layer[1]
 
-    def pool(x):
+    def _pool(x):
         area = x.shape[1] * x.shape[2]
         mean = x.astype(jnp.float32).mean((1, 2))
         return jnp.concatenate([mean, mean * (area**0.5 - 14) / 10, x.max((1, 2)).astype(jnp.float32)], axis=1)
 
-    def linear(x, layer):
+    def _linear(x, layer):
         return x @ layer[0] + layer[1]
 
     dtype = params["stem"][0].dtype
-    x = relu(conv(observation.astype(dtype), params["stem"]) + (0.5 * params["komi"]).astype(dtype))
+    x = relu(_conv(observation.astype(dtype), params["stem"]) + (0.5 * params["komi"]).astype(dtype))
     for block in params["blocks"]:
-        y = conv(x, block["first"])
+        y = _conv(x, block["first"])
         if block["bias"] is not None:
             pooled = block["bias"][0].shape[0] // 3
-            y = y + linear(pool(relu(y[..., :pooled])), block["bias"])[:, None, None].astype(dtype)
-        x = relu(x + conv(relu(y), block["second"]))
-    x = relu(conv(x, params["neck"]))
-    points = linear(x, params["map"]).astype(jnp.float32).reshape(len(x), -1)
-    scalars = linear(relu(linear(pool(x), params["hidden"])), params["scalars"])
+            y = y + _linear(_pool(relu(y[..., :pooled])), block["bias"])[:, None, None].astype(dtype)
+        x = relu(x + _conv(relu(y), block["second"]))
+    x = relu(_conv(x, params["neck"]))
+    points = _linear(x, params["map"]).astype(jnp.float32).reshape(len(x), -1)
+    scalars = _linear(relu(_linear(_pool(x), params["hidden"])), params["scalars"])
     return jnp.concatenate([points, scalars[:, :1]], axis=1), jnp.tanh(scalars[:, 1])
 
 
@@ -169,12 +169,12 @@ class MctxGames:
             params["map"] = ((matrix * (self.spread / logits[:, :-1].std(1).mean())).astype(matrix.dtype), bias)
         state = self.fresh
 
-        def network() -> float:
+        def _network() -> float:
             start = time.perf_counter()
             jax.block_until_ready(evaluate(params, self.fresh.observation))
             return time.perf_counter() - start
 
-        def search() -> float:
+        def _search() -> float:
             nonlocal state
             self.key, key = jax.random.split(self.key)
             root = jax.block_until_ready(evaluate(params, state.observation))
@@ -186,11 +186,11 @@ class MctxGames:
             return spent
 
         if kind == "network":
-            network()
-            return network, self.batch
+            _network()
+            return _network, self.batch
         # Compiled without a run: a whole search is long, and what is warm after one is nothing beside it.
         policy = jax.jit(self._policy).lower(params, self.key, evaluate(params, state.observation), state).compile()
-        return search, self.batch * self.simulations
+        return _search, self.batch * self.simulations
 
     def _policy(self, params, key, root, state):
         """Returns the moves that mctx's search chooses: int [B]."""
@@ -223,7 +223,7 @@ class MctxGames:
         first, last = (int(share * self.size**2) for share in OPENING)
         plies = first + jnp.arange(self.batch) % max(1, last - first)
 
-        def move(carry, ply):
+        def _move(carry, ply):
             state, key = carry
             key, own = jax.random.split(key)
             logits = jnp.where(state.legal_action_mask, 0.0, -1e9).at[:, -1].set(-1e6)
@@ -232,7 +232,7 @@ class MctxGames:
             return (replaced(goes_on, after, state), key), None
 
         start = jax.vmap(self.env.init)(jax.random.split(self.key, self.batch))
-        return jax.jit(lambda start: jax.lax.scan(move, (start, self.key), jnp.arange(last))[0][0])(start)
+        return jax.jit(lambda start: jax.lax.scan(_move, (start, self.key), jnp.arange(last))[0][0])(start)
 
 
 def main() -> None:

@@ -73,11 +73,11 @@ def run_net(args: argparse.Namespace) -> None:
 def peaks_of(name: str) -> tuple[float, float] | None:
     """Returns the entry of `PEAKS` for a device's name, or None for a device that isn't among them."""
 
-    def has(text: str, words: str) -> bool:
+    def _has(text: str, words: str) -> bool:
         return re.search(rf"\b{re.escape(words)}\b", text) is not None
 
-    best = max((words for words in PEAKS if has(name, words)), key=len, default=None)
-    if best is None or any(has(name, word) and not has(best, word) for word in UNLIKE):
+    best = max((words for words in PEAKS if _has(name, words)), key=len, default=None)
+    if best is None or any(_has(name, word) and not _has(best, word) for word in UNLIKE):
         return None
     return PEAKS[best]
 
@@ -115,12 +115,12 @@ class NetworkSetup:
         """The network alone on planes that are ready, warm; on CUDA, where it can be, as a graph, too."""
         planes, inputs = self.encoder.planes(self.state, self.dtype), self.encoder.globals(self.state)
 
-        def forward() -> Any:
+        def _forward() -> Any:
             return self.evaluator.network(planes, inputs, None)
 
-        bench.per_second(forward, self.device, 0.2, at_least=3)
-        replay = captured(forward, self.device)
-        return [forward] if replay is None else [forward, replay]
+        bench.per_second(_forward, self.device, 0.2, at_least=3)
+        replay = captured(_forward, self.device)
+        return [_forward] if replay is None else [_forward, replay]
 
     def evals_per_second(self, seconds: float) -> float:
         """Returns the positions a second of the network alone, the faster one of its forwards, over at least so many
@@ -194,11 +194,11 @@ def run_features(args: argparse.Namespace) -> None:
 def _encoding(encoder: Encoder, state: State, dtype: torch.dtype) -> Callable[[float], float]:
     """Returns what encodes the positions for so many seconds, three times at the least, and says how many a second."""
 
-    def encode() -> None:
+    def _encode() -> None:
         encoder.planes(state, dtype)
         encoder.globals(state)
 
-    return lambda seconds: bench.per_second(encode, state.device, seconds, at_least=3) * state.num_games
+    return lambda seconds: bench.per_second(_encode, state.device, seconds, at_least=3) * state.num_games
 
 
 def _encoder(preset: str, without: str) -> Encoder:

@@ -94,7 +94,7 @@ class StageClock:
     def timed(self, stage: str, function: Callable) -> Callable:
         """Returns the function, its time charged to a stage."""
 
-        def call(*arguments: Any, **named: Any) -> Any:
+        def _call(*arguments: Any, **named: Any) -> Any:
             before, self.stage = self.stage, stage
             self._mark()
             try:
@@ -103,7 +103,7 @@ class StageClock:
                 self.stage = before
                 self._mark()
 
-        return call
+        return _call
 
     @contextlib.contextmanager
     def _watching(self) -> Iterator[None]:
@@ -124,12 +124,12 @@ class StageClock:
         """Returns a step that is timed and counted; what is between steps is nobody's time."""
         timed = self.timed(REST, step)
 
-        def call(search_state: SearchState) -> None:
+        def _call(search_state: SearchState) -> None:
             timed(search_state)
             self.marks.append(("", self.marks[-1][1]))
             self.steps += 1
 
-        return call
+        return _call
 
     def _mark(self) -> None:
         """Notes that the present stage begins here, or goes on after one inside it."""

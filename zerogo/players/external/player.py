@@ -93,24 +93,24 @@ def _gnugo(spec: str, rest: str) -> Program:
     """The referee counts what stands on the board, so GNU Go captures dead stones, and plays on to the end."""
     level, path = _number(spec, rest, 0, 15, "a level"), locate("gnugo")
 
-    def command(rules: Rules, seed: int) -> list[str]:
+    def _command(rules: Rules, seed: int) -> list[str]:
         scoring = "--chinese-rules" if rules.scoring == "area" else "--japanese-rules"
         suicide = "--allow-all-suicide" if rules.suicide else "--forbid-suicide"
         flags = (scoring, GNUGO_SUPERKO[rules.superko], suicide, "--capture-all-dead", "--never-resign")
         return [path, "--mode", "gtp", "--quiet", *flags, "--level", str(level), "--seed", str(seed)]
 
-    return Program(spec, command)
+    return Program(spec, _command)
 
 
 def _pachi(spec: str, rest: str) -> Program:
     playouts, path = _number(spec, rest, PACHI_LEAST, 10**9 - 1, "playouts"), locate("pachi")
 
-    def command(rules: Rules, seed: int) -> list[str]:
+    def _command(rules: Rules, seed: int) -> list[str]:
         name = "chinese" if rules.scoring == "area" else "japanese"
         options = ("threads=1", "max_tree_size=100", "resign_threshold=0")
         return [path, "-d0", "-t", f"={playouts}", "-s", str(seed), "-r", name, *options]
 
-    return Program(spec, command, knows_suicide=False)
+    return Program(spec, _command, knows_suicide=False)
 
 
 def _katago(spec: str, rest: str) -> Program:
@@ -237,13 +237,13 @@ class ExternalPlayer:
         answers: dict[int, str | EngineFault] = {}
         queues = self._share_out(games)
 
-        def serve(worker: Worker) -> None:
+        def _serve(worker: Worker) -> None:
             for game in queues[worker]:
                 moves = tuple(self._moves[game])
                 answers[game] = worker.answer(moves, command, _seed_of(seed, game, len(moves)))
 
         self._is_asking = True
-        waiting = [self._threads.submit(serve, worker) for worker in queues]
+        waiting = [self._threads.submit(_serve, worker) for worker in queues]
         try:
             for future in waiting:
                 future.result()
