@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -14,24 +13,16 @@ from zerogo import picture
 from zerogo.picture.board import LOSSES, loss_colour, star_points
 from zerogo.picture.canvas import LINE, MARK, WOOD, wrapped
 from zerogo.picture.panels import plane_image
+from zerogo.players.analyst import Candidate
 
 CELL = 40
 
 
-@dataclass
-class Tried:
-    """A move that a search has tried."""
-
-    action: int
-    visits: int
-    value: float
-    score: float = 0.0
-    prior: float = 0.5
-    pv: tuple[int, ...] = ()
-
-    @property
-    def winrate(self) -> float:
-        return (self.value + 1) / 2
+def tried(
+    action: int, visits: int, value: float, score: float = 0.0, prior: float = 0.5, pv: tuple[int, ...] = ()
+) -> Candidate:
+    """Returns a move that a search has tried."""
+    return Candidate(action, visits, value, score, prior, 0.0, pv, ())
 
 
 def some_stones() -> torch.Tensor:
@@ -100,7 +91,7 @@ def test_labels_on_a_grid_are_aligned_and_stones_fill_the_gaps():
 
 
 def test_moves_of_a_search_as_a_table():
-    lines = picture.candidates_text([Tried(4, 120, 0.5, 3.25, 0.4, (4, 2, 9)), Tried(9, 3, -1.0)], 3).splitlines()
+    lines = picture.candidates_text([tried(4, 120, 0.5, 3.25, 0.4, (4, 2, 9)), tried(9, 3, -1.0)], 3).splitlines()
     assert [line.split() for line in lines] == [
         ["move", "visits", "win", "%", "score", "prior", "line"],
         ["B2", "120", "75.0", "+3.2", "40.0", "B2", "C3", "pass"],
@@ -200,8 +191,8 @@ def test_ownership_squares_have_their_owners_colour_and_grow_with_certainty():
 
 
 def test_candidates_are_green_to_red_and_the_best_has_a_ring():
-    tried = [Tried(0, 100, 0.4), Tried(8, 20, 0.3), Tried(6, 5, -0.6), Tried(9, 2, 0.0)]
-    image = drawn(candidates=tried, caption="x")
+    moves = [tried(0, 100, 0.4), tried(8, 20, 0.3), tried(6, 5, -0.6), tried(9, 2, 0.0)]
+    image = drawn(candidates=moves, caption="x")
     assert changed_points(image, drawn(), 3) == {(0, 0), (2, 2), (2, 0)}
     best, good, bad = (cut(image, *point)[3:6, 12:15].reshape(-1, 3).mean(0) for point in ((0, 0), (2, 2), (2, 0)))
     assert best[1] > best[0] and bad[0] > bad[1] + 50 and good[0] - good[1] < bad[0] - bad[1]
@@ -212,8 +203,8 @@ def test_candidates_are_green_to_red_and_the_best_has_a_ring():
 
 def test_candidates_without_a_number_are_dots():
     stones = torch.zeros((5, 5), dtype=torch.int8)
-    tried = [Tried(point, 30 - point, 0.0) for point in range(14)]
-    image, plain = drawn(stones, candidates=tried), drawn(stones)
+    moves = [tried(point, 30 - point, 0.0) for point in range(14)]
+    image, plain = drawn(stones, candidates=moves), drawn(stones)
     assert changed_points(image, plain, 5) == {divmod(point, 5) for point in range(14)}
     numbers, dot = ((cut(image, *point) != cut(plain, *point)).any(-1).sum() for point in ((0, 0), (2, 3)))
     assert dot < numbers / 4

@@ -16,6 +16,7 @@ from zerogo import board, sgf
 from zerogo.analysis.query import Query
 from zerogo.evaluator import Evaluation
 from zerogo.flood import may_look
+from zerogo.game import Colour
 from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children
 from zerogo.players.restrictions import RestrictedGo, RestrictedState
 from zerogo.sgf.record import LETTERS
@@ -203,9 +204,9 @@ def roots(tasks: Sequence[SearchTask], device: torch.device) -> board.State:
     """
     records = []
     for query, turn in ((task.query, task.turn) for task in tasks):
-        colours, actions = [LETTERS[mover] for mover, _ in query.moves], [action for _, action in query.moves]
-        given = {"first": LETTERS[query.first], "setup": query.start, "colours": colours[:turn]}
-        records.append(sgf.GameRecord(query.rules, actions[:turn], **given))
+        colours = ["b" if colour is Colour.BLACK else "w" for colour, _ in query.moves[:turn]]
+        given = {"first": LETTERS[query.first], "setup": query.start, "colours": colours}
+        records.append(sgf.GameRecord(query.rules, [action for _, action in query.moves[:turn]], **given))
     state = sgf.positions(records, [task.turn for task in tasks], device, check=False)
     passes = torch.where(state.finished, 1, state.passes).to(torch.int8)
     state = dataclasses.replace(state, passes=passes, finished=torch.zeros_like(state.finished))

@@ -179,9 +179,9 @@ def positions(
     for row, part in enumerate(parts):
         size, length = part.rules.size, len(part.moves)
         stones[row, :size, :size] = torch.tensor(part.start(), dtype=torch.int8)
-        colours[row, :length] = torch.tensor([COLOURS[colour].value for colour in part.turns()], dtype=torch.int8)
-        moved = [coords.on_other_board(action, size, side) for action in part.moves]
-        actions[row, :length] = torch.tensor(moved, dtype=torch.int64)
+        colours[row, :length] = torch.tensor([1 + (colour == "w") for colour in part.turns()], dtype=torch.int8)
+        moves = part.moves if size == side else [coords.on_other_board(move, size, side) for move in part.moves]
+        actions[row, :length] = torch.tensor(moves, dtype=torch.int64)
     first = torch.tensor([COLOURS[part.first].value for part in parts], dtype=torch.int8)
     to_play = [_to_play(*of_one).value for of_one in zip(records, move_numbers, parts, strict=True)]
     given = (stones, first, colours, actions, torch.tensor(to_play, dtype=torch.int8))
