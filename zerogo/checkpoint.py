@@ -75,8 +75,7 @@ class Checkpoint:
 
 
 def save(path: str | Path, checkpoint: Checkpoint) -> None:
-    """Writes the checkpoint: after a crash at any moment the file is either whole or as it was before. Makes the
-    directory."""
+    """Writes the checkpoint and makes its directory; after a crash the file is whole, or as it was before."""
     config = checkpoint.config
     parts = {"format": FORMAT, "version": VERSION, "config": config.to_dict()}
     parts |= {"encoder": checkpoint.encoder().name, "size": config.game.size}
@@ -136,8 +135,7 @@ def _read(path: Path) -> Any:
 
 
 def _portable(value: Any) -> Any:
-    """Returns the value with tensors on the CPU, each with a storage of its own (a view would save all that it is a
-    view of)."""
+    """Returns the value with tensors on the CPU, each with a storage of its own: a view would save all of another."""
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True).contiguous()
     if isinstance(value, Mapping):

@@ -119,8 +119,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Returns how much memory of the device, for the CPU of the machine or container, is free; None where that can't be
-    told."""
+    """Returns the free memory of the device, for the CPU of the machine or container; None where that can't be told."""
     if device.type == "cuda":
         # Torch keeps some for tensors to come.
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -230,8 +229,7 @@ def make_directory(path: str | Path) -> Path:
 
 
 def require_new_folder(path: Path, option: str) -> None:
-    """Raises InputError where results could not be written without touching what is there: a file, or a folder that is
-    not empty."""
+    """Raises InputError for a file and for a folder that is not empty, in place of the new folder of `option`."""
     if path.exists() and not path.is_dir():
         raise InputError(f"{path} is a file; give {option} a new folder")
     if path.exists() and any(path.iterdir()):

@@ -54,8 +54,7 @@ class Telemetry(contextlib.AbstractContextManager):
         return self._writer
 
     def scalars(self, step: int, values: Mapping[str, Any]) -> None:
-        """Writes numbers (or one-element tensors, which are fetched from their device) named "area/quantity_unit" for a
-        step."""
+        """Writes a step's numbers (or one-element tensors, from their device), named "area/quantity_unit"."""
         numbers = {name: float(value) for name, value in values.items()}
         for name, number in numbers.items():
             self.writer.add_scalar(name, number, step)
@@ -86,8 +85,7 @@ class Telemetry(contextlib.AbstractContextManager):
 
 
 def _keep_complete_lines(path: Path, last_step: int | None) -> None:
-    """Rewrites a JSON-lines file without incomplete lines and, with a last step, without records of later ones.
-    Atomic."""
+    """Rewrites a JSON-lines file without incomplete lines and records of steps after the last one. Atomic."""
     if not path.exists():
         return
     lines = path.read_bytes().splitlines(keepends=True)

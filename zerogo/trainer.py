@@ -47,8 +47,7 @@ def policy_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics
 
 
 def value_loss(logit: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
-    """Returns the cross-entropy of the result [nats]: logit [B], (1 + tanh(logit)) / 2 is the chance of winning, a draw
-    is half a win."""
+    """Returns the cross-entropy of the result [nats]: logit [B], (1 + tanh(logit)) / 2 is the chance of winning."""
     loss = F.binary_cross_entropy_with_logits(2 * logit, (1 + targets.value) / 2)
     with torch.no_grad():
         value, decided = torch.tanh(logit), targets.value != 0
@@ -63,8 +62,7 @@ def value_loss(logit: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
 
 
 def ownership_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
-    """Returns the mean cross-entropy [nats] of a point's owner over the points that exist, by `board_weight`: logits
-    [B, N, N]."""
+    """Returns the mean cross-entropy [nats] of the owners of existing points, by `board_weight`: logits [B, N, N]."""
     losses = F.binary_cross_entropy_with_logits(2 * logits, (1 + targets.ownership) / 2, reduction="none")
     share = targets.board_weight / targets.board_weight.sum().clamp(min=1e-6)
     on_board = on_board_mask(targets.state)
@@ -107,8 +105,7 @@ class Trainer:
         self.progress = min(1.0, max(0.0, progress))
 
     def learning_rate(self) -> float:
-        """Returns the learning rate of the next step: base x warm-up x the factor of the last schedule entry that
-        progress has reached."""
+        """Returns the next step's learning rate: base x warm-up x the last factor that progress has reached."""
         reached = [factor for start, factor in self.settings.schedule if start <= self.progress]
         warm = min(1.0, (self.samples + self.settings.batch) / max(1, self.settings.warmup_samples))
         return self.settings.learning_rate * warm * (reached[-1] if reached else 1.0)
@@ -140,8 +137,7 @@ class Trainer:
 
     @torch.no_grad()
     def refresh_statistics(self, batches: Iterable[TrainingBatch]) -> None:
-        """Gives the averaged weights batch-norm statistics of their own, the even mean over the batches; with none,
-        nothing changes."""
+        """Gives the averaged weights batch-norm statistics of their own: the even mean over batches, if any."""
         norms = [module for module in self.averaged.modules() if isinstance(module, nn.BatchNorm2d)]
         momenta = [norm.momentum for norm in norms]
         for number, batch in enumerate(batches):
@@ -179,8 +175,7 @@ class Trainer:
         self.progress, self.average_weight = state["progress"], state["average_weight"]
 
     def _load_optimizer(self, state: dict[str, Any]) -> None:
-        """Takes over the statistics, not the settings: these are the config's, which may have changed. Another
-        optimiser begins anew."""
+        """Takes over the statistics, not the settings, which may have changed; another optimiser begins anew."""
         own = self.optimizer.state_dict()["param_groups"]
         if ("betas" in own[0]) != ("betas" in state["param_groups"][0]):
             self.optimizer.state.clear()
@@ -190,8 +185,7 @@ class Trainer:
         self.optimizer.load_state_dict(state)
 
     def _turned(self, batch: TrainingBatch) -> tuple[Tensor, Tensor, TrainingBatch]:
-        """Returns planes, global inputs and targets on the device, each sample turned by its symmetry (a smaller board
-        in its place; `state` stays as it is)."""
+        """Returns planes, inputs and targets on the device, each turned by its symmetry; `state` stays as it is."""
         batch = batch.to(self.device)
         turn, size = batch.symmetry, None if batch.state.rules.same_size else batch.state.rules.size
         planes = symmetry.transform_planes(self.encoder.planes(batch.state), turn, size)

@@ -85,8 +85,7 @@ def calibration_error(values: np.ndarray, results: np.ndarray) -> float:
 
 
 def final_boards(collected: SelfPlayResult) -> dict[str, np.ndarray]:
-    """Returns a picture of a few final boards with who owned what, by tag, where there are games: uint8 [height, width,
-    3]."""
+    """Returns a picture of a few final boards with their owners, by tag: uint8 [height, width, 3]."""
     pairs = zip(collected.last_boards, collected.last_ownership, strict=True)
     images = [board_image(stones, ownership_black=ownership) for stones, ownership in pairs]
     return {"selfplay/final_boards": mosaic(images, columns=3)} if images else {}
@@ -154,8 +153,7 @@ class Matches:
         return [line for line, _ in self._play(checkpoint, telemetry, self.settings.games)]
 
     def final(self, checkpoint: Checkpoint, telemetry: Telemetry, directory: Path) -> None:
-        """Plays the matches at the end of the run, prints what they show, and leaves a report of them in the run's
-        folder."""
+        """Plays the matches at the end of the run, prints what they show, and writes a report of them."""
         game = self.game
         komi = ", ".join(f"{game.komi_of(size):g} on {size}x{size}" for size in game.all_sizes)
         komi = komi if game.sizes else f"{game.komi:g}"
@@ -182,10 +180,9 @@ class Matches:
             for spec in [spec for spec in self.settings.opponents if size in self.sizes_of[spec]]:
                 start = time.monotonic()
                 result = self._match(player, spec, size, num_games)
-                name = re.sub(r"[^\w.=-]+", "_", spec.replace(":", ""))
-                numbers[f"{area}/{name}_winrate"] = result.win_rate
-                numbers[f"{area}/{name}_whole_board_black"] = result.whole_board_black
-                numbers[f"{area}/{name}_score_points"] = result.mean_score
+                tag = f"{area}/" + re.sub(r"[^\w.=-]+", "_", spec.replace(":", ""))
+                numbers |= {f"{tag}_winrate": result.win_rate, f"{tag}_score_points": result.mean_score}
+                numbers[f"{tag}_whole_board_black"] = result.whole_board_black
                 yield f"  {where}{describe(spec, result)}, {time.monotonic() - start:.0f} s", result
             numbers |= self._rating(area, player.name, size)
         telemetry.scalars(checkpoint.step, numbers)
@@ -206,8 +203,7 @@ class Matches:
         return result
 
     def _rating(self, area: str, name: str, size: int) -> dict[str, float]:
-        """Returns the player's Elo among all that have met on a board in this run, the random player (or the first
-        opponent) at 0."""
+        """Returns the player's Elo in the run's pool on a board, the random player (or first opponent) at 0."""
         pool = [entry[:5] for entry in self.pool if entry[5] == size]
         names = sorted({name for entry in pool for name in entry[:2]})
         if name not in names:

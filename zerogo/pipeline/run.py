@@ -204,8 +204,7 @@ class Run:
         return samples
 
     def _learn(self) -> dict[str, float]:
-        """Trains for all that the replay's credit allows and returns the mean of what was seen; reads the device
-        once."""
+        """Trains for all that the replay's credit allows; returns means of what was seen, read at once."""
         self.trainer.set_progress(self._progress())
         batch, sums, start, first = self.config.training.batch, {}, time.monotonic(), self.trainer.steps
         recent: deque[TrainingBatch] = deque(maxlen=STATISTICS_BATCHES)

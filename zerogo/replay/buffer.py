@@ -91,8 +91,7 @@ class Replay:
     # Adding
 
     def add(self, samples: Samples) -> None:
-        """Adds K samples as the newest, oldest first; writes the shards that are full then, and removes those that left
-        the window."""
+        """Adds K samples, oldest first; writes the shards that are full then, removes those that left the window."""
         sides = f"samples of side {samples.board_size} into a replay of side {self.board_size}"
         assert samples.board_size == self.board_size, sides
         samples = samples.packed()
@@ -140,8 +139,7 @@ class Replay:
 
     @property
     def window(self) -> int:
-        """Samples, counted from the newest, that are drawn from; those of players that have not learned count at most
-        min_window times."""
+        """Newest samples that are drawn from; those of untaught players count at most min_window times."""
         counted = self.total - max(0, self.num_random - self.settings.min_window)
         return min(len(self), window(counted, self.settings))
 
@@ -185,8 +183,7 @@ class Replay:
         return self._slots[held]
 
     def statistics(self, network_step: int) -> dict[str, float]:
-        """Returns figures of the buffer: mean age in training steps behind `network_step`, sizes in samples, reuse,
-        share held out."""
+        """Returns figures of the buffer: sizes in samples, mean age in steps behind `network_step`, reuse, shares."""
         newest = self._newest(self.window)
         size = max(1, len(newest))
         made_at = self._ring.network_step[newest].clamp(min=0)
@@ -232,8 +229,7 @@ class Replay:
                 shard.path.unlink(missing_ok=True)
 
     def _prune(self) -> None:
-        """Removes shards before the window. Its lower edge never moves back: the window grows by at most one for each
-        new sample."""
+        """Removes shards before the window, whose lower edge never moves back."""
         for shard in [] if self.settings.keep_shards else find_shards(self.directory):
             if not shard.is_open and shard.end <= self.total - self.window - self._missing:
                 shard.path.unlink(missing_ok=True)

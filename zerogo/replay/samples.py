@@ -69,8 +69,7 @@ class Samples(TensorFields):
         return Samples(**kept)
 
     def state(self) -> board.State:
-        """Returns the positions as games, for an encoder: with recent positions and moves, without what superko
-        needs."""
+        """Returns the positions as games for an encoder: with recent positions and moves, without superko's hashes."""
         rows, names = self.rows.to(torch.int32), ("moves", "passes", "ply", "ko")
         others = {name: getattr(self, name) for name in names}
         restored = board.restore(rows[:, 0, 0], rows[:, 0, 1], rows[:, 1:], self.to_play, self._rules(), **others)
@@ -93,8 +92,7 @@ class Samples(TensorFields):
 
 
 def position_fields(state: board.State) -> dict[str, Tensor]:
-    """Returns the fields of `Samples` that a batch of games gives, from `rows` to `komi`; the targets are the caller's
-    to add."""
+    """Returns the fields of `Samples` that a batch of games gives, from `rows` to `komi`; targets are the caller's."""
     newest = torch.stack((state.black, state.white), dim=1).unsqueeze(1)
     of_state = {name: getattr(state, name) for name in ("to_play", "passes", "ply", "ko", "moves")}
     of_rules = {name: getattr(state.rules, name) for name in ("superko", "scoring", "suicide", "komi")}
@@ -133,8 +131,7 @@ class TrainingBatch(TensorFields):
 
     @classmethod
     def of(cls, samples: Samples, symmetry: Tensor) -> TrainingBatch:
-        """Returns the batch of samples kept on the host; symmetry int64 [B]. The policy's float16 rounding is
-        normalised away."""
+        """Returns the batch of samples on the host; symmetry int64 [B]. The policy sums to 1 again after float16."""
         policy = samples.policy.to(torch.float32)
         names = ("policy_weight", "value", "root_value", "score", "board_weight")
         return cls(

@@ -66,8 +66,7 @@ def _random_positions(game: GameConfig, device: torch.device) -> board.State:
 
 
 def _measured(evaluator: Evaluator, states: board.State, most: int, has_graph: bool) -> batching.BatchChoice:
-    """Returns the batch that keeps the device busy with this evaluator, replayed as a CUDA graph if a search does so
-    and it is faster."""
+    """Returns the batch that keeps the device busy, as a CUDA graph if a search does so and that is faster."""
     device = states.device
     legal = board.legal_actions(states)
     legal[:, -1] = True  # in games that are over, too: an evaluator wants a move
@@ -90,8 +89,7 @@ def _measured(evaluator: Evaluator, states: board.State, most: int, has_graph: b
 
 
 def _games_in_memory(alone: SelfPlay) -> int:
-    """Returns for how many games like one that is played alone, each with its tree and its records, there is memory;
-    MOST where nobody knows."""
+    """Returns for how many games like the given one there is memory, trees and records included; MOST if unknown."""
     free = runtime.free_bytes(alone.device)
     if free is None:
         return MOST

@@ -29,15 +29,10 @@ def write_games(directory: Path, games: Sequence[FinishedGame], player: str) -> 
         comments = [f"value for the side to move {value:+.3f}" for value in game.root_values]
         comments[-1:] = [f"{comments[-1]}\nended by: {game.end.name.lower()}"] if comments else []
         values_black = [value if ply % 2 == 0 else -value for ply, value in enumerate(game.root_values)]
-        record = sgf.GameRecord(
-            rules=game.rules,
-            moves=game.moves,
-            result=sgf.result_text(game.score_black, game.end == EndReason.RESIGNED),
-            black=player,
-            white=player,
-            comments=comments,
-            winrates_black=[min(1.0, max(0.0, (1 + value) / 2)) for value in values_black],
-        )
+        winrates = [min(1.0, max(0.0, (1 + value) / 2)) for value in values_black]
+        result = sgf.result_text(game.score_black, game.end == EndReason.RESIGNED)
+        shown = {"comments": comments, "winrates_black": winrates}
+        record = sgf.GameRecord(rules=game.rules, moves=game.moves, result=result, black=player, white=player, **shown)
         sgf.write(directory / f"game-{game.number:08d}.sgf", record)
 
 

@@ -60,8 +60,7 @@ class SelfPlay:
         self._begin_searches(everyone)
 
     def use(self, evaluator: Evaluator, network_step: int) -> None:
-        """Goes on with another network, which has learned for `network_step` steps; games under way are finished by
-        it."""
+        """Goes on, in games under way too, with another network, which has learned for `network_step` steps."""
         self.search.evaluator = evaluator.with_symmetries(self.search.settings.symmetry_leaf)
         self.search.root_evaluator = evaluator.with_symmetries(self.search.settings.symmetry_root)
         self.network_step = network_step
@@ -87,8 +86,7 @@ class SelfPlay:
         return collected
 
     def _simulate(self, collected: SelfPlayResult) -> None:
-        """Runs steps until a game may have spent its budget: on the CPU exactly so many, elsewhere those of
-        `check_every` simulations."""
+        """Runs steps until a game may have spent its budget; where looking waits, of `check_every` simulations."""
         left, done = (self.search_state.budget - self.search_state.done).clamp(min=0), self.search_state.done.clone()
         number = int(left.min()) if may_look(left) else self.settings.check_every
         for _ in range(max(1, -(-number // self.search.settings.leaves))):
@@ -96,8 +94,7 @@ class SelfPlay:
         collected.simulations += int((self.search_state.done - done).sum())
 
     def _move(self, game_index: Tensor, collected: SelfPlayResult) -> None:
-        """Plays the moves of the games whose budget is spent, replaces those that are over, and starts the next
-        searches."""
+        """Plays the moves of these games, replaces those that are over, and starts the next searches."""
         is_whole = len(game_index) == self.num_games
         before = self.states if is_whole else self.states.select(game_index)
         result = self.search.result(self.search_state, game_index)
@@ -123,8 +120,7 @@ class SelfPlay:
         return draws.uniform(draws.key(self.seed, self.numbers[game_index], *parts), 1).squeeze(1)
 
     def _choose(self, game_index: Tensor, states: board.State, result: SearchResult) -> Tensor:
-        """Returns the moves to play: int64 [K]. Gumbel's own choice, varied by its noise; under PUCT drawn from the
-        visits."""
+        """Returns the moves to play: int64 [K]. Gumbel's own choice; under PUCT drawn from the visits."""
         if self.search.settings.algorithm == "gumbel":
             return result.action
         settings = self.settings
@@ -164,8 +160,7 @@ class SelfPlay:
         return self._drawn(game_index, Purpose.RESIGN) < self.settings.resign_share
 
     def _ends(self, game_index: Tensor, after: board.State, resigns: Tensor) -> Tensor:
-        """Returns what ended the games by this move: int64 [K], an `EndReason`, -1 for those that go on. The host looks
-        (`all_pass_alive`)."""
+        """Returns what ended the games by this move: int64 [K], an `EndReason`, -1 for those that go on."""
         stops_early = self._drawn(game_index, Purpose.SETTLED) < self.settings.settled_end_share
         ends = torch.where(scoring.all_pass_alive(after) & stops_early, int(EndReason.ALL_PASS_ALIVE), -1)
         by_itself = torch.where(after.passes >= 2, int(EndReason.PASSES), int(EndReason.CAPPED))
@@ -198,8 +193,7 @@ class SelfPlay:
         return FinishedGame(int(self.numbers[index]), rules, moves, values, float(score_black), EndReason(int(end)))
 
     def _learn_resignation(self, game_index: Tensor, length: Tensor, score_black: Tensor) -> None:
-        """Remembers, of the games in which nobody might resign, the lowest value that each side saw from
-        `resign_min_ply` on."""
+        """Remembers the lowest value of each side from `resign_min_ply` on, of games that nobody might resign."""
         ply = torch.arange(self.max_plies, device=game_index.device)
         counts = (ply >= self.settings.resign_min_ply) & (ply < length.unsqueeze(1))
         values = self.recorder.tables["root_value"][game_index]
@@ -234,8 +228,7 @@ class Resignation:
         self.measured = 0.0
 
     def add(self, winner_lowest: float, loser_lowest: float) -> None:
-        """Remembers a game that was played out: the lowest value of its root that each side saw, in [-1, 1], 1 for
-        none."""
+        """Remembers a game that was played out: the lowest root value that each side saw, in [-1, 1], 1 for none."""
         self.games.append((winner_lowest, loser_lowest))
 
     def update(self) -> None:

@@ -23,15 +23,13 @@ RANDOM_GAMES_TOGETHER = 1024
 
 
 def begin(game: GameConfig, numbers: Tensor, seed: int, device: torch.device) -> board.State:
-    """Returns the games of these numbers (int64 [K], on the host) before their first moves, in tensors with room for
-    the largest board."""
+    """Returns the games of these numbers (int64 [K], on the host) before their first moves, N that of the largest."""
     rules = drawn_rules(game, numbers, seed)
     return board.new_games(len(numbers), rules, device, [game.plies(one.size) for one in rules], game.largest_size)
 
 
 def drawn_rules(game: GameConfig, numbers: Tensor, seed: int) -> list[Rules]:
-    """Returns the rules of games by their numbers (int64 [K], on the host): the settings', as far as they leave nothing
-    to be drawn."""
+    """Returns the rules of games by their numbers (int64 [K], on the host), drawn where the settings have shares."""
     shares = {
         Purpose.SIZE: [(size, share) for size, share, _ in game.sizes] or [(game.size, 1.0)],
         Purpose.SUPERKO: list(game.superko_shares.items()) or [(game.superko, 1.0)],

@@ -27,8 +27,7 @@ class EndReason(IntEnum):
 
 @dataclass(frozen=True)
 class FinishedGame:
-    """A game to be written as SGF. moves: actions of its own board. score_black: points, komi included; the sign of the
-    winner where it was resigned."""
+    """A game for SGF. moves: of its own board. score_black: points with komi; the winner's sign where resigned."""
 
     number: int
     rules: Rules
