@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
 from diagrams import parse
@@ -118,96 +120,13 @@ def _played_on(rows: list[list[int]], rng: random.Random) -> list[list[int]]:
     return [[getattr(played.colour_at((row, column)), "value", 0) for column in range(size)] for row in range(size)]
 
 
-# Black (X) chases White (O). Name: diagram, Black's first moves that work against strings with two liberties, White's
-# moves that save strings in atari, and a stone of each of White's strings that is caught.
+# Black (X) chases White (O). By name: a diagram, Black's first moves that work against strings with two liberties,
+# White's moves that save strings in atari, and a stone of each of White's strings that is caught. In "not by a ko"
+# White's stone on B5 is caught from C5; from A5 Black would take A4, but in a ko, which White is taken to win.
 CLASSICAL = {
-    "runs into the corner": ("""
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . X X . . . .
-        . . X O . . . . .
-        . . . X . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        """, "", "", "D6"),
-    "broken by a distant stone": ("""
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . X X . . . .
-        . . X O . . . . .
-        . . . X . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . . . . . O .
-        . . . . . . . . .
-        """, "", "E6", ""),
-    "a distant stone beside the path breaks nothing": ("""
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . X X . . . .
-        . . X O . . . . .
-        . . . X . . . . .
-        O . . . . . . . .
-        . . . . . . . . .
-        . O . . . . . . .
-        . . . . . . . . .
-        """, "", "", "D6"),
-    "the attacker begins, and only one side works": ("""
-        . . . . . . . . .
-        . . . . . . . . .
-        . . X X . . . . .
-        . X O O . . . . .
-        . . X . . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        """, "E6", "", "C6"),
-    "the second line crawls along the edge": ("""
-        . . . . . . .
-        . . . . . . .
-        . . . . . . .
-        . . . . . . .
-        . . X X . . .
-        . X O O . . .
-        . . X . . . .
-        """, "E2", "", "C2"),
-    "captures on the way": ("""
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . X X . . . .
-        . . X O . . . . .
-        . . O X . . . . .
-        . . . O . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        . . . . . . . . .
-        """, "", "E5 E6", ""),
-    "longer than the board is wide": ("""
-        . . . . .
-        . X X . .
-        X O . . .
-        . X . . .
-        . . . . .
-        """, "", "", "B3"),
-    # White's stone on B5 is caught from C5; from A5 Black would take A4, but in a ko, which White is taken to win.
-    "not by a ko": ("""
-        . O . . .
-        O X X X .
-        X X O . X
-        X . X . X
-        . . X . .
-        """, "C5", "", "B5 A4 C3"),
-    "three liberties are no ladder": ("""
-        . . . . .
-        . . X . .
-        . . O . .
-        . . . . .
-        . . . . .
-        """, "", "", ""),
-}  # fmt: skip
+    name: ("\n".join(case["rows"]), case["catching"], case["escaping"], case["caught"])
+    for name, case in json.loads((Path(__file__).parent / "data" / "ladders.json").read_text()).items()
+}
 
 
 def of_stones(rows: list[list[list[int]]] | Tensor, to_play: list[int] | int = 1, **rules) -> board.State:

@@ -62,6 +62,7 @@ class MaskedNorm(nn.BatchNorm2d):
     """Batch normalisation whose statistics are those of the points on the board."""
 
     def forward(self, x: Tensor, on_board: Tensor | None = None) -> Tensor:
+        """Returns the normalised maps: [B, C, N, N], zero off the board where there is a mask."""
         if on_board is None or not self.training:
             return super().forward(x)
         weight = on_board.unsqueeze(1).to(torch.float32)
@@ -93,6 +94,7 @@ class ConvNorm(nn.Module):
         nn.init.kaiming_normal_(self.conv.weight, mode="fan_in", nonlinearity="relu")
 
     def forward(self, x: Tensor, on_board: Tensor | None, residual: Tensor | None = None, relu: bool = True) -> Tensor:
+        """Returns the outputs: [B, inputs, N, N] -> [B, outputs, N, N]."""
         y = self.norm(self.conv(x), on_board)
         return _finish(y if residual is None else y + residual.to(y.dtype), on_board, relu)
 
@@ -121,6 +123,7 @@ class FusedConv(nn.Module):
             )
 
     def forward(self, x: Tensor, on_board: Tensor | None, residual: Tensor | None = None, relu: bool = True) -> Tensor:
+        """Returns what the `ConvNorm` returns, up to rounding."""
         conv = self.conv
         if not self.in_one_step:
             y = conv(x)
@@ -194,6 +197,7 @@ class Block(nn.Module):
         self.bias = nn.Linear(POOLINGS * self.pooled, channels) if self.pooled else None
 
     def forward(self, x: Tensor, on_board: Tensor | None) -> Tensor:
+        """Returns the block's output: [B, channels, N, N] -> the same shape."""
         if self.bias is None:
             return self.second(self.first(x, on_board), on_board, residual=x)
         y = self.first(x, on_board, relu=False)

@@ -40,10 +40,12 @@ class View:
 
     @cached_property
     def empty(self) -> Tensor:
+        """Returns the empty points."""
         return self.state.on_board & ~(self.state.black | self.state.white)
 
     @cached_property
     def legal(self) -> Tensor:
+        """Returns where the side to move may play."""
         return exact_legal_rows(self.state)
 
     @cached_property
@@ -58,12 +60,14 @@ class View:
 
     @cached_property
     def own_eyes(self) -> Tensor:
+        """Returns the eyes of the side to move."""
         # Boards of one size are all alike: what is off the board is then found once.
         on_board = self.state.on_board[:1] if self.state.rules.same_size else self.state.on_board
         return eyes(self.sides[0], on_board) & self.empty
 
     @cached_property
     def tactics(self) -> Tactics:
+        """Returns what `Tactics` holds, for the side to move."""
         return read_tactics(*self.sides, self.state.on_board, self.legal)
 
     @cached_property
