@@ -1,4 +1,4 @@
-"""Same seeds, same games: self-play by the kernels gives the games of the plain way, move for move."""
+"""Same seeds, same games: self-play by the kernels gives the games of torch, move for move."""
 
 from __future__ import annotations
 
@@ -14,12 +14,8 @@ from zerogo.features import make_encoder
 
 ALGORITHMS = pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
 LEAVES = pytest.mark.parametrize("leaves", [1, 4])
-PUCT_WITH_ALL = (
-    "search.c_puct_log=0.4",
-    "search.c_puct_base=20",
-    "search.forced_playouts=2.0",
-    "search.fpu_reduction_root=0.1",
-)
+PUCT_WITH_ALL = ("search.c_puct_log=0.4", "search.c_puct_base=20", "search.forced_playouts=2.0")
+PUCT_WITH_ALL = (*PUCT_WITH_ALL, "search.fpu_reduction_root=0.1")
 
 
 def played(evaluator: Any, seed: int, number: int, *words: str) -> dict[int, tuple]:
@@ -29,7 +25,7 @@ def played(evaluator: Any, seed: int, number: int, *words: str) -> dict[int, tup
     return {game.number: (game.moves, game.root_values, game.end, game.score_black) for game in collected.games}
 
 
-def on_both_ways(evaluator: Any, seed: int, number: int, *words: str) -> tuple[dict[int, tuple], dict[int, tuple]]:
+def by_both(evaluator: Any, seed: int, number: int, *words: str) -> tuple[dict[int, tuple], dict[int, tuple]]:
     fast = played(evaluator, seed, number, *words)
     with kernels.plain():
         return fast, played(evaluator, seed, number, *words)
@@ -43,7 +39,7 @@ def on_both_ways(evaluator: Any, seed: int, number: int, *words: str) -> tuple[d
 def test_a_table_gives_the_same_games(algorithm: str, leaves: int, size: int, superko: str, seed: int) -> None:
     words = (f"game.size={size}", f"game.superko={superko}", f"search.algorithm={algorithm}", f"search.leaves={leaves}")
     words = (*words, "selfplay.games=5", "selfplay.full_simulations=8", f"game.move_cap={3 * size}")
-    fast, plain = on_both_ways(tiny.Table(), seed, 6, *words)
+    fast, plain = by_both(tiny.Table(), seed, 6, *words)
     assert len(fast) >= 6 and len({tuple(moves) for moves, *_ in fast.values()}) == len(fast)
     assert [game[0] for game in fast.values()] == [game[0] for game in plain.values()]
     assert fast.keys() == plain.keys() and all(game[2:] == plain[number][2:] for number, game in fast.items())
@@ -55,7 +51,7 @@ def test_a_table_gives_the_same_games(algorithm: str, leaves: int, size: int, su
 def test_boards_of_several_sizes_and_all_of_puct(leaves: int) -> None:
     words = ("game.size=5", "game.sizes=[[4, 0.4, 2.5], [5, 0.3, 4.5], [7, 0.3, 6.5]]", "game.move_cap=16")
     words = (*words, "search.algorithm=puct", f"search.leaves={leaves}", *PUCT_WITH_ALL)
-    fast, plain = on_both_ways(tiny.Table(), 5, 9, *words, "selfplay.full_simulations=12")
+    fast, plain = by_both(tiny.Table(), 5, 9, *words, "selfplay.full_simulations=12")
     assert [game[0] for game in fast.values()] == [game[0] for game in plain.values()] and fast.keys() == plain.keys()
 
 
@@ -64,19 +60,14 @@ def test_boards_of_several_sizes_and_all_of_puct(leaves: int) -> None:
 def test_a_network_gives_the_same_games_but_for_rounding(algorithm: str, leaves: int) -> None:
     """In float32, where kernels and torch may round sums otherwise. A game that differs once is another game from there
     on: only the first different move of each counts, and all moves after it are left out."""
-    words = (
-        "game.size=5",
-        "game.move_cap=20",
-        f"search.algorithm={algorithm}",
-        f"search.leaves={leaves}",
-        "selfplay.full_simulations=12",
-    )
+    words = ("game.size=5", "game.move_cap=20", f"search.algorithm={algorithm}", f"search.leaves={leaves}")
+    words = (*words, "selfplay.full_simulations=12")
     settings = tiny.config(*words)
     encoder = make_encoder(settings.features.encoder, settings.features.komi_input)
     evaluator = Evaluator.from_network(
         tiny.network(settings).eval(), encoder, tiny.CPU, torch.float32, heads=("policy", "value")
     )
-    fast, plain = on_both_ways(evaluator, 4, 8, *words)
+    fast, plain = by_both(evaluator, 4, 8, *words)
     alike = differ = 0
     for number in fast.keys() & plain.keys():
         pairs = list(zip(fast[number][0], plain[number][0], strict=False))

@@ -40,21 +40,23 @@ def captured(monkeypatch: pytest.MonkeyPatch, blind: Callable[[], None]) -> list
     return found
 
 
-def game_of(settings: SearchConfig, moves: int, budget: int = 9, **changes: Any) -> list[tuple]:
+def game_of(settings: SearchConfig, moves: int, budget: int = 9, device: str = "cpu", **changes: Any) -> list[tuple]:
     """Plays some moves from one search state; returns what every search found."""
     state, _ = random_games(Rules(size=4, komi=0.5, superko="positional"), 3, 4, move_cap=40)
-    made, lane, found = Search(TableEvaluator(), dataclasses.replace(settings, **changes)), torch.arange(3), []
+    state, games, found = state.to(device), torch.arange(3, device=device), []
+    made = Search(TableEvaluator(), dataclasses.replace(settings, **changes))
     search_state = made.init(state, budget)
     for turn in range(moves):
-        made.begin(search_state, lane, budget, seed=turn, explore=True)
-        made.run_simulations(search_state)
-        result = made.result(search_state, lane)
-        found.append(
-            (result.visits, result.policy, result.value, search_state.done.clone(), search_state.tree.size.clone())
-        )
+        result = made.run(state, budget, turn, search_state, explore=True)
+        sizes = (search_state.done.clone(), search_state.tree.size.clone())
+        found.append((result.visits, result.policy, result.value, *sizes))
         state = board.step(state, result.action)
-        made.advance(search_state, lane, result.action, state)
+        made.advance(search_state, games, result.action, state)
     return found
+
+
+def start() -> board.State:
+    return random_games(Rules(size=4, komi=0.5), 3, 4)[0]
 
 
 def same(one: list[tuple], two: list[tuple]) -> None:
@@ -72,16 +74,16 @@ def test_one_capture_serves_many_moves(settings: SearchConfig, captured: list) -
     assert 1 <= len(captured) <= 2
 
 
-def forest_of(made: Search, state: board.State, budget: int = 20) -> SearchState:
+def begun(made: Search, state: board.State, budget: int = 20) -> SearchState:
     search_state = made.init(state, budget)
     made.begin(search_state, torch.arange(3), budget, seed=1)
     return search_state
 
 
 def test_is_captured_anew_where_it_must_be(captured: list) -> None:
-    state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
+    state = start()
     made = Search(TableEvaluator(), PUCT)
-    search_state = forest_of(made, state)
+    search_state = begun(made, state)
     steps = graph.WARM_UP + 1
 
     def goes_on(number: int) -> int:
@@ -109,7 +111,7 @@ def test_is_captured_where_that_pays(captured: list, monkeypatch: pytest.MonkeyP
     """A short search is not worth it; a long one is, and so are many short ones in the same trees, and steps whose end
     is not known."""
     monkeypatch.setattr(graph, "PAYS", 12)
-    state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
+    state = start()
     made = Search(TableEvaluator(), dataclasses.replace(PUCT, keep_tree=False))
     made.run(state, 12 + graph.WARM_UP - 2)
     assert not captured
@@ -120,7 +122,7 @@ def test_is_captured_where_that_pays(captured: list, monkeypatch: pytest.MonkeyP
         made.replace(search_state, torch.arange(3), state)
         made.run(state, 5, seed=turn, tree=search_state)
         assert len(captured) == number
-    search_state = forest_of(made, state)
+    search_state = begun(made, state)
     for _ in range(graph.WARM_UP + 1):
         made.simulate(search_state)
     assert len(captured) == 3
@@ -129,7 +131,7 @@ def test_is_captured_where_that_pays(captured: list, monkeypatch: pytest.MonkeyP
 def test_root_states_are_copied_into_all_slots(captured: list) -> None:
     state, _ = random_games([Rules(4, superko="positional"), Rules(3, superko="situational"), Rules(4)], 3, 4)
     made = Search(TableEvaluator(), dataclasses.replace(PUCT, leaves=3))
-    search_state = forest_of(made, state)
+    search_state = begun(made, state)
     for _ in range(graph.WARM_UP):
         made.simulate(search_state)
     after = board.step(state, torch.full((3,), 16))
@@ -185,7 +187,7 @@ def test_a_step_that_reads_is_not_captured(captured: list) -> None:
             assert bool(legal.any())
             return super().__call__(state, legal, key)
 
-    state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
+    state = start()
     expected = Search(TableEvaluator(), dataclasses.replace(PUCT, cuda_graph=False)).run(state, 8, seed=1)
     with pytest.warns(
         UserWarning, match=r"without a CUDA graph, as its step waits for the host \(_local_scalar_dense"
@@ -199,7 +201,7 @@ def test_a_step_that_cannot_be_captured_is_made_all_the_same(captured: list, mon
     def fails(step: Callable[[], None], device: torch.device) -> Callable[[], None]:
         raise RuntimeError("operation not permitted when stream is capturing")
 
-    state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
+    state = start()
     expected = Search(TableEvaluator(), PUCT).run(state, 8, seed=1)
     monkeypatch.setattr(graph, "record", fails)
     with pytest.warns(UserWarning, match="without a CUDA graph.*not permitted"):
@@ -207,9 +209,9 @@ def test_a_step_that_cannot_be_captured_is_made_all_the_same(captured: list, mon
     assert torch.equal(expected.visits, found.visits) and found.visits.sum(1).tolist() == [8] * 3
 
 
-def test_a_forest_is_freed_with_its_graph(captured: list) -> None:
+def test_a_search_state_is_freed_with_its_graph(captured: list) -> None:
     """Trees are large: nothing may keep one until Python looks for circles."""
-    state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
+    state = start()
     gc.disable()
     try:
         search_state = Search(TableEvaluator(), PUCT).run(state, 8, seed=1).tree
@@ -224,7 +226,7 @@ def test_a_forest_is_freed_with_its_graph(captured: list) -> None:
 
 
 def test_the_cpu_has_none() -> None:
-    state, _ = random_games(Rules(size=4, komi=0.5), 3, 4)
+    state = start()
     assert Search(TableEvaluator(), PUCT).run(state, 8).tree.graph is None
 
 
@@ -233,18 +235,4 @@ def test_the_cpu_has_none() -> None:
 @EACH
 def test_cuda_replays_what_it_would_do(settings: SearchConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph, "PAYS", 1)
-    state, _ = random_games(Rules(size=5, komi=0.5, superko="positional"), 3, 4, move_cap=40)
-    found = []
-    for has_graph in (False, True):
-        now, lane = state.to("cuda"), torch.arange(3, device="cuda")
-        made = Search(TableEvaluator(), dataclasses.replace(settings, cuda_graph=has_graph))
-        search_state = made.init(now, 12)
-        for turn in range(6):
-            made.begin(search_state, lane, 12, seed=turn, explore=True)
-            made.run_simulations(search_state)
-            result = made.result(search_state, lane)
-            found.append((has_graph, result.visits.cpu(), result.value.cpu()))
-            now = board.step(now, result.action)
-            made.advance(search_state, lane, result.action, now)
-    half = len(found) // 2
-    same([one[1:] for one in found[:half]], [one[1:] for one in found[half:]])
+    same(game_of(settings, 6, 12, "cuda", cuda_graph=False), game_of(settings, 6, 12, "cuda"))

@@ -38,11 +38,11 @@ from torch.nn import functional as F
 
 from zerogo import board, kernels
 from zerogo.config import SearchConfig
-from zerogo.kernels.shared import UNVISITED
+from zerogo.kernels.shared import UNVISITED, tries
 from zerogo.rules import Rules
 from zerogo.search import Go, Search, SearchPath, SearchState
 from zerogo.search.expansion import step_leaves
-from zerogo.search.selection import select, tries
+from zerogo.search.selection import select
 from zerogo.search.tree import CLOSED, NULL_NODE, ROOT, Tree, keep_subtree_
 
 CPU = torch.device("cpu")

@@ -32,6 +32,12 @@ GAME_FIELDS = ("on_board", "cap", "ply", "seen", "links", "recent", "moves")
 Games = namedtuple("Games", (*GAME_FIELDS, "superko", "komi", "suicide"))
 Found = namedtuple("Found", "words legal result repeats recent moves")
 
+
+def tries(leaves: int) -> int:
+    """Returns how many selections a step may make: half as many again as leaves, in place of those that collide."""
+    return leaves + leaves // 2
+
+
 # How a group of an encoder gives what it shows (see `features.groups.Group`); kernels paint the first two.
 ROWS, COUNTS, VALUES, GLOBALS = range(4)
 

@@ -22,13 +22,16 @@ class Go(Game):
     """Go. `kernels.shared` says how a position is packed."""
 
     def num_actions(self, states: State) -> int:
+        """Returns A = N * N + 1, the last the pass."""
         return states.board_size**2 + 1
 
     def numbers(self, states: State, game_index: Tensor) -> Tensor | None:
+        """Returns each action's number on the game's own board; None where all have the batch's size."""
         size = states.rules.size
         return None if states.rules.same_size else own_actions(rows_of(size, game_index), states.board_size)
 
     def root_legal(self, states: State) -> Tensor:
+        """Returns the legal moves, superko included."""
         game_index = torch.arange(states.num_games, device=states.device)
         return self.allowed(states, game_index, states, legal_actions(states))
 
@@ -37,6 +40,7 @@ class Go(Game):
         return legal
 
     def pack(self, position: Position) -> Tensor:
+        """Returns the positions as words: int32 [K, W]."""
         flags = [position.to_play, position.passes, position.finished, position.ply, position.ko]
         small = torch.stack([flag.to(torch.int32) for flag in flags], dim=1)
         hashes = position.hash.unsqueeze(1).view(torch.int32)
@@ -59,12 +63,14 @@ class Go(Game):
         )
 
     def play(self, states: State, game_index: Tensor, words: Tensor, actions: Tensor) -> Position:
+        """Returns the positions after the actions, which superko may forbid."""
         position = self.unpack(words, states.board_size)
         on_board, cap = rows_of(states.on_board, game_index), rows_of(states.cap, game_index)
         after, _ = play(position, actions, on_board, self._suicide(states, game_index), cap)
         return after
 
     def legal(self, states: State, game_index: Tensor, position: Position) -> Tensor:
+        """Returns the legal moves but for superko: bool [K, A]."""
         rows = legal_rows(position, rows_of(states.on_board, game_index), self._suicide(states, game_index))
         points = flood.unpack_rows(rows).flatten(1)
         legal = torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
@@ -116,6 +122,7 @@ class Go(Game):
         return (in_game.any(1) | on_path.any(1)) & ~is_pass & (superko != SUPERKO.index("simple"))
 
     def leaf(self, states: State, position: Position, path: SearchPath, actions: Tensor) -> State:
+        """Returns the positions with the moves and positions before them, as encoders want them."""
         rows, index = path.rows(torch.arange(states.moves.shape[1] - 1, device=path.depth.device))
         before_root = rows_of(states.moves, path.game_index).gather(1, (-index).clamp(min=0))
         moves = torch.where(index > 0, path.actions[rows].to(torch.int16), before_root)
@@ -147,6 +154,7 @@ class Go(Game):
         return LeafStates(after["words"], legal, after["finished"], result, after["repeats"], leaf)
 
     def lasting(self, states: State) -> State:
+        """Returns the states with the greatest ply that `seen` has room for."""
         return dataclasses.replace(states, ply_bound=states.seen.shape[1] - 1)
 
     def _without_history(self, states: State, game_index: Tensor) -> State:

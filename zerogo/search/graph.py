@@ -11,30 +11,17 @@ import dataclasses
 import warnings
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from zerogo import kernels
-from zerogo.config import SearchConfig
-from zerogo.search.game import Game
 from zerogo.search.tree import SearchState
 
 WARM_UP = 3  # steps without a graph, in which kernels are compiled and tables made; the last one is watched
 PAYS = 32  # a capture waits for the device, which is worth its while if so many steps come, or as many have been
-
-
-class Steps(Protocol):
-    """What a graph needs of a `search.Search`: its step, and all that decides what that does."""
-
-    evaluator: Any
-    settings: SearchConfig
-    game: Game
-
-    def step(self, search_state: SearchState) -> None:
-        """Runs one step, operation by operation."""
 
 
 class HostReads(TorchDispatchMode):
@@ -66,10 +53,11 @@ class HostReads(TorchDispatchMode):
         return result
 
 
-def replayed(search: Steps, search_state: SearchState, left: int | None = None) -> bool:
+def replayed(search: Any, search_state: SearchState, left: int | None = None) -> bool:
     """Runs one step from the search state's graph, or one on the way to having it; False where nothing was done.
 
-    left: how many steps are sure to be made, this one among them; None is enough for a capture."""
+    search: a `search.Search`. left: how many steps are sure to be made, this one among them; None is enough for a
+    capture."""
     if not may_capture(search, search_state):
         return False
     if search_state.graph is None or not search_state.graph.serves(search, search_state):
@@ -77,7 +65,7 @@ def replayed(search: Steps, search_state: SearchState, left: int | None = None) 
     return search_state.graph.run(search_state, PAYS if left is None else left)
 
 
-def may_capture(search: Steps, search_state: SearchState) -> bool:
+def may_capture(search: Any, search_state: SearchState) -> bool:
     """Returns whether the step is wanted as a graph, and its launches are the same every time: with kernels only."""
     device = search_state.budget.device
     return device.type == "cuda" and search.settings.cuda_graph and kernels.compiled("tree", device) is not None
@@ -90,7 +78,7 @@ class StepGraph:
     roots: the states that were copied last; states, repeated_states: the graph's own, as in `SearchState`. play:
     replays the step."""
 
-    def __init__(self, search: Steps, search_state: SearchState) -> None:
+    def __init__(self, search: Any, search_state: SearchState) -> None:
         self.search, self.needs, self.roots = search, _needs(search, search_state), search_state.states
         self.shapes = self._shapes(self.roots)
         self.states: Any = None
@@ -98,7 +86,7 @@ class StepGraph:
         self.play: Callable[[], None] | None = None
         self.steps, self.refuses = 0, False
 
-    def serves(self, search: Steps, search_state: SearchState) -> bool:
+    def serves(self, search: Any, search_state: SearchState) -> bool:
         """Returns whether this is still the step to make."""
         if any(one is not other for one, other in zip(self.needs, _needs(search, search_state), strict=True)):
             return False
@@ -192,7 +180,7 @@ def _capture_stream(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)
 
 
-def _needs(search: Steps, search_state: SearchState) -> list[Any]:
+def _needs(search: Any, search_state: SearchState) -> list[Any]:
     """Returns the objects whose replacement makes another step of it; the tensors among them are written in place."""
     fields = [getattr(search_state, field.name) for field in dataclasses.fields(search_state)]
     tensors = [field for field in fields if isinstance(field, Tensor)]

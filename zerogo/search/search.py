@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,16 +26,9 @@ from zerogo.search.go import Go
 from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Nodes, SearchState, Tree, keep_subtree_, nodes_at, reset_
 
-
-class Evaluation(Protocol):
-    """prior: [K, A], 0 on illegal moves, sums to 1. value: [K] of the side to move, in [-1, 1]."""
-
-    prior: Tensor
-    value: Tensor
-
-
-# Called with the game's leaves (or roots) and, by name, legal bool [K, A] and key int64 [K], by which it draws.
-Evaluate = Callable[..., Evaluation]
+# Called with the game's leaves (or roots) and, by name, legal bool [K, A] and key int64 [K], by which it draws. Of what
+# it returns are read prior [K, A], 0 on illegal moves, sums to 1, and value [K] of the side to move, in [-1, 1].
+Evaluate = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -84,19 +77,17 @@ class Search:
         tree: SearchState | None = None,
         *,
         game_ids: Tensor | None = None,
-        plies: Tensor | None = None,
         explore: bool = False,
     ) -> SearchResult:
         """Returns the result of `budget` simulations in every game: an int, or int64 [B] for budgets of their own.
 
-        tree: the search state of an earlier result, after `advance` to these states. game_ids, plies: int64 [B], what
-        random draws depend on beside the seed; by default 0, 1, … and the states' own plies. explore: with root noise,
-        as in self-play."""
+        tree: the search state of an earlier result, after `advance` to these states. game_ids: int64 [B], on which
+        random draws depend beside the seed and the ply; by default 0, 1, … explore: with root noise."""
         longest = int(budget) if isinstance(budget, int) else int(budget.max())
         search_state = tree if tree is not None else self.init(states, longest)
         search_state.states = states
         games = torch.arange(search_state.num_games, device=search_state.budget.device)
-        self.begin(search_state, games, budget, seed, game_ids=game_ids, plies=plies, explore=explore)
+        self.begin(search_state, games, budget, seed, game_ids=game_ids, explore=explore)
         self.run_simulations(search_state)
         return self.result(search_state, games)
 
@@ -116,7 +107,6 @@ class Search:
         seed: int,
         *,
         game_ids: Tensor | None = None,
-        plies: Tensor | None = None,
         explore: bool | Tensor = False,
     ) -> None:
         """Starts the next search of some games: evaluates bare roots, draws the noise, sets the budgets.
@@ -127,7 +117,7 @@ class Search:
         budgets = torch.as_tensor(budget, dtype=torch.int64, device=games.device).expand(games.shape)
         if int(budgets.max()) > longest:
             raise ValueError(f"begin: a budget of {int(budgets.max())} simulations in trees made for {longest}")
-        plies = rows_of(search_state.states.ply.to(torch.int64), games) if plies is None else plies
+        plies = rows_of(search_state.states.ply.to(torch.int64), games)
         move_key = draws.key(seed, games if game_ids is None else game_ids, plies)
         search_state.keys[games] = draws.key(move_key, Purpose.SYMMETRY)
         overflowing = games[tree.size[games] + budgets >= tree.num_nodes]  # kept nodes leave too little room

@@ -17,7 +17,7 @@ from torch import Tensor
 from zerogo import kernels
 from zerogo.config import SearchConfig
 from zerogo.flood import may_look
-from zerogo.kernels.shared import NULL_NODE, ROOT, UNVISITED
+from zerogo.kernels.shared import NULL_NODE, ROOT, UNVISITED, tries
 from zerogo.search import gumbel, puct
 from zerogo.search.tree import Nodes, SearchState, Tree, nodes_at
 from zerogo.tensors import TensorFields
@@ -140,29 +140,6 @@ class VirtualVisits:
     by_move: Tensor
     collided: Tensor
 
-    @staticmethod
-    def of(search_state: SearchState) -> VirtualVisits:
-        """Returns a step before its first simulation."""
-        visits = search_state.tree.visits
-        by_move = torch.zeros_like(search_state.kept_visits, dtype=torch.int32)
-        collided = torch.zeros_like(by_move, dtype=torch.bool)
-        return VirtualVisits(torch.zeros_like(visits), torch.zeros_like(search_state.done), by_move, collided)
-
-
-@dataclass(frozen=True)
-class Round:
-    """One selection in each of B games. serial: int64 [B], how many of the game's were started before in this step.
-    marked: int64 [B], the row of the node to be made, that of NULL_NODE where there is none."""
-
-    selection: Selection
-    serial: Tensor
-    marked: Tensor
-
-
-def tries(leaves: int) -> int:
-    """Returns how many selections a step may make: half as many again as leaves, in place of those that collide."""
-    return leaves + leaves // 2
-
 
 def _most_done(search_state: SearchState, settings: SearchConfig) -> Tensor:
     """Returns how many simulations may be done after the step: int64 [B], the budget, with Gumbel not beyond the
@@ -174,26 +151,32 @@ def _most_done(search_state: SearchState, settings: SearchConfig) -> Tensor:
 
 
 def _select_several(search_state: SearchState, settings: SearchConfig) -> Selection:
-    virtual, until = VirtualVisits.of(search_state), _most_done(search_state, settings)
-    rounds = []
+    """Makes one selection after another in all games, takes back their marks, and puts them into slots."""
+    by_move = torch.zeros_like(search_state.kept_visits, dtype=torch.int32)
+    visits, started = torch.zeros_like(search_state.tree.visits), torch.zeros_like(search_state.done)
+    virtual = VirtualVisits(visits, started, by_move, torch.zeros_like(by_move, dtype=torch.bool))
+    until, rounds = _most_done(search_state, settings), []
     for _ in range(tries(settings.leaves)):
         going = (search_state.done + virtual.started < until) & (virtual.started < settings.leaves)
         rounds.append(_select_next(search_state, settings, virtual, going))
-    for made in rounds:
-        _unmark(search_state.tree, made)
-    return _in_slots(search_state.tree, rounds, virtual.started, settings.leaves)
+    for selection, marked in rounds:
+        _unmark(search_state.tree, selection, marked)
+    return _in_slots(search_state.tree, [selection for selection, _ in rounds], settings.leaves)
 
 
-def _select_next(search_state: SearchState, settings: SearchConfig, virtual: VirtualVisits, going: Tensor) -> Round:
-    """Sends one more simulation into all games; where it is not going (bool [B]) it leaves no trace."""
+def _select_next(
+    search_state: SearchState, settings: SearchConfig, virtual: VirtualVisits, going: Tensor
+) -> tuple[Selection, Tensor]:
+    """Sends one more simulation into all games; where it is not going (bool [B]) it leaves no trace.
+
+    Also returns the rows of the nodes to be made, which are marked as ends: int64 [B], that of NULL_NODE for none."""
     tree = search_state.tree
     selection, root_move = _select_one(search_state, settings, virtual)
-    last, serial = selection.last, virtual.started.clone()
-    first = torch.arange(search_state.num_games, device=last.device) * tree.num_nodes
+    last, first = selection.last, selection.index * tree.num_nodes
     collides = going & selection.at_end & (last - first >= ROOT + tree.size)
     counts = going & ~collides
     makes = counts & ~selection.at_end
-    marked = torch.where(makes, first + ROOT + tree.size + serial, first)
+    marked = torch.where(makes, first + ROOT + tree.size + virtual.started, first)
     owner = torch.where(makes, last, first)
     tree.children.flatten(0, 1).index_put_((owner, selection.action), (marked - first).to(torch.int32))
     tree.terminal.view(-1).index_put_((marked,), makes)
@@ -206,30 +189,29 @@ def _select_next(search_state: SearchState, settings: SearchConfig, virtual: Vir
     virtual.by_move.scatter_add_(1, move, counts.unsqueeze(1).to(torch.int32))
     virtual.collided.scatter_(1, move, virtual.collided.gather(1, move) | collides.unsqueeze(1))
     search_state.collisions += collides.sum()
-    return Round(replace(selection, counts=counts), serial, marked)
+    return replace(selection, counts=counts), marked
 
 
-def _unmark(tree: Tree, made: Round) -> None:
-    """Makes the trees what they were before the round."""
-    selection, first = made.selection, torch.arange(len(made.marked), device=made.marked.device) * tree.num_nodes
-    owner = torch.where(made.marked == first, first, selection.last)
+def _unmark(tree: Tree, selection: Selection, marked: Tensor) -> None:
+    """Makes the trees what they were before a selection."""
+    first = selection.index * tree.num_nodes
+    owner = torch.where(marked == first, first, selection.last)
     unvisited = torch.full_like(owner, UNVISITED, dtype=torch.int32)
     tree.children.flatten(0, 1).index_put_((owner, selection.action), unvisited)
-    tree.terminal.view(-1).index_put_((made.marked,), torch.zeros_like(selection.at_end))
+    tree.terminal.view(-1).index_put_((marked,), torch.zeros_like(selection.at_end))
 
 
-def _in_slots(tree: Tree, rounds: list[Round], started: Tensor, leaves: int) -> Selection:
-    """Returns the simulations that count in the slots of their serial numbers; unused slots hold the first round's."""
-    num_games = len(started)
-    game, number = torch.arange(num_games, device=started.device), leaves * num_games
-    levels = max(made.selection.path.shape[1] for made in rounds)
-    filler = (game * tree.num_nodes).unsqueeze(1).expand(-1, levels)
-    paths = [made.selection.path for made in rounds]
-    paths = [torch.cat([path, filler[:, path.shape[1] :]], dim=1) for path in paths]
-    every = Selection.cat([replace(made.selection, path=path) for made, path in zip(rounds, paths, strict=True)])
-    slot = torch.cat([made.serial * num_games + game for made in rounds])
+def _in_slots(tree: Tree, rounds: list[Selection], leaves: int) -> Selection:
+    """Returns the simulations that count, each in its game's next slot; unused slots hold the first round's."""
+    games, levels = rounds[0].index, max(selection.path.shape[1] for selection in rounds)
+    num_games, number = len(games), leaves * len(games)
+    filler = (games * tree.num_nodes).unsqueeze(1).expand(-1, levels)
+    paths = [torch.cat([selection.path, filler[:, selection.path.shape[1] :]], dim=1) for selection in rounds]
+    every = Selection.cat([replace(selection, path=path) for selection, path in zip(rounds, paths, strict=True)])
+    counts = every.counts.view(-1, num_games).to(torch.int64)
+    slot = ((counts.cumsum(0) - counts) * num_games + games).view(-1)
     slot = torch.where(every.counts, slot, number)  # the last, which is cut off, is for those that do not count
-    source = game.repeat(leaves + 1).index_put((slot,), torch.arange(len(slot), device=game.device))[:number]
-    serial = torch.arange(leaves, device=game.device).unsqueeze(1)
-    counts, index = (serial < started).view(-1), torch.arange(number, device=game.device)
-    return replace(every.select(source), counts=counts, index=index, num_slots=leaves)
+    source = games.repeat(leaves + 1).index_put((slot,), torch.arange(len(slot), device=slot.device))[:number]
+    is_used = torch.arange(leaves, device=slot.device).unsqueeze(1) < counts.sum(0)
+    index = torch.arange(number, device=slot.device)
+    return replace(every.select(source), counts=is_used.view(-1), index=index, num_slots=leaves)

@@ -139,8 +139,8 @@ class SelfPlay:
         # Gumbel's noise is what varies its moves, so cheap searches keep it; under PUCT the temperature does that.
         explore = torch.ones_like(is_full) if self.search.settings.algorithm == "gumbel" else is_full
         budget = torch.where(is_full, *self.budgets)
-        keys = {"game_ids": self.numbers[game_index], "plies": ply}
-        self.search.begin(self.search_state, game_index, budget, self.seed, explore=explore, **keys)
+        ids = self.numbers[game_index]
+        self.search.begin(self.search_state, game_index, budget, self.seed, game_ids=ids, explore=explore)
 
     def _new_games(self, game_index: Tensor) -> board.State:
         """Returns fresh games with the next numbers, each with its own rules."""

@@ -11,22 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zerogo.kernels import shared
 from zerogo.kernels.cpu.board import FIELDS, was_seen
 from zerogo.kernels.cpu.loops import array, inline, kernel, over_games
 from zerogo.kernels.cpu.strings import ATARI, FREE, OTHER, OWN, WEAK, area, legal_into, move, scratch
-from zerogo.kernels.shared import (
-    CAPTURES,
-    FINISHED,
-    GAME_FIELDS,
-    HASH,
-    KO,
-    PASSES,
-    PLY,
-    TO_PLAY,
-    Found,
-    Games,
-    Path,
-)  # fmt: skip
 from zerogo.rules import SIMPLE, SITUATIONAL
 
 Position = namedtuple("Position", FIELDS)
@@ -46,12 +34,12 @@ def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Te
 
     packed, legal = np.empty(tuple(words.shape), np.int32), np.zeros((number, size * size + 1), bool)
     result, repeats = np.zeros(number, np.float32), np.zeros(number, bool)
-    found = Found(packed, legal, result, repeats, empty_like("recent"), empty_like("moves"))
+    found = shared.Found(packed, legal, result, repeats, empty_like("recent"), empty_like("moves"))
     after = Position(*(empty_like(name) for name in FIELDS))
-    history = (array(getattr(states, name)) for name in GAME_FIELDS)
+    history = (array(getattr(states, name)) for name in shared.GAME_FIELDS)
     rules = (array(states.rules.superko), array(states.rules.komi), array(states.rules.suicide))
-    ways = Path(*(array(getattr(path, name)) for name in Path._fields))
-    given = (ways, Games(*history, *rules), array(words), array(actions), array(keys))
+    ways = shared.Path(*(array(getattr(path, name)) for name in shared.Path._fields))
+    given = (ways, shared.Games(*history, *rules), array(words), array(actions), array(keys))
     over_games(_step_leaves, number, *given, found, after)
     return {name: torch.from_numpy(field) for name, field in (found._asdict() | after._asdict()).items()}
 
@@ -71,7 +59,7 @@ def _step_leaves(start, stop, path, games, parents, actions, keys, found, after)
 @inline
 def _hash_in(words, k, size):
     """Returns the hash in a packed position."""
-    return (words[k, 3 * size + HASH] & 0xFFFFFFFF) | (words[k, 3 * size + HASH + 1] << 32)
+    return (words[k, 3 * size + shared.HASH] & 0xFFFFFFFF) | (words[k, 3 * size + shared.HASH + 1] << 32)
 
 
 @inline
@@ -98,10 +86,10 @@ def _play(work, path, games, parents, k, action, keys, words):
     small = 3 * size
     for word in range(parents.shape[1]):
         words[k, word] = parents[k, word]
-    colour, key = words[k, small + TO_PLAY] - 1, _hash_in(parents, k, size)
-    if words[k, small + FINISHED] != 0:
+    colour, key = words[k, small + shared.TO_PLAY] - 1, _hash_in(parents, k, size)
+    if words[k, small + shared.FINISHED] != 0:
         return key
-    ko, passes = -1, words[k, small + PASSES] + 1
+    ko, passes = -1, words[k, small + shared.PASSES] + 1
     if 0 <= action < size * size:
         _load(work, parents, games.on_board, k, game, colour == 0)
         change, number, whose, ko = move(work, size, action, colour, games.suicide[game], keys)
@@ -111,11 +99,12 @@ def _play(work, path, games, parents, k, action, keys, words):
         for row in range(size):
             words[k, own + row], words[k, size - own + row] = work[OWN + 1 + row], work[OTHER + 1 + row]
             words[k, 2 * size + row] = work[ATARI + 1 + row]
-        words[k, small + CAPTURES + 1 - whose] += number
-        words[k, small + HASH], words[k, small + HASH + 1] = key & 0xFFFFFFFF, key >> 32
-    words[k, small + TO_PLAY], words[k, small + PASSES], words[k, small + KO] = 2 - colour, passes, ko
-    words[k, small + PLY] += 1
-    words[k, small + FINISHED] = passes >= 2 or words[k, small + PLY] >= games.cap[game]
+        words[k, small + shared.CAPTURES + 1 - whose] += number
+        words[k, small + shared.HASH], words[k, small + shared.HASH + 1] = key & 0xFFFFFFFF, key >> 32
+    words[k, small + shared.TO_PLAY], words[k, small + shared.PASSES] = 2 - colour, passes
+    words[k, small + shared.KO] = ko
+    words[k, small + shared.PLY] += 1
+    words[k, small + shared.FINISHED] = passes >= 2 or words[k, small + shared.PLY] >= games.cap[game]
     return key
 
 
@@ -150,15 +139,15 @@ def _judge(work, games, game, k, found):
     """Writes the result of a finished position, or the legal moves of another; a pass always is."""
     size = games.on_board.shape[1]
     small, words = 3 * size, found.words
-    is_black = words[k, small + TO_PLAY] == 1
+    is_black = words[k, small + shared.TO_PLAY] == 1
     _load(work, words, games.on_board, k, game, is_black)
     found.legal[k, size * size] = True
-    if words[k, small + FINISHED] != 0:
+    if words[k, small + shared.FINISHED] != 0:
         lead = area(work, size)
         score = np.float32(lead if is_black else -lead) - games.komi[game]
         found.result[k] = np.sign(score) if is_black else -np.sign(score)
         return
-    legal_into(work, size, OWN, words[k, small + KO], games.suicide[game])
+    legal_into(work, size, OWN, words[k, small + shared.KO], games.suicide[game])
     for row in range(size):
         for column in range(size):
             found.legal[k, row * size + column] = (work[WEAK + 1 + row] >> column) & 1
@@ -172,7 +161,8 @@ def _unpack(k, words, after):
     for row in range(size):
         after.black[k, row], after.white[k, row] = words[k, row], words[k, size + row]
         after.atari[k, row] = words[k, 2 * size + row]
-    after.hash[k], after.ply[k], after.ko[k] = _hash_in(words, k, size), words[k, small + PLY], words[k, small + KO]
-    after.to_play[k], after.passes[k] = words[k, small + TO_PLAY], words[k, small + PASSES]
-    after.finished[k] = words[k, small + FINISHED]
-    after.captures[k, 0], after.captures[k, 1] = words[k, small + CAPTURES], words[k, small + CAPTURES + 1]
+    after.hash[k], after.finished[k] = _hash_in(words, k, size), words[k, small + shared.FINISHED]
+    after.to_play[k], after.passes[k] = words[k, small + shared.TO_PLAY], words[k, small + shared.PASSES]
+    after.ply[k], after.ko[k] = words[k, small + shared.PLY], words[k, small + shared.KO]
+    for mover in range(2):
+        after.captures[k, mover] = words[k, small + shared.CAPTURES + mover]

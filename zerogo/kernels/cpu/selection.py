@@ -18,12 +18,12 @@ from torch import Tensor
 from zerogo.kernels import shared
 from zerogo.kernels.cpu.loops import inline, kernel, over_games
 from zerogo.kernels.cpu.tree import arrays_of
-from zerogo.kernels.shared import CHOICE_NUMBERS, CLOSED, NULL_NODE, ROOT, UNVISITED, Searches, Slots
+from zerogo.kernels.shared import CHOICE_NUMBERS, CLOSED, NULL_NODE, ROOT, UNVISITED, Searches, Slots, tries
 
 ZERO, ONE, WORST = np.float32(0), np.float32(1), np.float32(-np.inf)
 TINY = np.float32(shared.TINY)
 
-Settings = namedtuple("Settings", ("is_gumbel", "leaves", *CHOICE_NUMBERS))
+Settings = namedtuple("Settings", ("is_gumbel", "leaves", "tries", *CHOICE_NUMBERS))
 # One game's part of a `search.tree.Tree`, by node. under_way int32 [M], by_move int32 [A], collided bool [A]: as in
 # `search.selection.VirtualVisits`. tried int64 [A], sigma, scores float32 [A]: scratch memory.
 OneTree = namedtuple(
@@ -44,7 +44,7 @@ def select(search_state: Any, settings: Any) -> tuple[Tensor, ...]:
     collisions = np.zeros(num_games, np.int64)
     searches = Searches(*(getattr(search_state, name).numpy() for name in Searches._fields))
     numbers = (np.float32(getattr(settings, name)) for name in CHOICE_NUMBERS)
-    chosen_by = Settings(settings.algorithm == "gumbel", settings.leaves, *numbers)
+    chosen_by = Settings(settings.algorithm == "gumbel", settings.leaves, tries(settings.leaves), *numbers)
     over_games(_select, num_games, arrays_of(search_state.tree), searches, chosen_by, slots, collisions)
     if settings.leaves > 1:
         search_state.collisions += int(collisions.sum())
@@ -64,7 +64,7 @@ def _select(first, last, trees, searches, settings, slots, collisions):
         tree = _one_tree(trees, base, base + num_nodes, under_way, by_move, collided, tried, sigma, scores)
         left = min(_most_done(searches, settings, game) - searches.done[game], settings.leaves)
         started = 0
-        for _ in range(settings.leaves + settings.leaves // 2):
+        for _ in range(settings.tries):
             if started >= left:
                 break
             root_move = _root_move(tree, searches, settings, game, started)

@@ -14,18 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo.kernels import shared
-from zerogo.kernels.cuda import rows
-from zerogo.kernels.cuda.board import (
-    SIMPLE,
-    SITUATIONAL,
-    Position,
-    flag_at,
-    given,
-    legal_points,
-    moved,
-    store_position,
-    was_seen,
-)  # fmt: skip
+from zerogo.kernels.cuda import board, rows
 from zerogo.kernels.shared import GAME_FIELDS, Found, Games, Path
 
 SMALL_WORDS = tl.constexpr(shared.WORDS_AFTER_ROWS)
@@ -46,7 +35,7 @@ def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Te
     after, found = _room(number, states)
     ways = Path(*(getattr(path, name).contiguous() for name in Path._fields))
     history = [getattr(states, name) for name in GAME_FIELDS]
-    given_rules = (rules.superko, rules.komi, given(states.suicide, states.finished))
+    given_rules = (rules.superko, rules.komi, board.given(states.suicide, states.finished))
     games = Games(*(tensor.contiguous() for tensor in (*history, *given_rules)))
     if number:
         recent, moves = states.recent.shape[1], states.moves.shape[1]
@@ -59,19 +48,16 @@ def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Te
     return after._asdict() | found._asdict()
 
 
-def _room(number: int, states: Any) -> tuple[Position, Found]:
+def _room(number: int, states: Any) -> tuple[board.Position, Found]:
     """Returns tensors for all that is found."""
-
-    def room(dtype: torch.dtype, *shape: int) -> Tensor:
-        return torch.empty(number, *shape, dtype=dtype, device=states.device)
-
-    def like(name: str) -> Tensor:
-        return room(getattr(states, name).dtype, *getattr(states, name).shape[1:])
-
     size = states.board_size
-    words, legal = room(torch.int32, 3 * size + SMALL_WORDS.value), room(torch.bool, size**2 + 1)
-    found = Found(words, legal, room(torch.float32), room(torch.bool), like("recent"), like("moves"))
-    return Position(*(like(name) for name in Position._fields)), found
+    like = {name: getattr(states, name) for name in (*board.Position._fields, "recent", "moves")}
+    room = {name: torch.empty(number, *t.shape[1:], dtype=t.dtype, device=t.device) for name, t in like.items()}
+    words = torch.empty(number, 3 * size + SMALL_WORDS.value, dtype=torch.int32, device=states.device)
+    legal = torch.empty(number, size**2 + 1, dtype=torch.bool, device=states.device)
+    result = torch.empty(number, dtype=torch.float32, device=states.device)
+    found = Found(words, legal, result, torch.empty_like(room["finished"]), room.pop("recent"), room.pop("moves"))
+    return board.Position(**room), found
 
 
 @triton.jit(do_not_specialize=["num_levels", "width"])
@@ -87,18 +73,18 @@ def leaf_kernel(
     first = k.to(tl.int64) * num_levels
     before = _unpacked(words + k * (3 * N + SMALL_WORDS), N)
     on_board, cap, komi = rows.load_rows(games.on_board, game, N), tl.load(games.cap + game), tl.load(games.komi + game)
-    suicide = flag_at(games.suicide, game, ANY_SUICIDE)
+    suicide = board.flag_at(games.suicide, game, ANY_SUICIDE)
     past = _past(path, games, game, first, depth, N, RECENT, TILE)
     past_moves = _past_moves(path, games, game, first, depth, action, MOVES)
-    position, _, _ = moved(before, action, on_board, suicide, cap, keys, N)
+    position, _, _ = board.moved(before, action, on_board, suicide, cap, keys, N)
     repeats, result = tl.full((), 0, tl.int32) != 0, tl.full((), 0, tl.float32)
     if ANY_SUPERKO:
         repeats = _repeats(path, games, game, first, depth, action, position.hash, width, N)
     if position.finished:
         result = _result(position, on_board, komi)
-    store_position(after, k, position, N)
+    board.store_position(after, k, position, N)
     _pack(found.words + k * (3 * N + SMALL_WORDS), position, N)
-    _store_points(found.legal + k * (N * N + 1), legal_points(position, on_board, suicide, N), N)
+    _store_points(found.legal + k * (N * N + 1), board.legal_points(position, on_board, suicide, N), N)
     at, move = tl.arange(0, TILE), tl.arange(0, 8)
     tl.store(found.recent + k * (RECENT * 2 * N) + at, past, mask=at < RECENT * 2 * N)
     tl.store(found.moves + k * MOVES + move, past_moves.to(tl.int16), mask=move < MOVES)
@@ -117,7 +103,7 @@ def _hash_in(small, mask):
 def _unpacked(words, N: tl.constexpr):
     """Returns the position in packed words."""
     small = words + 3 * N
-    return Position(
+    return board.Position(
         rows.load_rows(words, 0, N),
         rows.load_rows(words, 1, N),
         rows.load_rows(words, 2, N),
@@ -163,8 +149,8 @@ def _repeats(path, games, game, first, depth, action, hashed, width, N: tl.const
     before: bool scalar."""
     superko, ply = tl.load(games.superko + game), tl.load(games.ply + game)
     last = tl.minimum(ply, width - 1)
-    seen = was_seen(games.seen + game * width, last, hashed, ply + depth, superko)
-    return (seen | _is_on_path(path, first, depth, hashed, superko, N)) & (action < N * N) & (superko != SIMPLE)
+    seen = board.was_seen(games.seen + game * width, last, hashed, ply + depth, superko)
+    return (seen | _is_on_path(path, first, depth, hashed, superko, N)) & (action < N * N) & (superko != board.SIMPLE)
 
 
 @triton.jit
@@ -177,7 +163,7 @@ def _is_on_path(path, first, depth, hashed, superko, N: tl.constexpr):
         is_there = level <= depth
         row = tl.load(path.path + first + level, mask=is_there, other=0).to(tl.int64)
         same = _hash_in(path.words + row * (3 * N + SMALL_WORDS) + 3 * N, is_there) == hashed
-        counts = is_there & same & ((superko != SITUATIONAL) | (((depth - level) & 1) == 1))
+        counts = is_there & same & ((superko != board.SITUATIONAL) | (((depth - level) & 1) == 1))
         found = tl.max(counts.to(tl.int32), 0)
         start += LEVELS
     return found != 0

@@ -20,7 +20,7 @@ import triton.language as tl
 
 from zerogo.kernels import shared
 from zerogo.kernels.cuda.tree import CLOSED, NULL_NODE, ROOT, UNVISITED, launch, trees_of
-from zerogo.kernels.shared import CHOICE_NUMBERS, Searches, Slots
+from zerogo.kernels.shared import CHOICE_NUMBERS, Searches, Slots, tries
 
 TINY = tl.constexpr(shared.TINY)
 
@@ -42,7 +42,7 @@ def select(search_state: Any, settings: Any) -> Slots:
     numbers = (float(getattr(settings, name)) for name in CHOICE_NUMBERS)
     select_kernel[(num_games,)](
         trees_of(tree), under_way, searches, search_state.collisions, slots,
-        num_games, num_nodes, search_state.longest, leaves, leaves + leaves // 2, *numbers,
+        num_games, num_nodes, search_state.longest, leaves, tries(leaves), *numbers,
         ACTIONS=num_actions, SEVERAL=leaves > 1, GUMBEL=settings.algorithm == "gumbel", **launch(num_actions),
     )  # fmt: skip
     return slots
