@@ -1,8 +1,7 @@
 """A GTP engine for tests: `fake_engine.py MODE [FILE]`. Plays the first legal point for some moves, then
 passes.
 
-The modes other than "good" go wrong on purpose, as their names say; FILE is where some of them leave a mark.
-"""
+The modes other than "good" go wrong on purpose, as their names say; FILE is where some of them leave a mark."""
 
 from __future__ import annotations
 

@@ -33,8 +33,7 @@ def same(one: MatchResult, other: MatchResult) -> bool:
 
 class First:
     """Plays the first legal point while the board has at least `leave` empty points, then passes. Notes how it was
-    asked.
-    """
+    asked."""
 
     def __init__(self, name: str = "first", leave: int = 4) -> None:
         self.name, self.leave = name, leave

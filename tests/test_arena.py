@@ -26,8 +26,7 @@ SMALL = Rules(size=3, komi=0.5)
 
 def replayed(result: MatchResult, game: int, move_cap: int) -> board.State:
     """Returns the end of one game, its moves played again; every one must be legal and the game over only at its
-    end.
-    """
+    end."""
     state = board.new_games(1, result.rules, move_cap=move_cap)
     for action in result.games[game].moves:
         assert not state.finished.item() and board.legal_actions(state)[0, action]

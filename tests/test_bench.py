@@ -83,8 +83,7 @@ def test_peaks_by_a_devices_name() -> None:
 
 def test_draws_are_uniform_over_the_legal_moves() -> None:
     """20,000 draws in one position: no illegal move, each legal one near its share (6 standard deviations: it fails
-    once in 1e6 times).
-    """
+    once in 1e6 times)."""
     stones = torch.zeros(1, 4, 4, dtype=torch.int8)
     stones[0, 0, 1] = stones[0, 1, 0] = stones[0, 3, 3] = 2
     state = board.from_stones(stones.expand(20000, -1, -1).contiguous(), torch.ones(20000, dtype=torch.int8), Rules(4))

@@ -50,8 +50,7 @@ def test_pairs_that_cancel_narrow_the_interval_and_pairs_that_agree_widen_it() -
 @pytest.mark.parametrize("colour_decides", [0.0, 0.6])
 def test_the_pair_interval_covers_the_truth(colour_decides: float) -> None:
     """In 2,000 matches of 50 pairs at a true rate of 0.6 the interval misses in about 5 %: outside 3 to 7.5 % by chance
-    once in 10,000.
-    """
+    once in 10,000."""
     generator = np.random.default_rng(0)
     misses = 0
     for _ in range(2000):

@@ -1,6 +1,5 @@
 """GTP engines as players: fake ones that go wrong in every way, matches that go on and resume, and GNU Go where it is
-installed.
-"""
+installed."""
 
 from __future__ import annotations
 

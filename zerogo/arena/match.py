@@ -118,7 +118,9 @@ class Terms:
     @property
     def engines(self) -> list[StatefulPlayer]:
         """The players from outside, each once."""
-        return [player for player in dict.fromkeys(self.players) if isinstance(player, StatefulPlayer)]
+        player_a, player_b = self.players
+        players = [player_a] if player_a is player_b else [player_a, player_b]
+        return [player for player in players if isinstance(player, StatefulPlayer)]
 
 
 class MatchGames:
@@ -189,25 +191,25 @@ class MatchGames:
         """Returns what the players choose in their games: int64 [K]. Engines think while a player of ours does."""
         player_a, player_b = self.terms.players
         moves_a = (self.states.to_play == board.BLACK) == self.a_is_black[self.game_index]
-        everywhere = torch.ones_like(moves_a)
-        masks = {player_a: everywhere} if player_a is player_b else {player_a: moves_a, player_b: ~moves_a}
-        questions = {}
-        for player, mask in masks.items():
+        masks, questions = [(player_a, moves_a), (player_b, ~moves_a)], []
+        if player_a is player_b:
+            masks = [(player_a, torch.ones_like(moves_a))]
+        for player, mask in masks:
             index = mask.nonzero().squeeze(1)
             if index.numel():
                 states = self.states if len(index) == len(mask) else self.states.select(index)
-                questions[player] = (index, (states, self.numbers[self.game_index[index]], self.terms.seed))
-        actions, waiting = torch.zeros_like(self.game_index), {}
+                questions.append((player, index, (states, self.numbers[self.game_index[index]], self.terms.seed)))
+        actions, waiting = torch.zeros_like(self.game_index), []
         with ThreadPoolExecutor(2) as threads:  # for engines only: torch's threads and modes belong to this one
             try:
-                for player in self.engines:
-                    if player in questions:
-                        waiting[player] = threads.submit(player.choose, *questions[player][1])
-                for player, (index, question) in questions.items():
-                    if player not in waiting:
+                for player, index, question in questions:
+                    if player in self.engines:
+                        waiting.append((index, threads.submit(player.choose, *question)))
+                for player, index, question in questions:
+                    if player not in self.engines:
                         actions[index] = player.choose(*question)
-                for player, answer in waiting.items():
-                    actions[questions[player][0]] = answer.result()
+                for index, answer in waiting:
+                    actions[index] = answer.result()
             except BaseException:
                 for engine in self.engines:
                     engine.close()  # else an interrupted match would wait for what an engine thinks

@@ -11,8 +11,7 @@ from zerogo.kernels.cpu.loops import array, bit_count, first_bit, kernel
 
 def pick(rows: Tensor, numbers: Tensor) -> Tensor:
     """Returns one of the points of each plane or, as likely as any of them, the pass: int32 [B, N], float64 [B] in [0,
-    1) -> int64 [B].
-    """
+    1) -> int64 [B]."""
     actions = np.empty(len(rows), np.int64)
     _pick(array(rows), array(numbers), actions)
     return torch.from_numpy(actions)

@@ -1,6 +1,5 @@
 """The benchmark's draw among legal points as a Triton kernel, one warp a game: what is measured is the board, not the
-draw.
-"""
+draw."""
 
 from __future__ import annotations
 
@@ -35,8 +34,7 @@ def pick_kernel(planes, numbers, actions, N: tl.constexpr):
 
 def pick(planes: Tensor, numbers: Tensor) -> Tensor:
     """Returns one of the points of each plane or, as likely as any of them, the pass: int32 [B, N], float64 [B] in [0,
-    1) -> int64 [B].
-    """
+    1) -> int64 [B]."""
     actions = torch.empty(len(planes), dtype=torch.int64, device=planes.device)
     if len(planes):
         pick_kernel[(len(planes),)](planes.contiguous(), numbers.contiguous(), actions, N=planes.shape[1], num_warps=1)
