@@ -23,7 +23,7 @@ def main() -> None:
         print(*(f"  {name:9} {text}" for name, text in COMMANDS.items()), sep="\n")
         print("\nzerogo COMMAND --help says more. Training, self-play and matches: train.py, selfplay.py, evaluate.py.")
     elif command in COMMANDS:
-        sys.argv = [f"zerogo {command}", *arguments]  # the usage line's program, see `cli.program`
+        sys.argv = [f"zerogo {command}", *arguments]  # the usage line's program, see `cli.make_parser`
         runpy.run_module(f"zerogo.{command}", run_name="__main__")
     else:
         sys.exit(_unknown(command))

@@ -58,13 +58,9 @@ KEYS |= {name: f"run.{name}" for name in ("seed", "device", "precision", "thread
 
 def make_parser(name: str, description: str | None, epilog: str, **settings: Any) -> argparse.ArgumentParser:
     """Returns an empty parser for a front end: `zerogo NAME`, or `python -m zerogo.NAME` where it was started so."""
-    usual = {"prog": program(name), "formatter_class": argparse.RawDescriptionHelpFormatter}
+    program = sys.argv[0] if sys.argv[0] == f"zerogo {name}" else f"python -m zerogo.{name}"
+    usual = {"prog": program, "formatter_class": argparse.RawDescriptionHelpFormatter}
     return argparse.ArgumentParser(description=description, epilog=epilog, **usual, **settings)
-
-
-def program(name: str) -> str:
-    """Returns how a front end was started, for its usage line: "zerogo gtp" or "python -m zerogo.gtp"."""
-    return sys.argv[0] if sys.argv[0] == f"zerogo {name}" else f"python -m zerogo.{name}"
 
 
 def add_options(parser: argparse.ArgumentParser, *names: str, **changes: dict[str, Any]) -> None:

@@ -1,6 +1,4 @@
-"""A game in the terminal: people are asked for moves and may give commands, bots move, the board is shown, the record
-kept.
-"""
+"""A game in the terminal: people are asked for moves and may give commands, bots move, the board is shown."""
 
 from __future__ import annotations
 
@@ -275,7 +273,7 @@ class TerminalGame:
         self.say(f"{self.style.text(f'{name} {done}')}{why}")
 
     def _answer(self, prompt: str) -> None:
-        """Asks a person for one line and does what it says; what can't be done is told."""
+        """Asks a person for one line and does what it says; what can't be done is said."""
         line = " ".join(self.ask(prompt).split())
         if not line:
             return

@@ -38,11 +38,9 @@ PLAIN_MCTS = SearchConfig(algorithm="puct", c_puct=1.1, fpu_reduction=0.0)
 
 @dataclass(eq=False)
 class SearchPlayer:
-    """Plays the best move of a search without noise, from a fresh tree: its move is a function of (seed, game,
-    position).
+    """Plays the best move of a search without noise, from a fresh tree: a function of (seed, game, position).
 
-    name: for people. search: over a network, or over playouts. simulations: of a move. sizes: the board sides that the
-    network learned on, None for any."""
+    simulations: of a move. sizes: the board sides that the network learned on, None for any."""
 
     name: str
     search: Search
@@ -284,8 +282,8 @@ def analyses(
 
 
 class _Roots(NamedTuple):
-    """The roots of K games on the host. children: their nodes, int64 [K, A], on the device. legal, prior, visits,
-    values: numpy [K, A], values and visits of the moves. own_visits, own_values: of the roots."""
+    """The roots of K games on the host. children: int64 [K, A], on the device. legal, prior, visits, values: of the
+    moves, numpy [K, A]. own_visits, own_values: of the roots."""
 
     children: Tensor
     legal: np.ndarray
@@ -363,9 +361,7 @@ def _children(tree: Tree, game_index: Tensor, node: Tensor) -> tuple[Tensor, Ten
 def _best_lines(
     tree: Tree, game_index: Tensor, children: Tensor, ranked: list[list[int]]
 ) -> list[list[list[tuple[int, int]]]]:
-    """Returns the best line from each ranked move of each game: moves with their visits, the ranked move first.
-
-    children: the roots', int64 [K, A]."""
+    """Returns the best line from each ranked move of each game, as moves with visits; children: int64 [K, A]."""
     pairs = [(game, action) for game, actions in enumerate(ranked) for action in actions]
     if not pairs:
         return [[] for _ in ranked]

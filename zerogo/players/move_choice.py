@@ -38,10 +38,9 @@ class MoveChoiceSettings:
     """When a player resigns, and whether it captures dead stones before it passes.
 
     It resigns where its winrate is below `resign_winrate` after at least `resign_visits` visits, it is behind by more
-    than `resign_points` of the board's points, and as many moves were played as `resign_after` of the board's points
-    (half of them in handicap games); small boards, on which games take more moves for each point, have to wait longer
-    (see `_moves_to_wait`). Shares are in [0, 1]. cleanup: where it would pass, it captures the opponent's dead stones
-    before, as far as that is safe (`kgs-genmove_cleanup`)."""
+    than the share `resign_points` of the board's points, and as many moves were played as the share `resign_after` of
+    them (half in handicap games; see `_moves_to_wait`). cleanup: before it passes, it captures the opponent's dead
+    stones, as far as that is safe (`kgs-genmove_cleanup`)."""
 
     resign: bool = True
     resign_winrate: float = 0.05
@@ -232,7 +231,7 @@ def _nothing_left(position: _Position) -> bool:
 
 
 def _pass_or_capture(position: _Position, cleanup: bool) -> int:
-    """Returns a pass; where dead stones matter, or all are to be captured, a move against them. Where they matter and
+    """Returns a pass, or a move against dead stones where they matter or all are to be captured. Where they matter and
     can't be captured, it is a move that goes on, so that the opponent has to answer."""
     if not (cleanup or position.dead_stones_matter):
         return position.pass_action
@@ -246,10 +245,8 @@ def _pass_or_capture(position: _Position, cleanup: bool) -> int:
 
 
 def _capture(position: _Position) -> int | None:
-    """Returns a move against dead stones of the opponent, None where there are none or it would harm.
-
-    Takes what can be taken, else fills the liberty of the string that has the fewest. Own stones that are pass-alive
-    stay so."""
+    """Returns a move that captures dead stones of the opponent, or fills a liberty of the string that has the fewest;
+    None where there are none or it would harm."""
     other, size = position.to_play.other, position.size
     strings = [string for string in position.state.board.strings() if string.colour is other]
     dead = [string for string in strings if _indices(string.stones, size) <= position.dead]

@@ -29,9 +29,7 @@ def sparing_rows(position: Position, on_board: Tensor, legal: Tensor) -> Tensor:
 
 
 def draw_point(uniform: Tensor, rows: Tensor) -> Tensor:
-    """Returns a point drawn evenly from each of `rows` (int32 [B, N]), P where none is set: int64 [B].
-
-    uniform: float32 [B] in (0, 1)."""
+    """Returns a point drawn from each of `rows` (int32 [B, N]), P from none, by uniform float32 [B]: int64 [B]."""
     points = flood.unpack_rows(rows).flatten(1)
     until = points.cumsum(1, dtype=torch.int32)
     # The rank is below the total, since uniform is below 1 by more than the rounding.
@@ -70,9 +68,7 @@ class PlayoutEvaluator:
         self.num_playouts = num_playouts
 
     def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
-        """Returns prior float32 [B, A], value float32 [B] (of one playout 1, 0 or -1), and of several playouts
-        ownership and score, all for the side to move.
-        """
+        """Returns prior and value, and of several playouts ownership and score, for the side to move."""
         legal = board.legal_actions(state) if legal is None else legal
         spared = flood.unpack_rows(sparing_rows(state, state.on_board, state.on_board)).flatten(1)
         sensible = legal & torch.cat([spared, torch.ones_like(spared[:, :1])], dim=1)
@@ -88,8 +84,8 @@ class PlayoutEvaluator:
 
 
 def _means_black(state: board.State, number: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns what `number` playouts of each position say, from Black's view: whose each point will be, float32 [B, N,
-    N] in [-1, 1]; the score, float32 [B] points with komi; and the result, float32 [B] in [-1, 1]."""
+    """Returns the means of `number` playouts of each position for Black: ownership float32 [B, N, N] in [-1, 1], score
+    with komi and value, float32 [B]."""
     games = torch.arange(state.num_games, device=state.device).repeat_interleave(number)
     copies = state.select(games)
     serial = torch.arange(number, device=state.device).repeat(state.num_games)
@@ -113,8 +109,7 @@ def _final_areas(state: board.State, keys: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _Playouts:
-    """Random games from B positions. Each game tries one point at a time; a try that would be suicide is struck out and
-    costs no ply.
+    """Random games from B positions, each trying one point at a time; suicides are struck out and cost no ply.
 
     Planes are int32 [N + 2, B]: bit rows with a border of one point all around, games last, so that an operation runs
     along memory. stones: int32 [2, N + 2, B], of the side to move and of the other. struck: points that are not to be
@@ -178,8 +173,8 @@ class _Playouts:
         self.ply += going
 
     def _draw_point(self, points: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns an evenly drawn point of each plane: its row [B] and bit [B], 0 where the plane is empty; and whether
-        it is: bool [B].
+        """Returns an evenly drawn point of each plane: its row and bit [B], the latter 0 in an empty plane, and whether
+        it is empty: bool [B].
         """
         in_row = np.bitwise_count(points).astype(np.int32)
         until = in_row.cumsum(0, dtype=np.int32)

@@ -101,17 +101,15 @@ class AnalysisSession:
         return int(search_state.done) - before
 
     def run(self, simulations: int, interrupted: Callable[[], bool] = lambda: False) -> int:
-        """Runs so many simulations, fewer in a full tree, at the game's end, or if `interrupted` says so before a step;
-        returns how many.
-        """
+        """Runs so many simulations, fewer in a full tree, at the game's end or if `interrupted`; returns how many."""
         done = 0
         while done < simulations and not interrupted() and (more := self.step(simulations - done)):
             done += more
         return done
 
     @torch.inference_mode()
-    def prepare(self, most: int = 1) -> bool:
-        """Evaluates some of what `analysis` needs beside the search, `most` candidates; returns whether that was all.
+    def prepare(self) -> bool:
+        """Evaluates the position, or a child, where `analysis` needs it; returns whether that was the last evaluation.
         A caller that must answer meanwhile can do so between calls.
         """
         search_state = self._current()
@@ -119,8 +117,8 @@ class AnalysisSession:
             self._evaluation = self.analyst.evaluate(self._state)
             return False
         missing = without_preview(visited(search_state, self._game_index), self._previews)
-        evaluate_children(self.analyst, self._state, [missing[:most]], [self._previews])
-        return len(missing) <= most
+        evaluate_children(self.analyst, self._state, [missing[:1]], [self._previews])
+        return len(missing) <= 1
 
     @torch.inference_mode()
     def analysis(self, evaluates_children: bool = True) -> Analysis:
