@@ -50,11 +50,7 @@ def test_a_game_is_searched_alike_alone_and_among_others(settings: SearchConfig,
     second = made.run(after, budgets.flip(0), seed=9, tree=first.tree, game_ids=ids, explore=explore)
     for game in range(num_games):
         one = torch.tensor([game])
-        start, now, named = (
-            state.select(one),
-            after.select(one),
-            {"game_ids": ids[one], "explore": explore},
-        )
+        start, now, named = (state.select(one), after.select(one), {"game_ids": ids[one], "explore": explore})
         search_state = made.init(start, 30)
         own = made.run(start, int(budgets[game]), 9, search_state, **named)
         assert torch.equal(own.visits[0], first.visits[game])
