@@ -1,6 +1,4 @@
-"""Pinned positions and sequences that go wrong easily; `game` and `board` must agree on each (see test_game.py and
-test_board.py).
-"""
+"""Pinned positions and sequences that go wrong easily; `game` and `board` must agree on each."""
 
 from __future__ import annotations
 

@@ -20,9 +20,7 @@ from zerogo.rules import Rules
 
 
 def kind_of(reason: str | None) -> str:
-    """Returns the kind of reason of `why_illegal`: "" for legal, "occupied", "suicide", "ko", "superko", "game
-    over".
-    """
+    """Returns the kind of reason of `why_illegal`: "" for legal, "occupied", "suicide", "ko", "superko", …"""
     return "" if reason is None else reason.split(":")[0]
 
 
@@ -37,10 +35,7 @@ def dense_position(size: int, rng: random.Random) -> list[list[int]]:
     share.
     """
     noise = {point: rng.random() for point in all_points(size)}
-    smooth = {
-        point: (noise[point] + sum(noise[near] for near in neighbours(point, size)) * rng.uniform(0.2, 1.0))
-        for point in noise
-    }
+    smooth = {p: noise[p] + sum(noise[near] for near in neighbours(p, size)) * rng.uniform(0.2, 1.0) for p in noise}
     median = sorted(smooth.values())[len(smooth) // 2]
     share = rng.choice((0.0, 0.05, 0.2))
     stones = [(Colour.BLACK if smooth[p] < median else Colour.WHITE, p) for p in smooth if rng.random() >= share]
@@ -51,7 +46,7 @@ def dense_position(size: int, rng: random.Random) -> list[list[int]]:
             break
         # One string at a time, the smallest first: what it leaves is a liberty of its neighbours.
         gone = min(breathless, key=lambda string: len(string.stones)).stones
-        stones = [(player, point) for player, point in stones if point not in gone]
+        stones = [(colour, point) for colour, point in stones if point not in gone]
     return [[getattr(full.colour_at(Point(row, column)), "value", 0) for column in range(size)] for row in range(size)]
 
 
@@ -95,11 +90,9 @@ class Lockstep:
             size = game.rules.size
             stones[index, :size, :size] = torch.tensor(start, dtype=torch.int8)
             self.games[index] = GameState.from_stones(start, to_play[index], game.rules)
-            points = [
-                [(size - 1 - r, c) for r in range(size) for c in range(size) if start[r][c] == colour]
-                for colour in (1, 2)
-            ]
-            self.sgfmill[index].apply_setup(*points, [])
+            points = [(size - 1 - r, c) for r in range(size) for c in range(size)]
+            of_colour = [[(r, c) for r, c in points if start[size - 1 - r][c] == colour] for colour in (1, 2)]
+            self.sgfmill[index].apply_setup(*of_colour, [])
         device = self.state.device
         self.state = board.from_stones(stones.to(device), torch.tensor(to_play, device=device), self.state.rules)
 
@@ -120,13 +113,12 @@ class Lockstep:
         self.state = self.step_function(self.state, torch.tensor(actions, device=self.state.device))
 
     def replace(self, indices: list[int]) -> None:
-        """Puts new games of the same rules into the given lanes; all are of the batch's largest size."""
+        """Puts new games of the same rules in place of some; all are of the batch's largest size."""
         rules = [self.games[index].rules for index in indices]
         fresh = board.new_games(len(rules), rules, self.state.device)
         self.state = board.put(self.state, torch.tensor(indices, device=self.state.device), fresh)
-        for lane in indices:
-            self.games[lane] = GameState.new(self.games[lane].rules)
-            self.sgfmill[lane] = SgfmillBoard(self.games[lane].rules.size)
+        for index, rule in zip(indices, rules, strict=True):
+            self.games[index], self.sgfmill[index] = GameState.new(rule), SgfmillBoard(rule.size)
 
     def _draw(self, index: int, game: GameState) -> int:
         passing = self.state.board_size**2
@@ -166,10 +158,8 @@ class Lockstep:
             expected[index, :-1].view(side, side)[:size, :size] = mask[:-1].view(size, size)
             expected[index, -1] = True
             expected_stones[index, :size, :size] = torch.tensor(game.stones(), dtype=torch.int8)
-        assert torch.equal(state.stones, expected_stones), self._differing(
-            state.stones.flatten(1) != expected_stones.flatten(1)
-        )
-        assert torch.equal(legal, expected), self._differing(legal != expected)
+        for found, wanted in ((state.stones.flatten(1), expected_stones.flatten(1)), (legal, expected)):
+            assert torch.equal(found, wanted), self._differing(found != wanted)
         self._compare_numbers(state)
         self._compare_hashes(state)
         self._compare_scores(state)
@@ -184,9 +174,8 @@ class Lockstep:
         atari, breathless = find_atari(state.black, state.white, state.on_board)
         assert torch.equal(state.atari, atari), "the carried atari differs from the flood's"
         assert not breathless.any() and not board.unsettled_strings(state).any()
-        assert torch.equal(state.hash, zobrist.hash_stones(state.black, state.white)), (
-            "the hash differs from the stones'"
-        )
+        hashes = zobrist.hash_stones(state.black, state.white)
+        assert torch.equal(state.hash, hashes), "the hash differs from the stones'"
         assert torch.equal(state.black | state.white | state.on_board, state.on_board), "stones beyond the board"
 
     def _compare_numbers(self, state: board.State) -> None:
@@ -211,9 +200,8 @@ class Lockstep:
 
     def _compare_scores(self, state: board.State) -> None:
         area = scoring.area_score_black(state.stones, state.on_board).tolist()
-        territory = scoring.territory_score_black(
-            state.stones, state.captures, torch.zeros_like(state.stones, dtype=torch.bool), state.on_board
-        ).tolist()
+        none_dead = torch.zeros_like(state.stones, dtype=torch.bool)
+        territory = scoring.territory_score_black(state.stones, state.captures, none_dead, state.on_board).tolist()
         for index, game in enumerate(self.games):
             assert game.area_score_black() == area[index]
             assert game.territory_score_black() == territory[index]
@@ -224,6 +212,5 @@ class Lockstep:
         index = int(wrong.any(1).nonzero()[0])
         game = self.games[index]
         where = wrong[index].nonzero().flatten().tolist()
-        return (
-            f"game {index} ({game.rules}) at ply {game.ply}, {game.to_play}: differs at {where}\n{show(game.stones())}"
-        )
+        which = f"game {index} ({game.rules}) at ply {game.ply}, {game.to_play}"
+        return f"{which}: differs at {where}\n{show(game.stones())}"

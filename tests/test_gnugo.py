@@ -7,6 +7,7 @@ import shutil
 import subprocess
 
 import pytest
+from boards import kinds
 from cases import CASES
 from lockstep import Lockstep, all_moves
 
@@ -54,13 +55,12 @@ class Transcript:
         for index, (command, answer, expected) in enumerate(zip(self.commands, answers, self.expected, strict=True)):
             if expected is not None and answer != expected:
                 played = [line for line in self.commands[:index] if line.startswith("play")]
-                pytest.fail(
-                    f"{self.rules}: {command}: GNU Go says {answer}, we {expected}, after\n" + "\n".join(played)
-                )
+                told = f"{command}: GNU Go says {answer}, we {expected}"
+                pytest.fail(f"{self.rules}: {told}, after\n" + "\n".join(played))
 
 
-def colour(player: Colour) -> str:
-    return "b" if player is Colour.BLACK else "w"
+def letter(colour: Colour) -> str:
+    return "b" if colour is Colour.BLACK else "w"
 
 
 def is_beyond_gnugo(game: GameState, move: Move) -> bool:
@@ -84,18 +84,18 @@ def compare_random_games(rules: list[Rules], seed: str, pass_share: float, plies
     for _ in range(plies):
         going = [index for index, game in enumerate(played.games) if not game.is_over]
         for index in going:
-            player = colour(played.games[index].to_play)
+            colour = letter(played.games[index].to_play)
             for move, reason in zip(all_moves(rules[index].size), played.why[index], strict=True):
                 if reason in ("", "ko", "superko") and is_beyond_gnugo(played.games[index], move):
                     continue
                 vertex = coords.to_gtp(move.action(rules[index].size), rules[index].size)
-                transcripts[index].add(f"is_legal {player} {vertex}", "1" if reason == "" else "0")
+                transcripts[index].add(f"is_legal {colour} {vertex}", "1" if reason == "" else "0")
         before = played.games[:]
         played.step()
         played.compare()
         for index in going:
             size, move = rules[index].size, played.games[index].last_move
-            transcripts[index].add(f"play {colour(before[index].to_play)} {coords.to_gtp(move.action(size), size)}")
+            transcripts[index].add(f"play {letter(before[index].to_play)} {coords.to_gtp(move.action(size), size)}")
     for transcript in transcripts:
         transcript.check()
     return played
@@ -105,10 +105,7 @@ def compare_random_games(rules: list[Rules], seed: str, pass_share: float, plies
     "size, copies, plies", [(2, 3, 60), (3, 4, 120), (4, 3, 150), (5, 3, 150), (7, 1, 150), (9, 1, 200), (13, 1, 100)]
 )
 def test_is_legal_agrees_in_random_games(size: int, copies: int, plies: int) -> None:
-    rules = [
-        Rules(size=size, superko=superko, suicide=suicide) for superko in SUPERKO for suicide in (False, True)
-    ] * copies
-    played = compare_random_games(rules, f"GNU Go {size}", 0.02, plies)
+    played = compare_random_games(kinds(size, copies), f"GNU Go {size}", 0.02, plies)
     assert played.reasons["superko"] > 0 or size > 9
 
 

@@ -96,9 +96,7 @@ def test_pass_alive_agrees_with_plain_python(size, number, suicide, way, use):
     flags = torch.full((len(grids),), suicide)
     black, white = scoring.pass_alive(stones, suicide=flags)
     rows = scoring.pass_alive_rows(*scoring._rows_of(stones, None), suicide=flags)
-    assert torch.equal(flood.unpack_rows(rows[0]), black) and torch.equal(
-        flood.unpack_rows(rows[1]), white
-    )  # without a look as with it
+    assert torch.equal(flood.unpack_rows(rows[0]), black) and torch.equal(flood.unpack_rows(rows[1]), white)  # no looks
     found = 0
     for i, grid in enumerate(grids):
         assert as_set(black[i]) == slow_benson(grid, 1, suicide), grid
@@ -150,12 +148,8 @@ def test_pass_alive_is_safe_when_the_other_side_plays_alone(suicide):
     rng, checked, grids = random.Random(7), 0, []
     for size, number in ((3, 400), (4, 4000)):
         for _ in range(number):
-            grids.append(
-                [
-                    [c and (1 if rng.random() < 0.8 else c) for c in row]
-                    for row in random_legal(size, rng, rng.uniform(0.5, 0.8))
-                ]
-            )
+            grid = random_legal(size, rng, rng.uniform(0.5, 0.8))
+            grids.append([[c and (1 if rng.random() < 0.8 else c) for c in row] for row in grid])
     for grid in grids:
         if any(not any(grid[r][c] == 0 for r, c in a) for k in (1, 2) for _, a in parts(grid, lambda c, k=k: c == k)):
             continue
@@ -224,11 +218,8 @@ def test_territory_counts_prisoners_and_dead_stones():
 def test_final_score_follows_each_games_rules():
     one = stones_of("X.X. XXXX OOOO .O.O")
     stones = one.repeat(3, 1, 1)
-    rules = [
-        Rules(size=4, komi=1.5),
-        Rules(size=4, komi=0, scoring="territory"),
-        Rules(size=4, komi=-2, scoring="territory", suicide=True),
-    ]
+    by_territory = {"size": 4, "scoring": "territory"}
+    rules = [Rules(size=4, komi=1.5), Rules(komi=0, **by_territory), Rules(komi=-2, **by_territory, suicide=True)]
     captures = torch.tensor([[9, 9], [2, 0], [0, 1]], dtype=torch.int32)
     assert scoring.final_score_black(as_state(stones, rules, captures)).tolist() == [-1.5, 2.0, 1.0]
 

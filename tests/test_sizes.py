@@ -178,12 +178,10 @@ def test_a_search_with_noise(name: str) -> None:
     search, places, lane = Search(tiny.Table(), SEARCHES[name]), own_places(4, SIDE), torch.arange(6)
     trees = [None, None]
     for _ in range(2):
-        found = [
-            search.run(state, 24, 7, tree, explore=True) for state, tree in zip((alone, padded), trees, strict=True)
-        ]
-        assert (
-            torch.equal(cropped(found[1].visits, 4, SIDE), found[0].visits) and int(found[0].visits.amax(1).min()) > 1
-        )
+        started = zip((alone, padded), trees, strict=True)
+        found = [search.run(state, 24, 7, tree, explore=True) for state, tree in started]
+        assert torch.equal(cropped(found[1].visits, 4, SIDE), found[0].visits)
+        assert int(found[0].visits.amax(1).min()) > 1
         assert torch.equal(found[1].action, places[found[0].action])
         assert torch.allclose(cropped(found[1].policy, 4, SIDE), found[0].policy, atol=1e-5)
         assert torch.allclose(found[1].value, found[0].value, atol=1e-5)
@@ -221,9 +219,8 @@ def test_a_search_over_a_network() -> None:
     config = tiny.config("network.blocks=2")
     evaluator = Evaluator.from_network(sharp_network(config), make_encoder("zero17", True), symmetries="random")
     alone, padded = both(some_rules(4, 12), 5)
-    found = [
-        Search(evaluator, SearchConfig(max_considered=4)).run(state, 16, 7, explore=True) for state in (alone, padded)
-    ]
+    search = Search(evaluator, SearchConfig(max_considered=4))
+    found = [search.run(state, 16, 7, explore=True) for state in (alone, padded)]
     assert torch.equal(cropped(found[1].visits, 4, SIDE), found[0].visits)
     assert torch.allclose(cropped(found[1].policy, 4, SIDE), found[0].policy, atol=1e-4)
 
@@ -250,26 +247,11 @@ def test_a_game_is_the_same_among_games_of_other_sizes(algorithm: str) -> None:
     and targets.
     """
     common = (
-        f"search.algorithm={algorithm}",
-        "selfplay.games=6",
-        "selfplay.full_simulations=6",
-        "selfplay.sgf_share=1",
-    )
-    common = (
-        *common,
-        "search.max_considered=4",
-        "game.move_cap=0",
-        "selfplay.resign_share=0.5",
-        "selfplay.resign_min_ply=4",
-    )
-    common = (
-        *common,
-        "selfplay.full_share=0.6",
-        "game.random_komi_share=0.5",
-        "game.komi_spread=3",
-        "selfplay.cheap_simulations=3",
-    )
-    common = (*common, "game.suicide_share=0.5", "game.superko_shares={simple: 1, positional: 2}")
+        f"search.algorithm={algorithm}", "search.max_considered=4", "game.move_cap=0", "game.random_komi_share=0.5",
+        "game.komi_spread=3", "game.suicide_share=0.5", "game.superko_shares={simple: 1, positional: 2}",
+        "selfplay.games=6", "selfplay.full_simulations=6", "selfplay.cheap_simulations=3", "selfplay.full_share=0.6",
+        "selfplay.resign_share=0.5", "selfplay.resign_min_ply=4", "selfplay.sgf_share=1",
+    )  # fmt: skip
     mixed, samples = games_by_number(tiny.config(*common, MIXED), 16)
     assert {game.end for game in mixed.values()} >= {EndReason.RESIGNED, EndReason.PASSES} and len(mixed) == 16
     seen = Counter()
@@ -278,12 +260,8 @@ def test_a_game_is_the_same_among_games_of_other_sizes(algorithm: str) -> None:
         shared = [number for number in mixed if mixed[number].rules.size == size and number in alone]
         for number in shared:
             one, other = alone[number], mixed[number]
-            assert (other.rules, other.moves, other.end, other.score_black) == (
-                one.rules,
-                one.moves,
-                one.end,
-                one.score_black,
-            )
+            for name in ("rules", "moves", "end", "score_black"):
+                assert getattr(other, name) == getattr(one, name), name
             assert other.root_values == pytest.approx(one.root_values, abs=1e-5)
             compare_samples(of_game(samples, number), of_game(own, number), size)
         seen[size] = len(shared)
@@ -320,9 +298,8 @@ def test_random_games() -> None:
     mixed = random_games(tiny.config(MIXED, "game.move_cap=0").game, 30, 3, 0, tiny.CPU)
     samples = mixed.all_samples()
     for size, komi in ((3, 8.5), (4, 1.5), (5, 24.5)):
-        own = random_games(
-            tiny.config(f"game.size={size}", f"game.komi={komi}", "game.move_cap=0").game, 30, 3, 0, tiny.CPU
-        ).all_samples()
+        config = tiny.config(f"game.size={size}", f"game.komi={komi}", "game.move_cap=0")
+        own = random_games(config.game, 30, 3, 0, tiny.CPU).all_samples()
         numbers = [number for number in range(30) if (samples.size[samples.game == number] == size).all()]
         assert len(numbers) > 3
         for number in numbers:
@@ -364,24 +341,14 @@ def padded_samples(samples: Samples, side: int) -> Samples:
     old = samples.board_size
     places, extra = own_places(old, side), side - old
     fields = vars(samples)
-    point = {
-        name: torch.where(fields[name] >= 0, places[fields[name].clamp(min=0).to(torch.int64)], -1)
+    moved = {
+        name: torch.where(fields[name] >= 0, places[fields[name].clamp(min=0).to(torch.int64)], -1).to(torch.int16)
         for name in ("moves", "ko")
     }
-    policy = torch.zeros(len(samples), side * side + 1, dtype=samples.policy.dtype).index_copy(
-        1, places, samples.policy
-    )
-    rows, ownership = (
-        torch.nn.functional.pad(samples.rows, (0, extra)),
-        torch.nn.functional.pad(samples.ownership, (0, extra, 0, extra)),
-    )
-    return dataclasses.replace(
-        samples,
-        rows=rows,
-        ownership=ownership,
-        policy=policy,
-        **{name: values.to(torch.int16) for name, values in point.items()},
-    )
+    moved["policy"] = samples.policy.new_zeros(len(samples), side * side + 1).index_copy(1, places, samples.policy)
+    moved["rows"] = torch.nn.functional.pad(samples.rows, (0, extra))
+    moved["ownership"] = torch.nn.functional.pad(samples.ownership, (0, extra, 0, extra))
+    return dataclasses.replace(samples, **moved)
 
 
 @pytest.mark.parametrize("sizes", ["[]", "[[3, 1, 9], [5, 1, 24]]"])

@@ -12,9 +12,7 @@ ALL = range(symmetry.NUM_SYMMETRIES)
 
 
 def by_numpy(board: np.ndarray, s: int) -> np.ndarray:
-    """Returns the transform as the module's docstring says it: mirror left to right, then quarter turns against the
-    clock.
-    """
+    """Returns the transform as the module says it: mirror left to right, then quarter turns against the clock."""
     return np.rot90(np.fliplr(board) if s >= 4 else board, s % 4)
 
 
@@ -66,27 +64,22 @@ def test_a_smaller_board_turns_in_its_corner() -> None:
     planes, actions = torch.rand(8, 3, 5, 5, generator=generator), torch.rand(8, 26, generator=generator)
     for turn in (*ALL, torch.arange(8), torch.tensor([7, 5, 3, 1, 6, 4, 2, 0])):
         each = torch.full((8,), turn) if isinstance(turn, int) else turn
-        moved, flat = (
-            symmetry.transform_planes(planes, turn, sizes),
-            symmetry.transform_planes(planes[:, 0], turn, sizes),
-        )
+        moved = symmetry.transform_planes(planes, turn, sizes)
+        flat = symmetry.transform_planes(planes[:, 0], turn, sizes)
         points = symmetry.transform_actions(actions, turn, sizes)
         for k, size in enumerate(sizes.tolist()):
             s, off = int(each[k]), torch.ones(5, 5, dtype=torch.bool)
             off[:size, :size] = False
-            assert torch.equal(
-                moved[k, :, :size, :size], symmetry.transform_planes(planes[k : k + 1, :, :size, :size], s)[0]
-            )
+            corner = symmetry.transform_planes(planes[k : k + 1, :, :size, :size], s)[0]
+            assert torch.equal(moved[k, :, :size, :size], corner)
             assert torch.equal(flat[k], moved[k, 0]) and torch.equal(flat[k][off], planes[k, 0][off])
             own = actions[k : k + 1, :-1].view(1, 5, 5)[:, :size, :size]
             assert torch.equal(points[k, :-1].view(5, 5)[:size, :size], symmetry.transform_planes(own, s)[0])
             assert points[k, -1] == actions[k, -1]
         back = symmetry.INVERSE[turn] if isinstance(turn, int) else symmetry.inverse(turn)
         assert torch.equal(symmetry.transform_planes(moved, back, sizes), planes)
-    same = torch.full((8,), 5, dtype=torch.int32)
-    assert torch.equal(
-        symmetry.transform_planes(planes, torch.arange(8), same), symmetry.transform_planes(planes, torch.arange(8))
-    )
+    each, same = torch.arange(8), torch.full((8,), 5, dtype=torch.int32)
+    assert torch.equal(symmetry.transform_planes(planes, each, same), symmetry.transform_planes(planes, each))
 
 
 def test_memory_layout_changes_nothing() -> None:
@@ -98,9 +91,7 @@ def test_memory_layout_changes_nothing() -> None:
 
 
 def test_tables_made_in_inference_mode_serve_training() -> None:
-    """A table is cached by whoever asks first, which is self-play in inference mode; autograd must be able to save it
-    later.
-    """
+    """A table is cached by who asks first, self-play in inference mode; autograd must be able to save it later."""
     with torch.inference_mode():
         symmetry.transform_planes(torch.rand(2, 1, 6, 6), torch.tensor([1, 2]))
     planes = torch.rand(2, 1, 6, 6, requires_grad=True)
