@@ -20,7 +20,7 @@ from zerogo.bench import jax_peers, net
 from zerogo.bench.board import draw
 from zerogo.bench.memory import peak_bytes
 from zerogo.bench.net import peaks_of
-from zerogo.bench.profile import PARTS, REST, STAGES, StageClock
+from zerogo.bench.search import PARTS, REST, STAGES, StageClock
 from zerogo.rules import Rules
 from zerogo.search import search as steps
 from zerogo.search.graph import captured
@@ -159,7 +159,7 @@ def test_a_stage_is_not_charged_for_those_inside_it(monkeypatch) -> None:
     clock.device, clock.marks, clock.stage = torch.device("cpu"), [], REST
     inner = clock.timed("network", lambda: None)
     clock.timed("answer", inner)()
-    assert list(clock._durations()) == [("answer", 1), ("network", 1), ("answer", 1)]
+    assert list(clock.durations()) == [("answer", 1), ("network", 1), ("answer", 1)]
 
 
 # The memory

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 
@@ -130,7 +130,7 @@ class PeerProcess:
     """mctx or pgx in a process of its own (`jax_peers.py`), run by a Python that has what it needs and need not have
     zerogo: it works while it is asked, and waits otherwise. name: what it calls itself, with its versions."""
 
-    def __init__(self, args: argparse.Namespace, library: str, *words: str | float) -> None:
+    def __init__(self, args: argparse.Namespace, library: str, *words: Any) -> None:
         """library: what the Python must be able to import. words: the script's further arguments. Raises InputError
         where it can't be started."""
         self.library, python = library, args.peer_python
@@ -142,14 +142,14 @@ class PeerProcess:
             raise InputError(f"{fault}; name a Python that has {library}") from None
         self.name = self.process.stdout.readline().strip()
         if not self.name.startswith(f"{library} "):
-            self.close()
+            self.__exit__()
             if self.name.startswith("no "):
                 device = f"the jax of {python} has {self.name}"
                 raise InputError(f"--peer: {device}; install one that has, or add --device cpu")
             advice = f"install {library} there, or name another with --peer-python"
             raise InputError(f"--peer: {python} has no {library} that can be imported; {advice}")
 
-    def ask(self, *words: str | float) -> float:
+    def ask(self, *words: Any) -> float:
         """Returns the peer's answer to a line of words, which is a rate. Raises InputError where it ended instead."""
         try:
             self.process.stdin.write(" ".join(map(str, words)) + "\n")
@@ -159,7 +159,10 @@ class PeerProcess:
             fault = f"--peer: the process that runs {self.library} ended in the middle"
             raise InputError(f"{fault}; try a smaller --peer-batch") from None
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         """Ends the process: it leaves when its input closes."""
         try:
             self.process.communicate(timeout=10)

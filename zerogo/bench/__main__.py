@@ -16,7 +16,7 @@ BENCHES = {  # the module in which each is, as `add_NAME_arguments` and `run_NAM
     "net": ("net", "evaluations a second of a network"),
     "features": ("net", "positions a second of an encoder, beside zero17"),
     "search": ("search", "simulations a second, and which share of the raw network's speed that is"),
-    "profile": ("profile", "where the time of a simulation goes, with compiled kernels and without"),
+    "profile": ("search", "where the time of a simulation goes, with compiled kernels and without"),
     "memory": ("memory", "bytes a node, and the largest trees that fit a device"),
     "selfplay": ("search", "games, moves and samples of self-play"),
 }

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib
 import statistics
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from zerogo import bench, board, kernels
-from zerogo.bench import PeerProcess
 from zerogo.board import State
 from zerogo.board.superko import exact_legal_rows
+from zerogo.kernels.cpu.loops import array, bit_count, kernel
 from zerogo.rules import Rules
 
 WARM_PLIES = 2  # times the points of the board: by then games of all ages are in the batch
@@ -39,10 +39,10 @@ def run_board(args: argparse.Namespace) -> None:
         games = RandomGames(Rules(size=size, superko=args.superko), batch, device)
         line = bench.line_of("board", size, batch, device, torch.int32) | {"superko": args.superko}
         with contextlib.ExitStack() as running:
-            peers: dict[int, PeerProcess] = {}
-            for number in bench.peer_batches(args, batch):
-                peers[number] = PeerProcess(args, "pgx", size, number, line["threads"], device)
-                running.callback(peers[number].close)
+            peers = {
+                number: running.enter_context(bench.PeerProcess(args, "pgx", size, number, line["threads"], device))
+                for number in bench.peer_batches(args, batch)
+            }
             games.play_plies(WARM_PLIES * size * size)
             works = {0: games.moves_per_second} | {number: peer.ask for number, peer in peers.items()}
             rates = {name: statistics.median(found) for name, found in bench.in_turn(args, works).items()}
@@ -80,11 +80,8 @@ class RandomGames:
 
     def moves_per_second(self, seconds: float) -> float:
         """Returns moves a second, over at least that many seconds."""
-        plies, start = 0, bench.now(self.device)
-        while bench.now(self.device) - start < seconds:
-            self.play_plies(PLIES)
-            plies += PLIES
-        return plies * self.state.num_games / (bench.now(self.device) - start)
+        rounds = bench.per_second(lambda: self.play_plies(PLIES), self.device, seconds)
+        return rounds * PLIES * self.state.num_games
 
 
 def draw(state: State, generator: torch.Generator) -> Tensor:
@@ -92,5 +89,32 @@ def draw(state: State, generator: torch.Generator) -> Tensor:
     if kernels.compiled("board", state.device) is None:
         return board.legal_actions(state).to(torch.float32).multinomial(1, generator=generator).squeeze(1)
     numbers = torch.rand(state.num_games, generator=generator, device=state.device, dtype=torch.float64)
-    pick = importlib.import_module(f"zerogo.bench.pick_{state.device.type}").pick
-    return pick(exact_legal_rows(state), numbers)
+    rows = exact_legal_rows(state)
+    if state.device.type == "cuda":
+        from zerogo.bench.pick_cuda import pick  # which needs Triton
+
+        return pick(rows, numbers)
+    actions = torch.empty(state.num_games, dtype=torch.int64)
+    _pick(array(rows), array(numbers), array(actions))
+    return actions
+
+
+@kernel
+def _pick(rows, numbers, actions):
+    """Writes the action int64 [B] that each game's number, float64 [B] in [0, 1), stands for: the points of rows int32
+    [B, N] in their order, then the pass."""
+    size = rows.shape[1]
+    for game in range(len(rows)):
+        total = 1
+        for row in range(size):
+            total += bit_count(rows[game, row])
+        left, row = np.int64(numbers[game] * total), 0
+        while row < size and left >= bit_count(rows[game, row]):
+            left -= bit_count(rows[game, row])
+            row += 1
+        actions[game] = size * size
+        if row < size:
+            bits = np.int64(rows[game, row])
+            for _ in range(left):
+                bits &= bits - 1
+            actions[game] = row * size + bit_count((bits & -bits) - 1)

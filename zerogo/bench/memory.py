@@ -19,11 +19,12 @@ import dataclasses
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
 from zerogo import bench, kernels
@@ -34,10 +35,7 @@ from zerogo.runtime import synchronize
 from zerogo.search import Search, SearchState
 from zerogo.tensors import TensorFields
 
-NETWORKS = {
-    9: (6, 96),
-    19: (10, 128),
-}  # blocks and channels of configs/9x9.yaml and configs/19x19.yaml, up to that side
+NETWORKS = {9: (6, 96), 19: (10, 128)}  # blocks and channels of configs/9x9.yaml and 19x19.yaml, up to that side
 CONTEXT_MB = 600  # what CUDA and its libraries take before the first tensor: stated, not measured
 QUOTED = {9: 7700, 19: 34000}  # bytes a node of mctx with pgx
 GAMES, SIMULATIONS = (8, 24), (8, 2000)  # two sizes each, from which follows what one more costs
@@ -67,7 +65,7 @@ def run_memory(args: argparse.Namespace) -> None:
         costs, common = _measure(args, size)
         rows = []
         for memory in lists["memory"]:
-            for line in _lines(costs, memory, lists["batch"], lists["sims"]):
+            for line in costs.lines(memory, lists["batch"], lists["sims"]):
                 bench.report(common | line)
                 rows.append(tuple(str(line[name]) for name in ("memory_gb", "given", "batch", "simulations", "nodes")))
         bench.show_table((f"{size}x{size}: GB", "given", "games", "simulations", "nodes of each"), rows)
@@ -75,42 +73,34 @@ def run_memory(args: argparse.Namespace) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Costs:
-    """Bytes: of the network, of each game without its tree, of each node, of each node's entries in other tables, and
-    of what a move needs for a while, for a game and a node."""
+    """Bytes of the network, of each node of a tree, and, as pairs (a game, each of its nodes), of what is held beside
+    the tree and of what a move needs for a while."""
 
     network: int
-    game: float
     node: int
-    table: float
-    game_workspace: float
-    node_workspace: float
+    held: tuple[float, float]
+    workspace: tuple[float, float]
 
-    def nodes(self, memory: float, batch: int) -> int:
-        """Returns how many nodes the tree of each game may have: memory in bytes."""
-        left = (memory - CONTEXT_MB * MEGA - self.network) / batch - self.game - self.game_workspace
-        return max(0, int(left / (self.node + self.node_workspace + self.table)))
-
-    def batch(self, memory: float, nodes: int) -> int:
-        """Returns how many games with so many nodes each fit."""
-        each = self.game + self.game_workspace + nodes * (self.node + self.node_workspace + self.table)
-        return max(0, int((memory - CONTEXT_MB * MEGA - self.network) / each))
-
-
-def _lines(costs: Costs, memory: int, batches: Iterable[int], simulations: Iterable[int]) -> Iterator[dict[str, Any]]:
-    """Yields what fits: the trees of given batches, and the batches with given trees."""
-    fits = [("batch", batch, costs.nodes(memory * 1e9, batch)) for batch in batches]
-    fits += [("simulations", costs.batch(memory * 1e9, 2 * number + 2), 2 * number + 2) for number in simulations]
-    for given, batch, nodes in fits:
-        line = {"memory_gb": memory, "given": given, "batch": batch, "nodes": nodes}
-        workspace = batch * (costs.game_workspace + nodes * costs.node_workspace)
-        yield line | {
-            "simulations": max(0, (nodes - 2) // 2),
-            "trees_mb": round(batch * nodes * costs.node / MEGA),
-            "games_mb": round(batch * (costs.game + nodes * costs.table) / MEGA),
-            "workspace_mb": round(workspace / MEGA),
-            "network_mb": round(costs.network / MEGA, 1),
-            "context_mb": CONTEXT_MB,
-        }
+    def lines(self, memory: int, batches: list[int], simulations: list[int]) -> Iterator[dict[str, Any]]:
+        """Yields what fits: the trees of given batches, and the batches with given trees. memory: in GB."""
+        room = memory * 1e9 - CONTEXT_MB * MEGA - self.network
+        a_game, a_node = self.held[0] + self.workspace[0], self.node + self.held[1] + self.workspace[1]
+        fits = [("batch", batch, max(0, int((room / batch - a_game) / a_node))) for batch in batches]
+        for nodes in [2 * number + 2 for number in simulations]:
+            fits.append(("simulations", max(0, int(room / (a_game + nodes * a_node))), nodes))
+        for given, batch, nodes in fits:
+            yield {
+                "memory_gb": memory,
+                "given": given,
+                "batch": batch,
+                "nodes": nodes,
+                "simulations": max(0, (nodes - 2) // 2),
+                "trees_mb": round(batch * nodes * self.node / MEGA),
+                "games_mb": round(batch * (self.held[0] + nodes * self.held[1]) / MEGA),
+                "workspace_mb": round(batch * (self.workspace[0] + nodes * self.workspace[1]) / MEGA),
+                "network_mb": round(self.network / MEGA, 1),
+                "context_mb": CONTEXT_MB,
+            }
 
 
 def _measure(args: argparse.Namespace, size: int) -> tuple[Costs, dict[str, Any]]:
@@ -119,43 +109,39 @@ def _measure(args: argparse.Namespace, size: int) -> tuple[Costs, dict[str, Any]
     shape = {"blocks": args.blocks or blocks, "channels": args.channels or channels}
     setup = NetworkSetup.of(argparse.Namespace(**(vars(args) | shape)), size, max(GAMES))
     search = Search(setup.evaluator, SearchConfig(algorithm="puct"))
-    states, peaks = {}, {}
+    nodes, held, workspaces = [], [], []  # of each size of tree, for one game
     with kernels.plain():
-        for batch, sims in [(batch, sims) for batch in GAMES for sims in SIMULATIONS]:
-            games = SearchedGames(setup, search, sims, batch)
-            move = lambda games=games: games.move(min(WARM_SIMULATIONS, games.sims))  # noqa: E731
-            states[batch, sims], peaks[batch, sims] = games.search_state, peak_bytes(move, setup.device)
-    few, many = SIMULATIONS
-    trees = {sims: states[GAMES[1], sims].tree for sims in SIMULATIONS}
-    extra_nodes = trees[many].num_nodes - trees[few].num_nodes
-    per_game = {sims: (peaks[GAMES[1], sims] - peaks[GAMES[0], sims]) / (GAMES[1] - GAMES[0]) for sims in SIMULATIONS}
-    node_workspace = max(0.0, (per_game[many] - per_game[few]) / extra_nodes)
-    held = {sims: _bytes_beside_tree(states[GAMES[1], sims]) / GAMES[1] for sims in SIMULATIONS}
-    table = (held[many] - held[few]) / extra_nodes
-    costs = Costs(
-        network=_network_bytes(setup.evaluator.network.network),
-        game=held[few] - table * trees[few].num_nodes,
-        node=trees[few].bytes_per_node,
-        table=table,
-        game_workspace=max(0.0, per_game[few] - node_workspace * trees[few].num_nodes),
-        node_workspace=node_workspace,
-    )
-    line = setup.line("memory") | {"bytes_per_node": costs.node, "bytes_per_game": round(costs.game)}
+        for sims in SIMULATIONS:
+            peaks = []
+            for batch in GAMES:
+                games = SearchedGames(setup, search, sims, batch)
+                peaks.append(peak_bytes(partial(games.move, min(WARM_SIMULATIONS, sims)), setup.device))
+            nodes.append(games.search_state.tree.num_nodes)
+            held.append(_bytes_beside_tree(games.search_state) / batch)
+            workspaces.append((peaks[1] - peaks[0]) / (GAMES[1] - GAMES[0]))
+    network = setup.evaluator.network.network
+    joined = [part for readout in (network.map_readout, network.scalar_readout) for part in readout.joined or ()]
+    weights = (*network.parameters(), *network.buffers(), *joined)
+    node = games.search_state.tree.bytes_per_node
+    costs = Costs(sum(tensor.nbytes for tensor in weights), node, _line(nodes, held), _line(nodes, workspaces))
+    line = setup.line("memory") | {"bytes_per_node": node, "bytes_per_game": round(costs.held[0])}
     return costs, line | ({"mctx_pgx_bytes_per_node_quoted": QUOTED[size]} if size in QUOTED else {})
+
+
+def _line(nodes: list[int], found: list[float]) -> tuple[float, float]:
+    """Returns what a game without nodes and what each node costs, neither below 0, where two sizes were measured."""
+    each = max(0.0, (found[1] - found[0]) / (nodes[1] - nodes[0]))
+    return max(0.0, found[0] - each * nodes[0]), each
 
 
 def _bytes_beside_tree(search_state: SearchState) -> int:
     """Returns what the games take without their trees: their states with all history, and the search's tables."""
-    others = [held for name, held in vars(search_state).items() if name != "tree"]
-    found = [held for held in others if isinstance(held, Tensor)]
-    found += [tensor for held in others if isinstance(held, TensorFields) for tensor in held.tensors()]
-    return sum({tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in found}.values())
-
-
-def _network_bytes(network: nn.Module) -> int:
-    """Returns the bytes of the evaluator's weights."""
-    joined = [part for readout in (network.map_readout, network.scalar_readout) for part in readout.joined or ()]
-    return sum(tensor.nbytes for tensor in (*network.parameters(), *network.buffers(), *joined))
+    storages = {}
+    for name, held in vars(search_state).items():
+        tensors = held.tensors() if isinstance(held, TensorFields) else [held] if isinstance(held, Tensor) else []
+        for storage in [tensor.untyped_storage() for tensor in tensors if name != "tree"]:
+            storages[storage.data_ptr()] = storage.nbytes()
+    return sum(storages.values())
 
 
 @contextlib.contextmanager

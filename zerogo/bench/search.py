@@ -1,5 +1,5 @@
-"""Simulations a second of whole searches (`search`) and of self-play (`selfplay`), and which share of the raw network's
-speed that is.
+"""Simulations a second of whole searches (`search`) and of self-play (`selfplay`), which share of the raw network's
+speed that is, and where the time of a simulation goes (`profile`).
 
 The games of `search` start in their middle. Every search is a move's: the best move but the pass is played, the subtree
 below it is kept, and games that end are replaced by others in their middle; only new simulations count. Of the network
@@ -18,13 +18,23 @@ the speed beside that of one leaf a step, and `collision_share` the share of sel
 
 With --peer mctx searches games of pgx on the same device in a process of its own, in turn with zerogo: the same
 network, simulations and threads, the same batch or the best of --peer-batch, in whichever precision is faster there.
-`ratio` is zerogo's simulations a second by the peer's, whose clock, too, runs in searches alone."""
+`ratio` is zerogo's simulations a second by the peer's, whose clock, too, runs in searches alone.
+
+`profile` times the stages of a step of the search, one simulation in every game or `leaves` of them, with compiled
+kernels and without: `select`, `step` (the last move, legality, superko, the result), `encode` (planes and global
+inputs), `network`, `answer` (what else the evaluator does: symmetries, the legal mask, softmax), `expand_and_backup`
+and `rest`, each without stages inside it. On CUDA, where a search replays a step as one graph, the steps are made
+operation by operation here, and the clock is events in the stream: a stage that waits for the host's launches is
+charged for that. What the graph spares is the difference to `search`."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -34,11 +44,19 @@ from zerogo.bench import PeerProcess
 from zerogo.bench.net import NetworkSetup, add_net_arguments
 from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
 from zerogo.errors import InputError
-from zerogo.search import Search
+from zerogo.evaluator import Evaluator
+from zerogo.runtime import synchronize
+from zerogo.search import Search, SearchState
+from zerogo.search import search as steps
 from zerogo.selfplay import SelfPlay
 
 WARM_SIMULATIONS = 4  # of each of two moves before the clock starts: by then all is compiled, and a tree was kept once
 HOUR = 3600
+KINDS = {"compiled": contextlib.nullcontext, "plain": kernels.plain}
+REST = "rest"
+STAGES = ("select", "step", "encode", "network", "answer", "expand_and_backup", REST)
+# The functions of a step by the names that `Search` calls them by, and the stage that each is.
+PARTS = {"select": "select", "step_leaves": "step", "expand_and_backup": "expand_and_backup"}
 
 
 def add_search_arguments(parser: argparse.ArgumentParser) -> None:
@@ -80,10 +98,10 @@ def tree_line(name: str, setup: NetworkSetup, batch: int) -> dict[str, Any]:
 def run_search(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch."""
     check_tree_arguments(args)
-    if args.kernels not in ("compiled", "plain"):
-        raise InputError(f"--kernels is {args.kernels!r}; allowed are compiled and plain")
+    if args.kernels not in KINDS:
+        raise InputError(f"--kernels is {args.kernels!r}; allowed are {' and '.join(KINDS)}")
     for size, batch in bench.cases(args):
-        with kernels.plain() if args.kernels == "plain" else contextlib.nullcontext():
+        with KINDS[args.kernels]():
             _measure(args, NetworkSetup.of(args, size, batch * args.leaves), batch)
 
 
@@ -95,10 +113,8 @@ def _measure(args: argparse.Namespace, setup: NetworkSetup, batch: int) -> None:
         one_leaf = Search(setup.evaluator, dataclasses.replace(settings, leaves=1))
         works["one leaf"] = SearchedGames(setup, one_leaf, args.sims, batch).play
     with contextlib.ExitStack() as running:
-        peers = []
-        for number in bench.peer_batches(args, batch):
-            peers.append(SearchPeer(args, setup, number))
-            running.callback(peers[-1].close)
+        batches = bench.peer_batches(args, batch)
+        peers = [running.enter_context(SearchPeer(args, setup, number)) for number in batches]
         found = bench.in_turn(args, works | {peer: peer.play for peer in peers})
     rate, whole = (max(rates) for rates in zip(*found["search"], strict=True))
     raw, evaluated = max(found["network"]), 1 - sum(games.shares)
@@ -112,8 +128,8 @@ def _measure(args: argparse.Namespace, setup: NetworkSetup, batch: int) -> None:
     }
     if args.leaves > 1:
         gain = rate / max(single for single, _ in found["one leaf"])
-        dropped = games.collisions / (games.collisions + games.simulations)
-        line |= {"gain": round(gain, 3), "collision_share": round(dropped, 5)}
+        dropped = int(games.search_state.collisions) - games.collisions_before
+        line |= {"gain": round(gain, 3), "collision_share": round(dropped / (dropped + games.simulations), 5)}
     best = max(peers, key=lambda peer: max(peer.rates.values()), default=None)
     bench.report(line | games.line() | ({} if best is None else best.line(rate)))
 
@@ -129,19 +145,20 @@ class SearchedGames:
         self.moves = 0
         for _ in range(2):
             self.move(min(WARM_SIMULATIONS, sims))
-        self.simulations, self.exact, self.collisions = 0, torch.zeros(2, dtype=torch.int64), 0
+        self.simulations = 0
+        self.exact_before, self.collisions_before = (
+            self.search_state.exact_leaves.cpu().clone(),
+            int(self.search_state.collisions),
+        )
 
     def play(self, seconds: float) -> tuple[float, float]:
         """Returns simulations a second within the searches, and of whole moves; at least so many seconds, which are
         whole moves, too."""
         simulations, searching, all_told = 0, 0.0, 0.0
-        before, collisions = self.search_state.exact_leaves.cpu().clone(), int(self.search_state.collisions)
         while searching < seconds:
             number, search, move = self.move(self.sims)
             simulations, searching, all_told = simulations + number, searching + search, all_told + move
         self.simulations += simulations
-        self.exact += self.search_state.exact_leaves.cpu() - before
-        self.collisions += int(self.search_state.collisions) - collisions
         return simulations / searching, simulations / all_told
 
     def move(self, sims: int) -> tuple[int, float, float]:
@@ -167,10 +184,9 @@ class SearchedGames:
         return simulations, spent - began, bench.now(self.setup.device) - start
 
     @property
-    def shares(self) -> tuple[float, float]:
-        """Which shares of the simulations ended in a finished position, and in a closed move."""
-        finished, closed = (float(number) / self.simulations for number in self.exact)
-        return finished, closed
+    def shares(self) -> list[float]:
+        """Which shares of the simulations in `play` ended in a finished position, and in a closed move."""
+        return ((self.search_state.exact_leaves.cpu() - self.exact_before) / self.simulations).tolist()
 
     def line(self) -> dict[str, Any]:
         """Returns what a line says of the trees: nodes kept and the deepest node by the last move, means over the
@@ -246,15 +262,120 @@ def run_selfplay(args: argparse.Namespace) -> None:
         results, raw = found["games"], max(found["network"])
         seconds = sum(collected.seconds for collected in results)
         samples = sum(len(part) for collected in results for part in collected.samples)
-        line = setup.line("selfplay") | {"algorithm": args.algorithm, "sims": args.sims}
-        bench.report(
-            line
-            | {
-                "games_per_hour": round(sum(len(collected.lengths) for collected in results) / seconds * HOUR),
-                "moves_per_s": round(sum(collected.moves for collected in results) / seconds),
-                "samples_per_s": round(samples / seconds),
-                "simulations_per_s": round(sum(collected.simulations for collected in results) / seconds),
-                "evals_per_s": round(raw),
-                "efficiency": round(max(collected.simulations / collected.seconds for collected in results) / raw, 3),
-            }
-        )
+        line = setup.line("selfplay") | {
+            "algorithm": args.algorithm,
+            "sims": args.sims,
+            "games_per_hour": round(sum(len(collected.lengths) for collected in results) / seconds * HOUR),
+            "moves_per_s": round(sum(collected.moves for collected in results) / seconds),
+            "samples_per_s": round(samples / seconds),
+            "simulations_per_s": round(sum(collected.simulations for collected in results) / seconds),
+            "evals_per_s": round(raw),
+            "efficiency": round(max(collected.simulations / collected.seconds for collected in results) / raw, 3),
+        }
+        bench.report(line)
+
+
+# The profile
+
+
+add_profile_arguments = add_tree_arguments
+
+
+@torch.inference_mode()
+def run_profile(args: argparse.Namespace) -> None:
+    """Prints two lines for every size and batch, with compiled kernels and plain, the round of each in which a step was
+    fastest, and the same as a table to stderr."""
+    check_tree_arguments(args)
+    for size, batch in bench.cases(args):
+        setup = NetworkSetup.of(args, size, batch * args.leaves)
+        settings = SearchConfig(algorithm=args.algorithm, leaves=args.leaves, cuda_graph=False)
+        rounds = bench.in_turn(args, {kind: StageClock(setup, settings, batch, kind).play for kind in KINDS})
+        columns = []
+        for kind, found in rounds.items():
+            stages = min(found, key=lambda stages: sum(stages.values()))
+            total = sum(stages.values())
+            line = tree_line("profile", setup, batch) | {"kernels": kind, "us_per_step": round(total)}
+            line["stages_us"] = {name: round(microseconds, 1) for name, microseconds in stages.items()}
+            line["shares"] = {name: round(microseconds / total, 4) for name, microseconds in stages.items()}
+            bench.report(line)
+            shown = [f"{microseconds:.0f} ({microseconds / total:.0%})" for microseconds in stages.values()]
+            columns.append([kind, *shown, f"{total:.0f}"])
+        header, *rows = zip(("us per step", *STAGES, "together"), *columns, strict=True)
+        bench.show_table(header, rows)
+
+
+class StageClock:
+    """Games whose search is timed stage by stage, with kernels of one kind."""
+
+    def __init__(self, setup: NetworkSetup, settings: SearchConfig, batch: int, kind: str) -> None:
+        self.device, self.stage, self.kernels = setup.device, REST, KINDS[kind]
+        self.marks: list[tuple[str, Any]] = []  # what begins when; "" is nobody's time
+        network, encoder = self.timed("network", setup.evaluator.network), setup.encoder
+        network.dtype = setup.dtype
+        encodings = {name: self.timed("encode", getattr(encoder, name)) for name in ("planes", "globals")}
+        evaluator = Evaluator(network, SimpleNamespace(**encodings), setup.evaluator.symmetries)
+        search = Search(self.timed("answer", evaluator), settings, root_evaluator=setup.evaluator)
+        with self.kernels():
+            self.games = SearchedGames(setup, search, setup.args.sims, batch)
+
+    def play(self, seconds: float) -> dict[str, float]:
+        """Returns the microseconds that the stages of one step took, the mean over whole searches of at least so many
+        seconds."""
+        spent, number_of_steps = dict.fromkeys(STAGES, 0.0), 0
+        while sum(spent.values()) < seconds:
+            with self.kernels(), self._watching():
+                self.games.move(self.games.sims)
+            for name, duration in self.durations():
+                spent[name] += duration
+            number_of_steps += sum(not stage for stage, _ in self.marks)
+        return {name: 1e6 * duration / number_of_steps for name, duration in spent.items()}
+
+    def timed(self, stage: str, function: Callable) -> Callable:
+        """Returns the function, its time charged to a stage."""
+
+        def _call(*arguments: Any, **named: Any) -> Any:
+            before, self.stage = self.stage, stage
+            self._mark()
+            try:
+                return function(*arguments, **named)
+            finally:
+                self.stage = before
+                self._mark()
+
+        return _call
+
+    @contextlib.contextmanager
+    def _watching(self) -> Iterator[None]:
+        """Times every step, and its parts, inside a `with` block."""
+        originals = {name: getattr(steps, name) for name in PARTS}
+        timed_step = self.timed(REST, self.games.search.step)
+
+        def _step(search_state: SearchState) -> None:
+            timed_step(search_state)
+            self.marks.append(("", self.marks[-1][1]))
+
+        self.marks, self.games.search.step = [], _step
+        for name, stage in PARTS.items():
+            setattr(steps, name, self.timed(stage, originals[name]))
+        try:
+            yield
+        finally:
+            for name, original in originals.items():
+                setattr(steps, name, original)
+            del self.games.search.step
+
+    def _mark(self) -> None:
+        """Notes that the present stage begins here, or goes on after one inside it."""
+        if self.device.type == "cuda":
+            moment = torch.cuda.Event(enable_timing=True)
+            moment.record()
+        else:
+            moment = time.perf_counter()
+        self.marks.append((self.stage, moment))
+
+    def durations(self) -> Iterator[tuple[str, float]]:
+        """Yields the seconds from each mark to the next with the stage that they belong to."""
+        synchronize(self.device)
+        for (stage, start), (_, end) in zip(self.marks, self.marks[1:], strict=False):
+            if stage:
+                yield stage, start.elapsed_time(end) / 1e3 if self.device.type == "cuda" else end - start
