@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import random
 import signal
@@ -20,13 +21,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import DATA, tables
 
 from zerogo import board, coords, kernels
 from zerogo.analysis.__main__ import parse as parse_arguments
 from zerogo.analysis.__main__ import read_settings
 from zerogo.analysis.batch import BatchKind, SearchBatch, SearchTask, roots
 from zerogo.analysis.engine import AnalysisEngine, Limits
-from zerogo.analysis.query import AnalysisSettings, QueryError, parse, read_config
+from zerogo.analysis.query import AnalysisSettings, Query, QueryError, parse, read_config
 from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import Colour
@@ -37,6 +39,7 @@ from zerogo.rules import Rules
 from zerogo.search import Search
 
 ROOT = Path(__file__).parent.parent
+TABLES = tables("analysis")
 SHIPPED = ROOT / "checkpoints" / "quickstart-5x5.pt"
 ANALYST = analyst_of_playouts(16)
 # Black owns the upper half of this board and White the lower, whoever moves.
@@ -71,11 +74,15 @@ class Session:
         self.replies: list[dict[str, Any]] = []
         self.engine = AnalysisEngine(analyst, self.replies.append, **arguments)
 
+    def take(self, *lines: dict[str, Any] | str | bytes) -> None:
+        """Hands lines to the engine, which has yet to work on them."""
+        for line in lines:
+            self.engine.take(json.dumps(line) if isinstance(line, dict) else line)
+
     def ask(self, *lines: dict[str, Any] | str | bytes) -> list[dict[str, Any]]:
         """Returns the replies to lines, after all that was asked is done."""
         before = len(self.replies)
-        for line in lines:
-            self.engine.take(json.dumps(line) if isinstance(line, dict) else line)
+        self.take(*lines)
         while self.engine.step():
             pass
         return self.replies[before:]
@@ -172,43 +179,36 @@ def final(replies: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {reply["id"]: reply for reply in replies if "warning" not in reply}
 
 
-def test_a_reply_is_the_same_alone_and_among_fifty() -> None:
-    queries = various(50)
+MANY = various(50)
+SEVERAL_LEAVES = [one | {"maxVisits": 129} for one in MANY[:4]]
+
+
+@pytest.mark.parametrize(("queries", "alone"), [(MANY, slice(0, 50, 7)), (SEVERAL_LEAVES, slice(3, 4))])
+def test_a_reply_is_the_same_alone_and_among_many(queries: list[dict[str, Any]], alone: slice) -> None:
     together = final(ask(*queries))
-    assert len(together) == 50
-    for one in queries[::7]:
+    assert len(together) == len(queries)
+    for one in queries[alone]:
         assert final(ask(one)) == {one["id"]: together[one["id"]]}
 
 
-def test_a_reply_is_the_same_with_several_leaves_a_step() -> None:
-    queries = [one | {"maxVisits": 129} for one in various(4)]
-    together = final(ask(*queries))
-    assert final(ask(queries[3])) == {"v3": together["v3"]}
-
-
-def test_replies_are_the_same_where_the_host_must_not_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on CUDA: idle rows are searched along and finished ones replaced, with and without restrictions."""
+def test_replies_are_the_same_two_or_four_at_a_time_and_where_the_host_must_not_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows are filled again; as on CUDA idle rows are searched along, with and without restrictions."""
     avoided = {"avoidMoves": [{"player": "B", "moves": ["C3", "B2"], "untilDepth": 2}]}
-    queries = [*various(6), query("avoided", maxVisits=14, **avoided), query("many", maxVisits=70)]
+    queries = [*MANY[:9], query("avoided", maxVisits=14, **avoided), query("many", maxVisits=70)]
     queries.append(query("avoided too", **avoided))
     looking = final(ask(*queries))
+    assert final(ask(*queries, limits=Limits(positions=2))) == looking
     for name, module in list(sys.modules.items()):
         if name.startswith("zerogo") and hasattr(module, "may_look"):
             monkeypatch.setattr(module, "may_look", lambda tensor: False)
-    blind = final(ask(*queries, limits=Limits(positions=4)))
-    assert blind == looking
-
-
-def test_rows_are_filled_again() -> None:
-    """Two positions at a time, with visits of their own: nine come through, each as if alone."""
-    queries = various(9)
-    assert final(ask(*queries, limits=Limits(positions=2))) == final(ask(*queries))
+    assert final(ask(*queries, limits=Limits(positions=4))) == looking
 
 
 def test_different_rules_and_komi_share_a_batch() -> None:
     session = Session()
-    for line in (query("a", komi=50), query("b", komi=-50, rules="japanese"), query("c", rules="aga", maxVisits=5)):
-        session.engine.take(json.dumps(line))
+    session.take(query("a", komi=50), query("b", komi=-50, rules="japanese"), query("c", rules="aga", maxVisits=5))
     session.engine.step()
     assert len(session.engine._batches) == 1
     session.ask()
@@ -234,7 +234,7 @@ def test_turns_and_priorities() -> None:
 
 def test_higher_priority_goes_first_but_what_runs_goes_on() -> None:
     session = Session(limits=Limits(positions=1))
-    session.engine.take(json.dumps(query("running", priority=-1)))
+    session.take(query("running", priority=-1))
     session.engine.step()
     session.ask(query("low", priority=0), query("high", priority=7), query("second", priority=7))
     assert [reply["id"] for reply in session.replies] == ["running", "high", "second", "low"]
@@ -242,15 +242,13 @@ def test_higher_priority_goes_first_but_what_runs_goes_on() -> None:
 
 def test_terminate() -> None:
     session = Session(limits=Limits(positions=1))
-    running, waiting = query("a", maxVisits=1000), query("b", moves=[["B", "A1"]], analyzeTurns=[0, 1])
-    for line in (running, waiting):
-        session.engine.take(json.dumps(line))
+    session.take(query("a", maxVisits=1000), query("b", moves=[["B", "A1"]], analyzeTurns=[0, 1]))
     for _ in range(3):
         session.engine.step()
     act = {"id": "t", "action": "terminate", "terminateId": "b", "turnNumbers": [1]}
-    session.engine.take(json.dumps(act))
+    session.take(act)
     assert session.replies == [{"id": "b", "isDuringSearch": False, "turnNumber": 1, "noResults": True}, act]
-    session.engine.take(json.dumps({"id": "u", "action": "terminate", "terminateId": "a"}))
+    session.take({"id": "u", "action": "terminate", "terminateId": "a"})
     stopped, last = session.ask()[-2:]
     assert stopped["id"] == "a" and 1 < stopped["rootInfo"]["visits"] < 1000 and not stopped["isDuringSearch"]
     assert (last["id"], last["turnNumber"]) == ("b", 0)
@@ -260,8 +258,7 @@ def test_terminate() -> None:
 
 def test_terminate_all() -> None:
     session = Session(limits=Limits(positions=1))
-    for name in "abc":
-        session.engine.take(json.dumps(query(name, maxVisits=10**6)))
+    session.take(*(query(name, maxVisits=10**6) for name in "abc"))
     session.engine.step()
     replies = session.ask({"id": "t", "action": "terminate_all"})
     assert not session.engine.is_busy
@@ -280,9 +277,8 @@ def test_other_actions() -> None:
 
 
 def test_reports_during_a_search() -> None:
-    ticks = iter(range(10**6))
-    session = Session(clock=lambda: next(ticks) * 0.1)
-    replies = session.ask(query(maxVisits=30, reportDuringSearchEvery=0.5, includeOwnership=True))
+    clock = itertools.count(0, 0.1).__next__
+    replies = ask(query(maxVisits=30, reportDuringSearchEvery=0.5, includeOwnership=True), clock=clock)
     during, last = replies[:-1], replies[-1]
     assert len(during) > 2 and all(reply["isDuringSearch"] for reply in during) and not last["isDuringSearch"]
     visits = [reply["rootInfo"]["visits"] for reply in replies]
@@ -291,8 +287,8 @@ def test_reports_during_a_search() -> None:
 
 
 def test_time_ends_a_search() -> None:
-    ticks = iter(range(10**6))
-    [reply] = Session(clock=lambda: next(ticks) * 0.1).ask(query(maxVisits=30, overrideSettings={"maxTime": 1.05}))
+    clock = itertools.count(0, 0.1).__next__
+    [reply] = ask(query(maxVisits=30, overrideSettings={"maxTime": 1.05}), clock=clock)
     assert 1 < reply["rootInfo"]["visits"] < 30 and not reply["isDuringSearch"]
 
 
@@ -392,19 +388,7 @@ def test_roots_are_the_games_of_the_queries() -> None:
         assert torch.equal(board.legal_actions(alone), board.legal_actions(batched))
 
 
-KO = {"initialStones": [["B", "B1"], ["B", "A2"], ["W", "C1"], ["W", "B2"]], "moves": [["W", "A1"], ["B", "B1"]]}
-CYCLE = [["B", "A1"], ["W", "B2"], ["B", "B1"], ["W", "A2"], ["B", "A1"], ["W", "B1"], ["B", "A1"]]
-
-
-@pytest.mark.parametrize(
-    ("fields", "number", "vertex", "reason"),
-    [
-        ({"moves": [["B", "C3"], ["W", "C3"]]}, 1, "C3", "occupied"),
-        ({"moves": [["B", "A2"], ["W", "E5"], ["B", "B1"], ["W", "A1"]], "rules": "japanese"}, 3, "A1", "suicide"),
-        (KO, 1, "B1", "ko"),
-        ({"rules": "tromp-taylor", "boardXSize": 2, "boardYSize": 2, "moves": CYCLE}, 6, "A1", "superko"),
-    ],
-)
+@pytest.mark.parametrize(("fields", "number", "vertex", "reason"), TABLES["illegal moves"])
 def test_illegal_moves(fields: dict[str, Any], number: int, vertex: str, reason: str) -> None:
     [reply] = [reply for reply in ask(query(**fields)) if "warning" not in reply]
     assert reply["id"] == "q" and reply["field"] == "moves"
@@ -421,7 +405,7 @@ def test_an_illegal_move_spoils_no_other_query() -> None:
 
 
 # The field at fault, and what of a query is changed; null leaves a field out.
-BAD = json.loads((Path(__file__).parent / "data" / "analysis" / "bad_queries.json").read_text())
+BAD = json.loads((DATA / "analysis" / "bad_queries.json").read_text())
 
 
 @pytest.mark.parametrize(("field", "fields"), BAD, ids=[f"{field}-{k}" for k, (field, _) in enumerate(BAD)])
@@ -438,15 +422,16 @@ def test_only_the_size_that_the_network_knows() -> None:
     assert error.value.field == "boardXSize"
 
 
-BROKEN = ["{", "nonsense", "[]", "3", "null", '"id"', '{"id": 3}', "{}", '{"id": NaN}', b'\xff{"id":"a"}']
+BROKEN = [*TABLES["broken lines"], b'\xff{"id":"a"}', "[" * 100_000, '{"id": 1' + "0" * 5000 + "}"]
 
 
-@pytest.mark.parametrize("line", [*BROKEN, "[" * 100_000, '{"id": 1' + "0" * 5000 + "}"], ids=range(len(BROKEN) + 2))
+@pytest.mark.parametrize("line", BROKEN, ids=range(len(BROKEN)))
 def test_broken_lines_are_answered(line: str | bytes) -> None:
+    """The last of the table has a number that is too large for JSON."""
     session = Session()
     [reply] = session.ask(line)
     assert reply.keys() == {"error"}
-    assert len(session.ask(query())) == 1
+    assert session.ask("", " \n", b"\r\n") == [] and len(session.ask(query())) == 1
 
 
 @pytest.mark.parametrize("field", ['"boardXSize": ', '"action": "query_models", "note": '])
@@ -460,15 +445,6 @@ def test_deep_lines_are_answered(field: str) -> None:
     for depth in range(limit // 2, limit + 1):
         assert len(session.ask(f'{{"id": "a", {field}{"[" * depth}{"]" * depth}}}')) == 1
     assert session.replies[-1].keys() == {"error"}
-
-
-def test_a_number_too_large_for_json_is_none() -> None:
-    [reply] = ask('{"id": "a", "action": "query_version", "note": 1e999}')
-    assert reply.keys() == {"error"}
-
-
-def test_blank_lines_are_nothing() -> None:
-    assert ask("", " \n", b"\r\n") == []
 
 
 def test_warnings_and_then_the_analysis() -> None:
@@ -493,8 +469,7 @@ def test_visits_end_where_memory_does() -> None:
 
 def test_memory_limits_positions() -> None:
     session = Session(limits=Limits(memory=3 * BatchKind(5, 16, False).tree_bytes))
-    for k in range(7):
-        session.engine.take(json.dumps(query(str(k))))
+    session.take(*(query(name) for name in "0123456"))
     session.engine.step()
     assert sum(len(batch.running) for batch in session.engine._batches) == 3
     session.ask()
@@ -556,28 +531,23 @@ def test_hashes() -> None:
     assert hashes([["B", "A1"], ["W", "pass"]]) != corner and hashes([["B", "B1"]])[1] != corner[1]
 
 
-def test_coordinates_by_number() -> None:
-    first = parse(query(moves=[["b", "(0,3)"], ["White", "(4,4)"]]), AnalysisSettings())
-    assert first.moves == ((Colour.BLACK, 15), (Colour.WHITE, 24))
+def test_what_queries_say() -> None:
+    """Vertices by number, who moves first, rules and komi."""
 
+    def parsed(**fields: Any) -> Query:
+        return parse(query(**fields), AnalysisSettings())
 
-def test_who_moves_first() -> None:
-    def first(**fields: Any) -> Colour:
-        return parse(query(**fields), AnalysisSettings()).first
-
-    assert first() is Colour.BLACK and first(moves=[["W", "A1"]]) is Colour.WHITE
-    assert first(initialStones=[["B", "A1"], ["B", "B2"]]) is Colour.WHITE
-    assert first(initialStones=[["B", "A1"], ["W", "B2"]]) is Colour.BLACK
-    assert first(initialStones=[["B", "A1"], ["B", "B2"]], initialPlayer="B") is Colour.BLACK
-
-
-def test_rules_and_komi() -> None:
-    def rules(**fields: Any) -> Rules:
-        return parse(query(**fields), AnalysisSettings()).rules
-
-    assert rules(rules="japanese", komi=6.5) == Rules(5, 6.5, "simple", False, "territory")
-    assert rules(rules={"ko": "SITUATIONAL", "scoring": "AREA", "suicide": False, "komi": 3}, komi=None).komi == 3
-    assert rules(rules='{"ko":"SIMPLE"}', komi=2).superko == "simple"
+    by_number = parsed(moves=[["b", "(0,3)"], ["White", "(4,4)"]])
+    assert by_number.moves == ((Colour.BLACK, 15), (Colour.WHITE, 24))
+    assert parsed().first is Colour.BLACK and parsed(moves=[["W", "A1"]]).first is Colour.WHITE
+    two = [["B", "A1"], ["B", "B2"]]
+    assert parsed(initialStones=two).first is Colour.WHITE
+    assert parsed(initialStones=[["B", "A1"], ["W", "B2"]]).first is Colour.BLACK
+    assert parsed(initialStones=two, initialPlayer="B").first is Colour.BLACK
+    assert parsed(rules="japanese", komi=6.5).rules == Rules(5, 6.5, "simple", False, "territory")
+    rules = {"ko": "SITUATIONAL", "scoring": "AREA", "suicide": False, "komi": 3}
+    assert parsed(rules=rules, komi=None).rules.komi == 3
+    assert parsed(rules='{"ko":"SIMPLE"}', komi=2).rules.superko == "simple"
 
 
 WORDS = st.sampled_from(["B", "C3", "pass", "BLACK", "AREA"])
@@ -587,14 +557,10 @@ JUNK = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner),
     max_leaves=8,
 )
-KEYS = """id action terminateId turnNumbers moves initialStones initialPlayer rules komi whiteHandicapBonus boardXSize
-boardYSize analyzeTurns maxVisits rootPolicyTemperature rootFpuReductionMax analysisPVLen includeOwnership
-includeOwnershipStdev includeMovesOwnership includePolicy includePVVisits avoidMoves allowMoves overrideSettings
-reportDuringSearchEvery firstReportDuringSearchAfter priority priorities other""".split()
 
 
 @settings(max_examples=120, deadline=None)
-@given(st.dictionaries(st.sampled_from(KEYS), JUNK, max_size=4), st.integers(0, 10**6))
+@given(st.dictionaries(st.sampled_from(TABLES["keys of queries"]), JUNK, max_size=4), st.integers(0, 10**6))
 def test_fuzzed_queries_get_an_answer(changes: dict[str, Any], cut: int) -> None:
     """Whatever stands in a line, it gets at least one reply, and after it the engine answers as before."""
     session = Session(limits=Limits(nodes=16))

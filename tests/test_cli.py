@@ -68,6 +68,7 @@ def test_help_of_a_front_end(name: str) -> None:
     command, module = run("-c", HELP, "zerogo", name, "--help"), run("-c", HELP, f"zerogo.{name}", "--help")
     assert f"usage: zerogo {name} " in command.stdout and f"usage: python -m zerogo.{name} " in module.stdout
     assert command.stdout.endswith("0 False\n") or name == "bench"
+    assert "examples:" in command.stdout or name in ("analysis", "bench")
 
 
 def test_settings_come_from_the_checkpoint_then_overrides_then_options(network: Path) -> None:

@@ -5,7 +5,6 @@ clients write.
 from __future__ import annotations
 
 import io
-import json
 import re
 import signal
 import subprocess
@@ -18,15 +17,15 @@ import gtp_talk
 import pytest
 import tiny
 from gtp_talk import ROOT, SCRIPTS, Process, Talk, raw, requests_of
+from tables import tables
 
-from zerogo import __version__, checkpoint, sgf
+from zerogo import checkpoint, sgf
 from zerogo.errors import InputError
-from zerogo.game import Colour
-from zerogo.gtp import commands
-from zerogo.gtp.engine import COMMANDS, answer
+from zerogo.gtp.engine import COMMANDS
 from zerogo.gtp.protocol import Input, Reply, Request, parse
 
-TESTED_ELSEWHERE = {"list_commands", "cputime", "printsgf", "gogui-analyze_commands", "zerogo-pass_alive"}
+TABLES = tables("gtp")
+TESTED_ELSEWHERE = {"list_commands", "cputime", "printsgf", "gogui-analyze_commands"}
 WITH_VERTICES = """play color is_legal captures set_free_handicap set_position gogui-setup
 gogui-play_sequence""".split()
 
@@ -105,34 +104,13 @@ def test_every_command_that_clients_ask_for_is_there(talk: Talk) -> None:
     assert "analyze" not in known  # Sabaki reads its winrates as ten-thousandths and would take ours for nothing
 
 
-def test_cputime(talk: Talk) -> None:
-    assert float(talk.value("cputime")) > 0
-
-
 # The protocol itself
 
 
-@pytest.mark.parametrize(
-    ("line", "request_"),
-    [
-        ("name", Request("", "name", [])),
-        ("12 name", Request("12", "name", [])),
-        ("007 play b D4", Request("007", "play", ["b", "D4"])),
-        ("\tplay\tb\t\tD4  \r", Request("", "play", ["b", "D4"])),
-        ("play b D4 # the best", Request("", "play", ["b", "D4"])),
-        ("3 na\x00m\x1be\x7f", Request("3", "name", [])),
-        ("-1 name", Request("", "-1", ["name"])),
-        ("1.5 name", Request("", "1.5", ["name"])),
-        ("٣ name", Request("", "٣", ["name"])),
-        ("5", Request("5", "", [])),
-        ("", None),
-        ("  \t\r", None),
-        ("# comment", None),
-        ("#1 name", None),
-    ],
-)
-def test_parse(line: str, request_: Request | None) -> None:
-    assert parse(line) == request_
+@pytest.mark.parametrize(("line", "expected"), TABLES["parse"])
+def test_parse(line: str, expected: list | None) -> None:
+    """A line is an id, a command and its arguments, or nothing."""
+    assert parse(line) == (expected and Request(*expected))
 
 
 def test_two_requests_in_one_write(talk: Talk) -> None:
@@ -143,10 +121,6 @@ def test_blank_lines_and_comments_get_no_reply(talk: Talk) -> None:
     assert raw(talk.engine, "\n\n# hello\n \t \n1 name # who?\n\n") == "=1 zerogo\n\n"
     assert raw(talk.engine, "") == ""
     assert raw(talk.engine, "7") == "?7 unknown command\n\n"  # a number alone asks for nothing, but its sender waits
-
-
-def test_what_follows_quit_is_not_answered(talk: Talk) -> None:
-    assert raw(talk.engine, "1 quit\n2 name\n") == "=1\n\n"
 
 
 def test_a_reply_holds_no_blank_line() -> None:
@@ -179,17 +153,13 @@ def test_a_stream_that_fails_after_its_beginning_is_closed(talk: Talk, monkeypat
 
 def test_nothing_for_people_looks_like_a_reply(talk: Talk) -> None:
     """Lizzie merges stderr into stdout."""
-    for line in ("play b Z9", "play b C3", "play w C3", "kata-set-rules japanese", "boardsize 26", "loadsgf none.sgf"):
+    lines = "play b Z9, play b C3, play w C3, kata-set-rules japanese, boardsize 26, loadsgf none.sgf, nonsense"
+    for line in [*lines.split(", "), "kata-analyze 1 what true"]:
         talk.ask(line)
+    assert talk.engine.said[1] == "zerogo: white C3 is illegal: occupied: a stone stands on C3"
     talk.engine.warn("play = ? info\nhold -> it")
     rows = [row for text in talk.engine.said for row in text.splitlines()]
     assert rows and not any(row.startswith(("=", "?", "info", "play", "hold")) or " -> " in row for row in rows)
-
-
-def test_why_a_move_is_illegal_is_told_to_people(talk: Talk) -> None:
-    talk.ask("play b C3")
-    talk.ask("play w C3")
-    assert talk.engine.said == ["zerogo: white C3 is illegal: occupied: a stone stands on C3"]
 
 
 # Rules
@@ -206,23 +176,6 @@ def test_rules_that_fall_short_of_their_name_say_so(talk: Talk) -> None:
     assert "differ" not in talk.value("showboard")
     for name in "tromp-taylor chinese chinese-ogs chinese-kgs japanese korean aga bga new-zealand".split():
         talk.value(f"kata-set-rules {name}")
-
-
-@pytest.mark.parametrize("text", ["klingon", '{"ko": "NONE"}', '{"ko": ', "[1]", '{"tax": "ALL"}', '{"size": 5}'])
-def test_rules_that_there_are_not(text: str, talk: Talk) -> None:
-    assert talk.ask(f"kata-set-rules {text}").startswith("? ")
-    assert talk.ask("kata-set-rule ko NONE").startswith("? ")
-    assert talk.ask("kata-set-rule colour red").startswith("? ")
-    assert talk.ask("kata-set-rule komi 5") == "? komi is no rule here; write: komi POINTS"
-
-
-def test_rules_change_in_the_middle_of_a_game(talk: Talk) -> None:
-    talk.value("gogui-play_sequence b A4 b B5")
-    assert talk.value("is_legal w A5") == "0"
-    talk.value("kata-set-rule suicide true")
-    talk.value("kata-set-rule ko SIMPLE")
-    assert talk.value("move_history") == "black B5\nblack A4" and talk.value("komi 3") == ""
-    assert talk.value("undo") == ""
 
 
 # Moves of its own
@@ -291,15 +244,6 @@ def test_it_does_not_resign_when_told_so(talk: Talk) -> None:
     assert talk.value("reg_genmove w") != "resign"
 
 
-def test_cleanup_takes_dead_stones_after_both_have_passed(talk: Talk) -> None:
-    talk.value("set_position b A2 b B2 b C2 b D2 b E2 b B4 b D4 b C4 b E4 b A4 w A5")
-    talk.value("gogui-play_sequence b pass w pass")
-    assert talk.value("genmove b") == "pass"
-    talk.value("undo")
-    assert talk.value("kgs-genmove_cleanup b") == "B5"
-    assert talk.value("captures b") == "1"
-
-
 def test_thinking_goes_on_in_the_tree_that_is_there(talk: Talk) -> None:
     talk.value("kata-set-param maxVisits 40")
     talk.value("genmove b")
@@ -326,21 +270,11 @@ def test_the_number_of_simulations_is_kept(talk: Talk) -> None:
         del session.step
 
 
-def test_gogui_s_interrupt_ends_a_genmove(talk: Talk) -> None:
-    """The move comes at once; without the interrupt it would take a million simulations."""
-    talk.value("kata-set-param maxVisits 1000000")
+def test_an_input_asks_to_stop_until_the_interrupt_is_taken_and_waits_at_its_end() -> None:
     source = Input(["# interrupt"])
     while not source.asks_to_stop():
         time.sleep(0.001)
-    file = io.StringIO()
-    talk.engine.interrupted = source.asks_to_stop
-    answer(talk.engine, Request("1", "genmove", ["b"]), source, file.write)
-    assert file.getvalue().startswith("=1 ")
-    assert source.take() == "# interrupt" and not source.asks_to_stop() and source.take() is None
-
-
-def test_an_input_that_has_ended_is_waiting() -> None:
-    source = Input([])
+    assert source.take() == "# interrupt" and not source.asks_to_stop()
     while not source.is_waiting():
         time.sleep(0.001)
     assert source.take() is None and source.is_waiting() and source.take() is None
@@ -391,14 +325,7 @@ def test_stones_that_are_set_up_within_a_file(talk: Talk, tmp_path: Path) -> Non
     assert "territory" in talk.value("showboard")
 
 
-BROKEN_FILES = {
-    "no such file": None,
-    "an illegal move": "(;SZ[5];B[aa];W[aa])",
-    "no SGF": "hello",
-    "cut short": "(;SZ[5];B[aa",
-    "size 0": "(;SZ[0];B[aa])",
-    "an impossible start": "(;SZ[5]AB[aa]AW[ba][ab])",
-}
+BROKEN_FILES = TABLES["broken files"]
 
 
 @pytest.mark.parametrize("case", BROKEN_FILES)
@@ -471,33 +398,13 @@ def start(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, stdin=subprocess.DEVNULL)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "--checkpoint"),
-        (["--checkpoint", "nowhere.pt"], "there is no such file or folder"),
-        (["--checkpoint", "mcts"], "write mcts:N"),
-        (["--checkpoint", "mcts:0"], "write mcts:N"),
-        (["--checkpoint", "random", "9x9"], "'9x9' is no setting"),
-        (["--checkpoint", "random", "--komi", "nan"], "allowed are numbers from -1000 to 1000"),
-        (["--checkpoint", "random", "--simulations", "0"], "allowed are whole numbers, 1 or more"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "words"), TABLES["wrong words"])
 def test_wrong_words_on_the_command_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture) -> None:
     from zerogo.gtp.__main__ import parse as parse_arguments
 
     with pytest.raises(SystemExit) as ended:
         parse_arguments(arguments)
     assert ended.value.code == 2 and words in capsys.readouterr().err
-
-
-def test_help_needs_no_torch() -> None:
-    probe = (
-        "import runpy, sys; sys.argv = ['gtp', '--help']\ntry: runpy.run_module('zerogo.gtp', run_name='__main__')\n"
-    )
-    probe += "except SystemExit: print('torch' in sys.modules)"
-    done = subprocess.run((sys.executable, "-c", probe), capture_output=True, text=True, cwd=ROOT)
-    assert "examples:" in done.stdout and done.stdout.endswith("False\n"), done.stderr
 
 
 def test_wrong_settings_get_one_sentence() -> None:
@@ -532,16 +439,3 @@ def test_a_reader_that_has_gone_ends_a_process_quietly() -> None:
     command = f"set -o pipefail; {sys.executable} -m zerogo.gtp --checkpoint random | head -n 1"
     done = subprocess.run(("bash", "-c", command), input="name\n" * 20_000, capture_output=True, text=True, cwd=ROOT)
     assert (done.returncode, done.stdout) == (1, "= zerogo\n") and "Traceback" not in done.stderr
-
-
-def test_the_version_satisfies_lizzie(talk: Talk) -> None:
-    """Lizzie's code: the word behind the sign, split at dots; the second part below 15 opens a warning."""
-    assert int(("= " + talk.value("version")).split(" ")[1].split(".")[1]) >= 15
-    assert commands.VERSION.endswith(f"(zerogo {__version__})")
-
-
-def test_parameters_cover_their_list(talk: Talk) -> None:
-    for name in commands.KATA_SETTINGS:
-        talk.value(f"kata-set-param {name} {talk.value(f'kata-get-param {name}')}")
-    assert json.loads(talk.value("kata-get-rules"))["suicide"] is False
-    assert talk.engine.game.to_play is Colour.BLACK

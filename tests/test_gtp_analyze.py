@@ -13,6 +13,7 @@ import pytest
 import torch
 from diagrams import parse
 from gtp_talk import QUICKSTART, converse, infos, raw
+from tables import tables
 
 from zerogo.errors import InputError
 from zerogo.game import Colour
@@ -23,6 +24,7 @@ from zerogo.players.analyst import Analysis, Analyst, Candidate
 from zerogo.players.restrictions import restrict
 from zerogo.players.session import AnalysisSession
 
+TABLES = tables("gtp")
 BLACK, WHITE = Colour.BLACK, Colour.WHITE
 STREAMS = [name for name, command in COMMANDS.items() if command.streams]
 # Black has everything.
@@ -116,43 +118,16 @@ def test_every_float_has_a_point() -> None:
 # Arguments
 
 
-@pytest.mark.parametrize(
-    ("text", "request_"),
-    [
-        ("", AnalyzeRequest()),
-        ("b", AnalyzeRequest(player=BLACK)),
-        ("W 100", AnalyzeRequest(player=WHITE, interval=1.0)),
-        ("50", AnalyzeRequest(interval=0.5)),
-        ("Black interval 50", AnalyzeRequest(player=BLACK, interval=0.5)),
-        ("interval 1 minmoves 30", AnalyzeRequest(interval=0.01, min_moves=30)),
-        ("interval 12.5", AnalyzeRequest(interval=0.125)),
-        ("999999 maxmoves 3", AnalyzeRequest(interval=9999.99, max_moves=3)),
-        ("minmoves 0", AnalyzeRequest()),
-        ("1 ownership true", AnalyzeRequest(interval=0.01, extras=frozenset({"ownership"}))),
-        ("ownership true ownership false pvVisits TRUE", AnalyzeRequest(extras=frozenset({"pvVisits"}))),
-        (
-            "avoid b A1,B2 30 avoid w A1,pass 3",
-            AnalyzeRequest(restrictions=restrict(5, avoid=[(BLACK, {20, 16}, 30), (WHITE, {20, 25}, 3)])),
-        ),
-        ("1 allow B D4 1", AnalyzeRequest(interval=0.01, restrictions=restrict(5, allow=[(BLACK, {8}, 1)]))),
-        (
-            "allow b d4,e5 1 allow w e5 2",
-            AnalyzeRequest(restrictions=restrict(5, allow=[(BLACK, {8, 4}, 1), (WHITE, {4}, 2)])),
-        ),
-    ],
-)
-def test_arguments(text: str, request_: AnalyzeRequest) -> None:
-    assert read_request(text.split(), 5, analyze.EXTRAS) == request_
+@pytest.mark.parametrize(("text", "fields"), TABLES["arguments of analyze"])
+def test_arguments(text: str, fields: dict) -> None:
+    """The fields of a request but for its restrictions, which are those of `restrict`."""
+    bans = {key: [(Colour[name], *rest) for name, *rest in fields.pop(key, [])] for key in ("avoid", "allow")}
+    player, extras = Colour[fields.pop("player")] if "player" in fields else None, frozenset(fields.pop("extras", ()))
+    expected = AnalyzeRequest(player=player, extras=extras, restrictions=restrict(5, **bans), **fields)
+    assert read_request(text.split(), 5, analyze.EXTRAS) == expected
 
 
-REFUSED = """ownershipStdev true; movesOwnershipStdev true; ownership; ownership yes; nonsense 3; interval; interval -1;
-interval x; minmoves -1; minmoves 1.5; maxmoves 0; b w; green 3; 1 2; avoid; avoid b A1; avoid b Z9 1; avoid x A1 1;
-avoid b A1,,B2 1; avoid b A1 0; avoid b A1 1 allow b B2 1; allow b A1 1 allow b B2 1; A1; --5""".replace(
-    "\n", " "
-).split("; ")
-
-
-@pytest.mark.parametrize("text", REFUSED)
+@pytest.mark.parametrize("text", TABLES["refused arguments"])
 def test_what_is_not_supported_is_an_error(text: str, fresh: Engine) -> None:
     """LizGoban asks by sending: whatever is not understood must be refused, and before a stream has begun."""
     with pytest.raises(InputError):
@@ -452,7 +427,6 @@ def won() -> Engine:
 
 def test_boards_of_colours() -> None:
     engine = won()
-    assert raw(engine, "zerogo-pass_alive") == "=\n" + "b b b b b\n" * 5 + "\n"
     rows = raw(engine, "zerogo-policy_colors b").removeprefix("=\n").strip().split("\n")
     assert all(re.fullmatch(r'(#[0-9a-f]{6}|"")( (#[0-9a-f]{6}|"")){4}', row) for row in rows) and len(rows) == 5
 
@@ -460,19 +434,3 @@ def test_boards_of_colours() -> None:
 def test_variations_begin_with_the_best_move(fresh: Engine) -> None:
     assert raw(fresh, "zerogo-best_variation b").startswith("= C3")
     assert re.search(r"Line:\n +\d+\.\d % .* C3", raw(fresh, "zerogo-variations b"))
-
-
-def test_parameters(fresh: Engine) -> None:
-    shown = "[string] simulations 16\n[string] most_seconds_a_move 0\n[bool] resign 1\n[string] resign_below_percent 5"
-    assert raw(fresh, "zerogo-param") == f"=\n{shown}\n\n"
-    try:
-        changes = ["simulations 3", "most_seconds_a_move 1.5", "resign 0", "resign_below_percent 12.5"]
-        assert raw(fresh, [f"zerogo-param {change}" for change in changes]) == "=\n\n" * 4
-        options = fresh.options
-        shown = (options.simulations, options.most_seconds, options.resign, options.resign_threshold)
-        assert shown == (3, 1.5, False, 0.125)
-        for bad in ("simulations 0", "simulations", "speed 3", "resign maybe", "simulations 1 2"):
-            assert raw(fresh, f"zerogo-param {bad}").startswith("? ")
-    finally:
-        changes = ["simulations 16", "most_seconds_a_move 0", "resign 1", "resign_below_percent 5"]
-        assert raw(fresh, [f"zerogo-param {change}" for change in changes]) == "=\n\n" * 4

@@ -8,9 +8,12 @@ import gtp_clients as clients
 import gtp_talk
 import pytest
 from gtp_talk import QUICKSTART, converse, infos, raw
+from tables import tables
 
 from zerogo.game import Colour
 from zerogo.gtp.engine import Engine
+
+TABLES = tables("gtp")
 
 
 @pytest.fixture(scope="module")
@@ -211,39 +214,10 @@ def test_lizzie_plays(engine: Engine) -> None:
     assert re.search(r"^play ([A-E][1-5]|pass|resign)$", written, re.MULTILINE)
 
 
-def test_what_people_are_told_is_no_reply(engine: Engine) -> None:
-    """Lizzie reads stderr as stdout."""
-    lines = ["play b C3", "play w C3", "play w Z9", "kata-set-rules japanese", "nonsense", "boardsize 9"]
-    raw(engine, [*lines, "kata-analyze 1 what true", "loadsgf no"])
-    rows = [row for text in engine.said for row in text.splitlines()]
-    assert rows and not any(row.startswith(("=", "?", "info", "play")) or " -> " in row for row in rows)
-
-
 # LizGoban
 
 
-PROBES = [
-    ("lz-setoption name visits value 0", "?"),
-    ("kata-analyze interval 1", "="),
-    ("kata-set-rules tromp-taylor", "="),
-    ("set_free_handicap A1", "?"),
-    ("set_position", "="),
-    ("lizgoban_stop_startup_log", None),
-    ("lz-analyze interval 1 minmoves 30", "="),
-    ("endstate_map", "?"),
-    ("kata-raw-nn 0", "="),
-    ("kata-analyze 1 pvVisits true", "="),
-    ("kata-analyze 1 pvEdgeVisits true", "="),
-    ("kata-analyze 1 ownershipStdev true", "?"),
-    ("kata-analyze 1 movesOwnership true", "="),
-    ("kata-analyze 1 rootInfo true", "="),
-    ("lz-analyze 1 allow B D4 1", "="),
-    ("kata-get-param allowResignation", "="),
-    ("kata-search_analyze_cancellable B", "?"),
-    ("kata-get-param humanSLProfile", "?"),
-    ("kata-get-models", "?"),
-    ("clear_cache", "="),
-]
+PROBES = TABLES["lizgoban's probes"]
 
 
 def test_lizgoban_probes(engine: Engine) -> None:

@@ -7,178 +7,83 @@ from __future__ import annotations
 import random
 import types
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import pytest
+from tables import DATA, tables
 
 from zerogo import board
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp import genmove
-from zerogo.gtp.clock import MEASUREMENTS, MIN_SECONDS, Clock, Durations, Settings, TimeLeft, kgs_time
+from zerogo.gtp.clock import MEASUREMENTS, Clock, Durations, Settings, TimeLeft, kgs_time
 from zerogo.gtp.engine import Engine, Options
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
 
+TABLES = tables("gtp")
 BLACK, WHITE = Colour.BLACK, Colour.WHITE
 
 
-def clock(main: float, period: float, moves: int, lag: float = 0.5) -> Clock:
-    """Returns a clock under GTP's settings."""
-    made = Clock(lag=lag)
-    made.set_gtp(main, period, moves)
-    return made
-
-
-@pytest.mark.parametrize(
-    ("settings", "kind"),
-    [
-        ((0, 1, 0), "none"),
-        ((0, 0, 0), "none"),
-        ((300, 30, 0), "none"),
-        ((300, 0, 0), "absolute"),
-        ((300, 0, 5), "absolute"),
-        ((300, 30, 5), "canadian"),
-        ((0, 10, 1), "canadian"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "kind"), TABLES["kinds of clocks"])
 def test_kinds(settings: tuple, kind: str) -> None:
-    assert clock(*settings).settings.kind == kind
+    clock = Clock()
+    clock.set_gtp(*settings)
+    assert clock.settings.kind == kind
 
 
-def test_without_a_clock_there_is_no_limit() -> None:
-    made = Clock()
-    assert made.seconds(BLACK, 30) is None
-    made.spend(BLACK, 100)
-    made.report(BLACK, 1, 0)
-    assert made.seconds(BLACK, 30) is None
-
-
-def test_absolute_time_is_shared_out() -> None:
-    made = clock(300, 0, 0)
-    assert made.seconds(BLACK, 30) == pytest.approx(10 - 0.5)
-    made.spend(BLACK, 9)
-    assert made.left[BLACK] == TimeLeft(290.5, 0) and made.left[WHITE] == TimeLeft(300, 0)
-    made.report(WHITE, 3, 0)
-    assert made.seconds(WHITE, 30) == MIN_SECONDS
-    made.report(WHITE, -2, 0)
-    assert made.seconds(WHITE, 30) == MIN_SECONDS
-    made.spend(WHITE, 5)
-    assert made.left[WHITE] == TimeLeft(0, 0)
-
-
-def test_seconds_a_move() -> None:
-    """Lizzie's and LizGoban's `time_settings 0 S 1`."""
-    made = clock(0, 10, 1)
-    for _ in range(3):
-        assert made.seconds(BLACK, 30) == pytest.approx(9.5)
-        made.spend(BLACK, 9.5)
-
-
-def test_canadian_periods() -> None:
-    made = clock(60, 100, 5)
-    assert made.seconds(BLACK, 30) == pytest.approx(
-        20 - 0.5
-    )  # the share of a period, as main time gives only 2 seconds a move
-    assert made.seconds(BLACK, 2) == pytest.approx(30 - 0.5)
-    made.report(BLACK, 5, 0)
-    assert made.seconds(BLACK, 30) == pytest.approx(20 - 0.5)  # main time's last move goes into the period
-    made.spend(BLACK, 19.5)
-    assert made.left[BLACK] == TimeLeft(85.0, 4)
-    assert made.seconds(BLACK, 30) == pytest.approx(
-        85 / 4 - 0.5
-    )  # what was saved is spent where the controller reports it
-    made.is_reported = False
-    assert made.seconds(BLACK, 30) == pytest.approx(20 - 0.5)
-    for _ in range(4):
-        made.spend(BLACK, 10)
-    assert made.left[BLACK] == TimeLeft(100, 5)  # a new period
-    made.report(BLACK, 12, 3)
-    assert made.seconds(BLACK, 30) == pytest.approx(4 - 0.5)
-
-
-def test_japanese_periods() -> None:
+@pytest.mark.parametrize("steps", (DATA / "clocks.txt").read_text().split("\n\n")[1:])
+def test_what_clocks_say(steps: str) -> None:
+    """A line of data/clocks.txt, up to its comment, is a method with its arguments and, behind `=`, what it returns."""
     made = Clock(lag=0.5)
-    made.set(kgs_time("byoyomi 60 10 3".split()))
-    assert made.seconds(BLACK, 3) == pytest.approx(20 - 0.5) and made.seconds(BLACK, 30) == pytest.approx(10 - 0.5)
-    made.report(BLACK, 1, 0)
-    assert made.seconds(BLACK, 30) == pytest.approx(10 - 0.5)
-    made.spend(BLACK, 9.5)
-    assert made.left[BLACK] == TimeLeft(10, 3)
-    made.spend(BLACK, 9.5)
-    assert made.left[BLACK] == TimeLeft(10, 3)
-    made.spend(BLACK, 12)
-    assert made.left[BLACK] == TimeLeft(10, 2)
-    made.spend(BLACK, 99)
-    assert made.left[BLACK] == TimeLeft(10, 1)
-    made.report(BLACK, 4, 1)
-    assert made.seconds(BLACK, 30) == pytest.approx(4 - 0.5)
+    for line in steps.strip().splitlines():
+        call, _, expected = line.split("  ")[0].partition(" = ")
+        name, *words = call.split()
+        colour = {"b": BLACK, "w": WHITE}.get(words[0]) if words else None
+        if name == "kgs":
+            made.set(kgs_time(words))
+        elif name == "gtp":
+            made.set_gtp(*map(float, words))
+        elif name == "left":
+            assert [made.left[colour].seconds, made.left[colour].number] == list(map(float, expected.split())), line
+        else:
+            found = getattr(made, name)(*([colour] if colour else []), *map(float, words[1:]))
+            assert expected in ("", str(found)) or found == pytest.approx(float(expected)), line
 
 
-@pytest.mark.parametrize(
-    ("words", "settings"),
-    [
-        ("none", Settings()),
-        ("absolute 300", Settings("absolute", 300)),
-        ("Byoyomi 600 30 5", Settings("byoyomi", 600, 30, 5)),
-        ("canadian 600 300 25", Settings("canadian", 600, 300, 25)),
-        ("byoyomi 0 0 0", Settings()),
-        ("canadian 60 0 5", Settings("absolute", 60)),
-    ],
-)
-def test_kgs_words(words: str, settings: Settings) -> None:
-    assert kgs_time(words.split()) == settings
-
-
-@pytest.mark.parametrize(
-    "words", ["", "absolute", "absolute x", "none 3", "byoyomi 1 2", "byoyomi 1 2 x", "canadian -1 2 3", "fischer 1"]
-)
-def test_other_words(words: str) -> None:
-    with pytest.raises(InputError):
-        kgs_time(words.split())
-
-
-def test_a_new_game_has_all_of_its_time() -> None:
-    made = clock(300, 30, 5)
-    made.spend(BLACK, 100)
-    made.restart()
-    assert made.left == {BLACK: TimeLeft(300, 0), WHITE: TimeLeft(300, 0)}
+@pytest.mark.parametrize(("words", "settings"), TABLES["kgs time"])
+def test_kgs_words(words: str, settings: list | None) -> None:
+    """None: the words are refused."""
+    with pytest.raises(InputError) if settings is None else nullcontext():
+        assert kgs_time(words.split()) == Settings(*settings)
 
 
 # Whole games
 
 
 @dataclass
-class Time:
-    """A clock that stands still until somebody works."""
-
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@dataclass
 class SlowSession:
-    """A search whose steps take so long as `duration` says; it never comes to an end by itself."""
+    """A search whose steps take so long as `duration` says; it never comes to an end by itself. The clock stands still
+    while nobody works."""
 
-    time: Time
     duration: Callable[[], float]
     overhead: float = 0.0
     steps: int = 0
     most: list[int | None] = field(default_factory=list)
+    now: float = 1000.0
 
     def set_position(self, game: LiveGame, to_play: Colour) -> None:
-        self.time.now += self.overhead / 2
+        self.now += self.overhead / 2
 
     def step(self, most: int | None = None) -> int:
         self.steps += 1
         self.most.append(most)
-        self.time.now += self.duration()
+        self.now += self.duration()
         return 1 if most is None else min(8, most)
 
     def analysis(self, **_: object) -> types.SimpleNamespace:
-        self.time.now += self.overhead / 2
+        self.now += self.overhead / 2
         return types.SimpleNamespace(winrate=0.5)
 
 
@@ -192,11 +97,18 @@ def slow_engine(
     monkeypatch: pytest.MonkeyPatch, duration: Callable[[], float], overhead: float = 0.0, **options: object
 ) -> Engine:
     """Returns an engine on 9x9 that thinks slowly and then plays the first point."""
-    time = Time()
     analyst = types.SimpleNamespace(device="cpu", size=None, search=types.SimpleNamespace(evaluator=quick))
-    session = SlowSession(time, duration, overhead)
+    session = SlowSession(duration, overhead)
     monkeypatch.setattr(genmove.move_choice, "decide", lambda *_: 0)
-    return Engine("slow", LiveGame(Rules(9)), analyst, session, Clock(lag=0.3), Options(**options), log=print, now=time)
+    parts = LiveGame(Rules(9)), analyst, session, Clock(lag=0.3), Options(**options)
+    return Engine("slow", *parts, log=print, now=lambda: session.now)
+
+
+def seconds_taken(engine: Engine) -> float:
+    """Lets the engine move and returns how long that took."""
+    begun = engine.now()
+    genmove.choose(engine, BLACK)
+    return engine.now() - begun
 
 
 @dataclass
@@ -236,16 +148,7 @@ class Referee:
         return TimeLeft(self.period if self.settings.kind == "canadian" else self.settings.period, self.number)
 
 
-GAMES = {
-    "one second a move": Settings("canadian", 0, 1, 1),
-    "ten seconds a move": Settings("canadian", 0, 10, 1),
-    "Canadian": Settings("canadian", 20, 30, 10),
-    "Canadian at once": Settings("canadian", 0, 60, 25),
-    "absolute": Settings("absolute", 60),
-    "absolute and long": Settings("absolute", 600),
-    "byo-yomi": Settings("byoyomi", 20, 3, 1),
-    "several periods": Settings("byoyomi", 10, 2, 5),
-}
+GAMES = {name: Settings(*fields) for name, fields in TABLES["games with a clock"].items()}
 
 
 @pytest.mark.parametrize("reports", [True, False], ids=["time_left", "settings alone"])
@@ -260,25 +163,19 @@ def test_no_game_is_lost_on_time(name: str, reports: bool, monkeypatch: pytest.M
     for _ in range(60):
         if reports:
             engine.clock.report(BLACK, *vars(referee.shown()).values())
-        begun = engine.now()
-        genmove.choose(engine, BLACK)
-        referee.move(engine.now() - begun + draw.uniform(0, 0.25))
+        referee.move(seconds_taken(engine) + draw.uniform(0, 0.25))
     assert engine.session.steps > 60
 
 
-def test_most_of_a_period_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = slow_engine(monkeypatch, lambda: 0.1)
+@pytest.mark.parametrize(("duration", "steps"), [(0.1, (94, 97)), (4.0, (2, 2))])
+def test_most_of_a_period_is_used_and_no_more(
+    duration: float, steps: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of steps of 4 seconds in a period of 10 the third would end behind it and is not begun."""
+    engine = slow_engine(monkeypatch, lambda: duration)
     engine.clock.set_gtp(0, 10, 1)
     genmove.choose(engine, BLACK)
-    assert 9.4 <= engine.now() - 1000 <= 9.7
-
-
-def test_a_step_that_would_take_too_long_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps of 4 seconds in a period of 10: the third would end behind it."""
-    engine = slow_engine(monkeypatch, lambda: 4.0)
-    engine.clock.set_gtp(0, 10, 1)
-    genmove.choose(engine, BLACK)
-    assert engine.session.steps == 2 and engine.step_time.longest == 4.0
+    assert steps[0] <= engine.session.steps <= steps[1] and engine.step_time.longest == pytest.approx(duration)
 
 
 def test_without_time_for_a_step_it_moves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,20 +197,13 @@ def test_no_game_is_lost_by_steps_that_take_longer_than_there_is(monkeypatch: py
     engine.step_time.append(0.8)
     referee = Referee(engine.clock.settings)
     for _ in range(60):
-        begun = engine.now()
-        genmove.choose(engine, BLACK)
-        referee.move(engine.now() - begun + 0.15)
+        referee.move(seconds_taken(engine) + 0.15)
 
 
 def test_the_overhead_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = slow_engine(monkeypatch, lambda: 0.01, overhead=1.0)
     engine.clock.set_gtp(0, 5, 1)
-    taken = []
-    for _ in range(4):
-        begun = engine.now()
-        genmove.choose(engine, BLACK)
-        taken.append(engine.now() - begun)
-    assert max(taken[1:]) <= 4.7
+    assert max([seconds_taken(engine) for _ in range(4)][1:]) <= 4.7
 
 
 def test_the_time_of_a_resignation_or_a_pass_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,28 +215,15 @@ def test_the_time_of_a_resignation_or_a_pass_counts_too(monkeypatch: pytest.Monk
     assert spent > 1 and engine.clock.left[BLACK] == TimeLeft(pytest.approx(100 - spent - 0.3), 0)
 
 
-@pytest.mark.parametrize(
-    ("settings", "options", "steps"),
-    [
-        ((0, 1, 0), {"simulations": 20}, 3),  # no clock: the simulations
-        ((0, 10, 1), {"simulations": 20, "most_simulations": 20}, 3),  # a clock and --simulations: whichever is first
-        ((0, 1, 1), {"simulations": 8000, "most_simulations": 8000}, 6),
-        ((0, 10, 1), {"simulations": 20}, 96),  # a clock alone: the time
-        ((0, 10, 1), {"simulations": 20, "most_seconds": 1.0}, 9),
-        ((0, 1, 0), {"simulations": 20, "most_seconds": 1.0}, 9),
-    ],
-)
-def test_what_ends_a_search(settings: tuple, options: dict, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("settings", "options", "steps"), TABLES["what ends a search"])
+def test_what_ends_a_search(settings: list, options: dict, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a clock the simulations, which are not exceeded; with a clock and --simulations whichever is first; with
+    a clock alone the time."""
     engine = slow_engine(monkeypatch, lambda: 0.1, **options)
     engine.clock.set_gtp(*settings)
     genmove.choose(engine, BLACK)
     assert abs(engine.session.steps - steps) <= 1
-
-
-def test_simulations_are_not_exceeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = slow_engine(monkeypatch, lambda: 0.1, simulations=20)
-    genmove.choose(engine, BLACK)
-    assert engine.session.most == [20, 12, 4]
+    assert steps != 3 or engine.session.most == [20, 12, 4]
 
 
 def test_one_slow_step_makes_no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,37 +17,16 @@ from pathlib import Path
 import gtp_talk
 import pytest
 from gtp_talk import QUICKSTART, ROOT, SCRIPTS, requests_of, state_of
+from tables import tables
 
 from zerogo.gtp import protocol
 from zerogo.gtp.commands import QUIT
 from zerogo.gtp.engine import COMMANDS, Engine, answer
 
+TABLES = tables("gtp")
 LONG = 30.0  # seconds that one line may take on a machine that is busy otherwise
-ANALYSIS = """lz-analyze
-lz-analyze b 10
-lz-analyze 1 allow B C3 1
-lz-analyze avoid b A1,B2 3 avoid w pass 3
-kata-analyze w interval 5 ownership true
-kata-analyze 1 minmoves 30 pvVisits true rootInfo true movesOwnership true
-kata-genmove_analyze b 10
-lz-genmove_analyze w
-kata-raw-nn 0
-kata-raw-nn all
-gogui-analyze_commands
-zerogo-ownership b
-zerogo-policy
-zerogo-policy_colors w
-zerogo-visits
-zerogo-value
-zerogo-best_variation
-zerogo-variations
-zerogo-pass_alive
-zerogo-param
-zerogo-param resign 0""".split("\n")
-WORDS = """b w BLACK white pass resign A1 e5 I3 Z25 aa true false interval ownership avoid name 0 1 -1 5 7.5 1e9 1e999
-nan inf -0 99999999999999999999 {} {"ko":"SIMPLE"} [] japanese A1,B2 , = ? # \x00 \x1b[2J é 囲碁 \u202e \ufffd %s ../..
-' " \\ quit\x00""".split()
-WORDS += ["\t", "x" * 5000]
+ANALYSIS, WORDS = TABLES["analysis"], TABLES["words"]
+WORDS.append("x" * 5000)
 LETTERS = 'abcdefghjkoprtwABCDE0123456789 -_.,#{}"\t\x00\x07\x7fé囲'
 DANGEROUS = ("printsgf", "loadsgf")  # they write and read whatever a line names
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
+from tables import tables
 
 from zerogo import checkpoint, coords, sgf
 from zerogo.errors import InputError
@@ -25,6 +26,7 @@ from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
 
+TABLES = tables("play")
 ROOT = Path(__file__).parent.parent
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 WHITE_PLAYS_D4 = "White plays D4: White wins 75 %, leads by 3.0 points, expects C3 D3 (8 visits)"
@@ -115,38 +117,14 @@ def test_resignation() -> None:
     assert said.count("White wins, Black has resigned") == 2 and (recorded.result, moves) == ("W+R", ["C3", "D4"])
 
 
-@pytest.mark.parametrize(
-    ("lines", "left"),
-    [
-        ("C3, B2, undo", "C3 D4"),  # the answer and the own move
-        ("C3, B2, undo, undo", ""),
-        ("C3, B2, undo 2", "C3 D4"),
-        ("C3, B2, u 4, A1", "A1 pass"),
-        ("C3, B2, undo 1", "C3 D4 B2 pass"),  # the bot moves again
-        ("C3, B2, undo 9", "C3 D4 B2 D3"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "left"), TABLES["undo"])
 def test_undo(lines: str, left: str) -> None:
     _, moves, said = talked(lines, ScriptedBot("D4", "D3"))
     assert moves == left.split()
     assert ("4 moves have been played, so 9 can't be taken back" in said) == ("9" in lines)
 
 
-@pytest.mark.parametrize(
-    ("lines", "reason"),
-    [
-        ("C3, C3", "White can't play there, occupied: a stone stands on C3"),
-        ("B1, C3, A2, A1", "White can't play there, suicide: a white stone on A1 would have no liberty"),
-        ("B1, C1, A2, B2, C3, A1, B1", "Black can't play there, ko: B1 may not be retaken at once"),
-        *(
-            (text, f"'{text}' is neither a command nor a point from A1 to E5; help tells what you can type")
-            for text in ("F1", "I3", "hello there")
-        ),
-        ("save", "save is followed by the name of a file, such as game.sgf"),
-        ("undo", "you have not played yet, so there is nothing to take back"),
-        *((f"undo {text}", f"undo is followed by how many moves, not by '{text}'") for text in "x0"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "reason"), TABLES["what cannot be done"])
 def test_what_cannot_be_done_is_told_and_changes_nothing(lines: str, reason: str) -> None:
     _, moves, said = talked(lines)
     assert reason in said and len(moves) == lines.count(",")
@@ -275,32 +253,13 @@ def test_a_network_brings_its_board(play: Callable[..., str], tmp_path: Path) ->
         play("", f"--white {path} --size 5")
 
 
-@pytest.mark.parametrize(
-    ("words", "what"),
-    [
-        ("--white nobody", "there is no player 'nobody'; allowed are human, random, mcts:N"),
-        ("--white mcts:0", "'mcts:0' can't think"),
-        ("--white mcts:999999999", "allowed are mcts:1 to mcts:100000"),
-        ("--white mcts:many", "'mcts:many' can't think"),
-        ("--size 26", "size is 26"),
-        ("--size 0", "size is 0"),
-        ("--komi nan", "komi is nan"),
-        ("--rules nim", "there are no rules 'nim'"),
-        ("--handicap 7 --size 5", "7 stones on 5x5"),
-        ("--handicap -1", "-1 stones"),
-        ("--sgf missing.sgf", "cannot read the game record missing.sgf"),
-        ("--save .", "--save is .; it must be a file"),
-        ("--save missing/game.sgf", "must be a file in a folder that exists"),
-        (f"--save {__file__}", "which exists already"),
-        ("--device tpu", "device is 'tpu'"),
-    ],
-)
+@pytest.mark.parametrize(("words", "what"), TABLES["bad words"])
 def test_bad_words_are_refused(
     words: str, what: str, play: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=what):
-        play("", words)
+        play("", words.format(__file__=__file__))
     assert not list(tmp_path.iterdir())
 
 

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 import torch
 from sgfmill.sgf import Sgf_game
+from tables import tables
 
 from zerogo import board, coords, sgf
 from zerogo.errors import InputError
 from zerogo.game import Colour, GameState, Move
 from zerogo.rules import Rules
 from zerogo.sgf import Edit, GameRecord, positions, read_text, replay, result_text, rules_text, since_edit, to_text
+
+TABLES = tables("sgf")
 
 
 def read(record: GameRecord) -> Sgf_game:
@@ -142,32 +145,13 @@ def test_names_of_rules_and_results() -> None:
     assert [result_text(score, by_resignation=True) for score in (1.0, -1.0)] == ["B+R", "W+R"]
 
 
-@pytest.mark.parametrize(
-    ("record", "what"),
-    [
-        (GameRecord(Rules(5), [26]), "move 26 is off the board"),
-        (GameRecord(Rules(5), [-1]), "move -1 is off the board"),
-        (GameRecord(Rules(5), [], first="x"), "first colour is 'x'"),
-        (GameRecord(Rules(5), [], comments=["a"]), "1 comments for 0 moves"),
-        (GameRecord(Rules(5), [], handicap=[25]), "a pass among the handicap stones"),
-        (GameRecord(Rules(5), [], handicap=[3, 30]), "move 30 is off the board"),
-        (GameRecord(Rules(5), [1, 2], colours=["b"]), "1 colours for 2 moves"),
-        (GameRecord(Rules(5), [1, 2], colours=["b", "black"]), "2 colours for 2 moves"),
-        (GameRecord(Rules(5), [1], scores_black=[1.0, 2.0]), "2 scores_black for 1 moves"),
-        (GameRecord(Rules(5), [1], winrates_black=[50.0]), "a winrate of Black is 50.0"),
-        (GameRecord(Rules(5), [1], setup=[[0] * 4] * 5), "5 rows of 5 colours"),
-        (GameRecord(Rules(5), [1], setup=[[3] * 5] * 5), "5 rows of 5 colours"),
-        (GameRecord(Rules(5), [1], setup=[[0] * 5] * 5, handicap=[1, 2]), "both handicap stones and a setup"),
-        (GameRecord(Rules(5), [1], edits=[Edit(0, {1: 1})]), "edits before moves"),
-        (GameRecord(Rules(5), [1], edits=[Edit(2, {1: 1})]), "edits before moves"),
-        (GameRecord(Rules(5), [1], edits=[Edit(1, {25: 1})]), "a pass among the stones"),
-        (GameRecord(Rules(5), [1], properties={"SZ": "9"}), "'SZ' among the root properties"),
-        (GameRecord(Rules(5), [1], properties={"no": "9"}), "'no' among the root properties"),
-    ],
-)
-def test_bad_records_are_refused(record: GameRecord, what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("fields", "what"), TABLES["bad records"])
+def test_bad_records_are_refused(fields: dict, what: str, tmp_path: Path) -> None:
+    edits = [
+        Edit(move, {int(point): colour for point, colour in stones.items()}) for move, stones in fields.pop("edits", [])
+    ]
     with pytest.raises(InputError, match=what):
-        sgf.write(tmp_path / "game.sgf", record)
+        sgf.write(tmp_path / "game.sgf", GameRecord(Rules(5), **fields, edits=edits))
     assert not list(tmp_path.iterdir())
 
 
@@ -205,28 +189,12 @@ def test_replay_gives_every_state() -> None:
     assert len(replay(record, 7)[0]) == 8
 
 
-STRINGS = "impossible: stones: the string on A5 has no liberty; every string needs one"
-
-
-@pytest.mark.parametrize(
-    ("text", "num_states", "problem"),
-    [
-        (";B[aa];W[bb];B[aa]", 3, "move 3, black A5, is illegal: occupied: a stone stands on A5"),
-        (";B[ba];W[cc];B[ab];W[aa]", 4, "move 4, white A5, is illegal: suicide: a white stone on A5 would have"),
-        ("AB[aa]AW[ba][ab]", 0, f"the position at the start is {STRINGS}"),
-        (";B[ba];W[ce];AB[ab]AW[aa]", 2, "the stones set up after move 2 make an impossible position: stones:"),
-        (";B[];W[];B[aa];B[];W[]", 6, None),  # a game may go on after two passes
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "num_states", "problem"), TABLES["problems of replay"])
 def test_replay_says_what_is_wrong(text: str, num_states: int, problem: str | None) -> None:
+    """Nothing is wrong with a game that goes on after two passes."""
     states, found = replay(read_text(f"(;SZ[5]KM[0]RU[Chinese]{text})"))
     assert len(states) == num_states
     assert found is None if problem is None else found.startswith(problem)
-
-
-def test_simple_ko() -> None:
-    states, problem = replay(read_text("(;SZ[5]KM[0]RU[Chinese]AB[ba][ab][bc]AW[ca][bb][db][cc];B[cb];W[bb])"))
-    assert len(states) == 2 and problem == "move 2, white B4, is illegal: ko: B4 may not be retaken at once"
 
 
 # Send two, return one; the earlier position had White to move.

@@ -8,12 +8,14 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tables import tables
 
 from zerogo import coords, rulesets
 from zerogo.errors import InputError
 from zerogo.rules import SCORING, SUPERKO, Rules
 from zerogo.sgf import Edit, GameRecord, read, read_text, replay, to_text, variations, write
 
+TABLES = tables("sgf")
 DATA = Path(__file__).parent / "data" / "sgf"
 KGS, FOX = ((DATA / name).read_text() for name in ("kgs.sgf", "fox.sgf"))
 BROKEN = json.loads((DATA / "broken.json").read_text())  # a file, its bytes as Latin-1, and what is said of it
@@ -55,30 +57,10 @@ def test_of_a_collection_the_first_game_is_read(rest: str) -> None:
     assert read_text(f"a letter\n(;SZ[9]KM[7];B[aa]){rest}").moves == [0]
 
 
-STARTS = """
-HA[2]AB[gc][cg];W[ee]     | G7 C3    |          | w
-HA[2]PL[W]AB[gc][cg]      | G7 C3    |          | w
-HA[2];AB[gc][cg];W[ee]    | G7 C3    |          | w | in a node of its own
-HA[2];W[ee]               | C3 G7    |          | w | without stones: the fixed points
-HA[3]                     | C3 G7 C7 |          | w
-HA[2];B[gc];B[cg];W[ee]   |          |          | b | Black places them as moves
-AB[gc][cg];B[ee]          |          | G7 C3    | b
-HA[0];B[ee]               |          |          | b
-HA[1];W[ee]               |          |          | w
-HA[3]AB[gc][cg];W[ee]     | G7 C3    |          | w | stones count, not the number
-HA[x]AB[gc][cg];W[ee]     |          | G7 C3    | w
-AB[];W[ee]                |          |          | w
-PL[W]                     |          |          | w
-PL[2];B[aa]               |          |          | w | FF[1]; White has passed
-PL[black]                 |          |          | b
-PL[?];W[aa]               |          |          | w
-AB[aa:bb]AE[ab]           |          | A9 B9 B8 | b | a rectangle
-AB[bb:aa]AE[ab]           |          | A9 B9 B8 | b | its corners the other way round
-AB[ab:ba]AE[ab]           |          | A9 B9 B8 | b
-"""
+STARTS = (DATA / "starts.txt").read_text().splitlines()
 
 
-@pytest.mark.parametrize("row", STARTS.strip().splitlines())
+@pytest.mark.parametrize("row", STARTS)
 def test_starts(row: str) -> None:
     start, handicap, setup, first = (word.strip() for word in row.split("|")[:4])
     record, stones = read_text(f"(;SZ[9]KM[0]RU[Chinese]{start})"), points(setup, 9)
@@ -104,10 +86,7 @@ def test_moves_of_one_colour_and_both_in_a_node() -> None:
     assert record.moves == [0, 6, 12, 18] and record.colours == ["b", "b", "w", "b"]
 
 
-@pytest.mark.parametrize(
-    ("move", "size", "action"),
-    [("", 9, 81), ("tt", 9, 81), ("tt", 19, 361), ("tt", 20, 399), (" e\ne ", 9, None), (" ee\n", 9, 40)],
-)
+@pytest.mark.parametrize(("move", "size", "action"), TABLES["passes and points"])
 def test_passes_and_points(move: str, size: int, action: int | None) -> None:
     if action is None:
         with pytest.raises(InputError, match="move 1: Black plays on no point"):
@@ -116,13 +95,7 @@ def test_passes_and_points(move: str, size: int, action: int | None) -> None:
         assert read_text(f"(;SZ[{size}];B[{move}])").moves == [action]
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("", 19), ("SZ[]", 19), ("SZ[9]", 9), ("SZ[ 9 ]", 9), ("SZ[9:9]", 9), ("SiZe[13]", 13), ("SZ[25]", 25),
-        ("SZ[1]", 1),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "size"), TABLES["sizes"])
 def test_sizes(text: str, size: int) -> None:
     assert read_text(f"(;{text})").rules.size == size
 
@@ -132,32 +105,12 @@ def test_old_property_names() -> None:
     assert record.rules.komi == 5.5 and record.black == "Anna" and record.moves == [20, 81]
 
 
-@pytest.mark.parametrize(
-    ("root", "komi"),
-    [
-        ("KM[6.5]", 6.5), ("KM[6,5]", 6.5), ("KM[+5.50]", 5.5), ("KM[-3]", -3.0), ("KM[.5]", 0.5),
-        ("KM[0]", 0.0), ("", 0.0), ("KM[]", 0.0),
-        ("KM[375]RU[Chinese]AP[foxwq]", 7.5), ("KM[375]", 7.5), ("KM[325]AP[SGFC:2.0]", 6.5),
-        ("KM[750]RU[Chinese]", 7.5),
-        ("KM[650]RU[Japanese]", 6.5), ("KM[275]RU[Korean]", 2.75), ("KM[50]RU[Japanese]AP[foxwq]", 0.5),
-        ("KM[50]", 50.0),
-        ("KM[361]", 361.0), ("KM[-375]RU[Chinese]", -7.5), ("KM[\n6.5 ]", 6.5),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("root", "komi"), TABLES["komi"])
 def test_komi(root: str, komi: float) -> None:
     assert read_text(f"(;SZ[19]{root})").rules.komi == komi
 
 
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("Chinese", "chinese"), ("Japanese", "japanese"), ("japanese rules", "japanese"), ("AGA", "aga"), ("NZ", "nz"),
-        ("Tromp-Taylor", "tt"), ("GOE", "ing"), ("koPOSITIONALscoreAREAtaxNONEsui1", "tt"), ("", "chinese"),
-        ("Nim", "chinese"),
-        ("Korean", "korean"),
-        ('{"ko":"SITUATIONAL","scoring":"AREA","suicide":true}', "nz"), ('{"tax":"ALL"}', "chinese"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("text", "name"), TABLES["rules"])
 def test_rules(text: str, name: str) -> None:
     record = read_text(f"(;SZ[9]KM[6]RU[{text}])")
     assert record.rules == rulesets.named(name, 9, 6.0)

@@ -13,6 +13,7 @@ import pytest
 import tiny
 import torch
 from PIL import Image
+from tables import tables
 
 from zerogo import checkpoint, coords, sgf
 from zerogo.checkpoint import Checkpoint
@@ -22,6 +23,7 @@ from zerogo.rules import Rules
 from zerogo.show.__main__ import main, parse
 from zerogo.show.views import VIEWS, Models, Scene, chosen_moves, make_models, read_game, winrates_black
 
+TABLES = tables("show")
 ROOT = Path(__file__).parent.parent
 MOVES = ["B2", "A2", "C2", "B1", "pass", "C1"]
 
@@ -196,33 +198,7 @@ def test_a_game_that_is_over_has_nothing_to_think_about(folder: Path, tmp_path: 
 # What is wrong
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ("", "there is nothing to show; give an SGF file, or a checkpoint"),
-        ("--checkpoint mcts:5", "there is nothing to show"),
-        ("@none.sgf", "none.sgf"),
-        ("@game.sgf --move 7", "--move is 7; game.sgf has 6 moves, so 0 to 6 and -1 to -7 are allowed"),
-        ("--checkpoint @tiny.pt --move 1", "--move is 1; empty board has 0 moves"),
-        ("@game.sgf --what stars", "--what is 'stars'; allowed are board, policy"),
-        ("@game.sgf --what board,", "--what is ''; allowed are board"),
-        ("@game.sgf --what policy", "--what policy needs --checkpoint"),
-        ("@game.sgf --what planes", "--what planes needs --features"),
-        ("@game.sgf --what planes --features x", "features.encoder is 'x'; allowed are"),
-        ("@game.sgf --checkpoint @none.pt", "allowed are a checkpoint file, the folder of a run and mcts:N"),
-        ("@game.sgf --checkpoint random", "--checkpoint is 'random'"),
-        ("@game.sgf --checkpoint @game.sgf", "game.sgf"),
-        ("@large.sgf --checkpoint @tiny.pt", "tiny@5 plays on 3x3 only; large.sgf is on 5x5"),
-        ("@game.sgf --checkpoint @tiny.pt --symmetries most", "--symmetries is 'most'; allowed are none, random, all"),
-        ("@game.sgf --checkpoint @tiny.pt --simulations 0", "--simulations is 0; allowed are 1 to 100000"),
-        ("@game.sgf --checkpoint mcts:999999999 --what visits", "allowed are mcts:1 to mcts:100000"),
-        ("@game.sgf --checkpoint mcts:9 --simulations 100001", "--simulations is 100001"),
-        ("@game.sgf --out x.bmp", "--out is x.bmp; allowed are names that end in .png or .gif"),
-        ("@game.sgf --out @game.sgf/x.png", "cannot make the directory"),
-        ("@game.sgf --cell 5", "--cell is 5; allowed are 12 to 200 pixels"),
-        ("@game.sgf --checkpoint @tiny.pt --device tpu", "device is 'tpu'"),
-    ],
-)
+@pytest.mark.parametrize(("words", "sentence"), TABLES["bad input"])
 def test_bad_input_gets_one_sentence(folder: Path, tmp_path: Path, monkeypatch, words: str, sentence: str):
     monkeypatch.chdir(tmp_path)
     arguments = parse([word.replace("@", f"{folder}/") for word in words.split()])
