@@ -156,7 +156,7 @@ def test_nothing_for_people_looks_like_a_reply(talk: Talk) -> None:
     lines = "play b Z9, play b C3, play w C3, kata-set-rules japanese, boardsize 26, loadsgf none.sgf, nonsense"
     for line in [*lines.split(", "), "kata-analyze 1 what true"]:
         talk.ask(line)
-    assert talk.engine.said[1] == "zerogo: white C3 is illegal: occupied: a stone stands on C3"
+    assert talk.engine.said[0] == "zerogo: white C3 is illegal: occupied: a stone stands on C3"
     talk.engine.warn("play = ? info\nhold -> it")
     rows = [row for text in talk.engine.said for row in text.splitlines()]
     assert rows and not any(row.startswith(("=", "?", "info", "play", "hold")) or " -> " in row for row in rows)
