@@ -29,7 +29,7 @@ from zerogo.board.position import legal_rows
 from zerogo.board.superko import exact_legal_rows
 from zerogo.rules import SUPERKO, Rules
 from zerogo.search import Go, SearchPath
-from zerogo.search.go import LEAF_FIELDS
+from zerogo.search.game import LEAF_FIELDS
 
 GO = Go()
 KERNELS = pytest.mark.parametrize("way", [NUMBA, TRITON])

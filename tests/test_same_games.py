@@ -1,7 +1,10 @@
-"""Same seeds, same games: self-play by the kernels gives the games of torch, move for move."""
+"""Same seeds, same games, move for move: those of self-play before the search was rewritten, and kernels as torch."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from string import ascii_uppercase
 from typing import Any
 
 import pytest
@@ -75,3 +78,15 @@ def test_a_network_gives_the_same_games_but_for_rounding(algorithm: str, leaves:
         alike, differ = alike + same, differ + (same < len(pairs))
     print(f"{algorithm}, {leaves} leaves: {differ} of {alike + differ} moves differ")
     assert alike > 60 and differ <= 0.01 * alike
+
+
+@ALGORITHMS
+def test_the_games_of_before(algorithm: str) -> None:
+    """tests/data/games-5x5.json: by algorithm and number of the game a letter for each move, A to Y for the points 0 to
+    24 and Z for a pass."""
+    words = ("game.size=5", "game.komi=24.5", "game.move_cap=40", "search.leaves=1", "search.max_considered=8")
+    words = (*words, f"search.algorithm={algorithm}", "selfplay.games=16", "selfplay.full_simulations=16")
+    expected = json.loads((Path(__file__).parent / "data" / "games-5x5.json").read_text())[algorithm]
+    games = played(tiny.Table(), 7, 64, *words, "selfplay.cheap_simulations=6")
+    found = {str(number): "".join(ascii_uppercase[move] for move in game[0]) for number, game in games.items()}
+    assert len(expected) == 64 and {number: found.get(number) for number in expected} == expected

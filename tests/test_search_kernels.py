@@ -41,7 +41,7 @@ from zerogo.config import SearchConfig
 from zerogo.kernels.shared import UNVISITED, tries
 from zerogo.rules import Rules
 from zerogo.search import Go, Search, SearchPath, SearchState
-from zerogo.search.expansion import step_leaves
+from zerogo.search.search import step_leaves
 from zerogo.search.selection import select
 from zerogo.search.tree import CLOSED, NULL_NODE, ROOT, Tree, keep_subtree_
 
@@ -67,7 +67,7 @@ class Case:
         if self.compiler == "numba":
             yield
             return
-        names = names or ("tree", "selection")
+        names = names or ("tree",)
         with pytest.MonkeyPatch.context() as patch:
             offered = {name: kernels._module(name, "cuda") for name in names}
             patch.setattr(kernels, "compiled", lambda name, device: offered.get(name))
@@ -185,7 +185,7 @@ def test_go_is_searched_alike_by_kernels_alone(case: Case) -> None:
             search.simulate(search_state)
         return search_state
 
-    case.both(run, "tree", "selection", "leaf_states", "board")
+    case.both(run, "tree", "leaf_states", "board")
 
 
 @NUMBA
@@ -498,7 +498,6 @@ def test_moves_that_there_are_not_are_refused() -> None:
 def test_compiles(size: int, leaves: int, algorithm: str, blind: Callable[[], None]) -> None:
     """To machine code that spills next to nothing."""
     pytest.importorskip("triton")
-    from zerogo.kernels.cuda import selection as selection_kernels
     from zerogo.kernels.cuda import tree as tree_kernels
 
     blind()
@@ -510,7 +509,7 @@ def test_compiles(size: int, leaves: int, algorithm: str, blind: Callable[[], No
     bare = dataclasses.replace(search_state, states=None, repeated_states=None)
     prior, value = torch.zeros(2 * leaves, size**2 + 1), torch.zeros(2 * leaves)
     calls = [
-        (selection_kernels.select, bare, settings),
+        (tree_kernels.select, bare, settings),
         (tree_kernels.expand_and_backup, bare, selection, landed, prior, value),
         (tree_kernels.move_nodes_, bare.tree, torch.arange(2), torch.zeros(2, bare.tree.num_nodes, dtype=torch.int64)),
     ]

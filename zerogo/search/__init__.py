@@ -1,8 +1,7 @@
 """Batched Monte Carlo tree search: the trees of all games in tensors, PUCT and Gumbel over any game and any
 evaluator."""
 
-from zerogo.search.game import Game, SearchPath
-from zerogo.search.go import Go
+from zerogo.search.game import Game, Go, SearchPath
 from zerogo.search.search import Search, SearchResult, tempered
 from zerogo.search.tree import SearchState
 

@@ -1,4 +1,4 @@
-"""What the search asks of a game.
+"""What the search asks of a game, and how Go on `zerogo.board` answers.
 
 The search knows no rules: any game that offers these few operations on batches can be searched, toy games with known
 values too. A node of the tree stores a position packed into a few int32 words; what else a game needs (its rules, what
@@ -6,10 +6,21 @@ happened before the root) is in `states`, the root states of all games."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
+
+from zerogo import flood, kernels, scoring
+from zerogo.board import Position, State, legal_actions
+from zerogo.board.position import legal_rows, play
+from zerogo.board.zobrist import point_keys
+from zerogo.kernels.shared import CAPTURES, FINISHED, HASH, KO, PASSES, PLY, TO_PLAY
+from zerogo.rules import SUPERKO, own_actions
+
+LEAF_FIELDS = (*(field.name for field in dataclasses.fields(Position)), "recent", "moves")  # a leaf's own
 
 
 @dataclass(frozen=True)
@@ -100,3 +111,152 @@ class Game(Protocol):
     def lasting(self, states: Any) -> Any:
         """Returns the states with numbers on the host that hold for all later states of these shapes (CUDA graphs)."""
         return states
+
+
+class Go(Game):
+    """Go. `kernels.shared` says how a position is packed."""
+
+    def num_actions(self, states: State) -> int:
+        """Returns A = N * N + 1, the last the pass."""
+        return states.board_size**2 + 1
+
+    def numbers(self, states: State, game_index: Tensor) -> Tensor | None:
+        """Returns each action's number on the game's own board; None where all have the batch's size."""
+        size = states.rules.size
+        return None if states.rules.same_size else own_actions(rows_of(size, game_index), states.board_size)
+
+    def root_legal(self, states: State) -> Tensor:
+        """Returns the legal moves, superko included."""
+        game_index = torch.arange(states.num_games, device=states.device)
+        return self.allowed(states, game_index, states, legal_actions(states))
+
+    def allowed(self, states: State, game_index: Tensor, position: Position, legal: Tensor) -> Tensor:
+        """Returns those of the legal moves (bool [K, A]) that the search may try, at roots and in trees: here all."""
+        return legal
+
+    def pack(self, position: Position) -> Tensor:
+        """Returns the positions as words: int32 [K, W]."""
+        flags = [position.to_play, position.passes, position.finished, position.ply, position.ko]
+        small = torch.stack([flag.to(torch.int32) for flag in flags], dim=1)
+        hashes = position.hash.unsqueeze(1).view(torch.int32)
+        return torch.cat([position.black, position.white, position.atari, hashes, small, position.captures], dim=1)
+
+    def unpack(self, words: Tensor, board_size: int) -> Position:
+        """Returns the positions in packed words: int32 [K, W]."""
+        rows, small = words[:, : 3 * board_size].unflatten(1, (3, board_size)), words[:, 3 * board_size :]
+        return Position(
+            black=rows[:, 0],
+            white=rows[:, 1],
+            atari=rows[:, 2],
+            to_play=small[:, TO_PLAY].to(torch.int8),
+            passes=small[:, PASSES].to(torch.int8),
+            ply=small[:, PLY],
+            ko=small[:, KO].to(torch.int16),
+            hash=small[:, HASH : HASH + 2].clone(memory_format=torch.contiguous_format).view(torch.int64).squeeze(1),
+            captures=small[:, CAPTURES:],
+            finished=small[:, FINISHED] != 0,
+        )
+
+    def play(self, states: State, game_index: Tensor, words: Tensor, actions: Tensor) -> Position:
+        """Returns the positions after the actions, which superko may forbid."""
+        position = self.unpack(words, states.board_size)
+        on_board, cap = rows_of(states.on_board, game_index), rows_of(states.cap, game_index)
+        after, _ = play(position, actions, on_board, self._suicide(states, game_index), cap)
+        return after
+
+    def legal(self, states: State, game_index: Tensor, position: Position) -> Tensor:
+        """Returns the legal moves but for superko: bool [K, A]."""
+        rows = legal_rows(position, rows_of(states.on_board, game_index), self._suicide(states, game_index))
+        points = flood.unpack_rows(rows).flatten(1)
+        legal = torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
+        return self.allowed(states, game_index, position, legal)
+
+    def outcome(self, states: State, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
+        """The score of the board as it stands: inside the tree dead stones count until they are captured."""
+        finished, value = position.finished, torch.zeros_like(position.ply, dtype=torch.float32)
+        is_readable = flood.may_look(finished)
+        over = finished.nonzero().squeeze(1) if is_readable else torch.arange(len(finished), device=finished.device)
+        if over.numel() == 0:
+            return finished, value
+        games = game_index[over]
+        black, white, board = position.black[over], position.white[over], states.on_board[games]
+        area = scoring.area_rows(black, white, board)
+        score = (flood.count(area[0]) - flood.count(area[1])).to(torch.float32)
+        if states.rules.any_territory:
+            none_dead = torch.zeros_like(black)
+            territory = scoring.territory_rows_score(black, white, board, position.captures[over], none_dead)
+            score = torch.where(states.rules.scoring[games] == 1, territory, score)
+        result = torch.sign(score - states.rules.komi[games])
+        value[over] = torch.where(position.to_play[over] == 1, result, -result)
+        return finished, value
+
+    def repeats(self, states: State, position: Position, path: SearchPath, actions: Tensor) -> Tensor:
+        """Compares the position's hash with those of the game before the root and of the nodes on the path."""
+        none = torch.zeros_like(position.finished)
+        if not states.rules.any_superko:
+            return none
+        now = position.hash.unsqueeze(1)
+        in_game = rows_of(states.seen[:, : states.ply_bound + 1], path.game_index) == now
+        depth = path.depth.unsqueeze(1)
+        back = depth - torch.arange(path.path.shape[1], device=now.device)
+        nodes = path.path.masked_fill(back < 0, 0)  # behind the parent any row will do
+        first = 3 * states.board_size + HASH
+        hashes = path.words[:, first : first + 2].index_select(0, nodes.view(-1)).view(torch.int64)
+        on_path = hashes.view_as(nodes) == now
+        if flood.may_look(now) and not bool(in_game.any() | on_path.any()):
+            return none
+        superko = rows_of(states.rules.superko, path.game_index)
+        any_side = (superko != SUPERKO.index("situational")).unsqueeze(1)
+        # How many plies ago the position stood that the leaf's parent followed: with an odd number the same side was to
+        # move as at the leaf.
+        ply = rows_of(states.ply, path.game_index).unsqueeze(1)
+        ago = ply + depth - torch.arange(in_game.shape[1], device=now.device)
+        in_game = in_game & (any_side | ((ago & 1) == 1))
+        on_path = on_path & (back >= 0) & (any_side | ((back & 1) == 1))
+        is_pass = actions == states.board_size**2
+        return (in_game.any(1) | on_path.any(1)) & ~is_pass & (superko != SUPERKO.index("simple"))
+
+    def leaf(self, states: State, position: Position, path: SearchPath, actions: Tensor) -> State:
+        """Returns the positions with the moves and positions before them, as encoders want them."""
+        rows, index = path.rows(torch.arange(states.moves.shape[1] - 1, device=path.depth.device))
+        before_root = rows_of(states.moves, path.game_index).gather(1, (-index).clamp(min=0))
+        moves = torch.where(index > 0, path.actions[rows].to(torch.int16), before_root)
+        moves = torch.cat([actions.to(torch.int16).unsqueeze(1), moves], dim=1)
+        fields = {field.name: getattr(position, field.name) for field in dataclasses.fields(position)}
+        games = self._without_history(states, path.game_index)
+        return dataclasses.replace(games, **fields, recent=self._recent(states, path), moves=moves)
+
+    @staticmethod
+    def _recent(states: State, path: SearchPath) -> Tensor:
+        """Returns the positions before the leaves, newest first: int32 [K, 7, 2, N]; path nodes, then the game's."""
+        number, stones = states.recent.shape[1], 2 * states.board_size
+        rows, index = path.rows(torch.arange(number, device=path.depth.device))
+        on_path = path.words.index_select(0, rows.view(-1))[:, :stones].unflatten(0, rows.shape)
+        earlier = path.game_index.unsqueeze(1) * number + (-index - 1).clamp(min=0)
+        in_game = states.recent.view(-1, stones).index_select(0, earlier.view(-1)).view_as(on_path)
+        return torch.where((index >= 0).unsqueeze(2), on_path, in_game).unflatten(2, (2, states.board_size))
+
+    def step_leaves(self, states: State, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
+        """The same in one kernel where there is one; it counts by area, so games by territory get their result here."""
+        compiled = kernels.compiled("leaf_states", words.device)
+        if compiled is None:
+            return super().step_leaves(states, path, words, actions)
+        after = compiled.step_leaves(states, path, words, actions, point_keys(states.board_size, words.device))
+        games = self._without_history(states, path.game_index)
+        leaf = dataclasses.replace(games, **{name: after[name] for name in LEAF_FIELDS})
+        legal = self.allowed(states, path.game_index, leaf, after["legal"])
+        result = self.outcome(states, path.game_index, leaf)[1] if states.rules.any_territory else after["result"]
+        return LeafStates(after["words"], legal, after["finished"], result, after["repeats"], leaf)
+
+    def lasting(self, states: State) -> State:
+        """Returns the states with the greatest ply that `seen` has room for."""
+        return dataclasses.replace(states, ply_bound=states.seen.shape[1] - 1)
+
+    def _without_history(self, states: State, game_index: Tensor) -> State:
+        """Returns some games without what superko remembers, which evaluators do not need: it is most of the memory."""
+        games = dataclasses.replace(states, seen=states.seen[:, :0], links=states.links[:, :0])
+        return games if len(game_index) == states.num_games else games.select(game_index)
+
+    @staticmethod
+    def _suicide(states: State, game_index: Tensor) -> Tensor | None:
+        return None if states.suicide is None else rows_of(states.suicide, game_index)

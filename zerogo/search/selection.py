@@ -53,7 +53,7 @@ class Selection(TensorFields):
 
 def select(search_state: SearchState, settings: SearchConfig) -> Selection:
     """Returns where up to `settings.leaves` simulations go in every game whose budget is not spent."""
-    compiled = kernels.compiled("selection", search_state.budget.device)
+    compiled = kernels.compiled("tree", search_state.budget.device)
     if compiled is not None:
         index = torch.arange(settings.leaves * search_state.num_games, device=search_state.budget.device)
         return Selection(*compiled.select(search_state, settings), index, settings.leaves)

@@ -1,4 +1,4 @@
-"""Step the leaves on the CPU, one simulation after another: what `search.go.Go.step_leaves` does in torch, bit for bit.
+"""Step the leaves on the CPU, one after another: what `search.game.Go.step_leaves` does in torch, bit for bit.
 
 `kernels.shared` says how a position is packed; here `small` is the index of the first word after the rows."""
 

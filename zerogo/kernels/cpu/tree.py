@@ -1,18 +1,36 @@
-"""The trees of a search on the CPU, one game after another: what a step writes, and the subtrees that are kept.
+"""The trees of a search on the CPU, one game after another: select, expand and back up, and keep a subtree.
 
-What `search.expansion.expand_and_backup` and `search.tree.keep_subtree_` do in torch. A row is game * M + node, as in
-`search.tree`. Tensors are changed in place."""
+What `search.selection.select`, `search.search.expand_and_backup` and `search.tree.keep_subtree_` do in torch. A row is
+game * M + node, as in `search.tree`. Tensors are changed in place.
+
+Choices are `search.puct` and `search.gumbel` in the same float32 operations in the same order, so that equal numbers
+give equal choices. Sums that could round otherwise are made in float64 on both sides. Exponentials and logarithms may
+differ from torch's in their last bit. A node's children are few and its moves many: loops over the tried moves (those
+with a child) read the children, one loop over all moves fills in the score that an untried move has."""
 
 from __future__ import annotations
 
+import math
+from collections import namedtuple
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from zerogo.kernels import shared
 from zerogo.kernels.cpu.loops import array, inline, kernel, over_games
-from zerogo.kernels.shared import CLOSED, LANDED, NULL_NODE, ROOT, SELECTED, UNVISITED, Leaves, Trees
+from zerogo.kernels.shared import CLOSED, NULL_NODE, ROOT, UNVISITED, Searches, Trees
+
+ZERO, ONE, WORST = np.float32(0), np.float32(1), np.float32(-np.inf)
+TINY = np.float32(shared.TINY)
+
+Settings = namedtuple("Settings", ("is_gumbel", "leaves", "tries", *shared.CHOICE_NUMBERS))
+# One game's part of a `search.tree.Tree`, by node. under_way int32 [M], by_move int32 [A], collided bool [A]: as in
+# `search.selection.VirtualVisits`. tried int64 [A], sigma, scores float32 [A]: scratch memory.
+OneTree = namedtuple(
+    "OneTree", "children prior visits value_sum value terminal under_way by_move collided tried sigma scores"
+)
 
 
 def arrays_of(tree: Any) -> Trees:
@@ -20,15 +38,278 @@ def arrays_of(tree: Any) -> Trees:
     return Trees(*(getattr(tree, name).flatten(0, 1).numpy() for name in Trees._fields[:-1]), tree.size.numpy())
 
 
+# Select
+
+
+def select(search_state: Any, settings: Any) -> tuple[Tensor, ...]:
+    """Returns the fields of `search.selection.Selection`: where up to settings.leaves simulations go in every game
+    whose budget is not spent; adds to search_state.collisions.
+
+    search_state: `search.tree.SearchState`; D is its depth_bound + 1, and behind its end a path names NULL_NODE. The
+    trees are afterwards what they were."""
+    num_games, number = search_state.num_games, settings.leaves * search_state.num_games
+    flags = np.zeros((2, number), np.bool_)
+    path = np.empty((number, search_state.depth_bound + 1), np.int64)
+    slots = shared.Slots(path, np.zeros(number, np.int64), np.zeros(number, np.int64), *flags)
+    collisions = np.zeros(num_games, np.int64)
+    searches = Searches(*(getattr(search_state, name).numpy() for name in Searches._fields))
+    numbers = (np.float32(getattr(settings, name)) for name in shared.CHOICE_NUMBERS)
+    chosen_by = Settings(settings.algorithm == "gumbel", settings.leaves, shared.tries(settings.leaves), *numbers)
+    over_games(_select, num_games, arrays_of(search_state.tree), searches, chosen_by, slots, collisions)
+    if settings.leaves > 1:
+        search_state.collisions += int(collisions.sum())
+    return tuple(torch.from_numpy(field) for field in slots)
+
+
+@kernel
+def _select(first, last, trees, searches, settings, slots, collisions):
+    num_games, num_actions = trees.size.shape[0], trees.children.shape[1]
+    num_nodes = trees.visits.shape[0] // num_games
+    under_way, by_move = np.zeros(num_nodes, np.int32), np.zeros(num_actions, np.int32)
+    collided, tried = np.zeros(num_actions, np.bool_), np.empty(num_actions, np.int64)
+    sigma, scores = np.empty(num_actions, np.float32), np.empty(num_actions, np.float32)
+    path = np.empty(slots.path.shape[1] + 1, np.int64)
+    for game in range(first, last):
+        base, new = game * num_nodes, ROOT + trees.size[game]
+        own = slice(base, base + num_nodes)
+        tree = OneTree(
+            trees.children[own], trees.prior[own], trees.visits[own], trees.value_sum[own], trees.value[own],
+            trees.terminal[own], under_way, by_move, collided, tried, sigma, scores,
+        )  # fmt: skip
+        until, started = searches.budget[game], 0
+        if settings.is_gumbel:  # as in `search.selection._most_done`
+            now = min(searches.done[game], searches.phase_end.shape[1] - 1)
+            until = min(until, np.int64(searches.phase_end[game, now]))
+        left = min(until - searches.done[game], settings.leaves)
+        for _ in range(settings.tries):
+            if started >= left:
+                break
+            if settings.is_gumbel:
+                root_move = _halving_move(tree, searches, game, started, settings)
+            else:
+                root_move = _puct_move(tree, ROOT, searches.root_prior[game], settings, True)
+            depth, action, at_end = _descend(tree, settings, path, root_move)
+            counts = not (at_end and path[depth] >= new)
+            if settings.leaves > 1:
+                _mark(tree, path, depth, action, root_move, at_end, counts, new + started)
+            if counts:
+                slot = started * num_games + game
+                slots.depth[slot], slots.action[slot], slots.at_end[slot], slots.counts[slot] = (
+                    depth,
+                    action,
+                    at_end,
+                    True,
+                )
+                for level in range(slots.path.shape[1]):
+                    slots.path[slot, level] = base + (path[level] if level <= depth else NULL_NODE)
+                started += 1
+            else:
+                collisions[game] += 1
+        for unused in range(started, settings.leaves):
+            slots.path[unused * num_games + game] = base
+            slots.path[unused * num_games + game, 0] += ROOT
+        if settings.leaves > 1:
+            under_way[: new + started] = 0
+            by_move[:] = 0
+            collided[:] = False
+            _unmark(trees, slots, game, started)
+
+
+@inline
+def _descend(tree, settings, path, action):
+    """Writes one selection into path, nodes from the root on; returns its depth, the move there, and whether it is a
+    finished position."""
+    node, depth = ROOT, 0
+    path[0] = ROOT
+    while tree.children[node, action] > NULL_NODE:
+        node = tree.children[node, action]
+        depth += 1
+        path[depth] = node
+        if tree.terminal[node]:
+            return depth, action, True
+        if settings.is_gumbel:
+            action = _proportional_move(tree, node, settings)
+        else:
+            action = _puct_move(tree, node, tree.prior[node], settings, False)
+    return depth, action, False
+
+
+@inline
+def _mark(tree, path, depth, action, root_move, at_end, counts, new):
+    """shared.Leaves virtual visits behind, and the node to be made as an end for later selections of the step."""
+    for level in range(depth + 1):
+        tree.under_way[path[level]] += 1
+    if not at_end:
+        tree.children[path[depth], action] = new
+        tree.terminal[new] = True
+        tree.under_way[new] += 1
+    if counts:
+        tree.by_move[root_move] += 1
+    else:
+        tree.collided[root_move] = True
+
+
+@inline
+def _unmark(trees, slots, game, started):
+    """Makes the game's tree what it was before the step."""
+    num_games = trees.size.shape[0]
+    new = game * (trees.visits.shape[0] // num_games) + ROOT + trees.size[game]
+    for serial in range(started):
+        slot = serial * num_games + game
+        if not slots.at_end[slot]:
+            trees.children[slots.path[slot, slots.depth[slot]], slots.action[slot]] = UNVISITED
+            trees.terminal[new + serial] = False
+
+
+# Choices at one node
+
+
+@inline
+def _list_tried(children, tried):
+    """Writes the moves that have a child; returns how many there are."""
+    number = 0
+    for move in range(children.shape[0]):
+        if children[move] > NULL_NODE:
+            tried[number] = move
+            number += 1
+    return number
+
+
+@inline
+def _first_best(scores):
+    """Returns the first of the highest scores, 0 if all are -inf."""
+    best, chosen = WORST, 0
+    for move in range(scores.shape[0]):
+        if scores[move] > best:
+            best, chosen = scores[move], move
+    return chosen
+
+
+@inline
+def _puct_move(tree, node, prior, settings, is_root):
+    """Returns the move with the best of `puct.scores`."""
+    children, scores, tried = tree.children[node], tree.scores, tree.tried
+    number = _list_tried(children, tried)
+    mass, flying = 0.0, np.int32(0)
+    for k in range(number):
+        child = children[tried[k]]
+        flying += tree.under_way[child]
+        if tree.visits[child] > 0:
+            mass += np.float64(prior[tried[k]])
+    total = np.float32(tree.visits[node])
+    reduction = settings.fpu_reduction_root if is_root else settings.fpu_reduction
+    unvisited = tree.value_sum[node] / max(total, ONE) - reduction * np.float32(math.sqrt(np.float32(mass)))
+    below = max(total - ONE, ZERO) + np.float32(flying)
+    c_puct = settings.c_puct
+    if settings.c_puct_log > ZERO:
+        c_puct = c_puct + settings.c_puct_log * np.float32(math.log1p(below / settings.c_puct_base))
+    weight = c_puct * np.float32(math.sqrt(below + np.float32(0.01)))
+    for move in range(children.shape[0]):
+        scores[move] = unvisited + weight * prior[move] if children[move] != CLOSED else WORST
+    for k in range(number):
+        move = tried[k]
+        child = children[move]
+        visits = np.float32(tree.visits[child])
+        everything = visits + np.float32(tree.under_way[child])
+        value = tree.value_sum[child] / -visits if visits > ZERO else unvisited
+        scores[move] = value + weight * prior[move] / (ONE + everything)
+        if is_root and settings.forced_playouts > ZERO and visits > ZERO:
+            if everything < np.float32(math.sqrt(settings.forced_playouts * prior[move] * below)):
+                scores[move] = np.float32(1e6)
+    return _first_best(scores)
+
+
+@inline
+def _sigma(tree, node, prior, settings, number):
+    """Writes `gumbel.sigma` of the values of the tried moves into tree.sigma; returns that of all others."""
+    children, tried = tree.children[node], tree.tried
+    mass, total, visited, most = 0.0, 0.0, 0, np.int32(0)
+    for k in range(number):
+        child = children[tried[k]]
+        visits = tree.visits[child]
+        if visits > 0:
+            likely = max(prior[tried[k]], TINY)
+            mass += np.float64(likely)
+            total += np.float64(likely * (tree.value_sum[child] / -np.float32(visits)))
+            visited += visits
+            most = max(most, visits)
+    average = np.float32(total) / max(np.float32(mass), TINY)
+    mixed = (tree.value[node] + np.float32(visited) * average) / (ONE + np.float32(visited))
+    scale = (settings.c_visit + np.float32(most)) * settings.c_scale
+    for k in range(number):
+        child = children[tried[k]]
+        visits = tree.visits[child]
+        tree.sigma[k] = scale * (tree.value_sum[child] / -np.float32(visits)) if visits > 0 else scale * mixed
+    return scale * mixed
+
+
+@inline
+def _halving_move(tree, searches, game, started, settings):
+    """Returns the root's move with the best of `gumbel.root_scores`."""
+    children, tried, prior = tree.children[ROOT], tree.tried, searches.root_prior[game]
+    noise, kept_visits = searches.gumbel[game], searches.kept_visits[game]
+    wanted = searches.order[game, min(searches.done[game] + started, searches.order.shape[1] - 1)]
+    number = _list_tried(children, tried)
+    others = _sigma(tree, ROOT, prior, settings, number)
+    best, chosen, best_rank, k = WORST, 0, 0, 0
+    for move in range(children.shape[0]):
+        is_tried = k < number and tried[k] == move
+        sigma = tree.sigma[k] if is_tried else others
+        k += is_tried
+        visits = tree.visits[children[move]] if is_tried else np.int32(0)
+        # First those with the wanted number that did not collide, then those that did, then all.
+        is_wanted = np.float32(visits) - kept_visits[move] + np.float32(tree.by_move[move]) == np.float32(wanted)
+        rank = (1 if tree.collided[move] else 2) if is_wanted else 0
+        if children[move] == CLOSED or rank < best_rank:
+            continue
+        score = np.float32(math.log(max(prior[move], TINY))) + sigma + noise[move]
+        if rank > best_rank or score > best:
+            best, chosen, best_rank = score, move, rank
+    return chosen
+
+
+@inline
+def _proportional_move(tree, node, settings):
+    """Returns the move with the best of `gumbel.interior_scores`."""
+    children, prior, scores, tried, sigma = tree.children[node], tree.prior[node], tree.scores, tree.tried, tree.sigma
+    number = _list_tried(children, tried)
+    others = _sigma(tree, node, prior, settings, number)
+    has_others = False
+    for move in range(children.shape[0]):
+        has_others |= children[move] == UNVISITED
+    highest, visits = others if has_others else WORST, np.int64(0)
+    for k in range(number):
+        highest = max(highest, sigma[k])
+        visits += tree.visits[children[tried[k]]] + tree.under_way[children[tried[k]]]
+    untried = np.float32(math.exp(others - highest)) if has_others else ZERO
+    for move in range(children.shape[0]):
+        scores[move] = max(prior[move], TINY) * (untried if children[move] == UNVISITED else ZERO)
+    for k in range(number):
+        scores[tried[k]] = max(prior[tried[k]], TINY) * np.float32(math.exp(sigma[k] - highest))
+    mass = 0.0
+    for move in range(children.shape[0]):
+        mass += np.float64(scores[move])
+    total, everything = np.float32(mass), ONE + np.float32(visits)
+    for move in range(children.shape[0]):
+        scores[move] = scores[move] / total if children[move] != CLOSED else WORST
+    for k in range(number):
+        child = children[tried[k]]
+        scores[tried[k]] -= np.float32(tree.visits[child] + tree.under_way[child]) / everything
+    return _first_best(scores)
+
+
+# Expand and back up
+
+
 def expand_and_backup(search_state: Any, selection: Any, leaves: Any, prior: Tensor, value: Tensor) -> None:
     """Writes the new nodes, closes moves that repeat, and counts and backs up the simulations, those of a game in the
-    order of their slots; arguments as `search.expansion.expand_and_backup`."""
+    order of their slots; arguments as `search.search.expand_and_backup`."""
     num_games = search_state.num_games
     place = np.full(selection.num_slots * num_games, -1, np.int64)  # the simulation in each slot
     (used,) = selection.counts.numpy().nonzero()
     place[selection.index.numpy()[used]] = used
-    fields = [getattr(selection, name) for name in SELECTED] + [getattr(leaves, name) for name in LANDED]
-    found = Leaves(*(array(field.detach()) for field in (*fields, prior, value)))
+    fields = [getattr(selection, name) for name in shared.SELECTED] + [getattr(leaves, name) for name in shared.LANDED]
+    found = shared.Leaves(*(array(field.detach()) for field in (*fields, prior, value)))
     ended = np.zeros((num_games, 2), np.int64)
     counters = (search_state.done.numpy(), search_state.deepest.numpy(), ended)
     over_games(_expand_and_backup, num_games, arrays_of(search_state.tree), found, place, *counters)
@@ -98,6 +379,9 @@ def _back_up(visits, value_sum, path, depth, row, value):
         value_sum[path[level]] += value
         value = -value
     return reached
+
+
+# Keep a subtree
 
 
 def keep_subtree_(tree: Any, games: Tensor, actions: Tensor) -> None:

@@ -1,6 +1,6 @@
 """Step the leaves on CUDA: what the last moves of all simulations lead to in one launch, one warp a simulation.
 
-What `search.go.Go.step_leaves` does in torch: play, pack, legal, outcome (by area), repeats, leaf. A board row is a
+What `search.game.Go.step_leaves` does in torch: play, pack, legal, outcome (by area), repeats, leaf. A board row is a
 lane, so planes of points live in registers (see `rows`) and the rest are scalars. `kernels.shared` says how a position
 is packed; here `small` points at the first word after the rows."""
 
