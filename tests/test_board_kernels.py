@@ -280,11 +280,12 @@ def test_kernels_compile() -> None:
 
     from zerogo.kernels.cuda import board as on_cuda
     from zerogo.kernels.cuda import leaf_states
+    from zerogo.kernels.shared import HistoryFields
 
     state = board.new_games(2, [Rules(19, suicide=True), Rules(19, superko="situational")])
     state = dataclasses.replace(state, links=state.links[:, :0])
     keys = zobrist.point_keys(19, torch.device("cpu"))
-    history = {name: getattr(state, name) for name in on_cuda.History._fields}
+    history = {name: getattr(state, name) for name in HistoryFields._fields}
     line, words, moves = paths_down(state, torch.arange(2), 2, seed=1)
     calls = [
         (on_cuda.flood, state.on_board, state.on_board),

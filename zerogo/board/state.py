@@ -20,6 +20,7 @@ from zerogo import flood, kernels
 from zerogo.board import zobrist
 from zerogo.board.position import Position, find_atari, play
 from zerogo.errors import InputError
+from zerogo.kernels.shared import HistoryFields
 from zerogo.rules import Rules, RulesBatch
 
 RECENT = 7  # previous positions that are remembered for the encoders (AlphaGo Zero looks at 8)
@@ -28,7 +29,7 @@ NO_CAP = 2**30
 NO_MOVE = -1  # in the records that `replay` takes, behind a game's end
 NOT_SEEN = -(2**63) + 1  # fills the unused places of `seen`; a position has this hash with a chance of 2^-64
 FIRST_WIDTH = 32  # H after the first move; it doubles when it is used up, so it is a power of two
-HISTORY = ("seen", "links", "lost", "recent", "moves")  # what a move is written into
+HISTORY = HistoryFields._fields  # what a move is written into
 
 
 @dataclass(frozen=True)

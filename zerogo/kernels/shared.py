@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections import namedtuple
 
+# A `board.Position` and what a `board.State` remembers, as arrays, pointers or values.
+PositionFields = namedtuple("PositionFields", "black white atari to_play passes ply ko hash captures finished")
+HistoryFields = namedtuple("HistoryFields", "seen links lost recent moves")
+
 # In a search's trees.
 NULL_NODE, ROOT = 0, 1  # every tree has both: node 0 is none, and takes writes that must have no effect
 UNVISITED, CLOSED = 0, -1  # children without a node: not expanded yet; illegal, or found to repeat a position

@@ -6,7 +6,7 @@ kilobytes of scratch memory (`strings`), so that all the work on it stays in the
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,39 +15,12 @@ from torch import Tensor
 from zerogo.kernels.cpu import strings
 from zerogo.kernels.cpu.loops import array, copy_bytes, first_bit, inline, kernel, over_games, part
 from zerogo.kernels.cpu.strings import ATARI, NOTHING, OTHER, OWN, STRIDE, STRING, TAKEN, WEAK, string
+from zerogo.kernels.shared import HistoryFields, PositionFields
 from zerogo.rules import SIMPLE, SITUATIONAL
 
 
-class Position(NamedTuple):
-    """The fields of `board.position.Position`, as arrays."""
-
-    black: np.ndarray
-    white: np.ndarray
-    atari: np.ndarray
-    to_play: np.ndarray
-    passes: np.ndarray
-    ply: np.ndarray
-    ko: np.ndarray
-    hash: np.ndarray
-    captures: np.ndarray
-    finished: np.ndarray
-
-
-class History(NamedTuple):
-    """What `State` remembers, as arrays."""
-
-    seen: np.ndarray
-    links: np.ndarray
-    lost: np.ndarray
-    recent: np.ndarray
-    moves: np.ndarray
-
-
-FIELDS = Position._fields
-
-
-def _position(state: Any) -> Position:
-    return Position(*(array(getattr(state, name)) for name in FIELDS))
+def _arrays(state: Any, names: tuple[str, ...] = PositionFields._fields) -> list[np.ndarray]:
+    return [array(getattr(state, name)) for name in names]
 
 
 def flood(seeds: Tensor, within: Tensor) -> Tensor:
@@ -86,22 +59,22 @@ def exact_legal_rows(state: Any, keys: Tensor) -> Tensor:
     """Returns the points that may be played, superko included: int32 [B, N]. The games have their history; keys: int64
     [2 * A], `zobrist.point_keys`."""
     legal = np.empty(state.black.shape, np.int32)
-    history = History(*(array(getattr(state, name)) for name in History._fields))
-    games, table = _position(state), array(keys)
+    position, history, table = _arrays(state), _arrays(state, HistoryFields._fields), array(keys)
     on_board, superko, suicide = (array(part) for part in (state.on_board, state.rules.superko, state.rules.suicide))
 
     def loop(start: int, stop: int) -> None:
-        _legal(start, stop, games, on_board, suicide, legal)
-        _strike_repeating(start, stop, games, on_board, superko, suicide, history, table, legal)
+        _legal(start, stop, *position, on_board, suicide, legal)
+        _strike_repeating(start, stop, *position, *history, on_board, superko, suicide, table, legal)
 
     over_games(loop, len(legal))
     return torch.from_numpy(legal)
 
 
 @kernel
-def _legal(start, stop, games, on_board, suicide, legal):
+def _legal(
+    start, stop, black, white, atari, to_play, passes, ply, ko, hashes, captures, finished, on_board, suicide, legal
+):
     """Writes the points that may be played but for superko."""
-    black, white, atari, to_play, _, _, ko, _, _, finished = games  # once: each access to a tuple's array costs
     size = black.shape[1]
     work = strings.scratch()
     for game in range(start, stop):
@@ -113,11 +86,12 @@ def _legal(start, stop, games, on_board, suicide, legal):
 
 
 @kernel
-def _strike_repeating(start, stop, games, on_board, superko, suicide, history, keys, legal):
+def _strike_repeating(
+    start, stop, black, white, atari, to_play, passes, ply, ko, hashes, captures, finished,
+    seen, links, lost, recent, moves, on_board, superko, suicide, keys, legal
+):  # fmt: skip
     """Takes the points that repeat a position out of the legal ones. In a loop of its own, as few games have suspects
     (`board.superko` tells which points these are), and only those are loaded again."""
-    black, white, atari, to_play, _, ply, ko, hashes, _, finished = games
-    seen, links, lost, _, moves = history
     size = black.shape[1]
     work, dying = strings.scratch(), np.zeros(size, np.int32)  # dying: where a stone removes its own string
     for game in range(start, stop):
@@ -218,26 +192,29 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
     """Returns the fields of the positions after one action each, and writes the moves into the history of the games
     that go on.
 
-    history: the fields of `History`, contiguous; H is greater than any ply.
+    history: the fields of `HistoryFields`, contiguous; H is greater than any ply.
     """
-    before, remembered = _position(state), History(**{name: kept.numpy() for name, kept in history.items()})
-    after = Position(*(np.empty_like(field) for field in before))
+    before, remembered = _arrays(state), [history[name].numpy() for name in HistoryFields._fields]
+    after = [np.empty_like(field) for field in before]
+    black, white, _, _, _, ply, _, _, _, finished = before
     played, table = array(actions), array(keys)
     rules = [array(part) for part in (state.on_board, state.cap, state.rules.suicide)]
-    removed = np.zeros((len(played), 2, before.black.shape[1]), np.int32)
+    hashes, removed = after[PositionFields._fields.index("hash")], np.zeros((len(played), 2, black.shape[1]), np.int32)
 
     def loop(start: int, stop: int) -> None:
-        _play(start, stop, played, table, *rules, before, after, removed)
-        _remember(start, stop, played, before, after.hash, removed, remembered)
+        _play(start, stop, *before, *after, played, table, *rules, removed)
+        _remember(start, stop, played, black, white, ply, finished, hashes, removed, *remembered)
 
     over_games(loop, len(played))
-    return {name: torch.from_numpy(field) for name, field in zip(FIELDS, after, strict=True)}
+    return {name: torch.from_numpy(field) for name, field in zip(PositionFields._fields, after, strict=True)}
 
 
 @kernel
-def _play(start, stop, actions, keys, on_board, cap, suicide, before, after, removed):
-    black, white, atari, to_play, passes, ply, ko, hashes, captures, finished = before
-    new_black, new_white, new_atari, new_to_play, new_passes, new_ply, new_ko, new_hash, new_captures, new_end = after
+def _play(
+    start, stop, black, white, atari, to_play, passes, ply, ko, hashes, captures, finished,
+    new_black, new_white, new_atari, new_to_play, new_passes, new_ply, new_ko, new_hash, new_captures, new_end,
+    actions, keys, on_board, cap, suicide, removed
+):  # fmt: skip
     size = black.shape[1]
     work = strings.scratch()
     for game in range(start, stop):
@@ -270,11 +247,9 @@ def _play(start, stop, actions, keys, on_board, cap, suicide, before, after, rem
 
 
 @kernel
-def _remember(start, stop, actions, before, hashes, removed, history):
+def _remember(start, stop, actions, black, white, ply, finished, hashes, removed, seen, links, lost, recent, moves):
     """Writes the moves into the history. The chains have a loop of their own: what they read is seldom in a cache, and
     so several games wait for it at a time."""
-    black, white, _, _, _, ply, _, _, _, finished = before
-    seen, links, lost, recent, moves = history
     width, size = seen.shape[1], black.shape[1]
     for game in range(start, stop):
         if not finished[game]:

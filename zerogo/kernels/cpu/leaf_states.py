@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,10 @@ import torch
 from torch import Tensor
 
 from zerogo.kernels import shared
-from zerogo.kernels.cpu.board import FIELDS, was_seen
+from zerogo.kernels.cpu.board import was_seen
 from zerogo.kernels.cpu.loops import array, inline, kernel, over_games
 from zerogo.kernels.cpu.strings import ATARI, FREE, OTHER, OWN, WEAK, area, legal_into, move, scratch
 from zerogo.rules import SIMPLE, SITUATIONAL
-
-Position = namedtuple("Position", FIELDS)
 
 
 def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Tensor) -> dict[str, Tensor]:
@@ -35,7 +32,7 @@ def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Te
     packed, legal = np.empty(tuple(words.shape), np.int32), np.zeros((number, size * size + 1), bool)
     result, repeats = np.zeros(number, np.float32), np.zeros(number, bool)
     found = shared.Found(packed, legal, result, repeats, empty_like("recent"), empty_like("moves"))
-    after = Position(*(empty_like(name) for name in FIELDS))
+    after = shared.PositionFields(*(empty_like(name) for name in shared.PositionFields._fields))
     history = (array(getattr(states, name)) for name in shared.GAME_FIELDS)
     rules = (array(states.rules.superko), array(states.rules.komi), array(states.rules.suicide))
     ways = shared.Path(*(array(getattr(path, name)) for name in shared.Path._fields))

@@ -9,7 +9,7 @@ them."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
@@ -18,35 +18,24 @@ from torch import Tensor
 
 from zerogo import rules
 from zerogo.kernels.cuda import rows
+from zerogo.kernels.shared import HistoryFields, PositionFields
 
 SIMPLE, SITUATIONAL = tl.constexpr(rules.SIMPLE), tl.constexpr(rules.SITUATIONAL)
 PLIES = tl.constexpr(256)  # remembered hashes that are compared at a time
 
 
-class Position(NamedTuple):
-    """The fields of `board.position.Position`: pointers to the tensors of all games, or the values of one, the planes
-    int32 [32], captures int32 [2], all others scalars: int32 but for hash (int64) and finished (bool)."""
-
-    black: tl.tensor
-    white: tl.tensor
-    atari: tl.tensor
-    to_play: tl.tensor
-    passes: tl.tensor
-    ply: tl.tensor
-    ko: tl.tensor
-    hash: tl.tensor
-    captures: tl.tensor
-    finished: tl.tensor
+# In kernels a `PositionFields` has pointers to the tensors of all games, or the values of one: planes int32 [32], captures
+# int32 [2], hash int64, finished bool, all others int32 scalars.
 
 
-def fields_of(position: Any) -> Position:
+def fields_of(position: Any) -> PositionFields:
     """Returns the tensors of positions, as kernels read them."""
-    return Position(*(getattr(position, name).contiguous() for name in Position._fields))
+    return PositionFields(*(getattr(position, name).contiguous() for name in PositionFields._fields))
 
 
-def empty_like(fields: Position) -> Position:
+def empty_like(fields: PositionFields) -> PositionFields:
     """Returns tensors for as many other positions."""
-    return Position(*(torch.empty_like(field) for field in fields))
+    return PositionFields(*(torch.empty_like(field) for field in fields))
 
 
 def given(flags: Tensor | None, stand_in: Tensor) -> Tensor:
@@ -57,7 +46,7 @@ def given(flags: Tensor | None, stand_in: Tensor) -> Tensor:
 @triton.jit
 def load_position(fields, game, N: tl.constexpr):
     """Returns the values of one game."""
-    return Position(
+    return PositionFields(
         rows.load_rows(fields.black, game, N),
         rows.load_rows(fields.white, game, N),
         rows.load_rows(fields.atari, game, N),
@@ -179,7 +168,7 @@ def moved(before, action, on_board, suicide, cap, keys, N: tl.constexpr):
     passes = tl.where(going, tl.where(action >= N * N, before.passes + 1, 0), before.passes)
     ply = tl.where(going, before.ply + 1, before.ply)
     captor = tl.where(was_black, 1, 0)  # a suicide's stones are the opponent's captures too
-    after = Position(
+    after = PositionFields(
         tl.where(is_black, own, opponent),
         tl.where(is_black, opponent, own),
         atari,
@@ -242,15 +231,6 @@ def repeating_points(position, legal, dying, lost, seen, game, superko, keys, wi
         suspects = suspects & ~place
         left = rows.any_point(suspects)
     return banned
-
-
-class History(NamedTuple):
-    """Pointers to the tensors of these names in `State`."""
-
-    seen: tl.tensor
-    lost: tl.tensor
-    recent: tl.tensor
-    moves: tl.tensor
 
 
 @triton.jit(do_not_specialize=["width"])
@@ -322,9 +302,9 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
     """Returns the fields of the positions after one action each, and writes the moves into the history of the games
     that go on.
 
-    history: what `History` names, contiguous, and more; H is greater than any ply.
+    history: what `HistoryFields` names, contiguous, and more; H is greater than any ply.
     """
-    fields, kept = fields_of(state), History(*(history[name] for name in History._fields))
+    fields, kept = fields_of(state), HistoryFields(*(history[name] for name in HistoryFields._fields))
     after = empty_like(fields)
     num_games, board_size = fields.black.shape
     if num_games:

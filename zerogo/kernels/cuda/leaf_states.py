@@ -15,7 +15,7 @@ from torch import Tensor
 
 from zerogo.kernels import shared
 from zerogo.kernels.cuda import board, rows
-from zerogo.kernels.shared import GAME_FIELDS, Found, Games, Path
+from zerogo.kernels.shared import GAME_FIELDS, Found, Games, Path, PositionFields
 
 SMALL_WORDS = tl.constexpr(shared.WORDS_AFTER_ROWS)
 HASH, TO_PLAY, PASSES = tl.constexpr(shared.HASH), tl.constexpr(shared.TO_PLAY), tl.constexpr(shared.PASSES)
@@ -48,16 +48,16 @@ def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Te
     return after._asdict() | found._asdict()
 
 
-def _room(number: int, states: Any) -> tuple[board.Position, Found]:
+def _room(number: int, states: Any) -> tuple[PositionFields, Found]:
     """Returns tensors for all that is found."""
     size = states.board_size
-    like = {name: getattr(states, name) for name in (*board.Position._fields, "recent", "moves")}
+    like = {name: getattr(states, name) for name in (*PositionFields._fields, "recent", "moves")}
     room = {name: torch.empty(number, *t.shape[1:], dtype=t.dtype, device=t.device) for name, t in like.items()}
     words = torch.empty(number, 3 * size + SMALL_WORDS.value, dtype=torch.int32, device=states.device)
     legal = torch.empty(number, size**2 + 1, dtype=torch.bool, device=states.device)
     result = torch.empty(number, dtype=torch.float32, device=states.device)
     found = Found(words, legal, result, torch.empty_like(room["finished"]), room.pop("recent"), room.pop("moves"))
-    return board.Position(**room), found
+    return PositionFields(**room), found
 
 
 @triton.jit(do_not_specialize=["num_levels", "width"])
@@ -103,7 +103,7 @@ def _hash_in(small, mask):
 def _unpacked(words, N: tl.constexpr):
     """Returns the position in packed words."""
     small = words + 3 * N
-    return board.Position(
+    return PositionFields(
         rows.load_rows(words, 0, N),
         rows.load_rows(words, 1, N),
         rows.load_rows(words, 2, N),
