@@ -8,7 +8,7 @@ import sys
 
 import pytest
 import torch
-from compiling import compile_for
+from compiling import compile_call
 from features_slow import LADDERS, PLANES
 from implementations import READERS, encode, module
 from positions import played
@@ -118,28 +118,19 @@ def test_a_machine_without_numba(tmp_path) -> None:
 # Triton
 
 
-def _pointers(kinds: str, *names: str) -> dict[str, str]:
-    return dict.fromkeys(names, f"*{kinds}")
-
-
 @pytest.mark.parametrize("size", [9, 19])
 def test_they_compile(size: int) -> None:
-    planes, tactics = module("planes", "cuda"), module("tactics", "cuda")
-    paint = _pointers("i32", "rows", "table") | {"planes": "*bf16", "counts": "*i16", "total": "i32"}
-    sizes = {"N": size, "C": 48, "R": 17, "BLOCK": planes.BLOCK}
-    for kinds in (False, True):
-        compile_for(planes.paint_kernel, paint, {**sizes, "ONLY_ROWS": not kinds, "WIDE": kinds}, num_warps=4)
-    rows = _pointers("i32", "owns", "opponents", "on_board", "legal") | {"numbers": "*i16"}
-    used = compile_for(tactics.tactics_kernel, rows, {"N": size, "COLUMNS": 16 if size <= 16 else 32})
-    assert not any(use["spills"] for use in used.values())
-
-
-def test_the_ladder_reader_compiles() -> None:
-    given = _pointers("i32", "black", "white", "on_board", "frames", "found", "given_up") | {"mover": "*i8"}
-    numbers = dict.fromkeys(("num_games", "slots", "most"), "i32")
-    constants = {"N": 19, "DEPTH": 199, "FOR_MOVER": True}
-    used = compile_for(module("ladders", "cuda").ladders_kernel, given | numbers, constants)
-    assert not any(use["spills"] for use in used.values())
+    """Boards that have no memory are enough; a batch beyond 2^31 elements is counted in int64."""
+    for spans, num_games in ((((ROWS, 17), (COUNTS, 31)), 2), (((ROWS, 48),), 2), (((ROWS, 48),), 2**31 // 48 // size)):
+        rows = torch.empty(num_games, 48, size, dtype=torch.int32, device="meta")
+        counts = torch.empty(1, num_games, size, size, dtype=torch.int16, device="meta")
+        compile_call(module("planes", "cuda").paint, spans, rows, counts, torch.bfloat16)
+    rows = torch.zeros(2, size, dtype=torch.int32)
+    tactics, ladders = module("tactics", "cuda"), module("ladders", "cuda")
+    used = list(compile_call(tactics.read, *[rows] * 4).values())
+    if size == 19:
+        used += compile_call(ladders.read, *[rows] * 3, torch.ones(2, dtype=torch.int8), 99).values()
+    assert used and not any(use["spills"] for launched in used for use in launched.values())
 
 
 @pytest.mark.gpu
