@@ -30,8 +30,7 @@ from zerogo.errors import InputError
 from zerogo.pipeline import measures
 from zerogo.pipeline.measures import Matches
 from zerogo.players import ExternalPlayer, RandomPlayer, make_player
-from zerogo.players.external import EngineFault, EngineProcess, find
-from zerogo.players.external.player import MORE_FOLDERS
+from zerogo.players.external import MORE_FOLDERS, EngineFault, EngineProcess, find
 from zerogo.rules import Rules
 
 ROOT = Path(__file__).parent.parent
@@ -157,7 +156,7 @@ def gone(pid: int) -> bool:
 def test_words_that_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     settings = Config().evaluation
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("zerogo.players.external.player.MORE_FOLDERS", ("/nowhere",))
+    monkeypatch.setattr("zerogo.players.external.MORE_FOLDERS", ("/nowhere",))
     for spec, sentence in {
         "gnugo:1": "there is no program 'gnugo' on PATH nor in /nowhere; Debian and Ubuntu have it: apt install gnugo",
         "pachi:1000": "there is no program 'pachi' on PATH",
@@ -314,7 +313,7 @@ def test_what_can_not_start_is_refused_at_once(use, monkeypatch: pytest.MonkeyPa
     fine = use("good")
     fine.check(RULES)
     assert fine.label == "Fake 1.0"
-    monkeypatch.setattr("zerogo.players.external.engine.START_SECONDS", 0.2)
+    monkeypatch.setattr("zerogo.players.external.START_SECONDS", 0.2)
     with pytest.raises(InputError, match="no answer to 'list_commands' within 0.2 s"):
         use("slow").check(RULES)
 

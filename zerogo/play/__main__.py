@@ -71,7 +71,7 @@ def ask(prompt: str) -> str:
 
 def main(arguments: argparse.Namespace) -> None:
     """Does what the command line says; however the game ends, it is saved."""
-    from zerogo.play.setup import make_terminal_game
+    from zerogo.play.game import make_terminal_game
 
     sys.stdin = sys.stdin or open(os.devnull)  # a process may be started without one
     sys.stdin.reconfigure(errors="replace")

@@ -1,0 +1,564 @@
+"""Programs that speak GTP as players of matches. A person names one by
+
+    gnugo:10                          GNU Go at a level from 0 to 15
+    pachi:1000                        Pachi with so many playouts a move, from 500
+    katago:200[:MODEL[:CONFIG]]       KataGo with so many visits a move
+    gtp:/path/engine --any "option"   whatever else speaks GTP on its standard input and output
+
+Everything about a game that GTP has a command for (size, komi, `kata-set-rules`, `set_random_seed`) is told by the
+command, not on the command line. Whatever goes wrong with an engine is an `EngineFault`.
+
+Replies are read as GTP 2 has them ("= text" or "? text" up to a blank line, several lines too), with the liberties that
+engines take: lines before the first reply, carriage returns, blank lines too many, and any amount of text on stderr,
+whose end is kept for reports. Commands are numbered, so that an answer too many, or in the wrong place, is found out
+instead of being taken for the next one's; an engine that leaves the numbers out is believed."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import selectors
+import shlex
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from zerogo import board, coords, draws, rulesets
+from zerogo.draws import Purpose
+from zerogo.errors import InputError
+from zerogo.players.player import FORFEIT, RESIGN
+from zerogo.rules import Rules
+from zerogo.runtime import usable_cores
+
+MOST_BYTES = 1 << 22  # of what an engine may say before a reply is complete; beyond it, it is running wild
+KEPT_OF_STDERR = 4000  # bytes
+QUIT_SECONDS = 1.0
+START_SECONDS = 600.0  # for the first answer: some engines tune themselves to the machine when they first run on it
+SHOWN = 60  # letters of what an engine says that a report quotes
+COLOURS = ("b", "w")
+GENMOVE = "genmove"
+SEEDS = 2**31 - 1  # what engines take for a seed
+MORE_FOLDERS = ("/usr/games", "/usr/local/games")  # where Debian installs GNU Go, and a service's PATH may not look
+HOW_TO_INSTALL = {
+    "gnugo": "; Debian and Ubuntu have it: apt install gnugo",
+    "pachi": "; it is at https://github.com/pasky/pachi (Debian's package pachi is another program)",
+    "katago": "; it is at https://github.com/lightvector/KataGo",
+}
+KINDS = "gnugo:LEVEL, pachi:PLAYOUTS, katago:VISITS (with :MODEL and :CONFIG where it needs them), gtp:COMMAND"
+PACHI_LEAST = 500  # playouts; it refuses fewer
+GNUGO_SUPERKO = {"simple": "--simple-ko", "positional": "--positional-superko", "situational": "--situational-superko"}
+KATAGO_SETTINGS = "maxVisits={},maxPlayouts=1000000000,maxTime=1e9,ponderingEnabled=false,allowResignation=false"
+INTERPRETERS = re.compile(r"(python[0-9.]*|bash|sh|env|java|perl|ruby|node|nice)")
+
+
+class EngineFault(Exception):
+    """What an engine did wrong, in a few words without its name: it died, was silent for too long, refused, or spoke no
+    GTP."""
+
+
+class Refusal(EngineFault):
+    """An answer that begins with "?"; the engine lives and goes on."""
+
+
+class EngineProcess:
+    """A running engine. Not for several threads at once. is_numbering: whether commands are sent with numbers, which
+    every engine should repeat before its answer."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        """Starts the program, in a process group of its own, so that it ends with all that it has started. Raises
+        EngineFault."""
+        pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
+        try:
+            self._process = subprocess.Popen(list(command), bufsize=0, start_new_session=True, **pipes)
+        except OSError as error:
+            raise EngineFault(f"could not be started: {error.strerror or error}") from None
+        self._incoming, self._outgoing, self._stderr = b"", b"", b""
+        self._reply: list[str] = []  # lines of the reply that is being read
+        self._noise: list[str] = []  # lines outside of replies
+        self._has_spoken, self._is_closed = False, False
+        self.is_numbering, self._repeats_numbers, self._number = True, False, 0
+        self._selector = selectors.DefaultSelector()
+        self._streams = (self._process.stdin, self._process.stdout, self._process.stderr)
+        for stream in self._streams:
+            os.set_blocking(stream.fileno(), False)
+        for stream in self._streams[1:]:
+            self._selector.register(stream, selectors.EVENT_READ)
+
+    def ask(self, commands: Sequence[str], seconds: float) -> list[str]:
+        """Returns the texts of the answers, all commands being sent at once; seconds: how long each answer may take.
+
+        Raises EngineFault, and Refusal where an answer is a refusal: what was sent after it has been answered then,
+        too."""
+        numbered = list(enumerate(commands, self._number + 1))
+        self._number += len(commands)
+        for number, command in numbered:
+            self._outgoing += (f"{number} {command}\n" if self.is_numbering else f"{command}\n").encode()
+        answers = [self._answer(number, command, seconds) for number, command in numbered]
+        for command, (is_fine, text) in zip(commands, answers, strict=True):
+            if not is_fine:
+                raise Refusal(f"refused {command!r}: {text[:SHOWN] or 'without a word'}")
+        return [text for _, text in answers]
+
+    def quit(self) -> None:
+        """Asks the engine to quit, and kills it when it doesn't."""
+        if not self._is_closed:
+            with contextlib.suppress(OSError, ValueError):
+                self._process.stdin.write(b"quit\n")
+                self._process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(QUIT_SECONDS)
+        self.kill()
+
+    def kill(self) -> None:
+        """Ends the engine and all that it has started at once; a second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.interrupt()
+        self._process.wait()
+        self._selector.close()
+        for stream in self._streams:
+            with contextlib.suppress(OSError):
+                stream.close()
+
+    def interrupt(self) -> None:
+        """Ends the engine and leaves the rest to whoever reads from it, who meets its end; may be called from another
+        thread."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _answer(self, number: int, command: str, seconds: float) -> tuple[bool, str]:
+        """Returns the next reply, which must be to the command of this number: whether it is a "=", and its text."""
+        deadline = time.monotonic() + seconds
+        while (reply := self._next_reply()) is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise EngineFault(f"no answer to {command!r} within {seconds:g} s")
+            if len(self._incoming) > MOST_BYTES:
+                raise EngineFault(f"more than {MOST_BYTES} bytes for an answer to {command!r}")
+            if not self._read_and_write(left):
+                raise EngineFault(f"{self._ending()} at {command!r}{self._last_words()}")
+        is_fine, echo, text = reply
+        if self.is_numbering and echo != str(number) and (echo or self._repeats_numbers):
+            said = f"{'=' if is_fine else '?'}{echo} {text.partition(chr(10))[0]}"[:SHOWN]
+            raise EngineFault(f"said {said!r} where the answer to {command!r} was due")
+        self._repeats_numbers |= bool(echo)
+        return is_fine, text
+
+    def _read_and_write(self, seconds: float) -> bool:
+        """Waits for something to read or write and does it; returns False when the engine will say no more."""
+        stdin, _, stderr = self._streams
+        if self._outgoing and stdin not in (key.fileobj for key in self._selector.get_map().values()):
+            self._selector.register(stdin, selectors.EVENT_WRITE)
+        for key, _ in self._selector.select(seconds):
+            if key.fileobj is stdin:
+                self._write()
+            elif key.fileobj is stderr:
+                chunk = os.read(key.fd, 1 << 16)
+                self._stderr = (self._stderr + chunk)[-KEPT_OF_STDERR:]
+                if not chunk:
+                    self._selector.unregister(stderr)
+            elif chunk := os.read(key.fd, 1 << 16):
+                self._incoming += chunk
+            else:
+                return False
+        return True
+
+    def _write(self) -> None:
+        """Writes what the pipe takes; whether the reader has died is seen at its output."""
+        try:
+            self._outgoing = self._outgoing[os.write(self._process.stdin.fileno(), self._outgoing) :]
+        except BrokenPipeError:
+            self._outgoing = b""
+        if not self._outgoing:
+            self._selector.unregister(self._process.stdin)
+
+    def _next_reply(self) -> tuple[bool, str, str] | None:
+        """Returns a reply out of what has come: whether it is a "=", its number if it has one, its text. None where it
+        is not whole yet."""
+        while b"\n" in self._incoming:
+            raw, self._incoming = self._incoming.split(b"\n", 1)
+            line = raw.decode("utf-8", "replace").replace("\r", "").rstrip()
+            if self._reply and not line:
+                reply, self._reply, self._noise, self._has_spoken = self._reply, [], [], True
+                number, first = re.fullmatch(r".([0-9]*)(.*)", reply[0]).groups()
+                return reply[0][0] == "=", number, "\n".join([first.strip(), *reply[1:]]).strip()
+            if self._reply or line[:1] in ("=", "?"):
+                self._reply.append(line)
+            elif line:
+                self._noise = [*self._noise[-2:], line]
+            elif self._noise and self._has_spoken:
+                raise EngineFault(f"said {self._noise[0][:SHOWN]!r} where a reply begins with = or ?")
+        return None
+
+    def _ending(self) -> str:
+        """Returns how the engine ended, in words."""
+        try:
+            status = self._process.wait(QUIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "closed its output"
+        return f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+
+    def _last_words(self) -> str:
+        """Returns the last line that an engine left on stderr, if any, to stand behind what it did."""
+        with contextlib.suppress(OSError):
+            self._stderr += os.read(self._process.stderr.fileno(), 1 << 16)
+        lines = [line.strip() for line in self._stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+        return f" ({lines[-1][: 2 * SHOWN]})" if lines else ""
+
+
+def move_of(text: str, size: int) -> int | None:
+    """Returns the action that an answer to `genmove` names, None where it names none (resignation among them)."""
+    try:
+        return coords.from_gtp(text.strip(), size)
+    except ValueError:
+        return None
+
+
+class Worker:
+    """One process of an engine, started when it is first needed and anew after a fault, and the position that it holds.
+    rules: of its games. seconds: for each answer. label: the engine's name and version, known once it is started."""
+
+    def __init__(self, command: Sequence[str], rules: Rules, seconds: float) -> None:
+        self.command, self.rules, self.seconds = command, rules, seconds
+        self.process, self.is_closed, self.label = None, False, ""
+        self._known: set[str] = set()  # the engine's commands
+        self._moves: tuple[int, ...] | None = None  # what stands on the process's board; None where that is not known
+
+    def answer(self, moves: tuple[int, ...], command: str, seed: int) -> str | EngineFault:
+        """Returns the answer to a command, such as "genmove" (its colour follows) or "final_score", in the position
+        after some moves, Black's first; or what went wrong, after which the process is a new one."""
+        try:
+            self.open()
+            self._go_to(moves)
+            if "set_random_seed" in self._known:
+                self._ask(*(["clear_cache"] if "clear_cache" in self._known else []), f"set_random_seed {seed}")
+            return self._genmove(moves) if command == GENMOVE else self._ask(command)[0]
+        except EngineFault as fault:
+            if command == GENMOVE or not isinstance(fault, Refusal):  # "? cannot score" is an answer
+                self.drop()
+            return fault
+
+    def open(self) -> None:
+        """Starts the process, if there is none, and tells it the rules. Raises EngineFault, also where it refuses the
+        size or the rules."""
+        if self.process is not None:
+            return
+        if self.is_closed:
+            raise EngineFault("was closed")
+        self.process = EngineProcess(self.command)
+        try:
+            self._known = set(self._commands().split())
+            names = [self._ask(command)[0] for command in ("name", "version") if command in self._known]
+            self.label = " ".join(names).strip()
+            self._ask(f"boardsize {self.rules.size}", "clear_board")
+            if "kata-set-rules" in self._known:
+                self._ask(f"kata-set-rules {json.dumps(rulesets.to_json(self.rules))}")
+            self._ask(f"komi {self.rules.komi:g}")
+        except EngineFault:
+            self.drop()
+            raise
+        self._moves = ()
+
+    def drop(self) -> None:
+        """Ends the process; the next question starts another."""
+        self._moves = None
+        if self.process is not None:
+            self.process.kill()
+            self.process = None
+
+    def quit(self) -> None:
+        """Lets the engine go, if there is one."""
+        if self.process is not None:
+            self.process.quit()
+            self.process = None
+
+    def _ask(self, *commands: str) -> list[str]:
+        return self.process.ask(commands, self.seconds)
+
+    def _commands(self) -> str:
+        """Returns the names of the engine's commands, none where it doesn't tell; GTP asks for it, but it can play
+        without."""
+        for is_numbering in (True, False):  # it may be that it trips over the numbers
+            self.process.is_numbering = is_numbering
+            with contextlib.suppress(Refusal):
+                (listed,) = self.process.ask(["list_commands"], START_SECONDS)
+                if listed:
+                    return listed
+        return ""
+
+    def _go_to(self, moves: tuple[int, ...]) -> None:
+        """Brings the process to a position."""
+        known, commands = self._moves, []
+        if known is None or moves[: len(known)] != known:
+            commands, known = ["clear_board", f"komi {self.rules.komi:g}"], ()
+        for ply in range(len(known), len(moves)):
+            commands.append(f"play {COLOURS[ply % 2]} {coords.to_gtp(moves[ply], self.rules.size)}")
+        self._moves = None  # until all of it has been answered
+        self._ask(*commands)
+        self._moves = moves
+
+    def _genmove(self, moves: tuple[int, ...]) -> str:
+        """Returns the engine's answer; a move that it says it has played on its own board."""
+        self._moves = None
+        text = self._ask(f"{GENMOVE} {COLOURS[len(moves) % 2]}")[0]
+        action = move_of(text, self.rules.size)
+        self._moves = None if action is None else (*moves, action)
+        return text
+
+
+@dataclass(frozen=True)
+class Program:
+    """An engine that can be started. name: what the player is called. command: its start line, for given rules and a
+    seed of 31 bits. knows_suicide: whether it can play where that is allowed."""
+
+    name: str
+    command: Callable[[Rules, int], list[str]]
+    knows_suicide: bool = True
+
+
+def is_external(spec: str) -> bool:
+    """Says whether a player's word means a program outside."""
+    return spec.partition(":")[0] in MAKERS
+
+
+def find(spec: str) -> Program:
+    """Returns the engine that a word means. Raises InputError for a word that is none and for a program that is not
+    there."""
+    kind, _, rest = spec.partition(":")
+    if kind not in MAKERS:
+        raise InputError(f"there is no engine {spec!r}; allowed are {KINDS}")
+    return MAKERS[kind](spec, rest)
+
+
+def locate(name: str) -> str:
+    """Returns the path of a program: a path as it is given, else from PATH or the folders for games. Raises
+    InputError."""
+    is_path = os.sep in name
+    path = shutil.which(name) or (None if is_path else shutil.which(name, path=os.pathsep.join(MORE_FOLDERS)))
+    if path is None and is_path:
+        raise InputError(f"there is no program at {name}, or it may not be run")
+    if path is None:
+        places = f"on PATH nor in {', '.join(MORE_FOLDERS)}"
+        raise InputError(f"there is no program {name!r} {places}{HOW_TO_INSTALL.get(name, '')}")
+    return path
+
+
+def _number(spec: str, text: str, least: int, most: int, what: str) -> int:
+    """Returns the whole number in a player's word, or raises InputError."""
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
+        raise InputError(f"player {spec!r}: allowed is {spec.partition(':')[0]}:N with {what} from {least} to {most}")
+    return int(text)
+
+
+def _gnugo(spec: str, rest: str) -> Program:
+    """The referee counts what stands on the board, so GNU Go captures dead stones, and plays on to the end."""
+    level, path = _number(spec, rest, 0, 15, "a level"), locate("gnugo")
+
+    def _command(rules: Rules, seed: int) -> list[str]:
+        scoring = "--chinese-rules" if rules.scoring == "area" else "--japanese-rules"
+        suicide = "--allow-all-suicide" if rules.suicide else "--forbid-suicide"
+        flags = (scoring, GNUGO_SUPERKO[rules.superko], suicide, "--capture-all-dead", "--never-resign")
+        return [path, "--mode", "gtp", "--quiet", *flags, "--level", str(level), "--seed", str(seed)]
+
+    return Program(spec, _command)
+
+
+def _pachi(spec: str, rest: str) -> Program:
+    playouts, path = _number(spec, rest, PACHI_LEAST, 10**9 - 1, "playouts"), locate("pachi")
+
+    def _command(rules: Rules, seed: int) -> list[str]:
+        name = "chinese" if rules.scoring == "area" else "japanese"
+        options = ("threads=1", "max_tree_size=100", "resign_threshold=0")
+        return [path, "-d0", "-t", f"={playouts}", "-s", str(seed), "-r", name, *options]
+
+    return Program(spec, _command, knows_suicide=False)
+
+
+def _katago(spec: str, rest: str) -> Program:
+    """KataGo finds its network and settings beside itself where they are not named."""
+    visits, _, files = rest.partition(":")
+    model, _, config = files.partition(":")
+    number, path = _number(spec, visits, 1, 10**9 - 1, "visits"), locate("katago")
+    for file in (model, config):
+        if file and not Path(file).is_file():
+            raise InputError(f"player {spec!r}: there is no file {file}")
+    chosen = [word for option, file in (("-model", model), ("-config", config)) if file for word in (option, file)]
+    start = [path, "gtp", *chosen, "-override-config", KATAGO_SETTINGS.format(number)]
+    return Program(f"katago:{number}", lambda rules, seed: [*start[:-1], f"{start[-1]},searchRandSeed={seed}"])
+
+
+def _any(spec: str, rest: str) -> Program:
+    try:
+        words = shlex.split(rest)
+    except ValueError as error:
+        raise InputError(f"player {spec!r}: its command can't be read: {str(error).lower()}") from None
+    if not words:
+        raise InputError("player 'gtp:' lacks its command, such as gtp:'gnugo --mode gtp --level 5'")
+    words[0] = locate(words[0])
+    # It is called by its program, or by the script that an interpreter is to run.
+    names = [Path(word).name for word in words if not word.startswith("-")] or ["engine"]
+    name = next((name for name in names if not INTERPRETERS.fullmatch(name)), names[0])
+    return Program(name.removesuffix(".py"), lambda rules, seed: words)
+
+
+MAKERS = {"gnugo": _gnugo, "pachi": _pachi, "katago": _katago, "gtp": _any}
+
+
+class ExternalPlayer:
+    """A `StatefulPlayer` that asks a GTP engine: many games at once, each of which stays with its process unless others
+    have much less to do, and every fault kept apart from the other games.
+
+    seconds: how long an answer may take before the game is lost. processes: how many think at once, one thread each,
+    which waits; 0 for as many as usable cores. label: the engine's own name and version, known after `check`."""
+
+    def __init__(self, program: Program, seconds: float = 60.0, processes: int = 0) -> None:
+        self.program, self.seconds, self.processes = program, seconds, processes or usable_cores()
+        self.name, self.label = program.name, ""
+        self._rules: Rules | None = None
+        self._workers: list[Worker] = []
+        self._worker_of: dict[int, Worker] = {}
+        self._threads: ThreadPoolExecutor | None = None
+        self._is_asking = False
+        self._moves: dict[int, list[int]] = {}
+        self._faults: dict[int, str] = {}
+
+    def check(self, rules: Rules) -> None:
+        """Starts a process and tells it the rules. Raises InputError where that fails."""
+        if rules.suicide and not self.program.knows_suicide:
+            raise InputError(f"{self.name} knows no suicide; set game.suicide=false")
+        self._set_up(rules)
+        worker = self._workers[0]
+        try:
+            worker.open()
+        except EngineFault as fault:
+            self.close()
+            raise InputError(f"{self.name} {fault}; it was started as: {' '.join(worker.command)}") from None
+        self.label = worker.label
+
+    def begin(self, game_ids: Sequence[int], rules: Rules) -> None:
+        """Prepares for games that start now from the empty board."""
+        self._set_up(rules)
+        for game in game_ids:
+            self._moves[game] = []
+            self._faults.pop(game, None)
+
+    def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
+        """Returns the engine's moves: int64 [B], RESIGN where it gives up and FORFEIT where it failed (`why` says
+        how)."""
+        games = game_ids.tolist()
+        actions = map(self._action, games, self._ask(games, GENMOVE, seed))
+        return torch.tensor(list(actions), dtype=torch.int64, device=states.device)
+
+    def notify(self, game_ids: Sequence[int], actions: Sequence[int]) -> None:
+        """Takes note of one move in each game."""
+        for game, action in zip(game_ids, actions, strict=True):
+            self._moves[game].append(action)
+
+    def why(self, game_id: int) -> str:
+        """Returns what went wrong in a game, an empty text where nothing did."""
+        return self._faults.get(game_id, "")
+
+    def final_scores(self, game_ids: Sequence[int], seed: int) -> list[str | None]:
+        """Returns what the engine answers to `final_score`, None where it refuses or fails, which costs it nothing."""
+        answers = self._ask(game_ids, "final_score", seed)
+        return [None if isinstance(answer, EngineFault) else answer[:SHOWN] for answer in answers]
+
+    def end(self, game_ids: Sequence[int], at_fault: bool = False) -> None:
+        """Forgets games that are over; after a fault the process is replaced."""
+        for game in game_ids:
+            worker = self._worker_of.pop(game, None)
+            if at_fault and worker is not None:
+                worker.drop()
+            self._moves.pop(game, None)
+
+    def close(self) -> None:
+        """Ends all processes, also while another thread still asks them; the next use starts others."""
+        if self._is_asking:
+            self._interrupt()
+        if self._threads is not None:
+            self._threads.shutdown(wait=True, cancel_futures=True)
+        for worker in self._workers:
+            worker.quit()
+        self._workers, self._worker_of, self._threads, self._is_asking = [], {}, None, False
+
+    def start_line(self, rules: Rules) -> str:
+        """Returns the command that is started, for a report."""
+        return " ".join(self.program.command(rules, _seed_of(0)))
+
+    def _set_up(self, rules: Rules) -> None:
+        """Makes the workers of games under these rules; no process is started here."""
+        if not self._workers or rules != self._rules:
+            self.close()
+            command, self._rules = self.program.command(rules, _seed_of(0)), rules
+            self._workers = [Worker(command, rules, self.seconds) for _ in range(self.processes)]
+            self._threads = ThreadPoolExecutor(self.processes, thread_name_prefix="engine")
+
+    def _ask(self, games: Sequence[int], command: str, seed: int) -> list[str | EngineFault]:
+        """Returns the answers to a command in each game; those of one worker are asked one after the other."""
+        answers: dict[int, str | EngineFault] = {}
+        queues = self._share_out(games)
+
+        def _serve(worker: Worker) -> None:
+            for game in queues[worker]:
+                moves = tuple(self._moves[game])
+                answers[game] = worker.answer(moves, command, _seed_of(seed, game, len(moves)))
+
+        self._is_asking = True
+        waiting = [self._threads.submit(_serve, worker) for worker in queues]
+        try:
+            for future in waiting:
+                future.result()
+        except BaseException:
+            self._interrupt()
+            raise
+        self._is_asking = False
+        return [answers[game] for game in games]
+
+    def _share_out(self, games: Sequence[int]) -> dict[Worker, list[int]]:
+        """Returns the games of each worker: its own, as long as it has no more of them than are fair, and some of those
+        that nobody else has room for."""
+        most = math.ceil(len(games) / len(self._workers))
+        queues: dict[Worker, list[int]] = {worker: [] for worker in self._workers}
+        for game in sorted(games, key=lambda game: game not in self._worker_of):
+            worker = self._worker_of.get(game)
+            if worker is None or len(queues[worker]) >= most:
+                worker = min(self._workers, key=lambda other: len(queues[other]))
+            queues[worker].append(game)
+            self._worker_of[game] = worker
+        return {worker: queue for worker, queue in queues.items() if queue}
+
+    def _interrupt(self) -> None:
+        """Ends the processes at once, whatever they do, so that the threads which wait for them end too."""
+        for worker in self._workers:
+            worker.is_closed = True
+            if (process := worker.process) is not None:
+                process.interrupt()
+
+    def _action(self, game: int, answer: str | EngineFault) -> int:
+        """Returns the action that an answer means, and keeps in mind why where it means none."""
+        if isinstance(answer, EngineFault):
+            self._faults[game] = str(answer)
+            return FORFEIT
+        if answer.strip().lower() == "resign":
+            return RESIGN
+        action = move_of(answer, self._rules.size)
+        if action is None:
+            self._faults[game] = f"answered {answer[:SHOWN]!r}, which is no move"
+        return FORFEIT if action is None else action
+
+
+def _seed_of(seed: int, *parts: int) -> int:
+    """Returns a seed that engines take, from 1."""
+    return int(draws.key(seed, *parts, Purpose.MOVE)) % SEEDS + 1
