@@ -70,9 +70,8 @@ def main(arguments: argparse.Namespace) -> None:
     if arguments.positions < 1 or not 0 < arguments.memory < math.inf or arguments.leaves < 1:
         raise InputError("--positions and --leaves must be 1 or more, and --memory above 0 and finite")
     setup = cli.open_front_end(arguments, [arguments.checkpoint])
-    setup.config = dataclasses.replace(
-        setup.config, evaluation=EvaluationConfig()
-    )  # visits come from KataGo's settings
+    # Visits come from KataGo's settings.
+    setup.config = dataclasses.replace(setup.config, evaluation=EvaluationConfig())
     analyst = setup.analyst(arguments.checkpoint, leaves=arguments.leaves)
     settings = read_settings(arguments, analyst.simulations if arguments.checkpoint.startswith("mcts:") else None)
     limits = Limits(positions=arguments.positions, memory=int(arguments.memory * 2**30))
@@ -84,10 +83,7 @@ def main(arguments: argparse.Namespace) -> None:
 
 
 def read_settings(arguments: argparse.Namespace, visits: int | None) -> Any:
-    """Returns the `AnalysisSettings` of config files, then of overrides, then of options.
-
-    visits: where none of them says it, None for KataGo's.
-    """
+    """Returns the `AnalysisSettings` of config files, overrides and options; visits: by default, None for KataGo's."""
     from zerogo.analysis.query import AnalysisSettings, read_config, read_overrides
 
     settings = AnalysisSettings() if visits is None else AnalysisSettings(max_visits=visits)
@@ -107,23 +103,17 @@ def write(reply: dict[str, Any]) -> None:
 
 
 def serve(engine: Any, source: Iterable[bytes], wait_at_end: bool = True) -> None:
-    """Answers lines with an `AnalysisEngine` until they end, and then what is still queued if `wait_at_end`.
-
-    A thread reads, so that a line is seen at the latest after one step of the search.
-    """
+    """Answers lines with an `AnalysisEngine` until they end, and then what is still queued if `wait_at_end`. A thread
+    reads, so that a line is seen at the latest after one step of the search."""
     lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(source, lines), daemon=True).start()
     is_open = True
-    while is_open or engine.is_busy:
+    while is_open or (wait_at_end and engine.is_busy):
         while is_open and (not engine.is_busy or not lines.empty()):
-            line = lines.get()
-            if line is None:
-                is_open = False
-            else:
+            if is_open := (line := lines.get()) is not None:
                 engine.take(line)
-        if not is_open and not wait_at_end:
-            return
-        engine.step()
+        if is_open or wait_at_end:
+            engine.step()
 
 
 def _read(source: Iterable[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:

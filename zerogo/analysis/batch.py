@@ -123,27 +123,20 @@ class SearchBatch:
         device = self.analyst.device
         states, index = roots(tasks, device), torch.tensor(free, device=device)
         if self.search_state is None:
-            self._init(states)
+            # Every row gets a position, since where the host can't look the idle rows are stepped, too.
+            filled = states.select(torch.zeros(len(self.tasks), dtype=torch.int64, device=device))
+            self.search_state = self.search.init(filled, self.kind.nodes)
+            if not may_look(filled.black):
+                self.search.begin(self.search_state, torch.arange(len(self.tasks), device=device), 0, SEED)
         self.search.replace(self.search_state, index, board.put_(self.search_state.states, index, states))
         budget = torch.tensor([task.visits - 1 for task in tasks], device=device)
         keys = torch.tensor([task.query.key(task.turn) for task in tasks], device=device)
         self.search.begin(self.search_state, index, budget, SEED, game_ids=keys)
         self._flatten_prior(index, tasks)
 
-    def _init(self, states: board.State) -> None:
-        """Makes the search state. Every row gets a position, since where the host can't look the idle rows are stepped,
-        too.
-        """
-        filled = states.select(torch.zeros(len(self.tasks), dtype=torch.int64, device=states.device))
-        self.search_state = self.search.init(filled, self.kind.nodes)
-        if not may_look(filled.black):
-            self.search.begin(self.search_state, torch.arange(len(self.tasks), device=states.device), 0, SEED)
-
     def _flatten_prior(self, index: Tensor, tasks: Sequence[SearchTask]) -> None:
         """Flattens or sharpens the root's prior where a query asks for it."""
-        exponents = torch.tensor([task.query.settings.root_exponent for task in tasks], device=index.device).unsqueeze(
-            1
-        )
+        exponents = torch.tensor([[task.query.settings.root_exponent] for task in tasks], device=index.device)
         prior = self.search_state.root_prior[index]
         raised = torch.where(prior > 0, prior**exponents, 0.0)
         self.search_state.root_prior[index] = torch.where(exponents == 1.0, prior, raised / raised.sum(1, keepdim=True))
@@ -198,10 +191,8 @@ class SearchBatch:
 
 
 def roots(tasks: Sequence[SearchTask], device: torch.device) -> board.State:
-    """Returns the positions of tasks with the games that led to them, as a batch, with their restrictions.
-
-    After two passes a position is searched all the same, as KataGo does: as if only one pass had been made.
-    """
+    """Returns the positions of tasks with the games that led to them, as a batch, with their restrictions. After two
+    passes a position is searched all the same, as KataGo does: as if only one pass had been made."""
     records = []
     for query, turn in ((task.query, task.turn) for task in tasks):
         colours = ["b" if colour is Colour.BLACK else "w" for colour, _ in query.moves[:turn]]

@@ -14,7 +14,7 @@ from typing import Any
 import zerogo
 from zerogo import coords, runtime
 from zerogo.analysis.batch import BatchKind, SearchBatch, SearchTask, power_of_two
-from zerogo.analysis.query import AnalysisSettings, Query, QueryError, Rows, parse, shown, whole
+from zerogo.analysis.query import AnalysisSettings, Query, QueryError, Rows, at_field, parse, shown, whole
 from zerogo.analysis.reply import analysis_reply, empty_reply
 from zerogo.errors import InputError
 from zerogo.game import Colour
@@ -142,12 +142,10 @@ class AnalysisEngine:
         """Ends positions: those that wait are answered without results, the others at the next step as they stand."""
         turns = fields.get("turnNumbers")
         if turns is not None:
-            if not isinstance(turns, list):
-                raise QueryError(f"turnNumbers are {shown(turns)}; they must be a list of turn numbers", "turnNumbers")
-            try:
+            with at_field("turnNumbers"):
+                if not isinstance(turns, list):
+                    raise InputError(f"turnNumbers are {shown(turns)}; they must be a list of turn numbers")
                 turns = {whole("a turn", turn, -math.inf, math.inf) for turn in turns}
-            except InputError as error:
-                raise QueryError(str(error), "turnNumbers") from None
         ids: Iterable[str] = list(self._open)
         if fields["action"] == "terminate":
             if not isinstance(fields.get("terminateId"), str):
@@ -174,12 +172,11 @@ class AnalysisEngine:
             batch = next(with_room, None) or self._new_batch(kind)
             if batch is None:
                 return
-            tasks, room = [], batch.num_free
+            tasks, room, now = [], batch.num_free, self.clock()
             while len(tasks) < room and self._next_kind() == kind:
-                tasks.append(heapq.heappop(self._waiting)[2])
-            now = self.clock()
-            for task in tasks:
+                task = heapq.heappop(self._waiting)[2]
                 task.began, task.next_report = now, now + task.query.first_report
+                tasks.append(task)
             batch.add(tasks)
 
     def _next_kind(self) -> BatchKind | None:
@@ -226,9 +223,7 @@ class AnalysisEngine:
 
 
 class MoveChecker:
-    """Checks the legality of moves by the plain rules. A query that goes on where one before it stood, as a program
-    sends them move by move, costs only its new moves.
-    """
+    """Checks the legality of moves by the plain rules. A query that goes on from an earlier one costs its new moves."""
 
     def __init__(self) -> None:
         self._game = lru_cache(REMEMBERED)(_new_game)
@@ -251,10 +246,8 @@ class MoveChecker:
 
 def _new_game(rules: Rules, start: Rows, first: Colour) -> LiveGame:
     game = LiveGame(rules)
-    try:
+    with at_field("initialStones"):
         game.set_up([list(row) for row in start], first)
-    except InputError as error:
-        raise QueryError(str(error), "initialStones") from None
     return game
 
 
@@ -262,7 +255,7 @@ def _object(line: str | bytes) -> dict[str, Any]:
     """Returns a line's JSON object. Raises InputError for anything else, and where it has no id."""
     try:
         text = line.decode() if isinstance(line, bytes) else line
-        fields = json.loads(text, parse_constant=_no_number, parse_float=_finite)
+        fields = json.loads(text, parse_constant=_finite, parse_float=_finite)
     except ValueError as error:  # of UTF-8, too
         raise InputError(f"could not parse input line as json request: {error}") from None
     if not isinstance(fields, dict):
@@ -272,10 +265,8 @@ def _object(line: str | bytes) -> dict[str, Any]:
     return fields
 
 
-def _no_number(name: str) -> float:
-    raise ValueError(f"{name} is no JSON number")
-
-
 def _finite(text: str) -> float:
-    """Returns the number of a text such as 1.5. Raises ValueError for 1e999, which could not be sent back as JSON."""
-    return number if math.isfinite(number := float(text)) else _no_number(text)
+    """Returns the number of a text such as 1.5. Raises ValueError for NaN and 1e999, which are no JSON."""
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is no JSON number")
+    return number

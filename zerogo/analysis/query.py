@@ -38,22 +38,12 @@ WITHOUT_EFFECT = {
     "rootFpuReductionMax": "moves that were not tried have the value of their position",
 }
 INCLUDES = ("includeOwnership", "includeMovesOwnership", "includePolicy", "includePVVisits")
-FIELDS = {
-    *(
-        "id",
-        "action",
-        "boardXSize",
-        "boardYSize",
-        "initialStones",
-        "initialPlayer",
-        "moves",
-        "analyzeTurns",
-        "priority",
-    ),
-    *("priorities", "rules", "komi", "whiteHandicapBonus", "overrideSettings", "maxVisits", "analysisPVLen"),
-    *("rootPolicyTemperature", "reportDuringSearchEvery", "firstReportDuringSearchAfter", "avoidMoves", "allowMoves"),
-    *(*WITHOUT_EFFECT, *INCLUDES),
-}
+REPORTS = ("reportDuringSearchEvery", "firstReportDuringSearchAfter")
+FIELDS = {*WITHOUT_EFFECT, *INCLUDES, *REPORTS, "avoidMoves", "allowMoves"}
+FIELDS |= set(
+    "id action boardXSize boardYSize initialStones initialPlayer moves analyzeTurns priority priorities".split()
+)
+FIELDS |= set("rules komi whiteHandicapBonus overrideSettings maxVisits analysisPVLen rootPolicyTemperature".split())
 _XY = re.compile(r"\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 Move = tuple[Colour, int]
@@ -90,10 +80,8 @@ class AnalysisSettings:
         return 1.0 / (self.root_policy_temperature * (4.0 * self.wide_root_noise + 1.0))
 
     def changed(self, values: Mapping[str, Any]) -> tuple[AnalysisSettings, list[str]]:
-        """Returns these settings with others under KataGo's names, and the names that mean nothing here.
-
-        Values may be texts, as in config files. Raises InputError for a value that is not allowed.
-        """
+        """Returns these settings with others under KataGo's names, and the names that mean nothing here. Values may be
+        texts, as in config files. Raises InputError for a value that is not allowed."""
         changes = {}
         for name in [name for name in values if name in SETTINGS]:
             field, check, low, high = SETTINGS[name]
@@ -124,9 +112,7 @@ class Query:
     warnings: tuple[tuple[str, str], ...] = ()
 
     def key(self, turn: int) -> int:
-        """Returns the number that decides every draw of a position's search, 63 bits: the same for the same position
-        after the same moves.
-        """
+        """Returns the 63 bits that decide the draws of a position's search: alike for the same moves to it."""
         played = [(player.value, action) for player, action in self.moves[:turn]]
         text = repr((self.rules, self.start, self.first.value, played))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
@@ -134,19 +120,17 @@ class Query:
 
 def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collection[int] | None = None) -> Query:
     """Returns what a query asks. settings: where it says nothing else. only_sizes: the board sides that the network
-    knows, None for any. Raises QueryError with the field at fault; the legality of moves is not checked here.
-    """
+    knows, None for any. Raises QueryError with the field at fault; the legality of moves is not checked here."""
     size = _size(fields, only_sizes)
     start = _start(fields, size)
-    with _at("moves"):
+    with at_field("moves"):
         moves = tuple(_moves(_needed(fields, "moves", 'a list of [player, vertex] such as ["B", "C3"]'), size))
     turns = _turns(fields, len(moves))
     rules, warnings = _rules(fields, size)
     settings, unknown = _settings(fields, settings)
     if unknown:
         warnings.append(("overrideSettings", f"Unknown config params, without effect: {', '.join(unknown)}"))
-    every = _seconds(fields, "reportDuringSearchEvery")
-    first_report = _seconds(fields, "firstReportDuringSearchAfter")
+    every, first = (_seconds(fields, name) for name in REPORTS)
     warnings += [(name, why) for name, why in WITHOUT_EFFECT.items() if fields.get(name, False) is not False]
     warnings += [(name, "Unexpected or unused field") for name in fields if name not in FIELDS]
     return Query(
@@ -159,7 +143,7 @@ def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collec
         settings=settings,
         included=frozenset(name for name in INCLUDES if _flag(fields, name)),
         report_every=every,
-        first_report=first_report if first_report < math.inf else every,
+        first_report=first if first < math.inf else every,
         restrictions=_restrictions(fields, size),
         warnings=tuple(warnings),
     )
@@ -167,14 +151,14 @@ def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collec
 
 def whole(name: str, value: Any, low: float, high: float) -> int:
     """Returns a whole number of a query. Raises InputError for anything else; 3.0 and true are none."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+    if type(value) is not int or not low <= value <= high:
         raise InputError(f"{name} is {shown(value)}; it must be a whole number from {low} to {high}")
     return value
 
 
 def number(name: str, value: Any, low: float, high: float) -> float:
     """Returns a number of a query. Raises InputError for anything else."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+    if type(value) not in (int, float) or not low <= value <= high:
         raise InputError(f"{name} is {shown(value)}; it must be a number from {low:g} to {high:g}")
     return float(value)
 
@@ -186,14 +170,12 @@ def shown(value: Any) -> str:
 
 
 @contextlib.contextmanager
-def _at(field: str) -> Iterator[None]:
+def at_field(field: str) -> Iterator[None]:
     """Says which field an InputError is about."""
     try:
         yield
-    except QueryError:
-        raise
     except InputError as error:
-        raise QueryError(str(error), field) from None
+        raise QueryError(str(error), getattr(error, "field", field)) from None
 
 
 def _needed(fields: dict[str, Any], name: str, what: str) -> Any:
@@ -217,14 +199,14 @@ def _flag(fields: dict[str, Any], name: str) -> bool:
 
 def _seconds(fields: dict[str, Any], name: str) -> float:
     """Returns a time between reports; infinite where there is none."""
-    with _at(name):
+    with at_field(name):
         return number(name, fields[name], 0.001, 1e6) if name in fields else math.inf
 
 
 def _size(fields: dict[str, Any], only_sizes: Collection[int] | None) -> int:
     sides = []
     for name in ("boardXSize", "boardYSize"):
-        with _at(name):
+        with at_field(name):
             value = _needed(fields, name, f"a whole number from {LEAST_SIZE} to {MAX_SIZE}")
             sides.append(whole(name, value, LEAST_SIZE, MAX_SIZE))
     board = f"the board is {sides[0]}x{sides[1]}"
@@ -262,7 +244,7 @@ def _moves(values: Any, size: int) -> Iterator[Move]:
 def _start(fields: dict[str, Any], size: int) -> Rows:
     """Returns the rows of the board at the start; of two stones on a point the later one stands."""
     points = [0] * (size * size)
-    with _at("initialStones"):
+    with at_field("initialStones"):
         for colour, action in _moves(fields.get("initialStones", []), size):
             if action == size * size:
                 raise InputError("a pass is no stone; initial stones are pairs of player and point")
@@ -271,11 +253,9 @@ def _start(fields: dict[str, Any], size: int) -> Rows:
 
 
 def _first(fields: dict[str, Any], start: Rows, moves: tuple[Move, ...]) -> Colour:
-    """Returns who moves first: as given, else who made the first move, else White where Black alone has stones (a
-    handicap).
-    """
+    """Returns who moves first: as given, else who made the first move, else White where Black alone has stones."""
     if "initialPlayer" in fields:
-        with _at("initialPlayer"):
+        with at_field("initialPlayer"):
             return _colour(fields["initialPlayer"])
     if moves:
         return moves[0][0]
@@ -287,13 +267,13 @@ def _turns(fields: dict[str, Any], last: int) -> tuple[tuple[int, int], ...]:
     """Returns the turns to analyse with their priorities, rising and each once."""
     if "priority" in fields and "priorities" in fields:
         raise QueryError("priority and priorities are both given; only one of them may be", "priority")
-    with _at("analyzeTurns"):
+    with at_field("analyzeTurns"):
         given = _list("analyzeTurns", fields.get("analyzeTurns", [last]), "turn numbers")
         turns = [whole("a turn", turn, 0, last) for turn in given]
-    with _at("priority"):
+    with at_field("priority"):
         priorities = [whole("priority", fields.get("priority", 0), -MOST_PRIORITY, MOST_PRIORITY)] * len(turns)
     if "priorities" in fields:
-        with _at("priorities"):
+        with at_field("priorities"):
             given = _list("priorities", fields["priorities"], "whole numbers, one for each of analyzeTurns")
             if "analyzeTurns" not in fields or len(given) != len(turns):
                 raise InputError(f"there are {len(given)} priorities; there must be one for each of analyzeTurns")
@@ -303,13 +283,13 @@ def _turns(fields: dict[str, Any], last: int) -> tuple[tuple[int, int], ...]:
 
 def _rules(fields: dict[str, Any], size: int) -> tuple[Rules, list[tuple[str, str]]]:
     """Returns the rules with their komi, and a warning where zerogo falls short of them."""
-    with _at("komi"):
+    with at_field("komi"):
         komi = number("komi", fields["komi"], -MOST_KOMI, MOST_KOMI) if "komi" in fields else None
         if komi is not None and 2 * komi != int(2 * komi):
             raise InputError(f"komi is {shown(komi)}; it must be a whole number of half points")
     if fields.get("whiteHandicapBonus", "0") not in ("0", 0):
         raise QueryError('whiteHandicapBonus may only be "0" here; add the points to komi', "whiteHandicapBonus")
-    with _at("rules"):
+    with at_field("rules"):
         value = _needed(fields, "rules", 'a name such as "chinese", or an object')
         if isinstance(value, dict):
             return rulesets.from_json(value, size, komi), []
@@ -321,13 +301,13 @@ def _rules(fields: dict[str, Any], size: int) -> tuple[Rules, list[tuple[str, st
 
 def _settings(fields: dict[str, Any], settings: AnalysisSettings) -> tuple[AnalysisSettings, list[str]]:
     """Returns the settings of the query, and the names in overrideSettings that have no meaning here."""
-    with _at("overrideSettings"):
+    with at_field("overrideSettings"):
         given = fields.get("overrideSettings", {})
         if not isinstance(given, dict):
             raise InputError(f"overrideSettings are {shown(given)}; they must be an object")
         settings, unknown = settings.changed(given)
     for name in [name for name in ("maxVisits", "analysisPVLen", "rootPolicyTemperature") if name in fields]:
-        with _at(name):
+        with at_field(name):
             if name == "maxVisits":  # the others may be texts, as in config files
                 whole(name, fields[name], 1, MOST_VISITS)
             settings, _ = settings.changed({name: fields[name]})
@@ -339,7 +319,7 @@ def _restrictions(fields: dict[str, Any], size: int) -> Restrictions | None:
     if "avoidMoves" in fields and "allowMoves" in fields:
         raise QueryError("allowMoves and avoidMoves are both given; only one of them may be", "allowMoves")
     name = "allowMoves" if "allowMoves" in fields else "avoidMoves"
-    with _at(name):
+    with at_field(name):
         entries = _list(name, fields.get(name, []), "objects with player, moves and untilDepth")
         if name == "allowMoves" and len(entries) > 1:
             raise InputError(f"allowMoves has {len(entries)} entries; it may have only one")

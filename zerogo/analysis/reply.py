@@ -26,9 +26,7 @@ def analysis_reply(task: SearchTask, result: PositionResult, is_during_search: b
     stdev = _stdev(result.analysis.ownership)
     moves = enumerate(result.analysis.candidates)
     reply = {
-        "id": query.id,
-        "isDuringSearch": is_during_search,
-        "turnNumber": task.turn,
+        **{"id": query.id, "isDuringSearch": is_during_search, "turnNumber": task.turn},
         "moveInfos": [_move(task, result, move, order, sign, stdev) for order, move in moves],
         "rootInfo": _root(result, sign, stdev),
     }
@@ -81,9 +79,7 @@ def _move(
         "prior": round(move.prior, DIGITS),
         "lcb": _winrate(lcb, sign),
         "utilityLcb": round(sign * lcb, DIGITS),
-        "weight": float(move.visits),
-        "edgeWeight": float(move.visits),
-        "playSelectionValue": float(move.visits),
+        **dict.fromkeys(("weight", "edgeWeight", "playSelectionValue"), float(move.visits)),
         "order": order,
         "pv": [coords.to_gtp(action, size) for action in move.pv[:length]],
     }
@@ -96,35 +92,28 @@ def _move(
 
 def _root(result: PositionResult, sign: int, stdev: float) -> dict[str, Any]:
     """Returns rootInfo. The network alone gives no score other than that of the analysis."""
-    analysis = result.analysis
-    this_hash, symmetric_hash = _hashes(result)
+    analysis, hashes = result.analysis, _hashes(result)
     values = _values(analysis.value, analysis.score, sign, stdev)
     return {
         "currentPlayer": "B" if result.to_play == BLACK else "W",
-        "thisHash": this_hash,
-        "symHash": symmetric_hash,
+        "thisHash": hashes[0],
+        "symHash": min(hashes),
         "visits": analysis.visits,
         "weight": float(analysis.visits),
         **values,
         "rawWinrate": _winrate(analysis.raw_value, sign),
-        "rawLead": values["scoreLead"],
-        "rawScoreSelfplay": values["scoreLead"],
+        **dict.fromkeys(("rawLead", "rawScoreSelfplay"), values["scoreLead"]),
         "rawScoreSelfplayStdev": stdev,
         "rawNoResultProb": 0.0,
-        "rawStWrError": -1.0,
-        "rawStScoreError": -1.0,
-        "rawVarTimeLeft": -1.0,
+        **dict.fromkeys(("rawStWrError", "rawStScoreError", "rawVarTimeLeft"), -1.0),
     }
 
 
-def _hashes(result: PositionResult) -> tuple[str, str]:
-    """Returns names of the stones with side to move and ko, 32 digits: of the position, and of all its rotations and
-    reflections.
-    """
+def _hashes(result: PositionResult) -> list[str]:
+    """Returns names of the stones with side to move and ko, 32 digits: as they stand, then rotated and reflected."""
     board = result.stones.astype(np.int16)
     if result.ko >= 0:
         board.flat[result.ko] = 3
     views = [np.rot90(side, turns) for side in (board, board.T) for turns in range(4)]
     texts = [bytes([result.to_play]) + view.tobytes() for view in views]
-    names = [hashlib.blake2b(text, digest_size=16).hexdigest().upper() for text in texts]
-    return names[0], min(names)
+    return [hashlib.blake2b(text, digest_size=16).hexdigest().upper() for text in texts]

@@ -1,6 +1,5 @@
 """A search over a network or random playouts: `SearchPlayer` plays its best move, `Analyst` analyses positions: the
-candidate moves with winrate, score and best line, and the ownership of points.
-"""
+candidate moves with winrate, score and best line, and the ownership of points."""
 
 from __future__ import annotations
 
@@ -138,10 +137,8 @@ def make_analyst(
 def analyst_of_playouts(simulations: int, device: torch.device | str = "cpu", leaves: int = LEAVES) -> Analyst:
     """Returns plain MCTS: its values are means of playouts, its ownership theirs."""
     search = Search(PlayoutEvaluator(), dataclasses.replace(PLAIN_MCTS, keep_tree=True, leaves=leaves))
-    every, quick = PlayoutEvaluator(OWNERSHIP_PLAYOUTS), PlayoutEvaluator(QUICK_PLAYOUTS)
-    return Analyst(
-        f"mcts:{simulations}", search, simulations, evaluator=every, quick=quick, device=torch.device(device)
-    )
+    evaluators = {"evaluator": PlayoutEvaluator(OWNERSHIP_PLAYOUTS), "quick": PlayoutEvaluator(QUICK_PLAYOUTS)}
+    return Analyst(f"mcts:{simulations}", search, simulations, **evaluators, device=torch.device(device))
 
 
 def _network_search(
@@ -161,16 +158,13 @@ def with_fitting_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:
     """Returns the analyst with as many leaves a step as keep its device busy with one game, and why so many.
 
     Its evaluator is timed in growing batches, so that the number, and the moves, may differ from time to time."""
-    device = analyst.device
+    device, evaluate = analyst.device, analyst.search.evaluator
 
     @torch.inference_mode()
     def rate(size: int) -> float:
         states, keys = board.new_games(size, rules, device), torch.arange(size, device=device)
-        legal = board.legal_actions(states)
-        evaluate = analyst.search.evaluator
-        return batching.speed(
-            lambda: evaluate(states, legal=legal, key=keys), size, lambda: runtime.synchronize(device)
-        )
+        known = {"legal": board.legal_actions(states), "key": keys}
+        return batching.speed(lambda: evaluate(states, **known), size, lambda: runtime.synchronize(device))
 
     found = batching.find(rate, max(1, analyst.simulations // SIMULATIONS_A_LEAF))
     fitting = dataclasses.replace(analyst, search=analyst.search_with(leaves=found.size))
@@ -233,8 +227,7 @@ class Analysis:
         return self.candidates[0] if self.candidates else None
 
 
-@dataclass(frozen=True)
-class Preview:
+class Preview(NamedTuple):
     """The network's evaluation after a move, for the side that made it: score in points, ownership float32 [N, N]."""
 
     score: float
@@ -379,8 +372,8 @@ def _best_lines(
             break
         node, game_index = nodes.gather(1, best).squeeze(1)[goes_on], game_index[goes_on]
         row = [row[index] for index in goes_on.tolist()]
-        moves = zip(row, best.squeeze(1)[goes_on].tolist(), number[goes_on].tolist(), strict=True)
-        for index, action, times in moves:
-            lines[index].append((action, times))
+        moves = zip(best.squeeze(1)[goes_on].tolist(), number[goes_on].tolist(), strict=True)
+        for index, move in zip(row, moves, strict=True):
+            lines[index].append(move)
     rest = iter(lines)
     return [[next(rest) for _ in actions] for actions in ranked]

@@ -63,8 +63,7 @@ INTERPRETERS = re.compile(r"(python[0-9.]*|bash|sh|env|java|perl|ruby|node|nice)
 
 
 class EngineFault(Exception):
-    """What an engine did wrong, in a few words without its name: it died, was silent for too long, refused, or spoke no
-    GTP."""
+    """What an engine did wrong, in a few words without its name."""
 
 
 class Refusal(EngineFault):
@@ -72,12 +71,10 @@ class Refusal(EngineFault):
 
 
 class EngineProcess:
-    """A running engine. Not for several threads at once. is_numbering: whether commands are sent with numbers, which
-    every engine should repeat before its answer."""
+    """A running engine, for one thread at a time. is_numbering: whether commands get numbers, to be repeated."""
 
     def __init__(self, command: Sequence[str]) -> None:
-        """Starts the program, in a process group of its own, so that it ends with all that it has started. Raises
-        EngineFault."""
+        """Starts the program in a process group, so that it ends with all that it has started. Raises EngineFault."""
         pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
         try:
             self._process = subprocess.Popen(list(command), bufsize=0, start_new_session=True, **pipes)
@@ -86,8 +83,8 @@ class EngineProcess:
         self._incoming, self._outgoing, self._stderr = b"", b"", b""
         self._reply: list[str] = []  # lines of the reply that is being read
         self._noise: list[str] = []  # lines outside of replies
-        self._has_spoken, self._is_closed = False, False
-        self.is_numbering, self._repeats_numbers, self._number = True, False, 0
+        self._has_spoken = self._is_closed = self._repeats_numbers = False
+        self.is_numbering, self._number = True, 0
         self._selector = selectors.DefaultSelector()
         self._streams = (self._process.stdin, self._process.stdout, self._process.stderr)
         for stream in self._streams:
@@ -97,9 +94,7 @@ class EngineProcess:
 
     def ask(self, commands: Sequence[str], seconds: float) -> list[str]:
         """Returns the texts of the answers, all commands being sent at once; seconds: how long each answer may take.
-
-        Raises EngineFault, and Refusal where an answer is a refusal: what was sent after it has been answered then,
-        too."""
+        Raises EngineFault, and Refusal where an answer is one, when all have been answered."""
         numbered = list(enumerate(commands, self._number + 1))
         self._number += len(commands)
         for number, command in numbered:
@@ -133,8 +128,7 @@ class EngineProcess:
                 stream.close()
 
     def interrupt(self) -> None:
-        """Ends the engine and leaves the rest to whoever reads from it, who meets its end; may be called from another
-        thread."""
+        """Ends the engine, also from another thread; whoever reads from it meets its end and does the rest."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -163,7 +157,12 @@ class EngineProcess:
             self._selector.register(stdin, selectors.EVENT_WRITE)
         for key, _ in self._selector.select(seconds):
             if key.fileobj is stdin:
-                self._write()
+                try:
+                    self._outgoing = self._outgoing[os.write(key.fd, self._outgoing) :]
+                except BrokenPipeError:  # that the reader has died is seen at its output
+                    self._outgoing = b""
+                if not self._outgoing:
+                    self._selector.unregister(stdin)
             elif key.fileobj is stderr:
                 chunk = os.read(key.fd, 1 << 16)
                 self._stderr = (self._stderr + chunk)[-KEPT_OF_STDERR:]
@@ -175,18 +174,8 @@ class EngineProcess:
                 return False
         return True
 
-    def _write(self) -> None:
-        """Writes what the pipe takes; whether the reader has died is seen at its output."""
-        try:
-            self._outgoing = self._outgoing[os.write(self._process.stdin.fileno(), self._outgoing) :]
-        except BrokenPipeError:
-            self._outgoing = b""
-        if not self._outgoing:
-            self._selector.unregister(self._process.stdin)
-
     def _next_reply(self) -> tuple[bool, str, str] | None:
-        """Returns a reply out of what has come: whether it is a "=", its number if it has one, its text. None where it
-        is not whole yet."""
+        """Returns a reply out of what has come, None where it is not whole yet: whether it is a "=", number, text."""
         while b"\n" in self._incoming:
             raw, self._incoming = self._incoming.split(b"\n", 1)
             line = raw.decode("utf-8", "replace").replace("\r", "").rstrip()
@@ -244,15 +233,20 @@ class Worker:
             self._go_to(moves)
             if "set_random_seed" in self._known:
                 self._ask(*(["clear_cache"] if "clear_cache" in self._known else []), f"set_random_seed {seed}")
-            return self._genmove(moves) if command == GENMOVE else self._ask(command)[0]
+            if command != GENMOVE:
+                return self._ask(command)[0]
+            self._moves = None
+            text = self._ask(f"{GENMOVE} {COLOURS[len(moves) % 2]}")[0]
+            action = move_of(text, self.rules.size)
+            self._moves = None if action is None else (*moves, action)  # the engine has played it on its own board
+            return text
         except EngineFault as fault:
             if command == GENMOVE or not isinstance(fault, Refusal):  # "? cannot score" is an answer
                 self.drop()
             return fault
 
     def open(self) -> None:
-        """Starts the process, if there is none, and tells it the rules. Raises EngineFault, also where it refuses the
-        size or the rules."""
+        """Starts the process, if there is none, and tells it the rules. Raises EngineFault, also where it refuses."""
         if self.process is not None:
             return
         if self.is_closed:
@@ -271,25 +265,17 @@ class Worker:
             raise
         self._moves = ()
 
-    def drop(self) -> None:
-        """Ends the process; the next question starts another."""
-        self._moves = None
+    def drop(self, kill: bool = True) -> None:
+        """Ends the process, or asks it to quit; the next question starts another."""
         if self.process is not None:
-            self.process.kill()
-            self.process = None
-
-    def quit(self) -> None:
-        """Lets the engine go, if there is one."""
-        if self.process is not None:
-            self.process.quit()
-            self.process = None
+            (self.process.kill if kill else self.process.quit)()
+        self.process = self._moves = None
 
     def _ask(self, *commands: str) -> list[str]:
         return self.process.ask(commands, self.seconds)
 
     def _commands(self) -> str:
-        """Returns the names of the engine's commands, none where it doesn't tell; GTP asks for it, but it can play
-        without."""
+        """Returns the names of the engine's commands, none where it doesn't tell; it can play without."""
         for is_numbering in (True, False):  # it may be that it trips over the numbers
             self.process.is_numbering = is_numbering
             with contextlib.suppress(Refusal):
@@ -309,14 +295,6 @@ class Worker:
         self._ask(*commands)
         self._moves = moves
 
-    def _genmove(self, moves: tuple[int, ...]) -> str:
-        """Returns the engine's answer; a move that it says it has played on its own board."""
-        self._moves = None
-        text = self._ask(f"{GENMOVE} {COLOURS[len(moves) % 2]}")[0]
-        action = move_of(text, self.rules.size)
-        self._moves = None if action is None else (*moves, action)
-        return text
-
 
 @dataclass(frozen=True)
 class Program:
@@ -334,8 +312,7 @@ def is_external(spec: str) -> bool:
 
 
 def find(spec: str) -> Program:
-    """Returns the engine that a word means. Raises InputError for a word that is none and for a program that is not
-    there."""
+    """Returns the engine that a word means. Raises InputError for no such word, or where there is no such program."""
     kind, _, rest = spec.partition(":")
     if kind not in MAKERS:
         raise InputError(f"there is no engine {spec!r}; allowed are {KINDS}")
@@ -343,16 +320,13 @@ def find(spec: str) -> Program:
 
 
 def locate(name: str) -> str:
-    """Returns the path of a program: a path as it is given, else from PATH or the folders for games. Raises
-    InputError."""
-    is_path = os.sep in name
-    path = shutil.which(name) or (None if is_path else shutil.which(name, path=os.pathsep.join(MORE_FOLDERS)))
-    if path is None and is_path:
+    """Returns a program's path, as it is given or from PATH or the folders for games. Raises InputError."""
+    if path := shutil.which(name) or shutil.which(name, path=os.pathsep.join(MORE_FOLDERS)):
+        return path
+    if os.sep in name:
         raise InputError(f"there is no program at {name}, or it may not be run")
-    if path is None:
-        places = f"on PATH nor in {', '.join(MORE_FOLDERS)}"
-        raise InputError(f"there is no program {name!r} {places}{HOW_TO_INSTALL.get(name, '')}")
-    return path
+    places = f"on PATH nor in {', '.join(MORE_FOLDERS)}"
+    raise InputError(f"there is no program {name!r} {places}{HOW_TO_INSTALL.get(name, '')}")
 
 
 def _number(spec: str, text: str, least: int, most: int, what: str) -> int:
@@ -455,8 +429,7 @@ class ExternalPlayer:
             self._faults.pop(game, None)
 
     def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
-        """Returns the engine's moves: int64 [B], RESIGN where it gives up and FORFEIT where it failed (`why` says
-        how)."""
+        """Returns the engine's moves: int64 [B], RESIGN where it gives up and FORFEIT where it failed, see `why`."""
         games = game_ids.tolist()
         actions = map(self._action, games, self._ask(games, GENMOVE, seed))
         return torch.tensor(list(actions), dtype=torch.int64, device=states.device)
@@ -478,8 +451,7 @@ class ExternalPlayer:
     def end(self, game_ids: Sequence[int], at_fault: bool = False) -> None:
         """Forgets games that are over; after a fault the process is replaced."""
         for game in game_ids:
-            worker = self._worker_of.pop(game, None)
-            if at_fault and worker is not None:
+            if (worker := self._worker_of.pop(game, None)) and at_fault:
                 worker.drop()
             self._moves.pop(game, None)
 
@@ -490,7 +462,7 @@ class ExternalPlayer:
         if self._threads is not None:
             self._threads.shutdown(wait=True, cancel_futures=True)
         for worker in self._workers:
-            worker.quit()
+            worker.drop(kill=False)
         self._workers, self._worker_of, self._threads, self._is_asking = [], {}, None, False
 
     def start_line(self, rules: Rules) -> str:
@@ -527,8 +499,7 @@ class ExternalPlayer:
         return [answers[game] for game in games]
 
     def _share_out(self, games: Sequence[int]) -> dict[Worker, list[int]]:
-        """Returns the games of each worker: its own, as long as it has no more of them than are fair, and some of those
-        that nobody else has room for."""
+        """Returns the games of each worker: its own as far as that is fair, and some that nobody else has room for."""
         most = math.ceil(len(games) / len(self._workers))
         queues: dict[Worker, list[int]] = {worker: [] for worker in self._workers}
         for game in sorted(games, key=lambda game: game not in self._worker_of):
@@ -543,7 +514,7 @@ class ExternalPlayer:
         """Ends the processes at once, whatever they do, so that the threads which wait for them end too."""
         for worker in self._workers:
             worker.is_closed = True
-            if (process := worker.process) is not None:
+            if process := worker.process:
                 process.interrupt()
 
     def _action(self, game: int, answer: str | EngineFault) -> int:
@@ -553,10 +524,10 @@ class ExternalPlayer:
             return FORFEIT
         if answer.strip().lower() == "resign":
             return RESIGN
-        action = move_of(answer, self._rules.size)
-        if action is None:
-            self._faults[game] = f"answered {answer[:SHOWN]!r}, which is no move"
-        return FORFEIT if action is None else action
+        if (action := move_of(answer, self._rules.size)) is not None:
+            return action
+        self._faults[game] = f"answered {answer[:SHOWN]!r}, which is no move"
+        return FORFEIT
 
 
 def _seed_of(seed: int, *parts: int) -> int:

@@ -79,9 +79,8 @@ class LiveGame:
         """Changes rules under way, such as komi=6.5. Moves that would not be legal now stay played."""
         rules = dataclasses.replace(self.rules, **changes)
         if rules.size != self.size:
-            raise InputError(
-                f"rules: size {rules.size} in a game on {self.size}x{self.size}; clear the board for another size"
-            )
+            here = f"size {rules.size} in a game on {self.size}x{self.size}"
+            raise InputError(f"rules: {here}; clear the board for another size")
         if rules == self.rules:
             return
         moves, handicap = self.moves, self.handicap
@@ -91,9 +90,7 @@ class LiveGame:
         self.moves = moves
 
     def place_handicap(self, points: Iterable[int]) -> None:
-        """Puts Black's handicap stones on the empty board; White moves first. Raises InputError for bad points or on a
-        board with stones.
-        """
+        """Puts Black's handicap on the empty board; White moves first. Raises InputError for bad points, or stones."""
         points = list(points)
         if self.moves or any(any(row) for row in self.start):
             raise InputError("board not empty")
@@ -143,8 +140,7 @@ class LiveGame:
     @staticmethod
     def of_record(record: GameRecord, num_moves: int | None = None) -> LiveGame:
         """Returns a record's game after its first `num_moves` moves, by default all, from the last stones set up on the
-        way on. Raises InputError where one of the moves is illegal, with the move and the reason.
-        """
+        way on. Raises InputError where one of the moves is illegal, with the move and the reason."""
         _, problem = sgf.replay(record, num_moves)
         if problem is not None:
             raise InputError(problem)

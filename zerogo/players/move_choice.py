@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from zerogo import board, scoring
-from zerogo.game import Colour, GameState, Move, Point, String, neighbours
+from zerogo.game import Colour, GameState, Move, Point, neighbours
 from zerogo.players.analyst import Analysis, Analyst, Candidate
 from zerogo.players.live import LiveGame
 from zerogo.sgf.record import with_to_play
@@ -39,7 +40,7 @@ class MoveChoiceSettings:
 
     It resigns where its winrate is below `resign_winrate` after at least `resign_visits` visits, it is behind by more
     than the share `resign_points` of the board's points, and as many moves were played as the share `resign_after` of
-    them (half in handicap games; see `_moves_to_wait`). cleanup: before it passes, it captures the opponent's dead
+    them (half in handicap games; see `_is_hopeless`). cleanup: before it passes, it captures the opponent's dead
     stones, as far as that is safe (`kgs-genmove_cleanup`)."""
 
     resign: bool = True
@@ -65,7 +66,8 @@ def decide(
     nothing is left to gain; never plays inside pass-alive territory except to capture dead stones that matter, or all
     of them if `settings.cleanup` wants that."""
     position = _Position(game, to_play, analysis, state, value_of)
-    if position.is_settled or (position.opponent_passed and position.passing_wins):
+    opponent_passed = game.moves[-1:] == [(to_play.other, position.pass_action)]
+    if position.is_settled or (opponent_passed and position.passing_wins):
         return _pass_or_capture(position, settings.cleanup)
     if settings.resign and _is_hopeless(position, settings):
         return None
@@ -97,16 +99,10 @@ def _dead(state: GameState, ownership_black: Tensor | None) -> set[int]:
         points = _indices(string.stones, state.rules.size)
         if points <= alive[string.colour]:
             continue
-        is_owned_by_other = ownership_black is not None and _ownership(string, points, ownership_black) < DEAD
-        if points <= alive[string.colour.other] or is_owned_by_other:
+        owned = 0.0 if ownership_black is None else float(ownership_black.flatten()[list(points)].mean())
+        if points <= alive[string.colour.other] or (owned if string.colour is Colour.BLACK else -owned) < DEAD:
             found |= points
     return found
-
-
-def _ownership(string: String, points: set[int], ownership_black: Tensor) -> float:
-    """Returns the mean ownership of a string's points for its owner."""
-    mean = float(ownership_black.flatten()[list(points)].mean())
-    return mean if string.colour is Colour.BLACK else -mean
 
 
 def _alive_points(state: GameState) -> dict[Colour, set[int]]:
@@ -126,10 +122,6 @@ class _Position:
         self.num_valued = 0
         self.size, self.pass_action = game.size, game.size**2
         self.state = with_to_play(game.state, to_play)
-
-    @property
-    def opponent_passed(self) -> bool:
-        return bool(self.game.moves) and self.game.moves[-1] == (self.to_play.other, self.pass_action)
 
     @cached_property
     def alive(self) -> dict[Colour, set[int]]:
@@ -165,12 +157,14 @@ class _Position:
 
     @property
     def passing_wins(self) -> bool:
+        """Whether the side to move has won, however the dead stones are counted."""
         return self.as_it_stands > 0 and self.agreed > 0
 
     @property
     def dead_stones_matter(self) -> bool:
         """Whether people would give a better result than a referee; by territory rules people decide."""
-        return self.game.rules.scoring == "area" and _sign(self.agreed) > _sign(self.as_it_stands)
+        agreed, as_it_stands = np.sign([self.agreed, self.as_it_stands])
+        return self.game.rules.scoring == "area" and bool(agreed > as_it_stands)
 
     @property
     def good(self) -> list[Candidate]:
@@ -187,19 +181,15 @@ class _Position:
 
 
 def _is_hopeless(position: _Position, settings: MoveChoiceSettings) -> bool:
-    """Whether a person would resign: surely behind, by much, and late enough."""
-    analysis = position.analysis
+    """Whether a person would resign: surely behind, by much, and late enough. Nobody resigns before a share of the
+    board's points is played, where a row of a small board counts as 13: at a share of 0.2 that is 13 moves on 5x5, 23
+    on 9x9, 34 on 13x13 and 72 on 19x19."""
+    analysis, size = position.analysis, position.size
     share = max(settings.resign_after, 0.5) if position.game.handicap else settings.resign_after
-    is_late = len(position.game.moves) >= _moves_to_wait(share, position.size)
-    is_behind = analysis.score < -settings.resign_points * position.size**2
+    is_late = len(position.game.moves) >= share * size * max(size, 13)
+    is_behind = analysis.score < -settings.resign_points * size**2
     is_sure = analysis.visits >= settings.resign_visits and analysis.winrate < settings.resign_winrate
     return is_late and is_behind and is_sure
-
-
-def _moves_to_wait(share: float, size: int) -> float:
-    """Returns how many moves are played before anybody resigns: a share of the board's points, where a row of a small
-    board counts as 13. At a share of 0.2 that is 13 moves on 5x5, 23 on 9x9, 34 on 13x13 and 72 on 19x19."""
-    return share * size * max(size, 13)
 
 
 def _best_open(position: _Position) -> int:
@@ -250,18 +240,16 @@ def _capture(position: _Position) -> int | None:
     other, size = position.to_play.other, position.size
     strings = [string for string in position.state.board.strings() if string.colour is other]
     dead = [string for string in strings if _indices(string.stones, size) <= position.dead]
-    # Each liberty with the string that is easiest to take.
-    reach = {point: string for string in sorted(dead, key=_effort, reverse=True) for point in string.liberties}
-    for point in sorted(reach, key=lambda point: (*_effort(reach[point]), point)):
+    # Each liberty with the effort of the string that is easiest to take: fewest liberties first, then most stones.
+    reach: dict[Point, tuple[int, int]] = {}
+    for string in dead:
+        effort = len(string.liberties), -len(string.stones)
+        reach |= {point: min(effort, reach.get(point, effort)) for point in string.liberties}
+    for point in sorted(reach, key=lambda point: (reach[point], point)):
         action = Move(point).action(size)
         if _is_sound(position, action) and _is_harmless(position, action):
             return action
     return None
-
-
-def _effort(string: String) -> tuple[int, int]:
-    """Returns what orders dead strings: fewest liberties first, then most stones."""
-    return len(string.liberties), -len(string.stones)
 
 
 def _is_sound(position: _Position, action: int) -> bool:
@@ -301,7 +289,3 @@ def _indices(points: Iterable[Point], size: int) -> set[int]:
 
 def _points(indices: Iterable[int], size: int) -> list[Point]:
     return [Point(*divmod(index, size)) for index in indices]
-
-
-def _sign(score: float) -> int:
-    return (score > 0) - (score < 0)

@@ -173,9 +173,7 @@ class _Playouts:
         self.ply += going
 
     def _draw_point(self, points: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns an evenly drawn point of each plane: its row and bit [B], the latter 0 in an empty plane, and whether
-        it is empty: bool [B].
-        """
+        """Returns an evenly drawn point of each plane: row [B], bit [B] (0 in an empty plane), is empty (bool [B])."""
         in_row = np.bitwise_count(points).astype(np.int32)
         until = in_row.cumsum(0, dtype=np.int32)
         total = until[-1]

@@ -1,6 +1,4 @@
-"""An analyst over one game: it searches for as long as it is let, and its trees are kept from move to move and through
-undo.
-"""
+"""An analyst over one game: it searches as long as it is let; its trees are kept from move to move and through undo."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from zerogo.players.live import LiveGame
 from zerogo.players.player import require_size
 from zerogo.players.restrictions import RestrictedGo, RestrictedState, Restrictions, restrict
 from zerogo.search import SearchState
-from zerogo.search.tree import ROOT, Tree
+from zerogo.search.tree import ROOT
 
 CAPACITY = 20_000
 NODES_A_SIMULATION = 4  # of the tree: half of it is for what is kept from the last move
@@ -109,9 +107,8 @@ class AnalysisSession:
 
     @torch.inference_mode()
     def prepare(self) -> bool:
-        """Evaluates the position, or a child, where `analysis` needs it; returns whether that was the last evaluation.
-        A caller that must answer meanwhile can do so between calls.
-        """
+        """Makes one of the evaluations that `analysis` needs, so that a caller can answer meanwhile; returns whether it
+        was the last."""
         search_state = self._current()
         if self._evaluation is None:
             self._evaluation = self.analyst.evaluate(self._state)
@@ -184,7 +181,8 @@ class AnalysisSession:
             return
         tree, deepest = self._search_state.tree, self._search_state.deepest.clone()
         self._remembered.pop(self._key, None)
-        small = _nodes_up_to(tree, ROOT + int(tree.size))
+        nodes = ROOT + int(tree.size)
+        small = tree.map(lambda tensor: (tensor if tensor.dim() == 1 else tensor[:, :nodes]).clone())
         self._remembered[self._key] = dataclasses.replace(self._search_state, tree=small, deepest=deepest)
         most = max(self.most_bytes, REMEMBERED * self.capacity * small.bytes_per_node)  # grown trees are few
         while len(self._remembered) > REMEMBERED or sum(map(_bytes, self._remembered.values())) > most:
@@ -201,8 +199,3 @@ class AnalysisSession:
 
 def _bytes(search_state: SearchState) -> int:
     return search_state.tree.num_nodes * search_state.tree.bytes_per_node
-
-
-def _nodes_up_to(tree: Tree, number: int) -> Tree:
-    """Returns a copy of the first nodes of a tree."""
-    return tree.map(lambda tensor: (tensor if tensor.dim() == 1 else tensor[:, :number]).clone())
