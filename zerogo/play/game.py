@@ -133,8 +133,8 @@ class RecordedGame:
         self.result, self._is_saved = None, False
         if analysis is not None:
             winrate, score, visits = analysis.winrate, analysis.score, analysis.visits
-            seen = (winrate, score, visits) if colour is Colour.BLACK else (1 - winrate, -score, visits)
-            self._analyses[len(self.game.moves) - 1] = seen
+            black = (winrate, score) if colour is Colour.BLACK else (1 - winrate, -score)
+            self._analyses[len(self.game.moves) - 1] = (*black, visits)
 
     def undo(self, number: int) -> None:
         """Takes back moves, and a resignation with them. Raises InputError where there are not so many."""
@@ -204,16 +204,12 @@ class AnalystBot:
 Bot = RandomBot | AnalystBot
 
 
-class Quit(Exception):
-    """The person wants to leave."""
-
-
 class TerminalGame:
     """Plays one game to its end, or until somebody leaves.
 
     bots: who plays each colour, None for a person. make_adviser: makes, when it is first needed, the bot that gives
-    hints and judges dead stones. ask: shows a
-    prompt and returns the line that was typed, EOFError at the end of the input. say: shows lines."""
+    hints and judges dead stones. ask: shows a prompt and returns the line that was typed, EOFError at the end of the
+    input. say: shows lines."""
 
     def __init__(
         self,
@@ -230,8 +226,8 @@ class TerminalGame:
         self._announced: str | None = None  # the result that was told last
         self._commands: dict[str, Callable[[str], None]] = {
             "pass": lambda words: self._play("pass"), "undo": self._undo, "hint": self._hint, "score": self._score,
-            "resign": self._resign, "board": self._show, "save": self._save, "quit": self._quit,
-            "help": lambda words: self.say(HELP),
+            "resign": self._resign, "board": self._show, "save": self._save, "help": lambda words: self.say(HELP),
+            "quit": self._quit,
         }  # fmt: skip
         short = {"p": "pass", "u": "undo", "b": "board", "h": "help", "?": "help", "q": "quit", "exit": "quit"}
         self._commands |= {word: self._commands[long] for word, long in short.items()}
@@ -247,7 +243,7 @@ class TerminalGame:
         try:
             while self._turn():
                 pass
-        except (Quit, EOFError):
+        except EOFError:
             if not self.recorded.is_over:
                 self.say("the game is left unfinished")
 
@@ -259,36 +255,33 @@ class TerminalGame:
             if self.has_people:
                 self._answer("the game is over; undo, save FILE or quit> ")
             return self.has_people
-        bot = self.bots[colour]
-        if bot is None:
-            self._answer(f"{name_of(colour)}, move {number + 1}> ")
-        else:
+        if bot := self.bots[colour]:
             self._let_move(bot, colour)
+        else:
+            self._answer(f"{name_of(colour)}, move {number + 1}> ")
         return True
 
     def _let_move(self, bot: Bot, colour: Colour) -> None:
         """Lets a bot move, and tells why it does so."""
         action, analysis = bot.choose(self.game, colour)
-        size, name = self.game.size, name_of(colour)
-        why = "" if analysis is None else self.style.text(f": {analysis_text(analysis, colour, size)}", DIM)
+        size, done = self.game.size, "resigns"
         if action is None:
-            self.say(f"{self.style.text(f'{name} resigns')}{why}")
             self._resign()
-            return
-        self.recorded.play(colour, action, analysis)
-        self._keep()
-        self._show()
-        done = "passes" if action == size**2 else f"plays {coords.to_gtp(action, size)}"
-        self.say(f"{self.style.text(f'{name} {done}')}{why}")
+        else:
+            done = "passes" if action == size**2 else f"plays {coords.to_gtp(action, size)}"
+            self.recorded.play(colour, action, analysis)
+            self._keep()
+            self._show()
+        why = "" if analysis is None else self.style.text(f": {analysis_text(analysis, colour, size)}", DIM)
+        self.say(f"{self.style.text(f'{name_of(colour)} {done}')}{why}")
 
     def _answer(self, prompt: str) -> None:
         """Asks a person for one line and does what it says; what can't be done is said."""
         line = " ".join(self.ask(prompt).split())
-        if not line:
-            return
         word, _, rest = line.partition(" ")
         try:
-            self._commands.get(word.lower(), lambda _: self._play(line))(rest)
+            if line:
+                self._commands.get(word.lower(), lambda _: self._play(line))(rest)
         except InputError as error:
             self.say(str(error))
 
@@ -306,11 +299,9 @@ class TerminalGame:
         try:
             action = coords.from_gtp(vertex, size)
         except InputError:
-            points = f"a point from A1 to {coords.to_gtp(size - 1, size)}"
-            sentence = f"{vertex!r} is neither a command nor {points}; help tells what you can type"
-            raise InputError(sentence) from None
-        reason = self.game.why_illegal(colour, action)
-        if reason is not None:
+            points = f"a point from A1 to {coords.to_gtp(size - 1, size)}; help tells what you can type"
+            raise InputError(f"{vertex!r} is neither a command nor {points}") from None
+        if reason := self.game.why_illegal(colour, action):
             raise InputError(f"{name_of(colour)} can't play there, {reason}")
         self.recorded.play(colour, action)
         self._keep()
@@ -363,7 +354,7 @@ class TerminalGame:
         self.say(f"the game is saved in {path}")
 
     def _quit(self, words: str) -> None:
-        raise Quit
+        raise EOFError  # as at the end of the input
 
     def _end(self) -> None:
         """Says how the game ended, once."""
@@ -401,11 +392,9 @@ def make_terminal_game(
     setup = open_front_end(arguments, (arguments.black, arguments.white))
     game, notes = _make_game(arguments, setup.config.game.rules(size=arguments.size))
     settings, seed = MoveChoiceSettings(resign=arguments.resign), setup.config.run.seed
-    words = {Colour.BLACK: arguments.black, Colour.WHITE: arguments.white}
-    bots = {
-        colour: _make_bot(word, setup, seed + colour.value, settings, arguments.simulations)
-        for colour, word in words.items()
-    }
+    words = zip((Colour.BLACK, Colour.WHITE), (arguments.black, arguments.white), strict=True)
+    more = settings, arguments.simulations
+    bots = {colour: _make_bot(word, setup, seed + colour.value, *more) for colour, word in words}
     analysts = [bot.analyst for bot in bots.values() if isinstance(bot, AnalystBot)]
     for analyst in analysts:
         require_size(analyst, game.size, "this game is on")
@@ -420,11 +409,8 @@ def make_terminal_game(
 
     terminal_game = TerminalGame(recorded, bots, make_adviser, style, ask, say)
     players, rules = ", ".join(f"{style.name(colour)}: {names[colour]}" for colour in Colour), game.rules
-    suicide = ", suicide" if rules.suicide else ""
-    say(
-        f"{players}; {rules.size}x{rules.size}, komi {rules.komi:g}, {rules.scoring} scoring, "
-        f"{rules.superko} ko{suicide}"
-    )
+    ko = f"{rules.superko} ko{', suicide' if rules.suicide else ''}"
+    say(f"{players}; {rules.size}x{rules.size}, komi {rules.komi:g}, {rules.scoring} scoring, {ko}")
     for note in [*notes, *(["help tells what you can type"] if terminal_game.has_people else [])]:
         say(note)
     return terminal_game

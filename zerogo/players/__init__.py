@@ -12,11 +12,10 @@ from zerogo.errors import InputError
 from zerogo.players import external
 from zerogo.players.analyst import SearchPlayer
 from zerogo.players.external import ExternalPlayer
-from zerogo.players.player import FORFEIT, RESIGN, Player, StatefulPlayer, close, plays_on, require_size
+from zerogo.players.player import RESIGN, Player, StatefulPlayer, close, plays_on, require_size
 from zerogo.players.playout import PlayoutEvaluator, RandomPlayer, playouts_of
 
 __all__ = [
-    "FORFEIT",
     "RESIGN",
     "ExternalPlayer",
     "Player",
