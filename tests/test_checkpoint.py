@@ -157,7 +157,7 @@ class Bomb:
         return os.system, ("touch exploded",)
 
 
-def test_code_is_refused_and_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_is_refused_and_not_run(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save({"format": checkpoint.FORMAT, "version": 1, "config": Bomb()}, tmp_path / "bomb.pt")
     assert "could run code" in complaint(tmp_path / "bomb.pt")
@@ -273,6 +273,7 @@ def test_load_newest(tmp_path: Path) -> None:
     save(checkpoint.path_of(tmp_path, 3), made(3))
     for path in (tmp_path, tmp_path / "checkpoints", checkpoint.path_of(tmp_path, 3)):
         assert checkpoint.load_newest(path).source == str(checkpoint.path_of(tmp_path, 3))
+        assert checkpoint.load(checkpoint.find(path)).step == 3
     with pytest.raises(InputError, match="cannot read the checkpoint"):
         checkpoint.load_newest(tmp_path / "other.pt")
 

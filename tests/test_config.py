@@ -12,8 +12,7 @@ import yaml
 
 from zerogo import config
 from zerogo.config import Config, GameConfig, NetworkConfig, load
-from zerogo.config.options import Section, default_of
-from zerogo.config.sections import SECTIONS
+from zerogo.config.sections import SECTIONS, Section, default_of
 from zerogo.errors import InputError
 from zerogo.rules import Rules
 

@@ -1,5 +1,8 @@
-"""A run that is killed at any moment goes on from its newest complete checkpoint and loses nothing that was
-finished."""
+"""A run that is killed at any moment goes on from its newest complete checkpoint and loses nothing that was finished.
+
+As a script, `test_kill.py FOLDER SEED TIMES`: starts the run of tests/tiny.py in FOLDER that often, each time lets it
+die at a drawn rename or removal of a file, before or after it, and looks at what is left. Forked from one process that
+has torch loaded, that takes a second each."""
 
 from __future__ import annotations
 
@@ -8,10 +11,16 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import tiny
-from killing import WRITING, Watch
+import torch
+
+from zerogo import checkpoint
+from zerogo.pipeline import train
+from zerogo.replay.samples import Shard, find_shards, load_shard
 
 ROOT = Path(__file__).parent.parent
 KILLS = 12
@@ -60,6 +69,130 @@ def test_killed_a_dozen_times_at_random_moments(tmp_path: Path) -> None:
 
 def test_killed_before_and_after_renames_and_removals(tmp_path: Path) -> None:
     """Points that a random moment would seldom meet: 16 drawn ones."""
-    command = [sys.executable, str(ROOT / "tests" / "killing.py"), str(tmp_path), "5", "16"]
+    command = [sys.executable, __file__, str(tmp_path), "5", "16"]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+WRITING = (
+    "selfplay.games=4",
+    "pipeline.iterations=0",
+    "pipeline.games_per_iteration=3",
+    "replay.shard_samples=16",
+    "replay.min_window=100000",
+    "replay.capacity=100000",
+)  # a run that writes files all the time
+
+
+class Watch:
+    """What has been seen of a run: its finished files by name, and each sample's content by (game, ply)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.finished: dict[Path, bytes] = {}
+        self.samples: dict[tuple[int, int], tuple] = {}
+        self.newest: checkpoint.Checkpoint | None = None
+        self.crashes_between_saves = 0
+
+    def look(self) -> None:
+        """Asserts that nothing finished was lost or changed, that all of it loads, and that the run went on from its
+        newest checkpoint."""
+        for path, content in self.finished.items():
+            assert path.exists() and path.read_bytes() == content, f"{path.name} was lost or changed"
+        self._look_at_shards()
+        self._look_at_checkpoints()
+        self._look_at_lines()
+
+    def _look_at_checkpoints(self) -> None:
+        for path in checkpoint.paths(self.folder):
+            if path in self.finished:
+                continue
+            found = checkpoint.load(path)
+            if self.newest is not None:
+                before, after = self.newest.counters, found.counters
+                assert after["rounds"] == before["rounds"] + 1, "not from the newest complete checkpoint"
+                assert found.step > self.newest.step and after["seconds"] > before["seconds"]
+                assert after["replay"]["total"] > before["replay"]["total"] and after["games"] >= before["games"]
+            else:
+                assert found.counters["rounds"] == 1
+            assert found.trainer["samples"] == 16 * found.step
+            self.newest, self.finished[path] = found, path.read_bytes()
+
+    def _look_at_shards(self) -> None:
+        folder = self.folder / "replay"
+        shards = find_shards(folder) if folder.exists() else []
+        whole = [shard for shard in shards if not shard.is_open]
+        assert [shard.first for shard in whole] == [0, *(shard.end for shard in whole)][: len(whole)], (
+            "numbers are missing or double"
+        )
+        for shard in shards:
+            if shard.path not in self.finished:
+                self._look_at_samples(shard)
+            if not shard.is_open:
+                self.finished.setdefault(shard.path, shard.path.read_bytes())
+
+    def _look_at_samples(self, shard: Shard) -> None:
+        """Samples of an open shard come again in the finished one: the same content. What was never in a file may come
+        otherwise."""
+        samples = load_shard(shard.path)
+        assert len(samples) == shard.count
+        for k in range(len(samples)):
+            identity = (int(samples.game[k]), int(samples.ply[k]))
+            content = (shard.first + k, samples.rows[k].tolist(), samples.policy[k].tolist(), float(samples.score[k]))
+            assert self.samples.setdefault(identity, content) == content, (
+                f"game {identity[0]} stands in two shards, differently"
+            )
+
+    def _look_at_lines(self) -> None:
+        path = self.folder / "logs" / "metrics.jsonl"
+        if not path.exists():
+            return
+        records = tiny.lines(path)
+        rounds = [record["time/rounds"] for record in records]
+        assert rounds == list(range(1, len(rounds) + 1)), "a round is charted twice, or not"
+        done = self.newest.counters["rounds"] if self.newest else 0
+        assert len(rounds) in (done, done + 1)  # the chart comes just before the checkpoint
+        self.crashes_between_saves += len(rounds) == done + 1
+
+
+def dying(number: int, happens: Callable[..., Any], after: bool, counter: list[int]) -> Callable[..., Any]:
+    """Returns the function, which ends the process at once when it is called for the `number`-th time by `counter`."""
+
+    def function(*arguments: Any, **options: Any) -> Any:
+        counter[0] += 1
+        if counter[0] == number and not after:
+            os._exit(9)
+        result = happens(*arguments, **options)
+        if counter[0] == number:
+            os._exit(9)
+        return result
+
+    return function
+
+
+def run_and_die(folder: Path, number: int, after: bool) -> None:
+    """Starts or resumes the run in a child process, which dies at the `number`-th rename or removal."""
+    child = os.fork()
+    if child == 0:
+        torch.set_num_threads(1)
+        counter = [0]
+        os.replace = dying(number, os.replace, after, counter)
+        Path.unlink = dying(number, Path.unlink, after, counter)
+        try:
+            train(tiny.config(f"run.directory={folder}", *WRITING), resume=(folder / "tiny" / "config.yaml").exists())
+        finally:
+            os._exit(1)  # the run has no end
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status == 9, f"the run ended with {status} before it was to die"
+
+
+def watch_many_deaths(folder: Path, seed: int, times: int) -> None:
+    drawn, watch = random.Random(seed), Watch(folder / "tiny")
+    for _ in range(times):
+        run_and_die(folder, drawn.randint(1, 16), drawn.random() < 0.5)
+        watch.look()
+    print(f"{watch.newest.counters['rounds']} rounds, {len(watch.finished)} files, {len(watch.samples)} samples")
+
+
+if __name__ == "__main__":
+    watch_many_deaths(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -22,7 +22,7 @@ from zerogo.players.analyst import make_analyst
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession
 from zerogo.replay import Replay, Samples
-from zerogo.replay.shards import find_shards, load_shard
+from zerogo.replay.samples import find_shards, load_shard
 from zerogo.rules import Rules
 from zerogo.selfplay import generate
 from zerogo.selfplay.opening import drawn_rules
@@ -38,10 +38,6 @@ MIXED = """
 
 def run(folder: Path, *overrides: str, resume: bool = False) -> Path:
     return tiny.run(folder, *MIXED, *overrides, resume=resume)
-
-
-def newest(folder: Path) -> checkpoint.Checkpoint:
-    return checkpoint.newest(folder)
 
 
 def all_samples(folder: Path) -> Samples:
@@ -62,15 +58,13 @@ def copied(finished: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-# What a run leaves behind
-
-
 def test_samples_and_games_of_all_boards(finished: Path) -> None:
-    samples, config = all_samples(finished), newest(finished).config
-    assert samples.board_size == 5 and newest(finished).sizes == {3, 4, 5} and config.game.rules().komi == 1.5
+    samples, found = all_samples(finished), checkpoint.newest(finished)
+    config = found.config
+    assert samples.board_size == 5 and found.sizes == {3, 4, 5} and config.game.rules().komi == 1.5
     numbers = samples.game.unique()
     rules = dict(zip(numbers.tolist(), drawn_rules(config.game, numbers, config.run.seed), strict=True))
-    assert len(samples) == newest(finished).counters["replay"]["total"]
+    assert len(samples) == found.counters["replay"]["total"]
     assert min(Counter(one.size for one in rules.values()).values()) > 5
     for k in range(len(samples)):
         assert samples.state().rules.at(k) == rules[int(samples.game[k])]
@@ -96,13 +90,10 @@ def test_charts_tell_the_boards_apart(finished: Path) -> None:
     assert pictures <= set(events.Tags()["images"])
 
 
-# Going on
-
-
 def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
-    before, old = newest(copied / "tiny"), all_samples(copied / "tiny")
+    before, old = checkpoint.newest(copied / "tiny"), all_samples(copied / "tiny")
     folder = run(copied, "pipeline.iterations=3", "game.sizes=[[5, 3, 24.5], [4, 1, 1.5], [3, 1, 8.5]]", resume=True)
-    after, samples = newest(folder), all_samples(folder)
+    after, samples = checkpoint.newest(folder), all_samples(folder)
     assert (before.counters["rounds"], after.counters["rounds"]) == (2, 3) and after.step > before.step
     for name, tensor in vars(old).items():
         assert torch.equal(getattr(samples, name)[: len(old)], tensor), name
@@ -113,10 +104,10 @@ def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
 
 def test_what_is_resumed_is_what_was_left(copied: Path) -> None:
     """A run that is over is only saved again, with the same weights, and draws the same batches from its samples."""
-    before = newest(copied / "tiny")
+    before = checkpoint.newest(copied / "tiny")
     replays = []
     for _ in range(2):
-        state = newest(run(copied, resume=True))
+        state = checkpoint.newest(run(copied, resume=True))
         assert (state.step, state.counters["replay"]) == (before.step, before.counters["replay"])
         same = [torch.equal(state.averaged_weights[name], old) for name, old in before.averaged_weights.items()]
         assert all(same)
@@ -136,21 +127,18 @@ def test_other_boards_can_not_be_learned_from_there(copied: Path, override: str,
         run(copied, override, resume=True)
 
 
-# Who may play it
-
-
-def test_matches_on_each_board(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_matches_on_each_board(finished: Path, tmp_path: Path, capsys) -> None:
     path = checkpoint.newest(finished).source
     for size, komi in SIZES.items():
-        config = with_overrides(newest(finished).config, [f"game.size={size}", "evaluation.simulations=2"])
+        config = with_overrides(checkpoint.newest(finished).config, [f"game.size={size}", "evaluation.simulations=2"])
         (result,) = arena.evaluate([path, "random"], 2, config, tmp_path / str(size))
         assert (result.rules.size, result.rules.komi, result.num_games) == (size, komi, 2)
         assert f"{size}x{size}, komi {komi:g}" in capsys.readouterr().out
-    config = with_overrides(newest(finished).config, ["game.sizes=[]", "game.size=6"])
+    config = with_overrides(checkpoint.newest(finished).config, ["game.sizes=[]", "game.size=6"])
     with pytest.raises(InputError, match="plays on 3x3, 4x4 and 5x5 only; game.size is 6x6"):
         arena.evaluate([path, "random"], 2, config, tmp_path / "6")
     with pytest.raises(InputError, match="game.size is 6; game.sizes has 3x3, 4x4 and 5x5 only"):
-        with_overrides(newest(finished).config, ["game.size=6"])
+        with_overrides(checkpoint.newest(finished).config, ["game.size=6"])
 
 
 def test_analysts_players_and_clients(finished: Path) -> None:
@@ -175,7 +163,7 @@ def test_analysts_players_and_clients(finished: Path) -> None:
 
 def test_self_play_on_one_of_the_boards(finished: Path, tmp_path: Path) -> None:
     """`selfplay.py` with the sizes taken out plays on one board, in tensors of its own side."""
-    config = with_overrides(newest(finished).config, ["game.sizes=[]", "game.size=3", "game.komi=8.5"])
+    config = with_overrides(checkpoint.newest(finished).config, ["game.sizes=[]", "game.size=3", "game.komi=8.5"])
     generate(cli.set_up(config), checkpoint.newest(finished), 4, tmp_path / "out")
     (shard,) = find_shards(tmp_path / "out" / "samples")
     assert load_shard(shard.path).board_size == 3 and len(list((tmp_path / "out" / "games").glob("*.sgf"))) == 4
@@ -188,7 +176,7 @@ def test_an_opponent_for_one_board_is_met_there(finished: Path, tmp_path: Path) 
     assert make_player(str(tmp_path / "four.pt"), EvaluationConfig(), tiny.CPU, torch.float32).sizes == {4}
     opponents = (f"evaluation.opponents=[random, '{tmp_path}/four.pt']", "evaluation.every_iterations=1")
     folder = run(tmp_path / "runs", *opponents)
-    pool = newest(folder).counters["matches"]["pool"]
+    pool = checkpoint.newest(folder).counters["matches"]["pool"]
     assert [(entry[1], entry[5]) for entry in pool] == [("random", 3), ("random", 4), ("tiny@1", 4), ("random", 5)]
     with pytest.raises(InputError, match="four.pt plays on 4x4 only; this run is on 3x3 and 5x5"):
         run(tmp_path / "more", *opponents, "game.sizes=[[3, 1, 9], [5, 1, 9]]", "game.size=5")

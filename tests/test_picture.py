@@ -10,9 +10,8 @@ import torch
 from PIL import Image
 
 from zerogo import picture
-from zerogo.picture.board import LOSSES, loss_colour, star_points
+from zerogo.picture.board import LOSSES, loss_colour, plane_image, star_points
 from zerogo.picture.canvas import LINE, MARK, WOOD, wrapped
-from zerogo.picture.panels import plane_image
 from zerogo.players.analyst import Candidate
 
 CELL = 40

@@ -17,7 +17,6 @@ from sgfmill.sgf import Sgf_game
 from zerogo import checkpoint, cli, runtime
 from zerogo.config import Config, load, with_overrides
 from zerogo.errors import InputError
-from zerogo.replay.shards import find_shards, load_shard
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = ("train", "selfplay", "evaluate")
@@ -72,7 +71,7 @@ def train_config(*arguments: str) -> Config:
     return module.read_config(module.parse(list(arguments)))
 
 
-def test_train_reads_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_reads_its_settings(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert train_config() == load(ROOT / "configs" / "quickstart.yaml")
     (tmp_path / "mine.yaml").write_text("game: {size: 6}\n")
@@ -81,7 +80,7 @@ def test_train_reads_its_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert train_config("--config", "mine.yaml", "--run", "other").run.name == "other"
 
 
-def test_train_resumes_under_the_run_s_own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_resumes_under_the_run_s_own_settings(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "checkpoints" / "mine"
     folder.mkdir(parents=True)
@@ -100,7 +99,7 @@ def test_evaluate_tells_players_and_settings_apart() -> None:
         module.parse(["random", "game.size=5"])
 
 
-def test_evaluate_takes_the_rules_of_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluate_takes_the_rules_of_the_checkpoint(tmp_path: Path, monkeypatch) -> None:
     module = script("evaluate")
     found = types.SimpleNamespace(config=with_overrides(Config(), ["game.size=6"]))
     monkeypatch.setattr(checkpoint, "load_newest", lambda path: found)
@@ -117,9 +116,6 @@ def test_evaluate_takes_the_rules_of_the_checkpoint(tmp_path: Path, monkeypatch:
         read_config("random", "random", "--simulations", "0")
 
 
-# All three, really run
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which train.py was run on the smallest config, from the command line: two rounds."""
@@ -128,12 +124,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = run("train", "--config", "tiny.yaml", "--run", "mine", "selfplay.sgf_share=1", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert "against random: wins" in done.stdout and "2/2 rounds" in done.stderr
+    names = {path.name for path in (folder / "checkpoints" / "mine").iterdir()}
+    assert names >= {"checkpoints", "config.yaml", "games", "logs", "replay"}
     return folder
 
 
-def inside(
-    name: str, arguments: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> tuple[int, str]:
+def inside(name: str, arguments: list[str], folder: Path, monkeypatch, capsys) -> tuple[int, str]:
     """Runs a script in this process, which has torch already, and returns its status and what it complained of."""
     monkeypatch.chdir(folder)
     module = script(name)
@@ -144,14 +140,7 @@ def inside(
     return ended.value.code, capsys.readouterr().err
 
 
-def test_train(trained: Path) -> None:
-    folder = trained / "checkpoints" / "mine"
-    assert len(checkpoint.paths(folder)) == 2 and checkpoint.newest(folder).counters["rounds"] == 2
-    assert load(folder / "config.yaml").run.name == "mine"
-    assert {path.name for path in folder.iterdir()} >= {"checkpoints", "config.yaml", "games", "logs", "replay"}
-
-
-def test_train_goes_on(trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+def test_train_goes_on(trained: Path, monkeypatch, capsys) -> None:
     """Without --config under the settings that the run had; with a part of a checkpoint, from the one before, which is
     said."""
     folder = trained / "checkpoints" / "mine"
@@ -169,9 +158,6 @@ def test_selfplay(trained: Path) -> None:
     done = run("selfplay", "--checkpoint", "checkpoints/mine", "--games", "5", "--out", "out", cwd=trained)
     assert done.returncode == 0 and "wrote 5 games" in done.stdout, done.stderr
     assert len(list((trained / "out" / "games").glob("*.sgf"))) == 5
-    shards = find_shards(trained / "out" / "samples")
-    games = {int(number) for shard in shards for number in load_shard(shard.path).game}
-    assert games == set(range(5))
 
 
 def test_evaluate(trained: Path) -> None:
@@ -211,9 +197,7 @@ CASES = {words[0]: words[1:] for words in (line.strip().split(" | ") for line in
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_bad_input_gets_one_sentence_and_nothing_is_overwritten(
-    case: str, trained: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_bad_input_gets_one_sentence_and_nothing_is_overwritten(case: str, trained: Path, monkeypatch, capsys) -> None:
     (name, *arguments), sentence = CASES[case][0].split(), CASES[case][1]
     (trained / "part.pt").write_bytes(checkpoint.paths(trained / "checkpoints" / "mine")[-1].read_bytes()[:-3000])
     before = tiny.files(trained)

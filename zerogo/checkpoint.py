@@ -226,6 +226,11 @@ def load_newest(path: str | Path) -> Checkpoint:
     return found
 
 
+def find(path: str | Path) -> Path:
+    """Returns the file that `load_newest` reads."""
+    return Path(load_newest(path).source) if Path(path).is_dir() else Path(path)
+
+
 def prune(run_directory: str | Path, keep: int, newest: Path | None = None) -> list[Path]:
     """Removes all but the `keep` newest checkpoints of a run (0 keeps all) and returns those removed.
 

@@ -17,7 +17,6 @@ from typing import Any
 
 import yaml
 
-from zerogo.config.options import Section, allowed, default_of
 from zerogo.config.sections import (
     SECTIONS,
     EvaluationConfig,
@@ -28,8 +27,11 @@ from zerogo.config.sections import (
     ReplayConfig,
     RunConfig,
     SearchConfig,
+    Section,
     SelfplayConfig,
     TrainingConfig,
+    allowed,
+    default_of,
 )
 from zerogo.errors import InputError
 from zerogo.runtime import write_atomically

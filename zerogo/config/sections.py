@@ -1,5 +1,5 @@
-"""The settings of a run, one frozen dataclass for each concern. Beside every field stand its meaning with unit, its
-range and its source.
+"""The settings of a run, one frozen dataclass for each concern; above them, how a value from YAML or a command line is
+read into a field, which knows its meaning with unit, its range and its source.
 
 A source "KataGo" is its published self-play configuration, "Gumbel" is Danihelka et al., "Policy improvement by
 planning with Gumbel" (2022), "measured" is a run on 5x5 with a small network."""
@@ -7,15 +7,198 @@ planning with Gumbel" (2022), "measured" is a run on 5x5 with a small network.""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from typing import Any
 
-from zerogo.config.options import Section, option
 from zerogo.coords import listed
 from zerogo.errors import InputError
 from zerogo.rules import MAX_SIZE, SCORING, SUPERKO, Rules
 
+MOST_KOMI = 1000
+
+# YAML 1.1 reads 1e-3 as text because it wants a dot and a signed exponent; everybody writes 1e-3.
+EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
+
+
+def option(
+    default: Any,
+    meaning: str,
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    above: float | None = None,
+    choices: Sequence[str] = (),
+    source: str = "",
+) -> Any:
+    """Returns a dataclass field that knows its meaning (with unit), its range and the source of its default.
+
+    low and high are inclusive, above is exclusive; they hold for every number of a list or mapping. choices: the
+    allowed words."""
+    metadata = {"meaning": meaning, "low": low, "above": above, "high": high, "choices": choices, "source": source}
+    if isinstance(default, dict):
+        return field(default_factory=lambda: dict(default), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def default_of(entry: Field) -> Any:
+    """Returns the default value of a field made by `option`."""
+    return entry.default if entry.default is not MISSING else entry.default_factory()
+
+
+def allowed(entry: Field) -> str:
+    """Returns in words what a field accepts, for example "a whole number from 1 to 25"."""
+    choices = ", ".join(entry.metadata["choices"])
+    words = f"one of {choices}" if choices and entry.type == "str" else KINDS[str(entry.type)][1]
+    return words.format(limits=_limits(entry))
+
+
+def _limits(entry: Field) -> str:
+    """Returns a numeric range in words, with a leading space or comma; empty when there is none."""
+    low, above, high = (entry.metadata[key] for key in ("low", "above", "high"))
+    if low is not None and high is not None:
+        return f" from {low} to {high}"
+    if above is not None:
+        return f" above {above}" + ("" if high is None else f" and at most {high}")
+    if low is not None:
+        return f", {low} or more"
+    return "" if high is None else f", at most {high}"
+
+
+# Readers return the exact value of what YAML or a command line gave; they raise ValueError where it is not allowed.
+
+
+def _require(is_allowed: bool) -> None:
+    if not is_allowed:
+        raise ValueError
+
+
+def _read_number(value: Any, entry: Field) -> float:
+    """Returns a finite number in the field's range, truth values not being numbers."""
+    if isinstance(value, str) and EXPONENT.fullmatch(value.strip()):
+        value = float(value)
+    _require(isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value))
+    low, above, high = (entry.metadata[key] for key in ("low", "above", "high"))
+    _require((low is None or value >= low) and (above is None or value > above) and (high is None or value <= high))
+    return value
+
+
+def _read_float(value: Any, entry: Field) -> float:
+    return float(_read_number(value, entry))
+
+
+def _read_int(value: Any, entry: Field) -> int:
+    number = _read_number(value, entry)
+    _require(number == int(number))
+    return int(number)
+
+
+def _read_bool(value: Any, entry: Field) -> bool:
+    _require(isinstance(value, bool))
+    return value
+
+
+def _read_text(value: Any, entry: Field) -> str:
+    choices = entry.metadata["choices"]
+    if isinstance(value, bool) and "on" in choices:
+        value = "on" if value else "off"  # which YAML 1.1 reads as true and false
+    _require(isinstance(value, str) and (not choices or value in choices))
+    return value
+
+
+def _read_texts(value: Any, entry: Field) -> tuple[str, ...]:
+    _require(isinstance(value, (list, tuple)))
+    return tuple(_read_text(part, entry) for part in value)
+
+
+def _read_text_or_texts(value: Any, entry: Field) -> str | tuple[str, ...]:
+    return _read_text(value, entry) if isinstance(value, str) else _read_texts(value, entry)
+
+
+def _read_weights(value: Any, entry: Field) -> dict[str, float]:
+    _require(isinstance(value, Mapping) and all(isinstance(name, str) for name in value))
+    return {name: _read_float(weight, entry) for name, weight in value.items()}
+
+
+def _read_rows(value: Any, entry: Field, length: int) -> list[tuple[float, ...]]:
+    """Returns rows of so many numbers each."""
+    _require(isinstance(value, (list, tuple)))
+    _require(all(isinstance(row, (list, tuple)) and len(row) == length for row in value))
+    return [tuple(_read_float(number, entry) for number in row) for row in value]
+
+
+def _read_schedule(value: Any, entry: Field) -> tuple[tuple[float, float], ...]:
+    pairs = _read_rows(value, entry, 2)
+    starts = [progress for progress, _ in pairs]
+    _require(starts[:1] == [0.0] and starts == sorted(set(starts)) and starts[-1] <= 1.0)
+    _require(min(factor for _, factor in pairs) >= 0.0)
+    return tuple(pairs)
+
+
+def _read_sizes(value: Any, entry: Field) -> tuple[tuple[int, float, float], ...]:
+    rows = _read_rows(value, entry, 3)
+    for size, share, komi in rows:
+        _require(size == int(size) and 1 <= size <= MAX_SIZE and share > 0 and abs(komi) <= MOST_KOMI)
+    _require(len({size for size, _, _ in rows}) == len(rows))
+    return tuple((int(size), share, komi) for size, share, komi in rows)
+
+
+SCHEDULE_WORDS = (
+    "a list of [progress, factor] pairs such as [[0.0, 1.0], [0.8, 0.1]], progress rising from 0 to at most 1, factors "
+    "0 or more"
+)
+SIZES_WORDS = (
+    "[] or a list of [size, share, komi] such as [[7, 1, 9], [9, 2, 7]], "
+    f"different sizes from 1 to {MAX_SIZE}, shares above 0, komi from -{MOST_KOMI} to {MOST_KOMI}"
+)
+TEXTS_WORDS = "a text such as zero17, or a list of texts such as [stones, liberties:8]"
+WEIGHTS_WORDS = "a mapping of names to numbers{limits} such as {{policy: 1.0, value: 1.0}}"
+# A field's type to what reads it, and to what it accepts in words.
+KINDS: dict[str, tuple[Callable[[Any, Field], Any], str]] = {
+    "bool": (_read_bool, "true or false"),
+    "int": (_read_int, "a whole number{limits}"),
+    "float": (_read_float, "a number{limits}"),
+    "str": (_read_text, "a text"),
+    "tuple[str, ...]": (_read_texts, "a list of texts such as [random, mcts:200]"),
+    "str | tuple[str, ...]": (_read_text_or_texts, TEXTS_WORDS),
+    "dict[str, float]": (_read_weights, WEIGHTS_WORDS),
+    "tuple[tuple[float, float], ...]": (_read_schedule, SCHEDULE_WORDS),
+    "tuple[tuple[int, float, float], ...]": (_read_sizes, SIZES_WORDS),
+}
+
+
+class Section:
+    """Base of the settings' dataclasses: every value is read strictly when one is made, so a section that exists is
+    valid.
+
+    Raises `InputError` that names the key, the value and what is allowed. `_check` of a subclass looks at several
+    values together."""
+
+    NAME = ""
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            try:
+                exact = KINDS[str(entry.type)][0](value, entry)
+            except (ValueError, OverflowError):
+                raise InputError(f"{self.NAME}.{entry.name} is {value!r}; it must be {allowed(entry)}") from None
+            object.__setattr__(self, entry.name, exact)
+        self._check()
+
+    def _check(self) -> None:
+        """Raises InputError when values that are valid alone can't hold together."""
+
+
 SYMMETRIES = ("none", "random", "all")
 VALUE_POOLING = ("max", "area")
+PRECISIONS = ("auto", "float32", "bfloat16")
+COMPILE = ("auto", "off", "on")
+ENCODERS = "zero17, alphago48 or 49, katago22, article48, article22, handcrafted"
+HEADS = {"policy": 1.0, "value": 1.0, "ownership": 0.5}
+SCHEDULE = ((0.0, 1.0), (0.8, 0.1))
+OPPONENTS = "random, mcts:N (N playouts a move), self, a checkpoint, gnugo:LEVEL, …; with @white always White"
 
 
 @dataclass(frozen=True)
@@ -26,18 +209,9 @@ class RunConfig(Section):
     seed: int = option(1, "every random draw of the run follows from it", 0, 2**62)
     device: str = option("auto", "auto (CUDA when there is one), cpu, cuda or cuda:1")
     threads: int = option(0, "CPU threads; 0 is torch's choice, at most the usable cores", 0, 1024)
-    precision: str = option(
-        "auto", "network arithmetic; auto is bfloat16 where it is fast", choices=("auto", "float32", "bfloat16")
-    )
-    kernels: str = option(
-        "auto", "auto: Numba on the CPU, Triton on CUDA, where installed; plain: torch alone", choices=("auto", "plain")
-    )
-    compile: str = option(
-        "auto",
-        "torch.compile for the network of self-play; auto is off, as on lost on a CPU",
-        choices=("auto", "off", "on"),
-        source="measured",
-    )
+    precision: str = option("auto", "network arithmetic; auto is bfloat16 where that is fast", choices=PRECISIONS)
+    kernels: str = option("auto", "auto: Numba or Triton if installed; plain: torch alone", choices=("auto", "plain"))
+    compile: str = option("auto", "torch.compile for self-play; auto is off", choices=COMPILE, source="measured")
     directory: str = option("checkpoints", "folder of all runs")
     name: str = option("", "folder of this run inside `directory`; empty takes the config file's name")
 
@@ -54,22 +228,14 @@ class GameConfig(Section):
     NAME = "game"
     size: int = option(9, "board side in points; with game.sizes that which people play", 1, MAX_SIZE)
     komi: float = option(7.0, "points that White gets", -1000, 1000, source="best play draws at 7 on 9x9, 9 on 7x7")
-    sizes: tuple[tuple[int, float, float], ...] = option(
-        (), "several boards: side, share of the games, komi; empty is game.size alone", source="KataGo"
-    )
+    sizes: tuple[tuple[int, float, float], ...] = option((), "boards of the games; empty is game.size", source="KataGo")
     superko: str = option("positional", "which repetition is illegal", choices=SUPERKO)
-    superko_shares: dict[str, float] = option(
-        {}, "kind of superko to its share of the games; empty is game.superko", low=0, source="KataGo"
-    )
+    superko_shares: dict[str, float] = option({}, "shares of superkos; empty is game.superko", 0, source="KataGo")
     suicide: bool = option(False, "whether a move may remove its own string")
-    suicide_share: float = option(
-        0.0, "share of games that allow suicide where game.suicide does not", 0, 1, source="KataGo"
-    )
+    suicide_share: float = option(0.0, "share of games that allow suicide in any case", 0, 1, source="KataGo")
     scoring: str = option("area", "what counts at the end", choices=SCORING)
     move_cap: int = option(0, "plies after which a game is scored as it stands; 0 is 2 x size x size", 0, 20000)
-    random_komi_share: float = option(
-        0.0, "share of games with a drawn komi; needs komi_input", 0, 1, source="measured"
-    )
+    random_komi_share: float = option(0.0, "games with a drawn komi; needs komi_input", 0, 1, source="measured")
     komi_low: float = option(0.0, "lowest drawn komi; it differs from komi by whole points", -1000, 1000)
     komi_high: float = option(14.0, "highest drawn komi in points", -1000, 1000)
     komi_spread: float = option(0.0, "most points between a drawn komi and komi; 0 is komi_low to komi_high", 0, 1000)
@@ -132,11 +298,7 @@ class FeaturesConfig(Section):
     """What the network sees."""
 
     NAME = "features"
-    encoder: str | tuple[str, ...] = option(
-        "zero17",
-        "zero17, alphago48 or 49, katago22, article48, article22, handcrafted, or a list of plane groups",
-        source="AlphaGo Zero",
-    )
+    encoder: str | tuple[str, ...] = option("zero17", f"{ENCODERS}, or a list of groups", source="AlphaGo Zero")
     komi_input: bool = option(True, "tell the network the komi from the side to move's view")
 
 
@@ -151,18 +313,8 @@ class NetworkConfig(Section):
     pooling_channels: int = option(32, "channels of the pooled branch of such a block", 1, 4096, source="KataGo")
     head_channels: int = option(32, "channels of each head", 1, 4096, source="KataGo")
     value_hidden: int = option(64, "width of the value head's hidden layer", 1, 8192)
-    value_pooling: str = option(
-        "max",
-        "what the value head pools beside the mean: max, or area for boards of many sizes",
-        choices=VALUE_POOLING,
-        source="area is KataGo's",
-    )
-    heads: dict[str, float] = option(
-        {"policy": 1.0, "value": 1.0, "ownership": 0.5},
-        "head to loss weight; policy and value are needed",
-        low=0,
-        source="KataGo",
-    )
+    value_pooling: str = option("max", "pooled beside the mean; area is for many sizes", choices=VALUE_POOLING)
+    heads: dict[str, float] = option(HEADS, "head to loss weight; policy and value are needed", 0, source="KataGo")
 
     def _check(self) -> None:
         missing = [name for name in ("policy", "value") if name not in self.heads]
@@ -180,38 +332,23 @@ class SearchConfig(Section):
     c_puct_log: float = option(0.0, "puct: its growth with ln((visits + base) / base)", 0, 100, source="KataGo")
     c_puct_base: float = option(500.0, "puct: visits at which the growth sets in", above=0, high=10**9, source="KataGo")
     fpu_reduction: float = option(
-        0.2, "puct: what an unvisited child lacks, times sqrt(visited prior)", 0, 2, source="KataGo"
+        0.2, "puct: what unvisited children lack, x sqrt(visited prior)", 0, 2, source="KataGo"
     )
     fpu_reduction_root: float = option(0.0, "puct: the same at the root", 0, 2, source="KataGo")
     dirichlet_concentration: float = option(
-        10.83,
-        "puct: sum of the root noise's alpha over the legal moves",
-        above=0,
-        high=10_000,
-        source="KataGo, .03 x 361",
+        10.83, "puct: sum of the noise's alpha", above=0, high=10_000, source="KataGo"
     )
     dirichlet_share: float = option(0.25, "puct: share of noise in the root prior; 0 is none", 0, 1, source="KataGo")
-    root_temperature: float = option(
-        1.1, "puct: temperature of the root prior, before the noise", above=0, high=10, source="KataGo"
-    )
+    root_temperature: float = option(1.1, "puct: temperature of the root prior", above=0, high=10, source="KataGo")
     max_considered: int = option(16, "gumbel: moves that the root starts with", 1, 626, source="Gumbel, m = 16")
     c_visit: float = option(50.0, "gumbel: visits added to the largest count in sigma(q)", 0, 10**6, source="Gumbel")
     c_scale: float = option(1.0, "gumbel: sharpness of sigma(q)", above=0, high=100, source="Gumbel; learned best")
     keep_tree: bool = option(True, "keep the played move's subtree for the next search")
-    symmetry_root: str = option(
-        "random",
-        "turning the board at a bare root: none, one random, all 8 averaged",
-        choices=SYMMETRIES,
-        source="KataGo",
-    )
+    symmetry_root: str = option("random", "turning the board at a bare root", choices=SYMMETRIES, source="KataGo")
     symmetry_leaf: str = option("random", "turning the board at the leaves", choices=SYMMETRIES, source="KataGo")
-    forced_playouts: float = option(
-        0.0, "puct: k of forced playouts at roots of full searches", 0, 100, source="KataGo"
-    )
+    forced_playouts: float = option(0.0, "puct: k of forced playouts in full searches", 0, 100, source="KataGo")
     cuda_graph: bool = option(True, "on CUDA: replay the step of a search as a CUDA graph, where that can be done")
-    leaves: int = option(
-        1, "leaves of a tree in one step, with virtual loss; 0 finds the number for self-play", 0, 1024, source="KataGo"
-    )
+    leaves: int = option(1, "leaves of a tree in one step; 0 finds the number for self-play", 0, 1024, source="KataGo")
 
 
 @dataclass(frozen=True)
@@ -226,18 +363,12 @@ class SelfplayConfig(Section):
     temperature_start: float = option(0.75, "puct: temperature of the played move at ply 0", 0, 10, source="KataGo")
     temperature_end: float = option(0.15, "puct: temperature late in the game", 0, 10, source="KataGo")
     temperature_half_life: float = option(
-        0.0, "plies in which it falls half of the way; 0 is the board side", 0, 10_000, source="KataGo"
+        0.0, "plies of half the fall; 0 is the board side", 0, 10_000, source="KataGo"
     )
-    random_opening_games: int = option(
-        1500, "games by the random player at the start", 0, 10_000_000, source="measured"
-    )
+    random_opening_games: int = option(1500, "games by the random player at the start", 0, 10**7, source="measured")
     settled_end_share: float = option(0.9, "share of games that end once every point is pass-alive", 0, 1)
-    resign_share: float = option(
-        0.0, "share of games that may be resigned; the rest measures false ones; 0 is off", 0, 1
-    )
-    resign_false_positive: float = option(
-        0.05, "share of resignations that may be wrong", above=0, high=0.5, source="AlphaGo Zero"
-    )
+    resign_share: float = option(0.0, "share of games that may be resigned; the rest measures false ones", 0, 1)
+    resign_false_positive: float = option(0.05, "share that may be wrong", above=0, high=0.5, source="AlphaGo Zero")
     resign_min_ply: int = option(20, "plies before which nobody resigns", 0, 20000)
     sgf_share: float = option(0.01, "share of games that are written as SGF", 0, 1)
     check_every: int = option(4, "simulations between looks for games whose budget is spent", 1, 100_000)
@@ -278,9 +409,7 @@ class TrainingConfig(Section):
     momentum: float = option(0.9, "sgd: momentum; adamw: beta 1", 0, 0.9999, source="KataGo")
     warmup_samples: int = option(100_000, "samples over which the learning rate rises", 0, 10**10, source="KataGo")
     schedule: tuple[tuple[float, float], ...] = option(
-        ((0.0, 1.0), (0.8, 0.1)),
-        "[progress of the run, factor] pairs: the learning rate's factor from there on",
-        source="KataGo",
+        SCHEDULE, "the learning rate's factors from parts of the run on", source="KataGo"
     )
     weight_decay: float = option(1e-4, "weight decay of matrices and kernels (decoupled in adamw)", 0, 1)
     gradient_clip: float = option(1.0, "largest norm of the gradient; 0 is no limit", 0, 10**6)
@@ -294,15 +423,10 @@ class EvaluationConfig(Section):
     NAME = "evaluation"
     every_minutes: float = option(60.0, "minutes between evaluations; 0 is never", 0, 10**6)
     every_iterations: int = option(0, "iterations between evaluations; 0 is never", 0, 10**9)
-    games: int = option(
-        100, "games against each opponent; half as many against itself or with one colour", 2, 1_000_000
-    )
+    games: int = option(100, "games against each opponent; half of it against itself or in one colour", 2, 10**6)
     final_games: int = option(200, "the same for the matches at the end of the run", 2, 1_000_000)
     simulations: int = option(64, "simulations a move of the network's player", 1, 100_000)
-    opponents: tuple[str, ...] = option(
-        ("random", "mcts:200"),
-        "random, mcts:N (N playouts a move), self, a checkpoint, gnugo:LEVEL, …; with @white always White",
-    )
+    opponents: tuple[str, ...] = option(("random", "mcts:200"), OPPONENTS)
     symmetry: str = option("random", "turning the board: none, one random, all 8 averaged", choices=SYMMETRIES)
     engine_seconds: float = option(60.0, "seconds after which a silent engine loses the game", above=0, high=10**6)
     engine_processes: int = option(0, "processes of a GTP engine that think at once; 0 is the usable cores", 0, 4096)

@@ -14,7 +14,7 @@ import torch
 from zerogo import __version__, coords, rulesets, sgf
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.gtp import analyze, genmove, gogui, protocol  # noqa: F401 (their commands join the table)
+from zerogo.gtp import analyze, genmove, protocol  # noqa: F401 (their commands join the table)
 from zerogo.gtp.clock import KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kgs_time
 from zerogo.gtp.engine import ANY, COMMANDS, NAME, Command, Engine, answer
 from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, real, truth, vertex, vertices

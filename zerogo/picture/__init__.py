@@ -4,9 +4,17 @@ or a report.
 Everything here is for people, one board at a time, on the host: stones int8 [N, N] (0 empty, 1 black, 2 white), actions
 as everywhere. Images are uint8 [height, width, 3], RGB; `png` makes a file's bytes of one."""
 
-from zerogo.picture.board import board_image, board_text, candidates_text, grid_text, short_count
+from zerogo.picture.board import (
+    board_image,
+    board_text,
+    candidates_text,
+    grid_text,
+    mosaic,
+    planes_image,
+    short_count,
+    winrate_chart,
+)
 from zerogo.picture.canvas import png
-from zerogo.picture.panels import mosaic, planes_image, winrate_chart
 
 __all__ = [
     "board_image", "board_text", "candidates_text", "grid_text", "mosaic", "planes_image", "png", "short_count",

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from zerogo.config import ReplayConfig
 from zerogo.errors import InputError
-from zerogo.replay.samples import Samples, TrainingBatch, layout
-from zerogo.replay.shards import Shard, find_shards, load_shard, save_shard, shard_path
+from zerogo.replay.samples import Samples, Shard, TrainingBatch, find_shards, layout, load_shard, save_shard, shard_path
 from zerogo.runtime import make_directory, remove_leftovers
 
 VALIDATION_SHARE = 0.05  # share of games that are never learned from, only measured on
