@@ -50,12 +50,28 @@ def killed(folder: Path, delay: float, from_start: bool) -> None:
     assert process.returncode == -9 and "Traceback" not in errors, errors
 
 
+def seconds_to_start_and_of_a_round(folder: Path) -> tuple[float, float]:
+    """Starts the run, kills it at its first checkpoint, and returns how long this machine took to its first line, and
+    from there: fixed delays would end before the first round on a busy machine."""
+    begun, process = time.monotonic(), started(folder)
+    process.stdout.readline()
+    first_line = time.monotonic()
+    while not checkpoint.paths(folder / "tiny"):
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    return first_line - begun, time.monotonic() - first_line
+
+
 def test_killed_a_dozen_times_at_random_moments(tmp_path: Path) -> None:
     tiny.config(f"run.directory={tmp_path}", *WRITING).dump(tmp_path / "tiny.yaml")
     drawn, watch = random.Random(20), Watch(tmp_path / "tiny")
+    start, one_round = seconds_to_start_and_of_a_round(tmp_path)
+    watch.look()
     for number in range(KILLS):
         is_early = number % 6 == 5  # while it loads and opens its files; else while it plays, learns and saves
-        killed(tmp_path, drawn.uniform(0.5, 2.5) if is_early else drawn.uniform(0.0, 1.2), is_early)
+        killed(tmp_path, drawn.uniform(0.2, 0.9) * start if is_early else drawn.uniform(0.0, 3.0) * one_round, is_early)
         watch.look()
     rounds = watch.newest.counters["rounds"]
     assert rounds > KILLS // 2, "hardly anything happened between the kills"
