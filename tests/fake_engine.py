@@ -1,5 +1,4 @@
-"""A GTP engine for tests: `fake_engine.py MODE [FILE]`. Plays the first legal point for some moves, then
-passes.
+"""A GTP engine for tests: `fake_engine.py MODE [FILE]`. Plays the first legal point for some moves, then passes.
 
 The modes other than "good" go wrong on purpose, as their names say; FILE is where some of them leave a mark."""
 
@@ -13,19 +12,49 @@ from sgfmill.boards import Board
 from sgfmill.common import format_vertex, move_from_vertex
 
 COMMANDS = "boardsize clear_board final_score genmove komi list_commands name play quit version".split()
-MODE = sys.argv[1] if len(sys.argv) > 1 else "good"
-FILE = sys.argv[2] if len(sys.argv) > 2 else ""
+KATA_COMMANDS = ["kata-set-rules", "set_random_seed"]
+MODE, FILE, *_ = *sys.argv[1:], ""
 TROUBLE_AT = 5  # stones that have been played when trouble begins
 PASS_AT = 14
+GREETINGS = {"misleading": "=== the engine ===\n\n", "banner": "Welcome to the engine!\n\nLoading ...\n"}
+MOVES = {"garbage": "banana", "off-board": "T19", "resign": "resign", "empty": ""}  # of those in trouble
 
 
-class Game:
-    """A board with the simple ko rule and without suicide."""
+class Engine:
+    """An engine with the simple ko rule and without suicide. Each command is a method, which returns the answer or
+    raises ValueError with the words of a refusal."""
 
-    def __init__(self, size: int) -> None:
-        self.size, self.board, self.ko, self.count = size, Board(size), None, 0
+    points = 0.0
 
-    def play(self, colour: str, point: tuple[int, int] | None) -> bool:
+    def __init__(self) -> None:
+        self.boardsize("9")
+
+    def list_commands(self) -> str:
+        return "\n".join(COMMANDS + (KATA_COMMANDS if MODE == "kata" else []))
+
+    def name(self) -> str:
+        return "Fake"
+
+    def version(self) -> str:
+        return "1.0"
+
+    def boardsize(self, size: str) -> None:
+        if int(size) > 19:
+            raise ValueError("unacceptable size")
+        self.size = int(size)
+        self.clear_board()
+
+    def clear_board(self) -> None:
+        self.board, self.ko, self.count = Board(self.size), None, 0
+
+    def komi(self, points: str) -> None:
+        self.points = float(points)
+
+    def play(self, colour: str, vertex: str) -> None:
+        if not self.plays(colour, move_from_vertex(vertex, self.size)):
+            raise ValueError("illegal move")
+
+    def plays(self, colour: str, point: tuple[int, int] | None) -> bool:
         """Plays and returns True, or returns False for what is illegal."""
         ko = None
         if point is not None:
@@ -40,27 +69,33 @@ class Game:
         self.ko, self.count = ko, self.count + 1
         return True
 
-    def genmove(self, colour: str) -> tuple[int, int] | None:
-        """Plays and returns the first legal point, None for a pass."""
-        points = [] if self.count >= PASS_AT else self.board.board_points
-        point = next((point for point in points if self.play(colour, point)), None)
-        if point is None:
-            self.play(colour, None)
-        return point
-
-
-def trouble(game: Game) -> str | None:
-    """Does what the mode is for, and returns an answer to `genmove` that is none of a good engine's."""
-    if MODE == "crash-once":
-        if not os.path.exists(FILE):
+    def genmove(self, colour: str) -> str:
+        if MODE == "crash-once" and not os.path.exists(FILE):
             open(FILE, "w").close()
             os._exit(7)
-        return None
-    if game.count < TROUBLE_AT:
-        return None
+        if self.count >= TROUBLE_AT:
+            trouble()
+            if MODE == "illegal":
+                return format_vertex(self.board.list_occupied_points()[0][1])
+            if MODE in MOVES:
+                return MOVES[MODE]
+        points = [] if self.count >= PASS_AT else self.board.board_points
+        point = next((point for point in points if self.plays(colour, point)), None)
+        if point is None:
+            self.plays(colour, None)
+        return format_vertex(point)
+
+    def final_score(self) -> str:
+        if MODE == "unsure":
+            raise ValueError("no idea")
+        score = self.board.area_score() - self.points
+        return f"{'B' if score > 0 else 'W'}+{abs(score):.1f}" if score else "0"
+
+
+def trouble() -> None:
+    """Does what the mode is for, where that is more than another answer."""
     if MODE == "crash":
-        sys.stderr.write("fatal: out of ideas\n")
-        sys.stderr.flush()
+        print("fatal: out of ideas", file=sys.stderr, flush=True)
         os._exit(3)
     if MODE == "hang":
         open(FILE, "a").write(f"{os.getpid()}\n") if FILE else None
@@ -69,77 +104,39 @@ def trouble(game: Game) -> str | None:
         sys.stdout.close()
         os.close(1)
         time.sleep(600)
-    answers = {
-        "illegal": format_vertex(game.board.list_occupied_points()[0][1]),
-        "garbage": "banana",
-        "off-board": "T19",
-        "resign": "resign",
-        "empty": "",
-    }
-    return answers.get(MODE)
+    if MODE == "refuse":
+        raise ValueError("not now")
 
 
 def main() -> None:
     if MODE == "dead":
         sys.exit("cannot find my network")
-    if MODE == "slow":
-        time.sleep(0.8)
-    if MODE == "misleading":
-        print("=== the engine ===\n", flush=True)
-    if MODE == "banner":
-        print("Welcome to the engine!\n\nLoading ...", flush=True)
-    game, komi = Game(9), 0.0
+    time.sleep(0.8 if MODE == "slow" else 0)
+    print(end=GREETINGS.get(MODE, ""), flush=True)
+    engine, end = Engine(), "\r\n" if MODE == "dos" else "\n"
     for line in sys.stdin:
         words = line.split()
         number = words.pop(0) if words[0].isdigit() and MODE != "innumerate" else ""
-        name, *words = words
         number = "" if MODE == "unnumbered" else number
-        answer, status = "", "="
         if MODE == "noisy":
-            sys.stderr.write("= thinking \n\n? info " * 5000 + "\n")
-            sys.stderr.flush()
-        if name == "list_commands":
-            answer = "\n".join(COMMANDS + (["kata-set-rules", "set_random_seed"] if MODE == "kata" else []))
-        elif name in ("kata-set-rules", "set_random_seed"):
-            open(FILE, "a").write(" ".join([name, *words]) + "\n")
-        elif name == "name":
-            answer = "Fake"
-        elif name == "version":
-            answer = "1.0"
-        elif name == "boardsize":
-            game = Game(int(words[0]))
-            status, answer = ("?", "unacceptable size") if game.size > 19 else ("=", "")
-        elif name == "clear_board":
-            game = Game(game.size)
-        elif name == "komi":
-            komi = float(words[0])
-        elif name == "play":
-            status, answer = (
-                ("=", "") if game.play(words[0], move_from_vertex(words[1], game.size)) else ("?", "illegal move")
-            )
-        elif name == "genmove":
-            answer = trouble(game)
-            if MODE == "refuse" and game.count >= TROUBLE_AT:
-                status, answer = "?", "not now"
-            elif MODE == "babble" and game.count >= TROUBLE_AT:
-                print("I think C3\n", flush=True)
-                continue
-            elif answer is None:
-                answer = format_vertex(game.genmove(words[0]))
-        elif name == "final_score":
-            score = game.board.area_score() - komi
-            said = f"{'B' if score > 0 else 'W'}+{abs(score):.1f}" if score else "0"
-            status, answer = ("?", "no idea") if MODE == "unsure" else ("=", said)
-        elif name == "quit":
-            print(f"={number}\n", flush=True)
+            print("= thinking \n\n? info " * 5000, file=sys.stderr, flush=True)
+        if MODE == "babble" and words[0] == "genmove" and engine.count >= TROUBLE_AT:
+            print("I think C3\n", flush=True)
+            continue
+        status, answer = "=", ""
+        if words[0] in COMMANDS and words[0] != "quit":
+            try:
+                answer = getattr(engine, words[0])(*words[1:]) or ""
+            except ValueError as error:
+                status, answer = "?", str(error)
+        elif words[0] in KATA_COMMANDS:
+            open(FILE, "a").write(" ".join(words) + "\n")
+        elif words[0] != "quit" and MODE != "innumerate":
+            status, answer = "?", "unknown command"
+        times = 2 if MODE == "twice" and words[0] == "genmove" and engine.count >= TROUBLE_AT else 1
+        print(end=times * f"{status}{number} {answer}{end}{end}", flush=True)
+        if words[0] == "quit":
             return
-        else:
-            status, answer = ("=", "") if MODE == "innumerate" else ("?", "unknown command")
-        end = "\r\n" if MODE == "dos" else "\n"
-        if MODE == "twice" and name == "genmove" and game.count >= TROUBLE_AT:
-            sys.stdout.write(f"={number} {answer}\n\n")
-        sys.stdout.write(f"{status}{number} {answer}{end}{end}")
-        sys.stdout.flush()
 
 
 if __name__ == "__main__":

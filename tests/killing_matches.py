@@ -15,35 +15,19 @@ from pathlib import Path
 
 import torch
 from killing import dying
+from matches import command, config, written
 
 from zerogo import arena
 from zerogo.arena import match
-from zerogo.arena.journal import GAMES_FILE
-from zerogo.config import Config, with_overrides
 
-ENGINE = f"gtp:{sys.executable} -E {Path(__file__).parent / 'fake_engine.py'} good"
-SETTINGS = ("game.size=5", "game.komi=0.5", "run.device=cpu", "run.threads=1", "evaluation.engine_processes=1")
 GAMES = 12
 
 
 def play(folder: Path, resume: bool) -> None:
     """Plays the match, or goes on with it: an engine against the random player, three games at once."""
     match.ENGINE_GAMES_AT_ONCE = 3
-    arena.evaluate(
-        [ENGINE, "random"], GAMES, with_overrides(Config(), list(SETTINGS)), folder, opening_plies=2, resume=resume
-    )
-
-
-def written(folder: Path) -> dict[int, dict]:
-    """Returns the finished games that a folder holds by number; there is one line of each, and its SGF."""
-    path = folder / GAMES_FILE
-    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-    games = [json.loads(line) for line in lines if line.endswith(b"\n")]
-    found = {game["game"]: game for game in games}
-    assert len(found) == len(games), "a game was played twice"
-    for number in found:
-        assert (folder / "games" / f"fake_engine-vs-random-{number + 1:04d}.sgf").stat().st_size > 0
-    return found
+    settings = config("evaluation.engine_processes=1")
+    arena.evaluate([command("good"), "random"], GAMES, settings, folder, opening_plies=2, resume=resume)
 
 
 def play_and_die(folder: Path, drawn: random.Random, at_a_file: bool) -> None:
@@ -77,6 +61,8 @@ def main(folder: Path, seed: int, times: int) -> None:
             break
         play_and_die(folder / "killed", drawn, number % 2 == 0)
         after = written(folder / "killed")
+        for _, game in after:
+            assert (folder / "killed" / "games" / f"fake_engine-vs-random-{game + 1:04d}.sgf").stat().st_size > 0
         assert all(after[key] == line for key, line in before.items()), "a finished game was lost or changed"
         grown += 0 < len(before) < len(after)
         before = after

@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
+
 import numpy as np
 import torch
 
 from zerogo import board, draws
 from zerogo.arena import MatchResult
+from zerogo.arena.journal import GAMES_FILE
 from zerogo.arena.result import PlayedGame
 from zerogo.config import Config, with_overrides
 from zerogo.draws import Purpose
+from zerogo.rules import Rules
+
+FAKE = Path(__file__).with_name("fake_engine.py")
 
 
 def config(*overrides: str) -> Config:
     return with_overrides(Config(), ["game.size=5", "game.komi=0.5", "run.device=cpu", "run.threads=1", *overrides])
+
+
+def command(mode: str, *more: str) -> str:
+    """Returns the word of a fake engine."""
+    return " ".join(["gtp:" + sys.executable, "-E", str(FAKE), mode, *more])
+
+
+def written(folder: Path) -> dict[tuple[int, int], dict]:
+    """Returns the finished games that a folder holds, by match and number; there is one line of each."""
+    path = folder / GAMES_FILE
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    games = [json.loads(line) for line in lines if line.endswith(b"\n")]
+    found = {(game["match"], game["game"]): game for game in games}
+    assert len(found) == len(games), "a game was played twice"
+    return found
 
 
 def moves_of(result: MatchResult, plies: int = 0) -> np.ndarray:
@@ -29,6 +52,22 @@ def plain(game: PlayedGame) -> dict:
 
 def same(one: MatchResult, other: MatchResult) -> bool:
     return list(map(plain, one.games)) == list(map(plain, other.games))
+
+
+def some_result(
+    name_a: str = "anna", name_b: str = "bert", num_games: int = 8, size: int = 5, first_game: int = 0, **games
+) -> MatchResult:
+    """Returns a match without a played game, Black winning pairs by 3 and losing them by 1 in turn, the second capped.
+
+    games: of some games, "game_0" and so on, the fields that differ."""
+    draw, is_self, made = np.random.default_rng(1), name_a == name_b, []
+    for number in range(first_game, first_game + num_games):
+        fields = {"score_black": 3.0 if number % 4 < 2 else -1.0, "area_black": 14, "capped": number == 1}
+        fields |= {"number": number, "a_is_black": number % 2 == 0 or is_self}
+        fields["stones"] = draw.integers(0, 3, (size, size)).astype(np.int8)
+        fields["moves"] = draw.integers(0, size * size, 4).tolist()
+        made.append(PlayedGame(**(fields | games.get(f"game_{number}", {}))))
+    return MatchResult(name_a, name_b, Rules(size, 2.0), 7, 0, is_self, not is_self, made)
 
 
 class First:

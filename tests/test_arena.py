@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from matches import Always, Drawing, First, config, moves_of, plain, same
+from matches import Always, Drawing, First, config, moves_of, plain, same, some_result
 from sgfmill.sgf import Sgf_game
 
 from zerogo import arena, board, elo, scoring
@@ -33,19 +33,6 @@ def replayed(result: MatchResult, game: int, move_cap: int) -> board.State:
         state = board.step(state, torch.tensor([action]))
     assert state.finished.item()
     return state
-
-
-def made(
-    scores_black: list[float], a_is_black: list[bool], stops: dict[int, Stop] | None = None, first_game: int = 0, **told
-) -> MatchResult:
-    """Returns a result with given scores and games of two passes; told: by "game_0" what players said of it."""
-    games = [
-        PlayedGame(first_game + k, black, [9, 9], score, 0, False, np.zeros((3, 3), np.int8), (stops or {}).get(k))
-        for k, (score, black) in enumerate(zip(scores_black, a_is_black, strict=True))
-    ]
-    for name, said in told.items():
-        games[int(name.removeprefix("game_"))].told.update(said)
-    return MatchResult("a", "b", SMALL, seed=1, opening_plies=0, is_self=False, is_paired=True, games=games)
 
 
 # The games
@@ -111,9 +98,8 @@ def test_one_player_against_itself_is_asked_once_a_ply() -> None:
 
 def test_black_takes_the_whole_board() -> None:
     result = play_match(First(leave=3), Always(), SMALL, 4, seed=1, colours="a_black")
-    assert (
-        result.whole_board_black == 1.0 and all(game.score_black == 8.5 for game in result.games) and result.wins == 4
-    )
+    assert result.whole_board_black == 1.0 and result.wins == 4
+    assert all(game.score_black == 8.5 for game in result.games)
     paired = play_match(First(leave=3), Always(), SMALL, 4, seed=1)
     assert paired.whole_board_black == 0.5 and paired.wins == 4
     assert paired.by_colour(True) == paired.by_colour(False) == (2, 0, 0)
@@ -155,7 +141,8 @@ def test_progress_rises_to_the_number_of_games() -> None:
 
 
 def test_counts() -> None:
-    result = made([1.5, 2.0, 0.0, -3.0, -0.5, 0.0], [True, False] * 3)
+    scores = {f"game_{k}": {"score_black": score} for k, score in enumerate([1.5, 2.0, 0.0, -3.0, -0.5, 0.0])}
+    result = some_result(num_games=6, **scores)
     assert (result.wins, result.draws, result.losses) == (2, 2, 2)
     assert result.by_colour(True) == (1, 1, 1) and result.by_colour(False) == (1, 1, 1)
     assert result.win_rate == 0.5 and result.black_win_rate == 0.5 and result.mean_score == pytest.approx(2 / 6)
@@ -168,15 +155,20 @@ def test_counts() -> None:
 
 
 def test_games_without_a_partner_count_singly() -> None:
-    pairs, singles = made([1.0, 1.0, 1.0, 1.0], [False, True, False, True], first_game=1).pair_points()
+    pairs, singles = some_result(num_games=4, first_game=1).pair_points()  # Black wins games 1 and 4, White 2 and 3
     assert (pairs.tolist(), singles.tolist()) == ([1.0], [0.0, 1.0])
 
 
 def test_stopped_games_count_for_who_did_not_stop_them() -> None:
     """A lost on the board, won by resignation, lost by a fault, won by a fault: scores are known of the first alone."""
-    stops = {1: Stop(RESIGNED, True), 2: Stop(FORFEIT, True, "crashed"), 3: Stop(FORFEIT, True, "hung")}
-    told = {"game_0": {"b": "W+2", "a": "W+9.5"}, "game_1": {"b": "0"}}
-    result = made([-2.0, math.nan, math.nan, math.nan], [True, False, True, False], stops, **told)
+    result = some_result(
+        *"ab",
+        num_games=4,
+        game_0={"score_black": -2.0, "told": {"b": "W+2", "a": "W+9.5"}},
+        game_1={"score_black": math.nan, "stop": Stop(RESIGNED, True), "told": {"b": "0"}},
+        game_2={"score_black": math.nan, "stop": Stop(FORFEIT, True, "crashed")},
+        game_3={"score_black": math.nan, "stop": Stop(FORFEIT, True, "hung")},
+    )
     assert [game.outcome_black for game in result.games] == [-1] * 4
     assert [game.outcome_a for game in result.games] == [-1, 1, -1, 1]
     assert (result.wins, result.draws, result.losses) == (2, 0, 2) and result.by_colour(True) == (0, 0, 2)
@@ -185,30 +177,16 @@ def test_stopped_games_count_for_who_did_not_stop_them() -> None:
     assert [result.agreement(name) for name in "bac"] == [(1, 1, 1), (0, 1, 1), (0, 0, 0)]
     summary = json.loads(json.dumps(result.summary(), allow_nan=False))
     assert (summary["resigned"], summary["forfeits"]) == ([0, 1], [1, 1])
-    assert summary["own_scores"] == {
-        "a": {"same": 0, "same_winner": 1, "of": 1},
-        "b": {"same": 1, "same_winner": 1, "of": 1},
-    }
+    assert summary["own_scores"] == {name: {"same": name == "b", "same_winner": 1, "of": 1} for name in "ab"}
     lines = "\n".join(result.lines())
     assert "    game 3: a: crashed\n    game 4: b: hung" in lines and "b resigned in 1 of 4 games" in lines
     assert "  mean score -2.0 points over the games that were counted (1); " in lines
 
 
-TOLD = {
-    "B+3.5": 3.5,
-    "w+0.5": -0.5,
-    "0": 0.0,
-    "Draw": 0.0,
-    "W+12.0 (upper bound: -1)": -12.0,
-    "B+R": None,
-    "": None,
-    "B+nan": None,
-}
-
-
-@pytest.mark.parametrize(("text", "score"), TOLD.items())
-def test_scores_that_engines_tell(text: str, score: float | None) -> None:
-    assert told_score(text) == score
+def test_scores_that_engines_tell() -> None:
+    told = {"B+3.5": 3.5, "w+0.5": -0.5, "0": 0.0, "Draw": 0.0, "W+12.0 (upper bound: -1)": -12.0}
+    told |= dict.fromkeys(["B+R", "", "B+nan"])
+    assert {text: told_score(text) for text in told} == told
 
 
 def test_kept_games_come_back_as_they_were(tmp_path: Path) -> None:
@@ -245,7 +223,7 @@ def test_finished_games_are_not_played_again() -> None:
 
 
 def test_summary_is_plain_json_without_infinities() -> None:
-    result = made([1.0, -1.0], [True, False])
+    result = some_result(num_games=2, game_1={"score_black": -1.0})
     summary = json.loads(json.dumps(result.summary(), allow_nan=False))
     assert (summary["wins"], summary["elo_difference"], summary["elo_interval"][1]) == (2, None, None)
     assert math.isfinite(summary["elo_interval"][0])

@@ -46,10 +46,13 @@ def measured(words: str, capsys: pytest.CaptureFixture[str]) -> list[dict]:
     return lines
 
 
+@pytest.mark.parametrize("has_graph", [False, True])
 @pytest.mark.parametrize("name", FIELDS)
-def test_line(name: str, capsys) -> None:
+def test_line(name: str, has_graph: bool, capsys, monkeypatch) -> None:
+    """The network alone counts at its faster one, as on CUDA, where the other is a graph: here one that has no work."""
+    monkeypatch.setattr(net, "captured", lambda work, device: (lambda: None) if has_graph else None)
     (line,) = measured(f"{name} {TINY} {SHORT} {'' if name == 'net' else '--sims 3'}", capsys)
-    assert FIELDS[name] <= line.keys()
+    assert FIELDS[name] <= line.keys() and (line["evals_per_s"] > 1e5) == has_graph
     assert (line["bench"], line["size"], line["batch"], line["device"]) == (name, 3, 4, "cpu")
     assert all(line[field] > 0 for field in FIELDS[name] if field.endswith(("_per_s", "_per_hour")))
     assert not {"peak_tflops_per_s", "share_of_peak"} & line.keys(), "no share of a peak on a CPU"
@@ -95,15 +98,6 @@ def test_draws_are_uniform_over_the_legal_moves() -> None:
         assert not counts[~legal].any()
         expected = 20000 / 13
         assert ((counts[legal] - expected).abs() < 6 * expected**0.5).all()
-
-
-@pytest.mark.parametrize("has_graph", [False, True])
-@pytest.mark.parametrize("name", FIELDS)
-def test_the_network_alone_counts_in_its_faster_way(name: str, has_graph: bool, capsys, monkeypatch) -> None:
-    """As on CUDA, where the other way is a graph: here one that has no work at all, or none."""
-    monkeypatch.setattr(net, "captured", lambda work, device: (lambda: None) if has_graph else None)
-    (line,) = measured(f"{name} {TINY} {SHORT} {'' if name == 'net' else '--sims 3'}", capsys)
-    assert (line["evals_per_s"] > 1e5) == has_graph
 
 
 def test_no_graph_off_cuda() -> None:
@@ -236,29 +230,16 @@ def test_a_jax_without_the_device(error: Exception, monkeypatch, capsys) -> None
     assert (os.environ["JAX_PLATFORMS"], os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"]) == ("cuda", "false")
 
 
-@pytest.mark.parametrize(
-    ("trouble", "sentence"),
-    [
-        ("PEER_LACKS", f"--peer: the jax of {sys.executable} has no cpu; install one that has, or add --device cpu"),
-        ("PEER_DIES", "--peer: the process that runs mctx ended in the middle"),
-    ],
-)
-def test_peers_that_fail(trouble: str, sentence: str, notes, capsys, monkeypatch) -> None:
-    monkeypatch.setenv(trouble, "1")
-    refused(PEER, sentence, capsys)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ("--size 7", "--peer with size 7; pgx plays 9 and 19"),
-        ("--peer-python /nowhere/python", "can't be started (No such file or directory)"),
-        (f"--peer-python {sys.executable}", "has no mctx that can be imported"),
-    ],
-)
-def test_peers_that_are_none(options: str, sentence: str, capsys, monkeypatch) -> None:
+def test_peers_that_fail_or_are_none(notes, capsys, monkeypatch) -> None:
+    lack = f"--peer: the jax of {sys.executable} has no cpu; install one that has, or add --device cpu"
+    dying = "--peer: the process that runs mctx ended in the middle"
+    for trouble, sentence in (("PEER_LACKS", lack), ("PEER_DIES", dying)):
+        with monkeypatch.context() as patched:
+            patched.setenv(trouble, "1")
+            refused(PEER, sentence, capsys)
+    refused(f"{PEER} --peer-python /nowhere/python", "can't be started (No such file or directory)", capsys)
     monkeypatch.setattr(bench, "PEER_SCRIPT", STAND_IN.with_name("cases.py"))  # a program that says nothing
-    refused(f"{PEER} {options}", sentence, capsys)
+    refused(PEER, "has no mctx that can be imported", capsys)
 
 
 # What is refused
@@ -275,7 +256,7 @@ def refused(words: str, sentence: str, capsys) -> None:
     [
         (f"board --size x {CPU}", "'x'"),
         (f"board --size 0 {CPU}", "0"),
-        (f"board --size 7 --peer {CPU}", "pgx plays 9 and 19"),
+        (f"board --size 7 --peer {CPU}", "--peer with size 7; pgx plays 9 and 19"),
         (f"features --size 5 {CPU} --without eyes", "--without 'eyes'; alphago48 holds stones"),
         (f"features --size 5 {CPU} --preset stones+eyes", "the plane group 'eyes'"),
         (f"features --size 5 {CPU} --rounds 0", "0 rounds"),

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from matches import Always, Last, config, same
+from matches import FAKE, Always, Last, command, config, same, written
 from sgfmill.sgf import Sgf_game
 
 from zerogo import arena, players
@@ -34,13 +34,7 @@ from zerogo.players.external import MORE_FOLDERS, EngineFault, EngineProcess, fi
 from zerogo.rules import Rules
 
 ROOT = Path(__file__).parent.parent
-FAKE = Path(__file__).parent / "fake_engine.py"
 RULES = Rules(size=5, komi=0.5)
-
-
-def command(mode: str, *more: str) -> str:
-    """Returns the word of a fake engine."""
-    return " ".join(["gtp:" + sys.executable, "-E", str(FAKE), mode, *more])
 
 
 @pytest.fixture
@@ -94,21 +88,6 @@ def test_replies_are_read(case: str) -> None:
     process = EngineProcess([sys.executable, "-S", "-c", SCRIPT.format(answer=raw)])
     assert process.ask(["genmove b"], 20) == [expected]
     process.kill()
-
-
-def test_answers_that_are_not_the_next_command_s_are_found_out() -> None:
-    """They used to be taken for its answer, so that all that came after it was off by one."""
-    process = EngineProcess([sys.executable, "-E", str(FAKE), "misleading"])
-    with pytest.raises(EngineFault, match=r"said '=1 boardsize.*' where the answer to 'name' was due"):
-        process.ask(["list_commands", "name"], 20)
-    process.kill()
-
-
-def test_an_engine_that_trips_over_numbers_is_asked_without(use) -> None:
-    """It says = to whatever it does not know."""
-    player = use("innumerate")
-    player.check(RULES)
-    assert player.label == "Fake 1.0"
 
 
 def test_a_process_that_is_none() -> None:
@@ -228,6 +207,7 @@ def test_games_do_not_depend_on_processes_and_batches(use) -> None:
 
 
 def test_against_random_itself_and_another_engine(use) -> None:
+    assert not isinstance(RandomPlayer(), players.StatefulPlayer) and isinstance(use("good"), players.StatefulPlayer)
     good = use("good")
     assert len(play_match(good, RandomPlayer(), RULES, 6, seed=1).counted) == 6
     alone = play_match(good, good, RULES, 3, seed=1, colours="a_black", opening_plies=3)
@@ -282,9 +262,13 @@ def test_one_crash_costs_one_game(use, tmp_path: Path) -> None:
     assert [game.moves for game in result.counted] == [whole.games[game.number].moves for game in result.counted]
 
 
-@pytest.mark.parametrize("mode", ["noisy", "slow", "banner", "dos", "unnumbered"])
+@pytest.mark.parametrize("mode", ["noisy", "slow", "banner", "dos", "unnumbered", "innumerate"])
 def test_engines_with_odd_manners_play(mode: str, use) -> None:
-    games = play_match(use(mode), Last(), RULES, 2, seed=1, opening_plies=2).games
+    """The last one says = to whatever it does not know, numbered commands included."""
+    player = use(mode)
+    player.check(RULES)
+    assert player.label == "Fake 1.0"
+    games = play_match(player, Last(), RULES, 2, seed=1, opening_plies=2).games
     good = play_match(use("good"), Last(), RULES, 2, seed=1, opening_plies=2).games
     assert [(game.moves, game.stop) for game in games] == [(game.moves, None) for game in good]
 
@@ -321,11 +305,6 @@ def test_what_can_not_start_is_refused_at_once(use, monkeypatch: pytest.MonkeyPa
 def test_bugs_of_our_own_players_stay_bugs(use) -> None:
     with pytest.raises(ValueError, match="played the illegal action -2"):
         play_match(Always(-2), use("good"), RULES, 2, seed=1)
-
-
-def test_only_engines_are_stateful(use) -> None:
-    assert not isinstance(RandomPlayer(), players.StatefulPlayer) and isinstance(use("good"), players.StatefulPlayer)
-    players.close(RandomPlayer())
 
 
 # Evaluations
@@ -367,15 +346,6 @@ def test_a_run_checks_its_engines_at_the_start() -> None:
 
 
 # Resuming
-
-
-def written(folder: Path) -> dict[tuple[int, int], dict]:
-    """Returns the finished games that a folder holds, by match and number; there is one line of each."""
-    whole = [line for line in (folder / GAMES_FILE).read_bytes().splitlines(True) if line.endswith(b"\n")]
-    lines = [json.loads(line) for line in whole]
-    found = {(line["match"], line["game"]): line for line in lines}
-    assert len(found) == len(lines)
-    return found
 
 
 def test_engines_get_as_many_plies_in_a_run_as_in_an_evaluation(use, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,28 +13,14 @@ from urllib.parse import unquote
 import numpy as np
 import pytest
 import tiny
+from matches import some_result
 from PIL import Image
 
 from zerogo.arena.journal import game_file
 from zerogo.arena.report import chosen_games, histogram_svg, write_report
-from zerogo.arena.result import FORFEIT, RESIGNED, MatchResult, PlayedGame, Stop, rate
-from zerogo.rules import Rules
+from zerogo.arena.result import FORFEIT, RESIGNED, Stop, rate
 
 EVIL = '<script>alert("1 & 2")</script>#2'
-
-
-def some_result(name_a: str = "anna", name_b: str = "bert", num_games: int = 8, size: int = 5, **games) -> MatchResult:
-    """Returns a match without a played game, Black winning pairs by 3 and losing them by 1 in turn, the second capped.
-
-    games: of some games, "game_0" and so on, the fields that differ."""
-    draw, is_self, made = np.random.default_rng(1), name_a == name_b, []
-    for number in range(num_games):
-        fields = {"score_black": 3.0 if number % 4 < 2 else -1.0, "area_black": 14, "capped": number == 1}
-        fields |= {"number": number, "a_is_black": number % 2 == 0 or is_self}
-        fields["stones"] = draw.integers(0, 3, (size, size)).astype(np.int8)
-        fields["moves"] = draw.integers(0, size * size, 4).tolist()
-        made.append(PlayedGame(**(fields | games.get(f"game_{number}", {}))))
-    return MatchResult(name_a, name_b, Rules(size, 2.0), 7, 0, is_self, not is_self, made)
 
 
 class Reader(HTMLParser):
