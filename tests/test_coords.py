@@ -43,36 +43,17 @@ def test_sgfmill_agrees(size: int) -> None:
 
 
 def test_pass_in_every_spelling() -> None:
-    for text in ("pass", "PASS", "Pass"):
-        assert coords.from_gtp(text, 9) == 81
-    assert coords.to_gtp(81, 9) == "pass"
-    assert coords.to_sgf(81, 9) == ""
+    assert {coords.from_gtp(text, 9) for text in ("pass", "PASS", "Pass")} == {81}
+    assert coords.to_gtp(81, 9) == "pass" and coords.to_sgf(81, 9) == ""
     assert coords.from_sgf("", 21) == 441
     assert coords.from_sgf("tt", 9) == 81 and coords.from_sgf("tt", 19) == 361
     assert coords.from_sgf("tt", 20) == coords.point(19, 19, 20)  # a point where the board has it
 
 
-BAD_VERTICES = [
-    "",
-    "9",
-    "A",
-    "5A",
-    "I5",
-    "i5",
-    "A0",
-    "A10",
-    "K1",
-    "A1 ",
-    "AA1",
-    "A-1",
-    "A+1",
-    "A\u0661",
-    "\u01311",
-    "A001",
-]
+BAD_VERTICES = "9 A 5A I5 i5 A0 A10 K1 AA1 A-1 A+1 A\u0661 \u01311 A001 resign".split()
 
 
-@pytest.mark.parametrize("text", [*BAD_VERTICES, "resign"])
+@pytest.mark.parametrize("text", ["", "A1 ", *BAD_VERTICES])
 def test_bad_vertices_name_the_value_and_what_is_allowed(text: str) -> None:
     with pytest.raises(InputError) as caught:
         coords.from_gtp(text, 9)
@@ -88,21 +69,14 @@ def test_bad_sgf_points_name_the_value_and_what_is_allowed(text: str, size: int)
     assert repr(text) in str(caught.value) and "aa to" in str(caught.value)
 
 
-@pytest.mark.parametrize("row, column", [(9, 0), (0, 9), (-1, 0), (0, -1)])
-def test_rows_and_columns_off_the_board(row: int, column: int) -> None:
+@pytest.mark.parametrize("point", [(9, 0), (0, 9), (-1, 0), (0, -1), -1, 81])
+def test_points_off_the_board(point: int | tuple[int, int]) -> None:
     with pytest.raises(InputError):
-        coords.point(row, column, 9)
-
-
-@pytest.mark.parametrize("point", [-1, 81])
-def test_points_off_the_board(point: int) -> None:
-    with pytest.raises(InputError):
-        coords.row_col(point, 9)
+        coords.point(*point, 9) if isinstance(point, tuple) else coords.row_col(point, 9)
 
 
 @pytest.mark.parametrize("action", [-1, 82])
 def test_actions_that_do_not_exist(action: int) -> None:
-    with pytest.raises(InputError):
-        coords.to_gtp(action, 9)
-    with pytest.raises(InputError):
-        coords.to_sgf(action, 9)
+    for convert in (coords.to_gtp, coords.to_sgf):
+        with pytest.raises(InputError):
+            convert(action, 9)

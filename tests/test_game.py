@@ -280,23 +280,18 @@ def test_captures_count_as_prisoners_and_an_empty_board_is_nobodys() -> None:
 
 
 @pytest.mark.parametrize(
-    "size, stones, vertices",
+    "board",
     [
-        (19, 2, "D4 Q16"),
-        (19, 5, "D4 Q16 D16 Q4 K10"),
-        (19, 6, "D4 Q16 D16 Q4 D10 Q10"),
-        (19, 9, "D4 Q16 D16 Q4 D10 Q10 K4 K16 K10"),
-        (13, 8, "D4 K10 D10 K4 D7 K7 G4 G10"),
-        (9, 4, "C3 G7 C7 G3"),
-        (8, 3, "C3 F6 C6"),
-        (7, 4, "C3 E5 C5 E3"),
+        "19: D4 Q16", "19: D4 Q16 D16 Q4 K10", "19: D4 Q16 D16 Q4 D10 Q10", "19: D4 Q16 D16 Q4 D10 Q10 K4 K16 K10",
+        "13: D4 K10 D10 K4 D7 K7 G4 G10", "9: C3 G7 C7 G3", "8: C3 F6 C6", "7: C3 E5 C5 E3",
     ],
-)
-def test_fixed_handicap(size: int, stones: int, vertices: str) -> None:
-    game = GameState.new(Rules(size=size), handicap=stones)
-    placed = {point for string in game.board.strings() for point in string.stones}
-    assert placed == {at(vertex, size).point for vertex in vertices.split()}
-    assert game.to_play is WHITE and sum(map(sum, game.stones())) == stones
+)  # fmt: skip
+def test_fixed_handicap(board: str) -> None:
+    size, *vertices = board.replace(":", "").split()
+    game = GameState.new(Rules(size=int(size)), handicap=len(vertices))
+    placed = [point for string in game.board.strings() for point in string.stones]
+    assert sorted(placed) == sorted(at(vertex, int(size)).point for vertex in vertices)
+    assert game.to_play is WHITE and sum(map(sum, game.stones())) == len(vertices)
 
 
 @pytest.mark.parametrize("size, handicap", [(19, 1), (19, 10), (9, -1), (8, 5), (7, 5), (6, 2), (1, 2)])

@@ -14,9 +14,8 @@ from zerogo.game import Colour
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
 
-RULES = [
-    Rules(5, 3.5, "positional"), Rules(5, 0.5, "simple"), Rules(5, 7.0, "situational", True), Rules(4, 1.0, "positional", True),
-]  # fmt: skip
+RULES = [Rules(5, 3.5), Rules(5, 0.5, "simple"), Rules(5, 7.0, "situational", True), Rules(4, 1.0, "positional", True)]
+EMPTY, BLACK_FIRST = torch.zeros(2, 3, 3, dtype=torch.int8), torch.ones(2, dtype=torch.int8)
 
 
 def random_game(rules: Rules, rng: random.Random, length: int) -> LiveGame:
@@ -63,16 +62,12 @@ def test_next_to_play() -> None:
     assert game.tensor(to_play=Colour.WHITE).ply[0] == 1
     again = game.tensor(to_play=Colour.BLACK)
     assert (int(again.to_play[0]), int(again.ply[0]), bool(again.finished[0])) == (1, 2, False)
-    mixed = replay(
-        torch.zeros(2, 3, 3, dtype=torch.int8), torch.ones(2, dtype=torch.int8), game.rules,
-        torch.tensor([[1, 2], [1, 0]], dtype=torch.int8), torch.tensor([[0, 1], [4, NO_MOVE]]), torch.tensor([1, 1], dtype=torch.int8),
-    )  # fmt: skip
+    colours = torch.tensor([[1, 2], [1, 0]], dtype=torch.int8)
+    mixed = replay(EMPTY, BLACK_FIRST, game.rules, colours, torch.tensor([[0, 1], [4, NO_MOVE]]), BLACK_FIRST)
     assert mixed.to_play.tolist() == [1, 1] and mixed.ply.tolist() == [2, 2]
 
 
 def test_without_moves() -> None:
-    state = replay(
-        torch.zeros(2, 3, 3, dtype=torch.int8), torch.tensor([1, 2], dtype=torch.int8), Rules(3), torch.zeros(2, 0, dtype=torch.int8),
-        torch.zeros(2, 0, dtype=torch.int64),
-    )  # fmt: skip
+    to_play = torch.tensor([1, 2], dtype=torch.int8)
+    state = replay(EMPTY, to_play, Rules(3), EMPTY[:, 0, :0], torch.zeros(2, 0, dtype=torch.int64))
     assert state.to_play.tolist() == [1, 2] and state.ply.tolist() == [0, 0] and not state.finished.any()

@@ -281,9 +281,7 @@ def compare_samples(padded: Samples, alone: Samples, size: int, side: int = 5) -
         if name == "rows":
             assert not found[..., size:].any()
             found = found[..., :size]
-        elif name == "policy":
-            found = cropped(found, size, side)
-        elif name == "ownership":
+        elif name in ("policy", "ownership"):
             found = cropped(found, size, side)
         elif name in ("moves", "ko"):
             values = torch.where(values >= 0, places[values.clamp(min=0).to(torch.int64)].to(values.dtype), values)

@@ -86,13 +86,6 @@ def pass_alive(stones: Tensor, suicide: Tensor | bool = False, on_board: Tensor 
     return flood.unpack_rows(black), flood.unpack_rows(white)
 
 
-def winner_black(score_black: Tensor) -> Tensor:
-    """Returns +1 where Black wins, -1 where White does, 0 for a draw: float32 [B] points, komi included -> float32
-    [B].
-    """
-    return torch.sign(score_black)
-
-
 # Doors for positions
 
 

@@ -19,25 +19,9 @@ NUM_SYMMETRIES = 8
 INVERSE = (0, 3, 2, 1, 4, 5, 6, 7)  # every mirror image is its own inverse
 
 
-def compose(first: int, second: int) -> int:
-    """Returns the transform that is `first` and then `second`, both 0 to 7."""
-    turns = second % 4 + (first % 4 if second < 4 else -(first % 4))
-    return turns % 4 + 4 * ((first >= 4) != (second >= 4))
-
-
-def point_table(board_size: int, device: torch.device | str = "cpu") -> Tensor:
-    """Returns where each point of each transformed board comes from: int64 [8, P], shared between calls."""
-    return _action_table(board_size, torch.device(device))[:, :-1]
-
-
-def action_table(board_size: int, device: torch.device | str = "cpu") -> Tensor:
-    """Returns the same for actions: int64 [8, A], pass from pass."""
-    return _action_table(board_size, torch.device(device))
-
-
 def inverse(symmetry: Tensor) -> Tensor:
     """Returns the inverse of each transform: int64 [B] -> int64 [B]."""
-    return _inverse_table(symmetry.device)[symmetry]
+    return torch.where(symmetry < 4, -symmetry % 4, symmetry)
 
 
 def transform_planes(planes: Tensor, symmetry: int | Tensor, size: Tensor | None = None) -> Tensor:
@@ -70,7 +54,7 @@ def transform_actions(values: Tensor, symmetry: int | Tensor, size: Tensor | Non
 def _tables(board_size: int, symmetry: int | Tensor, size: Tensor | None, device: torch.device) -> Tensor:
     """Returns where the actions come from: int64 [A] where that is the same for all games, else [B, A]."""
     if size is None:
-        return _action_table(board_size, device)[symmetry]
+        return action_table(board_size, device)[symmetry]
     return _own_table(board_size, device)[size.to(torch.int64), symmetry]
 
 
@@ -79,7 +63,8 @@ def _take(values: Tensor, table: Tensor) -> Tensor:
 
 
 @cache
-def _action_table(board_size: int, device: torch.device) -> Tensor:
+def action_table(board_size: int, device: torch.device | str = "cpu") -> Tensor:
+    """Returns where each action of each transformed board comes from: int64 [8, A], shared between calls."""
     # Made outside inference mode even when first asked for inside it: a table made there could never take part in
     # training.
     with torch.inference_mode(False):
@@ -96,12 +81,6 @@ def _own_table(board_size: int, device: torch.device) -> Tensor:
         stays = torch.arange(board_size * board_size + 1).repeat(board_size + 1, NUM_SYMMETRIES, 1)
         for size in range(1, board_size + 1):
             corner = stays[size, :, :-1].view(NUM_SYMMETRIES, board_size, board_size)[:, :size, :size]
-            own = _action_table(size, torch.device("cpu"))[:, :-1].view(NUM_SYMMETRIES, size, size)
+            own = action_table(size)[:, :-1].view(NUM_SYMMETRIES, size, size)
             corner.copy_(own // size * board_size + own % size)
         return stays.to(device)
-
-
-@cache
-def _inverse_table(device: torch.device) -> Tensor:
-    with torch.inference_mode(False):
-        return torch.tensor(INVERSE, device=device)

@@ -24,8 +24,8 @@ SIMPLE, SITUATIONAL = tl.constexpr(rules.SIMPLE), tl.constexpr(rules.SITUATIONAL
 PLIES = tl.constexpr(256)  # remembered hashes that are compared at a time
 
 
-# In kernels a `PositionFields` has pointers to the tensors of all games, or the values of one: planes int32 [32], captures
-# int32 [2], hash int64, finished bool, all others int32 scalars.
+# In kernels a `PositionFields` has pointers to the tensors of all games, or the values of one: planes int32 [32],
+# captures int32 [2], hash int64, finished bool, all others int32 scalars.
 
 
 def fields_of(position: Any) -> PositionFields:
@@ -309,23 +309,12 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
     num_games, board_size = fields.black.shape
     if num_games:
         flags, recent = given(state.suicide, fields.finished), kept.recent.shape[1]
+        rules = (state.on_board.contiguous(), flags, state.cap.contiguous())
+        sizes = {"N": board_size, "RECENT": recent, "MOVES": kept.moves.shape[1]}
         step_kernel[(num_games,)](
-            fields,
-            actions.contiguous(),
-            state.on_board.contiguous(),
-            flags,
-            state.cap.contiguous(),
-            keys,
-            after,
-            kept,
-            kept.seen.shape[1],
-            N=board_size,
-            RECENT=recent,
-            MOVES=kept.moves.shape[1],
-            TILE=triton.next_power_of_2(recent * 2 * board_size),
-            ANY_SUICIDE=state.suicide is not None,
-            num_warps=1,
-        )
+            fields, actions.contiguous(), *rules, keys, after, kept, kept.seen.shape[1], **sizes,
+            TILE=triton.next_power_of_2(recent * 2 * board_size), ANY_SUICIDE=state.suicide is not None, num_warps=1,
+        )  # fmt: skip
     return after._asdict()
 
 
