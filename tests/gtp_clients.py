@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections import namedtuple
 
 VERTEX = r"(?:pass|[A-Za-z]\d+)"
 
@@ -72,14 +72,9 @@ def lizzie_moves(line: str) -> list[dict]:
     """Returns the moves of an lz-analyze line; every number goes through Integer.parseInt (MoveData.fromInfo)."""
     moves = []
     for segment in re.split(r"\s*info ", line)[1:]:
-        words, found, index = segment.split(" "), {}, 0
-        while index < len(words):
-            key = words[index]
-            if key == "pv":
-                found["pv"] = words[index + 1 :]
-                break
-            found[key] = words[index + 1]
-            index += 2
+        known, _, pv = segment.partition(" pv ")
+        words = known.split(" ")
+        found = dict(zip(words[::2], words[1::2], strict=True)) | {"pv": pv.split(" ")}
         moves.append(found | {key: _integer(found[key]) for key in ("visits", "winrate", "order", "prior", "lcb")})
     return moves
 
@@ -96,11 +91,8 @@ def lizgoban_parts(line: str) -> tuple[list[dict], list[float] | None, dict]:
     root = known.get("rootInfo", "").split()
     ownership = [float(text) for text in known["ownership"].split()] if "ownership" in known else None
     suggestions = [_lizgoban_suggestion(segment.strip()) for segment in parts[0].split("info")[1:]]
-    return (
-        sorted(suggestions, key=lambda found: found["order"]),
-        ownership,
-        dict(zip(root[::2], root[1::2], strict=True)),
-    )
+    suggestions.sort(key=lambda found: found["order"])
+    return suggestions, ownership, dict(zip(root[::2], root[1::2], strict=True))
 
 
 def _lizgoban_suggestion(segment: str) -> dict:
@@ -121,25 +113,12 @@ def cgos_last_line(written: str) -> tuple[dict, str]:
     """
     lines = written.rstrip("\n").split("\n")
     assert lines[-1].startswith("play ") and lines[-2].startswith("info ")
-    sections: dict = {"info": [], "ownership": []}
-    key = None
-    for word in lines[-2].split():
-        if word in sections:
-            key = word
-            if key == "info":
-                sections["info"].append([])
-        else:
-            (sections["info"][-1] if key == "info" else sections["ownership"]).append(word)
+    infos, _, ownership = lines[-2].partition(" ownership ")
+    sections = {"info": [part.split() for part in infos.split("info ")[1:]], "ownership": ownership.split()}
     return sections, lines[-1].removeprefix("play ")
 
 
-@dataclass(frozen=True)
-class AnalyzeCommand:
-    """A line of gogui-analyze_commands as GoGui splits it."""
-
-    type: str
-    label: str
-    command: str
+AnalyzeCommand = namedtuple("AnalyzeCommand", "type label command")  # a line as GoGui splits it
 
 
 def gogui_commands(content: str) -> list[AnalyzeCommand]:

@@ -102,14 +102,14 @@ def test_bad_options(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert left.value.code == 2 and "error: argument --" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ("game.sise=9", "did you mean game.size"),
-        ("komi=3", "must look like section.key=value"),
-        ("--device tpu", "device is 'tpu'"),
-    ],
-)
+SETTINGS = {
+    "game.sise=9": "did you mean game.size",
+    "komi=3": "look like section.key=value",
+    "--device tpu": "is 'tpu'",
+}
+
+
+@pytest.mark.parametrize(("words", "sentence"), SETTINGS.items())
 def test_bad_settings(words: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         cli.open_front_end(parsed(words))

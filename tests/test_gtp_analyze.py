@@ -81,30 +81,10 @@ def test_lz_line() -> None:
     assert lz_line(by_hand(candidates=[], legal=np.zeros(10, dtype=bool)), AnalyzeRequest(), 3) == ""
 
 
-KATA_FIRST = (
-    "info move B2 visits 7 edgeVisits 7 utility 0.500000 winrate 0.750000 scoreMean 3.2500 scoreLead 3.2500 "
-    "prior 0.250000 lcb 0.400000 utilityLcb -0.200000 weight 7.0 order 0 pv B2 A3 pass"
-)
-
-
 def test_kata_line() -> None:
-    second = (
-        "info move pass visits 2 edgeVisits 2 utility -1.000000 winrate 0.000000 scoreMean -2.0000 scoreLead -2.0000 "
-        "prior 0.333333 lcb 0.000000 utilityLcb -1.000000 weight 2.0 order 1 pv pass"
-    )
-    assert kata_line(by_hand(), AnalyzeRequest(), 3) == f"{KATA_FIRST} {second}"
-
-
-def test_kata_line_with_all_there_is() -> None:
-    line = kata_line(by_hand(), AnalyzeRequest(max_moves=1, extras=frozenset(analyze.EXTRAS)), 3)
-    assert line == (
-        KATA_FIRST.replace(" order 0", " noResultValue 0.000000 order 0")
-        + " pvVisits 7 3 1 pvEdgeVisits 7 3 1"
-        + " movesOwnership"
-        + " 0.5000" * 9
-        + " rootInfo visits 10 utility 0.200000 winrate 0.600000 scoreMean 1.5000 scoreLead 1.5000 rawWinrate 0.550000"
-        + " ownership -1.0000 -0.7500 -0.5000 -0.2500 0.0000 0.2500 0.5000 0.7500 1.0000"
-    )
+    assert kata_line(by_hand(), AnalyzeRequest(), 3) == TABLES["kata lines"]["usual"]
+    request = AnalyzeRequest(max_moves=1, extras=frozenset(analyze.EXTRAS))
+    assert kata_line(by_hand(), request, 3) == TABLES["kata lines"]["with all there is"]
 
 
 def test_every_float_has_a_point() -> None:
@@ -212,9 +192,8 @@ def test_a_full_tree_streams_on_without_work(fresh: Engine, monkeypatch: pytest.
     written = converse(fresh, ["lz-analyze 1", infos(60)])
     lines = written.split("\n")[1:-2]
     assert lines[-1] == lines[-20] and len(analyses) < 40 and len(naps) >= 20
-    assert converse(fresh, ["lz-analyze 1", infos(2), "4 name"]).endswith("=4 zerogo\n\n"), (
-        "and again at the same position"
-    )
+    again = converse(fresh, ["lz-analyze 1", infos(2), "4 name"])
+    assert again.endswith("=4 zerogo\n\n")
 
 
 @pytest.mark.parametrize("command", ["lz-analyze", "kata-analyze"])
@@ -251,11 +230,8 @@ def test_a_finished_game(fresh: Engine) -> None:
 def test_a_prepared_analysis_asks_nothing(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a line needs of the network is asked for in small parts, between which the next line is looked for."""
     asked, real = [], Analyst.evaluate
-    monkeypatch.setattr(
-        Analyst,
-        "evaluate",
-        lambda analyst, states, *a, **k: asked.append(states.num_games) or real(analyst, states, *a, **k),
-    )
+    counting = lambda self, states, *a, **k: asked.append(states.num_games) or real(self, states, *a, **k)  # noqa: E731
+    monkeypatch.setattr(Analyst, "evaluate", counting)
     raw(fresh, "play b A1")
     fresh.session.set_position(fresh.game)
     for _ in range(10):
@@ -270,9 +246,8 @@ def test_a_prepared_analysis_asks_nothing(fresh: Engine, monkeypatch: pytest.Mon
     fresh.session.clear()
     fresh.session.set_position(fresh.game)
     fresh.session.step()
-    assert {c.score for c in fresh.session.analysis(evaluates_children=False).candidates} == {
-        fresh.session.analysis(evaluates_children=False).score
-    }
+    plain = fresh.session.analysis(evaluates_children=False)
+    assert {candidate.score for candidate in plain.candidates} == {plain.score}
 
 
 # genmove_analyze
@@ -291,15 +266,12 @@ def test_genmove_analyze(command: str, arguments: str, fresh: Engine) -> None:
     assert lines[-1].startswith("info move C3 ") and int(re.search(r"visits (\d+)", lines[-1])[1]) >= 8
 
 
-def test_genmove_analyze_resigns(fresh: Engine) -> None:
+def test_genmove_analyze_resigns(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh.game.set_up([[1, 1, 1, 1, 1], [1, 0, 1, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [0, 0, 0, 2, 0]], WHITE)
     for number in range(6):
         fresh.game.play(fresh.game.to_play, 25 if number % 2 else 20 + number // 2)
-    fresh.options.resign_threshold = 1.0
-    try:
-        written = raw(fresh, "lz-genmove_analyze w 10")
-    finally:
-        fresh.options.resign_threshold = 0.05
+    monkeypatch.setattr(fresh.options, "resign_threshold", 1.0)
+    written = raw(fresh, "lz-genmove_analyze w 10")
     assert re.fullmatch(r"=\n(info .*\n)+play (resign|\S+)\n\n", written)
 
 
@@ -339,9 +311,8 @@ def test_raw_nn(fresh: Engine) -> None:
     assert len(found["policy"]) == len(found["whiteOwnership"]) == 25 and np.isnan(found["policy"][12])
     assert np.nansum(found["policy"]) + found["policyPass"][0] == pytest.approx(1, abs=1e-4)
     assert found["whiteWin"][0] == pytest.approx((1 + float(whole.value)) / 2, abs=0.2)  # White is to move
-    assert np.sign(found["whiteOwnership"]).sum() < 0 and found["whiteLead"][0] == pytest.approx(
-        sum(found["whiteOwnership"]) + 7, abs=1e-3
-    )
+    assert np.sign(found["whiteOwnership"]).sum() < 0
+    assert found["whiteLead"][0] == pytest.approx(sum(found["whiteOwnership"]) + 7, abs=1e-3)
 
 
 def test_raw_nn_of_black_is_from_whites_view_too(fresh: Engine) -> None:
@@ -413,9 +384,8 @@ def test_policy_and_visits_are_pairs(fresh: Engine) -> None:
 def test_value_is_gfx(fresh: Engine) -> None:
     rows = raw(fresh, "zerogo-value b").removeprefix("=\n").strip().split("\n")
     assert [row.split()[0] for row in rows] == ["LABEL", "CIRCLE", "TEXT"] and rows[1] == "CIRCLE C3"
-    assert len(rows[0].split()) % 2 == 1 and re.fullmatch(
-        r"TEXT Black wins \d+\.\d %, leads by [+-]\d+\.\d; \d+ visits", rows[2]
-    )
+    assert len(rows[0].split()) % 2 == 1
+    assert re.fullmatch(r"TEXT Black wins \d+\.\d %, leads by [+-]\d+\.\d; \d+ visits", rows[2])
     assert "Black wins 100.0 %" in raw(won(), "zerogo-value w")
 
 

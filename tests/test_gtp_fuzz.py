@@ -119,9 +119,8 @@ def converse(engine: Engine, number: int, seed: int) -> list[str]:
 def check(request: protocol.Request, written: str, line: str) -> None:
     """One reply with the request's id, one blank line, at its end; nothing that is only known inside."""
     assert written.startswith((f"={request.id}", f"?{request.id}")), f"{line!r}: {written!r}"
-    assert not written[1 + len(request.id)].isdigit() and written.endswith("\n\n") and written.count("\n\n") == 1, (
-        f"{line!r}: {written!r}"
-    )
+    whole = written.endswith("\n\n") and written.count("\n\n") == 1
+    assert whole and not written[1 + len(request.id)].isdigit(), f"{line!r}: {written!r}"
     assert "Traceback" not in written and "internal error" not in written, f"{line!r}: {written!r}"
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f]", written), f"{line!r}: {written!r}"
     assert not written.startswith("?") or written.count("\n") == 2, f"{line!r}: a refusal of several lines: {written!r}"
@@ -152,24 +151,15 @@ def test_bytes_through_a_pipe(tmp_path: Path) -> None:
     draw = random.Random(5)
     sent = [line.encode("utf-8", "replace") for line in lines(1500, seed=5)]
     noise = [bytes(draw.randrange(256) for _ in range(20)).replace(b"\n", b"").replace(b"\r", b"") for _ in range(200)]
-    mixed = [
-        line for pair in zip(sent, [*noise, *[b""] * len(sent)], strict=False) for line in (pair[0], b"# " + pair[1])
-    ]
+    noise += [b""] * (len(sent) - len(noise))
+    mixed = [line for pair in zip(sent, noise, strict=True) for line in (pair[0], b"# " + pair[1])]
     text = b"\n".join([*mixed, b"boardsize 5", b"77 showboard", b"88 lz-analyze 1"])
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = (sys.executable, "-m", "zerogo.gtp", "--checkpoint", "mcts:1", "--device", "cpu", "game.size=5")
-    done = subprocess.run(
-        command, input=text, capture_output=True, timeout=120, cwd=tmp_path, env=environment, check=False
-    )
-    written = done.stdout.decode()
-    assert (
-        done.returncode == 0
-        and "Traceback" not in done.stderr.decode()
-        and "internal error" not in done.stderr.decode()
-    )
-    requests = [
-        found for line in text.decode("utf-8", "replace").split("\n") if (found := protocol.parse(line)) is not None
-    ]
+    done = subprocess.run(command, input=text, capture_output=True, timeout=120, cwd=tmp_path, env=environment)
+    written, errors = done.stdout.decode(), done.stderr.decode()
+    assert done.returncode == 0 and "Traceback" not in errors and "internal error" not in errors
+    requests = list(filter(None, map(protocol.parse, text.decode("utf-8", "replace").split("\n"))))
     heads = [line for line in written.split("\n") if re.match(r"[=?]", line)]
     assert len(heads) == len(requests)
     assert all(re.match(rf"[=?]{request.id}(\D|$)", head) for request, head in zip(requests, heads, strict=True))

@@ -75,22 +75,13 @@ def analysis(
     """Returns an analysis with candidates in this order, each with its value; ownership for the side to move."""
     size = game.size
     actions = [coords.from_gtp(vertex, size) for vertex in values]
-    candidates = [
-        Candidate(action, 10, found, score, 0.1, 0.4, (action,), (10,))
-        for action, found in zip(actions, values.values(), strict=True)
-    ]
+    pairs = zip(actions, values.values(), strict=True)
+    candidates = [Candidate(action, 10, found, score, 0.1, 0.4, (action,), (10,)) for action, found in pairs]
     legal = np.array([game.why_illegal(game.to_play, action) is None for action in range(size * size + 1)])
-    return Analysis(
-        visits=fields.get("visits", 100),
-        value=value,
-        score=score,
-        candidates=candidates,
-        prior=legal.astype(np.float32) / legal.sum(),
-        legal=legal,
-        visits_by_action=np.zeros(size * size + 1, dtype=np.int64),
-        ownership=np.broadcast_to(np.asarray(ownership, dtype=np.float32), (size, size)),
-        raw_value=value,
-    )
+    prior, visits_by_action = legal.astype(np.float32) / legal.sum(), np.zeros(size * size + 1, dtype=np.int64)
+    ownership = np.broadcast_to(np.asarray(ownership, dtype=np.float32), (size, size))
+    known = prior, legal, visits_by_action, ownership, value
+    return Analysis(fields.get("visits", 100), value, score, candidates, *known)
 
 
 def choice(

@@ -57,9 +57,6 @@ def has_colour(image: np.ndarray, colour: tuple[int, ...]) -> bool:
     return bool((image == np.array(colour)).all(-1).any())
 
 
-# Text
-
-
 def test_text_has_coordinates_and_the_last_move_in_brackets():
     assert picture.board_text(some_stones(), last_action=2).splitlines() == [
         "   A B C",
@@ -104,9 +101,6 @@ def test_moves_of_a_search_as_a_table():
 )
 def test_counts_are_short(count: int, text: str):
     assert picture.short_count(count) == text
-
-
-# Boards
 
 
 def test_image_shows_stones_where_they_are():
@@ -238,9 +232,6 @@ def test_image_of_one_point_and_of_the_largest_board():
         empty = torch.zeros((size, size), dtype=torch.int8)
         image = picture.board_image(empty, size * size, torch.ones(size, size), policy)
         assert image.shape[1] == (size + 1) * 24
-
-
-# Everything else
 
 
 def test_mosaic_keeps_every_picture():

@@ -161,18 +161,14 @@ def test_players_by_name() -> None:
     assert playouts_of("mcts:00100000") == 100_000 and playouts_of("mcts-runs/5x5") is None
 
 
-UNKNOWN = ("randm", "mcts", "mcts:", "mcts:0", "mcts:x", "no/such/checkpoint.pt")
-
-
-@pytest.mark.parametrize(
-    ("spec", "sentence"),
-    [
-        *((spec, "allowed are random, mcts:N") for spec in UNKNOWN),
-        ("mcts:100001", "too many playouts a move; allowed are mcts:1 to mcts:100000"),
-        (f"mcts:{'9' * 5000}", "too many playouts a move; allowed are mcts:1 to mcts:100000"),
-        (__file__, "is not a zerogo checkpoint"),
-    ],
+UNKNOWN = dict.fromkeys(("randm", "mcts", "mcts:", "mcts:0", "mcts:x", "no/such.pt"), "allowed are random, mcts:N")
+UNKNOWN |= dict.fromkeys(
+    ("mcts:100001", f"mcts:{'9' * 5000}"), "too many playouts a move; allowed are mcts:1 to mcts:1"
 )
+UNKNOWN[__file__] = "is not a zerogo checkpoint"
+
+
+@pytest.mark.parametrize(("spec", "sentence"), UNKNOWN.items())
 def test_unknown_players_are_refused_with_what_is_allowed(spec: str, sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
         made(spec)

@@ -19,6 +19,9 @@ CPU = torch.device("cpu")
 BLACK, WHITE = Colour.BLACK, Colour.WHITE
 # Black to move takes the whole board by C3 on 5x5 at this komi; White is alive nowhere.
 RULES = Rules(5, 3.5)
+ASKED = {"simulations": 30}
+LEAVES = [("mcts:10", {}, (10, 1)), ("mcts:400", {}, (400, 8)), ("mcts:400", ASKED, (30, 3))]
+LEAVES.append(("mcts:400", ASKED | {"leaves": 5}, (30, 5)))
 
 
 @pytest.fixture
@@ -179,22 +182,11 @@ def test_words(word: str) -> None:
         make_analyst(word, EvaluationConfig(), CPU, torch.float32)
 
 
-@pytest.mark.parametrize(
-    ("word", "simulations", "leaves", "expected"),
-    [
-        ("mcts:10", None, None, (10, 1)),
-        ("mcts:400", None, None, (400, 8)),
-        ("mcts:400", 30, None, (30, 3)),
-        ("mcts:400", 30, 5, (30, 5)),
-    ],
-)
-def test_leaves_suit_the_simulations(
-    word: str, simulations: int | None, leaves: int | None, expected: tuple[int, int]
-) -> None:
+@pytest.mark.parametrize(("word", "asked", "expected"), LEAVES)
+def test_leaves_suit_the_simulations(word: str, asked: dict[str, int], expected: tuple[int, int]) -> None:
     """Few simulations take one leaf a step, many take several; simulations are the word's unless others are asked
-    for.
-    """
-    analyst = make_analyst(word, EvaluationConfig(), CPU, torch.float32, simulations=simulations, leaves=leaves)
+    for."""
+    analyst = make_analyst(word, EvaluationConfig(), CPU, torch.float32, **asked)
     assert (analyst.name, analyst.simulations, analyst.search.settings.leaves) == (word, *expected)
 
 

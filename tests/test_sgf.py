@@ -42,10 +42,6 @@ def test_moves_and_passes_come_back(size: int) -> None:
     assert read_moves(game, size) == [("bw"[k % 2], move) for k, move in enumerate(moves)]
 
 
-def test_a_pass_is_the_empty_value() -> None:
-    assert ";B[];W[])" in to_text(GameRecord(Rules(9), [81, 81]))
-
-
 def test_root_properties() -> None:
     names = ("zero ] \\ one", "Weiß")
     match = {"event": "cup", "round": "3", "date": "2024-02-29", "comment": "hi"}
@@ -115,20 +111,16 @@ WRITTEN = {
 }
 
 
-def test_rules_that_no_word_names_are_written_in_full() -> None:
+def test_the_text_of_a_file() -> None:
+    """A pass is the empty value; rules that no word names are written in full, komi never with an exponent, and an
+    unknown date is not today's."""
+    assert ";B[];W[])" in to_text(GameRecord(Rules(9), [81, 81]))
     assert "ZGRU" not in to_text(GameRecord(Rules(5, 7.5, "simple"), []))  # RU[Chinese] says it all
     text = to_text(GameRecord(Rules(5), []))
     assert "RU[Chinese]" in text and '"ko":"POSITIONAL"' in text
-    aga = GameRecord(Rules(5, 7.5, "situational"), [], properties={"RU": "AGA"})
-    assert "ZGRU" not in to_text(aga)
-
-
-def test_komi_is_never_written_with_an_exponent() -> None:
-    assert "KM[0.0000001]" in to_text(GameRecord(Rules(5, komi=1e-7), []))
-    assert "KM[-3.5]" in to_text(GameRecord(Rules(5, komi=-3.5), []))
-
-
-def test_an_unknown_date_is_not_todays() -> None:
+    assert "ZGRU" not in to_text(GameRecord(Rules(5, 7.5, "situational"), [], properties={"RU": "AGA"}))
+    for komi, shown in ((1e-7, "KM[0.0000001]"), (-3.5, "KM[-3.5]")):
+        assert shown in to_text(GameRecord(Rules(5, komi), []))
     assert "DT[" not in to_text(GameRecord(Rules(5), [], date=None))
 
 
@@ -202,19 +194,18 @@ SEND_TWO = "b A2,w C2,b E5,w D1,b E6,w B1,b B2,w A1,b C1,w B1"
 SEND_TWO_BLACK = "b A2,w C2,b B2,w D1,b E6,w B1,b pass,w A1,b C1,w B1"  # the same, but it had Black to move
 
 
-@pytest.mark.parametrize(
-    ("rules", "sequence", "legal"),
-    [
-        ("chinese", SEND_TWO, True), ("tromp-taylor", SEND_TWO, False), ("aga", SEND_TWO, True),
-        ("chinese", SEND_TWO_BLACK, True), ("tromp-taylor", SEND_TWO_BLACK, False), ("aga", SEND_TWO_BLACK, False),
-    ],
-)  # fmt: skip
-def test_superko_is_that_of_the_rules(rules: str, sequence: str, legal: bool) -> None:
+SUPERKO = {"chinese": (True, True), "tromp-taylor": (False, False), "aga": (True, False)}
+
+
+@pytest.mark.parametrize(("rules", "legal"), SUPERKO.items())
+def test_superko_is_that_of_the_rules(rules: str, legal: tuple[bool, bool]) -> None:
     """As GNU Go 3.8 says with --simple-ko, --positional-superko and --situational-superko."""
-    moves = [word.split() for word in sequence.split(",")]
-    text = "".join(f";{colour.upper()}[{coords.to_sgf(coords.from_gtp(vertex, 9), 9)}]" for colour, vertex in moves)
-    problem = replay(read_text(f"(;SZ[9]KM[0]RU[{rules}]{text})"))[1]
-    assert (problem is None) == legal and (legal or problem.startswith("move 10, white B1, is illegal: superko"))
+    for sequence, is_legal in zip((SEND_TWO, SEND_TWO_BLACK), legal, strict=True):
+        moves = [word.split() for word in sequence.split(",")]
+        text = "".join(f";{colour.upper()}[{coords.to_sgf(coords.from_gtp(vertex, 9), 9)}]" for colour, vertex in moves)
+        problem = replay(read_text(f"(;SZ[9]KM[0]RU[{rules}]{text})"))[1]
+        assert (problem is None) == is_legal
+        assert is_legal or problem.startswith("move 10, white B1, is illegal: superko")
 
 
 def test_two_moves_in_a_row() -> None:

@@ -59,9 +59,6 @@ def pixels(path: Path) -> np.ndarray:
     return np.asarray(Image.open(path).convert("RGB")).astype(int)
 
 
-# Moments
-
-
 def test_moves_are_chosen_by_number_from_the_end_and_in_ranges(folder: Path):
     game = read_game(folder / "game.sgf")
     assert chosen_moves(None, game) == [6] and chosen_moves("0", game) == [0] and chosen_moves("-1", game) == [6]
@@ -124,9 +121,6 @@ def test_symmetries_of_a_network_are_obeyed(folder: Path):
     assert torch.allclose(empty["all"], empty["all"].flip(0), atol=1e-6)
     assert torch.allclose(empty["all"], empty["all"].T, atol=1e-6)
     assert not torch.allclose(empty["none"], empty["none"].flip(0), atol=1e-6)
-
-
-# Pictures and text
 
 
 def test_the_board_after_a_move_is_drawn(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
@@ -193,9 +187,6 @@ def test_a_game_that_is_over_has_nothing_to_think_about(folder: Path, tmp_path: 
     words = "--what candidates,visits,line,value --checkpoint @tiny.pt --device cpu --text".split()
     paths, printed = run(folder, capsys, str(tmp_path / "over.sgf"), *words, "--out", str(tmp_path / "over.png"))
     assert "the game is over" in printed and paths[0].exists()
-
-
-# What is wrong
 
 
 @pytest.mark.parametrize(("words", "sentence"), TABLES["bad input"])
