@@ -104,9 +104,6 @@ def test_every_command_that_clients_ask_for_is_there(talk: Talk) -> None:
     assert "analyze" not in known  # Sabaki reads its winrates as ten-thousandths and would take ours for nothing
 
 
-# The protocol itself
-
-
 @pytest.mark.parametrize(("line", "expected"), TABLES["parse"])
 def test_parse(line: str, expected: list | None) -> None:
     """A line is an id, a command and its arguments, or nothing."""
@@ -162,9 +159,6 @@ def test_nothing_for_people_looks_like_a_reply(talk: Talk) -> None:
     assert rows and not any(row.startswith(("=", "?", "info", "play", "hold")) or " -> " in row for row in rows)
 
 
-# Rules
-
-
 def test_rules_that_fall_short_of_their_name_say_so(talk: Talk) -> None:
     deviation = talk.value("kata-set-rules japanese")
     assert deviation.startswith("zerogo's japanese rules differ") and deviation in "".join(talk.engine.said)
@@ -174,9 +168,6 @@ def test_rules_that_fall_short_of_their_name_say_so(talk: Talk) -> None:
     assert "differ" not in talk.value("showboard")
     for name in "tromp-taylor chinese chinese-ogs chinese-kgs japanese korean aga bga new-zealand".split():
         talk.value(f"kata-set-rules {name}")
-
-
-# Moves of its own
 
 
 @pytest.mark.parametrize("player", ["mcts:8", "random"])
@@ -278,9 +269,6 @@ def test_an_input_asks_to_stop_until_the_interrupt_is_taken_and_waits_at_its_end
     assert source.take() is None and source.is_waiting() and source.take() is None
 
 
-# Files
-
-
 def test_games_to_files_and_back(talk: Talk, tmp_path: Path) -> None:
     talk.value("komi 3.5")
     talk.value("gogui-play_sequence b C3 w D3 b pass w pass")
@@ -345,9 +333,6 @@ def test_a_folder_is_no_place_for_a_game(talk: Talk, tmp_path: Path) -> None:
     assert talk.ask(f"loadsgf {tmp_path}").startswith("? ")
 
 
-# Networks
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a network that has learned nothing, for 3x3."""
@@ -386,9 +371,6 @@ def test_leaves_are_measured_where_that_is_asked_for(trained: Path) -> None:
 def test_a_board_of_another_size_is_refused_at_the_start(trained: Path) -> None:
     with pytest.raises(InputError, match="plays on 3x3 only; game.size is 9"):
         gtp_talk.engine(str(trained), "game.size=9")
-
-
-# A process of its own
 
 
 def start(*arguments: str) -> subprocess.CompletedProcess:

@@ -64,9 +64,6 @@ def by_hand(**changes: object) -> Analysis:
     return Analysis(**(known | changes))
 
 
-# Formats
-
-
 def test_lz_line() -> None:
     first = "info move B2 visits 7 winrate 7500 prior 2500 lcb 4000 order 0 pv B2 A3 pass"
     second = "info move pass visits 2 winrate 0 prior 3333 lcb 0 order 1 pv pass"
@@ -95,9 +92,6 @@ def test_every_float_has_a_point() -> None:
     assert "." not in lz_line(sure, AnalyzeRequest(), 3)
 
 
-# Arguments
-
-
 @pytest.mark.parametrize(("text", "fields"), TABLES["arguments of analyze"])
 def test_arguments(text: str, fields: dict) -> None:
     """The fields of a request but for its restrictions, which are those of `restrict`."""
@@ -124,9 +118,6 @@ def test_lz_analyze_knows_nothing_of_katago() -> None:
 def test_nothing_may_be_avoided_in_genmove(fresh: Engine) -> None:
     assert raw(fresh, "lz-genmove_analyze b 10 avoid b A1 1").startswith("? ")
     assert not fresh.game.moves
-
-
-# Streams
 
 
 @pytest.mark.parametrize("command", ["lz-analyze", "kata-analyze"])
@@ -250,9 +241,6 @@ def test_a_prepared_analysis_asks_nothing(fresh: Engine, monkeypatch: pytest.Mon
     assert {candidate.score for candidate in plain.candidates} == {plain.score}
 
 
-# genmove_analyze
-
-
 @pytest.mark.parametrize("command", ["lz-genmove_analyze", "kata-genmove_analyze"])
 @pytest.mark.parametrize("arguments", ["b", "b 100000", "b 0", "", "w interval 50 minmoves 5"])
 def test_genmove_analyze(command: str, arguments: str, fresh: Engine) -> None:
@@ -283,9 +271,6 @@ def test_the_random_player_does_not_think() -> None:
         assert f"\n{command}\n" not in raw(engine, "list_commands")
     offered = raw(engine, "gogui-analyze_commands")
     assert "zerogo-pass_alive" in offered and "zerogo-policy" not in offered
-
-
-# The raw network
 
 
 def numbers_of(reply: str) -> dict[str, list[float]]:
@@ -340,9 +325,6 @@ def test_raw_nn_refuses(arguments: str, fresh: Engine) -> None:
 def test_raw_nn_of_playouts() -> None:
     found = numbers_of(raw(won(), "kata-raw-nn 5"))
     assert found["whiteWin"] == [0] and found["whiteLead"] == [-24.5] and found["whiteOwnership"] == [-1] * 25
-
-
-# GoGui
 
 
 TYPES = """bwboard cboard dboard eplist gfx hstring hpstring none param plist pspairs pstring sboard string

@@ -59,9 +59,6 @@ def test_kgs_words(words: str, settings: list | None) -> None:
         assert kgs_time(words.split()) == Settings(*settings)
 
 
-# Whole games
-
-
 @dataclass
 class SlowSession:
     """A search whose steps take so long as `duration` says; it never comes to an end by itself. The clock stands still

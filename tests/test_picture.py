@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tables import tables
 
 from zerogo import picture
 from zerogo.picture.board import LOSSES, loss_colour, plane_image, star_points
 from zerogo.picture.canvas import LINE, MARK, WOOD, wrapped
 from zerogo.players.analyst import Candidate
 
-CELL = 40
+CELL, TEXTS = 40, tables("picture")
 
 
 def tried(
@@ -58,13 +59,7 @@ def has_colour(image: np.ndarray, colour: tuple[int, ...]) -> bool:
 
 
 def test_text_has_coordinates_and_the_last_move_in_brackets():
-    assert picture.board_text(some_stones(), last_action=2).splitlines() == [
-        "   A B C",
-        " 3 . .(X)3",
-        " 2 . O . 2",
-        " 1 . . . 1",
-        "   A B C",
-    ]
+    assert picture.board_text(some_stones(), last_action=2).splitlines() == TEXTS["board"]
     assert picture.board_text(some_stones(), last_action=9).splitlines()[-1] == "last move: pass"
     assert "(" not in picture.board_text(some_stones())
 
@@ -77,30 +72,17 @@ def test_text_of_the_largest_board_skips_i_and_stays_aligned():
 
 def test_labels_on_a_grid_are_aligned_and_stones_fill_the_gaps():
     labels = ["12.5", "", "", "", "", "7", "", "", ""]
-    assert picture.grid_text(labels, 3, some_stones()).splitlines() == [
-        "      A    B    C",
-        " 3 12.5    .    X 3",
-        " 2    .    O    7 2",
-        " 1    .    .    . 1",
-        "      A    B    C",
-    ]
+    assert picture.grid_text(labels, 3, some_stones()).splitlines() == TEXTS["labels"]
 
 
 def test_moves_of_a_search_as_a_table():
     lines = picture.candidates_text([tried(4, 120, 0.5, 3.25, 0.4, (4, 2, 9)), tried(9, 3, -1.0)], 3).splitlines()
-    assert [line.split() for line in lines] == [
-        ["move", "visits", "win", "%", "score", "prior", "line"],
-        ["B2", "120", "75.0", "+3.2", "40.0", "B2", "C3", "pass"],
-        ["pass", "3", "0.0", "+0.0", "50.0"],
-    ]
+    assert [" ".join(line.split()) for line in lines] == TEXTS["candidates"]
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0"), (999, "999"), (1000, "1.0k"), (1249, "1.2k"), (9999, "10k"), (34_000, "34k"), (999_600, "1.0M")],
-)
-def test_counts_are_short(count: int, text: str):
-    assert picture.short_count(count) == text
+def test_counts_are_short():
+    counts = (0, 999, 1000, 1249, 9999, 34_000, 999_600)
+    assert list(map(picture.short_count, counts)) == ["0", "999", "1.0k", "1.2k", "10k", "34k", "1.0M"]
 
 
 def test_image_shows_stones_where_they_are():
