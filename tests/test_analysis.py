@@ -506,10 +506,8 @@ def test_wide_root_noise_widens_the_search() -> None:
         return type(found)(prior=peaked.expand(states.num_games, -1), value=found.value)
 
     analyst = dataclasses.replace(ANALYST, name="sharp", search=Search(sharp, ANALYST.search.settings))
-    narrow, wide, again = (
-        ask(query(maxVisits=40, overrideSettings={"wideRootNoise": noise}), analyst=analyst)[0]
-        for noise in (0, 2.0, 2.0)
-    )
+    queries = [query(maxVisits=40, overrideSettings={"wideRootNoise": noise}) for noise in (0, 2.0)]
+    narrow, wide, again = (ask(queries[k], analyst=analyst)[0] for k in (0, 1, 1))
     assert len(narrow["moveInfos"]) < len(wide["moveInfos"]) and wide == again
     assert {move["prior"] for move in wide["moveInfos"] + narrow["moveInfos"] if move["move"] == "C3"} == {0.99975}
 

@@ -110,10 +110,6 @@ def test_parse(line: str, expected: list | None) -> None:
     assert parse(line) == (expected and Request(*expected))
 
 
-def test_two_requests_in_one_write(talk: Talk) -> None:
-    assert raw(talk.engine, "1 name\n2 protocol_version\n") == "=1 zerogo\n\n=2 2\n\n"
-
-
 def test_blank_lines_and_comments_get_no_reply(talk: Talk) -> None:
     assert raw(talk.engine, "\n\n# hello\n \t \n1 name # who?\n\n") == "=1 zerogo\n\n"
     assert raw(talk.engine, "") == ""

@@ -50,6 +50,8 @@ def test_root_properties() -> None:
     assert [root.get(name) for name in ("PB", "PW", "RE", "DT")] == [*names, "B+R", "2024-02-29"]
     assert [root.get(name) for name in ("EV", "RO", "C")] == ["cup", "3", "hi"] and root.get("AP")[0] == "zerogo"
     assert not root.has_property("HA") and not root.has_property("PL")
+    more = read(GameRecord(Rules(5), [], properties={"GN": "final", "RU": "AGA"})).get_root()
+    assert (more.get("GN"), more.get("RU")) == ("final", "AGA")
 
 
 def test_komi_is_always_written_and_today_is_the_date() -> None:
@@ -72,11 +74,6 @@ def test_comments_belong_to_their_moves() -> None:
     nodes = read(GameRecord(Rules(5), [0, 1, 2], comments=[None, "0.5 ] \\ a:b\nsecond line"])).get_main_sequence()
     assert [node.has_property("C") for node in nodes] == [False, False, True, False]
     assert nodes[2].get("C") == "0.5 ] \\ a:b\nsecond line"
-
-
-def test_more_properties_win() -> None:
-    root = read(GameRecord(Rules(5), [], properties={"GN": "final", "RU": "AGA"})).get_root()
-    assert (root.get("GN"), root.get("RU")) == ("final", "AGA")
 
 
 def test_colours_that_do_not_alternate() -> None:
