@@ -331,12 +331,10 @@ class SearchConfig(Section):
     c_puct: float = option(1.1, "puct: weight of the prior against the value", 0, 100, source="KataGo")
     c_puct_log: float = option(0.0, "puct: its growth with ln((visits + base) / base)", 0, 100, source="KataGo")
     c_puct_base: float = option(500.0, "puct: visits at which the growth sets in", above=0, high=10**9, source="KataGo")
-    fpu_reduction: float = option(
-        0.2, "puct: what unvisited children lack, x sqrt(visited prior)", 0, 2, source="KataGo"
-    )
+    fpu_reduction: float = option(0.2, "puct: what new children lack x sqrt(visited prior)", 0, 2, source="KataGo")
     fpu_reduction_root: float = option(0.0, "puct: the same at the root", 0, 2, source="KataGo")
     dirichlet_concentration: float = option(
-        10.83, "puct: sum of the noise's alpha", above=0, high=10_000, source="KataGo"
+        10.83, "puct: sum of the noise's alpha", above=0, high=10**4, source="KataGo"
     )
     dirichlet_share: float = option(0.25, "puct: share of noise in the root prior; 0 is none", 0, 1, source="KataGo")
     root_temperature: float = option(1.1, "puct: temperature of the root prior", above=0, high=10, source="KataGo")
@@ -362,9 +360,7 @@ class SelfplayConfig(Section):
     full_share: float = option(1.0, "probability of a full search", above=0, high=1, source="0.25 in KataGo")
     temperature_start: float = option(0.75, "puct: temperature of the played move at ply 0", 0, 10, source="KataGo")
     temperature_end: float = option(0.15, "puct: temperature late in the game", 0, 10, source="KataGo")
-    temperature_half_life: float = option(
-        0.0, "plies of half the fall; 0 is the board side", 0, 10_000, source="KataGo"
-    )
+    temperature_half_life: float = option(0.0, "plies of half the fall; 0: the board side", 0, 10**4, source="KataGo")
     random_opening_games: int = option(1500, "games by the random player at the start", 0, 10**7, source="measured")
     settled_end_share: float = option(0.9, "share of games that end once every point is pass-alive", 0, 1)
     resign_share: float = option(0.0, "share of games that may be resigned; the rest measures false ones", 0, 1)
@@ -409,7 +405,7 @@ class TrainingConfig(Section):
     momentum: float = option(0.9, "sgd: momentum; adamw: beta 1", 0, 0.9999, source="KataGo")
     warmup_samples: int = option(100_000, "samples over which the learning rate rises", 0, 10**10, source="KataGo")
     schedule: tuple[tuple[float, float], ...] = option(
-        SCHEDULE, "the learning rate's factors from parts of the run on", source="KataGo"
+        SCHEDULE, "factors of the learning rate, by progress", source="KataGo"
     )
     weight_decay: float = option(1e-4, "weight decay of matrices and kernels (decoupled in adamw)", 0, 1)
     gradient_clip: float = option(1.0, "largest norm of the gradient; 0 is no limit", 0, 10**6)
@@ -445,7 +441,4 @@ class PipelineConfig(Section):
     final_matches: bool = option(True, "end the run with matches that show what was learned")
 
 
-SECTIONS: tuple[type[Section], ...] = (
-    RunConfig, GameConfig, FeaturesConfig, NetworkConfig, SearchConfig, SelfplayConfig, ReplayConfig, TrainingConfig,
-    EvaluationConfig, PipelineConfig,
-)  # fmt: skip
+SECTIONS: tuple[type[Section], ...] = tuple(Section.__subclasses__())
