@@ -135,6 +135,7 @@ def check_children(search_state: SearchState, game: int, node: int, now: GameSta
     that were."""
     tree, closed = search_state.tree, 0
     children, prior = tree.children[game, node].tolist(), tree.prior[game, node].tolist()
+    assert node != ROOT or abs(sum(prior) - 1) < 1e-5
     for action, child in enumerate(children):
         on_board = action == side * side or (action // side < now.rules.size and action % side < now.rules.size)
         reason = now.why_illegal(move_of(action, now.rules.size, side)) if on_board else "off"

@@ -44,6 +44,7 @@ def test_a_game_is_searched_alike_alone_and_among_others(settings: SearchConfig,
     ids = torch.arange(num_games) + 100
     made = Search(TableEvaluator(), several(settings, leaves))
     first = made.run(state, budgets, seed=9, game_ids=ids, explore=explore)
+    assert torch.equal(first.visits.sum(1), torch.where(state.finished, 0, budgets))
     sums = first.tree.tree.value_sum.clone()
     after = board.step(state, first.action)
     made.advance(first.tree, torch.arange(num_games), first.action, after)
@@ -143,10 +144,9 @@ def test_a_repeating_move_is_closed_when_it_is_reached(settings: SearchConfig) -
     assert (found.visits[~legal] == 0).all() and (found.policy[~legal] == 0).all() and (found.prior[~legal] == 0).all()
     assert int(found.tree.exact_leaves[1]) > 0
     tree = found.tree.tree
-    kept = [
-        (g, n, a) for g, n, a in (tree.children == CLOSED).nonzero().tolist() if ROOT < n < ROOT + int(tree.size[g])
-    ]
-    assert all(float(tree.prior[g, n, a]) == 0 for g, n, a in kept)
+    inside = torch.arange(tree.num_nodes)
+    inside = (inside > ROOT) & (inside < ROOT + tree.size.unsqueeze(1))
+    assert (tree.prior[inside.unsqueeze(2) & (tree.children == CLOSED)] == 0).all()
     # Visits of a node are its own and those of its children, and one for each simulation that closed a move.
     closings = 0
     for game in range(state.num_games):
@@ -155,24 +155,6 @@ def test_a_repeating_move_is_closed_when_it_is_reached(settings: SearchConfig) -
             if not bool(tree.terminal[game, node]):
                 closings += int(tree.visits[game, node]) - 1 - int(tree.visits[game, children].sum())
     assert closings == int(found.tree.exact_leaves[1])
-
-
-def test_superko_moves_are_closed_at_a_kept_root() -> None:
-    """A child that becomes the root has exactly the legal moves open, and a prior over them that sums to 1."""
-    rule = Rules(size=2, komi=0.0, superko="situational")
-    state, _ = random_games(rule, 40, 4)
-    made = Search(TableEvaluator(), PUCT)
-    result = made.run(state, 40)
-    for turn in range(6):
-        lane = torch.arange(40)
-        legal = board.legal_actions(state)
-        action = draws.choose(draws.key(5, lane, turn), legal.to(torch.float32) * (result.visits + 0.01))
-        state = board.step(state, action)
-        made.advance(result.tree, lane, action, state)
-        result = made.run(state, 20, seed=turn, tree=result.tree)
-        is_open = result.tree.tree.children[:, ROOT] != CLOSED
-        assert torch.equal(is_open, board.legal_actions(state))
-        assert torch.allclose(result.prior.sum(1), torch.ones(40), atol=1e-5) and (result.prior[~is_open] == 0).all()
 
 
 @BOTH
@@ -194,8 +176,8 @@ def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig) -> None:
     a best one."""
     rule = Rules(size=3, komi=0.0)
     state, past = random_games(rule, 20, 7, move_cap=8)
-    state_going = (~state.finished).nonzero().squeeze(1)
-    state, past = state.select(state_going), past[state_going]
+    going = (~state.finished).nonzero().squeeze(1)
+    state, past = state.select(going), past[going]
     found = Search(TableEvaluator(), dataclasses.replace(settings, max_considered=10)).run(state, 300)
     seen = set()
     for game in range(state.num_games):
@@ -235,19 +217,15 @@ def test_leaves_are_shown_as_played_games_would_be() -> None:
         shown.clear()
         made.simulate(search_state)
         grown = (search_state.tree.size > sizes).nonzero().squeeze(1).tolist()
-        leaves = [
-            (g, leaf)
-            for g in grown
-            if not bool(search_state.tree.terminal[g, ROOT + sizes[g]])
-            for leaf in [ROOT + int(sizes[g])]
-        ]
-        for place, (game, node) in enumerate(leaves):
-            way = []
+        grown = [game for game in grown if not bool(search_state.tree.terminal[game, ROOT + sizes[game]])]
+        for place, game in enumerate(grown):
+            node = ROOT + int(sizes[game])
+            path = []
             while node != ROOT:
-                way.append(int(search_state.tree.action[game, node]))
+                path.append(int(search_state.tree.action[game, node]))
                 node = int(search_state.tree.parent[game, node])
             played = state.select(torch.tensor([game]))
-            for action in reversed(way):
+            for action in reversed(path):
                 played = board.step(played, torch.tensor([action]))
             own = dataclasses.replace(shown[0][0].select(torch.tensor([place])), ply_bound=0)
             for name in [*(field.name for field in dataclasses.fields(board.Position)), "recent", "moves", "cap"]:

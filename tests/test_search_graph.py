@@ -225,11 +225,6 @@ def test_a_search_state_is_freed_with_its_graph(captured: list) -> None:
         gc.enable()
 
 
-def test_the_cpu_has_none() -> None:
-    state = start()
-    assert Search(TableEvaluator(), PUCT).run(state, 8).tree.graph is None
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @EACH

@@ -38,7 +38,7 @@ from torch.nn import functional as F
 
 from zerogo import board, kernels
 from zerogo.config import SearchConfig
-from zerogo.kernels.shared import UNVISITED, tries
+from zerogo.kernels.shared import UNVISITED
 from zerogo.rules import Rules
 from zerogo.search import Go, Search, SearchPath, SearchState
 from zerogo.search.search import step_leaves
@@ -333,30 +333,22 @@ def test_slots_say_where_simulations_go(settings: SearchConfig) -> None:
             assert bool(found.at_end[slot]) or children[rows[depth], action] == UNVISITED
 
 
-def test_a_step_makes_no_more_selections_than_it_may() -> None:
-    """A line of play without a choice: all but the first of a step collide, and are counted."""
-    toy = toys.written_out(6, lambda left: {0: left - 1}, lambda left: None if left else -1, 1)
-    search = Search(toy.evaluator(exact=False), several(PUCT, 4), game=toy)
-    search_state = searched(search, toy.new([0]), torch.tensor([9]), steps=1)
-    assert int(search_state.collisions) == tries(4) - 1 and search_state.done.tolist() == [1]
-
-
 def strange_trees(num_actions: int, seed: int, device: torch.device) -> SearchState:
     """Trees of a root and four children, some with children of their own, of random numbers, with many moves and few
-    open."""
+    open; there is room for 13 nodes more."""
     made = torch.Generator().manual_seed(seed)
-    num_games, num_nodes = 3, 8
+    num_games, num_nodes, used = 3, 20, slice(ROOT, 7)
     tree = Tree.empty(num_games, num_nodes, num_actions, 1, CPU)
     tree.children[:] = torch.where(torch.rand(tree.children.shape, generator=made) < 0.5, UNVISITED, CLOSED)
     tree.prior[:] = torch.softmax(3 * torch.randn(tree.prior.shape, generator=made), dim=2)
-    tree.visits[:, ROOT:] = torch.randint(1, 30, (num_games, num_nodes - 1), generator=made, dtype=torch.int32)
-    tree.value[:, ROOT:] = torch.rand(num_games, num_nodes - 1, generator=made) * 2 - 1
+    tree.visits[:, used] = torch.randint(1, 30, (num_games, 6), generator=made, dtype=torch.int32)
+    tree.value[:, used] = torch.rand(num_games, 6, generator=made) * 2 - 1
     tree.value_sum[:] = tree.visits * (0.3 * tree.value)
-    for node in range(ROOT + 1, num_nodes - 1):
+    for node in range(ROOT + 1, 7):
         parent, move = (ROOT if node < 6 else 2), num_actions - node * (num_actions // 10)
         tree.children[:, parent, move] = node
         tree.parent[:, node] = parent
-    tree.size[:] = num_nodes - 2
+    tree.size[:] = 6
     noise = torch.randn(num_games, num_actions, generator=made)
     search_state = SearchState.of(None, tree.to(device), num_actions, 20)
     search_state.depth_bound, search_state.budget[:] = 2, torch.tensor([20, 7, 0], device=device)
@@ -404,8 +396,10 @@ def test_unused_slots_name_a_node_and_a_move(case: Case) -> None:
     leaves = case.settings.leaves
     game, unused = torch.arange(3).repeat(leaves), ~found.counts
     assert found.counts.view(leaves, 3).sum(0).tolist()[2] == 0
-    assert torch.equal(found.last[unused] - game[unused] * 8, torch.full_like(game[unused], ROOT))
-    assert torch.equal(found.last, found.path[torch.arange(3 * leaves), found.depth]) and (found.last < 24).all()
+    num_nodes = search_state.tree.num_nodes
+    assert (found.last[unused] - game[unused] * num_nodes == ROOT).all()
+    assert torch.equal(found.last, found.path[torch.arange(3 * leaves), found.depth])
+    assert (found.last < 3 * num_nodes).all()
     assert (found.action[unused] >= 0).all() and (found.action[unused] < 82).all()
 
 
