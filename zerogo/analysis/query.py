@@ -191,8 +191,7 @@ def _list(name: str, value: Any, what: str) -> list[Any]:
 
 
 def _flag(fields: dict[str, Any], name: str) -> bool:
-    value = fields.get(name, False)
-    if not isinstance(value, bool):
+    if not isinstance(value := fields.get(name, False), bool):
         raise QueryError(f"{name} is {shown(value)}; it must be true or false", name)
     return value
 
@@ -335,7 +334,7 @@ def _restriction(name: str, entry: Any, size: int) -> Entry:
 
 def _plain(value: Any) -> Any:
     """Returns the number of a text, as config files give them; anything else stays as it is."""
-    if isinstance(value, str) and value.upper() not in PERSPECTIVES:
+    if isinstance(value, str):
         with contextlib.suppress(ValueError, RecursionError):
             return json.loads(value)
     return value

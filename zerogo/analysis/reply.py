@@ -23,7 +23,8 @@ DIGITS = 6
 def analysis_reply(task: SearchTask, result: PositionResult, is_during_search: bool) -> dict[str, Any]:
     """Returns the reply on a position."""
     query, sign = task.query, _sign(task.query.settings.perspective, result.to_play)
-    stdev = _stdev(result.analysis.ownership)
+    variances = np.clip(1.0 - result.analysis.ownership.astype(np.float64) ** 2, 0.0, 1.0)
+    stdev = round(float(np.sqrt(variances.sum())), DIGITS)
     moves = enumerate(result.analysis.candidates)
     reply = {
         **{"id": query.id, "isDuringSearch": is_during_search, "turnNumber": task.turn},
@@ -49,10 +50,6 @@ def _sign(perspective: str, to_play: int) -> int:
 
 def _rounded(values: np.ndarray) -> list[float]:
     return np.round(values.astype(np.float64).ravel(), DIGITS).tolist()
-
-
-def _stdev(ownership: np.ndarray) -> float:
-    return round(float(np.sqrt(np.clip(1.0 - ownership.astype(np.float64) ** 2, 0.0, 1.0).sum())), DIGITS)
 
 
 def _values(value: float, score: float, sign: int, stdev: float) -> dict[str, float]:

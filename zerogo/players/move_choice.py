@@ -136,7 +136,7 @@ class _Position:
     @property
     def is_settled(self) -> bool:
         """Whether every point is pass-alive, so that no move can change the result as it is counted."""
-        return sum(map(len, self.alive.values())) == self.pass_action
+        return len(self.closed) == self.pass_action
 
     @cached_property
     def dead(self) -> set[int]:
