@@ -100,8 +100,10 @@ class Encoder:
 
     def globals(self, state: State) -> Tensor:
         """Returns the global inputs: float32 [B, g]."""
-        view, none = View(state), torch.zeros(state.num_games, 0, device=state.device)
-        return torch.cat([none, *(group.read(view) for group in self._globals)], dim=1)
+        if not self._globals:
+            return torch.zeros(state.num_games, 0, device=state.device)
+        view = View(state)
+        return torch.cat([group.read(view) for group in self._globals], dim=1)
 
 
 def make_encoder(name: str | Sequence[str], komi_input: bool) -> Encoder:

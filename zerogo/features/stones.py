@@ -59,11 +59,11 @@ def _history_names(*sides: str) -> Callable[[int], tuple[str, ...]]:
 @group("history", ROWS, _history_names("own", "opponent's"), default=RECENT, most=RECENT)
 def _history(view: View, number: int) -> Tensor:
     """Own stones now and in earlier positions, newest first, then the opponent's; empty before the first."""
-    black, white = _past(view.state, number)
-    is_black, sides = view.is_black.view(-1, 1, 1), black.new_empty(len(black), 2, *black.shape[1:])
-    torch.where(is_black, black, white, out=sides[:, 0])
-    torch.where(is_black, white, black, out=sides[:, 1])
-    return sides.flatten(1, 2)
+    state = view.state
+    if view.fast is not None:
+        return view.fast.history(state.black, state.white, state.recent, state.to_play, number)
+    black, white = _past(state, number)
+    return torch.cat(view.colours(black, white), dim=1)
 
 
 @group("colour_history", ROWS, _history_names("black", "white"), default=RECENT, most=RECENT)
@@ -84,6 +84,8 @@ def _turns_since(view: View, number: int) -> Tensor:
     """The stones that have stood for 1, 2, … and for `number` or more positions, 1 for the last move's; stones of the
     start are the oldest."""
     state = view.state
+    if view.fast is not None:
+        return view.fast.ages(state.black, state.white, state.recent, state.ply, number)
     is_before_start = state.ply.unsqueeze(1) < torch.arange(1, number, device=state.device)
     all_bits = -is_before_start.to(torch.int32)  # what stood at the start counts as having stood before it
     recent = state.recent[:, : number - 1] | all_bits.unsqueeze(2).unsqueeze(3)

@@ -332,11 +332,12 @@ def _capture(work, move, colour):
             for k in range(work[LENGTH]):
                 _change(work, work[QUEUE + k], EMPTY)
             taken, last = taken + work[LENGTH], near
-    is_ko = taken == 1
-    for side in range(4):
-        near = move + work[STEPS + side]
-        is_ko &= work[near] != colour and (work[near] != EMPTY or near == last)
-    work[KO] = last if is_ko else NO_PLACE
+    work[KO] = last if taken == 1 else NO_PLACE
+    if taken == 1:
+        for side in range(4):
+            near = move + work[STEPS + side]
+            if work[near] == colour or (work[near] == EMPTY and near != last):
+                work[KO] = NO_PLACE
     return taken
 
 

@@ -1,4 +1,5 @@
-"""Encoders' planes on the CPU: all bits of a row of the board are collected first, then painted point by point."""
+"""Encoders' planes on the CPU: all bits of a row of the board are collected first, then painted point by point. And
+the bit rows of three groups, for which torch takes many small steps."""
 
 from __future__ import annotations
 
@@ -69,3 +70,71 @@ def _collect(words, game, row, spans, rows, counts, num_planes):
                 words[plane + number - 1 if number > 0 else num_planes + column] |= np.uint32(1) << np.uint32(column)
             next_count += 1
         plane += width
+
+
+def history(black: Tensor, white: Tensor, recent: Tensor, mover: Tensor, earlier: int) -> Tensor:
+    """Returns the mover's stones now and in earlier positions, newest first, then the other side's: int32
+    [B, 2 + 2 * earlier, N], from int32 [B, N] twice and [B, 7, 2, N]; mover: int8 [B]."""
+    rows = torch.empty(len(black), 2 + 2 * earlier, black.shape[1], dtype=torch.int32)
+    over_games(_history, len(black), array(black), array(white), array(recent), array(mover), rows.numpy())
+    return rows
+
+
+@kernel
+def _history(first, last, black, white, recent, mover, rows):
+    number = rows.shape[1] // 2
+    for game in range(first, last):
+        side = mover[game] - 1
+        own, other = (black, white) if side == 0 else (white, black)
+        rows[game, 0], rows[game, number] = own[game], other[game]
+        for ago in range(1, number):
+            for row in range(rows.shape[2]):
+                rows[game, ago, row] = recent[game, ago - 1, side, row]
+                rows[game, number + ago, row] = recent[game, ago - 1, 1 - side, row]
+
+
+def ages(black: Tensor, white: Tensor, recent: Tensor, ply: Tensor, most: int) -> Tensor:
+    """Returns the stones that have stood for 1, 2, … and for `most` or more positions, as the group `turns_since` has
+    them: int32 [B, most, N], from int32 [B, N] twice, [B, 7, 2, N] and [B]."""
+    rows = torch.empty(len(black), most, black.shape[1], dtype=torch.int32)
+    over_games(_ages, len(black), array(black), array(white), array(recent), array(ply), rows.numpy())
+    return rows
+
+
+@kernel
+def _ages(first, last, black, white, recent, ply, rows):
+    most = rows.shape[1]
+    for game in range(first, last):
+        for row in range(rows.shape[2]):
+            own, other = black[game, row], white[game, row]
+            for ago in range(1, most):
+                stood = own | other
+                if ago <= ply[game]:
+                    own &= recent[game, ago - 1, 0, row]
+                    other &= recent[game, ago - 1, 1, row]
+                rows[game, ago - 1, row] = stood & ~(own | other)
+            rows[game, most - 1, row] = own | other
+
+
+def eyes(own: Tensor, on_board: Tensor) -> Tensor:
+    """Returns the eyes of a colour as `board.eyes` defines them: int32 [B, N] twice -> int32 [B, N]."""
+    found = torch.empty_like(own, memory_format=torch.contiguous_format)
+    over_games(_eyes, len(own), *(array(rows).view(np.uint32) for rows in (own, on_board, found)))
+    return found
+
+
+@kernel
+def _eyes(first, last, own, on_board, found):
+    size, one = own.shape[1], np.uint32(1)
+    solid, off = np.full(size + 2, ~np.uint32(0)), np.full(size + 2, ~np.uint32(0))
+    for game in range(first, last):
+        for row in range(size):  # a bit higher than on the board, so that the border on the left has a place
+            off[row + 1] = ~(on_board[game, row] << one)
+            solid[row + 1] = (own[game, row] << one) | off[row + 1]
+        for row in range(1, size + 1):
+            above, here, below = solid[row - 1], solid[row], solid[row + 1]
+            both_above, both_below = (above << one) & (above >> one), (below << one) & (below >> one)
+            one_above, one_below = (above << one) | (above >> one), (below << one) | (below >> one)
+            edge = (off[row] << one) | (off[row] >> one) | off[row - 1] | off[row + 1]
+            corners = (both_above & both_below) | (((both_above & one_below) | (both_below & one_above)) & ~edge)
+            found[game, row - 1] = ((here << one) & (here >> one) & above & below & corners & ~here) >> one
