@@ -157,46 +157,6 @@ def of_points(seen: Seen, points: set) -> Plane:
 
 
 @group
-def on_board(seen: Seen, _: int) -> list[Plane]:
-    return [constant(seen, 1)]
-
-
-@group
-def zeros(seen: Seen, number: int) -> list[Plane]:
-    return [constant(seen, 0)] * number
-
-
-@group
-def stones(seen: Seen, _: int) -> list[Plane]:
-    return [stones_of(seen, seen.mover), stones_of(seen, seen.other)]
-
-
-@group
-def colours(seen: Seen, _: int) -> list[Plane]:
-    return [stones_of(seen, Colour.BLACK), stones_of(seen, Colour.WHITE)]
-
-
-@group
-def empty(seen: Seen, _: int) -> list[Plane]:
-    return [stones_of(seen, None)]
-
-
-@group
-def colour(seen: Seen, _: int) -> list[Plane]:
-    return [constant(seen, seen.mover is Colour.BLACK)]
-
-
-@group
-def history(seen: Seen, earlier: int) -> list[Plane]:
-    return [stones_of(seen, player, ago) for player in (seen.mover, seen.other) for ago in range(earlier + 1)]
-
-
-@group
-def colour_history(seen: Seen, earlier: int) -> list[Plane]:
-    return [stones_of(seen, player, ago) for player in (Colour.BLACK, Colour.WHITE) for ago in range(earlier + 1)]
-
-
-@group
 def turns_since(seen: Seen, most: int) -> list[Plane]:
     def age(point: Point) -> int:
         player = seen.colour(point)
@@ -218,100 +178,11 @@ def last_moves(seen: Seen, number: int) -> list[Plane]:
     return [seen.plane(lambda point, move=move: move is not None and move.point == point) for move in moves]
 
 
-@group
-def liberties(seen: Seen, most: int) -> list[Plane]:
-    return seen.one_hot(seen.liberties, most)
-
-
-@group
-def few_liberties(seen: Seen, most: int) -> list[Plane]:
-    return seen.one_hot(seen.liberties, most, exact=True)
-
-
-@group
-def own_liberties(seen: Seen, most: int) -> list[Plane]:
-    return seen.one_hot(
-        lambda point: seen.liberties(point) if seen.colour(point) is seen.mover else 0, most, exact=True
-    )
-
-
-@group
-def opponent_liberties(seen: Seen, most: int) -> list[Plane]:
-    return seen.one_hot(
-        lambda point: seen.liberties(point) if seen.colour(point) is seen.other else 0, most, exact=True
-    )
-
-
-@group
-def capture_size(seen: Seen, most: int) -> list[Plane]:
-    return seen.one_hot(lambda point: seen.made(point, 0), most)
-
-
-@group
-def opponent_capture_size(seen: Seen, most: int) -> list[Plane]:
-    return seen.one_hot(seen.taken_by_other, most)
-
-
-@group
-def self_atari_size(seen: Seen, most: int) -> list[Plane]:
-    return seen.one_hot(lambda point: seen.made(point, 2) if seen.made(point, 1) < 2 else 0, most)
-
-
-@group
-def liberties_after(seen: Seen, most: int) -> list[Plane]:
-    return seen.one_hot(lambda point: seen.made(point, 1), most)
-
-
-@group
-def ladder_capture(seen: Seen, _: int) -> list[Plane]:
-    return [of_points(seen, {point for point in seen.ladders(0)[seen.other][1] if seen.legal(point)})]
-
-
-@group
-def ladder_escape(seen: Seen, _: int) -> list[Plane]:
-    return [of_points(seen, {point for point in seen.ladders(0)[seen.mover][2] if seen.legal(point)})]
-
-
-@group
-def laddered(seen: Seen, number: int) -> list[Plane]:
-    return [of_points(seen, set.union(*(sets[0] for sets in seen.ladders(ago).values()))) for ago in range(number)]
-
-
 def four_ladder_planes(seen: Seen, player: Colour) -> list[Plane]:
     caught, catching, escaping = seen.ladders(0)[player]
     weak = [string.stones for string in seen.board.strings() if string.colour is player and len(string.liberties) == 1]
     in_atari = set().union(*weak)
     return [of_points(seen, points) for points in (caught, in_atari - caught, catching, escaping)]
-
-
-@group
-def own_ladders(seen: Seen, _: int) -> list[Plane]:
-    return four_ladder_planes(seen, seen.mover)
-
-
-@group
-def opponent_ladders(seen: Seen, _: int) -> list[Plane]:
-    return four_ladder_planes(seen, seen.other)
-
-
-@group
-def legal(seen: Seen, _: int) -> list[Plane]:
-    return [seen.plane(seen.legal)]
-
-
-@group
-def sensible(seen: Seen, _: int) -> list[Plane]:
-    return [seen.plane(lambda point: seen.legal(point) and not seen.is_eye(point))]
-
-
-@group
-def ko(seen: Seen, _: int) -> list[Plane]:
-    return [seen.plane(lambda point: seen.reasons[point] == "ko")]
-
-
-@group
-def bans(seen: Seen, _: int) -> list[Plane]:
-    return [seen.plane(lambda point: seen.reasons[point] in ("ko", "superko"))]
 
 
 @group
@@ -333,19 +204,6 @@ def area(seen: Seen, _: int) -> list[Plane]:
     owned = slow_area(seen.grid())
     points = {player: alive[player] | (owned[player.value] - alive[player.other]) for player in Colour}
     return [of_points(seen, points[player]) for player in (seen.mover, seen.other)]
-
-
-@group
-def pass_alive(seen: Seen, _: int) -> list[Plane]:
-    return [
-        of_points(seen, slow_benson(seen.grid(), player.value, seen.rules.suicide))
-        for player in (seen.mover, seen.other)
-    ]
-
-
-@group
-def edge_distance(seen: Seen, most: int) -> list[Plane]:
-    return seen.one_hot(seen.line, most)
 
 
 def pattern_class(seen: Seen, point: Point) -> int:
@@ -375,21 +233,6 @@ def pattern_class(seen: Seen, point: Point) -> int:
 
 
 @group
-def pattern(seen: Seen, _: int) -> list[Plane]:
-    return seen.one_hot(lambda point: pattern_class(seen, point) if seen.legal(point) else 0, len(PATTERNS), exact=True)
-
-
-@group
-def captures(seen: Seen, _: int) -> list[Plane]:
-    return [seen.plane(lambda point: seen.made(point, 0) > 0)]
-
-
-@group
-def connects(seen: Seen, _: int) -> list[Plane]:
-    return [seen.plane(lambda point: seen.legal(point) and len(seen.strings_beside(point, seen.mover)) > 1)]
-
-
-@group
 def makes_eye(seen: Seen, _: int) -> list[Plane]:
     def makes(point: Point) -> bool:
         around = [Point(point.row + row, point.column + column) for row, column in AROUND]
@@ -401,21 +244,11 @@ def makes_eye(seen: Seen, _: int) -> list[Plane]:
 
 
 @group
-def scaled_liberties_after(seen: Seen, _: int) -> list[Plane]:
-    return [seen.plane(lambda point: min(seen.made(point, 1), 8) / 8)]
-
-
-@group
 def scaled_weakest(seen: Seen, _: int) -> list[Plane]:
     def weakest(point: Point) -> int:
         return min((len(string.liberties) for string in seen.strings_beside(point, seen.other)), default=0)
 
     return [seen.plane(lambda point: min(weakest(point), 8) / 8)]
-
-
-@group
-def scaled_edge_distance(seen: Seen, _: int) -> list[Plane]:
-    return [seen.plane(lambda point: seen.line(point) / math.ceil(seen.size / 2))]
 
 
 @group
@@ -425,6 +258,65 @@ def rule_planes(seen: Seen, _: int) -> list[Plane]:
     numbers += [rules.superko == kind for kind in ("positional", "situational", "simple")]
     numbers += [rules.scoring == kind for kind in ("area", "territory")]
     return [constant(seen, number) for number in (*numbers, first is Colour.WHITE, seen.now.passes > 0)]
+
+
+SLOW |= {
+    "on_board": lambda seen, _: [constant(seen, 1)],
+    "zeros": lambda seen, number: [constant(seen, 0)] * number,
+    "stones": lambda seen, _: [stones_of(seen, seen.mover), stones_of(seen, seen.other)],
+    "colours": lambda seen, _: [stones_of(seen, Colour.BLACK), stones_of(seen, Colour.WHITE)],
+    "empty": lambda seen, _: [stones_of(seen, None)],
+    "colour": lambda seen, _: [constant(seen, seen.mover is Colour.BLACK)],
+    "history": lambda seen, earlier: [
+        stones_of(seen, player, ago) for player in (seen.mover, seen.other) for ago in range(earlier + 1)
+    ],
+    "colour_history": lambda seen, earlier: [
+        stones_of(seen, player, ago) for player in (Colour.BLACK, Colour.WHITE) for ago in range(earlier + 1)
+    ],
+    "liberties": lambda seen, most: seen.one_hot(seen.liberties, most),
+    "few_liberties": lambda seen, most: seen.one_hot(seen.liberties, most, exact=True),
+    "own_liberties": lambda seen, most: seen.one_hot(
+        lambda point: seen.liberties(point) if seen.colour(point) is seen.mover else 0, most, exact=True
+    ),
+    "opponent_liberties": lambda seen, most: seen.one_hot(
+        lambda point: seen.liberties(point) if seen.colour(point) is seen.other else 0, most, exact=True
+    ),
+    "capture_size": lambda seen, most: seen.one_hot(lambda point: seen.made(point, 0), most),
+    "opponent_capture_size": lambda seen, most: seen.one_hot(seen.taken_by_other, most),
+    "self_atari_size": lambda seen, most: seen.one_hot(
+        lambda point: seen.made(point, 2) if seen.made(point, 1) < 2 else 0, most
+    ),
+    "liberties_after": lambda seen, most: seen.one_hot(lambda point: seen.made(point, 1), most),
+    "ladder_capture": lambda seen, _: [
+        of_points(seen, {point for point in seen.ladders(0)[seen.other][1] if seen.legal(point)})
+    ],
+    "ladder_escape": lambda seen, _: [
+        of_points(seen, {point for point in seen.ladders(0)[seen.mover][2] if seen.legal(point)})
+    ],
+    "laddered": lambda seen, number: [
+        of_points(seen, set.union(*(sets[0] for sets in seen.ladders(ago).values()))) for ago in range(number)
+    ],
+    "own_ladders": lambda seen, _: four_ladder_planes(seen, seen.mover),
+    "opponent_ladders": lambda seen, _: four_ladder_planes(seen, seen.other),
+    "legal": lambda seen, _: [seen.plane(seen.legal)],
+    "sensible": lambda seen, _: [seen.plane(lambda point: seen.legal(point) and not seen.is_eye(point))],
+    "ko": lambda seen, _: [seen.plane(lambda point: seen.reasons[point] == "ko")],
+    "bans": lambda seen, _: [seen.plane(lambda point: seen.reasons[point] in ("ko", "superko"))],
+    "pass_alive": lambda seen, _: [
+        of_points(seen, slow_benson(seen.grid(), player.value, seen.rules.suicide))
+        for player in (seen.mover, seen.other)
+    ],
+    "edge_distance": lambda seen, most: seen.one_hot(seen.line, most),
+    "pattern": lambda seen, _: seen.one_hot(
+        lambda point: pattern_class(seen, point) if seen.legal(point) else 0, len(PATTERNS), exact=True
+    ),
+    "captures": lambda seen, _: [seen.plane(lambda point: seen.made(point, 0) > 0)],
+    "connects": lambda seen, _: [
+        seen.plane(lambda point: seen.legal(point) and len(seen.strings_beside(point, seen.mover)) > 1)
+    ],
+    "scaled_liberties_after": lambda seen, _: [seen.plane(lambda point: min(seen.made(point, 1), 8) / 8)],
+    "scaled_edge_distance": lambda seen, _: [seen.plane(lambda point: seen.line(point) / math.ceil(seen.size / 2))],
+}
 
 
 # Global inputs: a list of numbers
@@ -444,20 +336,8 @@ def slow_globals(seen: Seen, name: str) -> list[float]:
         return [cut / 20]
     if name == "katago_rules":
         kind = {"positional": 0.5, "situational": -0.5, "simple": 0.0}[rules.superko]
-        told = [
-            rules.superko != "simple",
-            kind,
-            rules.suicide,
-            rules.scoring == "territory",
-            0,
-            0,
-            0,
-            0,
-            seen.now.passes == 1,
-            0,
-            0,
-            0,
-        ]
+        told = [rules.superko != "simple", kind, rules.suicide, rules.scoring == "territory", 0, 0, 0, 0]
+        told += [seen.now.passes == 1, 0, 0, 0]
         return [float(number) for number in told]
     assert name == "komi_parity", name
     if rules.scoring == "territory":

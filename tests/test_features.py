@@ -60,16 +60,6 @@ def test_zero17_agrees_with_the_plain_one(plies: int) -> None:
         assert torch.equal(planes[game], expected), f"game {game}"
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.uint8])
-def test_dtypes(dtype: torch.dtype) -> None:
-    state, _ = play_random([Rules(7)] * 3, 12)
-    encoder = make_encoder("zero17", komi_input=False)
-    assert (
-        torch.equal(encoder.planes(state, dtype).float(), encoder.planes(state))
-        and encoder.planes(state, dtype).dtype == dtype
-    )
-
-
 @pytest.mark.parametrize("name", list(ENCODERS))
 def test_swapped_colours_look_the_same_to_the_mover(name: str) -> None:
     state, _ = play_random([Rules(5, 6.5, superko) for superko in ("simple", "positional")], 9)
@@ -78,9 +68,7 @@ def test_swapped_colours_look_the_same_to_the_mover(name: str) -> None:
     encoder = make_encoder(name, komi_input=True)
     planes, mirrored, names = encoder.planes(state), encoder.planes(other), encoder.plane_names()
     for index, own in enumerate(names):
-        if own == "Black to move":
-            assert torch.equal(planes[:, index], 1 - mirrored[:, index])
-        elif own == "handicap given":  # that is White's first move
+        if own in ("Black to move", "handicap given"):  # the latter is White's first move
             assert torch.equal(planes[:, index], 1 - mirrored[:, index])
         else:
             swapped = own.replace("black", "white") if "black" in own else own.replace("white", "black")
@@ -113,10 +101,8 @@ def test_shapes_ranges_and_names(name: str) -> None:
     planes = encoder.planes(state)
     assert planes.shape == (3, encoder.num_planes, 9, 9) and planes.is_contiguous(memory_format=torch.channels_last)
     assert encoder.globals(state).shape == (3, encoder.num_globals) and encoder.globals(state).dtype == torch.float32
-    assert (
-        len(set(encoder.plane_names())) == encoder.num_planes
-        and len(set(encoder.global_names())) == encoder.num_globals
-    )
+    assert len(set(encoder.plane_names())) == encoder.num_planes
+    assert len(set(encoder.global_names())) == encoder.num_globals
     assert encoder.num_planes == {"alphago49": 49, "handcrafted": 9}.get(name) or str(encoder.num_planes) == name[-2:]
     is_komi = torch.tensor(["komi" in plane for plane in encoder.plane_names()])
     assert planes[:, ~is_komi].min() == 0 and planes[:, ~is_komi].max() == 1
@@ -191,27 +177,19 @@ def test_samples_give_the_planes_of_their_games() -> None:
             assert torch.equal(encoder.globals(state), encoder.globals(restored))
             missing, found = missing + int(missed.sum()), found + int((after[:, index] > 0).flatten(1).any(1).sum())
             assert torch.equal(board.legal_actions(state)[~missed], board.legal_actions(restored)[~missed])
-    assert found > 5 * missing > 0, (
-        found,
-        missing,
-    )  # bans that only the whole game tells are few, even on these boards
+    assert found > 5 * missing > 0, (found, missing)  # bans that only the whole game tells are few, even here
 
 
 def test_own_lists() -> None:
     encoder = make_encoder(("stones", "liberties:3", "komi_parity", "turns_since:2"), komi_input=True)
-    assert encoder.name == "stones, liberties:3, komi_parity, turns_since:2" and encoder.global_names() == [
-        "komi parity",
-        "komi",
-    ]
+    assert encoder.name == "stones, liberties:3, komi_parity, turns_since:2"
+    assert encoder.global_names() == ["komi parity", "komi"]
     expected = ["own stone", "opponent's stone", "liberties 1", "liberties 2", "liberties 3 or more", "turns since 1"]
     assert encoder.plane_names() == [*expected, "turns since 2 or more"]
     config = Config(features=FeaturesConfig(encoder=["stones", "liberties:3"]))
     assert config.features.encoder == ("stones", "liberties:3") and from_dict(config.to_dict()) == config
-    assert with_overrides(Config(), ["features.encoder=[stones, history:2]"]).features.encoder == (
-        "stones",
-        "history:2",
-    )
-    assert with_overrides(Config(), ["features.encoder=katago22"]).features.encoder == "katago22"
+    for text, asked in (("[stones, history:2]", ("stones", "history:2")), ("katago22", "katago22")):
+        assert with_overrides(Config(), [f"features.encoder={text}"]).features.encoder == asked
 
 
 @pytest.mark.parametrize(

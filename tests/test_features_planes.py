@@ -65,9 +65,8 @@ def top_row(own: int, other: int, below: int, size: int = 9) -> str:
 def test_by_hand(case: dict) -> None:
     """Three kos, for one: White may not make the position of the start again at B2, only the simple ko rule lets it."""
     state = state_of(DIAGRAMS[case["diagram"]], case["to_play"], case["moves"], **case["rules"])
-    check(
-        case["encoder"], state, range(*case["planes"]), {int(index): points for index, points in case["points"].items()}
-    )
+    expected = {int(index): points for index, points in case["points"].items()}
+    check(case["encoder"], state, range(*case["planes"]), expected)
 
 
 @pytest.mark.parametrize("number", range(1, 10))
@@ -88,13 +87,9 @@ def test_alphago_captures_and_self_atari(number: int) -> None:
     last = coords.to_gtp(number, 9)
     check("alphago48", state_of(swapped, 1), range(20, 28), {19 + number: last})
     if number < 8:
-        self_atari = vertices(
-            make_encoder("alphago48", False).planes(state_of(top_row(number - 1, 0, number + 1), 1))[0, 27 + number]
-        )
-        assert coords.to_gtp(number - 1, 9) in self_atari.split()
-        check(
-            "alphago48", state_of(top_row(number - 1, 0, number), 1), range(36, 37), {36: coords.to_gtp(number - 1, 9)}
-        )
+        end, hemmed_in = coords.to_gtp(number - 1, 9), state_of(top_row(number - 1, 0, number + 1), 1)
+        assert end in vertices(make_encoder("alphago48", False).planes(hemmed_in)[0, 27 + number]).split()
+        check("alphago48", state_of(top_row(number - 1, 0, number), 1), range(36, 37), {36: end})
     free = make_encoder("alphago48", False).planes(state_of(top_row(number - 1, 0, 0), 1))[0, 36:44]
     assert free[:, 0, number - 1].tolist() == [float(liberties == min(number + 1, 8)) for liberties in range(1, 9)]
 
@@ -124,14 +119,9 @@ def test_katago_komi_parity(komi: float, wave: float) -> None:
 
 def test_article48_captures() -> None:
     for number in range(1, 6):
-        caught = state_of(top_row(number, 0, number), 2)
-        check("article48", caught, range(27, 35), {26 + min(number, 4): coords.to_gtp(number, 9)})
-        check(
-            "article48",
-            state_of(top_row(number, 0, number), 1),
-            range(27, 35),
-            {30 + min(number, 4): coords.to_gtp(number, 9)},
-        )
+        for to_play, before in ((2, 26), (1, 30)):
+            caught = state_of(top_row(number, 0, number), to_play)
+            check("article48", caught, range(27, 35), {before + min(number, 4): coords.to_gtp(number, 9)})
 
 
 def test_article22_komi() -> None:

@@ -106,13 +106,8 @@ def test_one_program_reads_many_games(reader: str, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("turn", range(4))
 def test_classical_ladders_turned(turn: int, reader: str) -> None:
     """Four that take captures, kos, both sides and many moves, of both colours."""
-    names = [
-        "captures on the way",
-        "the attacker begins, and only one side works",
-        "longer than the board is wide",
-        "not by a ko",
-    ]
-    assert same_as_compiled(classical([names[turn]], turn), reader) == 0
+    names = ("captures on the way", "the attacker begins, and only one side works", "longer than the board is wide")
+    assert same_as_compiled(classical([(*names, "not by a ko")[turn]], turn), reader) == 0
 
 
 @pytest.mark.parametrize("name", CLASSICAL)

@@ -36,9 +36,8 @@ def make_network(settings: NetworkConfig = SMALL, num_globals: int = 2, trained:
 
 def make_input(batch: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(size)
-    return torch.randint(0, 2, (batch, PLANES, size, size), generator=generator).float(), torch.randn(
-        batch, 2, generator=generator
-    )
+    planes = torch.randint(0, 2, (batch, PLANES, size, size), generator=generator).float()
+    return planes, torch.randn(batch, 2, generator=generator)
 
 
 @pytest.mark.parametrize("size", [2, 5, 19])
@@ -104,14 +103,11 @@ def test_pooling() -> None:
     x = torch.relu(torch.randn(2, 5, 6, 6))
     on_board = torch.ones(2, 6, 6, dtype=torch.bool)
     mean = x.mean((2, 3))
-    expected = torch.cat([mean, mean * -0.8, x.amax((2, 3))], dim=1)
-    assert torch.allclose(pool(x, None), expected, atol=1e-6) and torch.allclose(pool(x, on_board), expected, atol=1e-6)
-    squares = torch.cat(
-        [mean, mean * -0.8, mean * (0.64 - 0.1)], dim=1
-    )  # ((6 - 14)^2 / 100 - 0.1), as METHODS 2.3 has it
-    assert torch.allclose(pool(x, None, True), squares, atol=1e-6) and torch.allclose(
-        pool(x, on_board, True), squares, atol=1e-6
-    )
+    # By area: ((6 - 14)^2 / 100 - 0.1), as METHODS 2.3 has it.
+    for by_area, last in ((False, x.amax((2, 3))), (True, mean * (0.64 - 0.1))):
+        expected = torch.cat([mean, mean * -0.8, last], dim=1)
+        for mask in (None, on_board):
+            assert torch.allclose(pool(x, mask, by_area), expected, atol=1e-6)
     wide = torch.relu(torch.randn(2, 32, 6, 6))
     assert torch.equal(pool(wide, None)[:, 64:], wide.amax((2, 3)))
 
@@ -190,10 +186,8 @@ def test_the_copy_outlives_training() -> None:
 def test_fewer_heads() -> None:
     network = make_network()
     planes, numbers = make_input(2, 5)
-    few, everything = (
-        inference_copy(network, heads=("policy", "value"))(planes, numbers),
-        inference_copy(network)(planes, numbers),
-    )
+    few = inference_copy(network, heads=("policy", "value"))(planes, numbers)
+    everything = inference_copy(network)(planes, numbers)
     assert list(few) == ["policy", "value"]
     assert all(torch.allclose(few[name], everything[name], atol=1e-6) for name in few)
     assert list(network.heads) == list(SMALL.heads)

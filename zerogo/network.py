@@ -71,16 +71,13 @@ class MaskedNorm(nn.BatchNorm2d):
         mean = (values * weight).sum((0, 2, 3)) / count
         centred = (values - mean.view(1, -1, 1, 1)) * weight
         variance = centred.square().sum((0, 2, 3)) / count
-        self._track(mean.detach(), (variance * count / (count - 1)).detach())
-        scale = self.weight * torch.rsqrt(variance + self.eps)
-        return centred * scale.view(1, -1, 1, 1) + self.bias.view(1, -1, 1, 1)
-
-    def _track(self, mean: Tensor, variance: Tensor) -> None:
-        """Moves the running statistics; a momentum of None averages all batches evenly, as in torch."""
+        # As in torch, a momentum of None averages all batches evenly.
         self.num_batches_tracked.add_(1)
         share = self.momentum if self.momentum is not None else 1.0 / self.num_batches_tracked.to(torch.float32)
-        self.running_mean.add_((mean - self.running_mean) * share)
-        self.running_var.add_((variance - self.running_var) * share)
+        self.running_mean.add_((mean.detach() - self.running_mean) * share)
+        self.running_var.add_(((variance * count / (count - 1)).detach() - self.running_var) * share)
+        scale = self.weight * torch.rsqrt(variance + self.eps)
+        return centred * scale.view(1, -1, 1, 1) + self.bias.view(1, -1, 1, 1)
 
 
 class ConvNorm(nn.Module):
@@ -220,8 +217,8 @@ class Readout(nn.Module):
 
     def freeze_(self, dtype: torch.dtype) -> None:
         """Joins the layers for good, multiplying in `dtype`."""
-        weight, bias = self._join()
-        self.joined = (weight.detach().to(dtype), bias.detach())
+        weight, bias = (joined.detach() for joined in self._join())
+        self.joined = weight.to(dtype), bias
 
     def forward(self, x: Tensor) -> Tensor:
         """Returns the outputs of all heads one after the other: [..., inputs] -> float32 [..., sum of sizes]."""

@@ -9,9 +9,7 @@ import numpy as np
 
 from zerogo.kernels.cpu.loops import part
 
-EMPTY, FIRST, SECOND, OFF = range(
-    4
-)  # what stands at a place; FIRST and SECOND are the stones of the two planes that were loaded
+EMPTY, FIRST, SECOND, OFF = range(4)  # what stands at a place; FIRST, SECOND: stones of the two planes that were loaded
 
 
 @part
@@ -53,10 +51,7 @@ def list_points(board, size, stones, empty):
     """
     num_stones, num_empty = 0, 0
     for at in range(size + 1, (size + 1) * (size + 1)):
-        stones[num_stones], empty[num_empty] = (
-            at,
-            at,
-        )  # written anyway and counted where it fits: no branch to guess wrong
+        stones[num_stones], empty[num_empty] = at, at  # always written, counted where it fits: no branch to guess wrong
         num_stones += board[at] == FIRST or board[at] == SECOND
         num_empty += board[at] == EMPTY
     return num_stones, num_empty

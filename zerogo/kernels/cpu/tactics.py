@@ -39,17 +39,9 @@ def _read(first, last, own, opponent, on_board, legal, numbers):
     size, board, steps = own.shape[1], new_board(own.shape[1]), steps_of(own.shape[1])
     words = (len(board) - 1) // WORD + 1
     stones, empty, root = new_places(board), new_places(board), new_places(board)
-    worth, weakness, liberties = (
-        np.zeros(len(board), np.int64),
-        np.zeros(len(board), np.int32),
-        np.zeros(len(board), np.int32),
-    )
-    breath, around, free = (
-        np.zeros((len(board), words), np.uint64),
-        _around(board, size, steps),
-        np.zeros(words, np.uint64),
-    )
-    points = _points(board, size)
+    worth, weakness = np.zeros(len(board), np.int64), np.zeros(len(board), np.int32)
+    liberties, breath = np.zeros(len(board), np.int32), np.zeros((len(board), words), np.uint64)
+    free, around, points = np.zeros(words, np.uint64), _around(board, size, steps), _points(board, size)
     for game in range(first, last):
         load(board, own[game], opponent[game], on_board[game])
         num_stones, num_empty = list_points(board, size, stones, empty)
@@ -68,9 +60,8 @@ def _read(first, last, own, opponent, on_board, legal, numbers):
             found[OPPONENT_CAPTURES, point] = (total >> OWN_WEAK) & FIELD
             if (may_play[points[at, ROW]] >> np.int32(points[at, COLUMN])) & 1:
                 taken, length = (total >> TAKEN) & FIELD, 1 + (total & FIELD)
-                after = _union(at, beside, breath, around, free) - (
-                    length > 1
-                )  # the point was a liberty of each string
+                # The point itself was a liberty of each string.
+                after = _union(at, beside, breath, around, free) - (length > 1)
                 if taken:
                     after += _freed(board, size, steps, root, liberties, beside, at)
                 found[CAPTURES, point], found[LIBERTIES_AFTER, point] = taken, after
@@ -152,14 +143,8 @@ def _union(at, beside, breath, around, free):
     above, left, right, below = beside
     total = 0
     for word in range(len(free)):
-        union = (
-            (around[at, word] & free[word])
-            | breath[above, word]
-            | breath[left, word]
-            | breath[right, word]
-            | breath[below, word]
-        )
-        total += np.int64(bit_count(union))
+        union = (around[at, word] & free[word]) | breath[above, word] | breath[left, word]
+        total += np.int64(bit_count(union | breath[right, word] | breath[below, word]))
     return total
 
 

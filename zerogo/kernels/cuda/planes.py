@@ -45,7 +45,7 @@ def paint_kernel(
     N: tl.constexpr, C: tl.constexpr, R: tl.constexpr,
     ONLY_ROWS: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Each program writes BLOCK elements of planes [B, N, N, C], one after the other in memory: an element's plane tells
+    """Each program writes BLOCK elements of planes [B, N, N, C] in the order of memory: an element's plane tells
     what it is made of. Neighbouring lanes differ in the plane, so that stores are coalesced; their loads of one point
     come from the cache. WIDE: elements are counted in int64."""
     first = tl.program_id(0).to(tl.int64) * BLOCK if WIDE else tl.program_id(0) * BLOCK
@@ -61,8 +61,7 @@ def paint_kernel(
     result = (word >> column) & 1
     if not ONLY_ROWS:
         own, greatest = tl.load(table + 2 * C + plane, exists, 0), tl.load(table + 3 * C + plane, exists, 0)
-        count = tl.load(counts + index.to(tl.int64) * (total // C) + point, exists & (form == IS_COUNTS), 0).to(
-            tl.int32
-        )
-        result = tl.where(form == IS_COUNTS, (tl.minimum(count, greatest) == own).to(tl.int32), result)
+        is_count = form == IS_COUNTS
+        count = tl.load(counts + index.to(tl.int64) * (total // C) + point, exists & is_count, 0).to(tl.int32)
+        result = tl.where(is_count, (tl.minimum(count, greatest) == own).to(tl.int32), result)
     tl.store(planes + element, result.to(tl.float32).to(planes.dtype.element_ty), exists)
