@@ -14,8 +14,7 @@ import time
 from pathlib import Path
 
 import torch
-from killing import dying
-from matches import command, config, written
+from matches import command, config, dying, written
 
 from zerogo import arena
 from zerogo.arena import match

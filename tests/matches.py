@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -68,6 +71,21 @@ def some_result(
         fields["moves"] = draw.integers(0, size * size, 4).tolist()
         made.append(PlayedGame(**(fields | games.get(f"game_{number}", {}))))
     return MatchResult(name_a, name_b, Rules(size, 2.0), 7, 0, is_self, not is_self, made)
+
+
+def dying(number: int, happens: Callable[..., Any], after: bool, counter: list[int]) -> Callable[..., Any]:
+    """Returns the function, which ends the process at once when it is called for the `number`-th time by `counter`."""
+
+    def function(*arguments: Any, **options: Any) -> Any:
+        counter[0] += 1
+        if counter[0] == number and not after:
+            os._exit(9)
+        result = happens(*arguments, **options)
+        if counter[0] == number:
+            os._exit(9)
+        return result
+
+    return function
 
 
 class First:

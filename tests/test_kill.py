@@ -11,12 +11,11 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import tiny
 import torch
+from matches import dying
 
 from zerogo import checkpoint
 from zerogo.pipeline import train
@@ -169,21 +168,6 @@ class Watch:
         done = self.newest.counters["rounds"] if self.newest else 0
         assert len(rounds) in (done, done + 1)  # the chart comes just before the checkpoint
         self.crashes_between_saves += len(rounds) == done + 1
-
-
-def dying(number: int, happens: Callable[..., Any], after: bool, counter: list[int]) -> Callable[..., Any]:
-    """Returns the function, which ends the process at once when it is called for the `number`-th time by `counter`."""
-
-    def function(*arguments: Any, **options: Any) -> Any:
-        counter[0] += 1
-        if counter[0] == number and not after:
-            os._exit(9)
-        result = happens(*arguments, **options)
-        if counter[0] == number:
-            os._exit(9)
-        return result
-
-    return function
 
 
 def run_and_die(folder: Path, number: int, after: bool) -> None:

@@ -66,13 +66,14 @@ def play_match(
     may, and loses a game by an illegal move and whatever else goes wrong with it, while the match goes on."""
     _check(colours, num_games, opening_plies, at_once, move_cap)
     cap = 2 * rules.size**2 if move_cap is None else move_cap
-    terms = Terms((player_a, player_b), rules, seed, colours == "paired", opening_plies, cap, device)
+    players, is_paired = (player_a, player_b), colours == "paired"
     numbers = range(first_game, first_game + num_games)
     games = [game for game in finished if game.number in numbers]
     missing = sorted(set(numbers) - {game.number for game in games})
-    at_once = at_once or (ENGINE_GAMES_AT_ONCE if terms.engines else GAMES_AT_ONCE)
+    at_once = at_once or (ENGINE_GAMES_AT_ONCE if engines(players) else GAMES_AT_ONCE)
     for start in range(0, len(missing), at_once):
-        before, batch = num_games - len(missing) + start, MatchGames(terms, missing[start : start + at_once])
+        before, some = num_games - len(missing) + start, missing[start : start + at_once]
+        batch = MatchGames(players, rules, seed, is_paired, opening_plies, cap, device, some)
         while not batch.are_over:
             over = batch.play_ply()
             games += over
@@ -86,9 +87,15 @@ def play_match(
         seed=seed,
         opening_plies=opening_plies,
         is_self=player_a is player_b,
-        is_paired=terms.is_paired,
+        is_paired=is_paired,
         games=sorted(games, key=lambda game: game.number),
     )
+
+
+def engines(players: Sequence[Player]) -> list[StatefulPlayer]:
+    """Returns the players of a match from outside, each once."""
+    each = players[:1] if players[0] is players[1] else players
+    return [player for player in each if isinstance(player, StatefulPlayer)]
 
 
 def _check(colours: str, num_games: int, opening_plies: int, at_once: int | None, move_cap: int | None) -> None:
@@ -102,10 +109,13 @@ def _check(colours: str, num_games: int, opening_plies: int, at_once: int | None
         raise InputError(f"match: the move cap is {move_cap} plies; it must be 1 or more")
 
 
-@dataclass(frozen=True)
-class Terms:
-    """What all games of a match share. players: A and B. is_paired: A is Black in games with even numbers, otherwise in
-    all."""
+@dataclass(eq=False)
+class MatchGames:
+    """G games of a match that are played together. players: A and B. is_paired: A is Black in games with even numbers,
+    otherwise in all. game_numbers: theirs in the match.
+
+    Only the K games that go on are kept in `states`, so finished ones cost nothing; `game_index`, int64 [K], says which
+    of the G they are. Other tensors have leading G."""
 
     players: tuple[Player, Player]
     rules: Rules
@@ -114,33 +124,19 @@ class Terms:
     opening_plies: int
     cap: int
     device: torch.device | str
+    game_numbers: Sequence[int]
 
-    @property
-    def engines(self) -> list[StatefulPlayer]:
-        """The players from outside, each once."""
-        player_a, player_b = self.players
-        players = [player_a] if player_a is player_b else [player_a, player_b]
-        return [player for player in players if isinstance(player, StatefulPlayer)]
-
-
-class MatchGames:
-    """G games of a match that are played together. numbers: theirs in the match.
-
-    Only the K games that go on are kept in `states`, so finished ones cost nothing; `game_index`, int64 [K], says which
-    of the G they are. Other tensors have leading G."""
-
-    def __init__(self, terms: Terms, numbers: Sequence[int]) -> None:
-        self.terms, self.engines, self.ply = terms, terms.engines, 0
-        count, device = len(numbers), terms.device
-        self.numbers = torch.tensor(numbers, dtype=torch.int64, device=device)
-        self.opening = self.numbers // 2 if terms.is_paired else self.numbers
-        self.opening_seed = int(draws.key(terms.seed, Purpose.OPENING)) % 2**62
-        self.a_is_black = (self.numbers % 2 == 0) | (not terms.is_paired)
-        self.game_index = torch.arange(count, device=device)
-        self.states = board.new_games(count, terms.rules, device, terms.cap)
-        self.moves = torch.full((count, terms.cap), NO_MOVE, dtype=torch.int16, device=device)
+    def __post_init__(self) -> None:
+        self.engines, self.ply, count = engines(self.players), 0, len(self.game_numbers)
+        self.numbers = torch.tensor(self.game_numbers, dtype=torch.int64, device=self.device)
+        self.opening = self.numbers // 2 if self.is_paired else self.numbers
+        self.opening_seed = int(draws.key(self.seed, Purpose.OPENING)) % 2**62
+        self.a_is_black = (self.numbers % 2 == 0) | (not self.is_paired)
+        self.game_index = torch.arange(count, device=self.device)
+        self.states = board.new_games(count, self.rules, self.device, self.cap)
+        self.moves = torch.full((count, self.cap), NO_MOVE, dtype=torch.int16, device=self.device)
         for engine in self.engines:
-            engine.begin(list(numbers), terms.rules)
+            engine.begin(list(self.game_numbers), self.rules)
 
     @property
     def are_over(self) -> bool:
@@ -149,7 +145,7 @@ class MatchGames:
 
     def progress(self) -> float:
         """Returns the games played so far, those that go on by their share of the move cap."""
-        return len(self.numbers) - len(self.game_index) * (1 - min(1.0, self.ply / self.terms.cap))
+        return len(self.numbers) - len(self.game_index) * (1 - min(1.0, self.ply / self.cap))
 
     def play_ply(self) -> list[PlayedGame]:
         """Plays one ply of all games that go on and returns those that are over now."""
@@ -180,7 +176,7 @@ class MatchGames:
 
     def _choose(self) -> tuple[Tensor, dict[int, Stop]]:
         """Returns the moves of the games that go on, int64 [K], and why games stop here, by their index among the K."""
-        if self.ply < self.terms.opening_plies:
+        if self.ply < self.opening_plies:
             return RandomPlayer().choose(self.states, self.opening[self.game_index], self.opening_seed), {}
         actions = self._ask()
         legal = board.legal_actions(self.states).gather(1, actions.clamp(min=0).unsqueeze(1)).squeeze(1)
@@ -189,7 +185,7 @@ class MatchGames:
 
     def _ask(self) -> Tensor:
         """Returns what the players choose in their games: int64 [K]. Engines think while a player of ours does."""
-        player_a, player_b = self.terms.players
+        player_a, player_b = self.players
         moves_a = (self.states.to_play == board.BLACK) == self.a_is_black[self.game_index]
         masks, questions = [(player_a, moves_a), (player_b, ~moves_a)], []
         if player_a is player_b:
@@ -198,7 +194,7 @@ class MatchGames:
             index = mask.nonzero().squeeze(1)
             if index.numel():
                 states = self.states if len(index) == len(mask) else self.states.select(index)
-                questions.append((player, index, (states, self.numbers[self.game_index[index]], self.terms.seed)))
+                questions.append((player, index, (states, self.numbers[self.game_index[index]], self.seed)))
         actions, waiting = torch.zeros_like(self.game_index), []
         with ThreadPoolExecutor(2) as threads:  # for engines only: torch's threads and modes belong to this one
             try:
@@ -227,7 +223,7 @@ class MatchGames:
             return Stop(RESIGNED, black_lost, f"resigned {at}")
         if action < 0:
             return Stop(FORFEIT, black_lost, f"{player.why(number)}, {at}")
-        size, game = self.terms.rules.size, GameState.new(self.terms.rules)
+        size, game = self.rules.size, GameState.new(self.rules)
         for played in self._moves_of(int(self.game_index[k])):
             game = game.play(Move.from_action(played, size))
         reason = game.why_illegal(Move.from_action(action, size))
@@ -236,7 +232,7 @@ class MatchGames:
     def _to_move(self, k: int) -> Player:
         """Returns whose turn it is in one of the K games."""
         moves_a = (int(self.states.to_play[k]) == board.BLACK) == bool(self.a_is_black[self.game_index[k]])
-        return self.terms.players[0 if moves_a else 1]
+        return self.players[0 if moves_a else 1]
 
     # The ends
 
@@ -247,13 +243,13 @@ class MatchGames:
         states, rows = self.states.select(index), self.game_index[index]
         numbers, told = self.numbers[rows].tolist(), [{} for _ in ended]
         for engine in self.engines:
-            said = [None] * len(ended) if stops else engine.final_scores(numbers, self.terms.seed)
+            said = [None] * len(ended) if stops else engine.final_scores(numbers, self.seed)
             for k, number, text, texts in zip(ended, numbers, said, told, strict=True):
                 if text is not None:
                     texts[engine.name] = text
                 at_fault = k in stops and stops[k].kind == FORFEIT and engine is self._to_move(k)
                 engine.end([number], at_fault=at_fault)
-        scores, areas = (values.tolist() for values in score(states, self.terms.rules))
+        scores, areas = (values.tolist() for values in score(states, self.rules))
         stones, capped = states.stones.cpu().numpy(), (states.passes < 2).tolist()
         facts = zip(ended, rows.tolist(), self.a_is_black[rows].tolist(), strict=True)
         return [
