@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Lets players meet, every one every other, and says who wins: by colour, with a 95 % interval and an Elo table."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

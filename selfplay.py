@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Lets a trained network play against itself and writes the games (SGF) and the samples to learn from."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from pathlib import Path

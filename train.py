@@ -1,8 +1,6 @@
 #!/usr/bin/env python3
 """Starts a training run, or goes on with one: self-play, training and evaluation in turn."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any

@@ -1,8 +1,5 @@
 """Games for the tests of the board, and the implementations that must all do the same: torch as on a device without
-kernels, Numba, and Triton, interpreted where there is no GPU.
-"""
-
-from __future__ import annotations
+kernels, Numba, and Triton, interpreted where there is no GPU."""
 
 import dataclasses
 import importlib.util
@@ -120,8 +117,7 @@ def assert_same(one: TensorFields, other: TensorFields, what: str = "", but: tup
 
 def coloured(size: int, number: int, empty: float, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """Returns random colourings as bit rows, black, white and the board: strings without liberties among them. int32
-    [number, N].
-    """
+    [number, N]."""
     drawn = torch.rand(number, size, size, generator=torch.Generator().manual_seed(seed))
     black, white = drawn < (1 - empty) / 2, drawn > (1 + empty) / 2
     return flood.pack_rows(black), flood.pack_rows(white), board.new_games(number, Rules(size)).on_board

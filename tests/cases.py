@@ -1,7 +1,5 @@
 """Pinned positions and sequences that go wrong easily; `game` and `board` must agree on each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import count
 

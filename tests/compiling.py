@@ -10,8 +10,6 @@ Every launch in it compiles its kernel with the types that Triton finds in the a
 launches nothing; what the call returns has no meaning. A kernel that does not compile raises an AssertionError with the
 compiler's words."""
 
-from __future__ import annotations
-
 import atexit
 import base64
 import json

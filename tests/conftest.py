@@ -1,8 +1,5 @@
 """Settings of every test process: one thread, as several fight for the cores of a small machine, and Triton's
-interpreter without a GPU.
-"""
-
-from __future__ import annotations
+interpreter without a GPU."""
 
 import os
 import sys

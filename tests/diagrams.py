@@ -1,9 +1,6 @@
 """Text diagrams of boards for the tests: `.` empty, `X` black, `O` white, one line for a row, the top row first.
 
-Blanks between points and around lines do not matter, so that a diagram may be indented and spaced as it reads best.
-"""
-
-from __future__ import annotations
+Blanks between points and around lines do not matter, so that a diagram may be indented and spaced as it reads best."""
 
 from collections.abc import Iterable
 
@@ -12,8 +9,7 @@ SYMBOLS = ".XO"  # index = colour: 0 empty, 1 black, 2 white
 
 def parse(text: str) -> list[list[int]]:
     """Returns the stones of a diagram: rows from the top, 0 empty, 1 black, 2 white; asserts that it is a square of
-    known symbols.
-    """
+    known symbols."""
     lines = ["".join(line.split()) for line in text.strip().splitlines()]
     assert all(len(line) == len(lines) for line in lines), f"not a square diagram:\n{text}"
     assert all(symbol in SYMBOLS for line in lines for symbol in line), (

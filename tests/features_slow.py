@@ -1,6 +1,5 @@
 """Every group of planes and of global inputs once more, slowly: plain Python over `zerogo.game`, point by point, from
-the definitions.
-"""
+the definitions."""
 
 from __future__ import annotations
 
@@ -80,8 +79,7 @@ class Seen:
     @cached_property
     def after(self) -> dict[Point, tuple[int, int, int]]:
         """Returns for each legal move: stones captured, liberties and size of the string that it makes; a suicide
-        captures none.
-        """
+        captures none."""
         found = {}
         for point in filter(self.legal, all_points(self.size)):
             removed = self.board.removed_by(self.mover, point)

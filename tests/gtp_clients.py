@@ -1,7 +1,5 @@
 """How clients read what an engine writes, each rewritten from its source, as strict as that."""
 
-from __future__ import annotations
-
 import re
 from collections import namedtuple
 
@@ -54,16 +52,14 @@ def sabaki_variations(line: str, size: int, sign: int) -> tuple[list[dict], list
 
 def lizzie_ids(written: str) -> list[int]:
     """Returns the numbers of the replies as Lizzie reads them: Integer.parseInt of what follows the sign, which must be
-    there.
-    """
+    there."""
     heads = [line for line in written.split("\n") if line.startswith(("=", "?"))]
     return [int(re.fullmatch(r"[=?](\d+)( .*)?", head)[1]) for head in heads]
 
 
 def lizzie_version_is_fine(version: str) -> bool:
     """Says whether Lizzie accepts the engine: the second part of the version is 15 or more (it splits at dots, all
-    before a space).
-    """
+    before a space)."""
     parts = version.split(" ")[0].split(".")
     return len(parts) >= 2 and int(parts[1]) >= 15
 
@@ -109,8 +105,7 @@ def _lizgoban_suggestion(segment: str) -> dict:
 
 def cgos_last_line(written: str) -> tuple[dict, str]:
     """Returns the sections of the last line before `play`, and the move, as the CGOS client keeps them: it knows info
-    and ownership.
-    """
+    and ownership."""
     lines = written.rstrip("\n").split("\n")
     assert lines[-1].startswith("play ") and lines[-2].startswith("info ")
     infos, _, ownership = lines[-2].partition(" ownership ")

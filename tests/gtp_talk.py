@@ -3,8 +3,6 @@
 Golden conversations lie in data/gtp, a file each, as they go from a fresh engine on 5x5 with a komi of 7: a line with
 `> ` before it is sent; the lines below are the whole reply."""
 
-from __future__ import annotations
-
 import io
 import queue
 import re

@@ -1,7 +1,5 @@
 """Counts on the CPU what would make the host wait for a CUDA device."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -3,8 +3,6 @@
 compiled: Numba's kernels. plain: torch, with the CPU's loops for tactics and ladders. interpreted: Triton's kernels by
 its interpreter, where there is no GPU; so slow that it gets few positions. cuda: Triton's kernels on a GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import ModuleType

@@ -4,8 +4,6 @@ At every call of a device function it puts its own operations into `triton.langu
 already, and it watches every sum for an overflow that it then does not tell. Import this module in tests that
 interpret, for its effect at least; where a Triton differs from those that it knows it does nothing."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import os

@@ -3,8 +3,6 @@
 As a script, `killing_matches.py FOLDER SEED TIMES`. Forked from one process that has torch loaded, that takes a second
 each."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

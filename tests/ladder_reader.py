@@ -1,8 +1,5 @@
 """A plain recursive ladder reader over `game.Board`, written from the definition alone: the oracle of
-`features.readings.Ladders`.
-"""
-
-from __future__ import annotations
+`features.readings.Ladders`."""
 
 from zerogo.game import Board, Colour, Point, _ko_point, all_points, neighbours
 
@@ -66,8 +63,7 @@ class Reader:
 
 def read_all(board: Board, most_nodes: int = 20000) -> dict[Colour, tuple[set, set, set]]:
     """Returns for the strings of each player the points caught, catching and escaping, as `Ladders` has them; raises
-    TooLong.
-    """
+    TooLong."""
     found = {}
     for player in Colour:
         caught, catching, escaping = set(), set(), set()

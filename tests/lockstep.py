@@ -1,7 +1,5 @@
 """Plays the same random games on the tensor board and by `zerogo.game`, and compares everything at every ply."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -32,8 +30,7 @@ def all_moves(size: int) -> list[Move]:
 
 def dense_position(size: int, rng: random.Random) -> list[list[int]]:
     """Returns a legal position with long winding strings and few empty points: colours follow a noise that neighbours
-    share.
-    """
+    share."""
     noise = {point: rng.random() for point in all_points(size)}
     smooth = {p: noise[p] + sum(noise[near] for near in neighbours(p, size)) * rng.uniform(0.2, 1.0) for p in noise}
     median = sorted(smooth.values())[len(smooth) // 2]

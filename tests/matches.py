@@ -1,7 +1,5 @@
 """What the tests of matches share: players whose moves are known, the smallest settings, and two results compared."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

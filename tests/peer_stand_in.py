@@ -3,8 +3,6 @@
 It notes its own arguments and every line that it is asked in the file that PEER_NOTES names; with PEER_DIES it ends at
 the first one."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Positions for the tests of encoders, evaluators and training: random games, the same seen otherwise, ladders."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import random
@@ -20,8 +18,7 @@ from zerogo.rules import Rules
 
 def play_random(rules: list[Rules], plies: int, seed: int = 0) -> tuple[board.State, list[Tensor]]:
     """Returns games after random legal moves, passes only where nothing else is legal, and the stones after each ply
-    from 0 on.
-    """
+    from 0 on."""
     generator = torch.Generator().manual_seed(seed)
     state = board.new_games(len(rules), rules)
     stones = [state.stones]

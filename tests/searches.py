@@ -1,7 +1,5 @@
 """Shared by the tests of the search: settings, rules, evaluators, random games, and what must be true of every tree."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Area and unconditional life of one game in plain Python: the oracle of `zerogo.scoring`."""
 
-from __future__ import annotations
-
 import itertools
 
 

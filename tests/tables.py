@@ -1,7 +1,5 @@
 """Tables of inputs and what must come of them: data/tables/NAME.json holds one for each test that runs over it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

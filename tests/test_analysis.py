@@ -1,8 +1,5 @@
 """KataGo's analysis protocol: what is asked, what is answered, from whose view, in which order; errors; batches; the
-command line.
-"""
-
-from __future__ import annotations
+command line."""
 
 import contextlib
 import dataclasses
@@ -303,8 +300,7 @@ def first_moves(reply: dict[str, Any]) -> set[str]:
 
 def test_avoided_and_allowed_moves() -> None:
     """Games with different restrictions share a batch; each ends at its depth, and policy is the network's, whatever
-    is forbidden.
-    """
+    is forbidden."""
     only = {"player": "B", "moves": ["B2", "pass"], "untilDepth": 1}
     never = [{"player": "B", "moves": ["B2", "A1"], "untilDepth": 1}, {"player": "W", "moves": ["C3"], "untilDepth": 3}]
     wide = {"maxVisits": 60, "includePolicy": True, "boardXSize": 3, "boardYSize": 3}
@@ -437,8 +433,7 @@ def test_broken_lines_are_answered(line: str | bytes) -> None:
 @pytest.mark.parametrize("field", ['"boardXSize": ', '"action": "query_models", "note": '])
 def test_deep_lines_are_answered(field: str) -> None:
     """Just where Python's stack ends json reads more than can be handled; each depth around it gets one reply that json
-    can write.
-    """
+    can write."""
     session = Session()
     session.engine.write = lambda reply: session.replies.append(json.dumps(reply) and reply)
     limit = sys.getrecursionlimit()

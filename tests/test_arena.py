@@ -1,7 +1,5 @@
 """Matches on tiny boards between players whose moves are known."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The search for a batch that keeps a device busy, on pretended devices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

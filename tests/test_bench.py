@@ -1,8 +1,6 @@
 """The measurements: what their lines hold, and that what is drawn and counted is right; how fast anything is, is no
 matter for a test."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

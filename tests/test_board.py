@@ -1,7 +1,5 @@
 """The board against `zerogo.game`, sgfmill, enumerations and pinned cases, and what its functions promise."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 
@@ -85,8 +83,7 @@ def test_the_largest_board() -> None:
 
 def test_new_games_in_place_of_finished_ones_start_afresh() -> None:
     """Games that finish are replaced while the others go on, as in self-play, with the step that takes over the old
-    state.
-    """
+    state."""
     played = Lockstep(kinds(3, 3), "lanes", long=3, step=board.step_)
     for _ in range(120):
         played.run(1)
@@ -324,8 +321,7 @@ def test_a_start_from_stones_is_the_same_game_from_there() -> None:
 
 def test_put_right_after_the_start() -> None:
     """Fresh games must not share memory between their fields: the stones put into one colour's plane once came back in
-    the other's.
-    """
+    the other's."""
     games = board.new_games(3, Rules(3))
     moved = board.step(games.select(torch.tensor([1])), torch.tensor([4]))
     games = board.put_(games, torch.tensor([1]), moved)

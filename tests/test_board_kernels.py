@@ -1,8 +1,5 @@
 """The implementations of the board's and the leaf step's hot operations against torch, every tensor, bit for bit; and
-that Triton's compile.
-"""
-
-from __future__ import annotations
+that Triton's compile."""
 
 import dataclasses
 

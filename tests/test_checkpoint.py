@@ -1,8 +1,6 @@
 """Checkpoints: what is saved comes back, a crash leaves the old file, and no bad file gets further than one
 sentence."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import pickle

@@ -1,8 +1,5 @@
 """The opening that front ends share, and the command `zerogo`: help without torch, settings in their order, one reading
-of a checkpoint.
-"""
-
-from __future__ import annotations
+of a checkpoint."""
 
 import argparse
 import subprocess

@@ -1,8 +1,6 @@
 """Settings: what is written is read back, the files of configs/ say what differs from the defaults, and what is wrong
 is named with its place."""
 
-from __future__ import annotations
-
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 from typing import Any

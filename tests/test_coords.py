@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 from sgfmill import common, sgf_properties
 

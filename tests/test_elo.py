@@ -1,7 +1,5 @@
 """Strength from results: against formulas, brute force, and simulations with fixed seeds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

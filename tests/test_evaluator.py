@@ -1,7 +1,5 @@
 """The evaluator: legal moves, symmetries, perspective, mixed sizes."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,8 +1,6 @@
 """GTP engines as players: fake ones that go wrong in every way, matches that go on and resume, and GNU Go where it is
 installed."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,8 +1,5 @@
 """The encoders as a whole: both sides' view, symmetries, boards of different sizes, samples, threads, whole runs;
-zero17 once more.
-"""
-
-from __future__ import annotations
+zero17 once more."""
 
 import json
 from contextlib import nullcontext

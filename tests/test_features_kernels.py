@@ -1,8 +1,6 @@
 """The encoders' kernels: they paint what they are told, give torch's planes in every dtype and batch, wait for no
 device, work without Numba, and compile for GPUs."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

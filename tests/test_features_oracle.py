@@ -1,8 +1,6 @@
 """Every group and preset, by every implementation, against `features_slow`: positions of random and of sensible games,
 of many sizes and rules in one batch."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 
@@ -153,8 +151,7 @@ def test_tactics_of_crowded_boards_and_spirals(reader: str) -> None:
 @pytest.mark.parametrize("name", list(ENCODERS))
 def test_presets_are_their_groups(name: str) -> None:
     """The groups are compared above one by one; here a preset's planes lie one after the other in the order of its
-    list.
-    """
+    list."""
     state, games = next(itertools.islice(positions([Rules(7, 6.5)] * 4, 30, seed=4), 25, None))
     encoder = make_encoder(name, komi_input=False)
     planes, names = encoder.planes(state), encoder.plane_names()

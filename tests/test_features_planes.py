@@ -1,8 +1,6 @@
 """What each preset shows at each index, on positions made by hand: tables in `data/planes.json`, and here what comes in
 several sizes here. A case of the table names the planes it looks at; those without points hold nothing."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -51,8 +49,7 @@ def check(preset: str, state: board.State, indices: range, expected: dict[int, s
 
 def top_row(own: int, other: int, below: int, size: int = 9) -> str:
     """Returns a diagram: from the upper left corner so many black and then white stones, and white ones below the first
-    points.
-    """
+    points."""
     rows = [["."] * size for _ in range(size)]
     rows[0][: own + other] = ["X"] * own + ["O"] * other
     rows[1][:below] = ["O"] * below
@@ -81,8 +78,7 @@ def test_alphago_liberties(number: int) -> None:
 @pytest.mark.parametrize("number", range(1, 9))
 def test_alphago_captures_and_self_atari(number: int) -> None:
     """n white stones between black ones die by a move at their end; n black stones between white ones are left with one
-    liberty.
-    """
+    liberty."""
     swapped = top_row(number, 0, number).translate(str.maketrans("XO", "OX"))
     last = coords.to_gtp(number, 9)
     check("alphago48", state_of(swapped, 1), range(20, 28), {19 + number: last})

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -233,8 +231,7 @@ def strings_by_flood(stones: list[list[int]]) -> set[tuple[frozenset, frozenset]
 @pytest.mark.parametrize("size", [2, 3, 5, 8])
 def test_strings_and_history_stay_true_in_random_games(size: int) -> None:
     """Union-find with its liberties is held against floods, the position's number against the stones, superko against
-    all boards.
-    """
+    all boards."""
     rng, repeats = random.Random(size), 0
     game = GameState.new(Rules(size=size, suicide=True))
     boards = [game.stones()]

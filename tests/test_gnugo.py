@@ -1,7 +1,5 @@
 """GNU Go as the oracle of legality, on both boards: it has flags for each superko kind and for suicide."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -39,8 +37,7 @@ def ask(commands: list[str], superko: str, suicide: bool) -> list[str]:
 
 class Transcript:
     """The GTP commands that tell one game to GNU Go, and at each ply what it is asked about every point and should
-    say.
-    """
+    say."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules, self.commands = rules, [f"boardsize {rules.size}", "clear_board"]
@@ -77,8 +74,7 @@ def is_beyond_gnugo(game: GameState, move: Move) -> bool:
 
 def compare_random_games(rules: list[Rules], seed: str, pass_share: float, plies: int) -> Lockstep:
     """Plays random games on `board` and `game`, which are compared on the way, and asks GNU Go about every point at
-    every ply of each.
-    """
+    every ply of each."""
     played = Lockstep(rules, seed, pass_share=pass_share, long=1e9)
     transcripts = [Transcript(rule) for rule in rules]
     for _ in range(plies):

@@ -1,8 +1,5 @@
 """GTP line by line: a scripted conversation for every command and every error, plain and in all the disguises in which
-clients write.
-"""
-
-from __future__ import annotations
+clients write."""
 
 import io
 import re

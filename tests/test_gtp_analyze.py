@@ -1,8 +1,5 @@
 """Analysis that streams: its arguments, its exact formats, when it begins and ends; the raw network; what GoGui
-shows.
-"""
-
-from __future__ import annotations
+shows."""
 
 import re
 import threading

@@ -1,7 +1,5 @@
 """What each client sends, in its order and its manner, and what it must find in the replies to go on."""
 
-from __future__ import annotations
-
 import re
 
 import gtp_clients as clients
@@ -76,8 +74,7 @@ def test_sabaki_analyses_and_goes_on(command: str, colour: str, sign: int, engin
 
 def test_sabaki_generates_moves(engine: Engine) -> None:
     """The tracker takes the move from a line that begins with `play`; further commands wait until the reply has
-    ended.
-    """
+    ended."""
     for command in ("kata-genmove_analyze B 50", "lz-genmove_analyze W 50"):
         reply, name = contents(raw(engine, [command, "name"]))
         assert re.fullmatch(r"play (pass|resign|[A-E][1-5])", reply.split("\n")[-1]) and name == "zerogo"
@@ -163,8 +160,7 @@ def test_gogui_cleans_up_after_passes(engine: Engine) -> None:
 
 def test_lizzie_starts(engine: Engine) -> None:
     """Numbers every command and dies on a reply without; the version must look like one of Leela Zero's from 0.15
-    on.
-    """
+    on."""
     written = raw(engine, numbered("name", "version", "boardsize 5", "komi 7.0", "time_settings 0 5 1", first=1))
     assert clients.lizzie_ids(written) == [1, 2, 3, 4, 5]
     name, version, *rest = contents(written)
@@ -200,8 +196,7 @@ PROBES = TABLES["lizgoban's probes"]
 
 def test_lizgoban_probes(engine: Engine) -> None:
     """It sends its next line as soon as the last reply has begun, and believes the sign; what it only tells itself goes
-    out as `name`.
-    """
+    out as `name`."""
     sent = ["name" if sign is None else line for line, sign in PROBES]
     written = raw(engine, numbered(*sent))
     signs = {int(number): sign for sign, number in re.findall(r"^([=?])(\d+)", written, re.MULTILINE)}
@@ -239,8 +234,7 @@ def test_lizgoban_lets_it_play(engine: Engine) -> None:
 
 def test_cgos_plays_a_game(engine: Engine) -> None:
     """Looks for the commands, then sends no ids; it keeps the last line before `play`, which must be there without an
-    interval, too.
-    """
+    interval, too."""
     (offered,) = contents(raw(engine, "list_commands"))
     wanted = ("cgos-genmove_analyze", "kata-genmove_analyze", "lz-genmove_analyze")
     assert next(name for name in wanted if name in offered.split("\n")) == "kata-genmove_analyze"

@@ -1,8 +1,5 @@
 """The clock: what each kind of time settings leaves for a move, and whole games on a pretended clock that nobody may
-lose on time.
-"""
-
-from __future__ import annotations
+lose on time."""
 
 import random
 import types

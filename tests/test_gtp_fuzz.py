@@ -1,8 +1,5 @@
 """Tens of thousands of good, bent and broken lines: each request is answered once, nothing breaks, a refusal changes
-nothing.
-"""
-
-from __future__ import annotations
+nothing."""
 
 import io
 import os
@@ -146,8 +143,7 @@ def test_many_more_lines(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_bytes_through_a_pipe(tmp_path: Path) -> None:
     """Bytes that are no text, half lines and an end in the middle of an analysis: the process ends as it should, every
-    id answered.
-    """
+    id answered."""
     draw = random.Random(5)
     sent = [line.encode("utf-8", "replace") for line in lines(1500, seed=5)]
     noise = [bytes(draw.randrange(256) for _ in range(20)).replace(b"\n", b"").replace(b"\r", b"") for _ in range(200)]

@@ -1,8 +1,5 @@
 """The house: imports go down and in no circle, folders keep their budgets of lines, functions are short and say what
-they do, ruff is content.
-"""
-
-from __future__ import annotations
+they do, ruff is content."""
 
 import ast
 import importlib.util
@@ -92,8 +89,7 @@ MODULES = {name_of(path): path for path in FILES}
 
 def imports_of(path: Path) -> dict[str, int]:
     """Returns the modules of zerogo that a file imports anywhere, functions and TYPE_CHECKING included, with the
-    line.
-    """
+    line."""
     found = {}
     for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):

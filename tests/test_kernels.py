@@ -1,8 +1,5 @@
 """Which compiler does the work of the kernels, and what is said where it can't: then torch does it alone, without a
-traceback. How Numba's run: on several threads, interrupted, and kept on disk.
-"""
-
-from __future__ import annotations
+traceback. How Numba's run: on several threads, interrupted, and kept on disk."""
 
 import importlib.util
 import os
@@ -41,8 +38,7 @@ def pretend(
     monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int] = (9, 0), error: Exception | None = None
 ) -> list[str]:
     """Puts a GPU of that capability into the machine, and a Triton whose driver may fail; returns its probes as they
-    come.
-    """
+    come."""
     probes: list[str] = []
 
     def get_current_target() -> None:
@@ -204,8 +200,7 @@ def test_no_signal_is_lost(two_threads: None, capfd: pytest.CaptureFixture[str])
 @needs_numba
 def test_compiled_kernels_are_kept_where_one_may_write(tmp_path: Path) -> None:
     """In the folder that NUMBA_CACHE_DIR names; those of earlier sources go; and without any such folder kernels work
-    all the same.
-    """
+    all the same."""
     old, other = tmp_path / "zerogo-kernels-0123456789abcdef", tmp_path / "zerogo-kernels-of-mine"
     old.mkdir()
     other.mkdir()

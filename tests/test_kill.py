@@ -4,8 +4,6 @@ As a script, `test_kill.py FOLDER SEED TIMES`: starts the run of tests/tiny.py i
 die at a drawn rename or removal of a file, before or after it, and looks at what is left. Forked from one process that
 has torch loaded, that takes a second each."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

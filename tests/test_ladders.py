@@ -1,7 +1,5 @@
 """The ladder readers against a plain recursive one, and on classical cases."""
 
-from __future__ import annotations
-
 import random
 
 import pytest
@@ -134,8 +132,7 @@ def _vertices(plane: torch.Tensor) -> list[str]:
 
 def test_the_ladder_across_the_largest_boards() -> None:
     """Black begins in one corner and catches White in the opposite one, more than thirty moves later; one white stone
-    there breaks it.
-    """
+    there breaks it."""
     for size in (13, 19, 25):
         rows = [[0] * size for _ in range(size)]
         for row, column, colour in ((2, 3, 1), (3, 2, 1), (4, 3, 1), (2, 4, 1), (3, 3, 2)):

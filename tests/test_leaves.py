@@ -1,8 +1,6 @@
 """Several leaves of one tree in a step: budgets, sums, collisions, and the same result on every way that leads
 there. Kernels are held against torch in `test_search_kernels`."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from contextlib import nullcontext

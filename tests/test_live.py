@@ -1,7 +1,5 @@
 """The game in front of a person: exact legality, turns out of order, undo, rules that change, handicap and records."""
 
-from __future__ import annotations
-
 import pytest
 
 from zerogo.errors import InputError
@@ -49,8 +47,7 @@ def test_a_game_goes_on_after_two_passes() -> None:
 
 def test_rules_change_under_way() -> None:
     """A suicide that was legal stays played when suicide is forbidden, and superko counts what has stood on the
-    board.
-    """
+    board."""
     rules = Rules(3, superko="simple", suicide=True)
     game = played(rules, (WHITE, 1), (WHITE, 3), (WHITE, 4), (BLACK, 0))
     stones, first_id = game.state.stones(), game.start_id

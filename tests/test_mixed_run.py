@@ -1,8 +1,6 @@
 """A run that learns 3x3, 4x4 and 5x5 together: what it leaves behind, how it goes on, and who may play what came of
 it."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from pathlib import Path

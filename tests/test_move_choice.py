@@ -1,8 +1,5 @@
 """When a player passes, resigns, captures dead stones, and what it counts: pinned positions for both colours, and whole
-games.
-"""
-
-from __future__ import annotations
+games."""
 
 from collections.abc import Callable
 
@@ -136,8 +133,7 @@ def test_cleanup_captures_them_all_the_same(mirrored: bool) -> None:
 @BOTH
 def test_cleanup_comes_after_the_game(mirrored: bool) -> None:
     """It used to take what the network called dead in the middle of the game, and lost games that were won (5x5 against
-    GNU Go: 4 of 8).
-    """
+    GNU Go: 4 of 8)."""
     game = position(ONE_CUT_OFF, mirrored)
     assert choice(game, analysis(game, {"D4": 0.5, "E3": 0.45, "pass": -0.5}, 0.9, value=0.5), CLEANUP) == "D4"
     ended = position(ONE_CUT_OFF, mirrored, komi=-30.5, passed=True)

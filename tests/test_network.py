@@ -1,7 +1,5 @@
 """The network: a fresh one knows nothing, boards of different sizes keep apart, the copy for playing agrees."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest
@@ -18,8 +16,7 @@ PLANES = 5
 
 def make_network(settings: NetworkConfig = SMALL, num_globals: int = 2, trained: bool = True) -> Network:
     """Returns a small network in evaluation mode; "trained" gives every layer, readouts and statistics too, values that
-    matter.
-    """
+    matter."""
     torch.manual_seed(3)
     network = Network(settings, PLANES, num_globals, 5)
     if trained:
@@ -60,8 +57,7 @@ def test_a_fresh_network_knows_nothing(training: bool) -> None:
 @pytest.mark.parametrize("value_pooling", VALUE_POOLING)
 def test_a_smaller_board_in_a_padded_batch(value_pooling: str) -> None:
     """A 4x4 game says the same alone and inside a batch of side 7, and the points off its board are out of the
-    question.
-    """
+    question."""
     network = make_network(dataclasses.replace(SMALL, value_pooling=value_pooling))
     planes, numbers = make_input(3, 7)
     small, _ = make_input(1, 4)
@@ -150,8 +146,7 @@ def test_the_copy_for_playing_knows_every_size_and_batch(size: int) -> None:
 
 def test_a_compiled_copy_is_the_same_and_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A later copy shares what the first one's compilation made, and other batches need one more; no compiler is needed
-    to see that.
-    """
+    to see that."""
     graphs = []
 
     def backend(graph, inputs):

@@ -1,8 +1,6 @@
 """Nothing in a simulation or a move waits for a CUDA device: counted on the CPU, and under CUDA's own debug mode where
 there is one."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext

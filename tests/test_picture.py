@@ -1,7 +1,5 @@
 """Pictures: what stands where, in text and in pixels."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The whole loop on the smallest run: what it leaves behind, how it goes on, what it refuses."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from pathlib import Path

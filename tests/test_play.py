@@ -1,7 +1,5 @@
 """Play in the terminal: scripted people against bots, what is shown, what is saved, and how it ends."""
 
-from __future__ import annotations
-
 import io
 import os
 import re
@@ -77,8 +75,7 @@ class NoAdviser:
 
 def talked(lines: str, white: object = None, path: Path | None = None) -> tuple[RecordedGame, list[str], list[str]]:
     """Returns the game on 5x5, its moves as vertices and what was said after a conversation in which Black is a
-    person.
-    """
+    person."""
     said: list[str] = []
     typed = iter(lines.split(", "))
 

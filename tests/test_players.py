@@ -1,7 +1,5 @@
 """Eyes on diagrams, the random player, playouts seen from both sides, and players by their names."""
 
-from __future__ import annotations
-
 import diagrams
 import pytest
 import torch
@@ -146,8 +144,7 @@ def test_a_search_player_moves_alike_alone_and_among_many() -> None:
 
 def test_playouts_beat_random_moves_with_both_colours() -> None:
     """With other draws it wins about 14 of 16; the draws are fixed, and a change of theirs would fail this once in 50
-    times.
-    """
+    times."""
     result = play_match(SearchPlayer.of_playouts(30), RandomPlayer(), Rules(5, komi=0.5), 16, seed=1, move_cap=40)
     assert result.wins >= 11 and result.by_colour(True)[0] >= 5 and result.by_colour(False)[0] >= 4
 

@@ -1,8 +1,5 @@
 """Replayed records stand where the plain rules stand, with twice-moving sides, added passes and games of different
-lengths.
-"""
-
-from __future__ import annotations
+lengths."""
 
 import random
 

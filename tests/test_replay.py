@@ -1,7 +1,5 @@
 """The replay: what goes in comes out, the window and the ratio, and files that survive a kill."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 

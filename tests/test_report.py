@@ -1,7 +1,5 @@
 """Match reports: the numbers of the match, the pictures and the links are in the page, and no name can break it."""
 
-from __future__ import annotations
-
 import base64
 import io
 import math

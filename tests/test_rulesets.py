@@ -1,7 +1,5 @@
 """Names of rules: the table against KataGo's documentation, spellings, JSON, and what is refused."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

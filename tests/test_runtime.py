@@ -1,8 +1,6 @@
 """Devices, locks, atomic files, and what a run tells: one sentence for what is refused, nothing that blocks is left
 by a killed process, no gaps or repeats in the charts after it."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

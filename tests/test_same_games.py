@@ -1,7 +1,5 @@
 """Same seeds, same games, move for move: those of self-play before the search was rewritten, and kernels as torch."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from string import ascii_uppercase

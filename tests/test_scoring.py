@@ -1,7 +1,5 @@
 """Scoring against slow plain-Python counterparts, sgfmill, and a search in which one side plays alone."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Callable
@@ -108,8 +106,7 @@ def test_pass_alive_agrees_with_plain_python(size, number, suicide, way, use):
 
 def lone_play_is_safe(grid, colour, suicide, stones, area) -> bool:
     """Whether the other side, moving alone as long as it likes, can neither capture `stones` nor get a living stone
-    into `area`.
-    """
+    into `area`."""
     size, foe = len(grid), 3 - colour
     start = tuple(tuple(row) for row in grid)
     seen, todo = {start}, [start]
@@ -127,8 +124,7 @@ def lone_play_is_safe(grid, colour, suicide, stones, area) -> bool:
 
 def alone(grid, point, colour, suicide):
     """The position after a stone is put there, or None where that is illegal (ko can't matter: the other side
-    passes).
-    """
+    passes)."""
     if grid[point[0]][point[1]]:
         return None
     after = [list(row) for row in grid]
@@ -186,8 +182,7 @@ def test_suicide_opens_an_eye_space_that_is_vital_without_it():
 
 def test_strings_live_together_and_fall_together():
     """Two strings share the eyes a1 and c1 and live; without the stone that closes the second eye the first falls with
-    it.
-    """
+    it."""
     together = stones_of(".X.XO XXXXO XXOOO OO.O. OOOO.", ".X..O XX.XO XXOOO OO.O. OOOO.")
     black, white = scoring.pass_alive(together)
     assert as_set(black[0]) == {(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1)}
@@ -261,8 +256,7 @@ def test_settled_is_all_points_pass_alive(way, use):
 
 def test_looks_spare_work_between_moves(blind):
     """As on CUDA: settled asks once which games may be, and goes on with none of those that can't; what features ask
-    for never looks.
-    """
+    for never looks."""
     blind()
     middle, end = stones_of("..... ..X.. ..... .O... ....."), stones_of(".X.X. XXXXX OOOOO .O.O. OOOOO")
     going_on, over = (as_state(stones.expand(3, -1, -1), Rules(size=5)) for stones in (middle, end))

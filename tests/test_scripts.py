@@ -1,8 +1,6 @@
 """The three scripts' command lines: help that answers at once, settings that reach the package, one sentence for what
 is wrong."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import subprocess

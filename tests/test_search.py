@@ -1,8 +1,6 @@
 """The search on Go: the same alone and among others, legal to the last node, exact at its ends, and without a look by
 the host."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """The step as a CUDA graph: what it is captured for, when anew, and that it finds what the steps themselves find."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import weakref

@@ -3,8 +3,6 @@ nodes, sums and counters, to the bit; on a GPU, whose exponentials and sums roun
 
 Torch's answers are always the CPU's. The interpreter is slow, so Triton gets smaller searches and fewer settings."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

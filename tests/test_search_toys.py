@@ -1,8 +1,6 @@
 """The search on toy games with known values: PUCT and Gumbel, against an independent plain search and against perfect
 play."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from types import SimpleNamespace

@@ -1,8 +1,6 @@
 """Games that become samples: positions as a replay has them, perspectives, what ends a game, draws by game number,
 files; and how many games and leaves a run takes where that is left to the machine, with pretended speeds."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from pathlib import Path

@@ -1,8 +1,6 @@
 """An analyst over one game: its tree follows moves and undo, restrictions hold, and what it says is consistent and from
 the right side."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,8 +1,5 @@
 """Game records: what sgfmill reads back from the files, and what is refused. Their positions: replay by the plain
-rules, and batches against it.
-"""
-
-from __future__ import annotations
+rules, and batches against it."""
 
 import random
 from pathlib import Path
@@ -214,8 +211,7 @@ def test_two_moves_in_a_row() -> None:
 @pytest.mark.parametrize("superko", ["simple", "positional", "situational"])
 def test_batches_are_the_same_positions(superko: str) -> None:
     """Stones, side to move, legal moves (superko included), captures and passes, at every third move of games of
-    several lengths.
-    """
+    several lengths."""
     rules = Rules(5, 7.0, superko, suicide=superko == "situational")
     records = [random_record(seed, 5, 60, rules) for seed in range(4)]
     asked = [(record, number) for record in records for number in range(0, len(record.moves) + 1, 3)]

@@ -1,7 +1,5 @@
 """Reading game records: what the world writes, what is broken, and that what is written comes back."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

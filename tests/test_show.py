@@ -1,8 +1,5 @@
 """`python -m zerogo.show`: the right moment, drawn from the side that is asked for, as picture and as text; and words
-for what is wrong.
-"""
-
-from __future__ import annotations
+for what is wrong."""
 
 import subprocess
 import sys

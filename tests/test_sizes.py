@@ -1,8 +1,5 @@
 """Boards of different sizes in one batch: padding never influences a result, from the noise of the search to the
-gradients of a step.
-"""
-
-from __future__ import annotations
+gradients of a step."""
 
 import dataclasses
 from collections import Counter
@@ -244,8 +241,7 @@ def games_by_number(config: Config, num_games: int, evaluator: object | None = N
 @pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
 def test_a_game_is_the_same_among_games_of_other_sizes(algorithm: str) -> None:
     """What a run on many boards plays and records under a number is what a run on that board alone does, moves, values
-    and targets.
-    """
+    and targets."""
     common = (
         f"search.algorithm={algorithm}", "search.max_considered=4", "game.move_cap=0", "game.random_komi_share=0.5",
         "game.komi_spread=3", "game.suicide_share=0.5", "game.superko_shares={simple: 1, positional: 2}",

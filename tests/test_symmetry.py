@@ -1,7 +1,5 @@
 """The eight transforms against numpy, and as a group."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

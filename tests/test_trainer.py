@@ -1,7 +1,5 @@
 """Learning: losses, a tiny batch by heart, averaged weights with statistics of their own, exact resumption."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import math

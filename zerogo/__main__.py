@@ -1,7 +1,5 @@
 """`zerogo COMMAND …`: one command for all front ends, the same as `python -m zerogo.COMMAND …`."""
 
-from __future__ import annotations
-
 import runpy
 import sys
 

@@ -3,8 +3,6 @@
 Small batches leave a device waiting for its next step; beyond some size a larger one gains nothing, and costs memory
 and freshness. What is timed comes as a callable, so this module knows neither networks nor games."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ from a stranger.
 The file is a dictionary of tensors and plain values in torch's zip format. It is only ever read with
 `weights_only=True`, so it can't run code."""
 
-from __future__ import annotations
-
 import datetime
 import pickle
 import re

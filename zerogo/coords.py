@@ -4,8 +4,6 @@ Points are row-major from the top left: point = row * size + column, and pass is
 board. GTP counts rows from the bottom and leaves out the letter I, so on 19x19 `A1` is (row 18, column 0) and `T19` is
 (row 0, column 18). SGF writes column then row, both from the top left, so `aa` is (row 0, column 0)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -6,8 +6,6 @@ A key is an int64 tensor; mixing is SplitMix64 (Steele, Lea and Flood, "Fast spl
 2014), a bijection on 64 bits that passes BigCrush when fed with a counter. Nothing here has a state, so nothing has to
 be saved."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 import torch

@@ -4,8 +4,6 @@ A game gives points: 1 for a win, 0.5 for a draw, 0 for a loss. Elo is logistic:
 (1 + 10^(-d / 400)). Intervals are 95 % and two-sided. Everything is numpy or plain numbers in
 float64."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -5,5 +5,4 @@ class InputError(ValueError):
     """Bad input (config key, checkpoint, shard, SGF, argument): one sentence that names the value, the place and what
     is allowed.
 
-    Scripts print the sentence to stderr and exit with status 2; a traceback is never shown for it.
-    """
+    Scripts print the sentence to stderr and exit with status 2; a traceback is never shown for it."""

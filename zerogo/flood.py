@@ -14,8 +14,6 @@ what still grows, so there strings are found in a number of rounds that is prove
 the same result. Elsewhere, where a look by the host spares work, `may_look` is the one place that decides whether it is
 allowed inside a step; between moves it always is."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 
@@ -61,8 +59,7 @@ def neighbours(rows: Tensor) -> Tensor:
     """Returns the points next to a point of the plane, itself included only where it has a neighbour in it: int32 [...,
     N] -> the same shape.
 
-    Bits may run over the last column: mask the result with a plane of the board.
-    """
+    Bits may run over the last column: mask the result with a plane of the board."""
     near = rows << 1
     near |= rows >> 1
     near[..., 1:] |= rows[..., :-1]

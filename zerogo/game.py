@@ -339,15 +339,13 @@ class GameState:
 
     def legal_moves(self) -> list[Move]:
         """Returns all legal plays from the top left, then the pass; a resignation is as legal but not listed. Empty
-        once it is over.
-        """
+        once it is over."""
         legal = enumerate(self.legal_mask())
         return [Move.from_action(action, self.rules.size) for action, is_legal in legal if is_legal]
 
     def legal_mask(self) -> list[bool]:
         """Returns for each of the size * size + 1 actions whether it is legal; the last is the pass. All False once the
-        game is over.
-        """
+        game is over."""
         moves = [*(Move(point) for point in all_points(self.rules.size)), Move.pass_turn()]
         return [self.why_illegal(move) is None for move in moves]
 

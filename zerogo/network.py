@@ -10,8 +10,6 @@ over the board and adds what it found as a bias (Wu, "Accelerating self-play lea
 1x1 convolution and the hidden layer over its pooled channels; each head reads maps from the former and numbers from the
 latter."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable, Sequence

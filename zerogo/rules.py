@@ -1,6 +1,5 @@
 """What a game's rules are: board size, komi, superko, suicide, scoring. For one game, and for a batch whose games may
-differ.
-"""
+differ."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ class Rules:
 
     size: side of the board, 1 to 25. komi: points that White gets. superko: "simple" bans only the immediate retake of
     one stone, "positional" any earlier whole-board position, "situational" any earlier position with the same side to
-    move. suicide: whether a move may remove its own string (Tromp-Taylor allows it). scoring: "area" or "territory".
-    """
+    move. suicide: whether a move may remove its own string (Tromp-Taylor allows it). scoring: "area" or "territory"."""
 
     size: int = 9
     komi: float = 7.0
@@ -79,8 +77,7 @@ class RulesBatch(TensorFields):
     ) -> RulesBatch:
         """Returns the batch of `num_games` games under one `Rules`, or of one game for each entry of a sequence.
 
-        board_size: the side of the tensors; None is the largest size.
-        """
+        board_size: the side of the tensors; None is the largest size."""
         many = [rules] * (1 if num_games is None else num_games) if isinstance(rules, Rules) else list(rules)
         if not many:
             raise InputError("rules: a batch of 0 games; at least 1 is needed")
@@ -122,8 +119,7 @@ class RulesBatch(TensorFields):
 def own_actions(size: Tensor, board_size: int) -> Tensor:
     """Returns which action of its own board each action of a batch of side N is: sizes int32 [B] -> int64 [B, A].
 
-    The last, the pass, is size * size; points off a game's board get 0, which has no meaning there.
-    """
+    The last, the pass, is size * size; points off a game's board get 0, which has no meaning there."""
     return _own_actions(board_size, size.device)[size.to(torch.int64)]
 
 

@@ -9,8 +9,6 @@ The table follows KataGo's (docs/GTP_Extensions.md, "kata-set-rules"), so that p
 expect; its "chinese" has simple ko, since Chinese tournaments play so whatever their written rules say, and its
 "chinese-ogs" superko."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping
@@ -91,8 +89,7 @@ def named(name: str, size: int, komi: float | None = None) -> Rules:
 def parse(text: str, size: int, komi: float | None = None) -> Rules:
     """Returns the rules of a text: a name, KataGo's JSON object, or the string that KataGo writes into RU.
 
-    A komi inside JSON counts only where `komi` is None. Raises InputError for any other text.
-    """
+    A komi inside JSON counts only where `komi` is None. Raises InputError for any other text."""
     stripped = text.strip()
     if stripped.startswith("{"):
         try:

@@ -3,8 +3,6 @@ its work.
 
 Nothing is probed or changed at import; every function says what it touches."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import fcntl

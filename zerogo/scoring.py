@@ -22,8 +22,6 @@ of the work. What is only asked between moves looks (`all_pass_alive`, `final_sc
   them (Benson), or if at most one of its points is not next to a living string (KataGo's `calculateArea`): White can
   never have two eyes in it."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import torch
@@ -35,8 +33,7 @@ from zerogo.rules import SCORING, RulesBatch
 
 class Scored(Protocol):
     """What is needed of `board.State`: bit rows int32 [B, N] of both colours and the board, captures int32 [B, 2] by
-    each side, rules.
-    """
+    each side, rules."""
 
     black: Tensor
     white: Tensor
@@ -50,8 +47,7 @@ class Scored(Protocol):
 
 def area_score_black(stones: Tensor, on_board: Tensor | None = None) -> Tensor:
     """Returns Black's area less White's in points, before komi: int8 [B, N, N] -> float32 [B]. Tromp-Taylor: every
-    stone lives.
-    """
+    stone lives."""
     black, white = area_rows(*_rows_of(stones, on_board))
     return (flood.count(black) - flood.count(white)).to(torch.float32)
 
@@ -71,8 +67,7 @@ def territory_score_black(stones: Tensor, captures: Tensor, dead: Tensor, on_boa
 
 def area_ownership_black(stones: Tensor, on_board: Tensor | None = None) -> Tensor:
     """Returns +1 for Black's points, -1 for White's, 0 for points that both or none reach: int8 [B, N, N] -> int8 [B,
-    N, N].
-    """
+    N, N]."""
     return _signed(*area_rows(*_rows_of(stones, on_board)))
 
 
@@ -139,8 +134,7 @@ def final_rows(state: Scored, may_look: bool = False) -> tuple[Tensor, Tensor]:
     """Returns Black's and White's points at the end of the game as bit rows, two int32 [B, N]; see
     `final_ownership_black`.
 
-    may_look: whether the host may wait for the device, as between moves.
-    """
+    may_look: whether the host may wait for the device, as between moves."""
     black, white = area_rows(state.black, state.white, state.on_board)
     black_alive, white_alive = pass_alive_rows(state.black, state.white, state.on_board, state.rules.suicide, may_look)
     return (black & ~white_alive) | black_alive, (white & ~black_alive) | white_alive
@@ -151,8 +145,7 @@ def final_rows(state: Scored, may_look: bool = False) -> tuple[Tensor, Tensor]:
 
 def area_rows(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, Tensor]:
     """Returns each side's stones and the empty points that it alone reaches: int32 [B, N] three times -> two int32 [B,
-    N].
-    """
+    N]."""
     empty = on_board & ~(black | white)
     reached = flood.flood(torch.stack((flood.neighbours(black), flood.neighbours(white))), torch.stack((empty, empty)))
     return black | (reached[0] & ~reached[1]), white | (reached[1] & ~reached[0])
@@ -227,8 +220,7 @@ def _benson(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor, may_l
 
 def _labels_beside(labels: Tensor, board_size: int) -> Tensor:
     """Returns the labels of each point's right, left, lower and upper neighbours: int64 [X, P] -> int64 [X, 4, P], P
-    over the edge.
-    """
+    over the edge."""
     none = board_size * board_size
     padded = torch.nn.functional.pad(labels.unflatten(1, (board_size, board_size)), (1, 1, 1, 1), value=none)
     sides = padded[:, 1:-1, 2:], padded[:, 1:-1, :-2], padded[:, 2:, 1:-1], padded[:, :-2, 1:-1]
@@ -237,8 +229,7 @@ def _labels_beside(labels: Tensor, board_size: int) -> Tensor:
 
 def _vital_strings(labels: Tensor, beside: Tensor, is_empty: Tensor, is_must: Tensor) -> tuple[Tensor, Tensor]:
     """Returns for each region, at its label, up to four strings int64 [X, 4, P] (P for none), and whether it's vital to
-    each, bool.
-    """
+    each, bool."""
     num_points = labels.shape[1]
     points = torch.arange(num_points, device=labels.device).expand_as(labels)
     first = torch.full_like(labels, num_points).scatter_reduce_(
@@ -263,8 +254,7 @@ def _any_of_part(points: Tensor, labels: Tensor) -> Tensor:
 
 def _touches_struck(labels: Tensor, beside: Tensor, alive: Tensor) -> Tensor:
     """Returns at each region's label whether a string that was struck off is next to it: bool [X, P]; alive is bool [X,
-    P + 1] by label.
-    """
+    P + 1] by label."""
     is_struck = ~alive.gather(1, beside.flatten(1)).unflatten(1, (4, -1)).all(1)
     return _any_of_part(is_struck, labels)
 

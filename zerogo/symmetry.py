@@ -8,8 +8,6 @@ A smaller board in a padded batch lies in the top left corner, and is turned the
 transform moves the points of each game's own board and leaves those off it where they are, so that masks of what is on
 the board stay as they are."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import torch

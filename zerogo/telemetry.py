@@ -2,8 +2,6 @@
 
 TensorBoard is imported when it is first needed, as that takes a second."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Dataclasses of tensors: apply a function to all of them, select rows, concatenate batches."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Self

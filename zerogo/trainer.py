@@ -1,8 +1,6 @@
 """One step of learning: losses, optimiser, learning rate, averaged weights. What to learn from and when belongs to the
 pipeline."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import math

@@ -1,8 +1,5 @@
 """Answers KataGo's JSON analysis protocol on stdin and stdout: `zerogo analysis --checkpoint
-checkpoints/quickstart-5x5.pt`.
-"""
-
-from __future__ import annotations
+checkpoints/quickstart-5x5.pt`."""
 
 import argparse
 import json

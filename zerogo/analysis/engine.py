@@ -1,7 +1,5 @@
 """The engine takes lines, queues their positions, searches as many together as there is room for, and replies."""
 
-from __future__ import annotations
-
 import heapq
 import json
 import math

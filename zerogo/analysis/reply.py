@@ -5,8 +5,6 @@ of winning alone, without the score; `scoreStdev` is that of the ownership if al
 for all moves; `rawStWrError`, `rawStScoreError` and `rawVarTimeLeft` are -1, as KataGo writes them for networks without
 such heads."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -3,8 +3,6 @@
 A game is a function of (players, rules, seed, its number) alone, so it comes out the same alone and among thousands,
 and a match that was interrupted goes on with the games that are missing."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,8 +1,6 @@
 """A match report: one HTML page with the ratings, who won as which colour, how games ended, a few final boards, and
 links to the games. It needs no other file, no script and no network; whatever comes from outside is escaped."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math

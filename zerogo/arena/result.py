@@ -1,7 +1,5 @@
 """What comes of a match, on the host: its games, and the counts, ratings and sentences that a person asks for."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field

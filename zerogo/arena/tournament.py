@@ -1,8 +1,6 @@
 """The evaluation that a person starts: players by their names, all pairings, a table of strength, and everything
 written down."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ run: rounds of both take turns, so that what else the machine does falls on both
 
 Here is what they share: options, rounds, lines and tables, and other programs that are timed beside zerogo."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import subprocess

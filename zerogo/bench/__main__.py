@@ -1,8 +1,6 @@
 """`python -m zerogo.bench {board,net,features,search,profile,memory,selfplay}`: reads the arguments and runs one
 measurement."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Sequence

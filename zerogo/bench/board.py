@@ -4,8 +4,6 @@ A move is drawn uniformly from the exact legal mask, pass included. Every game i
 is replaced by a fresh one before the next move, and the time for that counts. The peer does the same on the same device
 in its own process, with --peer-batch in several, of which the fastest counts; only one works at a time."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import statistics

@@ -14,8 +14,6 @@ ply of its own, like zerogo's; between searches every game goes on by the move c
 such roots, while the clock stands. The network is zerogo's with its normalisation folded in, on NHWC data: as a
 convolution XLA runs it 2 to 7 times faster on a CPU than as products of matrices."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import math
 import os

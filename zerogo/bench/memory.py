@@ -11,8 +11,6 @@ Lines are JSON on stdout, one for every board, device and batch with the nodes t
 simulations with the batch that fits; on stderr the same stands as a table. Beside it stands what others quote for mctx
 with pgx; it isn't measured here."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

@@ -1,8 +1,6 @@
 """The benchmark's draw among legal points as a Triton kernel, one warp a game: what is measured is the board, not the
 draw."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl

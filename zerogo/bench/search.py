@@ -27,8 +27,6 @@ and `rest`, each without stages inside it. On CUDA, where a search replays a ste
 operation by operation here, and the clock is events in the stream: a stage that waits for the host's launches is
 charged for that. What the graph spares is the difference to `search`."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

@@ -1,6 +1,5 @@
 """Many games at once: start, step, legal moves, captures, hashes, superko. The rules themselves are told in
-`zerogo.game`.
-"""
+`zerogo.game`."""
 
 from zerogo.board.position import BLACK, WHITE, Position
 from zerogo.board.state import (

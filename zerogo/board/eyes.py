@@ -1,7 +1,5 @@
 """What an eye is, for whole batches: the one definition that the random player and the encoders share."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 
@@ -23,8 +21,7 @@ def eye_makers(own: Tensor, empty: Tensor, on_board: Tensor) -> Tensor:
     """Returns the empty points where a stone of that colour makes an eye of one of the eight points around it: int32
     [B, N] each -> int32 [B, N].
 
-    Neither what the stone captures nor whether it may be played is asked.
-    """
+    Neither what the stone captures nor whether it may be played is asked."""
     n = own.shape[-1]
     around, here, edge = _around(own, on_board)
     wanting = (empty << 1) & ~(_fits(around, edge) & ~here)

@@ -8,8 +8,6 @@ and is what the tests hold it against.
 These are torch operations that never wait for a device, the reference for the kernels, which have legality and the
 move inside larger operations (`kernels/*/board.py`)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -142,8 +140,7 @@ def _union(planes: Tensor) -> Tensor:
 
 def _touched_strings(place: Tensor, own: Tensor, opponent: Tensor) -> Tensor:
     """Returns the placed stone's own string, then the opponent's on its left, right, upper and lower side, empty where
-    there is none: int32 [B, N] -> int32 [B, 5, N].
-    """
+    there is none: int32 [B, N] -> int32 [B, 5, N]."""
     above, below = torch.zeros_like(place), torch.zeros_like(place)
     above[:, :-1], below[:, 1:] = place[:, 1:], place[:, :-1]
     seeds = torch.stack([place, place >> 1, place << 1, above, below], dim=1)

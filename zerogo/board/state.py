@@ -6,8 +6,6 @@ for each value of the hash's low bits, the last ply with such a hash, the other 
 its chain; -1 ends a chain. So a look-up costs about one read instead of H. Elsewhere all of `seen` is compared, and
 `links` is [B, 0]."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,8 +66,7 @@ class State(Position):
 
 def links_of(seen: Tensor, width: int) -> Tensor:
     """Returns the chains through all that was seen: int64 [B, n], to be widened to H = width >= n places -> int32 [B,
-    3H]; [B, 0] where no kernel reads them.
-    """
+    3H]; [B, 0] where no kernel reads them."""
     num_games, plies = seen.shape
     if seen.device.type != "cpu":
         return seen.new_empty((num_games, 0), dtype=torch.int32)
@@ -199,8 +196,7 @@ def step(state: State, actions: Tensor) -> State:
 
 def step_(state: State, actions: Tensor) -> State:
     """The same, but takes over the history of the given state, which must not be used again: a copy less where games
-    only go forward.
-    """
+    only go forward."""
     if actions.shape != (state.num_games,):
         given, wanted = list(actions.shape), f"[{state.num_games}], one for each game"
         raise ValueError(f"step: actions are {given}; they must be {wanted}")
@@ -237,8 +233,7 @@ def _remember_(seen: Tensor, links: Tensor, hashes: Tensor, ply: Tensor, goes_on
 
 def _shifted(recent: Tensor, newest: Tensor, going: Tensor) -> Tensor:
     """Returns the history with a newest entry and without the oldest, in the games that go on: [B, n, ...], [B, ...],
-    bool [B].
-    """
+    bool [B]."""
     shifted = torch.cat([newest.to(recent.dtype).unsqueeze(1), recent[:, :-1]], dim=1)
     return torch.where(going.view(-1, *[1] * (recent.ndim - 1)), shifted, recent)
 

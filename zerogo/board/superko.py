@@ -10,8 +10,6 @@ A stone on a point where none of its colour was ever removed has stood since it 
 repeated. If the last stone of either side is such a one, only the position before the last move could be, and only by
 capturing the last stone."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import torch
@@ -29,8 +27,7 @@ HISTORY_CHUNK = 16  # remembered positions compared at a time with all points, t
 
 def legal_actions(state: State) -> Tensor:
     """Returns the exact legal moves, superko included: bool [B, A]. Pass is always legal; in a finished game nothing
-    else is.
-    """
+    else is."""
     points = flood.unpack_rows(exact_legal_rows(state)).flatten(-2)
     return torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
 
@@ -133,8 +130,7 @@ def _repeating_rows(state: State, suicides: Tensor) -> Tensor:
 def _xor_by_label(keys: Tensor, labels: Tensor) -> Tensor:
     """Returns for every point the XOR of the keys of its string: keys, labels int64 [B, P] -> int64 [B, P].
 
-    No scatter of torch's takes XOR, so each bit is counted, several to a word, and the counts' parity is taken.
-    """
+    No scatter of torch's takes XOR, so each bit is counted, several to a word, and the counts' parity is taken."""
     result = torch.zeros_like(keys)
     for start in range(0, 64, KEY_BITS):
         bits = range(min(KEY_BITS, 64 - start))
@@ -147,8 +143,7 @@ def _xor_by_label(keys: Tensor, labels: Tensor) -> Tensor:
 
 def _xor_beside(string_key: Tensor, labels: Tensor, is_meant: Tensor, board_size: int) -> Tensor:
     """Returns for every point the XOR of the keys of the different strings beside it among those meant: [B, P] each ->
-    int64 [B, P].
-    """
+    int64 [B, P]."""
     points = torch.arange(labels.shape[1], device=labels.device)
     column = points % board_size
     is_above, is_below = points >= board_size, points < len(points) - board_size

@@ -1,8 +1,5 @@
 """Zobrist keys of (colour, row, column) on a 25x25 board, so that a position hashes alike whatever the batch's largest
-side is.
-"""
-
-from __future__ import annotations
+side is."""
 
 from functools import cache
 
@@ -28,8 +25,7 @@ def point_keys(board_size: int, device: torch.device) -> Tensor:
 
 def hash_rows(rows: Tensor, colour: Tensor | int) -> Tensor:
     """Returns the XOR of the keys of all points of planes as stones of a colour, 0 for Black and 1 for White: int32
-    [..., N], int64 [...] or one for all -> int64 [...].
-    """
+    [..., N], int64 [...] or one for all -> int64 [...]."""
     board_size = rows.shape[-1]
     words = torch.where(flood.unpack_rows(rows), keys(rows.device)[colour, :board_size, :board_size], 0).flatten(-2)
     while (half := words.shape[-1] // 2) > 0:  # by halves, as torch has no such reduction

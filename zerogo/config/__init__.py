@@ -5,8 +5,6 @@ sentence.
 as YAML with each key's meaning beside it; `describe()` lists every key. A function of the package receives only the
 section that it needs."""
 
-from __future__ import annotations
-
 import difflib
 import json
 from collections.abc import Callable, Mapping, Sequence

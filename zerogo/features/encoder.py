@@ -2,8 +2,6 @@
 
 An encoder is a list of groups (see `groups`); its planes are the groups' planes one after the other."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

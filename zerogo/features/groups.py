@@ -3,8 +3,6 @@
 A group is asked for by its name, `stones`, or by its name and a number, `liberties:8`, where it comes in several
 lengths."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -1,8 +1,6 @@
 """The 3x3 pattern around a point, in three classes: the patterns of MoGo (Gelly, Wang, Munos, Teytaud, "Modification of
 UCT with patterns in Monte-Carlo Go", 2006), in their eight symmetries and both colours."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

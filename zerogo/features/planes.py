@@ -1,8 +1,6 @@
 """The other groups: strings, ladders, legality, area and shape point by point, and the global inputs; all from the side
 to move's view, unless a name says black or white."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

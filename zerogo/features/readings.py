@@ -4,8 +4,6 @@ Both are loops over strings, so there is no torch version: Numba compiles them f
 without kernels of its own, and `run.kernels=plain`, gets them from the CPU's loops, on copies of the bit rows; that
 waits for the device. Without Numba the same loops run as Python (2 ms a position of 9x9, 10 to 20 ms of 19x19)."""
 
-from __future__ import annotations
-
 from collections import namedtuple
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """The groups of planes that show stones, now and in earlier positions; zero17 is `history` and `colour`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

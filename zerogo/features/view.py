@@ -1,7 +1,5 @@
 """What several groups ask of the same positions, found once: the side to move's view of a batch."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from types import ModuleType
 

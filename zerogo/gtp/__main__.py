@@ -1,7 +1,5 @@
 """`zerogo gtp --checkpoint X` (or `python -m zerogo.gtp`): an engine that speaks GTP on stdin and stdout."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

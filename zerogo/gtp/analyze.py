@@ -13,8 +13,6 @@ GoGui's are `gogui-analyze_commands` and the zerogo-… commands that it names, 
 manual, "Analyze Commands"). They search first, as long as a move would take without a clock, unless that has been
 done; the game is never changed."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

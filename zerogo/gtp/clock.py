@@ -8,8 +8,6 @@
 The controller's clock also counts its own work and the transfer of the lines; for that the lag is kept back from every
 move."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,8 +1,6 @@
 """The loop that answers requests, and the commands about the game and its surroundings: board, moves, handicap, rules,
 clocks, scores, files, settings, servers."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

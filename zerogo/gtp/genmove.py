@@ -1,7 +1,5 @@
 """Choosing a move: searches within the clock, then plays, passes or resigns as `players.move_choice` has it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 

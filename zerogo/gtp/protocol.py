@@ -3,8 +3,6 @@
 A request is `[id] command [arguments]`; its reply is `=[id] text` or `?[id] message` and a blank line, which is why no
 reply holds another one. A thread reads the lines, so that a search can see that the next one has come."""
 
-from __future__ import annotations
-
 import queue
 import re
 import threading

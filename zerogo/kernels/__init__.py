@@ -6,8 +6,6 @@ torch operations that they stand in for run on any device, do the same, and are 
 Where the compiler is missing, or does not work, they do the work alone. Tactics and ladders have
 no torch version: `cpu_loops` gives the CPU's for all devices."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """What the kernels of both devices and the torch operations that they stand in for must agree on."""
 
-from __future__ import annotations
-
 from collections import namedtuple
 
 # A `board.Position` and what a `board.State` remembers, as arrays, pointers or values.

@@ -1,8 +1,6 @@
 """Pictures: one board with stones, coordinates, and what a search or a network makes of the points (as text, too);
 several side by side; the planes that a network sees; the win rate of a game."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
@@ -54,8 +52,7 @@ class RankedMove(Protocol):
 
 def board_text(stones: Tensor, last_action: int | None = None) -> str:
     """Returns the board in lines, `X` black and `O` white, with GTP's letters and numbers on all sides; the last move
-    stands in brackets, a pass in a line below.
-    """
+    stands in brackets, a pass in a line below."""
     size = stones.shape[0]
     head = "   " + " ".join(coords.GTP_COLUMNS[:size])
     lines = [head]
@@ -232,8 +229,7 @@ class _BoardDrawing:
 
     def candidates(self, moves: Sequence[RankedMove]) -> None:
         """Draws a search's moves, best first: win rate in per cent over visits, the colour by what they give away
-        against the best, which has a ring.
-        """
+        against the best, which has a ring."""
         cell, most = self.cell, max((1, *(move.visits for move in moves)))
         for rank, move in reversed(list(enumerate(moves))):
             if move.action == self.size**2:
@@ -253,8 +249,7 @@ class _BoardDrawing:
 
     def ownership(self, owned_black: Sequence[float]) -> None:
         """Draws squares in the owner's colour, their area by how sure that is: on empty points, and on stones that are
-        not their owner's.
-        """
+        not their owner's."""
         for point, owned in enumerate(owned_black):
             colour = self.colours[point]
             half = (0.24 if colour else 0.36) * self.cell * min(1.0, abs(owned)) ** 0.5
@@ -305,8 +300,7 @@ def mosaic(
 ) -> np.ndarray:
     """Returns pictures (uint8 [height, width, 3] of any sizes) as one, side by side in rows of `columns`.
 
-    titles: one over each picture, or none. heading: over all of them, in as many lines as it needs.
-    """
+    titles: one over each picture, or none. heading: over all of them, in as many lines as it needs."""
     above = TITLE + 8 if any(titles) else 0
     width = max(image.shape[1] for image in images) + gap
     whole_width = min(columns, len(images)) * width + gap
@@ -367,8 +361,7 @@ def planes_image(
 ) -> np.ndarray:
     """Returns all planes of a position with their names, in rows: uint8 [height, width, 3].
 
-    planes: [C, N, N]. names: C titles. stones: as in `plane_image`. cell, columns: 0 chooses what fits on a screen.
-    """
+    planes: [C, N, N]. names: C titles. stones: as in `plane_image`. cell, columns: 0 chooses what fits on a screen."""
     size = planes.shape[-1]
     cell = cell or max(8, min(40, 190 // size))
     columns = columns or max(1, min(len(planes), 1500 // (size * cell + 7)))

@@ -1,8 +1,5 @@
 """What pictures are drawn on: shapes in a larger image that is scaled down, which smooths their edges, and text on top
-in its own size.
-"""
-
-from __future__ import annotations
+in its own size."""
 
 import io
 import math
@@ -22,8 +19,7 @@ SCALE = 3  # pixels of the larger image for one of the finished one
 
 class Canvas:
     """A picture in the making. Coordinates are pixels of the finished one and may be fractions; (0, 0) is the centre of
-    its first pixel. Text comes last, over all shapes, in the order in which it was asked for.
-    """
+    its first pixel. Text comes last, over all shapes, in the order in which it was asked for."""
 
     def __init__(self, width: int, height: int, colour: RGB) -> None:
         self.width, self.height = width, height
@@ -70,8 +66,7 @@ class Canvas:
 
     def text(self, at: Spot, text: str, size: int, colour: RGB, anchor: str = "mm", width: float = math.inf) -> None:
         """Writes a line `size` pixels high, or less, down to 6, where it would take more than `width` pixels; anchor:
-        pillow's, "mm" is centred on the point, "lm" begins there.
-        """
+        pillow's, "mm" is centred on the point, "lm" begins there."""
         while size > 6 and font(size).getlength(text) > width:
             size -= 1
         self._texts.append((at, text, size, colour, anchor))

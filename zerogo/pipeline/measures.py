@@ -1,7 +1,5 @@
 """What a run shows of itself: numbers of self-play and pictures for the charts, and the matches that measure it."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import time

@@ -5,8 +5,6 @@ moment. The samples and counters of a checkpoint are written before the checkpoi
 is whole; so the newest one is always complete, and at most the games since then are lost (finished shards of theirs are
 kept and count)."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import deque

@@ -1,7 +1,5 @@
 """`python -m zerogo.play`: reads the arguments, sets up the game and lets it be played in the terminal."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

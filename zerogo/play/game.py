@@ -1,7 +1,5 @@
 """A game in the terminal: people are asked for moves and may give commands, bots move, the board is shown."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import re

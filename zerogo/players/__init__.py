@@ -1,7 +1,5 @@
 """Players: what chooses moves in many games at once. `make_player` makes them from the words that a person types."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

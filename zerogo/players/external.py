@@ -13,8 +13,6 @@ engines take: lines before the first reply, carriage returns, blank lines too ma
 whose end is kept for reports. Commands are numbered, so that an answer too many, or in the wrong place, is found out
 instead of being taken for the next one's; an engine that leaves the numbers out is believed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -8,8 +8,6 @@ here, each from the view of the side to move:
 * *agreed*: what people would agree on, dead stones taken off by pass-alive regions first and then by ownership. Dead
   stones *matter* where the agreed result is better than one of the others: then they are captured before passing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """What a player is to a match: moves for many games at once; some players also follow each game and may resign."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 

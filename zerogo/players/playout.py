@@ -1,7 +1,5 @@
 """Random moves: the player that makes them, and positions evaluated by random games (playouts), with no network."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An analyst over one game: it searches as long as it is let; its trees are kept from move to move and through undo."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple

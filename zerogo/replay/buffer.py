@@ -10,8 +10,6 @@ newer samples earn. Self-play must number its next games after `last_game`, so t
 saved after the checkpoint never comes a second time under the same number. A file that is damaged is left out with a
 warning that names it; all others are kept, and numbers go on after it."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any

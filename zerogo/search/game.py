@@ -4,8 +4,6 @@ The search knows no rules: any game that offers these few operations on batches 
 values too. A node of the tree stores a position packed into a few int32 words; what else a game needs (its rules, what
 happened before the root) is in `states`, the root states of all games."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from typing import Any, Protocol

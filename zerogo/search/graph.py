@@ -5,8 +5,6 @@ from tensors of its own, into which new ones are copied when a move was played. 
 changes: the shapes (room for a longer history), the evaluator, the settings. A step that waits for the host can't be
 captured; whether it does is watched before (`HostReads`)."""
 
-from __future__ import annotations
-
 import dataclasses
 import warnings
 from collections.abc import Callable

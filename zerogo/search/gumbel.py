@@ -1,7 +1,5 @@
 """Gumbel root selection with sequential halving, and the improved policy (Danihelka et al. 2022)."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """PUCT (Silver et al. 2017) with KataGo's first-play urgency, shaped root noise, forced playouts and their pruning."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

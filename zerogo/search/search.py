@@ -5,8 +5,6 @@ which simulations count and which leaves need the network, so that the work shri
 is read inside a step: writes that must have no effect go to NULL_NODE (`flood.may_look` decides). Between moves the
 host may read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -4,8 +4,6 @@ machine (0).
 Games come first: they fill the network's batch without changing what is searched. Several leaves a step make a search a
 little weaker, so they only fill what memory, or the number of games that are wanted, leaves open."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Games of a trained network written to files: what `selfplay.py` starts, and where a run keeps the games it
 samples."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

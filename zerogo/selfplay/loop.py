@@ -1,8 +1,6 @@
 """The games: search, move, record, replace. No game waits for another: one whose budget is spent moves while the others
 go on searching."""
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable

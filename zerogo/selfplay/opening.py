@@ -1,7 +1,5 @@
 """How the games of a run begin: the rules and the board of each, and random games before the network plays."""
 
-from __future__ import annotations
-
 import time
 from bisect import bisect
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What is kept of self-play: positions and searches by ply during a game, samples and results when it is over."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import IntEnum
 

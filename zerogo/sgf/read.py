@@ -7,10 +7,7 @@ What is wrong beyond doubt is refused by one sentence; what is only missing or o
 * No KM: the komi is 0. Fox and SGFC write hundredths of a point or, under area rules, of a stone, which is two points:
   KM[375] is 7.5.
 * HA without stones: GTP's fixed points if White moves first; where Black does, Black places them as moves.
-* A move needs not be legal to be read: `replay` says which one is not.
-"""
-
-from __future__ import annotations
+* A move needs not be legal to be read: `replay` says which one is not."""
 
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """One game as a file holds it, and its positions: by the plain rules, which find illegal moves, or many as a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -134,8 +132,7 @@ def replay(record: GameRecord, num_moves: int | None = None) -> tuple[list[GameS
 
 def since_edit(record: GameRecord, num_moves: int | None = None) -> GameRecord:
     """Returns the record up to `num_moves` moves without edits: it begins with the position of the last edit until
-    there. Raises InputError where the moves up to that are illegal, and for a number that the record has not.
-    """
+    there. Raises InputError where the moves up to that are illegal, and for a number that the record has not."""
     last = len(record.moves)
     wanted = last if num_moves is None else num_moves
     if not 0 <= wanted <= last:

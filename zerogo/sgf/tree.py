@@ -3,8 +3,6 @@
 The text has to come before the parsing: in Shift-JIS, GBK and Big5 the second byte of a character may be that of `]` or
 of a backslash. A node is sgfmill's property map, name to raw values in UTF-8; a line goes from the root to a leaf."""
 
-from __future__ import annotations
-
 import codecs
 import os
 import re

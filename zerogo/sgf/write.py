@@ -1,7 +1,5 @@
 """A game as SGF (FF[4]) that any Go program opens, with a graph of the winrate in those that draw one."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import re

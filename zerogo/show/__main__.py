@@ -1,7 +1,5 @@
 """`zerogo show`, `python -m zerogo.show`: the command line."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Positions of a game, what a network and its search make of each, and the views that `--what` names."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import re
@@ -214,8 +212,7 @@ def winrates_black(game: ShownGame, analyst: Analyst) -> np.ndarray:
 @dataclasses.dataclass(frozen=True)
 class Style:
     """How pictures are drawn. cell: pixels between two lines, 0 for what suits the board. numbers: whether stones carry
-    move numbers. winrates_black: for the chart, [moves + 1].
-    """
+    move numbers. winrates_black: for the chart, [moves + 1]."""
 
     cell: int = 0
     numbers: bool = False
@@ -332,8 +329,7 @@ def _inputs_text(scene: Scene) -> str:
 
 class SceneView(NamedTuple):
     """One thing to show. needs: the field of `Models` that it can't do without. title: over it, with {side} for who is
-    to move and {simulations} for those of the search.
-    """
+    to move and {simulations} for those of the search."""
 
     needs: str
     title: str

@@ -4,8 +4,6 @@ They do what the functions of the same names in `zerogo.board` and `zerogo.flood
 why. Each kernel walks over a stretch of the games, one after the other, in a thread; the game at hand lies in a few
 kilobytes of scratch memory (`strings`), so that all the work on it stays in the first cache."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -142,8 +140,7 @@ def _find_weak(work, size):
 @part
 def _is_new(lost, game, colour, action):
     """Returns whether a stone played there has stood since it came and was the first to stand there; False for a pass
-    or no move.
-    """
+    or no move."""
     size = lost.shape[2]
     return 0 <= action < size * size and (lost[game, colour, action // size] >> (action % size)) & 1 == 0
 
@@ -192,8 +189,7 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
     """Returns the fields of the positions after one action each, and writes the moves into the history of the games
     that go on.
 
-    history: the fields of `HistoryFields`, contiguous; H is greater than any ply.
-    """
+    history: the fields of `HistoryFields`, contiguous; H is greater than any ply."""
     before, remembered = _arrays(state), [history[name].numpy() for name in HistoryFields._fields]
     after = [np.empty_like(field) for field in before]
     black, white, _, _, _, ply, _, _, _, finished = before
@@ -278,8 +274,7 @@ def _remember(start, stop, actions, black, white, ply, finished, hashes, removed
 
 def replace_(old: list[Tensor], index: Tensor, new: list[Tensor]) -> None:
     """Writes the entries of tensors [K, ...] over those with an index, int64 [K], of others [B, ...]: all contiguous
-    and alike.
-    """
+    and alike."""
     number = max(1, len(index))
     table = [(to.data_ptr(), source.data_ptr(), source.nbytes // number) for to, source in zip(old, new, strict=True)]
     _replace(np.array(table), array(index), len(old[0]))

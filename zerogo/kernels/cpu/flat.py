@@ -3,8 +3,6 @@
 Row r, column c lies at place (r + 1) * (N + 1) + c, so that a step to any side, -N - 1, -1, 1 or N + 1, stays in the
 board: the end of a row is the border before the next."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from zerogo.kernels.cpu.loops import part
@@ -21,8 +19,7 @@ def new_board(size):
 @part
 def new_places(board):
     """Returns room for a place of a board at each of its places: uint32, since an index that may be negative costs
-    more.
-    """
+    more."""
     return np.zeros(len(board), np.uint32)
 
 
@@ -47,8 +44,7 @@ def steps_of(size):
 @part
 def list_points(board, size, stones, empty):
     """Writes the places of all stones and of all empty points, in order: uint32 each, as long as the board; returns how
-    many there are.
-    """
+    many there are."""
     num_stones, num_empty = 0, 0
     for at in range(size + 1, (size + 1) * (size + 1)):
         stones[num_stones], empty[num_empty] = at, at  # always written, counted where it fits: no branch to guess wrong

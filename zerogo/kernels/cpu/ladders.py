@@ -5,8 +5,6 @@ A level of the reading is an attack: the string has two liberties and the attack
 the answers to it are listed; the first of them that saves the string ends the attack. Levels are a stack in memory,
 since Numba can't load a function that calls itself from its cache."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

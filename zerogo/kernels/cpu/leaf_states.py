@@ -2,8 +2,6 @@
 
 `kernels.shared` says how a position is packed; here `small` is the index of the first word after the rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

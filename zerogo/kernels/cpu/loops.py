@@ -1,8 +1,5 @@
 """How the CPU's kernels are compiled and run: without Python's lock, the games shared out among as many threads as
-torch may use.
-"""
-
-from __future__ import annotations
+torch may use."""
 
 import ctypes
 import hashlib

@@ -1,8 +1,6 @@
 """Encoders' planes on the CPU: all bits of a row of the board are collected first, then painted point by point. And
 the bit rows of three groups, for which torch takes many small steps."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import numpy as np

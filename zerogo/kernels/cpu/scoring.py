@@ -4,8 +4,6 @@ time.
 In scratch memory OWN holds the colour's stones, OTHER all other points, FREE the empty ones and ATARI those of OTHER
 that a string must touch for a region to be vital to it."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -185,8 +183,7 @@ def _count_eyes(work, size, regions, num_regions, vital):
 @inline
 def _find_vital(work, size, regions, region, strings, label, vital):
     """Writes the strings that a region is vital to: they are next to the first point that they must touch, so there are
-    at most four.
-    """
+    at most four."""
     vital[region, 0] = NONE
     first = 1
     while (regions[region, first] & work[MUST + first]) == 0:
@@ -248,8 +245,7 @@ def _is_closed(work, size, regions, region):
 @inline
 def _add_regions(work, size, regions, num_regions, vital):
     """Adds the regions to SAFE that are territory: of living strings alone, vital to one or with at most one point away
-    from all.
-    """
+    from all."""
     lives = 0
     for row in range(1, 1 + size):
         lives |= work[SAFE + row]

@@ -5,8 +5,6 @@ Scratch memory is one flat int32 array of `WORDS`, 1.3 kB; each plane takes `STR
 so that there is an empty row above and below. All planes are zero at the start; only rows of the board are ever set.
 Here rows count from 1, as they lie, and a point is a row and a word with its column's bit."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from zerogo.kernels.cpu.loops import bit_count, first_bit, inline, part
@@ -36,8 +34,7 @@ def neighbours_in(work, plane, row):
 @inline
 def fill(seeds, within):
     """Returns the points of a row's runs `within` that hold a seed: the carry of a sum goes up through a run, shifts by
-    1, 2, 4, … go down.
-    """
+    1, 2, 4, … go down."""
     grown = (seeds | (seeds << 1) | (seeds >> 1)) & within
     if grown == seeds:
         return seeds
@@ -51,8 +48,7 @@ def fill(seeds, within):
 @inline
 def _one_more(found, row, liberties):
     """Returns what is known of a string's liberties with more of them in a row: 0 for none, the only one's code, -1 for
-    several.
-    """
+    several."""
     if liberties == 0:
         return found
     code = (row << 32) | liberties
@@ -229,8 +225,7 @@ def move(work, size, action, colour, may_die, keys):
 @inline
 def legal_into(work, size, mine, ko, may_die):
     """Writes into WEAK the points that may be played but for superko by the side whose stones are the plane `mine`; ko:
-    a point or -1.
-    """
+    a point or -1."""
     for row in range(1, 1 + size):
         # Own strings with another liberty and the opponent's in atari are where exactly one of the two planes is set.
         work[PENDING + row] = (work[mine + row] ^ work[ATARI + row]) | work[FREE + row]

@@ -1,8 +1,5 @@
 """Tactics on the CPU: the strings of a game with their liberties as sets of bits, then one look around each empty
-point.
-"""
-
-from __future__ import annotations
+point."""
 
 import numpy as np
 import torch
@@ -26,8 +23,7 @@ def read(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tens
     """Returns the tactics of B positions in the order of `TACTICS`: int16 [8, B, N, N], from bit rows int32 [B, N]
     each.
 
-    own, opponent: stones of the side to move and of the other. legal: where the side to move may play.
-    """
+    own, opponent: stones of the side to move and of the other. legal: where the side to move may play."""
     num_games, size = own.shape
     numbers = torch.empty(len(TACTICS), num_games, size, size, dtype=torch.int16)
     over_games(_read, num_games, array(own), array(opponent), array(on_board), array(legal), numbers.flatten(2).numpy())
@@ -128,8 +124,7 @@ def _weigh(board, stones, root, liberties, worth, weakness, breath):
 @part
 def _look(beside, worth, weakness):
     """Returns the sum of what the different ones of four strings are worth, and the liberties of the opponent's
-    weakest; 0 is none.
-    """
+    weakest; 0 is none."""
     above, left, right, below = beside
     total = worth[above] + (worth[left] if left != above else 0)
     total += worth[right] if (right != above) & (right != left) else 0

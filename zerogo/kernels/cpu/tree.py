@@ -8,8 +8,6 @@ give equal choices. Sums that could round otherwise are made in float64 on both 
 differ from torch's in their last bit. A node's children are few and its moves many: loops over the tried moves (those
 with a child) read the children, one loop over all moves fills in the score that an untried move has."""
 
-from __future__ import annotations
-
 import math
 from collections import namedtuple
 from typing import Any

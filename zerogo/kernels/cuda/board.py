@@ -7,8 +7,6 @@ that every lane holds; nothing goes through memory between the first load and th
 for loads and for one operation after the other, so independent floods go side by side, and loads come before what needs
 them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -155,8 +153,7 @@ def _put_stone(place, own, opponent, atari, on_board, suicide):
 @triton.jit
 def moved(before, action, on_board, suicide, cap, keys, N: tl.constexpr):
     """Returns the position after an action (int32, P for pass), the stones that it removed int32 [32], and whether they
-    were black.
-    """
+    were black."""
     is_black, going = before.to_play == 1, before.finished == 0
     own, opponent = sides(before)
     place = rows.point_rows(tl.where(going, action, -1), N)
@@ -202,8 +199,7 @@ def was_seen(seen, last, hashed, ply, superko):
 @triton.jit
 def _hash_after(place, is_suicide, own, weak, hashed, keys, first, N: tl.constexpr):
     """Returns the hash after a stone of a colour whose keys begin at `first` is placed: int64 scalar. weak: the
-    opponent's in atari.
-    """
+    opponent's in atari."""
     other = N * N + 1 - first
     seeds, within = tl.where(is_suicide, place, rows.neighbours(place)), tl.where(is_suicide, own | place, weak)
     removed = rows.flood(seeds, within)
@@ -302,8 +298,7 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
     """Returns the fields of the positions after one action each, and writes the moves into the history of the games
     that go on.
 
-    history: what `HistoryFields` names, contiguous, and more; H is greater than any ply.
-    """
+    history: what `HistoryFields` names, contiguous, and more; H is greater than any ply."""
     fields, kept = fields_of(state), HistoryFields(*(history[name] for name in HistoryFields._fields))
     after = empty_like(fields)
     num_games, board_size = fields.black.shape

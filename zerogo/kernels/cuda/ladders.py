@@ -8,8 +8,6 @@ board after the d-th attack, the string in atari and the answers that are left, 
 reading of more attacks than half the points and a row is given up, too: where nothing is captured each fills two
 points, and in thousands of ladders none was deeper than twice the board's side."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl
@@ -229,8 +227,7 @@ def _attacks(own, other, target, exists, ko):
 @triton.jit
 def _attack(own, other, target, exists, move):
     """Returns whether an attacker's move can be made without opening a ko, which would save the string, and the stones
-    that it takes.
-    """
+    that it takes."""
     empty = exists & ~(own | other | move)
     near = neighbours(move)
     dead = _dead(near & own & ~target, own, empty)
@@ -311,6 +308,5 @@ def _dead(suspects, stones, empty):
 @triton.jit
 def _is_ko(near, friends, dead, empty):
     """Returns whether a move has taken one stone and stands alone with that point as its one liberty: near, the points
-    beside it.
-    """
+    beside it."""
     return (count(dead) == 1) & ~any_point(near & friends) & ~any_point((near & empty) ^ dead)

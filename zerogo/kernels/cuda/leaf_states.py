@@ -4,8 +4,6 @@ What `search.game.Go.step_leaves` does in torch: play, pack, legal, outcome (by 
 lane, so planes of points live in registers (see `rows`) and the rest are scalars. `kernels.shared` says how a position
 is packed; here `small` points at the first word after the rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

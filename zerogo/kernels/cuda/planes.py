@@ -1,7 +1,5 @@
 """Encoders' planes on CUDA, painted in one launch."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import torch

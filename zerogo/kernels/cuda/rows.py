@@ -5,8 +5,6 @@ beyond the board and bits beyond its columns are 0 in every plane of points that
 brings nothing in (N <= 25). A scalar is the same in all lanes. Everything here is for kernels of one warp, and the same
 interpreted and compiled."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 
@@ -112,8 +110,7 @@ def point_bits(rows, point, N: tl.constexpr):
 def fill_sideways(rows, within):
     """Returns the points of `within` whose run of its row holds a point of `rows`, which lie within.
 
-    To higher columns by the carry of one addition, to lower ones by doubling the distance.
-    """
+    To higher columns by the carry of one addition, to lower ones by doubling the distance."""
     rows |= within & ~(within + rows)
     for doubling in tl.static_range(5):
         rows |= within & (rows >> (1 << doubling))

@@ -5,8 +5,6 @@ A string's liberties are found by a flood of its stones, and tell at once what a
 Such numbers are added up in tiles, a row of the board in each lane; several of them share a word. Only moves that join
 several strings, or join one and take another, need a flood of their own."""
 
-from __future__ import annotations
-
 import torch
 import triton
 import triton.language as tl
@@ -36,8 +34,7 @@ def read(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tens
     """Returns the tactics of B positions in the order of `TACTICS`: int16 [8, B, N, N], from bit rows int32 [B, N]
     each.
 
-    own, opponent: stones of the side to move and of the other. legal: where the side to move may play.
-    """
+    own, opponent: stones of the side to move and of the other. legal: where the side to move may play."""
     num_games, size = own.shape
     numbers = torch.empty(len(TACTICS), num_games, size, size, dtype=torch.int16, device=own.device)
     planes = [rows.contiguous() for rows in (own, opponent, on_board, legal)]
@@ -101,8 +98,7 @@ def _strings(own, opponent, empty, COLUMNS: tl.constexpr):
 @triton.jit
 def _after_hard(own, weak, empty, hard, after, COLUMNS: tl.constexpr):
     """Returns what moves have, with the liberties after those that need a flood: what the new string touches that is
-    empty or was taken.
-    """
+    empty or was taken."""
     while any_point(hard):
         move = first_plane(hard)
         hard &= ~move
@@ -121,8 +117,7 @@ def _tile(rows, COLUMNS: tl.constexpr):
 @triton.jit
 def _numbers_beside(rows, COLUMNS: tl.constexpr):
     """Returns how many neighbours of each point are among these: int32 [32] -> int32 [32, COLUMNS]. The shifts are
-    added bit by bit.
-    """
+    added bit by bit."""
     left, right, up, down = rows << 1, rows >> 1, from_above(rows), from_below(rows)
     across, along = left ^ right, up ^ down
     ones = across ^ along

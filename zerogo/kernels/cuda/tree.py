@@ -13,8 +13,6 @@ Choices are the same float32 operations in the same order as in `search.puct` an
 divisions rounded correctly, nothing fused, sums in float64; only logarithms and exponentials may differ from torch's in
 the last bits. Of equal scores the lowest move is taken."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
