@@ -109,7 +109,8 @@ def test_what_is_resumed_is_what_was_left(copied: Path) -> None:
         assert (state.step, state.counters["replay"]) == (before.step, before.counters["replay"])
         same = [torch.equal(state.averaged_weights[name], old) for name, old in before.averaged_weights.items()]
         assert all(same)
-        replay = Replay(state.config.replay, 5, copied / "tiny" / "replay", state.config.run.seed)
+        folder, seed = copied / "tiny" / "replay", state.config.run.seed
+        replay = Replay(state.config.replay, 5, folder, seed, resume=True)
         replay.load_state_dict(state.counters["replay"] | state.generators)
         replay.credit = 16
         replays.append(replay.take(16))

@@ -62,7 +62,7 @@ LAW = {  # exponent to pairs of samples so far and window, as published
 
 def reopened(directory, state, settings=SETTINGS) -> Replay:
     """A buffer of what a directory holds, with a checkpoint's counters."""
-    buffer = Replay(settings, 5, directory)
+    buffer = Replay(settings, 5, directory, resume=True)
     buffer.load_state_dict(state)
     return buffer
 
@@ -215,7 +215,7 @@ def test_more_samples_at_once_than_the_ring_holds(tmp_path):
     buffer.add(make_samples(0, 600))
     assert numbers(buffer) == list(range(344, 600)) and buffer.total == 600
     buffer.flush()
-    assert numbers(Replay(SETTINGS, 5, tmp_path)) == numbers(buffer)
+    assert numbers(Replay(SETTINGS, 5, tmp_path, resume=True)) == numbers(buffer)
 
 
 def test_statistics_tell_age_and_size():
@@ -232,7 +232,7 @@ def test_resume_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch):
     whole.take(50), first.take(50)
     first.flush()
     state = first.state_dict()
-    second = Replay(SETTINGS, 5, tmp_path, seed=99)
+    second = Replay(SETTINGS, 5, tmp_path, seed=99, resume=True)
     second.load_state_dict(state)
     assert second.credit == whole.credit and second.total == 100 and second.last_game == 24
     for buffer in (whole, second):
@@ -255,7 +255,7 @@ def test_samples_newer_than_the_checkpoint_are_kept_and_count_once(tmp_path):
     assert resumed.credit == min(2.0 * 128, 2.0 * resumed.window)
     resumed.add(make_samples(128, 40))
     resumed.flush()
-    assert numbers(Replay(KEEPING, 5, tmp_path)) == list(range(168))
+    assert numbers(Replay(KEEPING, 5, tmp_path, resume=True)) == list(range(168))
 
 
 def test_every_place_for_a_kill_leaves_whole_files(tmp_path):
@@ -269,11 +269,11 @@ def test_every_place_for_a_kill_leaves_whole_files(tmp_path):
     buffer.flush()
     overtaken.write_bytes(copy)
     (tmp_path / ".shard-000000000064-32.npz.77.tmp").write_bytes(copy[:100])
-    assert numbers(Replay(KEEPING, 5, tmp_path)) == list(range(50))
+    assert numbers(Replay(KEEPING, 5, tmp_path, resume=True)) == list(range(50))
     assert not list(tmp_path.glob(".*"))
     buffer.add(make_samples(50, 14))
     overtaken.write_bytes(copy)
-    resumed = Replay(KEEPING, 5, tmp_path)
+    resumed = Replay(KEEPING, 5, tmp_path, resume=True)
     assert numbers(resumed) == list(range(64))
     resumed.add(make_samples(64, 1))
     resumed.flush()
@@ -312,7 +312,7 @@ def test_a_damaged_open_shard_costs_only_itself(tmp_path, caplog):
     assert numbers(resumed) == list(range(32)) and resumed.total == 40 and path.name in caplog.text
     resumed.add(make_samples(40, 40))
     resumed.flush()
-    assert numbers(Replay(SETTINGS, 5, tmp_path)) == [*range(32), *range(40, 80)]
+    assert numbers(Replay(SETTINGS, 5, tmp_path, resume=True)) == [*range(32), *range(40, 80)]
 
 
 def test_missing_files_are_told(tmp_path, caplog):
@@ -325,15 +325,17 @@ def test_missing_files_are_told(tmp_path, caplog):
 def test_shards_that_left_the_window_for_good_are_removed(tmp_path):
     buffer = filled(tmp_path / "a", 1000)
     assert len(list((tmp_path / "a").iterdir())) < 12
-    assert numbers(Replay(SETTINGS, 5, tmp_path / "a"))[-buffer.window :][0] <= 992 - buffer.window
+    assert numbers(Replay(SETTINGS, 5, tmp_path / "a", resume=True))[-buffer.window :][0] <= 992 - buffer.window
     filled(tmp_path / "b", 1000, dataclasses.replace(SETTINGS, keep_shards=True))
     assert len(list((tmp_path / "b").glob("shard-*"))) == 1000 // 32
 
 
-def test_another_size_and_missing_files_are_refused(tmp_path):
+def test_a_directory_in_use_another_size_and_missing_files_are_refused(tmp_path):
     filled(tmp_path, 64)
+    with pytest.raises(InputError, match="already holds replay shards; resume that run or choose an empty directory"):
+        Replay(SETTINGS, 5, tmp_path)
     with pytest.raises(InputError, match="side 5; this run's have side 7"):
-        Replay(SETTINGS, 7, tmp_path)
+        Replay(SETTINGS, 7, tmp_path, resume=True)
     with pytest.raises(InputError, match="does not exist"):
         load_shard(tmp_path / "shard-000000000999-1.npz")
 

@@ -103,7 +103,8 @@ class Run:
     def _open_replay(self, config: Config, start: Checkpoint | None) -> Replay:
         for folder in ("", checkpoints.FOLDER, "games", "logs"):
             remove_leftovers(self.directory / folder)
-        replay = Replay(config.replay, config.game.largest_size, self.directory / "replay", config.run.seed)
+        side, shards = config.game.largest_size, self.directory / "replay"
+        replay = Replay(config.replay, side, shards, config.run.seed, resume=True)
         if start is not None and "replay" in start.counters:
             replay.load_state_dict(start.counters["replay"] | start.generators)
         return replay

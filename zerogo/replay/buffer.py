@@ -4,11 +4,11 @@ resuming.
 **How samples are numbered and survive.** Samples are numbered through the run in the order in which they are added.
 Whenever `shard_samples` of them are together they become a finished shard, whose name says the first number and the
 count. `flush()`, called before a checkpoint is saved, writes the rest to an open shard (the one before it is removed
-only after that). After a kill at any moment a new `Replay` loads everything in these files, also what is newer than the
-checkpoint: those games were played and count once. `load_state_dict` then gives the checkpoint's counters what these
-newer samples earn. Self-play must number its next games after `last_game`, so that a game that was lost half way or
-saved after the checkpoint never comes a second time under the same number. A file that is damaged is left out with a
-warning that names it; all others are kept, and numbers go on after it."""
+only after that). After a kill at any moment `Replay(…, resume=True)` loads everything in these files, also what is
+newer than the checkpoint: those games were played and count once. `load_state_dict` then gives the checkpoint's
+counters what these newer samples earn. Self-play must number its next games after `last_game`, so that a game that was
+lost half way or saved after the checkpoint never comes a second time under the same number. A file that is damaged is
+left out with a warning that names it; all others are kept, and numbers go on after it."""
 
 import logging
 from pathlib import Path
@@ -50,8 +50,8 @@ def is_held_out(game: Tensor) -> Tensor:
 class Replay:
     """Samples in a ring buffer of at most `capacity`, with their files where a directory is given.
 
-    What the directory's files hold is loaded, as far back as the window and the capacity reach; the caller holds the
-    run's lock. Raises InputError where they are of another board size.
+    With `resume`, what the directory's files hold is loaded, as far back as the window and the capacity reach; the
+    caller holds the run's lock. Raises InputError where they are of another board size, or there without `resume`.
 
     total: samples added in the run. taken: samples that training drew. credit: samples that training may still draw:
     each new sample earns `reuse`, and what is not used is kept up to `reuse` times the window. last_game: largest
@@ -59,7 +59,13 @@ class Replay:
     whose states are saved."""
 
     def __init__(
-        self, settings: ReplayConfig, board_size: int, directory: str | Path | None = None, seed: int = 0
+        self,
+        settings: ReplayConfig,
+        board_size: int,
+        directory: str | Path | None = None,
+        seed: int = 0,
+        *,
+        resume: bool = False,
     ) -> None:
         self.settings = settings
         self.board_size = board_size
@@ -77,8 +83,12 @@ class Replay:
         self._generator = torch.Generator().manual_seed(seed)
         self._validation_generator = torch.Generator().manual_seed(seed + 1)
         if self.directory is not None:
+            shards = find_shards(self.directory)
+            if shards and not resume:
+                holds = "already holds replay shards; resume that run or choose an empty directory"
+                raise InputError(f"{self.directory} {holds}")
             remove_leftovers(self.directory)
-            self._load(find_shards(self.directory))
+            self._load(shards)
         self.credit = self._most_credit(settings.reuse * self.total)
 
     def __len__(self) -> int:
@@ -130,7 +140,8 @@ class Replay:
             larger[: len(tensor)] = tensor
             return larger
 
-        self._ring, self._held = self._ring.map(grown), grown(self._held)
+        unset = torch.zeros(allocation - len(self._held), dtype=torch.bool)
+        self._ring, self._held = self._ring.map(grown), torch.cat([self._held, unset])
 
     # Drawing
 
