@@ -333,6 +333,27 @@ def test_a_line_cut_short_is_dropped(tmp_path: Path) -> None:
     assert len(tiny.lines(path)) == 3
 
 
+WRITE_LINES = """
+import sys
+from zerogo.telemetry import Telemetry
+telemetry = Telemetry(sys.argv[1])
+telemetry.scalars(1, {"a": 1.0})
+print("written", flush=True)
+while True:
+    telemetry.scalars(2, {"a": 1.0, "b" * 5000: 2.0})
+"""
+
+
+def test_a_killed_process_loses_no_line(tmp_path: Path) -> None:
+    process = start(WRITE_LINES, str(tmp_path))
+    assert process.stdout.readline() == "written\n"
+    process.kill()
+    process.wait()
+    with Telemetry(tmp_path, resume_step=1) as telemetry:
+        telemetry.scalars(2, {"a": 2.0})
+    assert [record["a"] for record in tiny.lines(tmp_path / METRICS_FILE)] == [1.0, 2.0]
+
+
 def test_tensorboard_is_not_imported_before_it_is_needed() -> None:
     text = "import sys, zerogo.telemetry as t; t.Progress('a', 1, 'b'); print('tensorboard' in sys.modules)"
     done = subprocess.run((sys.executable, "-c", text), capture_output=True, text=True, cwd=ROOT, check=True)
