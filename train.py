@@ -30,7 +30,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--run", metavar="NAME", help="the run's folder (default: run.name, or the config file's name)")
     parser.add_argument("--resume", action="store_true", help="go on with a run, without --config as it was set")
     parser.add_argument("--keys", action="store_true", help="list every setting with its meaning, and stop")
-    cli.add_overrides(parser)
+    cli.add_overrides(parser, "config file")
     return parser.parse_intermixed_args(arguments)
 
 

@@ -88,7 +88,7 @@ def test_a_front_end_may_have_fewer_options_and_other_defaults() -> None:
     cli.add_options(parser, "seed", precision={"default": "bfloat16"}, device={"help": "where"})
     arguments = parser.parse_args([])
     assert vars(arguments) == {"seed": None, "precision": "bfloat16", "device": None}
-    assert "(default: run.seed)" in parser.format_help() and "where" in parser.format_help()
+    assert all(text in parser.format_help() for text in ("(default: run.seed)", "(default: bfloat16)", "where"))
     assert cli.read_config(arguments)[0].run.precision == "bfloat16"
 
 

@@ -70,12 +70,13 @@ def add_options(parser: argparse.ArgumentParser, *names: str, **changes: dict[st
     """
     for name in (*names, *changes):
         known = OPTIONS[name] | changes.get(name, {})
-        parser.add_argument(f"--{name}", **known | {"help": known["help"].format(key=KEYS.get(name))})
+        default = known.get("default", KEYS.get(name))
+        parser.add_argument(f"--{name}", **known | {"help": known["help"].format(key=default)})
 
 
-def add_overrides(parser: argparse.ArgumentParser) -> None:
+def add_overrides(parser: argparse.ArgumentParser, source: str = "checkpoint or config") -> None:
     """Adds settings as plain words, section.key=value, in `overrides`; such a parser needs `parse_intermixed_args`."""
-    text = "settings that replace those of the checkpoint or config, such as game.size=7"
+    text = f"settings that replace those of the {source}, such as game.size=7"
     parser.add_argument("overrides", nargs="*", metavar="section.key=value", help=text)
 
 

@@ -265,7 +265,8 @@ def sync_directory(directory: str | Path) -> None:
 def remove_leftovers(directory: str | Path) -> None:
     """Removes the temporary files that killed processes left in a directory; call it only under its lock."""
     for path in Path(directory).glob(".*.tmp"):
-        path.unlink(missing_ok=True)
+        if path.is_file():
+            path.unlink(missing_ok=True)
 
 
 def lines_of(handle: int) -> Iterator[bytes]:

@@ -46,6 +46,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     names = ("--quit-without-waiting", "-quit-without-waiting")
     add(*names, action="store_true", help="at the end of input, end at once")
     cli.add_options(parser, device={"default": "auto"}, precision=PRECISION, threads={"default": 0})
+    parser.set_defaults(overrides=["run.kernels=auto"])  # like device and threads, not as the checkpoint's run had it
     words = sys.argv[1:] if arguments is None else arguments
     parsed, unknown = parser.parse_known_args(words[1:] if words[:1] == ["analysis"] else words)
     parsed.unknown = unknown

@@ -86,6 +86,8 @@ def read_request(
             fields["max_moves"] = integer(*_values(rest, key), key, 1, MAX_NUMBER)
         elif key in extras:
             wanted[key] = truth(*_values(rest, key), key)
+        elif key in RESTRICTIONS:
+            raise InputError(f"moves can't be avoided in genmove; allowed are {', '.join(NUMBERS)}")
         else:
             allowed = (*NUMBERS, *(RESTRICTIONS if may_restrict else ()), *extras)
             raise InputError(f"{key!r} is not supported; allowed are {', '.join(allowed)}")

@@ -22,12 +22,11 @@ from zerogo.evaluator import Evaluator
 from zerogo.picture import board_image, mosaic
 from zerogo.players import Player, SearchPlayer, StatefulPlayer, close, make_player, plays_on
 from zerogo.replay import Samples
-from zerogo.selfplay import EndReason, SelfPlayResult
+from zerogo.selfplay.record import END_TAGS, SelfPlayResult
 from zerogo.telemetry import Telemetry
 
 BINS = 10
 WHITE = "@white"
-END_TAGS = {reason: reason.name.lower() for reason in EndReason} | {EndReason.ALL_PASS_ALIVE: "settled"}
 
 
 def selfplay_numbers(collected: SelfPlayResult, samples: Samples | None) -> dict[str, float]:

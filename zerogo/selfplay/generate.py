@@ -13,7 +13,7 @@ from zerogo.replay import save_shard, shard_path
 from zerogo.runtime import describe, make_directory, pick_compile
 from zerogo.selfplay import batch_size
 from zerogo.selfplay.loop import SelfPlay
-from zerogo.selfplay.record import EndReason, FinishedGame
+from zerogo.selfplay.record import END_TAGS, EndReason, FinishedGame
 from zerogo.telemetry import Progress
 
 LOOK_EVERY = 16  # finished games between two updates of the progress line
@@ -25,7 +25,7 @@ def write_games(directory: Path, games: Sequence[FinishedGame], player: str) -> 
         make_directory(directory)
     for game in games:
         comments = [f"value for the side to move {value:+.3f}" for value in game.root_values]
-        comments[-1:] = [f"{comments[-1]}\nended by: {game.end.name.lower()}"] if comments else []
+        comments[-1:] = [f"{comments[-1]}\nended by: {END_TAGS[game.end]}"] if comments else []
         values_black = [value if ply % 2 == 0 else -value for ply, value in enumerate(game.root_values)]
         winrates = [min(1.0, max(0.0, (1 + value) / 2)) for value in values_black]
         result = sgf.result_text(game.score_black, game.end == EndReason.RESIGNED)

@@ -23,6 +23,10 @@ class EndReason(IntEnum):
     CAPPED = 3
 
 
+# The words of SGF comments and charts, which files of earlier runs share.
+END_TAGS = {reason: reason.name.lower() for reason in EndReason} | {EndReason.ALL_PASS_ALIVE: "settled"}
+
+
 @dataclass(frozen=True)
 class FinishedGame:
     """A game for SGF. moves: of its own board. score_black: points with komi; the winner's sign where resigned."""

@@ -28,7 +28,7 @@ def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Te
 
     words: int32 [K, W]. legal: bool [K, A], but for superko. finished: bool [K]; result: float32 [K], the side to
     move's by area, 0 where the game goes on. repeats: bool [K], the move was illegal. recent: int32 [K, 7, 2, N],
-    moves: int16 [K, 5], what was before. And the fields of the position. For batches without territory scoring."""
+    moves: int16 [K, 5], what was before. And the fields of the position. Results are by area."""
     number, board_size, rules = len(words), states.board_size, states.rules
     after, found = _room(number, states)
     ways = Path(*(getattr(path, name).contiguous() for name in Path._fields))
