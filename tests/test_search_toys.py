@@ -14,7 +14,7 @@ from toys import GAMES, Toy
 
 from zerogo.config import SearchConfig
 from zerogo.search import Search, SearchState, puct
-from zerogo.search.gumbel import considered_visits, order
+from zerogo.search.gumbel import by_simulation, considered_visits
 from zerogo.search.tree import CLOSED, NULL_NODE, ROOT, Tree, backup
 
 PUCT = SearchConfig(algorithm="puct", fpu_reduction=0.2)
@@ -240,7 +240,7 @@ def test_the_order_of_visits_is_sequential_halving(number: int, budget: int) -> 
 
 def test_the_order_fits_each_games_moves_and_budget() -> None:
     is_open = torch.tensor([[True] * 6, [True, False, True, False, False, False], [False] * 5 + [True]])
-    found = order(is_open, torch.tensor([8, 4, 2]), max_considered=4, width=8)
+    found = by_simulation(is_open, torch.tensor([8, 4, 2]), max_considered=4, width=8)
     assert found.tolist() == [
         list(considered_visits(4, 8)),
         [*considered_visits(2, 4), 0, 0, 0, 0],

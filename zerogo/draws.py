@@ -55,8 +55,8 @@ def key(seed: int | Tensor, *parts: Tensor | int) -> Tensor:
 
 
 def split(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
-    """Returns n different keys of each key: int64 [...] -> int64 [..., n]; with `places` those that stand there among
-    more.
+    """Returns n different keys of each key: int64 [...] -> int64 [..., n]; with `places`, the draws at these indices of
+    a longer list.
 
     places: int64 [..., n], which of a key's numbers, from 0 on, are wanted; None is 0 to n - 1. So the draws for the
     points of a small board are the same inside the tensors of a larger one. It means the same in all functions below;

@@ -25,7 +25,8 @@ class Evaluation(TensorFields):
     """What is predicted for B positions, from the side to move's view.
 
     prior: float32 [B, A], 0 where illegal, sums to 1. value: float32 [B] in [-1, 1]. ownership: float32 [B, N, N] in
-    [-1, 1], 0 off the board. score: float32 [B], points. The last two are None where the network lacks that head."""
+    [-1, 1], 0 off the board, None where the network lacks that head. score: float32 [B], points, only from evaluators
+    that count playouts."""
 
     prior: Tensor
     value: Tensor

@@ -24,7 +24,8 @@ from zerogo import kernels
 
 
 def may_look(tensor: Tensor) -> bool:
-    """Returns whether the host may read this tensor without waiting for a device, and so let a loop depend on it."""
+    """Returns whether the host may look at this tensor inside a step, and so let a loop depend on it. To look is to
+    read a tensor into Python, which waits for a GPU; so only tensors on the CPU are looked at."""
     return tensor.device.type == "cpu"
 
 

@@ -201,7 +201,7 @@ class Block(nn.Module):
 
 
 class Readout(nn.Module):
-    """The last linear layers of all heads, done as one: a layer of a head of its own, so that heads can join,
+    """The last linear layers of all heads. Each head has its own, so that heads can be added or dropped; they are
     multiplied as one matrix."""
 
     def __init__(self, inputs: int, sizes: dict[str, int]) -> None:

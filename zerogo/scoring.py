@@ -8,7 +8,7 @@ batch; without it all do. Scores and ownership here are Black's: positive is goo
 Inside a step of a search or an evaluation the host never waits for a device; between moves it may look, and spares most
 of the work. What is only asked between moves looks (`all_pass_alive`, `final_score_black`, `final_ownership_black`,
 `pass_alive`); what features ask for, too (`final_rows`, `pass_alive_rows`), does so only where it is told that it
-`may_look`. Either way the result is the same.
+`may_wait`. Either way the result is the same.
 
 **What counts as pass-alive**, for either colour; told for Black:
 * A *region* is a connected set of points without a black stone, as large as it can be. A region is *vital* to a black
@@ -77,7 +77,7 @@ def pass_alive(stones: Tensor, suicide: Tensor | bool = False, on_board: Tensor 
 
     suicide: whether the rules allow it, for all games or bool [B]. The definition is the module's docstring. The host
     looks, once a round of Benson's algorithm."""
-    black, white = pass_alive_rows(*_rows_of(stones, on_board), suicide=suicide, may_look=True)
+    black, white = pass_alive_rows(*_rows_of(stones, on_board), suicide=suicide, may_wait=True)
     return flood.unpack_rows(black), flood.unpack_rows(white)
 
 
@@ -89,7 +89,7 @@ def final_ownership_black(state: Scored) -> Tensor:
 
     Pass-alive territory is its owner's, dead stones inside too; everything else as it stands, as area. The host looks,
     as in `pass_alive`."""
-    return _signed(*final_rows(state, may_look=True))
+    return _signed(*final_rows(state, may_wait=True))
 
 
 def final_score_black(state: Scored) -> Tensor:
@@ -98,7 +98,7 @@ def final_score_black(state: Scored) -> Tensor:
 
     Stones inside the other side's pass-alive territory are dead; other stones live (players must capture what they call
     dead). The host looks, as in `pass_alive`."""
-    area = final_rows(state, may_look=True)
+    area = final_rows(state, may_wait=True)
     score = (flood.count(area[0]) - flood.count(area[1])).to(torch.float32)
     if state.rules.any_territory:
         dead = (state.black & area[1]) | (state.white & area[0])
@@ -125,18 +125,18 @@ def all_pass_alive(state: Scored) -> Tensor:
     if not games.numel():
         return possible
     black_alive, white_alive = pass_alive_rows(
-        black[games], white[games], board[games], state.rules.suicide[games], may_look=True
+        black[games], white[games], board[games], state.rules.suicide[games], may_wait=True
     )
     return possible.index_copy(0, games, ((black_alive | white_alive) == board[games]).all(-1))
 
 
-def final_rows(state: Scored, may_look: bool = False) -> tuple[Tensor, Tensor]:
+def final_rows(state: Scored, may_wait: bool = False) -> tuple[Tensor, Tensor]:
     """Returns Black's and White's points at the end of the game as bit rows, two int32 [B, N]; see
     `final_ownership_black`.
 
-    may_look: whether the host may wait for the device, as between moves."""
+    may_wait: whether the host may wait for the device, as between moves."""
     black, white = area_rows(state.black, state.white, state.on_board)
-    black_alive, white_alive = pass_alive_rows(state.black, state.white, state.on_board, state.rules.suicide, may_look)
+    black_alive, white_alive = pass_alive_rows(state.black, state.white, state.on_board, state.rules.suicide, may_wait)
     return (black & ~white_alive) | black_alive, (white & ~black_alive) | white_alive
 
 
@@ -161,13 +161,13 @@ def territory_rows_score(black: Tensor, white: Tensor, on_board: Tensor, capture
 
 
 def pass_alive_rows(
-    black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor | bool = False, may_look: bool = False
+    black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor | bool = False, may_wait: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Returns what `pass_alive` does as bit rows: int32 [B, N] three times -> two int32 [B, N]. Both colours are one
     batch of 2B.
 
     On the CPU a kernel's work follows the strings and regions that there are; so does that of torch's rounds where the
-    host `may_look` (between moves) or the tensors are its own, else their number depends on N alone. All give the same
+    host `may_wait` (between moves) or the tensors are its own, else their number depends on N alone. All give the same
     result."""
     flags = _flags(suicide, on_board)
     if (fast := kernels.compiled("scoring", black.device)) is not None:
@@ -176,7 +176,7 @@ def pass_alive_rows(
     other = board & ~own
     empty = other & ~torch.cat((white, black))
     must_touch = torch.where(torch.cat((flags, flags)).unsqueeze(1), other, empty)
-    area = _benson(own, other, empty, must_touch, may_look or flood.may_look(own))
+    area = _benson(own, other, empty, must_touch, may_wait or flood.may_look(own))
     return area[: len(black)], area[len(black) :]
 
 

@@ -278,7 +278,7 @@ def score(states: board.State, rules: Rules) -> tuple[Tensor, Tensor]:
     stone alive. Under territory scoring stones inside the other side's pass-alive territory are dead
     (`scoring.final_score_black`)."""
     if rules.scoring == "territory":
-        black, _ = scoring.final_rows(states, may_look=True)
+        black, _ = scoring.final_rows(states, may_wait=True)
         result = scoring.final_score_black(states)
     else:
         black, white = scoring.area_rows(states.black, states.white, states.on_board)

@@ -164,9 +164,9 @@ def _after(
 ) -> tuple[Position, Tensor]:
     """Puts the position together: colours, ko, hash, captures, counters and the end.
 
-    taken: the opponent's stones removed, lost: own ones (never both in one game). weak: the placed stone's string where
-    it is in atari. The simple ko rule bans a point if one stone was taken there by a lone stone whose only liberty it
-    now is."""
+    taken: the opponent's stones removed, lost: own ones, by suicide with this move (never both in one game;
+    `State.lost` is those of the whole game). weak: the placed stone's string where it is in atari. The simple ko rule
+    bans a point if one stone was taken there by a lone stone whose only liberty it now is."""
     is_black, by_colour = before.to_play == BLACK, (before.to_play == BLACK).unsqueeze(-1)
     goes_on, pass_action = ~before.finished, before.board_size**2
     removed, is_taken = taken | lost, (taken != 0).any(-1)

@@ -36,10 +36,10 @@ class State(Position):
 
     on_board: int32 [B, N], the points that exist. cap: int32 [B], the ply at which a game is finished. seen: int64 [B,
     H], the hash of the stones at each ply, by ply (H is 0 where nobody kept them); links: int32 [B, 3H], how it is
-    searched. lost: int32 [B, 2, N], points where a black, a white stone was ever removed: only there can a move repeat
-    a position, since the repeated one had its stone there. recent: int32 [B, 7, 2, N], black and white stones of the
-    previous positions, newest first, empty where there were none. moves: int16 [B, 5], previous actions, newest first,
-    -1 where there were none. ply_bound: host-side, no game is beyond this ply; `seen` grows by it."""
+    searched. lost: int32 [B, 2, N], points where a black, a white stone was ever removed (in `position`: by a suicide):
+    only there can a move repeat a position, which had its stone there. recent: int32 [B, 7, 2, N], black and white
+    stones of the previous positions, newest first, empty where there were none. moves: int16 [B, 5], previous actions,
+    newest first, -1 where there were none. ply_bound: on the host, no game is beyond it; `seen` grows by it."""
 
     rules: RulesBatch
     on_board: Tensor

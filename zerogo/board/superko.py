@@ -5,10 +5,9 @@ or by suicide. Kernels play those few suspects and look their hashes up in all t
 look at how many there are, so it tests every point (`_repeating_rows`). The two agree; a test holds them against each
 other.
 
-Kernels leave out more, which can't repeat a position. The repeated position had every stone that stands after the move.
-A stone on a point where none of its colour was ever removed has stood since it came, so no position before it is
-repeated. If the last stone of either side is such a one, only the position before the last move could be, and only by
-capturing the last stone."""
+The CPU's kernel skips more: a stone on a point where its colour never lost one has stood since it came, so no position
+before it comes back while it stands. If the last stone of either side is one, only capturing the last stone, or
+suicide, can repeat a position."""
 
 import dataclasses
 

@@ -311,8 +311,8 @@ class NetworkConfig(Section):
     channels: int = option(96, "channels of the trunk", 1, 4096, source="KataGo b6c96")
     pooling_every: int = option(2, "every k-th block pools over the whole board; 0 is none", 0, 200, source="KataGo")
     pooling_channels: int = option(32, "channels of the pooled branch of such a block", 1, 4096, source="KataGo")
-    head_channels: int = option(32, "channels of each head", 1, 4096, source="KataGo")
-    value_hidden: int = option(64, "width of the value head's hidden layer", 1, 8192)
+    head_channels: int = option(32, "channels of the 1x1 convolution that all heads share", 1, 4096, source="KataGo")
+    value_hidden: int = option(64, "width of the hidden layer over pooled channels, for value and pass", 1, 8192)
     value_pooling: str = option("max", "pooled beside the mean; area is for many sizes", choices=VALUE_POOLING)
     heads: dict[str, float] = option(HEADS, "head to loss weight; policy and value are needed", 0, source="KataGo")
 

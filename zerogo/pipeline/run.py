@@ -1,9 +1,9 @@
 """One run: its folder, its parts, and the loop over them.
 
 Everything that a run knows is in its folder: config.yaml, checkpoints, replay, games, logs. It may be killed at any
-moment. The samples and counters of a checkpoint are written before the checkpoint, which is renamed into place when it
-is whole; so the newest one is always complete, and at most the games since then are lost (finished shards of theirs are
-kept and count)."""
+moment. The samples that a checkpoint counts are written before it; it is renamed into place when it is whole. So the
+newest one is always complete, and at most the games since then are lost (finished shards of theirs are kept and
+count)."""
 
 import math
 import time

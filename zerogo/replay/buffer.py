@@ -147,7 +147,8 @@ class Replay:
 
     @property
     def window(self) -> int:
-        """Newest samples that are drawn from; those of untaught players count at most min_window times."""
+        """Newest samples that are drawn from; samples of players that have not learned enlarge the window as if there
+        were at most min_window of them."""
         counted = self.total - max(0, self.num_random - self.settings.min_window)
         return min(len(self), window(counted, self.settings))
 

@@ -71,8 +71,8 @@ class Game(Protocol):
     def num_actions(self, states: Any) -> int:
         """Returns A."""
 
-    def numbers(self, states: Any, game_index: Tensor) -> Tensor | None:
-        """Returns the number by which each action draws its noise, so that a board smaller than the batch's has the
+    def noise_places(self, states: Any, game_index: Tensor) -> Tensor | None:
+        """Returns the place at which each action draws its noise, so that a board smaller than the batch's has the
         noise that it has alone: int64 [K, A], the last the largest; None where it is the action's index."""
         return None
 
@@ -118,8 +118,8 @@ class Go(Game):
         """Returns A = N * N + 1, the last the pass."""
         return states.board_size**2 + 1
 
-    def numbers(self, states: State, game_index: Tensor) -> Tensor | None:
-        """Returns each action's number on the game's own board; None where all have the batch's size."""
+    def noise_places(self, states: State, game_index: Tensor) -> Tensor | None:
+        """Returns each action's index on the game's own board; None where all have the batch's size."""
         size = states.rules.size
         return None if states.rules.same_size else own_actions(rows_of(size, game_index), states.board_size)
 
@@ -205,8 +205,8 @@ class Go(Game):
             return none
         superko = rows_of(states.rules.superko, path.game_index)
         any_side = (superko != SUPERKO.index("situational")).unsqueeze(1)
-        # How many plies ago the position stood that the leaf's parent followed: with an odd number the same side was to
-        # move as at the leaf.
+        # How many plies before the leaf's parent each position of the game stood; an odd number means the leaf's side
+        # was to move then.
         ply = rows_of(states.ply, path.game_index).unsqueeze(1)
         ago = ply + depth - torch.arange(in_game.shape[1], device=now.device)
         in_game = in_game & (any_side | ((ago & 1) == 1))

@@ -51,16 +51,16 @@ class HostReads(TorchDispatchMode):
         return result
 
 
-def replayed(search: Any, search_state: SearchState, left: int | None = None) -> bool:
+def replayed(search: Any, search_state: SearchState, steps_left: int | None = None) -> bool:
     """Runs one step from the search state's graph, or one on the way to having it; False where nothing was done.
 
-    search: a `search.Search`. left: how many steps are sure to be made, this one among them; None is enough for a
+    search: a `search.Search`. steps_left: how many steps are sure to be made, this one among them; None is enough for a
     capture."""
     if not may_capture(search, search_state):
         return False
     if search_state.graph is None or not search_state.graph.serves(search, search_state):
         search_state.graph = StepGraph(search, search_state)
-    return search_state.graph.run(search_state, PAYS if left is None else left)
+    return search_state.graph.run(search_state, PAYS if steps_left is None else steps_left)
 
 
 def may_capture(search: Any, search_state: SearchState) -> bool:
@@ -94,11 +94,11 @@ class StepGraph:
         """Returns states with shapes in place of tensors, and the numbers on the host: what must stay the same."""
         return self.search.game.lasting(states).map(lambda tensor: (tensor.shape, tensor.dtype, tensor.device))
 
-    def run(self, search_state: SearchState, left: int) -> bool:
-        """Makes a step of `left` that are sure to come; False where it is too early, or where it can't be captured."""
+    def run(self, search_state: SearchState, steps_left: int) -> bool:
+        """Makes a step of the `steps_left`; False where it is too early, or where it can't be captured."""
         self.steps += 1
         is_new = self.states is None
-        if self.refuses or self.steps < WARM_UP or is_new and max(left, self.steps - WARM_UP) < PAYS:
+        if self.refuses or self.steps < WARM_UP or is_new and max(steps_left, self.steps - WARM_UP) < PAYS:
             return False
         if is_new or search_state.states is not self.roots:
             self._take_in(search_state.states, search_state.num_games)

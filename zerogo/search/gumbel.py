@@ -56,7 +56,7 @@ def _rows(table: Table, max_considered: int, budget: int, width: int, device: to
     return torch.tensor(rows, dtype=torch.int32, device=device)
 
 
-def order(
+def by_simulation(
     is_open: Tensor, budgets: Tensor, max_considered: int, width: int, table: Table = considered_visits
 ) -> Tensor:
     """Returns a table's numbers by simulation, for each game's moves and budget: bool [K, A], int64 [K] -> int32 [K,

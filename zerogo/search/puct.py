@@ -47,13 +47,13 @@ def scores(nodes: Nodes, settings: SearchConfig, is_root: bool) -> Tensor:
 
 
 def noisy_prior(
-    prior: Tensor, legal: Tensor, keys: Tensor, settings: SearchConfig, numbers: Tensor | None = None
+    prior: Tensor, legal: Tensor, keys: Tensor, settings: SearchConfig, places: Tensor | None = None
 ) -> Tensor:
     """Returns the root prior of a search that explores: float32, bool [B, A], keys int64 [B] -> float32 [B, A].
 
     Temperature first, then Dirichlet noise whose concentration is half even over the legal moves and half in proportion
     to how far the logarithm of the prior lies above its mean (KataGo), so that noise goes where a move might be good,
-    on a board of any size. numbers: `Game.numbers`."""
+    on a board of any size. places: `Game.noise_places`."""
     tempered = torch.where(legal, prior.clamp(min=1e-20) ** (1.0 / settings.root_temperature), 0.0)
     tempered = tempered / tempered.sum(1, keepdim=True)
     if not settings.dirichlet_share:
@@ -64,7 +64,7 @@ def noisy_prior(
     total = above.sum(1, keepdim=True)
     even = legal.to(torch.float32) / number
     shaped = torch.where(total > 1e-12, 0.5 * even + 0.5 * above / total.clamp(min=1e-12), even)
-    noise = draws.dirichlet(keys, settings.dirichlet_concentration * shaped, numbers)
+    noise = draws.dirichlet(keys, settings.dirichlet_concentration * shaped, places)
     return (1.0 - settings.dirichlet_share) * tempered + settings.dirichlet_share * noise
 
 

@@ -132,27 +132,27 @@ class Search:
     def _explore(self, search_state: SearchState, games: Tensor, nodes: Nodes, keys: Tensor, explores: Tensor) -> None:
         """Draws the root noise: Gumbel's and its order of visits, or PUCT's Dirichlet, where `explores` (bool [K, 1])
         says so."""
-        numbers, budgets = self.game.numbers(search_state.states, games), search_state.budget[games]
+        places, budgets = self.game.noise_places(search_state.states, games), search_state.budget[games]
         if self.settings.algorithm == "puct":
-            noisy = puct.noisy_prior(nodes.prior, nodes.is_open, keys, self.settings, numbers)
+            noisy = puct.noisy_prior(nodes.prior, nodes.is_open, keys, self.settings, places)
             search_state.root_prior[games] = torch.where(explores, noisy, nodes.prior)
             return
-        noise = draws.gumbel(keys, nodes.prior.shape[1], numbers)
+        noise = draws.gumbel(keys, nodes.prior.shape[1], places)
         search_state.gumbel[games] = torch.where(explores, noise, 0.0)
         search_state.root_prior[games] = nodes.prior
         for target, table in (
             (search_state.order, gumbel.considered_visits),
             (search_state.phase_end, gumbel.phase_ends),
         ):
-            target[games] = gumbel.order(
+            target[games] = gumbel.by_simulation(
                 nodes.is_open, budgets, self.settings.max_considered, search_state.longest, table
             )
 
     def _prepare_roots(self, search_state: SearchState, games: Tensor, keys: Tensor) -> None:
         """Evaluates the roots of empty trees, and makes kept ones what a root must be.
 
-        As inner nodes these had open moves that repeat a position, and may have lost the prior of others; a root's
-        prior is over its legal moves."""
+        A kept root was an inner node: moves that repeat may be open, and the prior of closed moves is gone, so the rest
+        no longer sums to 1."""
         tree, states = search_state.tree, search_state.states
         states = states if len(games) == search_state.num_games else states.select(games)
         legal = self.game.root_legal(states)
@@ -179,7 +179,8 @@ class Search:
         tree.terminal[games, ROOT], tree.parent[games, ROOT], tree.size[games] = finished, NULL_NODE, 1
 
     def run_simulations(self, search_state: SearchState) -> None:
-        """Runs simulations until no budget is left. The host reads only after as many steps as it takes at best."""
+        """Runs simulations until no budget is left. Off the CPU the host reads the counters only after the fewest steps
+        that could spend all budgets."""
         left = int((search_state.budget - search_state.done).max())
         while left:
             for steps in range(-(-left // self.settings.leaves), 0, -1):
@@ -188,9 +189,9 @@ class Search:
                 [(search_state.budget - search_state.done).max(), search_state.deepest.max()]
             ).tolist()
 
-    def simulate(self, search_state: SearchState, left: int | None = None) -> None:
-        """Runs one step: 1 to `leaves` simulations in every game that goes on. left: see `graph.replayed`."""
-        if not graph.replayed(self, search_state, left):
+    def simulate(self, search_state: SearchState, steps_left: int | None = None) -> None:
+        """Runs one step: 1 to `leaves` simulations in every game that goes on. steps_left: see `graph.replayed`."""
+        if not graph.replayed(self, search_state, steps_left):
             self.step(search_state)
         search_state.depth_bound += 1
 
@@ -360,10 +361,10 @@ def _close(tree: Tree, first: Tensor, selection: Selection, repeats: Tensor) -> 
     tree.prior.flatten(0, 1).index_put_(place, torch.zeros_like(selection.action, dtype=torch.float32))
 
 
-def tempered(policy: Tensor, temperature: float | Tensor, keys: Tensor, numbers: Tensor | None = None) -> Tensor:
+def tempered(policy: Tensor, temperature: float | Tensor, keys: Tensor, places: Tensor | None = None) -> Tensor:
     """Returns moves drawn in proportion to policy^(1 / temperature), the best where that is 0: int64 [K].
 
-    policy: float32 [K, A]. temperature: one, or [K]. keys: int64 [K]. numbers: `Game.numbers`."""
+    policy: float32 [K, A]. temperature: one, or [K]. keys: int64 [K]. places: `Game.noise_places`."""
     heat = torch.as_tensor(temperature, dtype=torch.float32, device=policy.device).expand(policy.shape[0]).unsqueeze(1)
     logits = torch.log(policy) / heat.clamp(min=1e-4)
-    return (logits - logits.amax(1, keepdim=True) + draws.gumbel(keys, policy.shape[1], numbers) * (heat > 0)).argmax(1)
+    return (logits - logits.amax(1, keepdim=True) + draws.gumbel(keys, policy.shape[1], places) * (heat > 0)).argmax(1)

@@ -2,10 +2,9 @@
 
 With several (`search.leaves`) the network's batch is filled by few games. The selections of a step then go one after
 another, in all games together. Each leaves virtual visits behind, so that the next one looks elsewhere, and marks the
-node that it is going to make as an end. A later one that gets there has collided: it has nothing to add and is dropped,
-without cost to the budget, though its virtual visits stay until the step is over, and a few selections more are made in
-place of such ones. Afterwards the trees are what they were, and all leaves go on together as if each were of a game of
-its own."""
+node that it is going to make as an end. A later selection that reaches a marked node collides. It costs no budget; its
+virtual visits stay until the step ends. A step makes up to half as many selections more, to replace collisions.
+Afterwards the trees are what they were, and all leaves go on together as if each were of a game of its own."""
 
 from __future__ import annotations
 
@@ -29,9 +28,8 @@ class Selection(TensorFields):
 
     path: int64 [K, D], rows from the root on, without meaning behind the end. depth: int64 [K], index of the last node
     on it. action: int64 [K], the move to be tried there. at_end: bool [K], the last node is a finished position and
-    there is no move. counts: bool [K], which slots are used, a game's first ones before its others; what the others
-    hold has no meaning, but names nodes of their game and a move. index: int64 [K], ascending, the simulations'
-    numbers."""
+    there is no move. counts: bool [K], which slots are used, a game's first ones. Unused slots still hold valid rows
+    and moves of their game, so that indexing is safe. index: int64 [K], ascending, the simulations' numbers."""
 
     path: Tensor
     depth: Tensor

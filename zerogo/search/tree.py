@@ -17,15 +17,15 @@ from zerogo.tensors import TensorFields
 
 @dataclass(frozen=True)
 class Tree(TensorFields):
-    """One tree a game. Node 1 is the root, and a node's index is above its parent's. Node 0 (NULL_NODE) is none:
-    children without a node point to it, and what must have no effect is written there, so that no game has to be left
-    out of an operation. Its visits and its sum stay 0.
+    """One tree a game. Node 1 is the root, and a node's index is above its parent's. Node 0 (NULL_NODE) is no node: it
+    takes the writes that must have no effect, so that no game has to be left out of an operation. Its visits and its
+    sum stay 0.
 
-    words: int32 [B, M, W], the packed position. children: int32 [B, M, A], node index, or UNVISITED, or CLOSED. prior:
-    float32 [B, M, A]. visits: int32 [B, M], the node's own evaluation and all simulations through it. value_sum:
-    float32 [B, M], their values, and value: float32 [B, M], its own evaluation, all from the view of the side to move
-    at the node. terminal: bool [B, M]. parent: int32 [B, M]. action: int32 [B, M], the move that led to the node. size:
-    int64 [B], nodes in use, from the root on.
+    words: int32 [B, M, W], the packed position. children: int32 [B, M, A], a node's index, UNVISITED (0, which is also
+    NULL_NODE) or CLOSED (-1). prior: float32 [B, M, A]. visits: int32 [B, M], 1 for the evaluation that made the node,
+    and 1 for each later simulation through it. value_sum: float32 [B, M], the sum of their values, and value: float32
+    [B, M], its own evaluation, all from the view of the side to move at the node. terminal: bool [B, M]. parent: int32
+    [B, M]. action: int32 [B, M], the move that led to the node. size: int64 [B], nodes in use, from the root on.
 
     A `row` (int64) names a node of a game in the flattened tensors: game * M + node."""
 
@@ -82,14 +82,14 @@ class SearchState:
     states: the root states. budget, done: int64 [B], simulations that the present move gets, and has had (kept visits
     do not count). root_prior: float32 [B, A], with noise where the search explores; the tree itself keeps the prior
     without. gumbel: float32 [B, A], 0 without noise. kept_visits: float32 [B, A], visits of the root's children from
-    before. order: int32 [B, n], how many new visits the move to be tried has, by simulation, and phase_end: int32 [B,
-    n], how many are done when its phase is over (Gumbel). keys: int64 [B], the present move's key for random
-    symmetries. deepest: int64 [B], no node of the tree lies deeper, the root being 0. depth_bound: the same for all
-    trees, on the host. overflowed: int64 [], kept trees dropped because their next search's nodes would not have
-    fitted. exact_leaves: int64 [2], simulations that ended in a finished position, and in a closed move, without an
-    evaluation of the network. collisions: int64 [], simulations that were dropped because they came to a node that
-    another of their step was about to make. repeated_states: the root states once for each of a step's `leaves`
-    simulations, [leaves * B]; None where they must be made anew. graph: the step as a CUDA graph
+    before. order: int32 [B, longest]; entry s: the new visits a root move must have to be tried as simulation s.
+    phase_end: int32 [B, longest]; entry s: how many are done when its phase is over (Gumbel). keys: int64 [B], the
+    present move's key for random symmetries. deepest: int64 [B], no node of the tree lies deeper, the root being 0.
+    depth_bound: the same for all trees, on the host. overflowed: int64 [], kept trees dropped because their next
+    search's nodes would not have fitted. exact_leaves: int64 [2], simulations that ended in a finished position, and in
+    a closed move, without an evaluation of the network. collisions: int64 [], simulations that were dropped because
+    they came to a node that another of their step was about to make. repeated_states: the root states once for each of
+    a step's `leaves` simulations, [leaves * B]; None where they must be made anew. graph: the step as a CUDA graph
     (`search.graph.StepGraph`), None where there is none; a copy has none, since it would hold the tree of this one."""
 
     states: Any
@@ -189,7 +189,10 @@ def nodes_at(
 
 
 def backup(tree: Tree, path: Tensor, depth: Tensor, value: Tensor) -> None:
-    """Adds one visit and the value to every node of the paths; the only place where a value changes its perspective.
+    """Adds one visit and the value to every node of the paths.
+
+    It is the only place where a simulation's value changes its sign on the way up (kernels do the same in
+    `expand_and_backup`); `nodes_at` turns a child's mean to its parent's view when a choice reads it.
 
     path: int64 [K, D], rows from the root on, of NULL_NODE behind the end. depth: int64 [K], index of the last node.
     value: float32 [K], the result of the simulation for the side to move at the last node; each step up it is the

@@ -1,4 +1,4 @@
-"""Self-play: B games in lock-step that never wait for each other, recorded as samples to learn from."""
+"""Self-play: B games that share each step of the search, recorded as samples to learn from."""
 
 from zerogo.selfplay.generate import generate, write_games
 from zerogo.selfplay.loop import SelfPlay

@@ -1,5 +1,5 @@
-"""The games: search, move, record, replace. No game waits for another: one whose budget is spent moves while the others
-go on searching."""
+"""The games: search, move, record, replace. Games share each step of the search; one whose budget is spent moves at
+once on a CPU, within `check_every` simulations elsewhere."""
 
 import time
 from collections import deque
@@ -84,7 +84,8 @@ class SelfPlay:
         return collected
 
     def _simulate(self, collected: SelfPlayResult) -> None:
-        """Runs steps until a game may have spent its budget; where looking waits, of `check_every` simulations."""
+        """Runs steps until a game may have spent its budget. On other devices, where reading `left` would wait, it runs
+        `check_every` simulations."""
         left, done = (self.search_state.budget - self.search_state.done).clamp(min=0), self.search_state.done.clone()
         number = int(left.min()) if may_look(left) else self.settings.check_every
         for _ in range(max(1, -(-number // self.search.settings.leaves))):
@@ -169,7 +170,7 @@ class SelfPlay:
         """Adds the samples and the records of finished games. ends: int64 [K]."""
         states = self.states.select(game_index)
         score, ownership = scoring.final_score_black(states), scoring.final_ownership_black(states)
-        # The last move of a resigned game was recorded, and played: who resigned had the move before.
+        # The resigning side's last move is played all the same, so the side to move now is the winner.
         winner = torch.where(states.to_play == board.BLACK, 1.0, -1.0)
         is_resigned = ends == int(EndReason.RESIGNED)
         result, length = torch.where(is_resigned, winner, score), states.ply.to(torch.int64)

@@ -97,7 +97,7 @@ def _strike_repeating(
             continue
         own, last = to_play[game] - 1, moves[game, 0]
         is_new = _is_new(lost, game, 1 - own, last) or _is_new(lost, game, own, moves[game, 1])
-        # Without one of these stones the position can only be the one before the last move, which takes the last stone.
+        # Then only a move that takes the last stone, which must be in atari, or suicide can repeat a position.
         is_hopeless = is_new and not (0 <= last < size * size and (atari[game, last // size] >> (last % size)) & 1 != 0)
         is_loaded = suicide[game]
         dying[:] = 0
