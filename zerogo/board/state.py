@@ -71,6 +71,8 @@ def links_of(seen: Tensor, width: int) -> Tensor:
     if seen.device.type != "cpu":
         return seen.new_empty((num_games, 0), dtype=torch.int32)
     trash = 2 * width  # in place of a hash's low bits: what was not seen is in no chain
+    if plies == 1:  # new games, which begin all the time: there is no chain yet
+        return torch.full((num_games, 3 * width), -1, dtype=torch.int32).scatter_(1, seen & (trash - 1), 0)
     links = torch.full((num_games, 3 * width + 1), -1, dtype=torch.int32)
     slot = torch.where(seen == NOT_SEEN, trash, seen & (trash - 1))
     in_slot, ply = slot.sort(dim=1, stable=True)
