@@ -41,7 +41,7 @@ def doing(way: str) -> Iterator[None]:
         if way == "triton":
             import interpreting  # noqa: F401
 
-            patch.setattr(kernels, "compiled", lambda name, device: kernels._module(name, "cuda"))
+            patch.setattr(kernels, "module_for", lambda name, device: kernels._module(name, "cuda"))
         elif way != "numba":
             patch.setattr(kernels, "_in_use", False)
         if way == "torch":

@@ -38,15 +38,15 @@ def module(name: str, implementation: str) -> ModuleType:
 @contextmanager
 def using(implementation: str) -> Iterator[None]:
     """Lets encoders be computed by an implementation inside a `with` block."""
-    before = kernels.compiled
+    before = kernels.module_for
     if implementation == "interpreted":
         triton = {name: module(name, implementation) for name in ("planes", "tactics", "ladders")}
-        kernels.compiled = lambda name, device: triton.get(name)
+        kernels.module_for = lambda name, device: triton.get(name)
     try:
         with kernels.plain() if implementation == "plain" else nullcontext():
             yield
     finally:
-        kernels.compiled = before
+        kernels.module_for = before
 
 
 def encode(encoder: Encoder, state: board.State, implementation: str) -> tuple[Tensor, Tensor]:

@@ -83,9 +83,9 @@ def test_tensors_that_are_not_contiguous() -> None:
 
 
 def test_plain_leaves_kernels_out() -> None:
-    assert all(kernels.compiled(name, CPU) is not None for name in ("planes", "tactics", "ladders"))
+    assert all(kernels.module_for(name, CPU) is not None for name in ("planes", "tactics", "ladders"))
     with kernels.plain():
-        assert kernels.compiled("planes", CPU) is None
+        assert kernels.module_for("planes", CPU) is None
 
 
 WITHOUT_NUMBA = """
@@ -95,7 +95,7 @@ import torch
 from zerogo import board, kernels
 from zerogo.features import make_encoder
 from zerogo.rules import Rules
-assert kernels.compiled("planes", torch.device("cpu")) is None
+assert kernels.module_for("planes", torch.device("cpu")) is None
 stones, expected = torch.load(sys.argv[1])
 state = board.from_stones(stones, torch.tensor([1, 2], dtype=torch.int8), Rules(9, suicide=True))
 for name, planes in expected.items():

@@ -75,7 +75,7 @@ def test_where_triton_fails_torch_works_alone(
 ) -> None:
     probes = pretend(monkeypatch, capability, error)
     with pytest.warns(UserWarning) as said:
-        assert kernels.compiled("board", CUDA) is None and kernels.compiled("tree", CUDA) is None
+        assert kernels.module_for("board", CUDA) is None and kernels.module_for("tree", CUDA) is None
         assert kernels.in_use(CUDA) == f"torch alone, as triton does not work here: {reason}"
     assert [str(one.message) for one in said] == [
         f"torch does the work of the kernels alone, as triton does not work here: {reason}"
@@ -85,7 +85,7 @@ def test_where_triton_fails_torch_works_alone(
 def test_triton_is_tried_once_and_only_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     probes = pretend(monkeypatch)
     with kernels.plain():
-        assert kernels.compiled("board", CUDA) is None and kernels.in_use(CUDA) == "torch alone" and not probes
+        assert kernels.module_for("board", CUDA) is None and kernels.in_use(CUDA) == "torch alone" and not probes
     assert kernels._obstacle("cuda") is None and kernels.in_use(CUDA) == "kernels by triton" and probes == ["driver"]
     for without in ("a GPU", "compiling"):
         kernels._obstacle.cache_clear()
@@ -105,7 +105,7 @@ def test_a_broken_numba_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(importlib, "import_module", fails)
     why = "as numba does not work here: Numba needs NumPy 2.4 or less"
     with pytest.warns(UserWarning, match=f"torch does the work of the kernels alone, {why}") as said:
-        assert kernels.compiled("board", CPU) is None and kernels.compiled("tree", CPU) is None
+        assert kernels.module_for("board", CPU) is None and kernels.module_for("tree", CPU) is None
     assert len(said) == 1 and kernels.in_use(CPU) == f"torch alone, {why}"
 
 
@@ -113,7 +113,7 @@ def test_a_missing_compiler_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert kernels.compiled("board", CPU) is None and kernels.in_use(CPU) == "torch alone, without numba"
+        assert kernels.module_for("board", CPU) is None and kernels.in_use(CPU) == "torch alone, without numba"
 
 
 # On threads

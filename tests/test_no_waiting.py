@@ -169,7 +169,7 @@ def test_kernels_read_ladders_without_waiting(
     blind()
     state = games(RULES[0], 1, plies=3)
     evaluator = network_evaluator(make_encoder(preset, True), symmetries="none")
-    monkeypatch.setattr(kernels, "compiled", lambda name, device: kernels._module(name, "cuda"))
+    monkeypatch.setattr(kernels, "module_for", lambda name, device: kernels._module(name, "cuda"))
     for turn in range(2):
         with host_reads() if turn else nullcontext([]) as found:  # the first one makes tables
             evaluator(state)
@@ -263,7 +263,7 @@ def test_cuda_searches_without_waiting(settings: SearchConfig, rules: Rules | li
         # A capture itself waits, once, when the steps before it have been watched.
         with no_waiting() if not has_graph or step > graph.WARM_UP else nullcontext():
             made.simulate(search_state)
-    assert not has_graph or kernels.compiled("tree", index.device) is None or search_state.graph.play is not None
+    assert not has_graph or kernels.module_for("tree", index.device) is None or search_state.graph.play is not None
     assert torch.equal(made.result(search_state, index).visits.cpu(), expected)
 
 

@@ -68,7 +68,7 @@ class Case:
         names = names or ("tree",)
         with pytest.MonkeyPatch.context() as patch:
             offered = {name: kernels._module(name, "cuda") for name in names}
-            patch.setattr(kernels, "compiled", lambda name, device: offered.get(name))
+            patch.setattr(kernels, "module_for", lambda name, device: offered.get(name))
             yield
 
     def on(self, thing: Any) -> Any:
@@ -98,7 +98,7 @@ def cases(triton: list[tuple[str, int]], numba: bool = True) -> pytest.MarkDecor
 @pytest.fixture
 def case(request: pytest.FixtureRequest, blind: Callable[[], None]) -> Case:
     compiler, name, leaves = request.param
-    if kernels.compiled("tree", CPU) is None if compiler == "numba" else not kernels._module("tree", "cuda"):
+    if kernels.module_for("tree", CPU) is None if compiler == "numba" else not kernels._module("tree", "cuda"):
         pytest.skip("the compiler is missing")
     if compiler != "numba":
         if (compiler == "gpu") != torch.cuda.is_available():

@@ -503,7 +503,7 @@ def test_kernels_are_said_and_can_be_switched_off(monkeypatch) -> None:
         kernels.choose("auto")  # leaves things as they are
         assert not kernels._in_use
     kernels.choose("plain")
-    assert not kernels._in_use and kernels.in_use(cpu) == "torch alone" and kernels.compiled("board", cpu) is None
+    assert not kernels._in_use and kernels.in_use(cpu) == "torch alone" and kernels.module_for("board", cpu) is None
 
 
 def test_a_run_without_kernels_says_so(tmp_path: Path, monkeypatch, capsys) -> None:

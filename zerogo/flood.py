@@ -103,7 +103,7 @@ def flood(seeds: Tensor, within: Tensor) -> Tensor:
     Seeds outside `within` do not count."""
     shape = seeds.shape
     seeds, within = (seeds & within).reshape(-1, shape[-1]), within.expand(shape).reshape(-1, shape[-1])
-    fast = kernels.compiled("board", seeds.device)
+    fast = kernels.module_for("board", seeds.device)
     grown = _flood_bounded(seeds, within) if fast is None else fast.flood(seeds, within)
     return grown.reshape(shape)
 

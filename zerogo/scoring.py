@@ -115,7 +115,7 @@ def all_pass_alive(state: Scored) -> Tensor:
     be Black's. The host looks once which games are left, and where there are any, once a round of Benson's algorithm.
     """
     board, black, white = state.on_board, state.black, state.white
-    if (fast := kernels.compiled("scoring", board.device)) is not None:
+    if (fast := kernels.module_for("scoring", board.device)) is not None:
         return fast.all_pass_alive(black, white, board, state.rules.suicide)
     empty = board & ~(black | white)
     far_black, far_white = empty & ~flood.neighbours(black), empty & ~flood.neighbours(white)
@@ -170,7 +170,7 @@ def pass_alive_rows(
     host `may_wait` (between moves) or the tensors are its own, else their number depends on N alone. All give the same
     result."""
     flags = _flags(suicide, on_board)
-    if (fast := kernels.compiled("scoring", black.device)) is not None:
+    if (fast := kernels.module_for("scoring", black.device)) is not None:
         return fast.pass_alive_rows(black, white, on_board, flags)
     own, board = torch.cat((black, white)), torch.cat((on_board, on_board))
     other = board & ~own

@@ -84,7 +84,7 @@ class RandomGames:
 
 def draw(state: State, generator: torch.Generator) -> Tensor:
     """Returns a move for every game, uniform over its legal moves, pass included: int64 [B]."""
-    if kernels.compiled("board", state.device) is None:
+    if kernels.module_for("board", state.device) is None:
         return board.legal_actions(state).to(torch.float32).multinomial(1, generator=generator).squeeze(1)
     numbers = torch.rand(state.num_games, generator=generator, device=state.device, dtype=torch.float64)
     rows = exact_legal_rows(state)

@@ -208,7 +208,7 @@ def step_(state: State, actions: Tensor) -> State:
     if ply_bound >= state.seen.shape[1]:
         state = _widened(state, max(FIRST_WIDTH, 2 * state.seen.shape[1]))
     history = {name: getattr(state, name).contiguous() for name in HISTORY}
-    if (fast := kernels.compiled("board", state.device)) is not None:
+    if (fast := kernels.module_for("board", state.device)) is not None:
         fields = fast.step_(state, actions, zobrist.point_keys(state.board_size, state.device), history)
     else:
         position, removed = play(state, actions, state.on_board, state.suicide, state.cap)
@@ -279,7 +279,7 @@ def put_(state: State, index: Tensor, games: State) -> State:
 
 def _replace_(old: list[Tensor], index: Tensor, new: list[Tensor]) -> None:
     """Writes [K, ...] over the entries with the indices int64 [K] of [B, ...], in every tensor."""
-    fast = kernels.compiled("board", index.device) if flood.may_look(index) else None
+    fast = kernels.module_for("board", index.device) if flood.may_look(index) else None
     if fast is not None and all(_are_alike(*pair, len(index)) for pair in zip(old, new, strict=True)):
         fast.replace_(old, index, new)
         return

@@ -50,7 +50,7 @@ def exact_legal_rows(state: State) -> Tensor:
 
 def _exact(state: State) -> Tensor:
     """Returns the points that may be played in games with their history."""
-    if (fast := kernels.compiled("board", state.device)) is not None:
+    if (fast := kernels.module_for("board", state.device)) is not None:
         return fast.exact_legal_rows(state, zobrist.point_keys(state.board_size, state.device))
     legal = legal_rows(state, state.on_board, state.suicide)
     repeating = _suspects(state, legal, state.lost) & _repeating_rows(state, _suicides(state, legal))

@@ -71,7 +71,7 @@ class Encoder:
 
     def planes(self, state: State, dtype: torch.dtype = torch.float32) -> Tensor:
         """Returns the planes: [B, C, N, N] of the given dtype, in channels_last memory, zero off the board."""
-        view, fast = View(state), kernels.compiled("planes", state.device)
+        view, fast = View(state), kernels.module_for("planes", state.device)
         given = [group.read(view) for group in self._groups]
         if fast is None:
             parts = [_points(group, part).to(dtype) for group, part in zip(self._groups, given, strict=True)]

@@ -62,7 +62,7 @@ def read_ladders(black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor |
 
 def _read(name: str, *given: Any) -> list[Tensor]:
     device = given[0].device
-    fast = kernels.compiled(name, device)
+    fast = kernels.module_for(name, device)
     if fast is not None:
         return fast.read(*given)
     on_host = [part.cpu() if isinstance(part, Tensor) else part for part in given]

@@ -35,7 +35,7 @@ class View:
     @cached_property
     def fast(self) -> ModuleType | None:
         """Returns the loops that find some rows faster than torch; only the CPU has them."""
-        fast = kernels.compiled("planes", self.state.device)
+        fast = kernels.module_for("planes", self.state.device)
         return fast if hasattr(fast, "eyes") else None
 
     @cached_property

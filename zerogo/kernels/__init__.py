@@ -22,7 +22,7 @@ OLDEST = (7, 5)  # the least compute capability that Triton compiles for
 _in_use = True
 
 
-def compiled(name: str, device: torch.device) -> ModuleType | None:
+def module_for(name: str, device: torch.device) -> ModuleType | None:
     """Returns the kernels `name` ("board", "tree", …) for a device, None where there are none or none are wanted."""
     return _module(name, device.type) if _in_use else None
 

@@ -236,10 +236,10 @@ class Go(Game):
 
     def step_leaves(self, states: State, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
         """The same in one kernel where there is one; it counts by area, so games by territory get their result here."""
-        compiled = kernels.compiled("leaf_states", words.device)
-        if compiled is None:
+        fast = kernels.module_for("leaf_states", words.device)
+        if fast is None:
             return super().step_leaves(states, path, words, actions)
-        after = compiled.step_leaves(states, path, words, actions, point_keys(states.board_size, words.device))
+        after = fast.step_leaves(states, path, words, actions, point_keys(states.board_size, words.device))
         games = self._without_history(states, path.game_index)
         leaf = dataclasses.replace(games, **{name: after[name] for name in LEAF_FIELDS})
         legal = self.allowed(states, path.game_index, leaf, after["legal"])

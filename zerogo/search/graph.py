@@ -66,7 +66,7 @@ def replayed(search: Any, search_state: SearchState, steps_left: int | None = No
 def may_capture(search: Any, search_state: SearchState) -> bool:
     """Returns whether the step is wanted as a graph, and its launches are the same every time: with kernels only."""
     device = search_state.budget.device
-    return device.type == "cuda" and search.settings.cuda_graph and kernels.compiled("tree", device) is not None
+    return device.type == "cuda" and search.settings.cuda_graph and kernels.module_for("tree", device) is not None
 
 
 class StepGraph:

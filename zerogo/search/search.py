@@ -295,9 +295,9 @@ def expand_and_backup(
 
     prior: float32 [K, A], value: float32 [K], the network's; a finished position has its result instead. A move that
     repeats has the mean value of its parent, as that was before the step."""
-    compiled = kernels.compiled("tree", value.device)
-    if compiled is not None:
-        compiled.expand_and_backup(search_state, selection, leaves, prior, value)
+    fast = kernels.module_for("tree", value.device)
+    if fast is not None:
+        fast.expand_and_backup(search_state, selection, leaves, prior, value)
         return
     tree, games, parent = search_state.tree, selection.games(search_state.num_games), selection.last
     first = games * tree.num_nodes

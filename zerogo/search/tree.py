@@ -220,9 +220,9 @@ def keep_subtree_(tree: Tree, game_index: Tensor, actions: Tensor) -> None:
 
     Where there was no such node, or the game was over there, the tree is empty afterwards. Nodes keep their order, so a
     node's index stays above its parent's. On the CPU a kernel does it all, on CUDA one moves the nodes."""
-    compiled = kernels.compiled("tree", game_index.device)
-    if hasattr(compiled, "keep_subtree_"):
-        compiled.keep_subtree_(tree, game_index, actions)
+    fast = kernels.module_for("tree", game_index.device)
+    if hasattr(fast, "keep_subtree_"):
+        fast.keep_subtree_(tree, game_index, actions)
         return
     new_root = tree.children[game_index, ROOT, actions].to(torch.int64).clamp(min=NULL_NODE)
     exists = (new_root != NULL_NODE) & (tree.size[game_index] > 0) & ~tree.terminal[game_index, new_root]
@@ -230,7 +230,7 @@ def keep_subtree_(tree: Tree, game_index: Tensor, actions: Tensor) -> None:
     in_use = (node >= ROOT) & (node < ROOT + tree.size[game_index].unsqueeze(1))
     kept = _is_below(tree.parent[game_index], new_root) & in_use & exists.unsqueeze(1)
     place = torch.where(kept, kept.cumsum(1), NULL_NODE)
-    (_move_nodes if compiled is None else compiled.move_nodes_)(tree, game_index, place)
+    (_move_nodes if fast is None else fast.move_nodes_)(tree, game_index, place)
     tree.size[game_index] = kept.sum(1)
 
 

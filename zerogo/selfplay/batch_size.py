@@ -80,7 +80,7 @@ def _measured(evaluator: Evaluator, states: board.State, most: int, has_graph: b
             return batching.speed(work, size, lambda: runtime.synchronize(device))
 
         plain = speed(work)
-        replay = captured(work, device) if has_graph and kernels.compiled("tree", device) is not None else None
+        replay = captured(work, device) if has_graph and kernels.module_for("tree", device) is not None else None
         return plain if replay is None else max(plain, speed(replay))
 
     return batching.find(rate, most, FEWEST)
