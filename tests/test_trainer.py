@@ -16,7 +16,7 @@ from zerogo.features import make_encoder, on_board_mask
 from zerogo.network import Network
 from zerogo.replay import TrainingBatch
 from zerogo.rules import Rules
-from zerogo.trainer import LOSSES, Trainer, ownership_loss, policy_loss, value_loss
+from zerogo.trainer import LOSSES, Trainer, ownership_loss, policy_loss, reply_loss, soft_policy_loss, value_loss
 
 ENCODER = make_encoder("zero17", komi_input=True)
 HEADS = {"policy": 1.0, "value": 1.0, "ownership": 0.5}
@@ -34,6 +34,7 @@ def make_batch(seed: int = 0, rules: list[Rules] | None = None) -> TrainingBatch
     return TrainingBatch(
         state=state,
         policy=torch.softmax(6 * rand(games, side * side + 1), -1),
+        reply=torch.nn.functional.one_hot(torch.arange(games), side * side + 1).to(torch.float32),
         policy_weight=torch.ones(games),
         board_weight=torch.ones(games),
         value=torch.where(rand(games) < 0.5, -1.0, 1.0),
@@ -55,6 +56,7 @@ def make_trainer(
 def make_targets(rules: Rules | list[Rules] = Rules(2), **changes: torch.Tensor) -> TrainingBatch:  # noqa: B008
     made = dict.fromkeys(("value", "root_value", "score", "symmetry"), torch.zeros(2))
     made |= {"policy": torch.full((2, 5), 0.2), "policy_weight": torch.ones(2), "board_weight": torch.ones(2)}
+    made["reply"] = torch.eye(5)[:2]
     return TrainingBatch(**made | {"state": board.new_games(2, rules), "ownership": torch.zeros(2, 2, 2)} | changes)
 
 
@@ -70,6 +72,22 @@ def test_policy_loss() -> None:
     assert torch.isclose(weighted, (3 * each[0] + each[1]) / 4)
     nothing, _ = policy_loss(logits, make_targets(policy=policy, policy_weight=torch.zeros(2)))
     assert nothing == 0
+
+
+def test_reply_loss_is_the_mean_over_samples_with_a_reply() -> None:
+    logits = torch.log(torch.tensor([[0.5, 0.2, 0.1, 0.1, 0.1], [0.25, 0.25, 0.25, 0.125, 0.125]]))
+    assert float(reply_loss(logits, make_targets())[0]) == pytest.approx((math.log(2) + math.log(4)) / 2)
+    without = make_targets(reply=torch.eye(5)[:2] * torch.tensor([[1.0], [0.0]]))
+    assert float(reply_loss(logits, without)[0]) == pytest.approx(math.log(2))
+    assert float(reply_loss(logits, make_targets(reply=torch.zeros(2, 5)))[0]) == 0
+
+
+def test_the_soft_policy_is_the_fourth_root_made_to_sum_to_one() -> None:
+    policy = torch.tensor([[0.8, 0.05, 0.05, 0.05, 0.05], [1.0, 0.0, 0.0, 0.0, 0.0]])
+    soft = policy**0.25 / (policy**0.25).sum(1, keepdim=True)
+    logits = torch.log(soft.clamp(min=1e-9))
+    loss, _ = soft_policy_loss(logits, make_targets(policy=policy))
+    assert float(loss) == pytest.approx(float(torch.special.entr(soft).sum(1).mean()))  # least where it is met
 
 
 def test_value_loss_is_the_chance_of_winning() -> None:

@@ -46,14 +46,19 @@ def _map(maps: Tensor, on_board: Tensor | None, outside: float) -> Tensor:
     return maps[:, 0] if on_board is None else torch.where(on_board, maps[:, 0], outside)
 
 
-# policy: logits [B, A]. value: [B], tanh of it is the value. ownership: [B, N, N], tanh of it is the ownership; side to
-# move's view.
+def _moves(maps: Tensor, passes: Tensor, on_board: Tensor | None) -> Tensor:
+    return torch.cat([_map(maps, on_board, OFF_BOARD_LOGIT).flatten(1), passes], dim=1)
+
+
+# policy, reply (the other side's next move), soft_policy (the policy, flattened): logits [B, A]. value: [B], tanh of it
+# is the value. ownership: [B, N, N], tanh of it is the ownership; side to move's view.
 HEADS: dict[str, Head] = {
-    "policy": Head(1, 1, lambda maps, passes, on_board: torch.cat(
-        [_map(maps, on_board, OFF_BOARD_LOGIT).flatten(1), passes], dim=1)),
+    "policy": Head(1, 1, _moves),
     "value": Head(0, 1, lambda maps, scalars, on_board: scalars[:, 0]),
     "ownership": Head(1, 0, lambda maps, scalars, on_board: _map(maps, on_board, 0.0)),
-}  # fmt: skip
+    "reply": Head(1, 1, _moves),
+    "soft_policy": Head(1, 1, _moves),
+}
 
 
 class MaskedNorm(nn.BatchNorm2d):

@@ -4,7 +4,7 @@ pipeline."""
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from zerogo.replay import TrainingBatch
 # own data.
 SECOND_MOMENTUM = 0.99
 STATE_FORMAT = 1
+SOFTENED = 0.25  # power of the soft policy's target (KataGo)
 
 
 Metrics = dict[str, Tensor]
@@ -43,6 +44,21 @@ def policy_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics
             "policy_accuracy": (same * share).sum(),
         }
     return loss, metrics
+
+
+def reply_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
+    """Returns the cross-entropy of the other side's next move [nats], a mean over samples that have one: logits
+    [B, A]."""
+    losses = -(targets.reply * F.log_softmax(logits, dim=-1)).sum(-1)
+    return losses.sum() / targets.reply.sum().clamp(min=1), {}
+
+
+def soft_policy_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
+    """Returns the cross-entropy of the search's policy to the power of 1/4, made to sum to 1 [nats]: logits [B, A]."""
+    soft = targets.policy**SOFTENED
+    soft = soft / soft.sum(-1, keepdim=True)
+    share = targets.policy_weight / targets.policy_weight.sum().clamp(min=1e-6)
+    return (-(soft * F.log_softmax(logits, dim=-1)).sum(-1) * share).sum(), {}
 
 
 def value_loss(logit: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
@@ -71,7 +87,13 @@ def ownership_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metr
     return ((losses * on_board).sum((1, 2)) / on_board.sum((1, 2)) * share).sum(), {}
 
 
-LOSSES: dict[str, Loss] = {"policy": policy_loss, "value": value_loss, "ownership": ownership_loss}
+LOSSES: dict[str, Loss] = {
+    "policy": policy_loss,
+    "value": value_loss,
+    "ownership": ownership_loss,
+    "reply": reply_loss,
+    "soft_policy": soft_policy_loss,
+}
 
 
 class Trainer:
@@ -98,6 +120,12 @@ class Trainer:
         self.averaged = copy.deepcopy(network).eval().requires_grad_(False)
         self.optimizer = make_optimizer(network, settings)
         self.samples, self.steps, self.progress, self.average_weight = 0, 0, 0.0, 0.0
+
+    @torch.no_grad()
+    def start_from(self, weights: Mapping[str, Tensor]) -> None:
+        """Begins with the weights of another run, by name; heads that it lacks keep their own."""
+        for network in (self.network, self.averaged):
+            network.load_state_dict(weights, strict=False)
 
     def set_progress(self, progress: float) -> None:
         """Tells how much of the run is over, 0 to 1; the learning rate's schedule follows it."""
@@ -188,9 +216,10 @@ class Trainer:
         batch = batch.to(self.device)
         turn, size = batch.symmetry, None if batch.state.rules.same_size else batch.state.rules.size
         planes = symmetry.transform_planes(self.encoder.planes(batch.state), turn, size)
-        policy = symmetry.transform_actions(batch.policy, turn, size)
+        policy, reply = (symmetry.transform_actions(moves, turn, size) for moves in (batch.policy, batch.reply))
         ownership = symmetry.transform_planes(batch.ownership, turn, size)
-        return planes, self.encoder.globals(batch.state), dataclasses.replace(batch, policy=policy, ownership=ownership)
+        targets = dataclasses.replace(batch, policy=policy, reply=reply, ownership=ownership)
+        return planes, self.encoder.globals(batch.state), targets
 
     def _forward(self, network: Network, batch: TrainingBatch) -> tuple[dict[str, Tensor], TrainingBatch]:
         """Returns the network's outputs by head, and the targets that belong to them."""

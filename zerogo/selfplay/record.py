@@ -10,7 +10,7 @@ from zerogo import board
 from zerogo.replay import POSITIONS, Samples, layout, position_fields
 from zerogo.rules import Rules
 
-KNOWN_AT_THE_END = ("policy_weight", "value", "score", "ownership", "board_weight")  # fields of `Samples`
+KNOWN_AT_THE_END = ("policy_weight", "reply", "value", "score", "ownership", "board_weight")  # fields of `Samples`
 BOARDS_SHOWN = 9
 
 
@@ -124,6 +124,7 @@ class Recorder:
         which, ply = is_kept.nonzero().unbind(1)  # between moves the host may look
         game = game_index[which]
         fields = {name: t[game, ply] for name, t in self.tables.items() if name not in ("rows", "actions", "is_full")}
+        following = self.tables["actions"][game, (ply + 1).clamp(max=len(plies) - 1)]
         back = ply.unsqueeze(1) - torch.arange(POSITIONS, device=ply.device)
         rows = self.tables["rows"][game.unsqueeze(1), back.clamp(min=0)]
         sign = torch.where(fields["to_play"] == board.BLACK, 1, -1)
@@ -132,6 +133,7 @@ class Recorder:
             **fields,
             rows=torch.where((back >= 0).view(-1, POSITIONS, 1, 1), rows, 0),
             policy_weight=torch.ones_like(score),
+            reply=torch.where(ply + 1 < length[which], following, -1),
             value=torch.sign(score),
             score=score,
             ownership=(ownership_black[which] * sign.view(-1, 1, 1)).to(torch.int8),
