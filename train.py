@@ -13,6 +13,7 @@ examples:
   python train.py                                        the quick start: 5x5 on a CPU, a quarter of an hour
   python train.py --config configs/9x9.yaml              a run with other settings
   python train.py --config configs/7x7.yaml --run mine training.learning_rate=1e-3 pipeline.minutes=60
+  python train.py --config configs/9x9.yaml --from checkpoints/7x7.pt     begins with another network's weights
   python train.py --resume --run mine                    goes on with checkpoints/mine from its newest checkpoint
   python train.py --keys                                 lists every section.key with its meaning and range
   tensorboard --logdir checkpoints                       shows the curves and pictures of all runs
@@ -29,6 +30,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--config", type=Path, help="YAML file with the settings (default: configs/quickstart.yaml)")
     parser.add_argument("--run", metavar="NAME", help="the run's folder (default: run.name, or the config file's name)")
     parser.add_argument("--resume", action="store_true", help="go on with a run, without --config as it was set")
+    parser.add_argument("--from", dest="origin", metavar="CHECKPOINT", help="begin with its weights, of any board size")
     parser.add_argument("--keys", action="store_true", help="list every setting with its meaning, and stop")
     cli.add_overrides(parser, "config file")
     return parser.parse_intermixed_args(arguments)
@@ -40,7 +42,8 @@ def read_config(arguments: argparse.Namespace) -> Any:
     from zerogo.config import load, with_overrides
 
     path = arguments.config or QUICKSTART
-    overrides = arguments.overrides + ([f"run.name={arguments.run}"] if arguments.run else [])
+    named = {"run.name": arguments.run, "run.start_from": arguments.origin}
+    overrides = arguments.overrides + [f"{key}={text}" for key, text in named.items() if text]
     if arguments.resume and arguments.config is None:
         # Where the run lies now counts, not where it lay when it was started; other overrides are for its own settings.
         run = load(path, [text for text in overrides if text.startswith("run.")]).run

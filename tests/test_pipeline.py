@@ -179,6 +179,17 @@ def test_another_size_can_not_go_on(copied: Path) -> None:
     refused(copied, "side 3; this run's have side 5", "game.size=5", resume=True)
 
 
+def test_a_run_begins_with_weights_of_another_size(finished: Path, tmp_path: Path) -> None:
+    start = f"run.start_from={finished}"
+    larger = tiny.run(tmp_path, "game.size=5", start, "network.heads.reply=0.15", "pipeline.iterations=1")
+    newest = checkpoint.newest(larger)
+    assert newest.sizes == {5} and "map_readout.parts.reply.weight" in newest.weights
+    steps = checkpoint.newest(tiny.run(tmp_path / "no", "game.size=5", start, "training.batch=4096")).averaged_weights
+    assert torch.equal(steps["stem.conv.weight"], checkpoint.newest(finished).averaged_weights["stem.conv.weight"])
+    with pytest.raises(InputError, match="was made with network.channels 8, the config says 4"):
+        tiny.run(tmp_path / "other", start, "network.channels=4")
+
+
 def test_a_damaged_checkpoint_is_skipped_with_a_warning(copied: Path) -> None:
     paths = checkpoint.paths(copied / "tiny")
     paths[1].write_bytes(paths[1].read_bytes()[:-500])

@@ -84,6 +84,7 @@ def test_samples_are_the_positions_of_the_games_with_their_history() -> None:
         passes = 1 if ply and game.moves[ply - 1] == 25 else 0
         assert (int(samples.passes[k]), float(samples.komi[k])) == (passes, game.rules.komi)
         assert float(samples.root_value[k]) == pytest.approx(game.root_values[ply])
+        assert int(samples.reply[k]) == (game.moves[ply + 1] if ply + 1 < len(game.moves) else -1)
 
 
 def test_policy_targets_lie_on_legal_moves_alone() -> None:
@@ -183,6 +184,28 @@ def test_only_full_searches_are_learned_and_their_share_is_right() -> None:
     assert abs(len(samples) / moves - 0.3) < 5 * deviation
     assert 2 < collected.simulations / collected.moves < 4
     assert selfplay.search_state.overflowed == 0
+
+
+@pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
+def test_openings_are_drawn_from_the_prior_and_not_learned(algorithm: str) -> None:
+    """The number of drawn plies has the mean that was asked for; what follows is searched, and learned."""
+    overrides = f"search.algorithm={algorithm}", "selfplay.opening_plies=0.2", "selfplay.games=32"
+    _, collected = table_games(*overrides, num_games=200)
+    samples = collected.all_samples()
+    first = torch.full((int(samples.game.max()) + 1,), 99).scatter_reduce(0, samples.game, samples.ply.long(), "amin")
+    plies = first[first < 99].to(torch.float32)
+    assert 4 < float(plies.mean()) < 5  # floor of an exponential with mean 0.2 x 25 has the mean 4.5
+    assert len({tuple(game.moves[:4]) for game in collected.games}) > 0.9 * len(collected.games)
+    for game in collected.games:  # each ply from the first learned one on is learned
+        plies_of = samples.ply[samples.game == game.number].tolist()
+        assert plies_of == list(range(len(game.moves) - len(plies_of), len(game.moves)))
+
+
+def test_the_first_round_is_not_of_the_shortest_games_alone() -> None:
+    selfplay = tiny.self_play(tiny.config(*TABLE, "selfplay.games=24"), tiny.Table(), 3)
+    collected = selfplay.play(4, every_place=True)
+    assert set(range(24)) <= {game.number for game in collected.games}
+    assert len(selfplay.play(4, every_place=True).lengths) < 24  # later rounds are as long as asked for
 
 
 def test_budgets_are_spent_to_the_simulation() -> None:

@@ -10,7 +10,7 @@ import re
 import warnings
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +188,18 @@ def require_compatible(checkpoint: Checkpoint, config: Config, only_plays: bool 
         if was != now:
             what = f"{checkpoint.source} was made with {key} {was}, the config says {now}"
             raise InputError(f"{what}; use the same, or start a new run under another run.name")
+
+
+def weights_for(config: Config) -> dict[str, Tensor]:
+    """Returns the averaged weights of `run.start_from`, with which a run with this config begins.
+
+    Board sizes, rules and heads may differ. Raises InputError where it does not load, or its encoder or its tower is
+    another."""
+    checkpoint = load_newest(config.run.start_from)
+    theirs = replace(checkpoint.config.network, heads=config.network.heads)
+    same = {"features": checkpoint.config.features, "network": theirs, "game": config.game}
+    require_compatible(replace(checkpoint, config=replace(checkpoint.config, **same)), config)
+    return checkpoint.averaged_weights
 
 
 def path_of(run_directory: str | Path, step: int) -> Path:

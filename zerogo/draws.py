@@ -34,6 +34,7 @@ class Purpose(IntEnum):
     SIZE = 12
     SUPERKO = 13
     SUICIDE = 14
+    OPENING_PLIES = 15
 
 
 def _mix(z: Tensor) -> Tensor:

@@ -214,6 +214,7 @@ class RunConfig(Section):
     compile: str = option("auto", "torch.compile for self-play; auto is off", choices=COMPILE, source="measured")
     directory: str = option("checkpoints", "folder of all runs")
     name: str = option("", "folder of this run inside `directory`; empty takes the config file's name")
+    start_from: str = option("", "checkpoint whose weights a new run begins with, of any board size")
 
     def _check(self) -> None:
         if "/" in self.name or "\\" in self.name or self.name.startswith("."):
@@ -361,6 +362,7 @@ class SelfplayConfig(Section):
     temperature_start: float = option(0.75, "puct: temperature of the played move at ply 0", 0, 10, source="KataGo")
     temperature_end: float = option(0.15, "puct: temperature late in the game", 0, 10, source="KataGo")
     temperature_half_life: float = option(0.0, "plies of half the fall; 0: the board side", 0, 10**4, source="KataGo")
+    opening_plies: float = option(0.0, "mean plies from the prior, unsearched, x points", 0, 1, source="KataGo: 0.04")
     random_opening_games: int = option(1500, "games by the random player at the start", 0, 10**7, source="measured")
     settled_end_share: float = option(0.9, "share of games that end once every point is pass-alive", 0, 1)
     resign_share: float = option(0.0, "share of games that may be resigned; the rest measures false ones", 0, 1)

@@ -71,7 +71,7 @@ class Run:
         setup = cli.set_up(config)
         self.device, self.dtype = setup.device, setup.dtype
         self.compiled = pick_compile(config.run.compile, self.device)
-        self.trainer, self.replay = self._new_trainer(config), self._open_replay(config, start)
+        self.trainer, self.replay = self._new_trainer(config, start), self._open_replay(config, start)
         # Which opponent there is not is said at once.
         self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype)
         self.config, self.why_so_many = self._with_batch_size(config, start)
@@ -84,6 +84,7 @@ class Run:
         self.telemetry = Telemetry(directory / "logs", -1 if start is None else start.step)
         if start is None:
             self._play_random_games()
+            self._learn()  # from random games the value learns first what living strings are: 100 Elo at equal games
         self.selfplay = self._new_selfplay()
         for part, name in ((self.matches, "matches"), (self.selfplay.resignation, "resignation")):
             if name in counters:
@@ -93,12 +94,15 @@ class Run:
 
     # The parts
 
-    def _new_trainer(self, config: Config) -> Trainer:
+    def _new_trainer(self, config: Config, start: Checkpoint | None) -> Trainer:
         with torch.random.fork_rng(devices=[]):  # the global generator draws the first weights, and stays as it was
             torch.manual_seed(config.run.seed)
             network = checkpoints.fresh_network(config)
         encoder = make_encoder(config.features.encoder, config.features.komi_input)
-        return Trainer(network, encoder, config.training, config.network.heads, self.device, self.dtype)
+        trainer = Trainer(network, encoder, config.training, config.network.heads, self.device, self.dtype)
+        if config.run.start_from and start is None:
+            trainer.start_from(checkpoints.weights_for(config))
+        return trainer
 
     def _open_replay(self, config: Config, start: Checkpoint | None) -> Replay:
         for folder in ("", checkpoints.FOLDER, "games", "logs"):
@@ -126,7 +130,7 @@ class Run:
         """Plays the random games that a run begins with; after a kill on the way, those that are missing."""
         first, seed = self.replay.last_game + 1, self.config.run.seed
         missing = self.config.selfplay.random_opening_games - first
-        if missing > 0:
+        if missing > 0 and not self.config.run.start_from:  # weights that have learned need none
             self._keep(random_games(self.config.game, missing, seed, first, self.device))
 
     def _new_selfplay(self) -> SelfPlay:
@@ -180,7 +184,7 @@ class Run:
         """One round: play, learn, chart, and save when it is due."""
         settings = self.config.pipeline
         until = self._clock + 60 * settings.minutes - self.seconds if settings.minutes else None
-        collected = self.selfplay.play(settings.games_per_iteration, until, self._show)
+        collected = self.selfplay.play(settings.games_per_iteration, until, self._show, every_place=True)
         samples = self._keep(collected)
         self._tick()
         numbers = selfplay_numbers(collected, samples) | self._learn()

@@ -51,6 +51,7 @@ class SelfPlay:
         full, cheap = settings.full_simulations, settings.cheap_simulations
         self.budgets = full, (cheap if settings.full_share < 1 else full)
         everyone = torch.arange(self.num_games, device=device)
+        self.is_first = torch.ones_like(everyone, dtype=torch.bool)  # whether no game has ended in this place yet
         self.numbers, self.is_full = torch.zeros_like(everyone), torch.zeros_like(everyone, dtype=torch.bool)
         self.states = self._new_games(everyone)
         self.recorder = Recorder(self.num_games, self.max_plies, game.largest_size, device)
@@ -64,13 +65,22 @@ class SelfPlay:
         self.network_step = network_step
 
     def play(
-        self, num_games: int, until: float | None = None, show: Callable[[SelfPlayResult], None] | None = None
+        self,
+        num_games: int,
+        until: float | None = None,
+        show: Callable[[SelfPlayResult], None] | None = None,
+        every_place: bool = False,
     ) -> SelfPlayResult:
         """Plays on until that many games more are finished, or until `time.monotonic()` reaches a time, and returns
-        what they gave. show: called with what there is so far, whenever moves were played."""
+        what they gave. show: called with what there is so far, whenever moves were played.
+
+        every_place: also until the first game of each of the B places is finished. Else the first that are finished of
+        games that began together are the shortest, which are no fair sample."""
         collected, start = SelfPlayResult(), time.monotonic()
         overflowed = self.search_state.overflowed.clone()
-        while len(collected.lengths) < num_games and (until is None or time.monotonic() < until):
+        while until is None or time.monotonic() < until:
+            if len(collected.lengths) >= num_games and not (every_place and bool(self.is_first.any())):
+                break
             self._simulate(collected)
             spent = (~self.search_state.unspent).nonzero().squeeze(1)  # between simulations the host may look
             if len(spent):
@@ -109,6 +119,7 @@ class SelfPlay:
         self.search.advance(self.search_state, game_index, actions, self.states)
         over = (ends >= 0).nonzero().squeeze(1)
         if len(over):
+            self.is_first[game_index[over]] = False
             self._collect(game_index[over], ends[over], collected)
             self.states = board.put_(self.states, game_index[over], self._new_games(game_index[over]))
             self.search.replace(self.search_state, game_index[over], self.states)
@@ -119,25 +130,42 @@ class SelfPlay:
         return draws.uniform(draws.key(self.seed, self.numbers[game_index], *parts), 1).squeeze(1)
 
     def _choose(self, game_index: Tensor, states: board.State, result: SearchResult) -> Tensor:
-        """Returns the moves to play: int64 [K]. Gumbel's own choice; under PUCT drawn from the visits."""
-        if self.search.settings.algorithm == "gumbel":
+        """Returns the moves to play: int64 [K]. In the opening drawn from the prior; then Gumbel's own choice, or
+        under PUCT drawn from the visits."""
+        settings, is_gumbel = self.settings, self.search.settings.algorithm == "gumbel"
+        if is_gumbel and not settings.opening_plies:
             return result.action
-        settings = self.settings
         sizes, is_mixed = states.rules.size, not states.rules.same_size
-        half_life = settings.temperature_half_life or (sizes if is_mixed else states.board_size)
-        decay = 0.5 ** (states.ply.to(torch.float32) / half_life)
-        temperature = settings.temperature_end + (settings.temperature_start - settings.temperature_end) * decay
         keys = draws.key(self.seed, self.numbers[game_index], states.ply, Purpose.MOVE)
-        return tempered(result.policy, temperature, keys, own_actions(sizes, states.board_size) if is_mixed else None)
+        places = own_actions(sizes, states.board_size) if is_mixed else None
+        chosen = result.action
+        if not is_gumbel:
+            half_life = settings.temperature_half_life or (sizes if is_mixed else states.board_size)
+            decay = 0.5 ** (states.ply.to(torch.float32) / half_life)
+            temperature = settings.temperature_end + (settings.temperature_start - settings.temperature_end) * decay
+            chosen = tempered(result.policy, temperature, keys, places)
+        if settings.opening_plies:
+            chosen = torch.where(self._in_opening(game_index), tempered(result.prior, 1.0, keys, places), chosen)
+        return chosen
+
+    def _in_opening(self, game_index: Tensor) -> Tensor:
+        """Returns whether the next moves are drawn from the prior, so that games differ: bool [K].
+
+        The number of such plies is drawn from an exponential distribution (KataGo), in proportion to the points."""
+        mean = self.settings.opening_plies * self.states.rules.size[game_index].to(torch.float32) ** 2
+        return self.states.ply[game_index] < (-mean * torch.log(self._drawn(game_index, Purpose.OPENING_PLIES))).floor()
 
     def _begin_searches(self, game_index: Tensor) -> None:
         """Starts the next searches, each full or cheap by a draw of its own (playout-cap randomisation)."""
         ply = self.states.ply[game_index].to(torch.int64)
         is_full = self._drawn(game_index, ply, Purpose.BUDGET) < self.settings.full_share
+        budget = torch.where(is_full, *self.budgets)
+        if self.settings.opening_plies:  # what is drawn from the prior needs no search, and is not learned as policy
+            in_opening = self._in_opening(game_index)
+            is_full, budget = is_full & ~in_opening, torch.where(in_opening, 1, budget)
         self.is_full[game_index] = is_full
         # Gumbel's noise is what varies its moves, so cheap searches keep it; under PUCT the temperature does that.
         explore = torch.ones_like(is_full) if self.search.settings.algorithm == "gumbel" else is_full
-        budget = torch.where(is_full, *self.budgets)
         ids = self.numbers[game_index]
         self.search.begin(self.search_state, game_index, budget, self.seed, game_ids=ids, explore=explore)
 
