@@ -3,7 +3,6 @@
 `encoder` holds the encodings of the literature under their names, as lists of groups; a config may name one, or hold a
 list of its own. zero17, the default, consists of two groups of `stones`."""
 
-from zerogo.features import planes, stones  # noqa: F401 (they enter their groups)
 from zerogo.features.encoder import ENCODERS, Encoder, make_encoder, on_board_mask
 from zerogo.features.groups import GROUPS
 

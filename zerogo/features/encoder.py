@@ -78,17 +78,16 @@ class Encoder:
             planes = torch.cat(parts, dim=-1)
         else:
             planes = fast.paint(self._spans, *self._bits(given, state), dtype)
-            first = 0
-            for (form, width), part in zip(self._spans, given, strict=True):
-                if form == VALUES:
-                    planes[..., first : first + width] = part
-                first += width
+            places = planes.split([width for _, width in self._spans], dim=-1)
+            for group, place, part in zip(self._groups, places, given, strict=True):
+                if group.form == VALUES:
+                    place.copy_(part)
         return planes.permute(0, 3, 1, 2)
 
     def _bits(self, given: list[Tensor], state: State) -> tuple[Tensor, Tensor]:
         """Returns what groups give as bit rows and as counts, together: int32 [B, R, N] and int16 [K, B, N, N]."""
         rows, counts = (
-            [part for (form, _), part in zip(self._spans, given, strict=True) if form == wanted]
+            [part for group, part in zip(self._groups, given, strict=True) if group.form == wanted]
             for wanted in (ROWS, COUNTS)
         )
         num_games, size = state.black.shape
@@ -98,10 +97,8 @@ class Encoder:
 
     def globals(self, state: State) -> Tensor:
         """Returns the global inputs: float32 [B, g]."""
-        if not self._globals:
-            return torch.zeros(state.num_games, 0, device=state.device)
-        view = View(state)
-        return torch.cat([group.read(view) for group in self._globals], dim=1)
+        view, nothing = View(state), torch.zeros(state.num_games, 0, device=state.device)
+        return torch.cat([nothing, *(group.read(view) for group in self._globals)], dim=1)
 
 
 def make_encoder(name: str | Sequence[str], komi_input: bool) -> Encoder:

@@ -4,13 +4,24 @@ A group is asked for by its name, `stones`, or by its name and a number, `libert
 lengths."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
+from zerogo.board.state import RECENT, RECENT_MOVES
 from zerogo.errors import InputError
+from zerogo.features import planes, stones
+from zerogo.features.patterns import CLASSES
+from zerogo.features.stones import as_planes
 from zerogo.features.view import View
+from zerogo.kernels.shared import COUNTS, GLOBALS, ROWS, VALUES
+
+MOST = 64  # planes of a group that shows numbers
+MOST_SCALED = 8  # liberties that a scaled plane shows as 1
+CAUGHT = "caught in a ladder"
+LADDERS = (CAUGHT, "saved by a move now", "ladder starts here", "ladder escape here")
+Names = Callable[[int], tuple[str, ...]]  # of the planes or inputs, by the number behind the group's name
 
 
 @dataclass(frozen=True)
@@ -23,67 +34,136 @@ class Group:
     * VALUES: the planes themselves, [B, N, N, c], bool or float32.
     * GLOBALS: numbers of whole positions, float32 [B, g].
 
+    most: the largest number that may follow the name, 0 where none may; default: the number where none is given. With
+    `most`, `names` is a function of that number and `read` takes it behind the view; `make_group` fills it in.
     tells_komi: whether a network that sees it knows the komi."""
 
     form: int
-    names: tuple[str, ...]
-    read: Callable[[View], Tensor]
-    tells_komi: bool = False
-
-
-@dataclass(frozen=True)
-class Kind:
-    """How groups of one name are made. most: the largest number that may follow the name, 0 where none may; default:
-    the number where none is given. names, read: called with that number where there is one."""
-
-    form: int
-    names: Callable[[int], tuple[str, ...]]
+    names: tuple[str, ...] | Names
     read: Callable[..., Tensor]
-    default: int
-    most: int
-    tells_komi: bool
-
-
-GROUPS: dict[str, Kind] = {}
-
-
-def group(
-    name: str,
-    form: int,
-    *names: str | Callable[[int], tuple[str, ...]],
-    default: int = 0,
-    most: int = 0,
-    tells_komi: bool = False,
-) -> Callable:
-    """Enters the decorated function as the group of that name: View -> Tensor, or with `most` (View, number) -> Tensor.
-
-    names: of the planes or inputs; with `most` a function that returns them for a number."""
-
-    def enter(read: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        named = names[0] if callable(names[0]) else lambda number: names
-        GROUPS[name] = Kind(form, named, read, default, most, tells_komi)
-        return read
-
-    return enter
+    default: int = 0
+    most: int = 0
+    tells_komi: bool = False
 
 
 def make_group(text: str) -> Group:
     """Returns the group that is asked for as `name` or `name:number`. Raises InputError for one that there is not."""
     name, colon, number = text.partition(":")
-    kind = GROUPS.get(name)
-    if kind is None:
+    group = GROUPS.get(name)
+    if group is None:
         raise InputError(f"features.encoder names the plane group {name!r}; allowed are {', '.join(sorted(GROUPS))}")
-    if colon and not kind.most:
+    if colon and not group.most:
         raise InputError(f"features.encoder names the plane group {text!r}; {name} takes no number")
-    if colon and not (number.isascii() and number.isdigit() and 1 <= int(number) <= kind.most):
-        raise InputError(
-            f"features.encoder names the plane group {text!r}; the number is a whole one from 1 to {kind.most}"
-        )
-    length = int(number) if colon else kind.default
-    read = partial(kind.read, number=length) if kind.most else kind.read
-    return Group(kind.form, tuple(kind.names(length)), read, kind.tells_komi)
+    if colon and not (number.isascii() and number.isdigit() and 1 <= int(number) <= group.most):
+        allowed = f"the number is a whole one from 1 to {group.most}"
+        raise InputError(f"features.encoder names the plane group {text!r}; {allowed}")
+    if not group.most:
+        return group
+    length = int(number) if colon else group.default
+    return replace(group, names=group.names(length), read=lambda view: group.read(view, length))
 
 
-def one_hot(what: str) -> Callable[[int], tuple[str, ...]]:
-    """Returns what names the planes for 1, 2, … and `most` or more of something."""
+def _one_hot(what: str) -> Names:
     return lambda most: (*(f"{what} {number}" for number in range(1, most)), f"{what} {most} or more")
+
+
+def _exactly(what: str) -> Names:
+    return lambda most: tuple(f"{what} exactly {number}" for number in range(1, most + 1))
+
+
+def _ago(what: str) -> Names:
+    return lambda number: tuple(f"{what} {ago} ago" for ago in range(1, number + 1))
+
+
+def _now_and_ago(*sides: str) -> Names:
+    return lambda earlier: tuple(name for side in sides for name in (f"{side} now", *_ago(side)(earlier)))
+
+
+def _tactics(field: str) -> Callable[[View, int], Tensor]:
+    return lambda view, _: getattr(view.tactics, field)
+
+
+def _scaled(field: str) -> Callable[[View], Tensor]:
+    return lambda view: (getattr(view.tactics, field).clamp(max=MOST_SCALED).to(torch.float32) / MOST_SCALED).unsqueeze(
+        -1
+    )
+
+
+# All from the side to move's view, unless a name says black or white.
+GROUPS = {
+    # Stones
+    "on_board": Group(ROWS, ("on the board",), lambda view: as_planes(view.state.on_board)),
+    # Planes that a list allocates and never writes.
+    "zeros": Group(
+        ROWS, lambda number: ("zero",) * number, lambda view, number: as_planes(*[view.empty & 0] * number), 1, MOST
+    ),
+    "stones": Group(ROWS, ("own stone", "opponent's stone"), lambda view: as_planes(*view.sides)),
+    "colours": Group(ROWS, ("black stone", "white stone"), lambda view: as_planes(view.state.black, view.state.white)),
+    "empty": Group(ROWS, ("empty",), lambda view: as_planes(view.empty)),
+    "colour": Group(ROWS, ("Black to move",), stones.colour),
+    "history": Group(ROWS, _now_and_ago("own stone", "opponent's stone"), stones.history, RECENT, RECENT),
+    "colour_history": Group(ROWS, _now_and_ago("black stone", "white stone"), stones.colour_history, RECENT, RECENT),
+    "turns_since": Group(ROWS, _one_hot("turns since"), stones.turns_since, RECENT + 1, RECENT + 1),
+    "last_moves": Group(ROWS, _ago("move"), stones.last_move_planes, RECENT_MOVES, RECENT_MOVES),
+    # Strings and captures
+    "liberties": Group(COUNTS, _one_hot("liberties"), _tactics("liberties"), 8, MOST),
+    "few_liberties": Group(
+        COUNTS, _exactly("liberties"), lambda view, most: planes.few_liberties(view, most, view.state.on_board), 3, MOST
+    ),
+    "own_liberties": Group(
+        COUNTS, _exactly("own liberties"), lambda view, most: planes.few_liberties(view, most, view.sides[0]), 4, MOST
+    ),
+    "opponent_liberties": Group(
+        COUNTS,
+        _exactly("opponent's liberties"),
+        lambda view, most: planes.few_liberties(view, most, view.sides[1]),
+        4,
+        MOST,
+    ),
+    # The opponent's stones that a move here captures.
+    "capture_size": Group(COUNTS, _one_hot("captures"), _tactics("capture_size"), 8, MOST),
+    # Own stones that the opponent would capture by a move here, a ko ban aside.
+    "opponent_capture_size": Group(COUNTS, _one_hot("opponent captures"), _tactics("opponent_capture_size"), 4, MOST),
+    # Own stones that a move here puts into atari, or takes off by suicide.
+    "self_atari_size": Group(COUNTS, _one_hot("self-atari"), _tactics("self_atari_size"), 8, MOST),
+    # Liberties of the string that a move here makes.
+    "liberties_after": Group(COUNTS, _one_hot("liberties after"), _tactics("liberties_after"), 8, MOST),
+    "captures": Group(VALUES, ("captures",), lambda view: (view.tactics.capture_size > 0).unsqueeze(-1)),
+    "connects": Group(VALUES, ("connects",), lambda view: (view.tactics.strings_joined > 1).unsqueeze(-1)),
+    "scaled_liberties_after": Group(VALUES, ("liberties after, scaled",), _scaled("liberties_after")),
+    # Liberties of the opponent's weakest string beside.
+    "scaled_weakest": Group(VALUES, ("weakest opponent, scaled",), _scaled("weakest_opponent")),
+    # Ladders
+    "ladder_capture": Group(ROWS, ("ladder capture",), planes.ladder_capture),
+    "ladder_escape": Group(ROWS, ("ladder escape",), planes.ladder_escape),
+    "laddered": Group(ROWS, lambda number: (CAUGHT, *_ago(CAUGHT)(number - 1)), planes.laddered, 3, RECENT + 1),
+    "own_ladders": Group(ROWS, tuple(f"own: {name}" for name in LADDERS), lambda view: planes.ladders_of(view, 0)),
+    "opponent_ladders": Group(
+        ROWS, tuple(f"opponent's: {name}" for name in LADDERS), lambda view: planes.ladders_of(view, 1)
+    ),
+    # Legality, kos
+    "legal": Group(ROWS, ("legal",), lambda view: as_planes(view.legal)),
+    # Legal moves that fill no own eye.
+    "sensible": Group(ROWS, ("sensible",), lambda view: as_planes(view.legal & ~view.own_eyes)),
+    # The point banned by the simple ko rule; points banned by ko or superko.
+    "ko": Group(ROWS, ("ko",), lambda view: as_planes(view.ko)),
+    "bans": Group(ROWS, ("banned by ko",), lambda view: as_planes(view.ko | view.repeats)),
+    "ko_takes": Group(VALUES, ("takes a ko", "opponent takes a ko"), planes.ko_takes),
+    # Area and shape
+    "area": Group(ROWS, ("own area", "opponent's area"), planes.area),
+    "pass_alive": Group(ROWS, ("own for good", "opponent's for good"), planes.pass_alive),
+    # Moves that make an own eye, captures aside.
+    "makes_eye": Group(ROWS, ("makes an eye",), planes.makes_eye),
+    "pattern": Group(COUNTS, CLASSES, planes.pattern),
+    "edge_distance": Group(COUNTS, _one_hot("line"), lambda view, _: view.distances, 4, MOST),
+    "scaled_edge_distance": Group(VALUES, ("line, scaled",), planes.scaled_edge_distance),
+    # Rules
+    "rule_planes": Group(VALUES, planes.RULES, planes.rules, tells_komi=True),
+    "komi": Group(GLOBALS, ("komi",), planes.komi, tells_komi=True),
+    "last_passes": Group(GLOBALS, _ago("pass"), planes.last_passes, RECENT_MOVES, RECENT_MOVES),
+    "katago_komi": Group(
+        GLOBALS, ("komi / 20",), lambda view: planes.cut_komi(view).unsqueeze(1) / 20, tells_komi=True
+    ),
+    "katago_rules": Group(GLOBALS, planes.KATAGO_RULES, planes.katago_rules),
+    "komi_parity": Group(GLOBALS, ("komi parity",), planes.komi_parity),
+}

@@ -7,6 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zerogo.symmetry import action_table
+
 CLASSES = ("hane", "cut", "edge move")
 # X, O: stones of different colours; x, o: no such stone (the edge counts as none); ?: anything; a blank is off the
 # board.
@@ -25,7 +27,8 @@ MEANING = {
     "?": {EMPTY, X, O, OFF},
     "_": {OFF},
 }
-AROUND = [(row, column) for row in range(3) for column in range(3) if (row, column) != (1, 1)]
+SWAPPED = str.maketrans("XOxo", "OXox")
+AROUND = [point for point in range(9) if point != 4]  # of the 3x3 points, row by row
 
 
 def pattern_classes(own: Tensor, opponent: Tensor, on_board: Tensor) -> Tensor:
@@ -35,7 +38,8 @@ def pattern_classes(own: Tensor, opponent: Tensor, on_board: Tensor) -> Tensor:
     what = OFF * (1 - on_board) + X * own + O * opponent
     padded = torch.nn.functional.pad(what, (1, 1, 1, 1), value=OFF).to(torch.int32)
     code = torch.zeros_like(padded[:, :n, :n])
-    for place, (row, column) in enumerate(AROUND):
+    for place, point in enumerate(AROUND):
+        row, column = divmod(point, 3)
         code |= padded[:, row : row + n, column : column + n] << (2 * place)
     return _table(own.device).index_select(0, code.flatten()).view_as(own)
 
@@ -46,23 +50,11 @@ def _table(device: torch.device) -> Tensor:
     codes = np.arange(1 << 16)
     table = np.zeros(1 << 16, np.uint8)
     for number, patterns in reversed(list(enumerate(PATTERNS, start=1))):  # of several classes the first
-        for text in patterns:
-            drawn = np.array([list(line) for line in text.split()])
-            for turned in {bytes(_as_numbers(turn)): turn for turn in _turns(drawn)}.values():
+        for text in (both for one in patterns for both in (one, one.translate(SWAPPED))):
+            drawn = text.replace(" ", "")
+            for turned in {"".join(drawn[source] for source in turn[:-1]) for turn in action_table(3).tolist()}:
                 fits = np.ones(len(codes), bool)
                 for place, point in enumerate(AROUND):
                     fits &= np.isin((codes >> (2 * place)) & 3, list(MEANING[turned[point]]))
                 table[fits] = number
     return torch.from_numpy(table).to(device)
-
-
-def _turns(drawn: np.ndarray) -> list[np.ndarray]:
-    """Returns a pattern's eight symmetries in both colours: [3, 3] of texts -> 16 of them."""
-    swapped = np.array([list("".join(line).translate(str.maketrans("XOxo", "OXox"))) for line in drawn])
-    return [
-        np.rot90(flipped, turns) for one in (drawn, swapped) for flipped in (one, np.fliplr(one)) for turns in range(4)
-    ]
-
-
-def _as_numbers(drawn: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(np.vectorize(ord)(drawn).astype(np.uint8))

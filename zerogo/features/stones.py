@@ -1,15 +1,11 @@
-"""The groups of planes that show stones, now and in earlier positions; zero17 is `history` and `colour`."""
-
-from collections.abc import Callable
+"""How the groups that show stones are computed, now and in earlier positions; zero17 is `history` and `colour`."""
 
 import torch
 from torch import Tensor
 
 from zerogo import flood
-from zerogo.board.state import RECENT, RECENT_MOVES, State
-from zerogo.features.groups import group, one_hot
+from zerogo.board import State
 from zerogo.features.view import View
-from zerogo.kernels.shared import ROWS
 
 
 def as_planes(*rows: Tensor) -> Tensor:
@@ -17,55 +13,21 @@ def as_planes(*rows: Tensor) -> Tensor:
     return torch.stack(rows, dim=1)
 
 
-@group("on_board", ROWS, "on the board")
-def _on_board(view: View) -> Tensor:
-    return as_planes(view.state.on_board)
-
-
-@group("zeros", ROWS, lambda number: ("zero",) * number, default=1, most=64)
-def _zeros(view: View, number: int) -> Tensor:
-    """Planes that a list allocates and never writes."""
-    return torch.zeros_like(view.state.black).unsqueeze(1).expand(-1, number, -1)
-
-
-@group("stones", ROWS, "own stone", "opponent's stone")
-def _stones(view: View) -> Tensor:
-    return as_planes(*view.sides)
-
-
-@group("colours", ROWS, "black stone", "white stone")
-def _colours(view: View) -> Tensor:
-    return as_planes(view.state.black, view.state.white)
-
-
-@group("empty", ROWS, "empty")
-def _empty(view: View) -> Tensor:
-    return as_planes(view.empty)
-
-
-@group("colour", ROWS, "Black to move")
-def _colour(view: View) -> Tensor:
+def colour(view: View) -> Tensor:
+    """Returns the board where Black is to move."""
     return as_planes(torch.where(view.is_black.unsqueeze(1), view.state.on_board, 0))
 
 
-def _history_names(*sides: str) -> Callable[[int], tuple[str, ...]]:
-    return lambda earlier: tuple(
-        f"{side} stone {moment}" for side in sides for moment in ("now", *(f"{k} ago" for k in range(1, earlier + 1)))
-    )
-
-
-@group("history", ROWS, _history_names("own", "opponent's"), default=RECENT, most=RECENT)
-def _history(view: View, number: int) -> Tensor:
-    """Own stones now and in earlier positions, newest first, then the opponent's; empty before the first."""
+def history(view: View, number: int) -> Tensor:
+    """Returns own stones now and in earlier positions, newest first, then the opponent's; empty before the first."""
     state = view.state
     if view.fast is not None:
         return view.fast.history(state.black, state.white, state.recent, state.to_play, number)
-    black, white = _past(state, number)
-    return torch.cat(view.colours(black, white), dim=1)
+    return torch.cat(view.colours(*_past(state, number)), dim=1)
 
 
-@group("colour_history", ROWS, _history_names("black", "white"), default=RECENT, most=RECENT)
-def _colour_history(view: View, number: int) -> Tensor:
+def colour_history(view: View, number: int) -> Tensor:
+    """Returns the same by colour, Black's first."""
     return torch.cat(_past(view.state, number), dim=1)
 
 
@@ -77,10 +39,9 @@ def _past(state: State, earlier: int) -> tuple[Tensor, Tensor]:
     )
 
 
-@group("turns_since", ROWS, one_hot("turns since"), default=RECENT + 1, most=RECENT + 1)
-def _turns_since(view: View, number: int) -> Tensor:
-    """The stones that have stood for 1, 2, … and for `number` or more positions, 1 for the last move's; stones of the
-    start are the oldest."""
+def turns_since(view: View, number: int) -> Tensor:
+    """Returns the stones that have stood for 1, 2, … and for `number` or more positions, 1 for the last move's; stones
+    of the start are the oldest."""
     state = view.state
     if view.fast is not None:
         return view.fast.ages(state.black, state.white, state.recent, state.ply, number)
@@ -95,12 +56,8 @@ def _turns_since(view: View, number: int) -> Tensor:
     return torch.cat([either[:, :-1] ^ either[:, 1:], either[:, -1:]], dim=1)
 
 
-def _move_names(number: int) -> tuple[str, ...]:
-    return tuple(f"move {ago} ago" for ago in range(1, number + 1))
-
-
-@group("last_moves", ROWS, _move_names, default=RECENT_MOVES, most=RECENT_MOVES)
-def _last_moves(view: View, number: int) -> Tensor:
+def last_move_planes(view: View, number: int) -> Tensor:
+    """Returns the last moves, newest first, each on a plane of its own."""
     moves = last_moves(view, number)
     rows = flood.points_to_rows(moves.flatten().to(torch.int64), view.state.board_size)
     return rows.unflatten(0, moves.shape)
