@@ -124,7 +124,7 @@ def _digit(point: Point, colour: Colour, size: int) -> int:
 
 
 class Board:
-    """Stones, and their strings kept by union-find. Never changes once made; `after` returns another board.
+    """Stones and their strings. Never changes once made; `after` returns another board.
 
     position: the stones as one whole number, two bits a point (0 empty, 1 black, 2 white). Two boards of a size are
     equal if and only if their positions are: superko compares these and needs no hash."""
@@ -132,23 +132,20 @@ class Board:
     def __init__(self, size: int) -> None:
         self.size = size
         self.position = 0
-        # Union-find: each stone points to another of its string, and the one that points to itself names the string.
-        # Strings are joined smaller into larger, so a path is no longer than log2 of the stones. Paths are not
-        # compressed: looking must not write.
-        self._parent: dict[Point, Point] = {}
-        self._strings: dict[Point, String] = {}
+        self._strings: dict[Point, String] = {}  # of each stone
 
     def string_at(self, point: Point) -> String | None:
         """Returns the string that a point belongs to, None where it is empty."""
-        return self._strings[self._name(point)] if point in self._parent else None
+        return self._strings.get(point)
 
     def colour_at(self, point: Point) -> Colour | None:
         """Returns whose stone stands on a point, None where it is empty."""
-        return self._strings[self._name(point)].colour if point in self._parent else None
+        string = self._strings.get(point)
+        return string and string.colour
 
     def strings(self) -> list[String]:
         """Returns all strings."""
-        return list(self._strings.values())
+        return list(dict.fromkeys(self._strings.values()))
 
     def removed_by(self, colour: Colour, point: Point) -> frozenset[Point]:
         """Returns the stones that leave the board when a colour is played on an empty point: captures, else the own
@@ -172,17 +169,15 @@ class Board:
         """Returns the board after a stone on an empty point, with whatever it removes taken off."""
         assert self.string_at(point) is None, f"{point} is occupied"
         board = Board(self.size)
-        board.position, board._parent, board._strings = self.position, dict(self._parent), dict(self._strings)
+        board.position, board._strings = self.position, dict(self._strings)
         board._add(colour, point)
-        for stone in self.removed_by(colour, point):
-            if stone in board._parent:
-                board._remove_string(board._name(stone))
+        board._remove(self.removed_by(colour, point))
         return board
 
     def without(self, stones: Iterable[Point]) -> Board:
         """Returns the board with the given stones taken off, as dead stones are at the end; empty points stay so."""
         taken = set(stones)
-        left = [(self.colour_at(point), point) for point in self._parent if point not in taken]
+        left = [(string.colour, point) for point, string in self._strings.items() if point not in taken]
         return Board.of_stones(self.size, left) if taken else self
 
     @staticmethod
@@ -193,53 +188,41 @@ class Board:
             board._add(colour, point)
         return board
 
-    def _name(self, stone: Point) -> Point:
-        """Returns the stone that names the string of a stone (the root in union-find)."""
-        while (above := self._parent[stone]) != stone:
-            stone = above
-        return stone
+    def _set(self, string: String) -> None:
+        self._strings.update(dict.fromkeys(string.stones, string))
 
     def _add(self, colour: Colour, point: Point) -> None:
         """Sets a stone, takes the liberty from its neighbours and joins it with those of its colour."""
         around = neighbours(point, self.size)
-        self.position += _digit(point, colour, self.size)
-        self._parent[point] = point
-        empty = frozenset(near for near in around if near not in self._parent)
-        self._strings[point] = String(colour, frozenset([point]), empty)
-        for name in {self._name(near) for near in around if near in self._parent}:
-            string = self._strings[name]
-            self._strings[name] = string._replace(liberties=string.liberties - {point})
+        stones, liberties = {point}, {near for near in around if near not in self._strings}
+        for string in {self._strings[near] for near in around if near in self._strings}:
+            left = string.liberties - {point}
             if string.colour is colour:
-                self._union(name, self._name(point))
+                stones, liberties = stones | string.stones, liberties | left
+            else:
+                self._set(string._replace(liberties=left))
+        self._set(String(colour, frozenset(stones), frozenset(liberties)))
+        self.position += _digit(point, colour, self.size)
 
-    def _union(self, one: Point, other: Point) -> None:
-        """Joins two strings; the name of the larger one stays."""
-        smaller, larger = sorted((one, other), key=lambda name: len(self._strings[name].stones))
-        joined, kept = self._strings.pop(smaller), self._strings[larger]
-        self._strings[larger] = String(kept.colour, kept.stones | joined.stones, kept.liberties | joined.liberties)
-        self._parent[smaller] = larger
-
-    def _remove_string(self, name: Point) -> None:
-        """Takes a string off; the strings around it gain its points as liberties."""
-        string = self._strings.pop(name)
-        for stone in string.stones:
-            del self._parent[stone]
-            self.position -= _digit(stone, string.colour, self.size)
-        for stone in string.stones:
-            for beside in {self._name(near) for near in neighbours(stone, self.size) if near in self._parent}:
-                freed = self._strings[beside]
-                self._strings[beside] = freed._replace(liberties=freed.liberties | {stone})
+    def _remove(self, stones: frozenset[Point]) -> None:
+        """Takes whole strings off; the strings around them gain their points as liberties."""
+        for stone in stones:
+            self.position -= _digit(stone, self._strings.pop(stone).colour, self.size)
+        for stone in stones:
+            for near in neighbours(stone, self.size):
+                if beside := self._strings.get(near):
+                    self._set(beside._replace(liberties=beside.liberties | {stone}))
 
     def territory(self) -> dict[Colour, set[Point]]:
         """Returns by colour the empty points from which only its stones are reached; nobody's on an empty board."""
         found: dict[Colour, set[Point]] = {colour: set() for colour in Colour}
-        unseen = {point for point in all_points(self.size) if point not in self._parent}
+        unseen = {point for point in all_points(self.size) if point not in self._strings}
         while unseen:
             frontier, region, borders = [next(iter(unseen))], set(), set()
             while frontier:
                 point = frontier.pop()
-                if point in self._parent:
-                    borders.add(self.colour_at(point))
+                if string := self._strings.get(point):
+                    borders.add(string.colour)
                 elif point not in region:
                     region.add(point)
                     frontier.extend(neighbours(point, self.size))

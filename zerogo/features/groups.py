@@ -6,7 +6,6 @@ lengths."""
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from zerogo.board.state import RECENT, RECENT_MOVES
@@ -84,9 +83,7 @@ def _tactics(field: str) -> Callable[[View, int], Tensor]:
 
 
 def _scaled(field: str) -> Callable[[View], Tensor]:
-    return lambda view: (getattr(view.tactics, field).clamp(max=MOST_SCALED).to(torch.float32) / MOST_SCALED).unsqueeze(
-        -1
-    )
+    return lambda view: (getattr(view.tactics, field).clamp(max=MOST_SCALED) / MOST_SCALED).unsqueeze(-1)
 
 
 # All from the side to move's view, unless a name says black or white.
