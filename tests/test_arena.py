@@ -41,7 +41,7 @@ def test_every_game_replays_to_its_result() -> None:
     for number, game in enumerate(result.games):
         end = replayed(result, number, move_cap=32)
         assert game.number == number and np.array_equal(end.stones[0].numpy(), game.stones)
-        assert game.score_black == scoring.area_score_black(end.stones).item() - 3.5
+        assert game.score_black == scoring.area_ownership_black(end.stones).sum().item() - 3.5
         assert game.capped == (end.passes.item() < 2)
         assert game.area_black == int((scoring.area_ownership_black(end.stones) == 1).sum())
 

@@ -32,6 +32,7 @@ LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 # Sideways imports that are allowed, (importer, imported), each with its reason.
 SIDEWAYS = {
     ("flood", "kernels"),  # a flood is what kernels do best, and they know nothing of it
+    ("scoring", "board"),  # what is scored are its games
     ("telemetry", "runtime"),  # atomic files have one home
 }
 

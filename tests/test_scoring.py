@@ -71,15 +71,15 @@ def test_area_agrees_with_plain_python_and_sgfmill(size, number):
     rng = random.Random(size)
     grids = [random_legal(size, rng, rng.uniform(0.05, 0.95)) for _ in range(number)]
     stones = torch.tensor(grids, dtype=torch.int8)
-    scores, ownership = scoring.area_score_black(stones), scoring.area_ownership_black(stones)
-    assert scores.dtype == torch.float32 and ownership.dtype == torch.int8
+    ownership = scoring.area_ownership_black(stones)
+    assert ownership.dtype == torch.int8
     for i, grid in enumerate(grids):
         owned = slow_area(grid)
         assert as_set(ownership[i] == 1) == owned[1] and as_set(ownership[i] == -1) == owned[2]
         board = boards.Board(size)
         black, white = [[(r, c) for r in range(size) for c in range(size) if grid[r][c] == k] for k in (1, 2)]
         board.apply_setup(black, white, [])
-        assert scores[i] == board.area_score()
+        assert ownership[i].sum() == board.area_score()
 
 
 @WAYS
@@ -201,13 +201,12 @@ def test_dead_stones_inside_living_territory_go_to_its_owner():
 
 
 def test_territory_counts_prisoners_and_dead_stones():
-    stones = stones_of("..XO. .OXO. XXXO. OOOO. .....")
-    dead = torch.zeros((1, 5, 5), dtype=torch.bool)
-    dead[0, 1, 1] = True
+    rows = scoring._rows_of(stones_of("..XO. .OXO. XXXO. OOOO. ....."), None)
+    dead = flood.points_to_rows(torch.tensor([6]), 5)
     captures = torch.tensor([[3, 1]], dtype=torch.int32)
     # Black: 4 points, 1 dead stone, 3 prisoners; White: 9 points, 1 prisoner.
-    assert scoring.territory_score_black(stones, captures, dead).tolist() == [4 + 1 + 3 - 9 - 1]
-    assert scoring.territory_score_black(stones, captures, torch.zeros_like(dead)).tolist() == [3 - 9 - 1]
+    assert scoring.territory_rows_score(*rows, captures, dead).tolist() == [4 + 1 + 3 - 9 - 1]
+    assert scoring.territory_rows_score(*rows, captures, torch.zeros_like(dead)).tolist() == [3 - 9 - 1]
 
 
 def test_final_score_follows_each_games_rules():
@@ -275,7 +274,7 @@ def test_looks_spare_work_between_moves(blind):
 
 def test_empty_boards_belong_to_nobody():
     stones = torch.zeros((2, 5, 5), dtype=torch.int8)
-    assert scoring.area_score_black(stones).tolist() == [0, 0]
+    assert not scoring.area_ownership_black(stones).any()
     assert not scoring.pass_alive(stones)[0].any()
     assert not scoring.all_pass_alive(as_state(stones, Rules(size=5))).any()
     assert not scoring.all_pass_alive(as_state(stones[:, :1, :1], Rules(size=1))).any()

@@ -1,7 +1,7 @@
 """Whose points are whose: area, territory, unconditional life (Benson), ownership, the final score; for a whole batch
 at once.
 
-Two doors lead to each: `stones` int8 [B, N, N] (0 empty, 1 black, 2 white) for programs outside, bit rows int32 [B, N]
+Two doors lead to most: `stones` int8 [B, N, N] (0 empty, 1 black, 2 white) for programs outside, bit rows int32 [B, N]
 (see `flood`) for the hot path. `on_board` int32 [B, N] says which points exist where games of different sizes share a
 batch; without it all do. Scores and ownership here are Black's: positive is good for Black.
 
@@ -22,52 +22,19 @@ of the work. What is only asked between moves looks (`all_pass_alive`, `final_sc
   them (Benson), or if at most one of its points is not next to a living string (KataGo's `calculateArea`): White can
   never have two eyes in it."""
 
-from typing import Protocol
-
 import torch
 from torch import Tensor
 
 from zerogo import flood, kernels
-from zerogo.rules import SCORING, RulesBatch
-
-
-class Scored(Protocol):
-    """What is needed of `board.State`: bit rows int32 [B, N] of both colours and the board, captures int32 [B, 2] by
-    each side, rules."""
-
-    black: Tensor
-    white: Tensor
-    on_board: Tensor
-    captures: Tensor
-    rules: RulesBatch
-
+from zerogo.board import State
+from zerogo.rules import SCORING
 
 # Doors for stones
 
 
-def area_score_black(stones: Tensor, on_board: Tensor | None = None) -> Tensor:
-    """Returns Black's area less White's in points, before komi: int8 [B, N, N] -> float32 [B]. Tromp-Taylor: every
-    stone lives."""
-    black, white = area_rows(*_rows_of(stones, on_board))
-    return (flood.count(black) - flood.count(white)).to(torch.float32)
-
-
-def territory_score_black(stones: Tensor, captures: Tensor, dead: Tensor, on_board: Tensor | None = None) -> Tensor:
-    """Returns Black's territory and prisoners less White's in points, before komi: float32 [B].
-
-    stones: int8 [B, N, N]. captures: int [B, 2], stones captured by Black and by White. dead: bool [B, N, N], stones
-    that are taken off as prisoners (other points are ignored). Territory is the empty points reached by one colour
-    alone, eyes in seki included."""
-    assert dead.shape == stones.shape and captures.shape == (stones.shape[0], 2), (
-        "dead is [B, N, N] and captures [B, 2], as the stones"
-    )
-    black, white, board = _rows_of(stones, on_board)
-    return territory_rows_score(black, white, board, captures, flood.pack_rows(dead))
-
-
 def area_ownership_black(stones: Tensor, on_board: Tensor | None = None) -> Tensor:
     """Returns +1 for Black's points, -1 for White's, 0 for points that both or none reach: int8 [B, N, N] -> int8 [B,
-    N, N]."""
+    N, N]. Their sum is the area score before komi. Tromp-Taylor: every stone lives."""
     return _signed(*area_rows(*_rows_of(stones, on_board)))
 
 
@@ -84,7 +51,7 @@ def pass_alive(stones: Tensor, suicide: Tensor | bool = False, on_board: Tensor 
 # Doors for positions
 
 
-def final_ownership_black(state: Scored) -> Tensor:
+def final_ownership_black(state: State) -> Tensor:
     """Returns whose point each is at the end of the game: int8 [B, N, N], +1 Black's, -1 White's, 0 nobody's.
 
     Pass-alive territory is its owner's, dead stones inside too; everything else as it stands, as area. The host looks,
@@ -92,7 +59,7 @@ def final_ownership_black(state: Scored) -> Tensor:
     return _signed(*final_rows(state, may_wait=True))
 
 
-def final_score_black(state: Scored) -> Tensor:
+def final_score_black(state: State) -> Tensor:
     """Returns the result in points with komi, under each game's own way of scoring: float32 [B], positive when Black
     wins.
 
@@ -107,7 +74,7 @@ def final_score_black(state: Scored) -> Tensor:
     return score - state.rules.komi
 
 
-def all_pass_alive(state: Scored) -> Tensor:
+def all_pass_alive(state: State) -> Tensor:
     """Returns whether every point is pass-alive, so that nothing can change the result: bool [B]. Asked between moves,
     so it is cheap.
 
@@ -130,7 +97,7 @@ def all_pass_alive(state: Scored) -> Tensor:
     return possible.index_copy(0, games, ((black_alive | white_alive) == board[games]).all(-1))
 
 
-def final_rows(state: Scored, may_wait: bool = False) -> tuple[Tensor, Tensor]:
+def final_rows(state: State, may_wait: bool = False) -> tuple[Tensor, Tensor]:
     """Returns Black's and White's points at the end of the game as bit rows, two int32 [B, N]; see
     `final_ownership_black`.
 
@@ -152,7 +119,11 @@ def area_rows(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, T
 
 
 def territory_rows_score(black: Tensor, white: Tensor, on_board: Tensor, captures: Tensor, dead: Tensor) -> Tensor:
-    """Returns what `territory_score_black` does, from bit rows int32 [B, N]: float32 [B]."""
+    """Returns Black's territory and prisoners less White's in points, before komi: float32 [B].
+
+    black, white, on_board: int32 [B, N]. captures: int [B, 2], stones captured by Black and by White. dead: int32 [B,
+    N], stones that are taken off as prisoners (other points are ignored). Territory is the empty points reached by one
+    colour alone, eyes in seki included."""
     alive_black, alive_white = black & ~dead, white & ~dead
     black_area, white_area = area_rows(alive_black, alive_white, on_board)
     points = flood.count(black_area & ~alive_black) - flood.count(white_area & ~alive_white)
