@@ -24,12 +24,8 @@ def main() -> None:
         sys.argv = [f"zerogo {command}", *arguments]  # the usage line's program, see `cli.make_parser`
         runpy.run_module(f"zerogo.{command}", run_name="__main__")
     else:
-        sys.exit(_unknown(command))
-
-
-def _unknown(command: str) -> int:
-    print(f"error: there is no command {command!r}; allowed are {', '.join(COMMANDS)}", file=sys.stderr)
-    return 2
+        print(f"error: there is no command {command!r}; allowed are {', '.join(COMMANDS)}", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,9 @@ def find(rate: Callable[[int], float], most: int, least: int = 1) -> BatchChoice
         try:
             rates[size] = rate(size)
         except RuntimeError as error:
-            if not rates or not _lacks_memory(error):
+            # Torch has an error for a lack of memory, the libraries below only words.
+            is_full = isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in NO_MEMORY)
+            if not rates or not is_full:
                 raise
             most = size - 1
             break
@@ -60,11 +62,6 @@ def find(rate: Callable[[int], float], most: int, least: int = 1) -> BatchChoice
         size = most if size < most < 2 * size else 2 * size
     best = max(rates.values())
     return BatchChoice(min(size for size, found in rates.items() if found >= (1 - GAIN) * best), rates, most)
-
-
-def _lacks_memory(error: RuntimeError) -> bool:
-    """Says whether it was memory that ran out: torch has an error for it, the libraries below only words."""
-    return isinstance(error, torch.OutOfMemoryError) or any(words in str(error) for words in NO_MEMORY)
 
 
 def _is_flat(rates: list[float]) -> bool:

@@ -106,8 +106,8 @@ def from_stones(
     stones: Tensor, to_play: Tensor, rules: Rules | Sequence[Rules] | RulesBatch, move_cap: int | None = None
 ) -> State:
     """Returns games that start from positions: stones int8 [B, N, N] (0, 1, 2), to_play int8 [B] (1, 2). Any colouring
-    is accepted (`unsettled_strings` tells which are illegal); the position itself is the only one that superko
-    remembers."""
+    is accepted, illegal ones too (`position.find_atari` finds strings without liberties); the position itself is the
+    only one that superko remembers."""
     if stones.ndim != 3 or stones.shape[1] != stones.shape[2] or stones.dtype != torch.int8:
         raise InputError(f"from_stones: stones are {stones.dtype} {list(stones.shape)}; they must be int8 [B, N, N]")
     batch = rules if isinstance(rules, RulesBatch) else RulesBatch.of(rules, stones.shape[0], stones.device)
@@ -118,26 +118,14 @@ def from_stones(
     return _without_history(black, white, to_play.to(torch.int8), batch, move_cap)
 
 
-def restore(
-    black: Tensor,
-    white: Tensor,
-    recent: Tensor,
-    to_play: Tensor,
-    rules: RulesBatch,
-    *,
-    moves: Tensor,
-    passes: Tensor,
-    ply: Tensor,
-    ko: Tensor,
-) -> State:
+def restore(black: Tensor, white: Tensor, recent: Tensor, to_play: Tensor, rules: RulesBatch, **known: Tensor) -> State:
     """Returns the games of stored positions as an encoder needs them: with recent positions and moves, without the
     hashes for superko. So superko finds only repetitions of the recent positions, and the games can't be played on.
 
-    black, white: int32 [B, N]. recent: int32 [B, 7, 2, N]. to_play, passes: int8 [B]. moves: int16 [B, 5]. ply: int32
-    [B]. ko: int16 [B]."""
+    black, white: int32 [B, N]. recent: int32 [B, 7, 2, N]. to_play: int8 [B]. known: by name moves int16 [B, 5], passes
+    int8 [B], ply int32 [B] and ko int16 [B]."""
     state = _without_history(black, white, to_play, rules)
-    unknown = {"seen": state.seen[:, :0], "links": state.links[:, :0]}
-    return dataclasses.replace(state, **unknown, recent=recent, moves=moves, passes=passes, ply=ply, ko=ko)
+    return dataclasses.replace(state, seen=state.seen[:, :0], links=state.links[:, :0], recent=recent, **known)
 
 
 def _without_history(
@@ -149,7 +137,8 @@ def _without_history(
     is_empty: bool = False,
 ) -> State:
     num_games, board_size = black.shape
-    on_board = _on_board_rows(rules.size, board_size)
+    rows = ((1 << rules.size.to(torch.int64)) - 1).to(torch.int32).unsqueeze(-1)
+    on_board = torch.where(torch.arange(board_size, device=black.device) < rules.size.unsqueeze(-1), rows, 0)
     hashes = zobrist.hash_stones(black, white)
     filled = {"dtype": torch.int32, "device": black.device}
     return State(
@@ -173,17 +162,6 @@ def _without_history(
         moves=torch.full((num_games, RECENT_MOVES), -1, dtype=torch.int16, device=black.device),
         ply_bound=0,
     )
-
-
-def _on_board_rows(size: Tensor, board_size: int) -> Tensor:
-    """Returns the plane of the points that exist: size int32 [B] -> int32 [B, N]."""
-    rows = ((1 << size.to(torch.int64)) - 1).to(torch.int32).unsqueeze(-1)
-    return torch.where(torch.arange(board_size, device=size.device) < size.unsqueeze(-1), rows, 0)
-
-
-def unsettled_strings(state: State) -> Tensor:
-    """Returns whether a string without liberties stands on the board, which makes the position illegal: bool [B]."""
-    return (find_atari(state.black, state.white, state.on_board)[1] != 0).any(-1)
 
 
 # How they go on
@@ -234,8 +212,7 @@ def _remember_(seen: Tensor, links: Tensor, hashes: Tensor, ply: Tensor, goes_on
 
 
 def _shifted(recent: Tensor, newest: Tensor, going: Tensor) -> Tensor:
-    """Returns the history with a newest entry and without the oldest, in the games that go on: [B, n, ...], [B, ...],
-    bool [B]."""
+    """Returns histories [B, n, ...] with a newest entry [B, ...], without the oldest, in games that go on, bool [B]."""
     shifted = torch.cat([newest.to(recent.dtype).unsqueeze(1), recent[:, :-1]], dim=1)
     return torch.where(going.view(-1, *[1] * (recent.ndim - 1)), shifted, recent)
 
@@ -279,18 +256,15 @@ def put_(state: State, index: Tensor, games: State) -> State:
 
 def _replace_(old: list[Tensor], index: Tensor, new: list[Tensor]) -> None:
     """Writes [K, ...] over the entries with the indices int64 [K] of [B, ...], in every tensor."""
-    fast = kernels.module_for("board", index.device) if flood.may_look(index) else None
-    if fast is not None and all(_are_alike(*pair, len(index)) for pair in zip(old, new, strict=True)):
+    pairs = list(zip(old, new, strict=True))
+    is_alike = all(one.dtype == other.dtype and other.shape == (len(index), *one.shape[1:]) for one, other in pairs)
+    is_dense = all(tensor.is_contiguous() for tensor in (*old, *new))
+    fast = kernels.module_for("board", index.device) if is_alike and is_dense and flood.may_look(index) else None
+    if fast is not None:
         fast.replace_(old, index, new)
         return
-    for one, other in zip(old, new, strict=True):
+    for one, other in pairs:
         one[index] = other
-
-
-def _are_alike(one: Tensor, other: Tensor, number: int) -> bool:
-    """Whether so many entries can be copied as they lie in memory."""
-    alike = one.dtype == other.dtype and other.shape == (number, *one.shape[1:])
-    return alike and one.is_contiguous() and other.is_contiguous()
 
 
 # Game records

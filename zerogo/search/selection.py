@@ -18,7 +18,7 @@ from zerogo.config import SearchConfig
 from zerogo.flood import may_look
 from zerogo.kernels.shared import NULL_NODE, ROOT, UNVISITED, tries
 from zerogo.search import gumbel, puct
-from zerogo.search.tree import Nodes, SearchState, Tree, nodes_at
+from zerogo.search.tree import SearchState, Tree, nodes_at
 from zerogo.tensors import TensorFields
 
 
@@ -97,19 +97,13 @@ def _choose_at_roots(
     nodes, children = nodes_at(search_state.tree, first + ROOT, first, search_state.root_prior, under_way)
     if settings.algorithm == "puct":
         return puct.scores(nodes, settings, is_root=True).argmax(1), children
-    return _halving_scores(nodes, search_state, settings, virtual).argmax(1), children
-
-
-def _halving_scores(
-    nodes: Nodes, search_state: SearchState, settings: SearchConfig, virtual: VirtualVisits | None
-) -> Tensor:
-    """Returns by what sequential halving chooses at the roots: float32 [B, A]."""
     done, new_visits, collided = search_state.done, nodes.visits - search_state.kept_visits, None
     if virtual is not None:
         done, new_visits, collided = done + virtual.started, new_visits + virtual.by_move, virtual.collided
     now = done.clamp(max=search_state.longest - 1).unsqueeze(1)
     wanted = search_state.order.gather(1, now).squeeze(1).to(torch.float32)
-    return gumbel.root_scores(nodes, search_state.gumbel, new_visits, wanted, settings, collided)
+    scores = gumbel.root_scores(nodes, search_state.gumbel, new_visits, wanted, settings, collided)
+    return scores.argmax(1), children
 
 
 def _choose_inside(
