@@ -86,11 +86,9 @@ def random_moves(state: State, seed: int) -> Tensor:
     return draws.choose(draws.key(seed, torch.arange(state.num_games), state.ply), weights)
 
 
-def random_games(
-    rules: list[Rules], plies: int, seed: int = 1, move_cap: int | list[int] | None = None
-) -> Iterator[tuple[State, Tensor]]:
+def random_games(rules: list[Rules], plies: int, seed: int = 1, move_cap: int = 0) -> Iterator[tuple[State, Tensor]]:
     """Yields the states of random games before each ply, the last after the last, and the moves to be played then."""
-    state = board.new_games(len(rules), rules, move_cap=plies if move_cap is None else move_cap)
+    state = board.new_games(len(rules), rules, move_cap=move_cap or plies)
     for ply in range(plies + 1):
         actions = random_moves(state, seed)
         yield state, actions

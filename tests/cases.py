@@ -28,7 +28,7 @@ PERFT_2X2 = {
     "situational": [5, 21, 68, 156, 316, 604, 1112, 2312, 4544, 8800, 15248, 26456],
     "simple": [5, 21, 68, 156, 316, 604, 1168, 2592, 5768, 12120, 24248, 47840],
 }
-ALL = ("simple", "positional", "situational")
+ALL, BY_MOVER, NO_SUPERKO = ("simple", "positional", "situational"), ("simple", "situational"), ("simple",)
 EMPTY_9 = "\n".join(["." * 9] * 9)
 
 THREE_KOS = """
@@ -43,52 +43,30 @@ X O . O . . . . .
 . X O . . . . . .
 """
 
-SUICIDE_CORNER = """
-. . O . .
-O O . . .
-. . . . .
-. . . . .
-. . . . .
-"""
+CORNER = ". . O . . \n O O . . . \n . . . . . \n . . . . . \n . . . . ."
+SMALL_CORNER = ". O . \n O . . \n . . ."
+KO = ". X O . \n X O . O \n . X O . \n . . . ."
+SNAPBACK = ". . X . . \n O O X . . \n X X X . . \n . . . . . \n . . . . ."
 
 CASES = {
-    "ko retake": Case(". X O . \n X O . O \n . X O . \n . . . .", 1, "C3", "B3", ()),
-    "ko retake after a threat": Case(
-        ". X O . \n X O . O \n . X O . \n . . . .", 1, "C3 D1 A1", "B3", ALL, ". X O . \n X O . O \n . X O . \n X . . O"
-    ),
+    "ko retake": Case(KO, 1, "C3", "B3", ()),
+    "ko retake after a threat": Case(KO, 1, "C3 D1 A1", "B3", ALL, ". X O . \n X O . O \n . X O . \n X . . O"),
     # White takes the stone thrown in, and Black takes three back: the position is a new one.
-    "snapback": Case(
-        ". . X . . \n O O X . . \n X X X . . \n . . . . . \n . . . . .",
-        1,
-        "A5 B5",
-        "A5",
-        ALL,
-        "X . X . . \n . . X . . \n X X X . . \n . . . . . \n . . . . .",
-    ),
+    "snapback": Case(SNAPBACK, 1, "A5 B5", "A5", ALL, SNAPBACK.replace(". . X", "X . X", 1).replace("O O", ". .")),
     # ECOSYSTEM 1.4, tried with GNU Go: the position that comes back had White to move, Black to move.
-    "send two, return one, White had moved": Case(
-        EMPTY_9, 1, "A2 C2 E5 D1 E6 B1 B2 A1 C1", "B1", ("simple", "situational")
-    ),
-    "send two, return one, Black had moved": Case(EMPTY_9, 1, "A2 C2 B2 D1 E6 B1 pass A1 C1", "B1", ("simple",)),
+    "send two, return one, White had moved": Case(EMPTY_9, 1, "A2 C2 E5 D1 E6 B1 B2 A1 C1", "B1", BY_MOVER),
+    "send two, return one, Black had moved": Case(EMPTY_9, 1, "A2 C2 B2 D1 E6 B1 pass A1 C1", "B1", NO_SUPERKO),
     # Each move takes one of three kos; the sixth one makes the start again.
-    "triple ko": Case(THREE_KOS, 1, "C8 B5 C2 B8 C5", "B2", ("simple",), THREE_KOS),
-    "suicide of two stones": Case(SUICIDE_CORNER, 1, "A5 pass", "B5", ("simple", "situational"), SUICIDE_CORNER, True),
+    "triple ko": Case(THREE_KOS, 1, "C8 B5 C2 B8 C5", "B2", NO_SUPERKO, THREE_KOS),
+    "suicide of two stones": Case(CORNER, 1, "A5 pass", "B5", BY_MOVER, CORNER, True),
     # White passed at the start, so that the position with White to move has been before.
-    "suicide of two stones that repeats the situation": Case(
-        SUICIDE_CORNER, 2, "pass A5 pass", "B5", ("simple",), SUICIDE_CORNER, True
-    ),
-    "suicide of two stones, new position": Case(
-        SUICIDE_CORNER, 1, "A5 E1", "B5", ALL, ". . O . . \n O O . . . \n . . . . . \n . . . . . \n . . . . O", True
-    ),
-    "suicide of one stone": Case(
-        ". O . \n O . . \n . . .", 1, "", "A3", ("simple", "situational"), ". O . \n O . . \n . . .", True
-    ),
-    "suicide of one stone that repeats the situation": Case(
-        ". O . \n O . . \n . . .", 2, "pass", "A3", ("simple",), "", True
-    ),
-    "suicide where it is not allowed": Case(SUICIDE_CORNER, 1, "A5 E1", "B5", ()),
-    "suicide of one stone where it is not allowed": Case(". O . \n O . . \n . . .", 1, "", "A3", ()),
-}
+    "suicide of two stones that repeats the situation": Case(CORNER, 2, "pass A5 pass", "B5", NO_SUPERKO, CORNER, True),
+    "suicide of two stones, new position": Case(CORNER, 1, "A5 E1", "B5", ALL, CORNER[:-1] + "O", True),
+    "suicide of one stone": Case(SMALL_CORNER, 1, "", "A3", BY_MOVER, SMALL_CORNER, True),
+    "suicide of one stone that repeats the situation": Case(SMALL_CORNER, 2, "pass", "A3", NO_SUPERKO, "", True),
+    "suicide where it is not allowed": Case(CORNER, 1, "A5 E1", "B5", ()),
+    "suicide of one stone where it is not allowed": Case(SMALL_CORNER, 1, "", "A3", ()),
+}  # fmt: skip
 
 
 def spiral(size: int) -> tuple[list[list[int]], tuple[int, int]]:

@@ -50,9 +50,8 @@ def _worker() -> subprocess.Popen:
     """Starts the process that compiles; it ends with this one."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), environment.get("PYTHONPATH", "")])
-    worker = subprocess.Popen(
-        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=ROOT
-    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    worker = subprocess.Popen([sys.executable, __file__], env=environment, cwd=ROOT, **pipes)
     atexit.register(worker.wait)
     atexit.register(worker.stdin.close)  # which ends it; what was registered last is done first
     return worker

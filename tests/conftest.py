@@ -26,17 +26,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
+def look_nowhere(patch: pytest.MonkeyPatch) -> None:
+    """Makes every module take the way that it takes on CUDA, where a look by the host waits for the device."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("zerogo") and hasattr(module, "may_look"):
+            patch.setattr(module, "may_look", lambda tensor: False)
+
+
 @pytest.fixture
-def blind(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+def looks_nowhere(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    return lambda: look_nowhere(monkeypatch)
+
+
+@pytest.fixture
+def blind(monkeypatch: pytest.MonkeyPatch, looks_nowhere: Callable[[], None]) -> Callable[[], None]:
     """Makes every module take the way that torch takes on CUDA, without kernels."""
-
-    def switch() -> None:
-        monkeypatch.setattr("zerogo.kernels._in_use", False)
-        for name, module in list(sys.modules.items()):
-            if name.startswith("zerogo") and hasattr(module, "may_look"):
-                monkeypatch.setattr(module, "may_look", lambda tensor: False)
-
-    return switch
+    return lambda: monkeypatch.setattr("zerogo.kernels._in_use", False) or looks_nowhere()
 
 
 @pytest.fixture(params=["interpreted", pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -12,9 +12,7 @@ def parse(text: str) -> list[list[int]]:
     known symbols."""
     lines = ["".join(line.split()) for line in text.strip().splitlines()]
     assert all(len(line) == len(lines) for line in lines), f"not a square diagram:\n{text}"
-    assert all(symbol in SYMBOLS for line in lines for symbol in line), (
-        f"unknown symbol; known are {SYMBOLS!r}:\n{text}"
-    )
+    assert set("".join(lines)) <= set(SYMBOLS), f"unknown symbol; known are {SYMBOLS!r}:\n{text}"
     return [[SYMBOLS.index(symbol) for symbol in line] for line in lines]
 
 

@@ -18,9 +18,8 @@ from zerogo.kernels.shared import GLOBALS
 
 ASKED = {group for groups in ENCODERS.values() for group in groups}
 NAMED = {group.partition(":")[0] for group in ASKED}
-ALL = sorted(
-    ASKED | {f"{name}:{kind.default}" if kind.most else name for name, kind in GROUPS.items() if name not in NAMED}
-)
+OTHERS = {name: kind for name, kind in GROUPS.items() if name not in NAMED}
+ALL = sorted(ASKED | {f"{name}:{kind.default}" if kind.most else name for name, kind in OTHERS.items()})
 PLANES = [group for group in ALL if make_group(group).form != GLOBALS]
 INPUTS = [group for group in ALL if make_group(group).form == GLOBALS]
 LADDERS = {group for group in PLANES if "ladder" in group}
@@ -154,6 +153,18 @@ def of_points(seen: Seen, points: set) -> Plane:
     return seen.plane(lambda point: point in points)
 
 
+def liberties_of(seen: Seen, player: Colour, most: int) -> list[Plane]:
+    return seen.one_hot(lambda p: seen.liberties(p) if seen.colour(p) is player else 0, most, exact=True)
+
+
+def laddered(seen: Seen, ago: int) -> Plane:
+    return of_points(seen, set.union(*(caught for caught, _, _ in seen.ladders(ago).values())))
+
+
+def pass_alive(seen: Seen, player: Colour) -> set:
+    return slow_benson(seen.grid(), player.value, seen.rules.suicide)
+
+
 @group
 def turns_since(seen: Seen, most: int) -> list[Plane]:
     def age(point: Point) -> int:
@@ -198,14 +209,16 @@ def ko_takes(seen: Seen, _: int) -> list[Plane]:
 def area(seen: Seen, _: int) -> list[Plane]:
     if seen.rules.scoring != "area":
         return [constant(seen, 0)] * 2
-    alive = {player: slow_benson(seen.grid(), player.value, seen.rules.suicide) for player in Colour}
+    alive = {player: pass_alive(seen, player) for player in Colour}
     owned = slow_area(seen.grid())
     points = {player: alive[player] | (owned[player.value] - alive[player.other]) for player in Colour}
     return [of_points(seen, points[player]) for player in (seen.mover, seen.other)]
 
 
 def pattern_class(seen: Seen, point: Point) -> int:
-    """Returns the first class with a pattern that fits some turn and colouring of the eight points around."""
+    """Returns the first class with a pattern that fits some turn and colouring of the eight points around a move."""
+    if not seen.legal(point):
+        return 0
 
     def sign(row: int, column: int) -> str:
         near = Point(point.row + row, point.column + column)
@@ -234,9 +247,8 @@ def pattern_class(seen: Seen, point: Point) -> int:
 def makes_eye(seen: Seen, _: int) -> list[Plane]:
     def makes(point: Point) -> bool:
         around = [Point(point.row + row, point.column + column) for row, column in AROUND]
-        return any(
-            seen.is_eye(near, point) and not seen.is_eye(near) for near in around if is_on_board(near, seen.size)
-        )
+        around = [near for near in around if is_on_board(near, seen.size)]
+        return any(seen.is_eye(near, point) and not seen.is_eye(near) for near in around)
 
     return [seen.plane(lambda point: seen.legal(point) and makes(point))]
 
@@ -265,63 +277,37 @@ SLOW |= {
     "colours": lambda seen, _: [stones_of(seen, Colour.BLACK), stones_of(seen, Colour.WHITE)],
     "empty": lambda seen, _: [stones_of(seen, None)],
     "colour": lambda seen, _: [constant(seen, seen.mover is Colour.BLACK)],
-    "history": lambda seen, earlier: [
-        stones_of(seen, player, ago) for player in (seen.mover, seen.other) for ago in range(earlier + 1)
-    ],
-    "colour_history": lambda seen, earlier: [
-        stones_of(seen, player, ago) for player in (Colour.BLACK, Colour.WHITE) for ago in range(earlier + 1)
-    ],
+    "history": lambda seen, n: [stones_of(seen, who, ago) for who in (seen.mover, seen.other) for ago in range(n + 1)],
+    "colour_history": lambda seen, n: [stones_of(seen, colour, ago) for colour in Colour for ago in range(n + 1)],
     "liberties": lambda seen, most: seen.one_hot(seen.liberties, most),
     "few_liberties": lambda seen, most: seen.one_hot(seen.liberties, most, exact=True),
-    "own_liberties": lambda seen, most: seen.one_hot(
-        lambda point: seen.liberties(point) if seen.colour(point) is seen.mover else 0, most, exact=True
-    ),
-    "opponent_liberties": lambda seen, most: seen.one_hot(
-        lambda point: seen.liberties(point) if seen.colour(point) is seen.other else 0, most, exact=True
-    ),
+    "own_liberties": lambda seen, most: liberties_of(seen, seen.mover, most),
+    "opponent_liberties": lambda seen, most: liberties_of(seen, seen.other, most),
     "capture_size": lambda seen, most: seen.one_hot(lambda point: seen.made(point, 0), most),
     "opponent_capture_size": lambda seen, most: seen.one_hot(seen.taken_by_other, most),
-    "self_atari_size": lambda seen, most: seen.one_hot(
-        lambda point: seen.made(point, 2) if seen.made(point, 1) < 2 else 0, most
-    ),
+    "self_atari_size": lambda seen, most: seen.one_hot(lambda p: seen.made(p, 2) if seen.made(p, 1) < 2 else 0, most),
     "liberties_after": lambda seen, most: seen.one_hot(lambda point: seen.made(point, 1), most),
-    "ladder_capture": lambda seen, _: [
-        of_points(seen, {point for point in seen.ladders(0)[seen.other][1] if seen.legal(point)})
-    ],
-    "ladder_escape": lambda seen, _: [
-        of_points(seen, {point for point in seen.ladders(0)[seen.mover][2] if seen.legal(point)})
-    ],
-    "laddered": lambda seen, number: [
-        of_points(seen, set.union(*(sets[0] for sets in seen.ladders(ago).values()))) for ago in range(number)
-    ],
+    "ladder_capture": lambda seen, _: [of_points(seen, set(filter(seen.legal, seen.ladders(0)[seen.other][1])))],
+    "ladder_escape": lambda seen, _: [of_points(seen, set(filter(seen.legal, seen.ladders(0)[seen.mover][2])))],
+    "laddered": lambda seen, number: [laddered(seen, ago) for ago in range(number)],
     "own_ladders": lambda seen, _: four_ladder_planes(seen, seen.mover),
     "opponent_ladders": lambda seen, _: four_ladder_planes(seen, seen.other),
     "legal": lambda seen, _: [seen.plane(seen.legal)],
     "sensible": lambda seen, _: [seen.plane(lambda point: seen.legal(point) and not seen.is_eye(point))],
     "ko": lambda seen, _: [seen.plane(lambda point: seen.reasons[point] == "ko")],
     "bans": lambda seen, _: [seen.plane(lambda point: seen.reasons[point] in ("ko", "superko"))],
-    "pass_alive": lambda seen, _: [
-        of_points(seen, slow_benson(seen.grid(), player.value, seen.rules.suicide))
-        for player in (seen.mover, seen.other)
-    ],
+    "pass_alive": lambda seen, _: [of_points(seen, pass_alive(seen, who)) for who in (seen.mover, seen.other)],
     "edge_distance": lambda seen, most: seen.one_hot(seen.line, most),
-    "pattern": lambda seen, _: seen.one_hot(
-        lambda point: pattern_class(seen, point) if seen.legal(point) else 0, len(PATTERNS), exact=True
-    ),
+    "pattern": lambda seen, _: seen.one_hot(lambda point: pattern_class(seen, point), len(PATTERNS), exact=True),
     "captures": lambda seen, _: [seen.plane(lambda point: seen.made(point, 0) > 0)],
-    "connects": lambda seen, _: [
-        seen.plane(lambda point: seen.legal(point) and len(seen.strings_beside(point, seen.mover)) > 1)
-    ],
+    "connects": lambda seen, _: [seen.plane(lambda p: seen.legal(p) and len(seen.strings_beside(p, seen.mover)) > 1)],
     "scaled_liberties_after": lambda seen, _: [seen.plane(lambda point: min(seen.made(point, 1), 8) / 8)],
     "scaled_edge_distance": lambda seen, _: [seen.plane(lambda point: seen.line(point) / math.ceil(seen.size / 2))],
 }
 
 
-# Global inputs: a list of numbers
-
-
 def slow_globals(seen: Seen, name: str) -> list[float]:
-    """Returns the global inputs of a group."""
+    """Returns the global inputs of a group, a list of numbers."""
     name, _, number = name.partition(":")
     komi, rules = seen.komi(), seen.rules
     cut = max(-(seen.size**2 + 20), min(seen.size**2 + 20, komi))

@@ -44,9 +44,8 @@ def sabaki_variations(line: str, size: int, sign: int) -> tuple[list[dict], list
             winrate = float(rate) * 100 if "." in rate else int(rate) / 100
             score = float(known["scoreLead"]) if "scoreLead" in known else None
             moves = pv[0].split("pass")[0].split()
-            variations.append(
-                {"move": known["move"], "visits": int(known["visits"]), "winrate": winrate, "score": score, "pv": moves}
-            )
+            numbers = {"visits": int(known["visits"]), "winrate": winrate, "score": score}
+            variations.append({"move": known["move"], "pv": moves, **numbers})
     return variations, ownership
 
 

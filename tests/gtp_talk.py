@@ -22,10 +22,8 @@ from zerogo.gtp.protocol import Input
 ROOT = Path(__file__).parent.parent
 QUICKSTART = "checkpoints/quickstart-5x5.pt"
 LONG = 60.0  # seconds after which a conversation has hung
-SCRIPTS = {
-    path.stem: path.read_text().replace("VERSION", __version__).strip()
-    for path in sorted((Path(__file__).parent / "data" / "gtp").glob("*.txt"))
-}
+FILES = sorted((Path(__file__).parent / "data" / "gtp").glob("*.txt"))
+SCRIPTS = {path.stem: path.read_text().replace("VERSION", __version__).strip() for path in FILES}
 Wait = Callable[[str], bool]
 
 

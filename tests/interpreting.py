@@ -22,9 +22,8 @@ if os.environ.get("TRITON_INTERPRET") == "1" and importlib.util.find_spec("trito
 
     def patch_once(function):
         """Does what the original does, unless that was done and not yet undone."""
-        languages = [
-            module for module in (tl, tl.core) if any(value is module for value in function.__globals__.values())
-        ]
+        used = function.__globals__.values()
+        languages = [module for module in (tl, tl.core) if any(value is module for value in used)]
         return original(function) if any(module.arange is unpatched for module in languages) else None
 
     if original is not None:

@@ -36,10 +36,8 @@ class Reader:
     def saving(self, board: Board, stone: Point, find_all: bool = True) -> set[Point]:
         """Returns the defender's moves that save the string in atari."""
         string = board.string_at(stone)
-        around = {board.string_at(near) for one in string.stones for near in neighbours(one, board.size)} - {
-            None,
-            string,
-        }
+        around = {board.string_at(near) for one in string.stones for near in neighbours(one, board.size)}
+        around -= {None, string}
         moves = set(string.liberties)
         for enemy in around:
             if enemy.colour is not string.colour and len(enemy.liberties) == 1:

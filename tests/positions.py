@@ -120,10 +120,8 @@ def _played_on(rows: list[list[int]], rng: random.Random) -> list[list[int]]:
 # Black (X) chases White (O). By name: a diagram, Black's first moves that work against strings with two liberties,
 # White's moves that save strings in atari, and a stone of each of White's strings that is caught. In "not by a ko"
 # White's stone on B5 is caught from C5; from A5 Black would take A4, but in a ko, which White is taken to win.
-CLASSICAL = {
-    name: ("\n".join(case["rows"]), case["catching"], case["escaping"], case["caught"])
-    for name, case in json.loads((Path(__file__).parent / "data" / "ladders.json").read_text()).items()
-}
+FILE = json.loads((Path(__file__).parent / "data" / "ladders.json").read_text())
+CLASSICAL = {name: ("\n".join(case.pop("rows")), *case.values()) for name, case in FILE.items()}
 
 
 def of_stones(rows: list[list[list[int]]] | Tensor, to_play: list[int] | int = 1, **rules) -> board.State:

@@ -256,23 +256,22 @@ def test_evaluate_against_itself(tmp_path: Path, capsys: pytest.CaptureFixture) 
     assert "against itself, as Black" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("players", "games", "what"),
-    [
-        (["random", "mcts:x"], 2, "allowed are random, mcts:N"),
-        (["random", "nowhere.pt"], 2, "allowed are random, mcts:N"),
-        (["self", "random"], 2, "self stands only second of two"),
-        (["random", "random", "self"], 2, "self stands only second of two"),
-        (["random"], 2, "one is not enough"),
-        (["random", "random"], 3, "games are 3; allowed are even numbers"),
-        (["random", "random"], 0, "games are 0"),
-    ],
-)
-def test_bad_evaluations_are_refused_before_anything_is_written(
-    players: list[str], games: int, what: str, tmp_path: Path
-) -> None:
-    with pytest.raises(InputError, match=what):
-        arena.evaluate(players, games, config(), tmp_path / "out")
+BAD = {  # players and the number of games
+    "random mcts:x 2": "allowed are random, mcts:N",
+    "random nowhere.pt 2": "allowed are random, mcts:N",
+    "self random 2": "self stands only second of two",
+    "random random self 2": "self stands only second of two",
+    "random 2": "one is not enough",
+    "random random 3": "games are 3; allowed are even numbers",
+    "random random 0": "games are 0",
+}
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_bad_evaluations_are_refused_before_anything_is_written(words: str, tmp_path: Path) -> None:
+    *players, games = words.split()
+    with pytest.raises(InputError, match=BAD[words]):
+        arena.evaluate(players, int(games), config(), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 

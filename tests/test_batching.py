@@ -53,14 +53,11 @@ def test_calls_that_last_are_large_enough() -> None:
     assert asked == [16, 32, 64, 128, 256] and found.size == 256
 
 
-NO_MEMORY = [
-    torch.OutOfMemoryError("CUDA out of memory"),
-    RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
-    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-]
+CUBLAS = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+CUDNN, CUDA = RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), torch.OutOfMemoryError("CUDA out of memory")
 
 
-@pytest.mark.parametrize("error", NO_MEMORY, ids=str)
+@pytest.mark.parametrize("error", [CUDA, CUDNN, CUBLAS], ids=str)
 def test_full_memory_is_the_limit(error: RuntimeError) -> None:
     whole = device(1e-4, 1e-7)
 

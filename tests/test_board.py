@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from boards import IMPLEMENTATIONS, assert_same, doing, done, kinds, random_game
 from cases import CASES, PERFT_2X2, spiral
 from diagrams import parse, show
 from lockstep import Lockstep
+from positions import restoring
 
 from zerogo import board, coords, flood
 from zerogo.board import State, superko
@@ -93,9 +95,8 @@ def test_new_games_in_place_of_finished_ones_start_afresh() -> None:
     assert played.reasons["superko"] > 20
 
 
-def test_torch_without_looks_by_the_host_agrees_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flood, "may_look", lambda tensor: False)
-    monkeypatch.setattr("zerogo.kernels._in_use", False)
+def test_torch_without_looks_by_the_host_agrees_too(blind: Callable[[], None]) -> None:
+    blind()
     played = Lockstep([rule for size in (2, 3, 4, 5) for rule in kinds(size)], "bounded", pass_share=0.0, long=1e9)
     played.run(60)
     assert played.reasons["superko"] > 100
@@ -161,9 +162,8 @@ SHAPES = {  # before, the move, who plays it, after and the stones in atari then
 @pytest.mark.parametrize("name", SHAPES)
 def test_shapes(name: str, way: str) -> None:
     """Several strings are taken, relieved, put in atari, joined."""
-    before, action, to_play, after, atari = (
-        part.replace(" ", "\n") if isinstance(part, str) else part for part in SHAPES[name]
-    )
+    before, action, to_play, after, atari = SHAPES[name]
+    before, after, atari = (rows.replace(" ", "\n") for rows in (before, after, atari))
     state = start(before, to_play, superko="simple", suicide=True)
     found = done(way, board.step, state, torch.tensor([action]))
     assert_same(found, done("plain", board.step, state, torch.tensor([action])), but=("links",))
@@ -305,12 +305,9 @@ def test_play_takes_views_and_parts_of_a_batch() -> None:
 def test_restored_games_know_ko_and_moves() -> None:
     case = CASES["ko retake"]
     state = play_all(start(case.diagram, case.to_play), case.moves)
-    names = ("moves", "passes", "ply", "ko")
-    restored = board.restore(
-        state.black, state.white, state.recent, state.to_play, state.rules, **{n: getattr(state, n) for n in names}
-    )
+    restored = board.restore(**restoring(state))
     assert torch.equal(board.legal_actions(restored), board.legal_actions(state))
-    for name in ("hash", "atari", "recent", *names):
+    for name in ("hash", "atari", "recent", "moves", "passes", "ply", "ko"):
         assert torch.equal(getattr(restored, name), getattr(state, name))
 
 
@@ -334,16 +331,9 @@ def test_put_right_after_the_start() -> None:
     assert len({tensor.untyped_storage().data_ptr() for tensor in tensors}) == len(tensors)
 
 
-@pytest.mark.parametrize(
-    "stones, rules",
-    [
-        (torch.zeros(2, 3, 4, dtype=torch.int8), Rules(size=3)),
-        (torch.zeros(2, 3, 3), Rules(size=3)),
-        (torch.zeros(3, 3, dtype=torch.int8), Rules(size=3)),
-        (torch.zeros(2, 3, 3, dtype=torch.int8), Rules(size=4)),
-        (torch.zeros(2, 3, 3, dtype=torch.int8), [Rules(size=3)] * 3),
-    ],
-)
-def test_bad_stones_are_refused(stones: torch.Tensor, rules: Rules | list[Rules]) -> None:
-    with pytest.raises(InputError):
-        board.from_stones(stones, torch.ones(2, dtype=torch.int8), rules)
+def test_bad_stones_are_refused() -> None:
+    good = torch.zeros(2, 3, 3, dtype=torch.int8)
+    wrong = [(torch.zeros(2, 3, 4, dtype=torch.int8), Rules(3)), (good.float(), Rules(3)), (good[0], Rules(3))]
+    for stones, rules in (*wrong, (good, Rules(4)), (good, [Rules(3)] * 3)):
+        with pytest.raises(InputError):
+            board.from_stones(stones, torch.ones(2, dtype=torch.int8), rules)

@@ -3,21 +3,10 @@ that Triton's compile."""
 
 import dataclasses
 
+import boards
 import pytest
 import torch
-from boards import (
-    IMPLEMENTATIONS,
-    NUMBA,
-    TRITON,
-    after_random_moves,
-    assert_same,
-    coloured,
-    doing,
-    done,
-    kinds,
-    random_games,
-    random_moves,
-)
+from boards import IMPLEMENTATIONS, NUMBA, TRITON, assert_same, doing, done, kinds, random_games
 from torch import Tensor
 
 from zerogo import board, draws, flood, kernels, scoring
@@ -68,7 +57,7 @@ def test_games_to_their_ends(name: str, way: str) -> None:
 @pytest.mark.parametrize("size", [1, 2, 5, 9, 19, 25])
 def test_floods_and_areas(size: int, way: str) -> None:
     for seed, empty in enumerate((0.1, 0.5, 0.9)):
-        black, white, exists = coloured(size, 4 if way == "triton" else 70 if size < 10 else 10, empty, seed)
+        black, white, exists = boards.coloured(size, 4 if way == "triton" else 70 if size < 10 else 10, empty, seed)
         planes = torch.stack([black, white])
         arguments = flood.neighbours(planes), exists & ~planes
         assert torch.equal(done(way, flood.flood, *arguments), done("plain", flood.flood, *arguments))
@@ -86,7 +75,7 @@ def test_unconditional_life(size: int, way: str) -> None:
     rules = [Rules(size, suicide=suicide) for suicide in (False, True)] * (12 if size < 9 else 2)
     found = 0
     for seed, empty in enumerate((0.1, 0.2, 0.3)):
-        black, white, _ = coloured(size, len(rules), empty, seed)
+        black, white, _ = boards.coloured(size, len(rules), empty, seed)
         sides = ((black, white), (black, torch.zeros_like(white)), (black & ~white, white & ~torch.roll(white, 1)))
         for own, other in sides:
             stones = flood.unpack_rows(own).to(torch.int8) + 2 * flood.unpack_rows(other & ~own).to(torch.int8)
@@ -146,7 +135,7 @@ def test_step_and_the_step_that_takes_over() -> None:
     state = board.new_games(12, kinds(3, 2), move_cap=60)
     taken = state.map(torch.clone)
     for _ in range(60):
-        actions, before = random_moves(state, 8), state.map(torch.clone)
+        actions, before = boards.random_moves(state, 8), state.map(torch.clone)
         after = board.step(state, actions)
         assert_same(state, before, "the given state")
         state, taken = after, board.step_(taken, actions)
@@ -158,7 +147,7 @@ def test_put_as_by_torch(way: str) -> None:
     fast = plain = board.new_games(8, kinds(3, 2)[:8], move_cap=30)
     fresh = board.new_games(2, Rules(3, superko="situational"), move_cap=9)
     for ply in range(40 if way == "numba" else 4):
-        actions, index = random_moves(plain, 2), torch.tensor([ply % 8, (ply + 3) % 8])
+        actions, index = boards.random_moves(plain, 2), torch.tensor([ply % 8, (ply + 3) % 8])
         fast = done(way, board.put, done(way, board.step, fast, actions), index, fresh)
         plain = done("plain", board.put, done("plain", board.step, plain, actions), index, fresh)
         going = (~plain.finished).nonzero().squeeze(1)
@@ -247,7 +236,7 @@ LEAVES = {  # rules, plies before the roots, length of the paths, simulations of
 @pytest.mark.parametrize("name", LEAVES)
 def test_leaves(name: str, way: str) -> None:
     rules, plies, length, each = LEAVES[name]
-    roots = after_random_moves(rules, plies, 5, move_cap=plies + 7)
+    roots = boards.after_random_moves(rules, plies, 5, move_cap=plies + 7)
     met = {"repeats": 0, "finished": 0}
     for levels in (length,) if way == "triton" else (1, 2, length, 20):
         games = torch.arange(len(rules)).repeat_interleave(each if way == "triton" else 4 * each)
@@ -262,7 +251,7 @@ def test_leaves(name: str, way: str) -> None:
 
 @KERNELS
 def test_leaves_of_some_games_without_their_history(way: str) -> None:
-    roots = after_random_moves([Rules(3), Rules(2), Rules(3)], 9, 2)
+    roots = boards.after_random_moves([Rules(3), Rules(2), Rules(3)], 9, 2)
     roots = dataclasses.replace(roots, seen=roots.seen[:, :0], links=roots.links[:, :0])
     check_leaves(way, roots, *paths_down(roots, torch.tensor([0, 2]), 4, seed=3))
 

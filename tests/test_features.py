@@ -143,9 +143,7 @@ def test_turned_games_give_turned_planes(name: str) -> None:
 def test_without_a_look_by_the_host(name: str, blind) -> None:
     """What torch does on CUDA without kernels gives the same."""
     sizes = [9, 5, 7, 3, 9, 2]
-    rules = [
-        Rules(size, 3.5, SUPERKO[index % 3], index % 2 == 1, SCORING[index % 2]) for index, size in enumerate(sizes)
-    ]
+    rules = [Rules(size, 3.5, SUPERKO[k % 3], k % 2 == 1, SCORING[k % 2]) for k, size in enumerate(sizes)]
     encoder = make_encoder(name, komi_input=True)
     states = [play_random(rules, plies, seed=plies)[0] for plies in (0, 20, 60, 90)]
     states += [board.restore(**restoring(state)) for state in states]
@@ -214,9 +212,8 @@ def test_every_encoder_plays_and_learns(name: str | list[str], tmp_path: Path) -
     loaded = checkpoint.load_newest(tmp_path / "tiny")
     encoder = loaded.encoder()
     assert loaded.step > 0 and encoder.plane_names() == make_encoder(name, komi_input=True).plane_names()
-    search = Search(
-        Evaluator.from_network(loaded.network(), encoder, symmetries="random"), SearchConfig(algorithm="puct")
-    )
+    evaluator = Evaluator.from_network(loaded.network(), encoder, symmetries="random")
+    search = Search(evaluator, SearchConfig(algorithm="puct"))
     found = search.run(play_random([Rules(3, 4.5)] * 2, 3)[0], 8, seed=1)
     assert (found.visits.sum(1) >= 8).all()
     other = "zero17" if name != "zero17" else "alphago48"

@@ -32,9 +32,8 @@ def test_planes_are_painted_as_told(by: str, dtype: torch.dtype) -> None:
     device = "cuda" if by == "cuda" else "cpu"
     found = module("planes", by).paint(spans, rows.to(device), counts.to(device), dtype).cpu()
     bits = (rows.transpose(1, 2).unsqueeze(2) >> torch.arange(9).view(-1, 1)) & 1
-    first, second = (
-        counts[k].clamp(max=most).unsqueeze(-1) == torch.arange(1, most + 1) for k, most in ((0, 8), (1, 4))
-    )
+    ranges = ((counts[0], 8), (counts[1], 4))
+    first, second = (number.clamp(max=most).unsqueeze(-1) == torch.arange(1, most + 1) for number, most in ranges)
     parts = [bits[..., :5], first, torch.zeros(3, 9, 9, 2), bits[..., 5:], second]
     assert torch.equal(found, torch.cat([part.to(dtype) for part in parts], dim=-1))
 

@@ -68,13 +68,10 @@ def compare(state: board.State, games: dict[int, Seen], groups: list[str], imple
                 left_out += 1
                 continue
             different = np.argwhere(found[:, :size, :size] != np.float32(expected))
-            assert not len(different), (
-                f"{group}, [plane, row, column]: {different.tolist()}\n{seen.grid()}, {seen.mover}, {seen.rules}"
-            )
+            where = f"{group}, [plane, row, column]: {different.tolist()}"
+            assert not len(different), f"{where}\n{seen.grid()}, {seen.mover}, {seen.rules}"
         expected = [number for group in INPUTS for number in slow_globals(seen, group)]
-        assert torch.allclose(numbers[index], torch.tensor(expected)), (
-            f"{encoder.global_names()}: {numbers[index]}, not {expected}"
-        )
+        assert torch.allclose(numbers[index], torch.tensor(expected)), encoder.global_names()
     return left_out
 
 

@@ -60,9 +60,7 @@ def test_a_play_takes(name: str) -> None:
     assert (after.captures[BLACK], after.captures[WHITE]) == captures
     assert after.ko == (None if ko is None else at(ko, game.rules.size).point)
     assert (after.to_play, after.ply, after.passes) == (colour.other, 1, 0)
-    assert show(game.stones()) == lines(before) and game.captures == {BLACK: 0, WHITE: 0}, (
-        "the state before is as it was"
-    )
+    assert show(game.stones()) == lines(before) and game.captures == {BLACK: 0, WHITE: 0}  # as it was
 
 
 # rows, who plays where, how why_illegal begins under simple ko without suicide

@@ -25,9 +25,8 @@ pytestmark = pytest.mark.skipif(GNUGO is None, reason=REASON)
 def ask(commands: list[str], superko: str, suicide: bool) -> list[str]:
     """Returns GNU Go's answers to GTP commands; asserts that it refuses none."""
     flags = ("--mode", "gtp", "--quiet", KO_FLAGS[superko], SUICIDE_FLAGS[suicide])
-    done = subprocess.run(
-        (GNUGO, *flags), input="\n".join(commands) + "\n", capture_output=True, text=True, timeout=120
-    )
+    text = "\n".join(commands) + "\n"
+    done = subprocess.run((GNUGO, *flags), input=text, capture_output=True, text=True, timeout=120)
     answers = [answer.strip() for answer in done.stdout.split("\n\n") if answer.strip()]
     assert len(answers) == len(commands), f"{len(answers)} answers to {len(commands)} commands: {done.stderr}"
     for command, answer in zip(commands, answers, strict=True):
@@ -97,9 +96,10 @@ def compare_random_games(rules: list[Rules], seed: str, pass_share: float, plies
     return played
 
 
-@pytest.mark.parametrize(
-    "size, copies, plies", [(2, 3, 60), (3, 4, 120), (4, 3, 150), (5, 3, 150), (7, 1, 150), (9, 1, 200), (13, 1, 100)]
-)
+GAMES = [(2, 3, 60), (3, 4, 120), (4, 3, 150), (5, 3, 150), (7, 1, 150), (9, 1, 200), (13, 1, 100)]
+
+
+@pytest.mark.parametrize("size, copies, plies", GAMES)
 def test_is_legal_agrees_in_random_games(size: int, copies: int, plies: int) -> None:
     played = compare_random_games(kinds(size, copies), f"GNU Go {size}", 0.02, plies)
     assert played.reasons["superko"] > 0 or size > 9

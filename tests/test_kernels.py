@@ -34,9 +34,7 @@ def _asked_anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         function.cache_clear()
 
 
-def pretend(
-    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int] = (9, 0), error: Exception | None = None
-) -> list[str]:
+def pretend(monkeypatch, capability: tuple[int, int] = (9, 0), error: Exception | None = None) -> list[str]:
     """Puts a GPU of that capability into the machine, and a Triton whose driver may fail; returns its probes as they
     come."""
     probes: list[str] = []
@@ -47,9 +45,8 @@ def pretend(
             raise error
 
     triton = ModuleType("triton")
-    triton.runtime = SimpleNamespace(
-        driver=SimpleNamespace(active=SimpleNamespace(get_current_target=get_current_target))
-    )
+    active = SimpleNamespace(get_current_target=get_current_target)
+    triton.runtime = SimpleNamespace(driver=SimpleNamespace(active=active))
     triton.__spec__ = importlib.util.spec_from_loader("triton", loader=None)
     monkeypatch.setitem(sys.modules, "triton", triton)
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
@@ -58,28 +55,22 @@ def pretend(
     return probes
 
 
-NO_COMPILER = RuntimeError("Failed to find C compiler.\n Please set CC.")
+TROUBLE = {  # a GPU's compute capability, what Triton's driver raises, and what is said
+    "no C compiler": ((9, 0), RuntimeError("Failed to find.\n Set CC."), "Failed to find. Set CC."),
+    "an old GPU": ((7, 0), None, "the GPU has compute capability 7.0, and Triton needs 7.5 or more"),
+    "without a word": ((9, 0), AssertionError(), "AssertionError"),
+}
 
 
-@pytest.mark.parametrize(
-    ("capability", "error", "reason"),
-    [
-        ((9, 0), NO_COMPILER, "Failed to find C compiler. Please set CC."),
-        ((7, 0), None, "the GPU has compute capability 7.0, and Triton needs 7.5 or more"),
-        ((9, 0), AssertionError(), "AssertionError"),
-    ],
-    ids=["no C compiler", "an old GPU", "without a word"],
-)
-def test_where_triton_fails_torch_works_alone(
-    capability: tuple[int, int], error: Exception | None, reason: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    probes = pretend(monkeypatch, capability, error)
+@pytest.mark.parametrize("name", TROUBLE)
+def test_where_triton_fails_torch_works_alone(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    *pretended, reason = TROUBLE[name]
+    probes, why = pretend(monkeypatch, *pretended), f"as triton does not work here: {reason}"
     with pytest.warns(UserWarning) as said:
         assert kernels.module_for("board", CUDA) is None and kernels.module_for("tree", CUDA) is None
-        assert kernels.in_use(CUDA) == f"torch alone, as triton does not work here: {reason}"
-    assert [str(one.message) for one in said] == [
-        f"torch does the work of the kernels alone, as triton does not work here: {reason}"
-    ] and probes == ["driver"]
+        assert kernels.in_use(CUDA) == f"torch alone, {why}"
+    assert [str(one.message) for one in said] == [f"torch does the work of the kernels alone, {why}"]
+    assert probes == ["driver"]
 
 
 def test_triton_is_tried_once_and_only_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,14 +196,11 @@ def test_compiled_kernels_are_kept_where_one_may_write(tmp_path: Path) -> None:
     old.mkdir()
     other.mkdir()
     script = tmp_path / "script.py"
-    script.write_text(
-        "from zerogo.kernels.cpu import loops\nprint(loops._folder())\nprint(loops.kernel(lambda x: x + 1)(1))"
-    )
+    script.write_text("from zerogo.kernels.cpu.loops import *\nprint(_folder(), kernel(lambda x: x + 1)(1))")
     for home, is_kept in ((tmp_path, True), (Path("/proc/nowhere"), False)):
         settings = os.environ | {"NUMBA_CACHE_DIR": str(home), "PYTHONPATH": str(Path(__file__).parent.parent)}
         done = subprocess.run((sys.executable, str(script)), env=settings, capture_output=True, text=True)
         folder, number = done.stdout.split()
-        assert number == "2" and (folder.startswith(str(home / "zerogo-kernels-")) if is_kept else folder == "None"), (
-            done.stderr
-        )
+        assert number == "2", done.stderr
+        assert folder.startswith(str(home / "zerogo-kernels-")) if is_kept else folder == "None"
     assert not old.exists() and other.exists()

@@ -29,9 +29,8 @@ def started(folder: Path, *more: str) -> subprocess.Popen:
     with."""
     command = [sys.executable, str(ROOT / "train.py"), "--config", str(folder / "tiny.yaml"), *more]
     resume = ["--resume"] if (folder / "tiny" / "config.yaml").exists() else []
-    return subprocess.Popen(
-        command + resume, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
-    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command + resume, env=ENVIRONMENT, **pipes)
 
 
 def killed(folder: Path, delay: float, from_start: bool) -> None:
@@ -135,9 +134,8 @@ class Watch:
         folder = self.folder / "replay"
         shards = find_shards(folder) if folder.exists() else []
         whole = [shard for shard in shards if not shard.is_open]
-        assert [shard.first for shard in whole] == [0, *(shard.end for shard in whole)][: len(whole)], (
-            "numbers are missing or double"
-        )
+        ends = [0, *(shard.end for shard in whole)]
+        assert [shard.first for shard in whole] == ends[:-1], "numbers are missing or double"
         for shard in shards:
             if shard.path not in self.finished:
                 self._look_at_samples(shard)
@@ -152,9 +150,8 @@ class Watch:
         for k in range(len(samples)):
             identity = (int(samples.game[k]), int(samples.ply[k]))
             content = (shard.first + k, samples.rows[k].tolist(), samples.policy[k].tolist(), float(samples.score[k]))
-            assert self.samples.setdefault(identity, content) == content, (
-                f"game {identity[0]} stands in two shards, differently"
-            )
+            same = self.samples.setdefault(identity, content) == content
+            assert same, f"game {identity[0]} stands in two shards, differently"
 
     def _look_at_lines(self) -> None:
         path = self.folder / "logs" / "metrics.jsonl"

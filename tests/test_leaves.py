@@ -7,22 +7,11 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
+import searches
 import tiny
 import torch
 import toys
-from searches import (
-    ALL,
-    PUCT,
-    RICH,
-    RULES,
-    TableEvaluator,
-    check_sums,
-    copied,
-    nodes_of,
-    random_games,
-    same_trees,
-    several,
-)  # fmt: skip
+from searches import ALL, PUCT, RULES, TableEvaluator, check_sums, random_games, several
 from torch import Tensor
 
 from zerogo import board, kernels
@@ -91,7 +80,7 @@ def test_one_leaf_a_step_is_the_plain_search(settings: SearchConfig, monkeypatch
             with monkeypatch.context() as patch:
                 patch.setattr(steps, "select", selection._select_several)
                 several_of_one = Search(TableEvaluator(), settings).run(state, torch.tensor(BUDGETS), explore=True)
-        same_trees(found.tree.tree, several_of_one.tree.tree)
+        searches.same_trees(found.tree.tree, several_of_one.tree.tree)
         assert torch.equal(found.policy, several_of_one.policy) and int(several_of_one.tree.collisions) == 0
 
 
@@ -113,7 +102,7 @@ def test_a_failing_evaluator_leaves_the_tree_as_it_was() -> None:
     search_state = made.init(state, 40)
     made.begin(search_state, torch.arange(3), 40, seed=1)
     made.simulate(search_state)
-    before = copied(search_state)
+    before = searches.copied(search_state)
 
     def failing(*_args, **_named) -> None:
         raise RuntimeError("no memory")
@@ -174,12 +163,12 @@ def test_a_phase_ends_where_fewer_moves_go_on(number: int, budget: int) -> None:
 
 def test_a_simulation_under_way_is_a_visit_without_a_value() -> None:
     facts = {"prior": [0.5, 0.3, 0.2], "value": [0.4, 0.1, 0.0], "mean": 0.3}
-    plain = nodes_of(**facts, visits=[3, 2, 0], total=6)
-    waiting = nodes_of(**facts, visits=[3, 1, 0], total=5)
+    plain = searches.nodes_of(**facts, visits=[3, 2, 0], total=6)
+    waiting = searches.nodes_of(**facts, visits=[3, 1, 0], total=5)
     waiting = dataclasses.replace(waiting, under_way=torch.tensor([[0.0, 1.0, 0.0]]))
     assert torch.equal(puct.scores(plain, PUCT, is_root=True), puct.scores(waiting, PUCT, is_root=True))
-    none = dataclasses.replace(plain, under_way=torch.zeros(1, 3))
-    assert torch.equal(puct.scores(plain, RICH, is_root=False), puct.scores(none, RICH, is_root=False))
+    none, rich = dataclasses.replace(plain, under_way=torch.zeros(1, 3)), searches.RICH
+    assert torch.equal(puct.scores(plain, rich, is_root=False), puct.scores(none, rich, is_root=False))
 
 
 def test_bench_compares_with_one_leaf_a_step(capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,9 +50,7 @@ class Owner:
         return Evaluation(torch.zeros(1, 1), torch.zeros(1), sign * self.ownership.unsqueeze(0), torch.zeros(1))
 
 
-def position(
-    diagram: str, mirrored: bool = False, to_play: Colour = BLACK, passed: bool = False, **rules: object
-) -> LiveGame:
+def position(diagram: str, mirrored: bool = False, to_play: Colour = BLACK, passed: bool = False, **rules) -> LiveGame:
     """Returns a game from a diagram; mirrored: with all colours exchanged. passed: the other side has just passed."""
     rows = parse(diagram)
     if mirrored:

@@ -108,14 +108,13 @@ def test_pooling() -> None:
     assert torch.equal(pool(wide, None)[:, 64:], wide.amax((2, 3)))
 
 
-@pytest.mark.parametrize(
-    "settings", [SMALL, NetworkConfig(blocks=2, channels=32, pooling_every=0, heads={"policy": 1.0, "value": 1.0})]
-)
+TWO_HEADS = NetworkConfig(blocks=2, channels=32, pooling_every=0, heads={"policy": 1.0, "value": 1.0})
+
+
+@pytest.mark.parametrize("settings", [SMALL, TWO_HEADS])
 @pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-4), (torch.bfloat16, 0.15)])
 @pytest.mark.parametrize("num_globals", [0, 2])
-def test_the_copy_for_playing_agrees(
-    settings: NetworkConfig, dtype: torch.dtype, tolerance: float, num_globals: int
-) -> None:
+def test_the_copy_for_playing_agrees(settings: NetworkConfig, dtype, tolerance: float, num_globals: int) -> None:
     network = make_network(settings, num_globals)
     planes, numbers = make_input(6, 5)
     numbers = numbers[:, :num_globals]
@@ -190,9 +189,8 @@ def test_fewer_heads() -> None:
 
 def test_counts() -> None:
     heads = {"policy": 1.0, "value": 1.0}
-    network = Network(
-        NetworkConfig(blocks=1, channels=4, pooling_every=0, head_channels=2, value_hidden=3, heads=heads), 5, 0, 9
-    )
+    shape = {"blocks": 1, "channels": 4, "pooling_every": 0, "head_channels": 2, "value_hidden": 3}
+    network = Network(NetworkConfig(**shape, heads=heads), 5, 0, 9)
     stem, block, neck = 4 * 5 * 9 + 8, 2 * (4 * 4 * 9 + 8), 4 * 2 + 4
     assert network.num_parameters() == stem + block + neck + (6 * 3 + 3) + (2 + 1) + (3 + 1) * 2
     assert network.num_operations(3) == 2 * 9 * (4 * 5 * 9 + 2 * 4 * 4 * 9 + 4 * 2)

@@ -20,11 +20,8 @@ from zerogo.network import Network
 from zerogo.rules import Rules
 from zerogo.search import Search, graph
 
-RULES = [
-    Rules(size=4, komi=0.5, superko="positional"),
-    Rules(size=4, komi=0.0, superko="situational", suicide=True),
-    Rules(size=3, komi=-3.0, superko="simple", scoring="territory"),
-]
+TERRITORY = Rules(3, -3.0, "simple", scoring="territory")
+RULES = [Rules(4, 0.5, "positional"), Rules(4, 0.0, "situational", suicide=True), TERRITORY]
 # Encoders without tactics and ladders, for which torch alone waits: they come from the CPU's loops.
 ON_THE_DEVICE = [
     "zero17",
@@ -32,11 +29,8 @@ ON_THE_DEVICE = [
     [group for group in ENCODERS["katago22"] if "ladder" not in group and "liberties" not in group],
     ["stones", "sensible", "turns_since", "pattern", "makes_eye", "edge_distance", "scaled_edge_distance"],
 ]
-SEARCHES = {
-    f"{settings.algorithm}, {number}": dataclasses.replace(settings, leaves=number)
-    for settings in (PUCT, GUMBEL)
-    for number in (1, 4)
-}
+BY_LEAVES = [dataclasses.replace(settings, leaves=number) for settings in (PUCT, GUMBEL) for number in (1, 4)]
+SEARCHES = {f"{settings.algorithm}, {settings.leaves}": settings for settings in BY_LEAVES}
 GROUP_NAMES = [groups if isinstance(groups, str) else ", ".join(groups[:2]) for groups in ON_THE_DEVICE]
 EACH_RULE = pytest.mark.parametrize("rules", [*RULES, RULES], ids=["positional", "situational", "territory", "mixed"])
 EACH_SEARCH = pytest.mark.parametrize("settings", SEARCHES.values(), ids=SEARCHES)
@@ -49,9 +43,8 @@ def games(rules: Rules | list[Rules], num_games: int = 6, plies: int = 6) -> boa
 
 def network_evaluator(encoder: Encoder, device: str = "cpu", symmetries: str = "random") -> Evaluator:
     settings = NetworkConfig(blocks=2, channels=8, pooling_channels=8, head_channels=8)
-    return Evaluator.from_network(
-        Network(settings, encoder.num_planes, encoder.num_globals, 4), encoder, device=device, symmetries=symmetries
-    )
+    network = Network(settings, encoder.num_planes, encoder.num_globals, 4)
+    return Evaluator.from_network(network, encoder, device=device, symmetries=symmetries)
 
 
 # Counted on the CPU
@@ -153,18 +146,15 @@ def test_a_move_of_the_search_reads_little(settings: SearchConfig, blind: Callab
         state = board.step(state, actions)
         with host_reads() as reads["advance"]:
             made.advance(search_state, index, actions, state)
-    counts = {
-        name: sum(not call.startswith("__") for call in found) for name, found in reads.items()
-    }  # bool() and int() are seen twice
+    # bool() and int() are seen twice.
+    counts = {name: sum(not call.startswith("__") for call in found) for name, found in reads.items()}
     most = 6 if settings is PUCT else 10
     assert counts["begin"] <= most and counts["spend"] <= 2 and counts["result"] == 0 and counts["advance"] <= 1, reads
 
 
 @interpreted
 @pytest.mark.parametrize("preset", ["alphago48", "katago22", "article48", "handcrafted"])
-def test_kernels_read_ladders_without_waiting(
-    preset: str, blind: Callable[[], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kernels_read_ladders_without_waiting(preset: str, blind: Callable[[], None], monkeypatch) -> None:
     pytest.importorskip("triton")
     blind()
     state = games(RULES[0], 1, plies=3)

@@ -16,9 +16,7 @@ from zerogo.players.analyst import Candidate
 CELL, TEXTS = 40, tables("picture")
 
 
-def tried(
-    action: int, visits: int, value: float, score: float = 0.0, prior: float = 0.5, pv: tuple[int, ...] = ()
-) -> Candidate:
+def tried(action: int, visits: int, value: float, score: float = 0.0, prior: float = 0.5, pv: tuple = ()) -> Candidate:
     """Returns a move that a search has tried."""
     return Candidate(action, visits, value, score, prior, 0.0, pv, ())
 

@@ -229,15 +229,13 @@ def test_going_on_from_a_file(play: Callable[..., str], tmp_path: Path) -> None:
     assert "5x5, komi 2.5, territory scoring" in play("", f"--sgf {path} --rules japanese --white human")
 
 
-@pytest.mark.parametrize(
-    ("moves", "words"), [("B[aa];W[bb]", "--move 1"), ("B[aa](;W[bb])(;W[cc])", ""), ("B[aa];AE[aa];B[cc]", "")]
-)
-def test_saving_loses_no_moves_of_the_file(play: Callable[..., str], tmp_path: Path, moves: str, words: str) -> None:
+def test_saving_loses_no_moves_of_the_file(play: Callable[..., str], tmp_path: Path) -> None:
     path = tmp_path / "game.sgf"
-    path.write_text(f"(;SZ[5]KM[0];{moves})")
-    with pytest.raises(InputError, match="game.sgf, whose other moves would be lost; give it a new name"):
-        play("E5", f"--white human --sgf {path} --save {path} {words}")
-    assert path.read_text() == f"(;SZ[5]KM[0];{moves})"
+    for moves, words in (("B[aa];W[bb]", "--move 1"), ("B[aa](;W[bb])(;W[cc])", ""), ("B[aa];AE[aa];B[cc]", "")):
+        path.write_text(f"(;SZ[5]KM[0];{moves})")
+        with pytest.raises(InputError, match="game.sgf, whose other moves would be lost; give it a new name"):
+            play("E5", f"--white human --sgf {path} --save {path} {words}")
+        assert path.read_text() == f"(;SZ[5]KM[0];{moves})"
 
 
 def test_a_network_brings_its_board(play: Callable[..., str], tmp_path: Path) -> None:
@@ -251,22 +249,18 @@ def test_a_network_brings_its_board(play: Callable[..., str], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("words", "what"), TABLES["bad words"])
-def test_bad_words_are_refused(
-    words: str, what: str, play: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_words_are_refused(words: str, what: str, play: Callable[..., str], tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=what):
         play("", words.format(__file__=__file__))
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize(
-    "words", ["--simulations 0", "--move 3", "--sgf x --handicap 2", "--size nine", "--colour green", "x"]
-)
-def test_bad_arguments(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        parse(words.split())
-    assert left.value.code == 2 and "error:" in capsys.readouterr().err
+def test_bad_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ("--simulations 0", "--move 3", "--sgf x --handicap 2", "--size nine", "--colour green", "x"):
+        with pytest.raises(SystemExit) as left:
+            parse(words.split())
+        assert left.value.code == 2 and "error:" in capsys.readouterr().err
 
 
 def test_the_process_ends_cleanly(tmp_path: Path) -> None:

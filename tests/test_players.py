@@ -159,9 +159,7 @@ def test_players_by_name() -> None:
 
 
 UNKNOWN = dict.fromkeys(("randm", "mcts", "mcts:", "mcts:0", "mcts:x", "no/such.pt"), "allowed are random, mcts:N")
-UNKNOWN |= dict.fromkeys(
-    ("mcts:100001", f"mcts:{'9' * 5000}"), "too many playouts a move; allowed are mcts:1 to mcts:1"
-)
+UNKNOWN |= dict.fromkeys(("mcts:100001", f"mcts:{'9' * 5000}"), "too many playouts a move; allowed are mcts:1 to ")
 UNKNOWN[__file__] = "is not a zerogo checkpoint"
 
 

@@ -92,9 +92,8 @@ def test_json_defaults_are_tromp_taylors() -> None:
     assert rulesets.from_json({}, 9) == rulesets.named("tromp-taylor", 9)
     assert rulesets.from_json({"scoring": "TERRITORY"}, 9).komi == 6.5
     assert rulesets.from_json({"komi": 5.5}, 9).komi == 5.5 and rulesets.from_json({"komi": 5.5}, 9, 0.5).komi == 0.5
-    assert rulesets.from_json({"score": "territory", "ko": "simple", "tax": "SEKI"}, 9) == Rules(
-        9, 6.5, "simple", True, "territory"
-    )
+    fields = {"score": "territory", "ko": "simple", "tax": "SEKI"}
+    assert rulesets.from_json(fields, 9) == Rules(9, 6.5, "simple", True, "territory")
 
 
 @pytest.mark.parametrize(

@@ -34,9 +34,7 @@ def by_both(evaluator: Any, seed: int, number: int, *words: str) -> tuple[dict[i
 
 @ALGORITHMS
 @LEAVES
-@pytest.mark.parametrize(
-    ("size", "superko", "seed"), [(5, "positional", 1), (5, "situational", 2), (7, "positional", 3)]
-)
+@pytest.mark.parametrize("size, superko, seed", [(5, "positional", 1), (5, "situational", 2), (7, "positional", 3)])
 def test_a_table_gives_the_same_games(algorithm: str, leaves: int, size: int, superko: str, seed: int) -> None:
     words = (f"game.size={size}", f"game.superko={superko}", f"search.algorithm={algorithm}", f"search.leaves={leaves}")
     words = (*words, "selfplay.games=5", "selfplay.full_simulations=8", f"game.move_cap={3 * size}")
@@ -65,9 +63,8 @@ def test_a_network_gives_the_same_games_but_for_rounding(algorithm: str, leaves:
     words = (*words, "selfplay.full_simulations=12")
     settings = tiny.config(*words)
     encoder = make_encoder(settings.features.encoder, settings.features.komi_input)
-    evaluator = Evaluator.from_network(
-        tiny.network(settings).eval(), encoder, tiny.CPU, torch.float32, heads=("policy", "value")
-    )
+    network, heads = tiny.network(settings).eval(), ("policy", "value")
+    evaluator = Evaluator.from_network(network, encoder, tiny.CPU, torch.float32, heads=heads)
     fast, plain = by_both(evaluator, 4, 8, *words)
     alike = differ = 0
     for number in fast.keys() & plain.keys():

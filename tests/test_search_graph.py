@@ -98,9 +98,8 @@ def test_is_captured_anew_where_it_must_be(captured: list) -> None:
     assert goes_on(graph.WARM_UP) == 2 and goes_on(1) == 3
     made.settings = dataclasses.replace(PUCT, c_puct=2.0)
     assert goes_on(steps) == 4
-    search_state.states = dataclasses.replace(
-        search_state.states, rules=dataclasses.replace(state.rules, any_suicide=True)
-    )
+    rules = dataclasses.replace(state.rules, any_suicide=True)
+    search_state.states = dataclasses.replace(search_state.states, rules=rules)
     assert goes_on(steps) == 5
     assert search_state.done.tolist() == [20] * 3
 
@@ -133,11 +132,8 @@ def test_root_states_are_copied_into_all_slots(captured: list) -> None:
     for _ in range(graph.WARM_UP):
         made.simulate(search_state)
     after = board.step(state, torch.full((3,), 16))
-    made.replace(
-        search_state,
-        torch.arange(3),
-        dataclasses.replace(after, seen=after.seen[:, : state.seen.shape[1]], links=state.links + 1),
-    )
+    as_before = dataclasses.replace(after, seen=after.seen[:, : state.seen.shape[1]], links=state.links + 1)
+    made.replace(search_state, torch.arange(3), as_before)
     made.begin(search_state, torch.arange(3), 9, seed=2)
     made.simulate(search_state)
     wanted = search_state.graph.states.select(torch.arange(3).repeat(3))
@@ -187,9 +183,8 @@ def test_a_step_that_reads_is_not_captured(captured: list) -> None:
 
     state = start()
     expected = Search(TableEvaluator(), dataclasses.replace(PUCT, cuda_graph=False)).run(state, 8, seed=1)
-    with pytest.warns(
-        UserWarning, match=r"without a CUDA graph, as its step waits for the host \(_local_scalar_dense"
-    ) as said:
+    words = r"without a CUDA graph, as its step waits for the host \(_local_scalar_dense"
+    with pytest.warns(UserWarning, match=words) as said:
         found = Search(Reads(), PUCT).run(state, 8, seed=1)
     assert len(said) == 1
     assert not captured and torch.equal(expected.visits, found.visits) and found.tree.graph.refuses

@@ -11,26 +11,12 @@ from typing import Any
 
 import interpreting  # noqa: F401
 import pytest
+import searches
 import torch
 import toys
 from compiling import compile_call
 from host_reads import no_reads
-from searches import (
-    BOTH,
-    PUCT,
-    RULES,
-    SETTINGS,
-    AnyNumbers,
-    TableEvaluator,
-    check_sums,
-    copied,
-    played_on,
-    random_games,
-    same_searches,
-    same_trees,
-    searched,
-    several,
-)  # fmt: skip
+from searches import PUCT, RULES, SETTINGS, TableEvaluator, copied, random_games, same_searches, searched, several
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -44,9 +30,8 @@ from zerogo.search.selection import select
 from zerogo.search.tree import CLOSED, NULL_NODE, ROOT, Tree, keep_subtree_
 
 CPU = torch.device("cpu")
-TOYS, STARTS = toys.union(
-    toys.nim(2, 2), toys.tic_tac_toe("XX.OX...O"), toys.random_tree(8).with_repeating(0.4, seed=2), toys.race(-2, 3)
-)
+REPEATING = toys.random_tree(8).with_repeating(0.4, seed=2)
+TOYS, STARTS = toys.union(toys.nim(2, 2), toys.tic_tac_toe("XX.OX...O"), REPEATING, toys.race(-2, 3))
 ALL_TOYS, ALL_STARTS = toys.union(*toys.GAMES.values())
 LINE = toys.written_out(0, lambda state: {0: state + 1}, lambda state: 0.5 if state == 70 else None, num_actions=2)
 
@@ -145,7 +130,7 @@ def test_toys_are_searched_alike(case: Case) -> None:
             return toys.Positions(torch.where(after < 0, states.index, after), states.ply + 1)
 
         search = search_of(TOYS, case.settings, device)
-        return played_on(search, TOYS.new(STARTS).to(device), budgets.to(device), play)
+        return searches.played_on(search, TOYS.new(STARTS).to(device), budgets.to(device), play)
 
     plain, _ = case.both(run)
     assert (plain.exact_leaves > 0).all()
@@ -165,7 +150,7 @@ def test_go_is_searched_alike(case: Case) -> None:
     """On a board of 9 points superko and the move cap are met; with a kept subtree."""
     states, _ = random_games(Rules(size=3, komi=0.5, superko="positional", suicide=True), 3, 5, move_cap=9)
     search, budgets = Search(TableEvaluator(passing=3), case.settings), torch.tensor([12, 10, 5])
-    plain, _ = case.both(lambda device: played_on(search, states.to(device), budgets.to(device)))
+    plain, _ = case.both(lambda device: searches.played_on(search, states.to(device), budgets.to(device)))
     assert int(plain.exact_leaves[0]) > 0
 
 
@@ -177,7 +162,7 @@ def test_go_is_searched_alike_by_kernels_alone(case: Case) -> None:
     search = Search(TableEvaluator(passing=3), case.settings)
 
     def run(device: torch.device) -> SearchState:
-        search_state = played_on(search, states.to(device), budgets.to(device))
+        search_state = searches.played_on(search, states.to(device), budgets.to(device))
         search.begin(search_state, torch.arange(2, device=device), 6, seed=3)
         with no_reads():
             search.simulate(search_state)
@@ -202,7 +187,7 @@ def test_every_step_is_the_same(case: Case) -> None:
             with kernels.plain():
                 search.simulate(slow)
             same_searches(slow, fast)
-        check_sums(fast, is_kept=turn > 0)
+        searches.check_sums(fast, is_kept=turn > 0)
         action = search.result(fast, torch.arange(7)).action
         states = board.step(states, action)
         search.advance(fast, torch.arange(7), action, states)
@@ -213,9 +198,7 @@ def test_every_step_is_the_same(case: Case) -> None:
 
 
 @NUMBA
-@pytest.mark.parametrize(
-    "rule", [RULES[2], RULES[4], Rules(size=2, komi=0.0, superko="positional", suicide=True)], ids=["3", "2", "2p"]
-)
+@pytest.mark.parametrize("rule", [RULES[2], RULES[4], Rules(2, 0.0, "positional", True)], ids=["3", "2", "2p"])
 def test_superko_closes_the_same_moves(case: Case, rule: Rules) -> None:
     states, _ = random_games(rule, 6, 5, move_cap=40)
     search, budgets = Search(TableEvaluator(), case.settings), torch.tensor([40] * 6)
@@ -230,18 +213,18 @@ def test_a_tree_is_filled_to_its_last_node(case: Case) -> None:
     budgets = torch.tensor([13, 6])
     plain, ours = case.both(lambda device: search.run(states.to(device), budgets.to(device)).tree)
     assert int(ours.tree.size[0]) == 14 == ours.tree.num_nodes - 1
-    check_sums(plain)
+    searches.check_sums(plain)
 
 
 @pytest.mark.parametrize(("size", "budgets"), [(7, [120, 60, 120, 33, 80]), (9, [100] * 10)])
 @NUMBA
 def test_numbers_that_round_are_rounded_alike(case: Case, size: int, budgets: list[int]) -> None:
     states, _ = random_games(Rules(size=size, komi=6.5), len(budgets), 12)
-    search = Search(AnyNumbers(), case.settings)
+    search = Search(searches.AnyNumbers(), case.settings)
     case.both(lambda device: searched(search, states, torch.tensor(budgets)))
 
 
-@BOTH
+@searches.BOTH
 @pytest.mark.parametrize("leaves", [1, 3])
 def test_threads_leave_no_trace(settings: SearchConfig, leaves: int) -> None:
     """200 games are shared out among two threads, or three."""
@@ -302,7 +285,7 @@ def test_a_spent_search_stays_as_it_is(case: Case) -> None:
 # One selection
 
 
-@BOTH
+@searches.BOTH
 def test_slots_say_where_simulations_go(settings: SearchConfig) -> None:
     """Paths hang together and end at a move without a node or at a finished game; the trees are as they were; unused
     slots do no harm."""
@@ -427,7 +410,7 @@ def check_kept(case: Case, tree: Tree, games: Tensor, actions: Tensor) -> Tree:
         keep_subtree_(plain, games, actions)
     with case.use():
         keep_subtree_(ours, games.to(case.device), actions.to(case.device))
-    same_trees(plain, ours)
+    searches.same_trees(plain, ours)
     return plain
 
 
@@ -481,9 +464,6 @@ def test_moves_that_there_are_not_are_refused() -> None:
             search.advance(search_state, torch.arange(3), torch.tensor([0, action, 1]), state)
     with pytest.raises(ValueError, match="search.leaves is 0"):
         Search(TableEvaluator(), SearchConfig(leaves=0))
-
-
-# Compiled
 
 
 @pytest.mark.parametrize(("size", "leaves", "algorithm"), [(9, 1, "puct"), (19, 3, "gumbel"), (25, 1, "gumbel")])

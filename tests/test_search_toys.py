@@ -30,9 +30,7 @@ def search(toy: Toy, settings: SearchConfig, **evaluator: bool) -> Search:
 
 
 @BOTH
-@pytest.mark.parametrize(
-    ("leaves", "budgets", "most"), [(1, (20, 150, 1200), 0.12), (4, (600,), 0.2), (16, (600,), 0.2)]
-)
+@pytest.mark.parametrize("leaves, budgets, most", [(1, (20, 150, 1200), 0.12), (4, (600,), 0.2), (16, (600,), 0.2)])
 def test_converges_to_the_true_value(settings: SearchConfig, leaves: int, budgets: tuple[int], most: float) -> None:
     """With an exact evaluator and an even prior, in all games at once; also the move that it would play keeps the
     value."""
@@ -115,25 +113,19 @@ def plain_logits(node: PlainNode, settings: SearchConfig) -> dict[int, float]:
 def plain_choice(node: PlainNode, settings: SearchConfig, is_root: bool) -> int:
     """Formulas of METHODS 2.6 (PUCT) and 2.12 (inside the tree), written down once more."""
     visited = {a: child for a, child in node.children.items() if a not in node.closed}
-    q = {a: -child.sum / child.visits for a, child in visited.items()}
+    q, visits = {a: -c.sum / c.visits for a, c in visited.items()}, {a: c.visits for a, c in visited.items()}
     if settings.algorithm == "puct":
         mean, weight = node.sum / node.visits, node.visits - 1
         reduction = settings.fpu_reduction_root if is_root else settings.fpu_reduction
         urgency = mean - reduction * math.sqrt(sum(node.prior[a] for a in visited))
         explore = settings.c_puct * math.sqrt(weight + 0.01)
-        score = {
-            a: q.get(a, urgency) + explore * node.prior[a] / (1 + (visited[a].visits if a in visited else 0))
-            for a in node.open()
-        }
+        score = {a: q.get(a, urgency) + explore * node.prior[a] / (1 + visits.get(a, 0)) for a in node.open()}
     else:
         logit = plain_logits(node, settings)
-        number = sum(child.visits for child in visited.values())
+        number = sum(visits.values())
         top = max(logit.values())
         total = sum(math.exp(value - top) for value in logit.values())
-        score = {
-            a: math.exp(logit[a] - top) / total - (visited[a].visits if a in visited else 0) / (1 + number)
-            for a in node.open()
-        }
+        score = {a: math.exp(logit[a] - top) / total - visits.get(a, 0) / (1 + number) for a in node.open()}
     return max(score, key=lambda a: score[a])
 
 
@@ -159,9 +151,10 @@ def plain_simulation(toy: Toy, root: PlainNode, settings: SearchConfig, first: i
         back.visits, back.sum, value = back.visits + 1, back.sum + value, -value
 
 
-@pytest.mark.parametrize(
-    "name", ["nim, won", "tic-tac-toe, drawn", "random tree", "race, a draw", "illegal moves among the good ones"]
-)
+FIVE = ("nim, won", "tic-tac-toe, drawn", "random tree", "race, a draw", "illegal moves among the good ones")
+
+
+@pytest.mark.parametrize("name", FIVE)
 @BOTH
 def test_visits_equal_those_of_a_plain_search(name: str, settings: SearchConfig) -> None:
     """Node by node down to the leaves, from every state of the first two plies; Gumbel's root follows its table of
@@ -241,11 +234,8 @@ def test_the_order_of_visits_is_sequential_halving(number: int, budget: int) -> 
 def test_the_order_fits_each_games_moves_and_budget() -> None:
     is_open = torch.tensor([[True] * 6, [True, False, True, False, False, False], [False] * 5 + [True]])
     found = by_simulation(is_open, torch.tensor([8, 4, 2]), max_considered=4, width=8)
-    assert found.tolist() == [
-        list(considered_visits(4, 8)),
-        [*considered_visits(2, 4), 0, 0, 0, 0],
-        [0, 1, 0, 0, 0, 0, 0, 0],
-    ]
+    expected = [[*considered_visits(4, 8)], [*considered_visits(2, 4), 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0, 0]]
+    assert found.tolist() == expected
 
 
 @pytest.mark.parametrize(("keep", "leaves"), [(True, 1), (False, 1), (True, 2), (True, 4), (True, 16)])
@@ -292,19 +282,16 @@ def test_first_play_urgency() -> None:
 def test_exploration_grows_with_the_logarithm_where_set() -> None:
     node = nodes_of(prior=[1.0], visits=[500], value=[0.0], total=501)
     settings = dataclasses.replace(PUCT, c_puct=1.05, c_puct_log=0.28, c_puct_base=500.0)
-    assert float(puct.exploration(node, settings)) == pytest.approx(
-        (1.05 + 0.28 * math.log(2)) * math.sqrt(500.01), rel=1e-6
-    )
+    expected = (1.05 + 0.28 * math.log(2)) * math.sqrt(500.01)
+    assert float(puct.exploration(node, settings)) == pytest.approx(expected, rel=1e-6)
 
 
 def test_forced_playouts_are_owed_to_visited_moves() -> None:
     settings = dataclasses.replace(PUCT, forced_playouts=2.0)
     node = nodes_of(prior=[0.8, 0.1, 0.1], visits=[30, 1, 0], value=[0.9, -0.9, 0.0], total=32, mean=0.8)
     score = puct.scores(node, settings, is_root=True)[0]
-    assert (
-        int(score.argmax()) == 1
-    )  # sqrt(2 * 0.1 * 31) = 2.49 visits are owed, it has 1; the third has none yet, so nothing is owed
-    assert float(score[2]) < 10
+    # sqrt(2 * 0.1 * 31) = 2.49 visits are owed to the second, it has 1; the third has none yet: nothing is owed.
+    assert int(score.argmax()) == 1 and float(score[2]) < 10
     assert int(puct.scores(node, settings, is_root=False)[0].argmax()) != 1
 
 
@@ -314,13 +301,8 @@ def test_pruning_takes_only_what_exploration_paid() -> None:
     policy = puct.visit_policy(node, settings)[0]
     explore = 1.1 * math.sqrt(90.01)
     best = 0.5 + explore * 0.5 / 51
-    kept = [
-        50.0,
-        math.ceil(explore * 0.2 / (best + 0.5) - 1),
-        min(30, math.ceil(explore * 0.2 / (best - 0.48) - 1)),
-        1.0,
-    ]
-    kept[3] = min(1, math.ceil(explore * 0.1 / best - 1))
+    kept = [50.0, math.ceil(explore * 0.2 / (best + 0.5) - 1), min(30, math.ceil(explore * 0.2 / (best - 0.48) - 1))]
+    kept.append(min(1, math.ceil(explore * 0.1 / best - 1)))
     kept = [weight if weight >= min(1.0, 50 / 64) else 0.0 for weight in kept]
     assert policy.tolist() == pytest.approx([weight / sum(kept) for weight in kept], abs=1e-5)
     assert float(policy.sum()) == pytest.approx(1.0) and kept[1] < 9
@@ -361,16 +343,13 @@ def test_root_noise_sums_to_one_on_legal_moves_only() -> None:
 # The tree between moves
 
 
+OF_A_NODE = ("words", "visits", "value_sum", "value", "prior", "terminal")
+
+
 def snapshot(tree: Tree, game: int, node: int) -> tuple:
     """Returns a subtree without its numbers: everything that a node holds, and its children by action."""
     children = tree.children[game, node].tolist()
-    own = [
-        tree.words[game, node].tolist(),
-        int(tree.visits[game, node]),
-        float(tree.value_sum[game, node]),
-        float(tree.value[game, node]),
-    ]
-    own += [tree.prior[game, node].tolist(), bool(tree.terminal[game, node]), [min(child, 0) for child in children]]
+    own = [getattr(tree, name)[game, node].tolist() for name in OF_A_NODE] + [[min(child, 0) for child in children]]
     return (own, {action: snapshot(tree, game, child) for action, child in enumerate(children) if child > NULL_NODE})
 
 
@@ -402,9 +381,8 @@ def test_only_the_games_that_moved_change() -> None:
     tree = found.tree.tree
     before = [snapshot(tree, game, ROOT) for game in range(4)]
     child = snapshot(tree, 2, int(tree.children[2, ROOT, int(found.action[2])]))
-    made.advance(
-        found.tree, torch.tensor([2]), found.action[2:3], toy.new([0, 1, int(toy.after[2, found.action[2]]), 3])
-    )
+    after = toy.new([0, 1, int(toy.after[2, found.action[2]]), 3])
+    made.advance(found.tree, torch.tensor([2]), found.action[2:3], after)
     made.replace(found.tree, torch.tensor([1]), toy.new([0, 0, 0, 3]))
     assert [snapshot(tree, game, ROOT) for game in (0, 3)] == [before[0], before[3]]
     assert snapshot(tree, 2, ROOT) == child

@@ -10,7 +10,7 @@ import tiny
 import torch
 from sgfmill import sgf as sgfmill_sgf
 
-from zerogo import batching, checkpoint, cli, config, draws, kernels, runtime
+from zerogo import batching, checkpoint, cli, config, draws, kernels, runtime, selfplay
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.draws import Purpose
@@ -23,16 +23,7 @@ from zerogo.players.analyst import analyst_of_playouts, with_fitting_leaves
 from zerogo.replay import Samples
 from zerogo.replay.samples import find_shards, load_shard
 from zerogo.rules import Rules
-from zerogo.selfplay import (
-    EndReason,
-    FinishedGame,
-    SelfPlay,
-    SelfPlayResult,
-    batch_size,
-    generate,
-    random_games,
-    write_games,
-)
+from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, batch_size, generate, random_games
 from zerogo.selfplay.loop import NEEDED, REMEMBERED, THRESHOLDS, Resignation
 
 TREE = "search.algorithm=puct search.dirichlet_share=0 search.root_temperature=1 selfplay.temperature_start=0".split()
@@ -99,12 +90,9 @@ def test_policy_targets_lie_on_legal_moves_alone() -> None:
         assert bool((samples.policy_weight == 1).all() & (samples.board_weight == 1).all())
 
 
-@pytest.mark.parametrize(
-    ("moves", "komi", "score_black", "owner"), [(BLACK_SETTLES, 4.5, 4.5, 1), (WHITE_SETTLES, -2.5, -6.5, -1)]
-)
-def test_targets_have_the_view_of_the_side_to_move(
-    moves: list[int], komi: float, score_black: float, owner: int
-) -> None:
+@pytest.mark.parametrize("moves, komi, score_black", [(BLACK_SETTLES, 4.5, 4.5), (WHITE_SETTLES, -2.5, -6.5)])
+def test_targets_have_the_view_of_the_side_to_move(moves: list[int], komi: float, score_black: float) -> None:
+    owner = 1 if score_black > 0 else -1
     config = tiny.config(*SCRIPTED, f"game.komi={komi}", "selfplay.settled_end_share=1")
     _, collected = played(config, tiny.Script(moves), 1)
     samples = collected.all_samples()
@@ -152,11 +140,10 @@ def test_the_cap_scores_the_board_as_it_stands() -> None:
     assert collected.scores_black == [0.5]  # three stones to two
 
 
-@pytest.mark.parametrize(("value_black", "loser_moves", "winner_black"), [(0.9, 1, 1), (-0.9, 0, -1)])
-def test_the_side_that_resigns_loses_and_the_board_stays_unknown(
-    value_black: float, loser_moves: int, winner_black: int
-) -> None:
+@pytest.mark.parametrize(("value_black", "loser_moves"), [(0.9, 1), (-0.9, 0)])
+def test_the_side_that_resigns_loses_and_the_board_stays_unknown(value_black: float, loser_moves: int) -> None:
     """From ply 2 on the loser may resign; it does at its first turn."""
+    winner_black = 1 if value_black > 0 else -1
     config = tiny.config(*SCRIPTED, "selfplay.resign_share=1", "selfplay.resign_min_ply=2", "game.komi=4.5")
     selfplay = tiny.self_play(config, tiny.Script([0, 8, 3, 7, 6, 5, 4], [value_black]), 3)
     selfplay.resignation.threshold = -0.5
@@ -221,24 +208,21 @@ def test_every_number_is_used_once() -> None:
     assert sorted(finished + selfplay.numbers.tolist()) == list(range(selfplay.next_game))
     by_samples = [set(one.all_samples().game.tolist()) for one in results]
     assert set.union(*by_samples) == set(finished) and sum(map(len, by_samples)) == len(finished)
-    assert tiny.self_play(tiny.config("selfplay.games=6"), tiny.Table(), 3, first_game=77).numbers.tolist() == list(
-        range(77, 83)
-    )
+    later = tiny.self_play(tiny.config("selfplay.games=6"), tiny.Table(), 3, first_game=77)
+    assert later.numbers.tolist() == [*range(77, 83)]
 
 
-@pytest.mark.parametrize(
-    "overrides",
-    [
-        (),
-        ("search.keep_tree=false", "selfplay.full_share=0.5"),
-        ("search.algorithm=puct", "selfplay.full_share=0.5"),
-        ("search.algorithm=puct", "search.keep_tree=false", "game.random_komi_share=0.7"),
-    ],
-)
-def test_a_game_is_the_same_alone_and_among_many(overrides: tuple[str, ...]) -> None:
+KINDS = """
+search.keep_tree=false selfplay.full_share=0.5
+search.algorithm=puct selfplay.full_share=0.5
+search.algorithm=puct search.keep_tree=false game.random_komi_share=0.7"""
+
+
+@pytest.mark.parametrize("overrides", KINDS.splitlines())
+def test_a_game_is_the_same_alone_and_among_many(overrides: str) -> None:
     together: dict[int, FinishedGame] = {}
     for games in (1, 7, 4):
-        settings, number = (*overrides, f"selfplay.games={games}", "game.move_cap=24"), 3 if games == 1 else 8
+        settings, number = (*overrides.split(), f"selfplay.games={games}", "game.move_cap=24"), 3 if games == 1 else 8
         _, collected = table_games(*settings, num_games=number)
         for game in collected.games:
             assert together.setdefault(game.number, game) == game
@@ -347,7 +331,7 @@ def test_games_are_written_as_sgf_that_others_read(komi: float, tmp_path: Path) 
     _, collected = table_games(f"game.komi={komi}", "selfplay.sgf_share=0.4", num_games=30)
     drawn = draws.uniform(draws.key(3, torch.arange(100), Purpose.SGF), 1).squeeze(1)
     assert all(drawn[game.number] < 0.4 for game in collected.games) and 3 < len(collected.games) < 25
-    write_games(tmp_path / "games", collected.games, "tiny")
+    selfplay.write_games(tmp_path / "games", collected.games, "tiny")
     assert len(list((tmp_path / "games").iterdir())) == len(collected.games)
     for game in collected.games:
         read = sgfmill_sgf.Sgf_game.from_bytes((tmp_path / "games" / f"game-{game.number:08d}.sgf").read_bytes())
@@ -363,7 +347,7 @@ def test_games_are_written_as_sgf_that_others_read(komi: float, tmp_path: Path) 
 
 
 def test_a_resigned_game_says_so(tmp_path: Path) -> None:
-    write_games(tmp_path, [FinishedGame(7, Rules(3), [4, 0], [0.5, -0.9], 1.0, EndReason.RESIGNED)], "tiny")
+    selfplay.write_games(tmp_path, [FinishedGame(7, Rules(3), [4, 0], [0.5, -0.9], 1.0, EndReason.RESIGNED)], "tiny")
     text = (tmp_path / "game-00000007.sgf").read_text()
     assert "RE[B+R]" in text and "ended by: resigned" in text
     assert "SBKV[75.00]" in text and "SBKV[95.00]" in text  # Black's winrates, for a graph
@@ -507,9 +491,8 @@ def test_a_run_keeps_the_numbers_that_it_found(pretended: list[int], tmp_path: P
 
 
 def test_one_game_gets_leaves_as_its_simulations_bear(pretended: list[int]) -> None:
-    analyst, why = with_fitting_leaves(
-        dataclasses.replace(analyst_of_playouts(800, leaves=1), simulations=800), Rules(size=3)
-    )
+    analyst = dataclasses.replace(analyst_of_playouts(800, leaves=1), simulations=800)
+    analyst, why = with_fitting_leaves(analyst, Rules(size=3))
     assert analyst.search.settings.leaves == 100 and why.startswith("100 leaves of the tree in a step: ")
     assert pretended == [1, 2, 4, 8, 16, 32, 64, 100]
     analyst, _ = with_fitting_leaves(dataclasses.replace(analyst, simulations=7), Rules(size=3))

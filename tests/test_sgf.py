@@ -133,9 +133,7 @@ def test_names_of_rules_and_results() -> None:
 
 @pytest.mark.parametrize(("fields", "what"), TABLES["bad records"])
 def test_bad_records_are_refused(fields: dict, what: str, tmp_path: Path) -> None:
-    edits = [
-        Edit(move, {int(point): colour for point, colour in stones.items()}) for move, stones in fields.pop("edits", [])
-    ]
+    edits = [Edit(move, {int(point): stones[point] for point in stones}) for move, stones in fields.pop("edits", [])]
     with pytest.raises(InputError, match=what):
         sgf.write(tmp_path / "game.sgf", GameRecord(Rules(5), **fields, edits=edits))
     assert not list(tmp_path.iterdir())

@@ -106,9 +106,8 @@ def test_noise_is_drawn_by_the_own_board() -> None:
     alpha[:, 3] = 0
     padded = torch.zeros(5, 37).index_copy(1, own_places(3, SIDE), alpha)
     numbers = own_actions(torch.full((5,), 3), SIDE)
-    assert torch.allclose(
-        cropped(draws.dirichlet(keys, padded, numbers), 3, SIDE), draws.dirichlet(keys, alpha), atol=1e-6
-    )
+    drawn = cropped(draws.dirichlet(keys, padded, numbers), 3, SIDE)
+    assert torch.allclose(drawn, draws.dirichlet(keys, alpha), atol=1e-6)
     chosen, expected = tempered(padded, 0.7, keys, numbers), tempered(alpha, 0.7, keys)
     assert torch.equal(chosen, own_places(3, SIDE)[expected])
 
@@ -230,9 +229,7 @@ def games_by_number(config: Config, num_games: int, evaluator: object | None = N
     selfplay = tiny.self_play(config, evaluator or tiny.Table(), 3)
     selfplay.resignation.threshold = -0.3
     collected = selfplay.play(num_games)
-    assert len(collected.sizes) == len(collected.komi) == len(collected.lengths) and Counter(
-        collected.sizes
-    ).keys() <= {3, 4, 5}
+    assert len(collected.sizes) == len(collected.komi) == len(collected.lengths) and set(collected.sizes) <= {3, 4, 5}
     for stones, owners, size in zip(collected.last_boards, collected.last_ownership, collected.sizes, strict=False):
         assert stones.shape == owners.shape == (size, size)
     return {game.number: game for game in collected.games}, collected.all_samples()
@@ -322,9 +319,8 @@ def test_shares_of_sizes_and_rules() -> None:
 def learned(batch: TrainingBatch, precision: torch.dtype = torch.float32) -> tuple[dict[str, float], dict[str, Tensor]]:
     """Returns the metrics and the gradients of a fresh network's first step."""
     config = tiny.config("network.blocks=2", "network.value_pooling=area", "training.gradient_clip=0")
-    trainer = Trainer(
-        sharp_network(config), make_encoder("zero17", True), config.training, config.network.heads, "cpu", precision
-    )
+    encoder, heads = make_encoder("zero17", True), config.network.heads
+    trainer = Trainer(sharp_network(config), encoder, config.training, heads, "cpu", precision)
     metrics = trainer.step(batch)
     gradients = {name: parameter.grad for name, parameter in trainer.network.named_parameters()}
     return {name: float(value) for name, value in metrics.items()}, gradients
@@ -335,10 +331,8 @@ def padded_samples(samples: Samples, side: int) -> Samples:
     old = samples.board_size
     places, extra = own_places(old, side), side - old
     fields = vars(samples)
-    moved = {
-        name: torch.where(fields[name] >= 0, places[fields[name].clamp(min=0).to(torch.int64)], -1).to(torch.int16)
-        for name in ("moves", "ko")
-    }
+    moved = {name: fields[name].to(torch.int64) for name in ("moves", "ko")}
+    moved = {name: torch.where(old >= 0, places[old.clamp(min=0)], -1).to(torch.int16) for name, old in moved.items()}
     moved["policy"] = samples.policy.new_zeros(len(samples), side * side + 1).index_copy(1, places, samples.policy)
     moved["rows"] = torch.nn.functional.pad(samples.rows, (0, extra))
     moved["ownership"] = torch.nn.functional.pad(samples.ownership, (0, extra, 0, extra))
@@ -350,9 +344,8 @@ def test_losses_and_gradients(sizes: str) -> None:
     """A batch, of one size or of two, is learned from alike in tensors of its own side and in larger ones."""
     config = tiny.config("game.size=5", "game.komi=24.5", f"game.sizes={sizes}", "game.move_cap=0")
     samples = random_games(config.game, 6, 3, 0, tiny.CPU).all_samples()
-    samples = dataclasses.replace(
-        samples, policy_weight=torch.rand(len(samples), generator=torch.Generator().manual_seed(1))
-    )
+    weights = torch.rand(len(samples), generator=torch.Generator().manual_seed(1))
+    samples = dataclasses.replace(samples, policy_weight=weights)
     turns = torch.randint(8, (len(samples),), generator=torch.Generator().manual_seed(2))
     one, gradients = learned(TrainingBatch.of(samples, turns))
     other, found = learned(TrainingBatch.of(padded_samples(samples, 7), turns))

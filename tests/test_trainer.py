@@ -19,10 +19,9 @@ from zerogo.rules import Rules
 from zerogo.trainer import LOSSES, Trainer, ownership_loss, policy_loss, reply_loss, soft_policy_loss, value_loss
 
 ENCODER = make_encoder("zero17", komi_input=True)
-HEADS = {"policy": 1.0, "value": 1.0, "ownership": 0.5}
-SETTINGS = TrainingConfig(
-    batch=8, learning_rate=3e-3, warmup_samples=0, ema_samples=64, schedule=((0.0, 1.0), (0.8, 0.1))
-)
+HEADS, FLOAT = {"policy": 1.0, "value": 1.0, "ownership": 0.5}, torch.float32
+SCHEDULE = ((0.0, 1.0), (0.8, 0.1))
+SETTINGS = TrainingConfig(batch=8, learning_rate=3e-3, warmup_samples=0, ema_samples=64, schedule=SCHEDULE)
 
 
 def make_batch(seed: int = 0, rules: list[Rules] | None = None) -> TrainingBatch:
@@ -45,9 +44,7 @@ def make_batch(seed: int = 0, rules: list[Rules] | None = None) -> TrainingBatch
     )
 
 
-def make_trainer(
-    settings: TrainingConfig = SETTINGS, dtype: torch.dtype = torch.float32, heads: dict[str, float] = HEADS
-) -> Trainer:
+def make_trainer(settings: TrainingConfig = SETTINGS, dtype: torch.dtype = FLOAT, heads: dict = HEADS) -> Trainer:
     torch.manual_seed(2)
     shape = NetworkConfig(blocks=2, channels=16, pooling_channels=8, head_channels=16, value_hidden=16, heads=heads)
     return Trainer(Network(shape, ENCODER.num_planes, ENCODER.num_globals, 5), ENCODER, settings, heads, "cpu", dtype)
@@ -105,9 +102,7 @@ def test_ownership_loss_counts_the_points_that_exist() -> None:
     assert torch.isclose(everywhere, torch.tensor(-(4 * math.log(0.8) + math.log(0.4) + 3 * math.log(0.95)) / 8))
 
 
-@pytest.mark.parametrize(
-    "optimizer, dtype", [("adamw", torch.float32), ("sgd", torch.float32), ("adamw", torch.bfloat16)]
-)
+@pytest.mark.parametrize("optimizer, dtype", [("adamw", FLOAT), ("sgd", FLOAT), ("adamw", torch.bfloat16)])
 def test_a_tiny_batch_is_learned_by_heart(optimizer: str, dtype: torch.dtype) -> None:
     rate = 0.05 if optimizer == "sgd" else 5e-3
     settings = dataclasses.replace(SETTINGS, optimizer=optimizer, learning_rate=rate, weight_decay=0.0)

@@ -208,19 +208,13 @@ def union(*games: Toy) -> tuple[Toy, list[int]]:
     width = max(game.after.shape[1] for game in games)
     starts = [sum(len(game.after) for game in games[:i]) for i in range(len(games))]
 
-    def joined(name: str, fill: float) -> Tensor:
-        parts = [
-            torch.nn.functional.pad(getattr(game, name), (0, width - game.after.shape[1]), value=fill) for game in games
-        ]
-        return torch.cat(parts)
+    def joined(tables: list[Tensor], fill: float) -> Tensor:
+        return torch.cat([torch.nn.functional.pad(one, (0, width - one.shape[1]), value=fill) for one in tables])
 
     after = [torch.where(game.after < 0, -1, game.after + start) for game, start in zip(games, starts, strict=True)]
     flat = {name: torch.cat([getattr(game, name) for game in games]) for name in ("result", "exact", "guess")}
-    shifted = [replace(game, after=moved) for game, moved in zip(games, after, strict=True)]
-    table = torch.cat(
-        [torch.nn.functional.pad(game.after, (0, width - game.after.shape[1]), value=-1) for game in shifted]
-    )
-    return Toy(after=table, prior=joined("prior", 0.0), repeating=joined("repeating", False), **flat), starts
+    prior, repeating = joined([game.prior for game in games], 0.0), joined([game.repeating for game in games], False)
+    return Toy(after=joined(after, -1), prior=prior, repeating=repeating, **flat), starts
 
 
 GAMES = {
