@@ -82,7 +82,7 @@ def run(rules: list[Rules], plies: int, share: float, groups: list[str], seed: i
         is_kept = torch.rand(len(games), generator=generator) < share
         chosen = {index: seen for (index, seen), kept in zip(games.items(), is_kept.tolist(), strict=True) if kept}
         if chosen:
-            compare(state, chosen, groups, by)
+            compare(state.select(torch.tensor([*chosen])), dict(enumerate(chosen.values())), groups, by)
         number += len(chosen)
     return number
 

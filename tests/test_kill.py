@@ -1,11 +1,12 @@
 """A run that is killed at any moment goes on from its newest complete checkpoint and loses nothing that was finished.
 
 As a script, `test_kill.py FOLDER SEED TIMES`: starts the run of tests/tiny.py in FOLDER that often, each time lets it
-die at a drawn rename or removal of a file, before or after it, and looks at what is left. Forked from one process that
-has torch loaded, that takes a second each."""
+die at a drawn rename or removal of a file, before or after it, every third time at a random moment, and looks at what
+is left. Forked from one process that has torch loaded, that takes a second each."""
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from zerogo.pipeline import train
 from zerogo.replay.samples import Shard, find_shards, load_shard
 
 ROOT = Path(__file__).parent.parent
-KILLS = 12
+KILLS = 4
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
 
 
@@ -60,17 +61,18 @@ def seconds_to_start_and_of_a_round(folder: Path) -> tuple[float, float]:
     return first_line - begun, time.monotonic() - first_line
 
 
-def test_killed_a_dozen_times_at_random_moments(tmp_path: Path) -> None:
+def test_killed_again_and_again(tmp_path: Path) -> None:
+    """The program itself, by its command; most kills are those of forked processes below."""
     tiny.config(f"run.directory={tmp_path}", *WRITING).dump(tmp_path / "tiny.yaml")
     drawn, watch = random.Random(20), Watch(tmp_path / "tiny")
     start, one_round = seconds_to_start_and_of_a_round(tmp_path)
     watch.look()
     for number in range(KILLS):
-        is_early = number % 6 == 5  # while it loads and opens its files; else while it plays, learns and saves
+        is_early = number == 2  # while it loads and opens its files; else while it plays, learns and saves
         killed(tmp_path, drawn.uniform(0.2, 0.9) * start if is_early else drawn.uniform(0.0, 3.0) * one_round, is_early)
         watch.look()
     rounds = watch.newest.counters["rounds"]
-    assert rounds > KILLS // 2, "hardly anything happened between the kills"
+    assert rounds >= KILLS // 2, "hardly anything happened between the kills"
     process = started(tmp_path, f"pipeline.iterations={rounds + 1}")
     _, errors = process.communicate()
     assert process.returncode == 0, errors
@@ -79,9 +81,9 @@ def test_killed_a_dozen_times_at_random_moments(tmp_path: Path) -> None:
     assert not list((tmp_path / "tiny").rglob("*.tmp"))
 
 
-def test_killed_before_and_after_renames_and_removals(tmp_path: Path) -> None:
-    """Points that a random moment would seldom meet: 16 drawn ones."""
-    command = [sys.executable, __file__, str(tmp_path), "5", "16"]
+def test_killed_before_and_after_renames_and_removals_and_at_random_moments(tmp_path: Path) -> None:
+    """16 drawn points that a random moment would seldom meet, and 8 moments."""
+    command = [sys.executable, __file__, str(tmp_path), "5", "24"]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -165,26 +167,31 @@ class Watch:
         self.crashes_between_saves += len(rounds) == done + 1
 
 
-def run_and_die(folder: Path, number: int, after: bool) -> None:
-    """Starts or resumes the run in a child process, which dies at the `number`-th rename or removal."""
+def run_and_die(folder: Path, drawn: random.Random, at_a_file: bool) -> None:
+    """Starts or resumes the run in a child process, which dies at a drawn rename or removal, or at a random moment."""
+    number, after, delay = drawn.randint(1, 16), drawn.random() < 0.5, drawn.uniform(0.0, 1.5)
     child = os.fork()
     if child == 0:
         torch.set_num_threads(1)
         counter = [0]
-        os.replace = dying(number, os.replace, after, counter)
-        Path.unlink = dying(number, Path.unlink, after, counter)
+        if at_a_file:
+            os.replace = dying(number, os.replace, after, counter)
+            Path.unlink = dying(number, Path.unlink, after, counter)
         try:
             train(tiny.config(f"run.directory={folder}", *WRITING), resume=(folder / "tiny" / "config.yaml").exists())
         finally:
             os._exit(1)  # the run has no end
+    if not at_a_file:
+        time.sleep(delay)
+        os.kill(child, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert status == 9, f"the run ended with {status} before it was to die"
+    assert status in (9, -9), f"the run ended with {status} before it was to die"
 
 
 def watch_many_deaths(folder: Path, seed: int, times: int) -> None:
     drawn, watch = random.Random(seed), Watch(folder / "tiny")
-    for _ in range(times):
-        run_and_die(folder, drawn.randint(1, 16), drawn.random() < 0.5)
+    for number in range(times):
+        run_and_die(folder, drawn, number % 3 > 0)
         watch.look()
     print(f"{watch.newest.counters['rounds']} rounds, {len(watch.finished)} files, {len(watch.samples)} samples")
 
