@@ -196,7 +196,7 @@ def test_compiled_kernels_are_kept_where_one_may_write(tmp_path: Path) -> None:
     old.mkdir()
     other.mkdir()
     script = tmp_path / "script.py"
-    script.write_text("from zerogo.kernels.cpu.loops import _folder, kernel\nprint(_folder(), kernel(lambda x: x + 1)(1))")
+    script.write_text("from zerogo.kernels.cpu import loops\nprint(loops._folder(), loops.kernel(lambda x: x + 1)(1))")
     for home, is_kept in ((tmp_path, True), (Path("/proc/nowhere"), False)):
         settings = os.environ | {"NUMBA_CACHE_DIR": str(home), "PYTHONPATH": str(Path(__file__).parent.parent)}
         done = subprocess.run((sys.executable, str(script)), env=settings, capture_output=True, text=True)
