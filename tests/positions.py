@@ -62,9 +62,6 @@ def restoring(state: board.State) -> dict:
     return {name: getattr(state, name) for name in names}
 
 
-# Ladders
-
-
 PATTERNS = (
     ".XX./XO../.X../....",
     "XXX./XOO./.XX./....",

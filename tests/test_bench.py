@@ -124,9 +124,6 @@ def test_searches_of_all_kinds(options: str, capsys) -> None:
     assert str(line[name]).startswith(value) and ("collision_share" in line) == (name == "leaves")
 
 
-# The profile
-
-
 def test_a_profile_leaves_the_search_as_it_was(capsys) -> None:
     before = {name: getattr(steps, name) for name in PARTS}
     assert command.main(f"profile {TINY} {SHORT} --sims 3".split()) == 0
@@ -152,9 +149,6 @@ def test_a_stage_is_not_charged_for_those_inside_it(monkeypatch) -> None:
     inner = clock.timed("network", lambda: None)
     clock.timed("answer", inner)()
     assert list(clock.durations()) == [("answer", 1), ("network", 1), ("answer", 1)]
-
-
-# The memory
 
 
 def test_memory(capsys, monkeypatch) -> None:
@@ -238,9 +232,6 @@ def test_peers_that_fail_or_are_none(notes, capsys, monkeypatch) -> None:
     refused(f"{PEER} --peer-python /nowhere/python", "can't be started (No such file or directory)", capsys)
     monkeypatch.setattr(bench, "PEER_SCRIPT", STAND_IN.with_name("cases.py"))  # a program that says nothing
     refused(PEER, "has no mctx that can be imported", capsys)
-
-
-# What is refused
 
 
 def refused(words: str, sentence: str, capsys) -> None:

@@ -50,9 +50,6 @@ def use() -> Iterator:
         player.close()
 
 
-# One process
-
-
 def test_a_process_answers() -> None:
     process = EngineProcess([sys.executable, "-E", str(FAKE), "good"])
     listed, name, size = process.ask(["list_commands", "name", "boardsize 7"], 20)
@@ -127,9 +124,6 @@ def gone(pid: int) -> bool:
     return False
 
 
-# Words for engines
-
-
 def test_words_that_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     settings = Config().evaluation
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -190,9 +184,6 @@ def test_start_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names_of_commands() -> None:
     names = {"sh -c true": "true", f"{sys.executable} -u /a/mine.py --x": "mine", "env X=1 sh": "X=1", "sh": "sh"}
     assert {line: find(f"gtp:{line}").name for line in names} == names
-
-
-# Matches
 
 
 def test_games_do_not_depend_on_processes_and_batches(use) -> None:
@@ -305,9 +296,6 @@ def test_bugs_of_our_own_players_stay_bugs(use) -> None:
         play_match(Always(-2), use("good"), RULES, 2, seed=1)
 
 
-# Evaluations
-
-
 def test_evaluate_writes_how_games_ended(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     results = arena.evaluate([command("crash"), command("resign"), "random"], 2, config(), tmp_path)
     assert [result.num_games for result in results] == [2, 2, 2]
@@ -341,9 +329,6 @@ def test_a_run_checks_its_engines_at_the_start() -> None:
     matches_of(config(f"evaluation.opponents=[random, '{command('good')}@white']"))
     with pytest.raises(InputError, match="cannot find my network"):
         matches_of(config(f"evaluation.opponents=['{command('dead')}']"))
-
-
-# Resuming
 
 
 def test_engines_get_as_many_plies_in_a_run_as_in_an_evaluation(use, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -435,9 +420,6 @@ def test_an_interrupt_ends_engines_that_hang(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and errors.strip().splitlines()[-1] == "interrupted", errors
     assert all(gone(int(pid)) for pid in mark.read_text().split())
-
-
-# GNU Go itself
 
 
 GNUGO = shutil.which("gnugo") or shutil.which("gnugo", path=os.pathsep.join(MORE_FOLDERS))

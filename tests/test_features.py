@@ -1,23 +1,29 @@
-"""The encoders as a whole: both sides' view, symmetries, boards of different sizes, samples, threads, whole runs;
-zero17 once more."""
+"""The encoders: what each preset shows at each index, by hand (tables in `data/planes.json`); both sides' view,
+symmetries, samples, whole runs; and kernels, which give torch's planes and wait for no device."""
 
 import json
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import tiny
 import torch
+from compiling import compile_call
+from diagrams import parse
+from features_slow import LADDERS, PLANES
 from host_reads import no_reads
-from implementations import read_ladders
-from positions import play_random, restoring, swap_colours
+from implementations import READERS, encode, module, read_ladders
+from positions import of_stones, play_random, played, restoring, swap_colours
 from torch import Tensor
 
-from zerogo import board, checkpoint, flood, symmetry
+from zerogo import board, checkpoint, coords, flood, kernels, symmetry
 from zerogo.config import Config, FeaturesConfig, SearchConfig, from_dict, with_overrides
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import ENCODERS, make_encoder, on_board_mask
+from zerogo.kernels.shared import COUNTS, ROWS, VALUES
 from zerogo.pipeline.run import train
 from zerogo.rules import SCORING, SUPERKO, Rules
 from zerogo.search import Search
@@ -219,3 +225,244 @@ def test_every_encoder_plays_and_learns(name: str | list[str], tmp_path: Path) -
     other = "zero17" if name != "zero17" else "alphago48"
     with pytest.raises(InputError, match="features.encoder"):
         checkpoint.require_compatible(loaded, tiny.config(f"features.encoder={other}"))
+
+
+ALL = "all"
+TABLE = json.loads((Path(__file__).parent / "data" / "planes.json").read_text())
+DIAGRAMS = {name: "\n".join(rows) for name, rows in TABLE["diagrams"].items()}
+KO, EYES, SHAPES, FIVE, NINE = (DIAGRAMS[name] for name in ("KO", "EYES", "SHAPES", "FIVE", "NINE"))
+
+
+def state_of(diagram: str, to_play: int, moves: str = "", **rules) -> board.State:
+    state = of_stones([parse(diagram)], to_play, **rules)
+    for vertex in moves.split():
+        state = board.step(state, torch.tensor([coords.from_gtp(vertex, state.board_size)]))
+    return state
+
+
+def vertices(plane: Tensor) -> str:
+    """Returns the points of a plane that are not 0, from the top left; "all" where all are."""
+    size = plane.shape[-1]
+    points = plane.flatten().nonzero().flatten().tolist()
+    return ALL if len(points) == size * size else " ".join(coords.to_gtp(point, size) for point in points)
+
+
+def check(preset: str, state: board.State, indices: range, expected: dict[int, str]) -> None:
+    """Asserts what the planes of these indices hold; those that `expected` does not name hold nothing."""
+    encoder = make_encoder(preset, komi_input=False)
+    planes = encoder.planes(state)[0]
+    found = {index: vertices(planes[index]) for index in indices}
+    names = encoder.plane_names()
+    wrong = {f"{index} {names[index]}": found[index] for index in indices if found[index] != expected.get(index, "")}
+    assert not wrong
+
+
+def top_row(own: int, other: int, below: int, size: int = 9) -> str:
+    """Returns a diagram: from the upper left corner so many black and then white stones, and white ones below the first
+    points."""
+    rows = [["."] * size for _ in range(size)]
+    rows[0][: own + other] = ["X"] * own + ["O"] * other
+    rows[1][:below] = ["O"] * below
+    return "\n".join("".join(row) for row in rows)
+
+
+@pytest.mark.parametrize("case", TABLE["cases"], ids=lambda case: f"{case['about']}, {case['moves']}")
+def test_by_hand(case: dict) -> None:
+    """Three kos, for one: White may not make the position of the start again at B2, only the simple ko rule lets it."""
+    state = state_of(DIAGRAMS[case["diagram"]], case["to_play"], case["moves"], **case["rules"])
+    expected = {int(index): points for index, points in case["points"].items()}
+    check(case["encoder"], state, range(*case["planes"]), expected)
+
+
+@pytest.mark.parametrize("number", range(1, 10))
+def test_alphago_liberties(number: int) -> None:
+    """A string of n - 1 stones from the corner along the edge has n liberties; one alone between two others has one."""
+    diagram = top_row(number - 1, 0, 0) if number > 1 else "XO.\n...\n..."
+    expected = " ".join(coords.to_gtp(point, 9) for point in range(number - 1)) if number > 1 else "A3"
+    found = vertices(make_encoder("alphago48", False).planes(state_of(diagram, 1))[0, 11 + min(number, 8)])
+    assert found == expected
+
+
+@pytest.mark.parametrize("number", range(1, 9))
+def test_alphago_captures_and_self_atari(number: int) -> None:
+    """n white stones between black ones die by a move at their end; n black stones between white ones are left with one
+    liberty."""
+    swapped = top_row(number, 0, number).translate(str.maketrans("XO", "OX"))
+    last = coords.to_gtp(number, 9)
+    check("alphago48", state_of(swapped, 1), range(20, 28), {19 + number: last})
+    if number < 8:
+        end, hemmed_in = coords.to_gtp(number - 1, 9), state_of(top_row(number - 1, 0, number + 1), 1)
+        assert end in vertices(make_encoder("alphago48", False).planes(hemmed_in)[0, 27 + number]).split()
+        check("alphago48", state_of(top_row(number - 1, 0, number), 1), range(36, 37), {36: end})
+    free = make_encoder("alphago48", False).planes(state_of(top_row(number - 1, 0, 0), 1))[0, 36:44]
+    assert free[:, 0, number - 1].tolist() == [float(liberties == min(number + 1, 8)) for liberties in range(1, 9)]
+
+
+def test_katago_globals() -> None:
+    encoder = make_encoder("katago22", True)
+
+    def told(state: board.State) -> list[float]:
+        return [round(number, 4) for number in encoder.globals(state)[0].tolist()]
+
+    start = told(state_of(FIVE, 1, komi=7.0))
+    assert start == [0, 0, 0, 0, 0, -0.35, 1, 0.5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+    passed = told(state_of(FIVE, 1, "A1 pass C1 D1 pass", komi=7.5, superko="situational", suicide=True))
+    assert passed == [1, 0, 0, 1, 0, 0.375, 1, -0.5, 1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0.5]
+    over = told(state_of(FIVE, 1, "pass pass", komi=-100.0, superko="simple", scoring="territory"))
+    assert over == [1, 0, 0, 0, 0, 2.25, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]
+
+
+WAVE = [(7.0, 0), (7.25, 0.25), (7.5, 0.5), (8.25, -0.25), (8.5, -0.5), (8.75, -0.25), (8.0, 0), (-7.5, -0.5)]
+
+
+@pytest.mark.parametrize(("komi", "wave"), WAVE)
+def test_katago_komi_parity(komi: float, wave: float) -> None:
+    """On a board of odd area draws come at odd komi; White's view of the komi."""
+    assert make_encoder("katago22", True).globals(state_of(FIVE, 2, komi=komi))[0, 18] == wave
+
+
+def test_article48_captures() -> None:
+    for number in range(1, 6):
+        for to_play, before in ((2, 26), (1, 30)):
+            caught = state_of(top_row(number, 0, number), to_play)
+            check("article48", caught, range(27, 35), {before + min(number, 4): coords.to_gtp(number, 9)})
+
+
+def test_article22_komi() -> None:
+    komi = make_encoder("article22", True).planes(state_of(FIVE, 1, komi=7.5))[0, 13]
+    assert torch.equal(komi, torch.full((5, 5), -0.5))
+
+
+def test_handcrafted_numbers() -> None:
+    planes = make_encoder("handcrafted", False).planes(state_of(top_row(3, 1, 1), 2))[0]
+    after, weakest, line = planes[6:]
+    assert after[1, 1] == 3 / 8 and after[8, 8] == 2 / 8 and after[4, 4] == 4 / 8 and after[0, 0] == 0
+    assert weakest[1, 1] == weakest[1, 2] == 2 / 8 and weakest[4, 4] == 0
+    assert line[0, 0] == line[0, 5] == 1 / 5 and line[1, 1] == 2 / 5 and line[4, 4] == 1
+
+
+CPU = torch.device("cpu")
+SIZES = (5, 9, 13, 19)
+WITHOUT_LADDERS = sorted(set(PLANES) - LADDERS)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("by", READERS)
+def test_planes_are_painted_as_told(by: str, dtype: torch.dtype) -> None:
+    """Bit rows and counts in an order that mixes them, and room for values."""
+    generator = torch.Generator().manual_seed(5)
+    rows = torch.randint(0, 2**9, (3, 17, 9), generator=generator).to(torch.int32)
+    counts = torch.randint(0, 12, (2, 3, 9, 9), generator=generator).to(torch.int16)
+    spans = ((ROWS, 5), (COUNTS, 8), (VALUES, 2), (ROWS, 12), (COUNTS, 4))
+    device = "cuda" if by == "cuda" else "cpu"
+    found = module("planes", by).paint(spans, rows.to(device), counts.to(device), dtype).cpu()
+    bits = (rows.transpose(1, 2).unsqueeze(2) >> torch.arange(9).view(-1, 1)) & 1
+    ranges = ((counts[0], 8), (counts[1], 4))
+    first, second = (number.clamp(max=most).unsqueeze(-1) == torch.arange(1, most + 1) for number, most in ranges)
+    parts = [bits[..., :5], first, torch.zeros(3, 9, 9, 2), bits[..., 5:], second]
+    assert torch.equal(found, torch.cat([part.to(dtype) for part in parts], dim=-1))
+
+
+def batches() -> list[board.State]:
+    """Returns games of equal and of different sizes, some over, at their beginning, in the middle and late."""
+    states = [played((size,) * 6, size * size * share // 10 + share % 2) for size in SIZES for share in (0, 5, 9)]
+    return [*states, played((5, 9, 19, 7, 12, 6) * 2, 60), played((5, 9, 16, 7, 12, 6) * 2, 131)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8, torch.float64])
+@pytest.mark.parametrize("name", [*ENCODERS, "all groups"])
+def test_planes_agree_with_the_plain_ones(name: str, dtype: torch.dtype) -> None:
+    if dtype not in (torch.float32, torch.bfloat16) and name not in ("zero17", "handcrafted"):
+        pytest.skip("other dtypes are painted alike")
+    encoder = make_encoder(WITHOUT_LADDERS if name == "all groups" else name, komi_input=True)
+    for state in batches() if dtype == torch.float32 else batches()[-2:]:
+        found, told = encoder.planes(state, dtype), encoder.globals(state)
+        with kernels.plain():
+            expected, numbers = encoder.planes(state, dtype), encoder.globals(state)
+        assert found.dtype == dtype and found.is_contiguous(memory_format=torch.channels_last)
+        assert torch.equal(found, expected) and torch.equal(told, numbers)
+
+
+def test_several_threads_give_the_same() -> None:
+    state = played((9, 7, 9) * 90, 40)
+    encoders = [make_encoder(name, komi_input=True) for name in ("zero17", "alphago48", "katago22", "handcrafted")]
+    expected = [encoder.planes(state) for encoder in encoders]
+    threads = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        for encoder, planes in zip(encoders, expected, strict=True):
+            assert torch.equal(encoder.planes(state), planes), encoder.name
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_tensors_that_are_not_contiguous() -> None:
+    """A batch may be a view of a larger one."""
+    state = played((9,) * 12, 30)
+    half = state.map(lambda tensor: tensor[::2])
+    clean = half.map(torch.clone)
+    for name in ("zero17", "alphago48", "katago22"):
+        encoder = make_encoder(name, komi_input=True)
+        assert torch.equal(encoder.planes(half), encoder.planes(clean))
+
+
+def test_plain_leaves_kernels_out() -> None:
+    assert all(kernels.module_for(name, CPU) is not None for name in ("planes", "tactics", "ladders"))
+    with kernels.plain():
+        assert kernels.module_for("planes", CPU) is None
+
+
+WITHOUT_NUMBA = """
+import sys
+sys.modules["numba"] = None
+import torch
+from zerogo import board, kernels
+from zerogo.features import make_encoder
+from zerogo.rules import Rules
+assert kernels.module_for("planes", torch.device("cpu")) is None
+stones, expected = torch.load(sys.argv[1])
+state = board.from_stones(stones, torch.tensor([1, 2], dtype=torch.int8), Rules(9, suicide=True))
+for name, planes in expected.items():
+    assert torch.equal(make_encoder(name, True).planes(state), planes), name
+"""
+
+
+def test_a_machine_without_numba(tmp_path) -> None:
+    """There the loops of tactics and ladders run as Python."""
+    stones = played((9, 9), 45).stones
+    rules = Rules(9, suicide=True)
+    state = board.from_stones(stones, torch.tensor([1, 2], dtype=torch.int8), rules)
+    expected = {name: make_encoder(name, True).planes(state) for name in ENCODERS}
+    torch.save((stones, expected), tmp_path / "expected.pt")
+    subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_NUMBA, str(tmp_path / "expected.pt")], check=True)
+
+
+@pytest.mark.parametrize("size", [9, 19])
+def test_they_compile(size: int) -> None:
+    """Boards that have no memory are enough; a batch beyond 2^31 elements is counted in int64."""
+    for spans, num_games in ((((ROWS, 17), (COUNTS, 31)), 2), (((ROWS, 48),), 2), (((ROWS, 48),), 2**31 // 48 // size)):
+        rows = torch.empty(num_games, 48, size, dtype=torch.int32, device="meta")
+        counts = torch.empty(1, num_games, size, size, dtype=torch.int16, device="meta")
+        compile_call(module("planes", "cuda").paint, spans, rows, counts, torch.bfloat16)
+    rows = torch.zeros(2, size, dtype=torch.int32)
+    tactics, ladders = module("tactics", "cuda"), module("ladders", "cuda")
+    used = list(compile_call(tactics.read, *[rows] * 4).values())
+    if size == 19:
+        used += compile_call(ladders.read, *[rows] * 3, torch.ones(2, dtype=torch.int8), 99).values()
+    assert used and not any(use["spills"] for launched in used for use in launched.values())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ENCODERS)
+def test_presets_on_a_gpu_never_wait(name: str) -> None:
+    state, encoder = played((9, 19, 13, 5) * 8, 120, seed=3), make_encoder(name, komi_input=True)
+    planes, numbers = encode(encoder, state, "plain")
+    moved = state.to(torch.device("cuda"))
+    encoder.planes(moved)  # compiles, and fills the tables
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        found = encoder.planes(moved), encoder.globals(moved)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.equal(found[0].cpu(), planes)
+    torch.testing.assert_close(found[1].cpu(), numbers)

@@ -26,9 +26,6 @@ def search(toy: Toy, settings: SearchConfig, **evaluator: bool) -> Search:
     return Search(toy.evaluator(**evaluator), settings, game=toy)
 
 
-# Known values
-
-
 @BOTH
 @pytest.mark.parametrize("leaves, budgets, most", [(1, (20, 150, 1200), 0.12), (4, (600,), 0.2), (16, (600,), 0.2)])
 def test_converges_to_the_true_value(settings: SearchConfig, leaves: int, budgets: tuple[int], most: float) -> None:
@@ -68,9 +65,6 @@ def test_a_game_that_is_over_has_its_result(settings: SearchConfig) -> None:
     result = search(toy, settings, exact=False).run(toy.new([over[0], won_by_white, 0]), 8)
     assert result.value[:2].tolist() == [float(toy.result[over[0]]), 1.0]
     assert result.visits[:2].sum() == 0 and result.visits[2].sum() == 8
-
-
-# Perspective
 
 
 def test_backup_is_the_only_turn_of_perspective() -> None:
@@ -425,9 +419,6 @@ def test_root_noise_stays_out_of_the_tree(settings: SearchConfig, keep: bool) ->
     expected = torch.where(toy.after[after] >= 0, toy.prior[after], 0.0)
     assert torch.allclose(tree.prior[:, ROOT], expected / expected.sum(1, keepdim=True), atol=1e-6)
     assert torch.equal(found.tree.root_prior, tree.prior[:, ROOT]) and (found.tree.gumbel == 0).all()
-
-
-# Budgets
 
 
 @pytest.mark.parametrize("leaves", [1, 4])

@@ -65,9 +65,6 @@ def some_rules(size: int, number: int = 6) -> list[Rules]:
     return [Rules(size, 0.5 * k, *kinds[k % 3]) for k in range(number)]
 
 
-# The rules and the draws
-
-
 def test_a_batch_may_be_larger_than_its_boards() -> None:
     same, larger = RulesBatch.of([Rules(4), Rules(4)]), RulesBatch.of([Rules(4), Rules(4)], board_size=SIDE)
     assert (same.board_size, same.same_size, larger.board_size, larger.same_size) == (4, True, SIDE, False)
@@ -112,9 +109,6 @@ def test_noise_is_drawn_by_the_own_board() -> None:
     assert torch.equal(chosen, own_places(3, SIDE)[expected])
 
 
-# What sees positions: encoders, evaluators, players
-
-
 @pytest.mark.parametrize("preset", sorted(ENCODERS))
 @pytest.mark.parametrize("size", [2, 4])
 def test_encoders(preset: str, size: int) -> None:
@@ -155,9 +149,6 @@ def test_random_moves_and_playouts() -> None:
     assert torch.equal(RandomPlayer().choose(padded, ids, 5), own_places(4, SIDE)[RandomPlayer().choose(alone, ids, 5)])
     one, other = PlayoutEvaluator()(alone, key=keys), PlayoutEvaluator()(padded, key=keys)
     assert torch.equal(cropped(other.prior, 4, SIDE), one.prior) and torch.equal(other.value, one.value)
-
-
-# The search
 
 
 SEARCHES = {
@@ -219,9 +210,6 @@ def test_a_search_over_a_network() -> None:
     found = [search.run(state, 16, 7, explore=True) for state in (alone, padded)]
     assert torch.equal(cropped(found[1].visits, 4, SIDE), found[0].visits)
     assert torch.allclose(cropped(found[1].policy, 4, SIDE), found[0].policy, atol=1e-4)
-
-
-# Self-play
 
 
 def games_by_number(config: Config, num_games: int, evaluator: object | None = None) -> tuple[dict, Samples]:
@@ -311,9 +299,6 @@ def test_shares_of_sizes_and_rules() -> None:
     assert komi == {3: {7.5, 8.5, 9.5}, 4: {0.5, 1.5, 2.5}, 5: {23.5, 24.5, 25.5}}
     assert drawn_rules(config.game, numbers[100:200].flip(0), seed=1) == found[100:200][::-1]
     assert drawn_rules(config.game, numbers, seed=2) != found
-
-
-# Learning
 
 
 def learned(batch: TrainingBatch, precision: torch.dtype = torch.float32) -> tuple[dict[str, float], dict[str, Tensor]]:

@@ -130,9 +130,6 @@ def exact_values(rows: list[list[int]], results: list[float]) -> list[float]:
     return [value(state) for state in range(len(rows))]
 
 
-# The games
-
-
 def nim(*heaps: int) -> Toy:
     """Take any number from one heap; who takes the last wins. The mover has lost exactly if the XOR of the heaps is
     0."""
