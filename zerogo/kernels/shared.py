@@ -1,6 +1,10 @@
 """What the kernels of both devices and the torch operations that they stand in for must agree on."""
 
 from collections import namedtuple
+from typing import Any
+
+import torch
+from torch import Tensor
 
 # A `board.Position` and what a `board.State` remembers, as arrays, pointers or values.
 PositionFields = namedtuple("PositionFields", "black white atari to_play passes ply ko hash captures finished")
@@ -33,6 +37,31 @@ Path = namedtuple("Path", "game_index path depth words actions")
 GAME_FIELDS = ("on_board", "cap", "ply", "seen", "links", "recent", "moves")
 Games = namedtuple("Games", (*GAME_FIELDS, "superko", "komi", "suicide"))
 Found = namedtuple("Found", "words legal result repeats recent moves")
+
+
+def fields_of(kind: type, source: Any) -> Any:
+    """Returns the tensors of an object that a namedtuple has fields for, contiguous."""
+    return kind(*(getattr(source, name).contiguous() for name in kind._fields))
+
+
+def leaf_fields(states: Any, path: Any, words: Tensor) -> tuple[Path, Games, Found, PositionFields]:
+    """Returns what `step_leaves` reads beside the parents (int32 [K, W]), and room for all that it finds: words int32
+    [K, W], legal bool [K, A] but for superko, result float32 [K], the side to move's by area, 0 where the game goes on,
+    repeats bool [K], the move was illegal, recent int32 [K, 7, 2, N], moves int16 [K, 5], and the positions' fields.
+
+    states: `board.State`. path: `search.game.SearchPath`."""
+    number, rules = len(words), states.rules
+    history = [getattr(states, name) for name in GAME_FIELDS]
+    games = Games(*(given.contiguous() for given in (*history, rules.superko, rules.komi, rules.suicide)))
+
+    def room(like: Tensor) -> Tensor:
+        return torch.empty(number, *like.shape[1:], dtype=like.dtype, device=like.device)
+
+    legal = torch.empty(number, states.board_size**2 + 1, dtype=torch.bool, device=words.device)
+    past = room(states.recent), room(states.moves)
+    found = Found(torch.empty_like(words), legal, room(rules.komi), room(states.finished), *past)
+    after = PositionFields(*(room(getattr(states, name)) for name in PositionFields._fields))
+    return fields_of(Path, path), games, found, after
 
 
 def tries(leaves: int) -> int:

@@ -5,7 +5,6 @@
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from zerogo.kernels import shared
@@ -16,37 +15,22 @@ from zerogo.rules import SIMPLE, SITUATIONAL
 
 
 def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Tensor) -> dict[str, Tensor]:
-    """Returns what the moves lead to: words int32 [K, W], legal bool [K, A], result float32 [K], repeats bool [K], the
-    fields of the positions, recent int32 [K, 7, 2, N] and moves int16 [K, 5].
-
-    words: int32 [K, W], the parents. actions: int64 [K]. path: `search.game.SearchPath`. keys: int64 [2 * A], by
-    `board.zobrist.point_keys`. Results are by area."""
-    number, size = len(words), states.board_size
-
-    def empty_like(name: str) -> np.ndarray:
-        like = array(getattr(states, name))
-        return np.empty((number, *like.shape[1:]), like.dtype)
-
-    packed, legal = np.empty(tuple(words.shape), np.int32), np.zeros((number, size * size + 1), bool)
-    result, repeats = np.zeros(number, np.float32), np.zeros(number, bool)
-    found = shared.Found(packed, legal, result, repeats, empty_like("recent"), empty_like("moves"))
-    after = shared.PositionFields(*(empty_like(name) for name in shared.PositionFields._fields))
-    history = (array(getattr(states, name)) for name in shared.GAME_FIELDS)
-    rules = (array(states.rules.superko), array(states.rules.komi), array(states.rules.suicide))
-    ways = shared.Path(*(array(getattr(path, name)) for name in shared.Path._fields))
-    given = (ways, shared.Games(*history, *rules), array(words), array(actions), array(keys))
-    over_games(_step_leaves, number, *given, found, after)
-    return {name: torch.from_numpy(field) for name, field in (found._asdict() | after._asdict()).items()}
+    """Returns what the moves lead to, `shared.leaf_fields` of the parents' words: actions int64 [K], keys int64 [2 * A]
+    by `board.zobrist.point_keys`."""
+    fields = shared.leaf_fields(states, path, words)
+    arrays = (type(kind)(*(field.numpy() for field in kind)) for kind in fields)
+    over_games(_step_leaves, len(words), array(words), array(actions), array(keys), *arrays)
+    _, _, found, after = fields
+    return found._asdict() | after._asdict()
 
 
 @kernel
-def _step_leaves(start, stop, path, games, parents, actions, keys, found, after):
+def _step_leaves(start, stop, parents, actions, keys, path, games, found, after):
     work = scratch()
     for k in range(start, stop):
         _write_past(path, games, k, actions[k], found)
         key = _play(work, path, games, parents, k, actions[k], keys, found.words)
-        if actions[k] != found.legal.shape[1] - 1:
-            found.repeats[k] = _repeats(path, games, k, key)
+        found.repeats[k] = actions[k] != found.legal.shape[1] - 1 and _repeats(path, games, k, key)
         _judge(work, games, path.game_index[k], k, found)
         _unpack(k, found.words, after)
 
@@ -136,6 +120,7 @@ def _judge(work, games, game, k, found):
     small, words = 3 * size, found.words
     is_black = words[k, small + shared.TO_PLAY] == 1
     _load(work, words, games.on_board, k, game, is_black)
+    found.legal[k], found.result[k] = False, 0
     found.legal[k, size * size] = True
     if words[k, small + shared.FINISHED] != 0:
         lead = area(work, size)

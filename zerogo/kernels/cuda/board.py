@@ -16,7 +16,7 @@ from torch import Tensor
 
 from zerogo import rules
 from zerogo.kernels.cuda import rows
-from zerogo.kernels.shared import HistoryFields, PositionFields
+from zerogo.kernels.shared import HistoryFields, PositionFields, fields_of
 
 SIMPLE, SITUATIONAL = tl.constexpr(rules.SIMPLE), tl.constexpr(rules.SITUATIONAL)
 PLIES = tl.constexpr(256)  # remembered hashes that are compared at a time
@@ -24,21 +24,6 @@ PLIES = tl.constexpr(256)  # remembered hashes that are compared at a time
 
 # In kernels a `PositionFields` has pointers to the tensors of all games, or the values of one: planes int32 [32],
 # captures int32 [2], hash int64, finished bool, all others int32 scalars.
-
-
-def fields_of(position: Any) -> PositionFields:
-    """Returns the tensors of positions, as kernels read them."""
-    return PositionFields(*(getattr(position, name).contiguous() for name in PositionFields._fields))
-
-
-def empty_like(fields: PositionFields) -> PositionFields:
-    """Returns tensors for as many other positions."""
-    return PositionFields(*(torch.empty_like(field) for field in fields))
-
-
-def given(flags: Tensor | None, stand_in: Tensor) -> Tensor:
-    """Returns the flags, or a tensor that stands in for a pointer that is never read."""
-    return stand_in if flags is None else flags.contiguous()
 
 
 @triton.jit
@@ -74,15 +59,6 @@ def store_position(fields, game, position, N: tl.constexpr):
 
 
 @triton.jit
-def flag_at(flags, index, IS_GIVEN: tl.constexpr):
-    """Returns a flag of a tensor that need not be there: bool scalar, False without it."""
-    flag = tl.full((), 0, tl.int32) != 0
-    if IS_GIVEN:
-        flag = tl.load(flags + index) != 0
-    return flag
-
-
-@triton.jit
 def sides(position):
     """Returns the stones of the side to move and of the other: int32 [32] each."""
     is_black = position.to_play == 1
@@ -91,12 +67,13 @@ def sides(position):
 
 @triton.jit
 def legal_points(position, on_board, suicide, N: tl.constexpr):
-    """Returns the points that may be played but for superko: int32 [32]."""
+    """Returns the points that may be played but for superko, and those of them that are suicide: int32 [32] each."""
     own, opponent = sides(position)
     empty = on_board & ~(own | opponent)
     near = rows.neighbours(empty | (own & ~position.atari) | (opponent & position.atari))
     legal = tl.where(suicide, -1, near) & empty & ~rows.point_rows(position.ko, N)
-    return tl.where(position.finished, 0, legal)
+    legal = tl.where(position.finished, 0, legal)
+    return legal, legal & ~near
 
 
 @triton.jit
@@ -124,7 +101,7 @@ def _touched(place, own, strong, weak):
 @triton.jit
 def _if_in_atari(string, free):
     """Returns the string if it has exactly one liberty among the free points, else nothing."""
-    return tl.where(rows.has_one_point(rows.neighbours(string) & free), string, 0)
+    return tl.where(rows.count(rows.neighbours(string) & free) == 1, string, 0)
 
 
 @triton.jit
@@ -146,7 +123,7 @@ def _put_stone(place, own, opponent, atari, on_board, suicide):
     relieved = rows.flood(rows.neighbours(taken | lost) & beside, beside)
     own = own & ~lost
     atari = ((atari & ~(relieved | string)) | in_atari) & (own | opponent)
-    is_ko = (rows.count(taken) == 1) & rows.has_one_point(weak)
+    is_ko = (rows.count(taken) == 1) & (rows.count(weak) == 1)
     return own, opponent, atari, taken, lost, is_ko
 
 
@@ -219,7 +196,7 @@ def repeating_points(position, legal, dying, lost, seen, game, superko, keys, wi
     banned = tl.zeros_like(suspects)
     left = rows.any_point(suspects)
     while left:
-        place = rows.point_rows(rows.first_point(suspects, N), N)
+        place = rows.first_plane(suspects)
         is_suicide = rows.any_point(dying & place)
         after = _hash_after(place, is_suicide, own, opponent & position.atari, position.hash, keys, first, N)
         repeats = was_seen(seen + game.to(tl.int64) * width, last, after, position.ply, superko)
@@ -230,14 +207,11 @@ def repeating_points(position, legal, dying, lost, seen, game, superko, keys, wi
 
 
 @triton.jit(do_not_specialize=["width"])
-def exact_kernel(
-    fields, on_board, suicide, superkos, lost, seen, keys, legal, width, N: tl.constexpr, ANY_SUICIDE: tl.constexpr
-):
+def exact_kernel(fields, on_board, suicide, superkos, lost, seen, keys, legal, width, N: tl.constexpr):
     """Writes one game's exact legal points; width is H."""
     game = tl.program_id(0)
     position, board = load_position(fields, game, N), rows.load_rows(on_board, game, N)
-    points = legal_points(position, board, flag_at(suicide, game, ANY_SUICIDE), N)
-    dying = points & ~legal_points(position, board, flag_at(suicide, game, False), N)
+    points, dying = legal_points(position, board, tl.load(suicide + game) != 0, N)
     gone = rows.load_rows(lost, 2 * game + tl.where(position.to_play == 1, 0, 1), N)
     banned = repeating_points(position, points, dying, gone, seen, game, tl.load(superkos + game), keys, width, N)
     rows.store_rows(legal, game, points & ~banned, N)
@@ -245,14 +219,11 @@ def exact_kernel(
 
 def exact_legal_rows(state: Any, keys: Tensor) -> Tensor:
     """Returns the points that may be played, superko included: int32 [B, N]. The games have their whole history."""
-    fields = fields_of(state)
+    fields, rules, seen = fields_of(PositionFields, state), state.rules, state.seen.contiguous()
     legal = torch.empty_like(fields.black)
-    num_games, board_size = legal.shape
-    if num_games:
-        flags, seen = given(state.suicide, fields.finished), state.seen.contiguous()
-        remembered = (state.rules.superko.contiguous(), state.lost.contiguous(), seen, keys, legal, seen.shape[1])
-        sizes = {"N": board_size, "ANY_SUICIDE": state.suicide is not None}
-        exact_kernel[(num_games,)](fields, state.on_board.contiguous(), flags, *remembered, **sizes, num_warps=1)
+    given = (t.contiguous() for t in (state.on_board, rules.suicide, rules.superko, state.lost))
+    if state.num_games:
+        exact_kernel[(len(legal),)](fields, *given, seen, keys, legal, seen.shape[1], N=legal.shape[1], num_warps=1)
     return legal
 
 
@@ -280,12 +251,12 @@ def _remember(
 @triton.jit(do_not_specialize=["width"])
 def step_kernel(
     fields, actions, on_board, suicide, cap, keys, after, history, width,
-    N: tl.constexpr, RECENT: tl.constexpr, MOVES: tl.constexpr, TILE: tl.constexpr, ANY_SUICIDE: tl.constexpr
+    N: tl.constexpr, RECENT: tl.constexpr, MOVES: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
     """Writes one game's position after its action, and what it leaves in the history; width is H."""
     game = tl.program_id(0)
     before, action = load_position(fields, game, N), tl.load(actions + game).to(tl.int32)
-    board, may_die = rows.load_rows(on_board, game, N), flag_at(suicide, game, ANY_SUICIDE)
+    board, may_die = rows.load_rows(on_board, game, N), tl.load(suicide + game) != 0
     position, gone, was_black = moved(before, action, board, may_die, tl.load(cap + game), keys, N)
     if before.finished == 0:
         _remember(
@@ -299,16 +270,14 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
     that go on.
 
     history: what `HistoryFields` names, contiguous, and more; H is greater than any ply."""
-    fields, kept = fields_of(state), HistoryFields(*(history[name] for name in HistoryFields._fields))
-    after = empty_like(fields)
-    num_games, board_size = fields.black.shape
+    fields, kept = fields_of(PositionFields, state), HistoryFields(*(history[name] for name in HistoryFields._fields))
+    after = PositionFields(*map(torch.empty_like, fields))
+    (num_games, recent, _, board_size), (_, moves) = kept.recent.shape, kept.moves.shape
+    given = (t.contiguous() for t in (actions, state.on_board, state.rules.suicide, state.cap))
     if num_games:
-        flags, recent = given(state.suicide, fields.finished), kept.recent.shape[1]
-        rules = (state.on_board.contiguous(), flags, state.cap.contiguous())
-        sizes = {"N": board_size, "RECENT": recent, "MOVES": kept.moves.shape[1]}
         step_kernel[(num_games,)](
-            fields, actions.contiguous(), *rules, keys, after, kept, kept.seen.shape[1], **sizes,
-            TILE=triton.next_power_of_2(recent * 2 * board_size), ANY_SUICIDE=state.suicide is not None, num_warps=1,
+            fields, *given, keys, after, kept, kept.seen.shape[1], N=board_size, RECENT=recent, MOVES=moves,
+            TILE=triton.next_power_of_2(recent * 2 * board_size), num_warps=1,
         )  # fmt: skip
     return after._asdict()
 

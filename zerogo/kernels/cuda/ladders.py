@@ -13,17 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from zerogo.kernels.cuda.rows import (
-    any_point,
-    count,
-    first_plane,
-    flood,
-    from_above,
-    from_below,
-    load_rows,
-    neighbours,
-    store_rows,
-)
+from zerogo.kernels.cuda.rows import any_point, count, first_plane, flood, load_rows, neighbours, shifts, store_rows
 
 MOST_PROGRAMS = 4096
 MOST_SCRATCH = 2**27  # bytes
@@ -130,7 +120,7 @@ def _read(own, other, target, exists, start, in_atari, stack, most, N: tl.conste
 
     Two states take turns. Attacking: the string has two liberties, `first` and then `second` are tried. Defending: it
     is in atari at frame `depth`, `answers` are left. A frame was reached by `move`, which took `dead`; `later` is what
-    the attacker may try in its place."""
+    the attacker may try in its place. On the stack both are one plane: `later` is empty."""
     none, zero = tl.zeros_like(own), tl.sum(tl.zeros_like(own), 0)
     first, second, dead, move, later, answer, saving = tl.where(in_atari, 0, start), none, none, none, none, none, none
     attacking, depth, result = (in_atari == 0).to(tl.int32), in_atari.to(tl.int32) - 1, zero
@@ -161,7 +151,9 @@ def _read(own, other, target, exists, start, in_atari, stack, most, N: tl.conste
                 own_after, other_after, target_after, ko, liberties = _defend(own, other, target, exists, reply)
                 is_saved = liberties > 2
                 if liberties == 2:
-                    _store_frame(stack, depth, own, other, target, answers, dead, move | later, N)
+                    frame = own, other, target, answers, dead, move | later
+                    for k in tl.static_range(PLANES):
+                        store_rows(stack, depth * PLANES + k, frame[k], N)
                     own, other, target, attacking = own_after, other_after, target_after, zero + 1
                     first, second = _attacks(own, other, target, exists, ko)
             else:
@@ -169,37 +161,15 @@ def _read(own, other, target, exists, start, in_atari, stack, most, N: tl.conste
                 goes_back = depth >= 0
                 result = tl.where(depth < 0, CAUGHT, result)
         if goes_back:
-            own, other, target, answers, dead, tried = _load_frame(stack, depth, N)
+            own, other, target, answers, dead, tried = [
+                load_rows(stack, depth * PLANES + k, N) for k in (0, 1, 2, 3, 4, 5)
+            ]
             move, later, attacking = tried & other, tried & ~other, zero
         if is_saved & in_atari & (depth == 0):
             saving |= answer
         elif is_saved:
             own, other, first, second, attacking, depth = own | dead, other & ~move, later, none, zero + 1, depth - 1
     return result, saving
-
-
-@triton.jit
-def _store_frame(stack, depth, own, other, target, answers, dead, tried, N: tl.constexpr):
-    """tried: the attacker's move, which is one of its stones, and what it may try in its place, which is empty."""
-    index = depth * PLANES
-    store_rows(stack, index, own, N)
-    store_rows(stack, index + 1, other, N)
-    store_rows(stack, index + 2, target, N)
-    store_rows(stack, index + 3, answers, N)
-    store_rows(stack, index + 4, dead, N)
-    store_rows(stack, index + 5, tried, N)
-
-
-@triton.jit
-def _load_frame(stack, depth, N: tl.constexpr):
-    index = depth * PLANES
-    own, other, target = load_rows(stack, index, N), load_rows(stack, index + 1, N), load_rows(stack, index + 2, N)
-    answers, dead, tried = (
-        load_rows(stack, index + 3, N),
-        load_rows(stack, index + 4, N),
-        load_rows(stack, index + 5, N),
-    )
-    return own, other, target, answers, dead, tried
 
 
 # The moves of a ladder
@@ -286,7 +256,7 @@ def _next_answer(own, other, target, exists, left):
 @triton.jit
 def _next_to_several(empty, THREE: tl.constexpr):
     """Returns the points next to at least two, or three, points of the plane. Bits may run over the last column."""
-    left, right, up, down = empty << 1, empty >> 1, from_above(empty), from_below(empty)
+    left, right, up, down = shifts(empty)
     if THREE:
         found = (left & right & (up | down)) | ((left | right) & up & down)
     else:

@@ -6,14 +6,13 @@ is packed; here `small` points at the first word after the rows."""
 
 from typing import Any
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from zerogo.kernels import shared
 from zerogo.kernels.cuda import board, rows
-from zerogo.kernels.shared import GAME_FIELDS, Found, Games, Path, PositionFields
+from zerogo.kernels.shared import PositionFields
 
 SMALL_WORDS = tl.constexpr(shared.WORDS_AFTER_ROWS)
 HASH, TO_PLAY, PASSES = tl.constexpr(shared.HASH), tl.constexpr(shared.TO_PLAY), tl.constexpr(shared.PASSES)
@@ -23,45 +22,22 @@ LEVELS = tl.constexpr(32)  # nodes of a path that are compared at a time
 
 
 def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Tensor) -> dict[str, Tensor]:
-    """Returns what the moves lead to: words int32 [K, W] are the packed positions before them, actions int64 [K], keys
-    int64 [2 * A].
-
-    words: int32 [K, W]. legal: bool [K, A], but for superko. finished: bool [K]; result: float32 [K], the side to
-    move's by area, 0 where the game goes on. repeats: bool [K], the move was illegal. recent: int32 [K, 7, 2, N],
-    moves: int16 [K, 5], what was before. And the fields of the position. Results are by area."""
-    number, board_size, rules = len(words), states.board_size, states.rules
-    after, found = _room(number, states)
-    ways = Path(*(getattr(path, name).contiguous() for name in Path._fields))
-    history = [getattr(states, name) for name in GAME_FIELDS]
-    given_rules = (rules.superko, rules.komi, board.given(states.suicide, states.finished))
-    games = Games(*(tensor.contiguous() for tensor in (*history, *given_rules)))
+    """Returns what the moves lead to, as `cpu.leaf_states.step_leaves`."""
+    ways, games, found, after = shared.leaf_fields(states, path, words)
+    number, recent, _, size = found.recent.shape
     if number:
-        recent, moves = states.recent.shape[1], states.moves.shape[1]
         leaf_kernel[(number,)](
             words.contiguous(), actions.contiguous(), ways, games, keys, after, found, ways.path.shape[1],
-            games.seen.shape[1], N=board_size, RECENT=recent, MOVES=moves,
-            TILE=triton.next_power_of_2(recent * 2 * board_size), ANY_SUICIDE=states.suicide is not None,
-            ANY_SUPERKO=rules.any_superko, num_warps=1,
+            games.seen.shape[1], N=size, RECENT=recent, MOVES=found.moves.shape[1],
+            TILE=triton.next_power_of_2(recent * 2 * size), ANY_SUPERKO=states.rules.any_superko, num_warps=1,
         )  # fmt: skip
     return after._asdict() | found._asdict()
 
 
-def _room(number: int, states: Any) -> tuple[PositionFields, Found]:
-    """Returns tensors for all that is found."""
-    size = states.board_size
-    like = {name: getattr(states, name) for name in (*PositionFields._fields, "recent", "moves")}
-    room = {name: torch.empty(number, *t.shape[1:], dtype=t.dtype, device=t.device) for name, t in like.items()}
-    words = torch.empty(number, 3 * size + SMALL_WORDS.value, dtype=torch.int32, device=states.device)
-    legal = torch.empty(number, size**2 + 1, dtype=torch.bool, device=states.device)
-    result = torch.empty(number, dtype=torch.float32, device=states.device)
-    found = Found(words, legal, result, torch.empty_like(room["finished"]), room.pop("recent"), room.pop("moves"))
-    return PositionFields(**room), found
-
-
 @triton.jit(do_not_specialize=["num_levels", "width"])
 def leaf_kernel(
-    words, actions, path, games, keys, after, found, num_levels, width, N: tl.constexpr, RECENT: tl.constexpr,
-    MOVES: tl.constexpr, TILE: tl.constexpr, ANY_SUICIDE: tl.constexpr, ANY_SUPERKO: tl.constexpr,
+    words, actions, path, games, keys, after, found, num_levels, width,
+    N: tl.constexpr, RECENT: tl.constexpr, MOVES: tl.constexpr, TILE: tl.constexpr, ANY_SUPERKO: tl.constexpr,
 ):  # fmt: skip
     """Writes all that one simulation's move leads to; width is H. All is read before anything is written, or each read
     would wait for the last."""
@@ -71,7 +47,7 @@ def leaf_kernel(
     first = k.to(tl.int64) * num_levels
     before = _unpacked(words + k * (3 * N + SMALL_WORDS), N)
     on_board, cap, komi = rows.load_rows(games.on_board, game, N), tl.load(games.cap + game), tl.load(games.komi + game)
-    suicide = board.flag_at(games.suicide, game, ANY_SUICIDE)
+    suicide = tl.load(games.suicide + game) != 0
     past = _past(path, games, game, first, depth, N, RECENT, TILE)
     past_moves = _past_moves(path, games, game, first, depth, action, MOVES)
     position, _, _ = board.moved(before, action, on_board, suicide, cap, keys, N)
@@ -82,7 +58,8 @@ def leaf_kernel(
         result = _result(position, on_board, komi)
     board.store_position(after, k, position, N)
     _pack(found.words + k * (3 * N + SMALL_WORDS), position, N)
-    _store_points(found.legal + k * (N * N + 1), board.legal_points(position, on_board, suicide, N), N)
+    legal, _ = board.legal_points(position, on_board, suicide, N)
+    _store_points(found.legal + k * (N * N + 1), legal, N)
     at, move = tl.arange(0, TILE), tl.arange(0, 8)
     tl.store(found.recent + k * (RECENT * 2 * N) + at, past, mask=at < RECENT * 2 * N)
     tl.store(found.moves + k * MOVES + move, past_moves.to(tl.int16), mask=move < MOVES)
@@ -137,7 +114,8 @@ def _store_points(points, plane, N: tl.constexpr):
     """Writes a plane as flags point by point, and True for pass: bool [A]."""
     for start in range(0, N * N + 1, rows.LANES):
         point = start + tl.arange(0, rows.LANES)
-        is_set = (rows.point_bits(plane, tl.minimum(point, N * N - 1), N) != 0) | (point == N * N)
+        place = tl.minimum(point, N * N - 1)
+        is_set = (((tl.gather(plane, place // N, 0) >> (place % N)) & 1) != 0) | (point == N * N)
         tl.store(points + point, is_set, mask=point <= N * N)
 
 

@@ -24,8 +24,15 @@ def from_below(rows):
 
 
 @triton.jit
+def shifts(rows):
+    """Returns the points whose neighbour on the left, right, above or below is in the plane, int32 [32] each; bits and
+    lanes may lie beyond the board, so mask them."""
+    return rows << 1, rows >> 1, from_above(rows), from_below(rows)
+
+
+@triton.jit
 def neighbours(rows):
-    """Returns the points next to a point of the plane; bits and lanes may lie beyond the board, so mask it."""
+    """Returns the points next to a point of the plane; mask them, too."""
     return (rows << 1) | (rows >> 1) | from_above(rows) | from_below(rows)
 
 
@@ -55,12 +62,6 @@ def row_counts(rows):
 def count(rows):
     """Returns how many points a plane holds: int32 [32] -> int32 scalar."""
     return tl.sum(row_counts(rows), 0)
-
-
-@triton.jit
-def has_one_point(rows):
-    """Returns whether a plane holds exactly one point: int32 [32] -> bool scalar."""
-    return count(rows) == 1
 
 
 @triton.jit
@@ -97,13 +98,6 @@ def store_rows(pointer, index, rows, N: tl.constexpr):
     """Writes plane `index` of a tensor int32 [..., N]."""
     lane = tl.arange(0, LANES)
     tl.store(pointer + index * N + lane, rows, mask=lane < N)
-
-
-@triton.jit
-def point_bits(rows, point, N: tl.constexpr):
-    """Returns whether points are in a plane: int32 [32], points int32 [32] below 32 * N -> 0 or 1 int32 [32]."""
-    row = point // N
-    return (tl.gather(rows, row, 0) >> (point - row * N)) & 1
 
 
 @triton.jit

@@ -10,17 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from zerogo.kernels.cuda.rows import (
-    LANES,
-    any_point,
-    count,
-    first_plane,
-    flood,
-    from_above,
-    from_below,
-    load_rows,
-    neighbours,
-)
+from zerogo.kernels.cuda.rows import LANES, any_point, count, first_plane, flood, load_rows, neighbours, shifts
 from zerogo.kernels.shared import TACTICS
 
 # What the words of the tiles are made of, for a move: `joined` holds the stones that it joins, their strings, and the
@@ -31,10 +21,7 @@ MANY = tl.constexpr(1 << 14)  # more liberties than any string has
 
 
 def read(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tensor:
-    """Returns the tactics of B positions in the order of `TACTICS`: int16 [8, B, N, N], from bit rows int32 [B, N]
-    each.
-
-    own, opponent: stones of the side to move and of the other. legal: where the side to move may play."""
+    """Returns the tactics of B positions: int16 [8, B, N, N]; see `cpu.tactics.read`."""
     num_games, size = own.shape
     numbers = torch.empty(len(TACTICS), num_games, size, size, dtype=torch.int16, device=own.device)
     planes = [rows.contiguous() for rows in (own, opponent, on_board, legal)]
@@ -118,7 +105,7 @@ def _tile(rows, COLUMNS: tl.constexpr):
 def _numbers_beside(rows, COLUMNS: tl.constexpr):
     """Returns how many neighbours of each point are among these: int32 [32] -> int32 [32, COLUMNS]. The shifts are
     added bit by bit."""
-    left, right, up, down = rows << 1, rows >> 1, from_above(rows), from_below(rows)
+    left, right, up, down = shifts(rows)
     across, along = left ^ right, up ^ down
     ones = across ^ along
     twos = (left & right) ^ (up & down) ^ (across & along)
