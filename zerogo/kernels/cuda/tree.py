@@ -13,6 +13,7 @@ Choices are the same float32 operations in the same order as in `search.puct` an
 divisions rounded correctly, nothing fused, sums in float64; only logarithms and exponentials may differ from torch's in
 the last bits. Of equal scores the lowest move is taken."""
 
+from collections import namedtuple
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo.kernels import shared
-from zerogo.kernels.shared import CHOICE_NUMBERS, LANDED, SELECTED, Leaves, Searches, Slots, Trees, tries
+from zerogo.kernels.shared import CHOICE_NUMBERS, LANDED, SELECTED, Leaves, Searches, Slots, Trees, fields_of, tries
 
 NULL_NODE, ROOT = tl.constexpr(shared.NULL_NODE), tl.constexpr(shared.ROOT)
 UNVISITED, CLOSED = tl.constexpr(shared.UNVISITED), tl.constexpr(shared.CLOSED)
@@ -29,16 +30,22 @@ TINY = tl.constexpr(shared.TINY)
 LEVELS = tl.constexpr(64)  # nodes of a path that are backed up at once
 ROWS = tl.constexpr(8)  # nodes that are moved at once
 
+# What a kernel is compiled for: moves and words of a node, each as wide as its tile; the kind of search.
+Kind = namedtuple("Kind", "ACTIONS TILE WORDS WORD_TILE SEVERAL GUMBEL")
+Settings = namedtuple("Settings", CHOICE_NUMBERS)
+# What all choices of one game read; index: its number, first: the row of its first node.
+Game = namedtuple("Game", "trees under_way searches index first settings")
+# A node's children (int32), with their priors, visits, mean values from the node's view and simulations under way.
+Node = namedtuple("Node", "row children is_open prior visits value flying")
 
-def trees_of(tree: Any) -> Trees:
-    """Returns the tensors of a `search.tree.Tree`."""
-    return Trees(*(getattr(tree, name) for name in Trees._fields))
 
-
-def launch(num_actions: int) -> dict[str, Any]:
-    """Returns how wide a program is: a warp for every 128 moves. Nothing is fused, so that scores round as torch's."""
-    tile = triton.next_power_of_2(num_actions)
-    return {"TILE": tile, "num_warps": max(1, min(8, tile // 128)), "enable_fp_fusion": False}
+def launch(tree: Any, several: bool = False, is_gumbel: bool = False) -> dict[str, Any]:
+    """Returns the kind of a launch and how wide a program is: a warp for every 128 moves. Nothing is fused, so that
+    scores round as torch's."""
+    actions, words = tree.children.shape[2], tree.words.shape[2]
+    tile = triton.next_power_of_2(actions)
+    kind = Kind(actions, tile, words, triton.next_power_of_2(words), several, is_gumbel)
+    return {"KIND": kind, "num_warps": max(1, min(8, tile // 128)), "enable_fp_fusion": False}
 
 
 # Select
@@ -49,20 +56,17 @@ def select(search_state: Any, settings: Any) -> Slots:
     whose budget is not spent. D is the tree's M, so that the shape never changes; what is behind the end of a path has
     no meaning."""
     tree, leaves = search_state.tree, settings.leaves
-    num_games, num_nodes, num_actions = tree.children.shape
-    whole, flag = ({"dtype": dtype, "device": tree.size.device} for dtype in (torch.int64, torch.bool))
+    num_games, num_nodes, _ = tree.children.shape
     number = leaves * num_games
-    slots = Slots(
-        torch.empty(number, num_nodes, **whole), torch.zeros(number, **whole), torch.zeros(number, **whole),
-        torch.zeros(number, **flag), torch.zeros(number, **flag),
-    )  # fmt: skip
+    empty = (like.new_zeros(number) for like in (tree.size, tree.size, tree.terminal, tree.terminal))
+    slots = Slots(tree.size.new_empty(number, num_nodes), *empty)
     under_way = torch.zeros_like(tree.visits) if leaves > 1 else tree.visits  # one simulation never reads it
-    searches = Searches(*(getattr(search_state, name) for name in Searches._fields))
+    searches = fields_of(Searches, search_state)
     numbers = (float(getattr(settings, name)) for name in CHOICE_NUMBERS)
     select_kernel[(num_games,)](
-        trees_of(tree), under_way, searches, search_state.collisions, slots,
+        fields_of(Trees, tree), under_way, searches, search_state.collisions, slots,
         num_games, num_nodes, search_state.longest, leaves, tries(leaves), *numbers,
-        ACTIONS=num_actions, SEVERAL=leaves > 1, GUMBEL=settings.algorithm == "gumbel", **launch(num_actions),
+        **launch(tree, leaves > 1, settings.algorithm == "gumbel"),
     )  # fmt: skip
     return slots
 
@@ -71,41 +75,40 @@ def select(search_state: Any, settings: Any) -> Slots:
 def select_kernel(
     trees, under_way, searches, collisions, slots, num_games, num_nodes, longest, leaves, tries,
     c_puct, c_puct_log, c_puct_base, fpu_reduction, fpu_reduction_root, forced_playouts, c_visit, c_scale,
-    ACTIONS: tl.constexpr, SEVERAL: tl.constexpr, GUMBEL: tl.constexpr, TILE: tl.constexpr,
+    KIND: tl.constexpr,
 ):  # fmt: skip
     """Sends the simulations of one game, one after another; tries: how many selections there may be. A game that may
     have none goes round once, for what unused slots hold."""
-    game = tl.program_id(0).to(tl.int64)
-    first = game * num_nodes
-    new = tl.load(trees.size + game) + ROOT  # the node that the first simulation makes
-    before, until = tl.load(searches.done + game), tl.load(searches.budget + game)
-    if GUMBEL:
-        now = game * longest + tl.minimum(before, longest - 1)
+    index = tl.program_id(0).to(tl.int64)
+    first = index * num_nodes
+    settings = Settings(
+        c_puct, c_puct_log, c_puct_base, fpu_reduction, fpu_reduction_root, forced_playouts, c_visit, c_scale
+    )
+    game = Game(trees, under_way, searches, index, first, settings)
+    new = tl.load(trees.size + index) + ROOT  # the node that the first simulation makes
+    before, until = tl.load(searches.done + index), tl.load(searches.budget + index)
+    if KIND.GUMBEL:
+        now = index * longest + tl.minimum(before, longest - 1)
         until = tl.minimum(until, tl.load(searches.phase_end + now).to(tl.int64))
     left = tl.minimum(until - before, leaves)
-    settings = (c_puct, c_puct_log, c_puct_base, fpu_reduction, fpu_reduction_root, forced_playouts, c_visit, c_scale)
     started, tried, dropped, root_move = before * 0, before * 0, before * 0, before * 0
-    moves = tl.arange(0, TILE)
-    by_move, collided = tl.zeros((TILE,), tl.int32), tl.zeros((TILE,), tl.int32)
+    moves = tl.arange(0, KIND.TILE)
+    by_move, collided = tl.zeros_like(moves), tl.zeros_like(moves)
     goes_on = tried == 0
     while goes_on:
-        wanted = tl.load(searches.order + game * longest + tl.minimum(before + started, longest - 1))
-        root_move, child = _choose_at_root(
-            trees, under_way, searches, game, first, wanted, by_move, collided, settings, ACTIONS, GUMBEL, SEVERAL, TILE
-        )
-        slot = tl.minimum(started, leaves - 1) * num_games + game
-        row, depth, action, child, at_end = _descend(
-            trees, under_way, slots.path + slot * num_nodes, first, new, root_move, child, started < left, settings,
-            ACTIONS, GUMBEL, SEVERAL, TILE,
-        )  # fmt: skip
+        wanted = tl.load(searches.order + index * longest + tl.minimum(before + started, longest - 1))
+        root_move, child = _choose_at_root(game, wanted, by_move, collided, KIND)
+        slot = tl.minimum(started, leaves - 1) * num_games + index
+        path = slots.path + slot * num_nodes
+        row, depth, action, child, at_end = _descend(game, path, new, root_move, child, started < left, KIND)
         collides = at_end & (child >= new)
         counts = (started < left) & (collides == 0)
         tl.store(slots.depth + slot, depth)
         tl.store(slots.action + slot, action)
         tl.store(slots.at_end + slot, at_end)
-        if SEVERAL:
+        if KIND.SEVERAL:
             if counts & (at_end == 0):
-                tl.store(trees.children + row * ACTIONS + action, (new + started).to(tl.int32))
+                tl.store(trees.children + row * KIND.ACTIONS + action, (new + started).to(tl.int32))
                 tl.store(under_way + first + new + started, 1)
             tl.debug_barrier()  # the next selection reads what this one wrote
         by_move += ((moves == root_move) & counts).to(tl.int32)
@@ -115,54 +118,48 @@ def select_kernel(
         tried += 1
         goes_on = (started < left) & (tried < tries)
     tl.atomic_add(collisions, dropped)
-    _finish_slots(trees, slots, game, first, started, root_move, num_games, num_nodes, leaves, ACTIONS, SEVERAL)
+    _finish_slots(game, slots, started, root_move, num_games, num_nodes, leaves, KIND)
 
 
 @triton.jit
-def _descend(
-    trees, under_way, path, first, new, action, child, is_going, settings,
-    ACTIONS: tl.constexpr, GUMBEL: tl.constexpr, SEVERAL: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
+def _descend(game, path, new, action, child, is_going, KIND: tl.constexpr):
     """Follows one simulation from the move chosen at the root to a move without a node, or to an end, and writes its
     path; new: the first node that is only about to be made, which is an end for others.
 
     Returns the row of the last node, its depth, the move there, the last child read, and whether the node is an end."""
-    row, depth = first + ROOT, first * 0
+    row, depth = game.first + ROOT, game.first * 0
     at_end = depth != 0
     tl.store(path, row)
     moving = is_going & (child > NULL_NODE)
     while moving:
         depth += 1
-        row = first + child
+        row = game.first + child
         tl.store(path + depth, row)
-        if SEVERAL:
-            tl.store(under_way + row, tl.load(under_way + row) + 1)
-        at_end = (child >= new) | (tl.load(trees.terminal + row) != 0)
+        if KIND.SEVERAL:
+            tl.store(game.under_way + row, tl.load(game.under_way + row) + 1)
+        at_end = (child >= new) | (tl.load(game.trees.terminal + row) != 0)
         if at_end == 0:
-            action, child = _choose_inside(trees, under_way, row, first, settings, ACTIONS, GUMBEL, SEVERAL, TILE)
+            action, child = _choose_inside(game, row, KIND)
         moving = (at_end == 0) & (child > NULL_NODE)
     return row, depth, action, child, at_end
 
 
 @triton.jit
-def _finish_slots(
-    trees, slots, game, first, started, root_move, num_games, num_nodes, leaves,
-    ACTIONS: tl.constexpr, SEVERAL: tl.constexpr,
-):  # fmt: skip
+def _finish_slots(game, slots, started, root_move, num_games, num_nodes, leaves, KIND: tl.constexpr):
     """Makes the tree what it was, says which slots are used, and gives the others a move at the root."""
     number = started * 0
     while number < leaves:
-        slot = number * num_games + game
+        slot = number * num_games + game.index
         is_used = number < started
         tl.store(slots.counts + slot, is_used)
         if is_used:
-            if SEVERAL:
+            if KIND.SEVERAL:
                 if tl.load(slots.at_end + slot) == 0:
                     row = tl.load(slots.path + slot * num_nodes + tl.load(slots.depth + slot))
-                    tl.store(trees.children + row * ACTIONS + tl.load(slots.action + slot), UNVISITED)
+                    tl.store(game.trees.children + row * KIND.ACTIONS + tl.load(slots.action + slot), UNVISITED)
         else:
-            tl.store(slots.path + slot * num_nodes, first + ROOT)
-            tl.store(slots.depth + slot, first * 0)
+            tl.store(slots.path + slot * num_nodes, game.first + ROOT)
+            tl.store(slots.depth + slot, game.first * 0)
             tl.store(slots.action + slot, root_move)
             tl.store(slots.at_end + slot, is_used)
         number += 1
@@ -172,99 +169,87 @@ def _finish_slots(
 
 
 @triton.jit
-def _choose_at_root(
-    trees, under_way, searches, game, first, wanted, by_move, collided, settings,
-    ACTIONS: tl.constexpr, GUMBEL: tl.constexpr, SEVERAL: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
+def _choose_at_root(game, wanted, by_move, collided, KIND: tl.constexpr):
     """Returns the move to try at the root, and its child.
 
     wanted: how many new visits the move should have. by_move: int32, simulations under way by their root moves.
     collided: int32, 1 for moves by which one collided."""
-    moves = tl.arange(0, TILE)
-    exists, place, row = moves < ACTIONS, game * ACTIONS + moves, first + ROOT
-    prior = tl.load(searches.root_prior + place, mask=exists, other=0.0)
-    children, visits, value, flying = _children_of(trees, under_way, row, first, ACTIONS, SEVERAL, TILE)
-    is_open = children != CLOSED
-    if GUMBEL:
-        new = visits - tl.load(searches.kept_visits + place, mask=exists, other=0.0) + by_move.to(tl.float32)
-        logits = tl.where(is_open, tl.log(tl.maximum(prior, TINY)), -float("inf"))
-        score = logits + _sigma(trees, row, prior, visits, value, settings)
+    settings, searches, place = game.settings, game.searches, game.index * KIND.ACTIONS
+    node = _node_at(game, game.first + ROOT, searches.root_prior + place, KIND)
+    if KIND.GUMBEL:
+        moves = tl.arange(0, KIND.TILE)
+        exists, place = moves < KIND.ACTIONS, place + moves
+        new = node.visits - tl.load(searches.kept_visits + place, mask=exists, other=0.0) + by_move.to(tl.float32)
+        score = tl.log(tl.maximum(node.prior, TINY)) + _sigma(game, node)
         score = score + tl.load(searches.gumbel + place, mask=exists, other=0.0)
-        is_wanted = is_open & (new == wanted.to(tl.float32))
+        is_wanted = node.is_open & (new == wanted.to(tl.float32))
         others = is_wanted & (collided == 0)
         is_wanted = tl.where(tl.max(others.to(tl.int32), 0) > 0, others, is_wanted)
         nobody = tl.max(is_wanted.to(tl.int32), 0) == 0
-        score = tl.where(is_open & (is_wanted | nobody), score, -float("inf"))
+        score = tl.where(is_wanted | nobody, score, -float("inf"))
     else:
-        score = _puct(trees, row, prior, visits, value, flying, is_open, settings[4], settings[5], settings)
-    return _best(score, children, TILE)
+        score = _puct(game, node, settings.fpu_reduction_root, settings.forced_playouts)
+    return _best(node, score)
 
 
 @triton.jit
-def _choose_inside(
-    trees, under_way, row, first, settings,
-    ACTIONS: tl.constexpr, GUMBEL: tl.constexpr, SEVERAL: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
+def _choose_inside(game, row, KIND: tl.constexpr):
     """Returns the move that is chosen at a node inside the tree, and its child."""
-    moves = tl.arange(0, TILE)
-    prior = tl.load(trees.prior + row * ACTIONS + moves, mask=moves < ACTIONS, other=0.0)
-    children, visits, value, flying = _children_of(trees, under_way, row, first, ACTIONS, SEVERAL, TILE)
-    is_open = children != CLOSED
-    if GUMBEL:
-        sigma = tl.where(is_open, _sigma(trees, row, prior, visits, value, settings), -float("inf"))
-        weight = tl.exp(sigma - tl.max(sigma, 0)) * tl.maximum(prior, TINY)
-        visits = visits + flying
+    node = _node_at(game, row, game.trees.prior + row * KIND.ACTIONS, KIND)
+    if KIND.GUMBEL:
+        sigma = tl.where(node.is_open, _sigma(game, node), -float("inf"))
+        weight = tl.exp(sigma - tl.max(sigma, 0)) * tl.maximum(node.prior, TINY)
+        visits = node.visits + node.flying
         share = tl.div_rn(visits, tl.zeros_like(visits) + (1.0 + tl.sum(visits, 0)))
         score = tl.div_rn(weight, tl.zeros_like(weight) + _exact_sum(weight)) - share
-        score = tl.where(is_open, score, -float("inf"))
     else:
-        score = _puct(trees, row, prior, visits, value, flying, is_open, settings[3], 0.0, settings)
-    return _best(score, children, TILE)
+        score = _puct(game, node, game.settings.fpu_reduction, 0.0)
+    return _best(node, score)
 
 
 @triton.jit
-def _children_of(trees, under_way, row, first, ACTIONS: tl.constexpr, SEVERAL: tl.constexpr, TILE: tl.constexpr):
-    """Returns a node's children (int32), their visits, their mean values from the node's view, and simulations under
-    way through them."""
-    moves = tl.arange(0, TILE)
-    children = tl.load(trees.children + row * ACTIONS + moves, mask=moves < ACTIONS, other=CLOSED)
+def _node_at(game, row, prior, KIND: tl.constexpr):
+    """Returns what a choice at a node reads; prior points to its moves'."""
+    moves, trees = tl.arange(0, KIND.TILE), game.trees
+    exists = moves < KIND.ACTIONS
+    prior = tl.load(prior + moves, mask=exists, other=0.0)
+    children = tl.load(trees.children + row * KIND.ACTIONS + moves, mask=exists, other=CLOSED)
     has_node = children > NULL_NODE
-    child = first + tl.maximum(children, NULL_NODE)
+    child = game.first + tl.maximum(children, NULL_NODE)
     visits = tl.load(trees.visits + child, mask=has_node, other=0).to(tl.float32)
     value = tl.div_rn(tl.load(trees.value_sum + child, mask=has_node, other=0.0), -tl.maximum(visits, 1.0))
     flying = tl.zeros_like(visits)
-    if SEVERAL:
-        flying = tl.load(under_way + child, mask=has_node, other=0).to(tl.float32)
-    return children, visits, value, flying
+    if KIND.SEVERAL:
+        flying = tl.load(game.under_way + child, mask=has_node, other=0).to(tl.float32)
+    return Node(row, children, children != CLOSED, prior, visits, value, flying)
 
 
 @triton.jit
-def _puct(trees, row, prior, visits, value, flying, is_open, reduction, forced_playouts, settings):
+def _puct(game, node, reduction, forced_playouts):
     """Returns `puct.scores`."""
-    c_puct, c_puct_log, c_puct_base = settings[0], settings[1], settings[2]
-    total = tl.load(trees.visits + row).to(tl.float32)
-    mean = tl.div_rn(tl.load(trees.value_sum + row), tl.maximum(total, 1.0))
-    below = tl.maximum(total - 1.0, 0.0) + tl.sum(flying, 0)
-    all_visits = visits + flying
-    unvisited = mean - reduction * tl.sqrt_rn(_exact_sum(prior * tl.minimum(visits, 1.0)))
-    growth = tl.log(1.0 + tl.div_rn(below, c_puct_base + 0.0 * below))
-    weight = (c_puct + c_puct_log * growth) * tl.sqrt_rn(below + 0.01)
-    score = tl.where(visits > 0, value, unvisited) + tl.div_rn(weight * prior, 1.0 + all_visits)
-    owed = tl.sqrt_rn(forced_playouts * prior * below)
-    score = tl.where((visits > 0) & (all_visits < owed), 1e6, score)
-    return tl.where(is_open, score, -float("inf"))
+    settings, visits = game.settings, node.visits
+    total = tl.load(game.trees.visits + node.row).to(tl.float32)
+    mean = tl.div_rn(tl.load(game.trees.value_sum + node.row), tl.maximum(total, 1.0))
+    below = tl.maximum(total - 1.0, 0.0) + tl.sum(node.flying, 0)
+    all_visits = visits + node.flying
+    unvisited = mean - reduction * tl.sqrt_rn(_exact_sum(node.prior * tl.minimum(visits, 1.0)))
+    growth = tl.log(1.0 + tl.div_rn(below, settings.c_puct_base + 0.0 * below))
+    weight = (settings.c_puct + settings.c_puct_log * growth) * tl.sqrt_rn(below + 0.01)
+    score = tl.where(visits > 0, node.value, unvisited) + tl.div_rn(weight * node.prior, 1.0 + all_visits)
+    owed = tl.sqrt_rn(forced_playouts * node.prior * below)
+    return tl.where((visits > 0) & (all_visits < owed), 1e6, score)
 
 
 @triton.jit
-def _sigma(trees, row, prior, visits, value, settings):
+def _sigma(game, node):
     """Returns `gumbel.sigma` of `gumbel.completed_values`."""
-    c_visit, c_scale = settings[6], settings[7]
+    settings, visits = game.settings, node.visits
     is_visited = visits > 0
-    weight = tl.where(is_visited, tl.maximum(prior, TINY), 0.0)
+    weight = tl.where(is_visited, tl.maximum(node.prior, TINY), 0.0)
     number = tl.sum(visits, 0)
-    average = tl.div_rn(_exact_sum(weight * value), tl.maximum(_exact_sum(weight), TINY))
-    mixed = tl.div_rn(tl.load(trees.value + row) + number * average, 1.0 + number)
-    return (c_visit + tl.max(visits, 0)) * c_scale * tl.where(is_visited, value, mixed)
+    average = tl.div_rn(_exact_sum(weight * node.value), tl.maximum(_exact_sum(weight), TINY))
+    mixed = tl.div_rn(tl.load(game.trees.value + node.row) + number * average, 1.0 + number)
+    return (settings.c_visit + tl.max(visits, 0)) * settings.c_scale * tl.where(is_visited, node.value, mixed)
 
 
 @triton.jit
@@ -274,10 +259,11 @@ def _exact_sum(numbers):
 
 
 @triton.jit
-def _best(score, children, TILE: tl.constexpr):
-    """Returns the move (int64) with the highest score, the first of several, and its child (int32)."""
-    chosen = tl.argmax(score, 0)
-    return chosen.to(tl.int64), tl.sum(tl.where(tl.arange(0, TILE) == chosen, children, 0), 0)
+def _best(node, score):
+    """Returns the open move (int64) with the highest score, the first of several, and its child (int32)."""
+    chosen = tl.argmax(tl.where(node.is_open, score, -float("inf")), 0)
+    moves = tl.arange(0, node.children.shape[0])
+    return chosen.to(tl.int64), tl.sum(tl.where(moves == chosen, node.children, 0), 0)
 
 
 # Expand and back up
@@ -287,22 +273,21 @@ def expand_and_backup(search_state: Any, selection: Any, leaves: Any, prior: Ten
     """Writes the new nodes, closes moves that repeat, and counts and backs up the simulations; arguments as
     `search.search.expand_and_backup`. All slots are given: K = num_slots * B."""
     tree, num_slots = search_state.tree, selection.num_slots
-    num_games, num_nodes, num_actions = tree.children.shape
-    num_words = tree.words.shape[2]
+    num_games, num_nodes, _ = tree.children.shape
     assert len(value) == num_slots * num_games, f"{len(value)} simulations in {num_slots} slots of {num_games} games"
     fields = [getattr(selection, name) for name in SELECTED] + [getattr(leaves, name) for name in LANDED]
     found = Leaves(*(field.contiguous() for field in (*fields, prior, value)))
     expand_kernel[(num_games,)](
-        trees_of(tree), found, selection.counts.contiguous(), torch.empty_like(value),
+        fields_of(Trees, tree), found, selection.counts.contiguous(), torch.empty_like(value),
         search_state.done, search_state.deepest, search_state.exact_leaves, num_games, num_nodes, found.path.shape[1],
-        num_words, num_slots, ACTIONS=num_actions, WORDS=triton.next_power_of_2(num_words), **launch(num_actions),
+        num_slots, **launch(tree),
     )  # fmt: skip
 
 
-@triton.jit(do_not_specialize=["num_games", "num_nodes", "num_levels", "num_words", "num_slots"])
+@triton.jit(do_not_specialize=["num_games", "num_nodes", "num_levels", "num_slots"])
 def expand_kernel(
-    trees, leaves, counts, backed_up, done, deepest, exact_leaves, num_games, num_nodes, num_levels, num_words,
-    num_slots, ACTIONS: tl.constexpr, WORDS: tl.constexpr, TILE: tl.constexpr,
+    trees, leaves, counts, backed_up, done, deepest, exact_leaves, num_games, num_nodes, num_levels, num_slots,
+    KIND: tl.constexpr,
 ):  # fmt: skip
     """Writes what the simulations of one game came to, in the order of their slots, then backs them up: all of them see
     the sums as they were before the step. backed_up: room for their values, float32 [K]."""
@@ -323,10 +308,10 @@ def expand_kernel(
             elif repeats:
                 visits = tl.maximum(tl.load(trees.visits + last), 1)
                 own = tl.div_rn(tl.load(trees.value_sum + last), visits.to(tl.float32))
-                tl.store(trees.children + last * ACTIONS + action, CLOSED)
-                tl.store(trees.prior + last * ACTIONS + action, 0.0)
+                tl.store(trees.children + last * KIND.ACTIONS + action, CLOSED)
+                tl.store(trees.prior + last * KIND.ACTIONS + action, 0.0)
             else:
-                _expand(trees, leaves, k, first, used + ROOT, last, action, own, num_words, ACTIONS, WORDS, TILE)
+                _expand(trees, leaves, k, first, used + ROOT, last, action, own, KIND)
                 used += 1
             tl.store(backed_up + k, own)
             number += 1
@@ -351,26 +336,23 @@ def expand_kernel(
 
 
 @triton.jit
-def _expand(
-    trees, leaves, k, first, node, last, action, own, num_words,
-    ACTIONS: tl.constexpr, WORDS: tl.constexpr, TILE: tl.constexpr,
-):  # fmt: skip
+def _expand(trees, leaves, k, first, node, last, action, own, KIND: tl.constexpr):
     """Writes simulation k's node, with its own visit, and hangs it below its parent, the row `last`."""
-    row, word, moves = first + node, tl.arange(0, WORDS), tl.arange(0, TILE)
-    is_word, exists = word < num_words, moves < ACTIONS
-    packed = tl.load(leaves.words + k * num_words + word, mask=is_word)
-    is_open = tl.load(leaves.legal + k * ACTIONS + moves, mask=exists, other=0) != 0
-    prior = tl.load(leaves.prior + k * ACTIONS + moves, mask=exists)
-    tl.store(trees.words + row * num_words + word, packed, mask=is_word)
-    tl.store(trees.children + row * ACTIONS + moves, tl.where(is_open, UNVISITED, CLOSED), mask=exists)
-    tl.store(trees.prior + row * ACTIONS + moves, prior, mask=exists)
+    row, word, moves = first + node, tl.arange(0, KIND.WORD_TILE), tl.arange(0, KIND.TILE)
+    is_word, exists = word < KIND.WORDS, moves < KIND.ACTIONS
+    packed = tl.load(leaves.words + k * KIND.WORDS + word, mask=is_word)
+    is_open = tl.load(leaves.legal + k * KIND.ACTIONS + moves, mask=exists, other=0) != 0
+    prior = tl.load(leaves.prior + k * KIND.ACTIONS + moves, mask=exists)
+    tl.store(trees.words + row * KIND.WORDS + word, packed, mask=is_word)
+    tl.store(trees.children + row * KIND.ACTIONS + moves, tl.where(is_open, UNVISITED, CLOSED), mask=exists)
+    tl.store(trees.prior + row * KIND.ACTIONS + moves, prior, mask=exists)
     tl.store(trees.visits + row, 1)
     tl.store(trees.value_sum + row, own)
     tl.store(trees.value + row, own)
     tl.store(trees.terminal + row, tl.load(leaves.finished + k))
     tl.store(trees.parent + row, (last - first).to(tl.int32))
     tl.store(trees.action + row, action.to(tl.int32))
-    tl.store(trees.children + last * ACTIONS + action, node.to(tl.int32))
+    tl.store(trees.children + last * KIND.ACTIONS + action, node.to(tl.int32))
 
 
 @triton.jit
@@ -399,18 +381,12 @@ def _back_up(trees, path, depth, reached, own):
 def move_nodes_(tree: Any, games: Tensor, place: Tensor) -> None:
     """Moves the nodes of some games to their places and empties the rest: games int64 [K], place int64 [K, M],
     NULL_NODE for nodes that are dropped, else not above the node, and rising."""
-    _, num_nodes, num_actions = tree.children.shape
-    num_words = tree.words.shape[2]
-    move_kernel[(len(games),)](
-        trees_of(tree), games.contiguous(), place.contiguous(), num_nodes, num_words,
-        ACTIONS=num_actions, WORDS=triton.next_power_of_2(num_words), **launch(num_actions),
-    )  # fmt: skip
+    given = fields_of(Trees, tree), games.contiguous(), place.contiguous(), tree.num_nodes
+    move_kernel[(len(games),)](*given, **launch(tree))
 
 
-@triton.jit(do_not_specialize=["num_nodes", "num_words"])
-def move_kernel(
-    trees, games, place, num_nodes, num_words, ACTIONS: tl.constexpr, WORDS: tl.constexpr, TILE: tl.constexpr
-):
+@triton.jit(do_not_specialize=["num_nodes"])
+def move_kernel(trees, games, place, num_nodes, KIND: tl.constexpr):
     """Moves the nodes of one game, several at once, from the root on: a node's place is never above it, so what is
     still to be moved is not written over."""
     game = tl.load(games + tl.program_id(0))
@@ -421,8 +397,7 @@ def move_kernel(
         node = start + tl.arange(0, ROWS)
         target = tl.load(place + node, mask=node < end, other=0)
         stays = target > NULL_NODE
-        _move_wide(trees, place, first + node, first + target, stays, num_words, ACTIONS, WORDS, TILE)
-        _move_narrow(trees, place, first + node, first + target, stays)
+        _move(trees, place, first + node, first + target, stays, KIND)
         kept += tl.sum(stays.to(tl.int64), 0)
         start += ROWS
     tl.debug_barrier()
@@ -436,35 +411,24 @@ def move_kernel(
 
 
 @triton.jit
-def _move_wide(
-    trees, place, row, target, stays, num_words, ACTIONS: tl.constexpr, WORDS: tl.constexpr, TILE: tl.constexpr
-):
-    """Moves what nodes have for every move, and their words; a child's index becomes its place."""
-    moves, word = tl.arange(0, TILE)[None, :], tl.arange(0, WORDS)[None, :]
-    mask, has_word = stays[:, None] & (moves < ACTIONS), stays[:, None] & (word < num_words)
-    child = tl.load(trees.children + row[:, None] * ACTIONS + moves, mask=mask, other=0)
+def _move(trees, place, row, target, stays, KIND: tl.constexpr):
+    """Moves nodes; the indices of children and of a parent become their places. All is read before anything is written:
+    a row may be another's place."""
+    moves, word = tl.arange(0, KIND.TILE)[None, :], tl.arange(0, KIND.WORD_TILE)[None, :]
+    mask, has_word = stays[:, None] & (moves < KIND.ACTIONS), stays[:, None] & (word < KIND.WORDS)
+    child = tl.load(trees.children + row[:, None] * KIND.ACTIONS + moves, mask=mask, other=0)
     is_node = child > NULL_NODE
     followed = tl.load(place + tl.maximum(child, 0), mask=mask & is_node, other=0)
-    prior = tl.load(trees.prior + row[:, None] * ACTIONS + moves, mask=mask, other=0.0)
-    packed = tl.load(trees.words + row[:, None] * num_words + word, mask=has_word, other=0)
-    tl.debug_barrier()  # a row may be another's place
-    child = tl.where(is_node, followed.to(tl.int32), child)
-    tl.store(trees.children + target[:, None] * ACTIONS + moves, child, mask=mask)
-    tl.store(trees.prior + target[:, None] * ACTIONS + moves, prior, mask=mask)
-    tl.store(trees.words + target[:, None] * num_words + word, packed, mask=has_word)
-
-
-@triton.jit
-def _move_narrow(trees, place, row, target, stays):
-    """Moves the nodes' numbers; a parent's index becomes its place."""
-    visits, total = tl.load(trees.visits + row, mask=stays, other=0), tl.load(trees.value_sum + row, mask=stays)
-    value, terminal = tl.load(trees.value + row, mask=stays), tl.load(trees.terminal + row, mask=stays)
-    action = tl.load(trees.action + row, mask=stays)
+    prior = tl.load(trees.prior + row[:, None] * KIND.ACTIONS + moves, mask=mask, other=0.0)
+    packed = tl.load(trees.words + row[:, None] * KIND.WORDS + word, mask=has_word, other=0)
+    fields = trees.visits, trees.value_sum, trees.value, trees.terminal, trees.action
+    numbers = [tl.load(field + row, mask=stays) for field in fields]
     parent = tl.load(place + tl.load(trees.parent + row, mask=stays, other=0), mask=stays, other=0)
     tl.debug_barrier()
-    tl.store(trees.visits + target, visits, mask=stays)
-    tl.store(trees.value_sum + target, total, mask=stays)
-    tl.store(trees.value + target, value, mask=stays)
-    tl.store(trees.terminal + target, terminal, mask=stays)
-    tl.store(trees.action + target, action, mask=stays)
+    child = tl.where(is_node, followed.to(tl.int32), child)
+    tl.store(trees.children + target[:, None] * KIND.ACTIONS + moves, child, mask=mask)
+    tl.store(trees.prior + target[:, None] * KIND.ACTIONS + moves, prior, mask=mask)
+    tl.store(trees.words + target[:, None] * KIND.WORDS + word, packed, mask=has_word)
+    for k in tl.static_range(5):
+        tl.store(fields[k] + target, numbers[k], mask=stays)
     tl.store(trees.parent + target, parent.to(tl.int32), mask=stays)
