@@ -11,14 +11,10 @@ import torch
 from torch import Tensor
 
 from zerogo.kernels.cpu import strings
-from zerogo.kernels.cpu.loops import array, copy_bytes, first_bit, inline, kernel, over_games, part
+from zerogo.kernels.cpu.loops import array, arrays_of, copy_bytes, first_bit, inline, kernel, over_games, part
 from zerogo.kernels.cpu.strings import ATARI, NOTHING, OTHER, OWN, STRIDE, STRING, TAKEN, WEAK, string
 from zerogo.kernels.shared import HistoryFields, PositionFields
 from zerogo.rules import SIMPLE, SITUATIONAL
-
-
-def _arrays(state: Any, names: tuple[str, ...] = PositionFields._fields) -> list[np.ndarray]:
-    return [array(getattr(state, name)) for name in names]
 
 
 def flood(seeds: Tensor, within: Tensor) -> Tensor:
@@ -57,53 +53,49 @@ def exact_legal_rows(state: Any, keys: Tensor) -> Tensor:
     """Returns the points that may be played, superko included: int32 [B, N]. The games have their history; keys: int64
     [2 * A], `zobrist.point_keys`."""
     legal = np.empty(state.black.shape, np.int32)
-    position, history, table = _arrays(state), _arrays(state, HistoryFields._fields), array(keys)
+    position, history, table = arrays_of(PositionFields, state), arrays_of(HistoryFields, state), array(keys)
     on_board, superko, suicide = (array(part) for part in (state.on_board, state.rules.superko, state.rules.suicide))
 
     def loop(start: int, stop: int) -> None:
-        _legal(start, stop, *position, on_board, suicide, legal)
-        _strike_repeating(start, stop, *position, *history, on_board, superko, suicide, table, legal)
+        _legal(start, stop, position, on_board, suicide, legal)
+        _strike_repeating(start, stop, position, history, on_board, superko, suicide, table, legal)
 
     over_games(loop, len(legal))
     return torch.from_numpy(legal)
 
 
 @kernel
-def _legal(
-    start, stop, black, white, atari, to_play, passes, ply, ko, hashes, captures, finished, on_board, suicide, legal
-):
+def _legal(start, stop, position, on_board, suicide, legal):
     """Writes the points that may be played but for superko."""
-    size = black.shape[1]
+    size = on_board.shape[1]
     work = strings.scratch()
     for game in range(start, stop):
-        if not finished[game]:
-            strings.load(work, black, white, atari, on_board, game, to_play[game] == 1)
-            strings.legal_into(work, size, OWN, ko[game], suicide[game])
+        if not position.finished[game]:
+            strings.load(work, position, on_board, game)
+            strings.legal_into(work, size, OWN, position.ko[game], suicide[game])
         for row in range(size):
-            legal[game, row] = 0 if finished[game] else work[WEAK + 1 + row]
+            legal[game, row] = 0 if position.finished[game] else work[WEAK + 1 + row]
 
 
 @kernel
-def _strike_repeating(
-    start, stop, black, white, atari, to_play, passes, ply, ko, hashes, captures, finished,
-    seen, links, lost, recent, moves, on_board, superko, suicide, keys, legal
-):  # fmt: skip
+def _strike_repeating(start, stop, position, history, on_board, superko, suicide, keys, legal):
     """Takes the points that repeat a position out of the legal ones. In a loop of its own, as few games have suspects
     (`board.superko` tells which points these are), and only those are loaded again."""
-    size = black.shape[1]
+    size, lost, moves = on_board.shape[1], history.lost, history.moves
     work, dying = strings.scratch(), np.zeros(size, np.int32)  # dying: where a stone removes its own string
     for game in range(start, stop):
-        if finished[game] or superko[game] == SIMPLE:
+        if position.finished[game] or superko[game] == SIMPLE:
             continue
-        own, last = to_play[game] - 1, moves[game, 0]
+        own, last = position.to_play[game] - 1, moves[game, 0]
         is_new = _is_new(lost, game, 1 - own, last) or _is_new(lost, game, own, moves[game, 1])
         # Then only a move that takes the last stone, which must be in atari, or suicide can repeat a position.
-        is_hopeless = is_new and not (0 <= last < size * size and (atari[game, last // size] >> (last % size)) & 1 != 0)
+        is_point = 0 <= last < size * size
+        is_hopeless = is_new and not (is_point and (position.atari[game, last // size] >> (last % size)) & 1 != 0)
         is_loaded = suicide[game]
         dying[:] = 0
         if suicide[game]:
-            strings.load(work, black, white, atari, on_board, game, own == 0)
-            strings.legal_into(work, size, OWN, ko[game], False)
+            strings.load(work, position, on_board, game)
+            strings.legal_into(work, size, OWN, position.ko[game], False)
             for row in range(size):
                 dying[row] = legal[game, row] & ~work[WEAK + 1 + row]
             _find_weak(work, size)
@@ -113,7 +105,7 @@ def _strike_repeating(
                 continue
             if not is_loaded:
                 is_loaded = True
-                strings.load(work, black, white, atari, on_board, game, own == 0)
+                strings.load(work, position, on_board, game)
                 _find_weak(work, size)
             captures = strings.neighbours_in(work, WEAK, 1 + row)
             if is_new:
@@ -121,12 +113,13 @@ def _strike_repeating(
             while suspects != 0:
                 bit = suspects & -suspects
                 suspects ^= bit
-                key = hashes[game] ^ keys[own * (size * size + 1) + row * size + first_bit(bit)]
+                key = position.hash[game] ^ keys[own * (size * size + 1) + row * size + first_bit(bit)]
                 if (dying[row] & bit) != 0:
                     key ^= _key_of_suicide(work, size, 1 + row, bit, own, keys)
                 elif (captures & bit) != 0:
                     key ^= _key_of_captured(work, size, 1 + row, bit, 1 - own, keys)
-                if was_seen(seen, links, game, key, ply[game], superko[game] == SITUATIONAL):
+                ply, is_situational = position.ply[game], superko[game] == SITUATIONAL
+                if was_seen(history.seen, history.links, game, key, ply, is_situational):
                     legal[game, row] &= ~bit
 
 
@@ -190,83 +183,74 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
     that go on.
 
     history: the fields of `HistoryFields`, contiguous; H is greater than any ply."""
-    before, remembered = _arrays(state), [history[name].numpy() for name in HistoryFields._fields]
-    after = [np.empty_like(field) for field in before]
-    black, white, _, _, _, ply, _, _, _, finished = before
+    before, remembered = arrays_of(PositionFields, state), (history[name].numpy() for name in HistoryFields._fields)
+    remembered = HistoryFields(*remembered)
+    after = PositionFields(*(field.copy() for field in before))
     played, table = array(actions), array(keys)
     rules = [array(part) for part in (state.on_board, state.cap, state.rules.suicide)]
-    hashes, removed = after[PositionFields._fields.index("hash")], np.zeros((len(played), 2, black.shape[1]), np.int32)
+    removed = np.zeros((len(played), 2, state.board_size), np.int32)
 
     def loop(start: int, stop: int) -> None:
-        _play(start, stop, *before, *after, played, table, *rules, removed)
-        _remember(start, stop, played, black, white, ply, finished, hashes, removed, *remembered)
+        _play(start, stop, before, after, played, table, *rules, removed)
+        _remember(start, stop, played, before, after.hash, removed, remembered)
 
     over_games(loop, len(played))
-    return {name: torch.from_numpy(field) for name, field in zip(PositionFields._fields, after, strict=True)}
+    return {name: torch.from_numpy(field) for name, field in after._asdict().items()}
 
 
 @kernel
-def _play(
-    start, stop, black, white, atari, to_play, passes, ply, ko, hashes, captures, finished,
-    new_black, new_white, new_atari, new_to_play, new_passes, new_ply, new_ko, new_hash, new_captures, new_end,
-    actions, keys, on_board, cap, suicide, removed
-):  # fmt: skip
-    size = black.shape[1]
+def _play(start, stop, before, after, actions, keys, on_board, cap, suicide, removed):
+    """Writes what a move changes; `after` is a copy of `before`."""
+    size = on_board.shape[1]
     work = strings.scratch()
     for game in range(start, stop):
-        for row in range(size):
-            new_black[game, row], new_white[game, row] = black[game, row], white[game, row]
-            new_atari[game, row] = atari[game, row]
-        new_captures[game, 0], new_captures[game, 1] = captures[game, 0], captures[game, 1]
-        new_to_play[game], new_passes[game], new_ply[game] = to_play[game], passes[game], ply[game]
-        new_ko[game], new_hash[game], new_end[game] = ko[game], hashes[game], finished[game]
-        if finished[game]:
+        if before.finished[game]:
             continue
-        action, colour = actions[game], to_play[game] - 1
+        action, colour = actions[game], before.to_play[game] - 1
         if not 0 <= action <= size * size:
             raise IndexError("an action is beyond the board")
-        new_to_play[game], new_ply[game], new_ko[game] = 2 - colour, ply[game] + 1, -1
-        new_passes[game] = passes[game] + 1 if action == size * size else 0
+        after.to_play[game], after.ply[game], after.ko[game] = 2 - colour, before.ply[game] + 1, -1
+        after.passes[game] = before.passes[game] + 1 if action == size * size else 0
         if action < size * size:
-            strings.load(work, black, white, atari, on_board, game, colour == 0)
-            key, number, whose, new_ko[game] = strings.move(work, size, action, colour, suicide[game], keys)
+            strings.load(work, before, on_board, game)
+            key, number, whose, after.ko[game] = strings.move(work, size, action, colour, suicide[game], keys)
             first, second = (OWN + 1, OTHER + 1) if colour == 0 else (OTHER + 1, OWN + 1)
             for row in range(size):
-                new_black[game, row], new_white[game, row] = work[first + row], work[second + row]
-                new_atari[game, row] = work[ATARI + 1 + row]
-            new_hash[game] ^= key
+                after.black[game, row], after.white[game, row] = work[first + row], work[second + row]
+                after.atari[game, row] = work[ATARI + 1 + row]
+            after.hash[game] ^= key
             if number > 0:
-                new_captures[game, 1 - whose] += number
+                after.captures[game, 1 - whose] += number
                 for row in range(size):
                     removed[game, whose, row] = work[TAKEN + 1 + row]
-        new_end[game] = new_passes[game] >= 2 or new_ply[game] >= cap[game]
+        after.finished[game] = after.passes[game] >= 2 or after.ply[game] >= cap[game]
 
 
 @kernel
-def _remember(start, stop, actions, black, white, ply, finished, hashes, removed, seen, links, lost, recent, moves):
+def _remember(start, stop, actions, before, hashes, removed, history):
     """Writes the moves into the history. The chains have a loop of their own: what they read is seldom in a cache, and
     so several games wait for it at a time."""
-    width, size = seen.shape[1], black.shape[1]
+    seen, links, lost, recent, moves = history
+    width, size = seen.shape[1], removed.shape[2]
     for game in range(start, stop):
-        if not finished[game]:
-            slot, now = hashes[game] & (2 * width - 1), ply[game] + 1
+        if not before.finished[game]:
+            slot, now = hashes[game] & (2 * width - 1), before.ply[game] + 1
             if now >= width:
                 raise IndexError("a game is longer than what is kept of it")
             seen[game, now] = hashes[game]
             links[game, 2 * width + now] = links[game, slot]
             links[game, slot] = now
     for game in range(start, stop):
-        if finished[game]:
+        if before.finished[game]:
             continue
-        for colour in range(2):
-            for row in range(size):
-                lost[game, colour, row] |= removed[game, colour, row]
         for ago in range(recent.shape[1] - 1, 0, -1):
             for colour in range(2):
                 for row in range(size):
                     recent[game, ago, colour, row] = recent[game, ago - 1, colour, row]
         for row in range(size):
-            recent[game, 0, 0, row], recent[game, 0, 1, row] = black[game, row], white[game, row]
+            recent[game, 0, 0, row], recent[game, 0, 1, row] = before.black[game, row], before.white[game, row]
+            lost[game, 0, row] |= removed[game, 0, row]
+            lost[game, 1, row] |= removed[game, 1, row]
         for ago in range(moves.shape[1] - 1, 0, -1):
             moves[game, ago] = moves[game, ago - 1]
         moves[game, 0] = actions[game]

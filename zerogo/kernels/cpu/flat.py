@@ -12,19 +12,24 @@ EMPTY, FIRST, SECOND, OFF = range(4)  # what stands at a place; FIRST, SECOND: s
 
 @part
 def new_board(size):
-    """Returns an empty flat board: int8 [(N + 2) * (N + 1) + 1]."""
-    return np.full((size + 2) * (size + 1) + 1, OFF, np.int8)
+    """Returns an empty flat board, int8 [(N + 2) * (N + 1) + 1], and room for what `find_strings` tells: uint32 each,
+    as long as the board, since an index that may be negative costs more."""
+    board = np.full((size + 2) * (size + 1) + 1, OFF, np.int8)
+    return board, np.zeros(len(board), np.uint32), np.zeros(len(board), np.uint32), np.zeros(len(board), np.uint32)
 
 
 @part
-def new_places(board):
-    """Returns room for a place of a board at each of its places: uint32, since an index that may be negative costs
-    more."""
-    return np.zeros(len(board), np.uint32)
+def find_strings(board, stones, empty, root, first, second, on_board):
+    """Loads a position and writes the places of its stones and of its empty points, in order, and for every stone the
+    place of its string's first one; returns how many stones and empty points there are."""
+    _load(board, first, second, on_board)
+    num_stones, num_empty = _list_points(board, len(first), stones, empty)
+    _label(board, len(first), stones[:num_stones], root)
+    return num_stones, num_empty
 
 
 @part
-def load(board, first, second, on_board):
+def _load(board, first, second, on_board):
     """Writes a position's stones into a flat board: bit rows int32 [N] each."""
     size = len(first)
     for row in range(size):
@@ -36,15 +41,7 @@ def load(board, first, second, on_board):
 
 
 @part
-def steps_of(size):
-    """Returns the steps to the four sides: int32 [4]."""
-    return np.array((-size - 1, -1, 1, size + 1), np.int32)
-
-
-@part
-def list_points(board, size, stones, empty):
-    """Writes the places of all stones and of all empty points, in order: uint32 each, as long as the board; returns how
-    many there are."""
+def _list_points(board, size, stones, empty):
     num_stones, num_empty = 0, 0
     for at in range(size + 1, (size + 1) * (size + 1)):
         stones[num_stones], empty[num_empty] = at, at  # always written, counted where it fits: no branch to guess wrong
@@ -54,9 +51,7 @@ def list_points(board, size, stones, empty):
 
 
 @part
-def label(board, size, stones, root):
-    """Writes for every stone the place of its string's first one: stones uint32 [S], all in order; root uint32, as long
-    as the board, 0 elsewhere."""
+def _label(board, size, stones, root):
     root[:] = 0
     for k in range(len(stones)):
         at = stones[k]

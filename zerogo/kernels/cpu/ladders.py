@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo.kernels.cpu.flat import EMPTY, OFF, label, list_points, load, new_board, new_places
+from zerogo.kernels.cpu.flat import EMPTY, OFF, find_strings, new_board
 from zerogo.kernels.cpu.loops import array, inline, kernel, over_games
 
 CAUGHT, SAFE, GIVEN_UP = range(3)
@@ -54,12 +54,9 @@ def read(
 @kernel
 def _read(first, last, black, white, on_board, mover, most, caught, catching, escaping, given_up):
     size = black.shape[1]
-    work, board = _new(size, most), new_board(size)
-    stones, empty, root = new_places(board), new_places(board), new_places(board)
+    work, (board, stones, empty, root) = _new(size, most), new_board(size)
     for game in range(first, last):
-        load(board, black[game], white[game], on_board[game])
-        number, _ = list_points(board, size, stones, empty)
-        label(board, size, stones[:number], root)
+        number, _ = find_strings(board, stones, empty, root, black[game], white[game], on_board[game])
         work[: len(board)] = board
         for k in range(number):
             at = np.int64(stones[k])

@@ -9,7 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +29,10 @@ FEWEST = 128  # games to a thread; fewer are seldom worth waking one
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-def kernel(function: Callable) -> Callable:
-    """Compiles a function when it is first called, and keeps the result on disk. Indices are not checked."""
-    return _compiled(function, nogil=True, no_cfunc_wrapper=True)
-
-
-def inline(function: Callable) -> Callable:
-    """The same for a helper that kernels call."""
-    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-
-
-def part(function: Callable) -> Callable:
-    """The same for a helper that is short or called at one place: it becomes part of its caller, and no arrays are
-    handed on."""
-    return _compiled(function, nogil=True, forceinline=True)
-
-
 def _compiled(function: Callable, **options: bool) -> Callable:
-    """Numba takes a kept result for good while the function's own file is what it was, though helpers in others may
+    """Compiles a function when it is first called, and keeps the result on disk. Indices are not checked.
+
+    Numba takes a kept result for good while the function's own file is what it was, though helpers in others may
     have changed: so the folder of the results is named after all of them. Numba reads the folder's name here and at no
     later time. Without Numba the function stays as it is: ladders and tactics, which have no torch version, then run as
     Python."""
@@ -58,6 +44,12 @@ def _compiled(function: Callable, **options: bool) -> Callable:
         return numba.njit(cache=folder is not None, error_model="numpy", **options)(function)
     finally:
         numba.config.CACHE_DIR = before
+
+
+kernel = partial(_compiled, nogil=True, no_cfunc_wrapper=True)
+inline = partial(_compiled, no_cpython_wrapper=True, no_cfunc_wrapper=True)  # for a helper that kernels call
+# For one that is short or called at one place: it becomes part of its caller, and no arrays are handed on.
+part = partial(_compiled, nogil=True, forceinline=True)
 
 
 @cache
@@ -117,6 +109,11 @@ def array(tensor: Tensor) -> np.ndarray:
     """Returns a tensor as kernels want it: a contiguous array, over the same memory where that is contiguous."""
     found = tensor.numpy()
     return found if found.flags.c_contiguous else np.ascontiguousarray(found)
+
+
+def arrays_of(kind: type, source: Any) -> Any:
+    """Returns the tensors of an object that a namedtuple has fields for, as arrays."""
+    return kind(*(array(getattr(source, name)) for name in kind._fields))
 
 
 def over_games(loop: Callable, num_games: int, *arguments: Any) -> None:

@@ -8,79 +8,51 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo.kernels.cpu.loops import array, bit_count, first_bit, inline, kernel, over_games
-from zerogo.kernels.cpu.strings import (
-    ATARI,
-    FREE,
-    NEAR,
-    NOTHING,
-    OTHER,
-    OWN,
-    STRIDE,
-    STRING,
-    TAKEN,
-    WEAK,
-    beside,
-    neighbours_in,
-    scratch,
-    string,
-)
+from zerogo.kernels.cpu.loops import array, bit_count, inline, kernel, over_games
+from zerogo.kernels.cpu.strings import FREE, NOTHING, OTHER, OWN, SCORED, STRIDE, STRING, neighbours_in, scratch, string
 
-MUST, SAFE, LEFT = ATARI, TAKEN, WEAK
+MUST, SAFE, LEFT, NEAR = SCORED
 NONE = -1
 
 
 def pass_alive_rows(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> tuple[Tensor, Tensor]:
     """Returns Black's and White's pass-alive points: int32 [B, N] three times, bool [B] -> int32 [B, N] twice."""
-    areas = np.empty((2, *black.shape), np.int32)
-    over_games(_pass_alive_rows, len(black), array(black), array(white), array(on_board), array(suicide), *areas)
-    return torch.from_numpy(areas[0]), torch.from_numpy(areas[1])
+    return _read(black, white, on_board, suicide, False)[:2]
 
 
 def all_pass_alive(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> Tensor:
     """Returns whether every point is pass-alive: bool [B]."""
-    is_alive = np.zeros(len(black), bool)
-    over_games(_all_pass_alive, len(black), array(black), array(white), array(on_board), array(suicide), is_alive)
-    return torch.from_numpy(is_alive)
+    return _read(black, white, on_board, suicide, True)[2]
 
 
-@inline
-def _memory(size):
-    """Returns what `_benson` works with besides scratch memory: regions and strings as rows, strings by point, a
-    region's vital strings, whether a string lives and how many vital regions it has."""
-    most = size * size // 2 + 1
-    regions, strings = np.zeros((most, STRIDE), np.int32), np.zeros((most, STRIDE), np.int32)
-    label, vital = np.zeros(STRIDE * STRIDE, np.int16), np.zeros((most, 4), np.int16)
-    return regions, strings, label, vital, np.zeros(most, np.int16), np.zeros(most, np.int16)
+def _read(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor, is_quick: bool) -> tuple[Tensor, ...]:
+    """is_quick: whether the areas do not matter, so that most games need no more than a quick look."""
+    black_area, white_area = np.empty(black.shape, np.int32), np.empty(black.shape, np.int32)
+    found, is_alive = (black_area, white_area), np.zeros(len(black), bool)
+    given = array(black), array(white), array(on_board), array(suicide), is_quick
+    over_games(_pass_alive, len(black), *given, *found, is_alive)
+    return tuple(torch.from_numpy(part) for part in (*found, is_alive))
 
 
 @kernel
-def _pass_alive_rows(start, stop, black, white, on_board, suicide, black_area, white_area):
+def _pass_alive(start, stop, black, white, on_board, suicide, is_quick, black_area, white_area, is_alive):
     size = black.shape[1]
-    work, memory = scratch(), _memory(size)
+    most = size * size // 2 + 1
+    # Regions and strings as rows, a region's vital strings, whether a string lives, how many vital regions it has.
+    regions, strings = np.zeros((most, STRIDE), np.int32), np.zeros((most, STRIDE), np.int32)
+    memory = regions, strings, np.zeros((most, 4), np.int16), np.zeros(most, np.bool_), np.zeros(most, np.int16)
+    work = scratch()
     for game in range(start, stop):
+        if is_quick and not _may_be_alive(work, black, white, on_board, game):
+            continue
         _benson(work, memory, black, white, on_board, game, suicide[game])
         for row in range(size):
             black_area[game, row] = work[SAFE + 1 + row]
         _benson(work, memory, white, black, on_board, game, suicide[game])
-        for row in range(size):
-            white_area[game, row] = work[SAFE + 1 + row]
-
-
-@kernel
-def _all_pass_alive(start, stop, black, white, on_board, suicide, is_alive):
-    size = black.shape[1]
-    work, memory, alive = scratch(), _memory(size), np.zeros(size, np.int32)
-    for game in range(start, stop):
-        if not _may_be_alive(work, black, white, on_board, game):
-            continue
-        _benson(work, memory, black, white, on_board, game, suicide[game])
-        for row in range(size):
-            alive[row] = work[SAFE + 1 + row]
-        _benson(work, memory, white, black, on_board, game, suicide[game])
         missing = 0
         for row in range(size):
-            missing |= on_board[game, row] & ~(alive[row] | work[SAFE + 1 + row])
+            white_area[game, row] = work[SAFE + 1 + row]
+            missing |= on_board[game, row] & ~(black_area[game, row] | white_area[game, row])
         is_alive[game] = missing == 0
 
 
@@ -93,28 +65,14 @@ def _may_be_alive(work, black, white, on_board, game):
         work[OWN + 1 + row], work[OTHER + 1 + row] = black[game, row], white[game, row]
         work[FREE + 1 + row] = on_board[game, row] & ~(black[game, row] | white[game, row])
         number += bit_count(work[FREE + 1 + row])
-    if number < 2:
-        return False
-    _write_near(work, OWN, size, SAFE)
-    _write_near(work, OTHER, size, LEFT)
     for row in range(1, 1 + size):
-        work[SAFE + row] = work[FREE + row] & ~work[SAFE + row]
-        work[LEFT + row] = work[FREE + row] & ~work[LEFT + row]
-    _write_near(work, SAFE, size, NEAR)
+        work[SAFE + row] = work[FREE + row] & ~neighbours_in(work, OWN, row)
+        work[LEFT + row] = work[FREE + row] & ~neighbours_in(work, OTHER, row)
     for row in range(1, 1 + size):
-        work[NEAR + row] &= work[SAFE + row]
-    _write_near(work, LEFT, size, SAFE)
-    for row in range(1, 1 + size):
-        if (work[SAFE + row] & work[LEFT + row] & work[NEAR + row]) != 0:
+        far = work[SAFE + row] & work[LEFT + row]
+        if (far & neighbours_in(work, SAFE, row) & neighbours_in(work, LEFT, row)) != 0:
             return False
-    return True
-
-
-@inline
-def _write_near(work, plane, size, into):
-    """Writes the points next to a point of a plane into another one."""
-    for row in range(1, 1 + size):
-        work[into + row] = neighbours_in(work, plane, row)
+    return number >= 2
 
 
 @inline
@@ -137,7 +95,7 @@ def _parts(work, plane, size, parts):
 def _benson(work, memory, own, opponent, on_board, game, may_die):
     """Writes the pass-alive points of a colour into SAFE."""
     size = own.shape[1]
-    regions, strings, label, vital, alive, count = memory
+    regions, strings, vital, alive, count = memory
     for row in range(size):
         work[OWN + 1 + row] = own[game, row]
         work[OTHER + 1 + row] = on_board[game, row] & ~own[game, row]
@@ -149,15 +107,9 @@ def _benson(work, memory, own, opponent, on_board, game, may_die):
     if _count_eyes(work, size, regions, num_regions, vital) < 2:
         return
     num_strings = _parts(work, OWN, size, strings)
-    for k in range(num_strings):
-        for row in range(1, 1 + size):
-            bits = strings[k, row]
-            while bits != 0:
-                label[row * STRIDE + first_bit(bits)] = k
-                bits &= bits - 1
     for k in range(num_regions):
         if vital[k, 0] != NONE:
-            _find_vital(work, size, regions, k, strings, label, vital)
+            _find_vital(work, size, regions[k], strings, num_strings, vital[k])
     _strike(work, size, regions, num_regions, strings, num_strings, vital, alive, count)
     _add_regions(work, size, regions, num_regions, vital)
 
@@ -167,40 +119,31 @@ def _count_eyes(work, size, regions, num_regions, vital):
     """Returns how many regions could be vital to a string: they have an empty point, and no point that a string must
     touch is away from all strings. The other regions' first vital string becomes NONE."""
     number = 0
-    _write_near(work, OWN, size, NEAR)
     for k in range(num_regions):
         empty, away = 0, 0
         for row in range(1, 1 + size):
             empty |= regions[k, row] & work[FREE + row]
-            away |= regions[k, row] & work[MUST + row] & ~work[NEAR + row]
+            away |= regions[k, row] & work[MUST + row] & ~neighbours_in(work, OWN, row)
         is_eye = empty != 0 and away == 0
+        vital[k] = NONE
         vital[k, 0] = 0 if is_eye else NONE
-        vital[k, 1] = vital[k, 2] = vital[k, 3] = NONE
         number += is_eye
     return number
 
 
 @inline
-def _find_vital(work, size, regions, region, strings, label, vital):
-    """Writes the strings that a region is vital to: they are next to the first point that they must touch, so there are
-    at most four."""
-    vital[region, 0] = NONE
-    first = 1
-    while (regions[region, first] & work[MUST + first]) == 0:
-        first += 1
-    bits, number = regions[region, first] & work[MUST + first], 0
-    for side in range(4):
-        near, at = beside(side, first, bits & -bits)
-        if (work[OWN + near] & at) == 0:
-            continue
-        k = label[near * STRIDE + first_bit(at)]
-        missed = vital[region, 0] == k or vital[region, 1] == k or vital[region, 2] == k
+def _find_vital(work, size, region, strings, num_strings, vital):
+    """Writes the strings that a region is vital to: next to all points that they must touch. As the first of these has
+    four neighbours, there are at most four."""
+    vital[0], number = NONE, 0
+    for k in range(num_strings):
+        missed = 0
         for row in range(1, 1 + size):
-            here = strings[k, row]
-            beside_it = (here << 1) | (here >> 1) | strings[k, row - 1] | strings[k, row + 1]
-            missed |= (regions[region, row] & work[MUST + row] & ~beside_it) != 0
-        if not missed:
-            vital[region, number] = k
+            missed = region[row] & work[MUST + row] & ~neighbours_in(strings[k], 0, row)
+            if missed != 0:
+                break
+        if missed == 0:
+            vital[number] = k
             number += 1
 
 
@@ -208,21 +151,15 @@ def _find_vital(work, size, regions, region, strings, label, vital):
 def _strike(work, size, regions, num_regions, strings, num_strings, vital, alive, count):
     """Strikes off strings with fewer than two vital regions that touch none that was struck off; writes the others into
     SAFE, and what is next to those struck off into NEAR."""
-    for k in range(num_strings):
-        alive[k] = 1
-    changes = True
+    for row in range(1, 1 + size):
+        work[SAFE + row] = work[OWN + row]
+    alive[:num_strings], changes = True, True
     while changes:
-        changes = False
-        for row in range(1, 1 + size):
-            work[SAFE + row] = 0
-        for k in range(num_strings):
-            count[k] = 0
-            if alive[k]:
-                for row in range(1, 1 + size):
-                    work[SAFE + row] |= strings[k, row]
+        changes, count[:num_strings] = False, 0
         for row in range(1, 1 + size):
             work[LEFT + row] = work[OWN + row] & ~work[SAFE + row]
-        _write_near(work, LEFT, size, NEAR)
+        for row in range(1, 1 + size):
+            work[NEAR + row] = neighbours_in(work, LEFT, row)
         for k in range(num_regions):
             if _is_closed(work, size, regions, k):
                 for index in range(4):
@@ -230,7 +167,9 @@ def _strike(work, size, regions, num_regions, strings, num_strings, vital, alive
                         count[vital[k, index]] += 1
         for k in range(num_strings):
             if alive[k] and count[k] < 2:
-                alive[k], changes = 0, True
+                alive[k], changes = False, True
+                for row in range(1, 1 + size):
+                    work[SAFE + row] &= ~strings[k, row]
 
 
 @inline
@@ -246,12 +185,8 @@ def _is_closed(work, size, regions, region):
 def _add_regions(work, size, regions, num_regions, vital):
     """Adds the regions to SAFE that are territory: of living strings alone, vital to one or with at most one point away
     from all."""
-    lives = 0
     for row in range(1, 1 + size):
-        lives |= work[SAFE + row]
         work[LEFT + row] = work[SAFE + row]
-    if lives == 0:
-        return
     for k in range(num_regions):
         if not _is_closed(work, size, regions, k):
             continue

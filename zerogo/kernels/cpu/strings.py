@@ -15,6 +15,7 @@ STRIDE = 32
 # functions here; a plane that stays empty; scratch of `scoring`.
 OWN, OTHER, ATARI, FREE, TAKEN, STRING, PENDING, WEAK, NOTHING, NEAR = (STRIDE * plane for plane in range(10))
 WORDS = 10 * STRIDE
+SCORED = ATARI, TAKEN, WEAK, NEAR  # what `scoring` uses under names of its own
 SEVERAL = 2
 
 
@@ -88,13 +89,13 @@ def string(work, within, free, row, bit, stops):
 
 
 @inline
-def load(work, black, white, atari, on_board, game, is_black):
-    """Copies a game's position into scratch memory: planes int32 [B, N]."""
-    for row in range(black.shape[1]):
-        own, other = black[game, row], white[game, row]
+def load(work, position, on_board, game):
+    """Copies a game's position (`PositionFields`) into scratch memory."""
+    for row in range(on_board.shape[1]):
+        own, other = position.black[game, row], position.white[game, row]
         work[FREE + 1 + row] = on_board[game, row] & ~(own | other)
-        work[ATARI + 1 + row] = atari[game, row]
-        if not is_black:
+        work[ATARI + 1 + row] = position.atari[game, row]
+        if position.to_play[game] != 1:
             own, other = other, own
         work[OWN + 1 + row] = own
         work[OTHER + 1 + row] = other

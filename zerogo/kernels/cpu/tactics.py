@@ -5,7 +5,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo.kernels.cpu.flat import FIRST, SECOND, label, list_points, load, new_board, new_places, steps_of
+from zerogo.kernels.cpu.flat import FIRST, SECOND, find_strings, new_board
 from zerogo.kernels.cpu.loops import array, bit_count, kernel, over_games, part
 from zerogo.kernels.shared import TACTICS
 
@@ -32,16 +32,13 @@ def read(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tens
 
 @kernel
 def _read(first, last, own, opponent, on_board, legal, numbers):
-    size, board, steps = own.shape[1], new_board(own.shape[1]), steps_of(own.shape[1])
-    words = (len(board) - 1) // WORD + 1
-    stones, empty, root = new_places(board), new_places(board), new_places(board)
+    size, (board, stones, empty, root) = own.shape[1], new_board(own.shape[1])
+    steps, words = np.array((-size - 1, -1, 1, size + 1), np.int32), (len(board) - 1) // WORD + 1
     worth, weakness = np.zeros(len(board), np.int64), np.zeros(len(board), np.int32)
     liberties, breath = np.zeros(len(board), np.int32), np.zeros((len(board), words), np.uint64)
     free, around, points = np.zeros(words, np.uint64), _around(board, size, steps), _points(board, size)
     for game in range(first, last):
-        load(board, own[game], opponent[game], on_board[game])
-        num_stones, num_empty = list_points(board, size, stones, empty)
-        label(board, size, stones[:num_stones], root)
+        num_stones, num_empty = find_strings(board, stones, empty, root, own[game], opponent[game], on_board[game])
         _breathe(steps, empty[:num_empty], root, breath, free)
         _weigh(board, stones[:num_stones], root, liberties, worth, weakness, breath)
         found, may_play = numbers[:, game], legal[game]
