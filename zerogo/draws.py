@@ -8,6 +8,7 @@ be saved."""
 
 from enum import IntEnum
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,7 +38,7 @@ class Purpose(IntEnum):
     OPENING_PLIES = 15
 
 
-def _mix(z: Tensor) -> Tensor:
+def mix(z: Tensor | np.ndarray) -> Tensor | np.ndarray:
     """Returns SplitMix64's output function of int64 words; shifts are masked because torch shifts in the sign."""
     z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * MIX_1
     z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * MIX_2
@@ -51,7 +52,7 @@ def key(seed: int | Tensor, *parts: Tensor | int) -> Tensor:
     mixed = torch.zeros((), dtype=torch.int64, device=device)
     for part in (seed, *parts):
         word = part.to(torch.int64) if isinstance(part, Tensor) else ((int(part) + 2**63) % 2**64) - 2**63
-        mixed = _mix(mixed * 5 + GOLDEN + word)
+        mixed = mix(mixed * 5 + GOLDEN + word)
     return mixed
 
 
@@ -63,7 +64,7 @@ def split(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
     points of a small board are the same inside the tensors of a larger one. It means the same in all functions below;
     the last place is the largest."""
     index = torch.arange(n, dtype=torch.int64, device=keys.device) if places is None else places
-    return _mix(keys.unsqueeze(-1) + (index + 1) * GOLDEN)
+    return mix(keys.unsqueeze(-1) + (index + 1) * GOLDEN)
 
 
 def uniform(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:

@@ -76,7 +76,7 @@ class PlayoutEvaluator:
             ownership, score, value = _means_black(state, self.num_playouts)
             return Evaluation(prior, value * sign, ownership * sign.view(-1, 1, 1), score * sign)
         keys = draws.key(state.hash, state.to_play, state.ply) if key is None else key
-        black, white = _final_areas(state, keys)
+        black, white = _Playouts(state, keys).areas()
         score = (flood.count(black) - flood.count(white)).to(torch.float32).to(state.device) - state.rules.komi
         return Evaluation(prior, torch.sign(score) * sign)
 
@@ -87,27 +87,21 @@ def _means_black(state: board.State, number: int) -> tuple[Tensor, Tensor, Tenso
     games = torch.arange(state.num_games, device=state.device).repeat_interleave(number)
     copies = state.select(games)
     serial = torch.arange(number, device=state.device).repeat(state.num_games)
-    black, white = _final_areas(copies, draws.key(copies.hash, copies.to_play, copies.ply, serial))
+    black, white = _Playouts(copies, draws.key(copies.hash, copies.to_play, copies.ply, serial)).areas()
     owned = flood.unpack_rows(black).to(torch.float32) - flood.unpack_rows(white).to(torch.float32)
     owned = owned.to(state.device).unflatten(0, (state.num_games, number))
     scores = owned.sum((2, 3)) - state.rules.komi.unsqueeze(1)
     return owned.mean(1), scores.mean(1), torch.sign(scores).mean(1)
 
 
-def _final_areas(state: board.State, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns Black's and White's area after one random game from each position: keys int64 [B] -> two int32 [B, N].
+class _Playouts:
+    """One random game from each of B positions (keys int64 [B]), each trying one point at a time; suicides are struck
+    out and cost no ply.
 
     Both sides draw evenly among the points that are no own eye and no suicide (also where the rules allow it), by the
-    simple ko rule alone, and pass when there is none. Scored by area as it stands, under territory rules too: at the
-    end of such a game there is hardly a difference. Runs on the host in NumPy, whatever the device: at 100 games of 5x5
-    an operation's overhead is all that counts, and NumPy's is a fraction of torch's (12 ms for 100 playouts instead of
-    33 with `board.position.play`)."""
-    black, white = _Playouts(state, draws.key(_DRAW, keys)).run()
-    return scoring.area_rows(torch.from_numpy(black), torch.from_numpy(white), state.on_board.cpu())
-
-
-class _Playouts:
-    """Random games from B positions, each trying one point at a time; suicides are struck out and cost no ply.
+    simple ko rule alone, and pass when there is none. Runs on the host in NumPy, whatever the device: at 100 games of
+    5x5 an operation's overhead is all that counts, and NumPy's is a fraction of torch's (12 ms for 100 playouts instead
+    of 33 with `board.position.play`).
 
     Planes are int32 [N + 2, B]: bit rows with a border of one point all around, games last, so that an operation runs
     along memory. stones: int32 [2, N + 2, B], of the side to move and of the other. struck: points that are not to be
@@ -119,24 +113,23 @@ class _Playouts:
         black, white, on_board = (_bordered(rows) for rows in (state.black, state.white, state.on_board))
         self.black_moves = _host(state.to_play) == board.BLACK
         self.stones = np.where(self.black_moves, np.stack([black, white]), np.stack([white, black]))
-        self.on_board, self.keys = on_board, _host(keys).view(np.uint64)
+        self.on_board, self.keys = on_board, _host(draws.key(_DRAW, keys))
         self.passes = np.where(_host(state.finished), 2, _host(state.passes))
         self.struck = _bordered(flood.points_to_rows(state.ko.to(torch.int64), state.board_size))
         self.ply = np.zeros(len(self.keys), dtype=np.int32)
-        inner = np.zeros_like(on_board)  # the points all four of whose neighbours are on the board
-        inner[1:-1] = (on_board << 1)[1:-1] & (on_board >> 1)[1:-1] & on_board[:-2] & on_board[2:]
-        self.is_edge = on_board & ~inner
+        self.is_edge = on_board & _near(~on_board)
         self.columns = np.arange(state.board_size + 2, dtype=np.int32)[:, None]
         self.game_index, self.longest = np.arange(len(self.keys)), LONGEST * _host(state.rules.size) ** 2
-        self.final = np.zeros((2, len(self.keys), state.board_size), dtype=np.int32)
+        self.final = np.zeros((2, len(self.keys), state.board_size), dtype=np.int32)  # stones, black and white
+        self.all_on_board = state.on_board.cpu()
 
-    def run(self) -> np.ndarray:
-        """Plays all games to the end and returns the final stones, black and white: int32 [2, B, N]."""
-        tries = 0
-        while tries % DROP_EVERY or self._drop_finished():
-            tries += 1
-            self._try_one(tries)
-        return self.final
+    def areas(self) -> tuple[Tensor, Tensor]:
+        """Plays all games to the end and returns Black's and White's areas, also under territory rules, as at the end
+        of such a game there is hardly a difference: two int32 [B, N]."""
+        while self._drop_finished():
+            for _ in range(DROP_EVERY):
+                self._try_one()
+        return scoring.area_rows(*torch.from_numpy(self.final), self.all_on_board)
 
     def _drop_finished(self) -> bool:
         """Notes the boards of games that are over and goes on without them; returns whether any are left."""
@@ -150,11 +143,11 @@ class _Playouts:
                 setattr(self, name, np.ascontiguousarray(getattr(self, name)[..., going]))
         return len(self.game_index) > 0
 
-    def _try_one(self, number: int) -> None:
+    def _try_one(self) -> None:
         """Plays a drawn point, or a pass, in every game; where the point is suicide it is struck out instead."""
         own, other = self.stones
         empty = self.on_board & ~(own | other)
-        row, bit, is_pass = self._draw_point(empty & ~self.struck & ~self._eyes(own), number)
+        row, bit, is_pass = self._draw_point(empty & ~self.struck & ~self._eyes(own))
         stones = self.stones.copy()
         stones[0, row, np.arange(len(row))] |= bit  # a pass has bit 0
         liberties = self.on_board & ~(stones[0] | stones[1])
@@ -170,13 +163,14 @@ class _Playouts:
         self.passes = np.where(going, np.where(is_pass, self.passes + 1, 0), self.passes)
         self.ply += going
 
-    def _draw_point(self, points: np.ndarray, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _draw_point(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns an evenly drawn point of each plane: row [B], bit [B] (0 in an empty plane), is empty (bool [B])."""
         in_row = np.bitwise_count(points).astype(np.int32)
         until = in_row.cumsum(0, dtype=np.int32)
         total = until[-1]
-        drawn = (_mixed(self.keys, number) >> np.uint64(40)) * total.astype(np.uint64)
-        rank = (drawn >> np.uint64(24)).astype(np.int32)
+        self.keys += draws.GOLDEN  # the next number of each, as `draws.split` has them
+        drawn = (draws.mix(self.keys) >> 40) & 0xFFFFFF
+        rank = ((drawn * total) >> 24).astype(np.int32)
         row = np.minimum((until <= rank).sum(0), len(until) - 1)
         games = np.arange(len(row))
         rank -= until[row, games] - in_row[row, games]
@@ -232,11 +226,3 @@ def _flood(seeds: np.ndarray, within: np.ndarray) -> np.ndarray:
             seeds = near
         if not (seeds != before).any():
             return seeds
-
-
-def _mixed(keys: np.ndarray, number: int) -> np.ndarray:
-    """Returns SplitMix64's output number `number` of each key: uint64 [B]."""
-    z = keys + np.uint64((number * 0x9E3779B97F4A7C15) % 2**64)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
