@@ -24,7 +24,7 @@ from zerogo.arena.journal import GAMES_FILE, Journal, game_file, record_of
 from zerogo.arena.report import chosen_games, histogram_svg, write_report
 from zerogo.arena.result import FORFEIT, RESIGNED, PlayedGame, Stop, rate, told_score
 from zerogo.errors import InputError
-from zerogo.players import RandomPlayer
+from zerogo.players.playout import RandomPlayer
 from zerogo.rules import Rules
 
 SMALL = Rules(size=3, komi=0.5)
@@ -277,7 +277,7 @@ def test_bad_evaluations_are_refused_before_anything_is_written(words: str, tmp_
 def test_a_network_for_another_board_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = First("net")
     other.sizes = {9}
-    monkeypatch.setattr("zerogo.players.make_player", lambda spec, *_: other)
+    monkeypatch.setattr("zerogo.players.analyst.make_player", lambda spec, *_: other)
     with pytest.raises(InputError, match="plays on 9x9 only; game.size is 5x5"):
         arena.evaluate(["a", "b"], 2, config(), tmp_path / "out")
 

@@ -27,8 +27,9 @@ from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.pipeline import measures
 from zerogo.pipeline.measures import Matches
-from zerogo.players import ExternalPlayer, RandomPlayer, make_player
-from zerogo.players.external import MORE_FOLDERS, EngineFault, EngineProcess, find
+from zerogo.players.analyst import make_player
+from zerogo.players.external import MORE_FOLDERS, EngineFault, EngineProcess, ExternalPlayer, find
+from zerogo.players.playout import RandomPlayer
 from zerogo.rules import Rules
 
 ROOT = Path(__file__).parent.parent

@@ -255,7 +255,7 @@ def test_genmove_analyze_resigns(fresh: Engine, monkeypatch: pytest.MonkeyPatch)
     fresh.game.set_up([[1, 1, 1, 1, 1], [1, 0, 1, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [0, 0, 0, 2, 0]], WHITE)
     for number in range(6):
         fresh.game.play(fresh.game.to_play, 25 if number % 2 else 20 + number // 2)
-    monkeypatch.setattr(fresh.options, "resign_threshold", 1.0)
+    monkeypatch.setattr(fresh.options, "resign_winrate", 1.0)
     written = raw(fresh, "lz-genmove_analyze w 10")
     assert re.fullmatch(r"=\n(info .*\n)+play (resign|\S+)\n\n", written)
 

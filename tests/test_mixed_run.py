@@ -15,8 +15,8 @@ from zerogo import arena, checkpoint, cli, sgf
 from zerogo.analysis.query import AnalysisSettings, QueryError, parse
 from zerogo.config import EvaluationConfig, with_overrides
 from zerogo.errors import InputError
-from zerogo.players import make_player, plays_on
-from zerogo.players.analyst import make_analyst
+from zerogo.players import plays_on
+from zerogo.players.analyst import make_analyst, make_player
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession
 from zerogo.replay import Replay, Samples

@@ -11,10 +11,10 @@ from diagrams import parse
 from zerogo import board, coords, scoring
 from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
-from zerogo.players import RandomPlayer
 from zerogo.players.analyst import Analysis, Candidate, analyst_of_playouts
 from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import MoveChoiceSettings, dead_stones, decide, final_score_black
+from zerogo.players.playout import RandomPlayer
 from zerogo.players.session import AnalysisSession
 from zerogo.rules import Rules
 

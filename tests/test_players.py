@@ -10,8 +10,9 @@ from zerogo.arena import play_match
 from zerogo.board.eyes import eyes
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
-from zerogo.players import Player, PlayoutEvaluator, RandomPlayer, SearchPlayer, make_player
-from zerogo.players.playout import draw_point, playouts_of
+from zerogo.players import Player
+from zerogo.players.analyst import SearchPlayer, make_player
+from zerogo.players.playout import PlayoutEvaluator, RandomPlayer, draw_point, playouts_of
 from zerogo.rules import Rules
 from zerogo.search import Search
 
@@ -136,7 +137,7 @@ def test_a_playout_is_the_same_alone_and_among_many_and_follows_its_key() -> Non
 
 
 def test_a_search_player_moves_alike_alone_and_among_many() -> None:
-    player, states = SearchPlayer.of_playouts(16), board.new_games(6, Rules(5))
+    player, states = made("mcts:16"), board.new_games(6, Rules(5))
     together = player.choose(states, torch.arange(6), seed=5)
     alone = player.choose(states.select(torch.tensor([4])), torch.tensor([4]), seed=5)
     assert alone.tolist() == [int(together[4])]
@@ -145,7 +146,7 @@ def test_a_search_player_moves_alike_alone_and_among_many() -> None:
 def test_playouts_beat_random_moves_with_both_colours() -> None:
     """With other draws it wins about 14 of 16; the draws are fixed, and a change of theirs would fail this once in 50
     times."""
-    result = play_match(SearchPlayer.of_playouts(30), RandomPlayer(), Rules(5, komi=0.5), 16, seed=1, move_cap=40)
+    result = play_match(made("mcts:30"), RandomPlayer(), Rules(5, komi=0.5), 16, seed=1, move_cap=40)
     assert result.wins >= 11 and result.by_colour(True)[0] >= 5 and result.by_colour(False)[0] >= 4
 
 

@@ -16,8 +16,7 @@ from zerogo.config import Config, SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import ENCODERS, make_encoder, on_board_mask
-from zerogo.players import RandomPlayer
-from zerogo.players.playout import PlayoutEvaluator
+from zerogo.players.playout import PlayoutEvaluator, RandomPlayer
 from zerogo.replay import Samples, TrainingBatch
 from zerogo.rules import Rules, RulesBatch, own_actions
 from zerogo.search import Search, tempered

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import math
+import queue
 import re
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,6 +87,34 @@ def is_override(text: str) -> bool:
     return OVERRIDE.fullmatch(text) is not None
 
 
+class LineQueue:
+    """The lines that have come and are not yet taken: a thread reads them, so that a search can see that one waits."""
+
+    def __init__(self, lines: Iterable[Any]) -> None:
+        self._waiting: queue.SimpleQueue[Any] = queue.SimpleQueue()  # None is the end of the input
+        self._ended = False
+        threading.Thread(target=self._read, args=(lines,), name="input", daemon=True).start()
+
+    def take(self) -> Any:
+        """Returns the next line as soon as there is one, None at the end of the input."""
+        line = None if self._ended else self._waiting.get()
+        self._ended = line is None
+        return line
+
+    def is_waiting(self) -> bool:
+        """Says whether another line, even an empty one, or the end of the input has come."""
+        return self._ended or not self._waiting.empty()
+
+    def _read(self, lines: Iterable[Any]) -> None:
+        try:
+            for line in lines:
+                self._waiting.put(line)
+        except (OSError, ValueError):
+            pass  # a terminal that has gone is the end of the input
+        finally:
+            self._waiting.put(None)
+
+
 def run(parse: Callable[[], argparse.Namespace], main: Callable[[argparse.Namespace], int | None]) -> None:
     """Runs a front end as this process and ends it: parse first, so that mistakes need no torch, then main."""
     arguments = parse()
@@ -110,8 +140,8 @@ class Setup:
         return _read_once(self.checkpoints, str(word))
 
     def player(self, word: str) -> Player:
-        """Returns the player that a word means, see `players.make_player`. Raises InputError for a bad word."""
-        from zerogo.players import make_player
+        """Returns the player that a word means, see `analyst.make_player`. Raises InputError for a bad word."""
+        from zerogo.players.analyst import make_player
 
         return make_player(word, self.config.evaluation, self.device, self.dtype, self._named(word))
 

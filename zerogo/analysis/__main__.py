@@ -4,9 +4,7 @@ checkpoints/quickstart-5x5.pt`."""
 import argparse
 import json
 import math
-import queue
 import sys
-import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -101,28 +99,15 @@ def write(reply: dict[str, Any]) -> None:
 
 
 def serve(engine: Any, source: Iterable[bytes], wait_at_end: bool = True) -> None:
-    """Answers lines with an `AnalysisEngine` until they end, and then what is still queued if `wait_at_end`. A thread
-    reads, so that a line is seen at the latest after one step of the search."""
-    lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(source, lines), daemon=True).start()
-    is_open = True
+    """Answers lines with an `AnalysisEngine` until they end, and then what is still queued if `wait_at_end`. A line is
+    seen at the latest after one step of the search."""
+    lines, is_open = cli.LineQueue(source), True
     while is_open or (wait_at_end and engine.is_busy):
-        while is_open and (not engine.is_busy or not lines.empty()):
-            if is_open := (line := lines.get()) is not None:
+        while is_open and (not engine.is_busy or lines.is_waiting()):
+            if is_open := (line := lines.take()) is not None:
                 engine.take(line)
         if is_open or wait_at_end:
             engine.step()
-
-
-def _read(source: Iterable[bytes], lines: queue.SimpleQueue[bytes | None]) -> None:
-    """Hands on every line, then None."""
-    try:
-        for line in source:
-            lines.put(line)
-    except OSError:
-        pass  # a terminal that has gone is the end of the input
-    finally:
-        lines.put(None)
 
 
 if __name__ == "__main__":

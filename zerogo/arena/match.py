@@ -17,7 +17,8 @@ from zerogo.config import GameConfig
 from zerogo.draws import Purpose
 from zerogo.errors import InputError
 from zerogo.game import GameState, Move
-from zerogo.players import RESIGN, Player, RandomPlayer, StatefulPlayer
+from zerogo.players import RESIGN, Player, StatefulPlayer
+from zerogo.players.playout import RandomPlayer
 from zerogo.rules import Rules
 
 COLOURS = ("paired", "a_black")

@@ -20,7 +20,8 @@ from zerogo.arena.result import MatchResult, rate, rating_lines
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.errors import InputError
-from zerogo.players import ExternalPlayer, Player, StatefulPlayer, close, require_size
+from zerogo.players import Player, StatefulPlayer, close, require_size
+from zerogo.players.external import ExternalPlayer
 from zerogo.runtime import describe, write_atomically
 from zerogo.telemetry import Progress
 

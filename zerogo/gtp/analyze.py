@@ -403,7 +403,7 @@ def param(engine: Engine, name: str = "", text: str = "") -> str | None:
         "simulations": f"[string] simulations {options.simulations}",
         "most_seconds_a_move": f"[string] most_seconds_a_move {options.most_seconds or 0:g}",  # 0: only the clock's
         "resign": f"[bool] resign {options.resign:d}",
-        "resign_below_percent": f"[string] resign_below_percent {100 * options.resign_threshold:g}",
+        "resign_below_percent": f"[string] resign_below_percent {100 * options.resign_winrate:g}",
     }
     if not name:
         return "\n".join(["", *shown.values()])
@@ -416,7 +416,7 @@ def param(engine: Engine, name: str = "", text: str = "") -> str | None:
     elif name == "resign":
         options.resign = truth(text, name)
     else:
-        options.resign_threshold = real(text, name, 0, 100) / 100
+        options.resign_winrate = real(text, name, 0, 100) / 100
     return None
 
 

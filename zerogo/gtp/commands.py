@@ -407,7 +407,7 @@ def kata_get_param(engine: Engine, name: str) -> str:
         "lagBuffer": f"{engine.clock.lag:g}",
         "maxTime": f"{options.most_seconds or NO_LIMIT:g}",
         "maxVisits": str(options.most_simulations or options.simulations),
-        "resignThreshold": f"{2 * options.resign_threshold - 1:g}",  # KataGo's is a value from -1 to 1
+        "resignThreshold": f"{2 * options.resign_winrate - 1:g}",  # KataGo's is a value from -1 to 1
     }
     if name not in values:
         raise InputError(f"there is no parameter {name!r}; allowed are {', '.join(KATA_SETTINGS)}")
@@ -429,7 +429,7 @@ def kata_set_param(engine: Engine, name: str, text: str) -> None:
     elif name == "maxVisits":
         options.simulations = options.most_simulations = integer(text, name, 1, 10**9)
     else:
-        options.resign_threshold = (real(text, name, -1, 1) + 1) / 2
+        options.resign_winrate = (real(text, name, -1, 1) + 1) / 2
 
 
 @Command("cgos-opponent_name", "NAME", 0, ANY)

@@ -23,6 +23,7 @@ from zerogo.gtp.protocol import Input, Reply, Request
 from zerogo.players import plays_on, require_size
 from zerogo.players.analyst import Analyst, with_fitting_leaves
 from zerogo.players.live import LiveGame
+from zerogo.players.move_choice import MoveChoiceSettings
 from zerogo.players.session import AnalysisSession, room_for
 
 NAME = "zerogo"
@@ -32,20 +33,15 @@ ANY = sys.maxsize  # as `most` of a command: any number of arguments
 
 
 @dataclass
-class Options:
+class Options(MoveChoiceSettings):
     """What may be set from the command line, and some of it by `kata-set-param`.
 
     simulations: of a move, where no clock runs. most_simulations: also where one runs, None for as many as there is
-    time for. most_seconds: of a move, None for no limit but the clock's. resign: whether to; resign_threshold: the
-    winrate from 0 to 1 below which a game is given up. cleanup: whether dead stones are captured before passing, as
-    `kgs-genmove_cleanup` does. seed: of all draws."""
+    time for. most_seconds: of a move, None for no limit but the clock's. seed: of all draws."""
 
     simulations: int = 64
     most_simulations: int | None = None
     most_seconds: float | None = None
-    resign: bool = True
-    resign_threshold: float = 0.05
-    cleanup: bool = False
     seed: int = 1
 
 
@@ -125,14 +121,9 @@ def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> En
     config, rules, analyst, session = setup.config, setup.config.game.rules(), None, None
     if arguments.rules is not None:
         rules = rulesets.parse(arguments.rules, rules.size, rules.komi)
-    options = Options(
-        simulations=config.evaluation.simulations,
-        most_simulations=arguments.simulations,
-        resign=arguments.resign,
-        resign_threshold=arguments.resign_threshold,
-        cleanup=arguments.cleanup,
-        seed=config.run.seed,
-    )
+    moves = {"resign": arguments.resign, "resign_winrate": arguments.resign_threshold, "cleanup": arguments.cleanup}
+    options = Options(**moves, most_simulations=arguments.simulations, seed=config.run.seed)
+    options.simulations = config.evaluation.simulations
     if arguments.checkpoint != RANDOM:
         analyst = setup.analyst(arguments.checkpoint, arguments.simulations, arguments.leaves)
         require_size(analyst, rules.size, "game.size is")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import torch
 
@@ -10,8 +11,9 @@ from zerogo.draws import Purpose
 from zerogo.game import Colour
 from zerogo.gtp.engine import Command, Engine
 from zerogo.gtp.protocol import colour
-from zerogo.players import RandomPlayer, move_choice
+from zerogo.players import move_choice
 from zerogo.players.live import LiveGame
+from zerogo.players.playout import RandomPlayer
 from zerogo.sgf import result_text
 
 MOVES_A_POINT = 0.45  # moves of one side that a game takes, for each point of the board: it shares out the main time
@@ -124,9 +126,7 @@ def _search(engine: Engine, started: float, seconds: float | None, after_step: H
 def _decide(engine: Engine, player: Colour, cleanup: bool, timed: bool, deadline: float | None) -> int | None:
     """Returns the action that the search and `move_choice` lead to, None to resign."""
     session, game, options, searched = engine.session, engine.game, engine.options, engine.now()
-    settings = move_choice.MoveChoiceSettings(
-        resign=options.resign and timed, resign_winrate=options.resign_threshold, cleanup=cleanup or options.cleanup
-    )
+    settings = replace(options, resign=options.resign and timed, cleanup=cleanup or options.cleanup)
     analysis = session.analysis(evaluates_children=False)
 
     def look(candidate: int) -> float:

@@ -3,14 +3,13 @@
 A request is `[id] command [arguments]`; its reply is `=[id] text` or `?[id] message` and a blank line, which is why no
 reply holds another one. A thread reads the lines, so that a search can see that the next one has come."""
 
-import queue
 import re
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from zerogo import coords
+from zerogo.cli import LineQueue
 from zerogo.errors import InputError
 from zerogo.game import Colour
 
@@ -43,49 +42,30 @@ def parse(line: str) -> Request | None:
     return Request(number, words[0] if words else "", words[1:])
 
 
-class Input:
-    """The lines that have come and are not yet answered: filled by a thread. log: gets each line that is taken."""
+class Input(LineQueue):
+    """The lines that have come. log: gets each one that is taken."""
 
     def __init__(self, lines: Iterable[str], log: Callable[[str], None] = lambda line: None) -> None:
-        self._lines, self._log = lines, log
-        self._waiting: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # None is the end of the input
-        self._interrupts = 0  # among the waiting lines
-        self._lock = threading.Lock()
-        self._ended = False
-        threading.Thread(target=self._read, name="gtp input", daemon=True).start()
+        self._log = log
+        self._interrupts_come = self._interrupts_taken = 0  # each counted by one thread
+        super().__init__(self._counted(lines))
 
     def take(self) -> str | None:
         """Returns the next line as soon as there is one, None at the end of the input."""
-        line = None if self._ended else self._waiting.get()
-        if line is None:
-            self._ended = True
-            return None
-        self._count_interrupt(line, -1)
-        self._log(line)
+        line = super().take()
+        if line is not None:
+            self._interrupts_taken += INTERRUPT.fullmatch(line) is not None
+            self._log(line)
         return line
-
-    def is_waiting(self) -> bool:
-        """Says whether another line, even an empty one, or the end of the input has come."""
-        return self._ended or not self._waiting.empty()
 
     def asks_to_stop(self) -> bool:
         """Says whether GoGui's `# interrupt` is among the lines that have come."""
-        return self._interrupts > 0
+        return self._interrupts_come > self._interrupts_taken
 
-    def _count_interrupt(self, line: str, change: int) -> None:
-        if INTERRUPT.fullmatch(line):
-            with self._lock:
-                self._interrupts += change
-
-    def _read(self) -> None:
-        try:
-            for line in self._lines:
-                self._count_interrupt(line, 1)
-                self._waiting.put(line)
-        except (OSError, ValueError):
-            pass  # a terminal that has gone is the end of the input
-        finally:
-            self._waiting.put(None)
+    def _counted(self, lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
+            self._interrupts_come += INTERRUPT.fullmatch(line) is not None
+            yield line
 
 
 class Reply:

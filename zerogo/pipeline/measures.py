@@ -20,7 +20,8 @@ from zerogo.coords import listed
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.picture import board_image, mosaic
-from zerogo.players import Player, SearchPlayer, StatefulPlayer, close, make_player, plays_on
+from zerogo.players import Player, StatefulPlayer, close, plays_on
+from zerogo.players.analyst import SearchPlayer, make_player
 from zerogo.replay import Samples
 from zerogo.selfplay.record import END_TAGS, SelfPlayResult
 from zerogo.telemetry import Telemetry

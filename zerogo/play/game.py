@@ -15,17 +15,17 @@ from zerogo import coords, picture, rulesets, sgf
 from zerogo.cli import Setup, open_front_end
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.players import RandomPlayer, require_size
-from zerogo.players.analyst import Analysis, Analyst
+from zerogo.players import require_size
+from zerogo.players.analyst import KINDS, Analysis, Analyst
 from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import MoveChoiceSettings, dead_stones, decide, final_score_black
+from zerogo.players.playout import RandomPlayer
 from zerogo.players.session import AnalysisSession, room_for
 from zerogo.rules import Rules
 
 ADVISER = "mcts:400"  # gives hints and judges dead stones where no bot of the game analyses
 HANDICAP_KOMI = 0.5
 HUMAN = "human"
-KINDS = "human, random, mcts:N (N playouts a move), the path of a checkpoint, or the folder of a run"
 MOST_CANDIDATES = 5  # of a hint
 LONGEST_LINE = 8  # moves of an expected line that are shown
 # After so many moves for each point of the board two bots stop, as under simple ko they might go on for ever.
@@ -421,7 +421,7 @@ def _make_bot(word: str, setup: Setup, seed: int, settings: MoveChoiceSettings, 
     if word == RandomBot.name:
         return RandomBot(seed)
     if not word.startswith("mcts:") and not Path(word).exists():
-        raise InputError(f"there is no player {word!r}; allowed are {KINDS}")
+        raise InputError(f"there is no player {word!r}; allowed are human, random, {KINDS}")
     return AnalystBot(setup.analyst(word, simulations), seed, settings)
 
 

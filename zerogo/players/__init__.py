@@ -1,56 +1,72 @@
-"""Players: what chooses moves in many games at once. `make_player` makes them from the words that a person types."""
+"""Players: what chooses moves in many games at once; some also follow each game and may resign.
 
-from pathlib import Path
+`analyst.make_player` makes them from the words that a person types."""
 
-import torch
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
 
-from zerogo.checkpoint import Checkpoint, load_newest
-from zerogo.config import EvaluationConfig
+from torch import Tensor
+
+from zerogo import board
+from zerogo.coords import listed
 from zerogo.errors import InputError
-from zerogo.players import external
-from zerogo.players.analyst import SearchPlayer
-from zerogo.players.external import ExternalPlayer
-from zerogo.players.player import RESIGN, Player, StatefulPlayer, close, plays_on, require_size
-from zerogo.players.playout import PlayoutEvaluator, RandomPlayer, playouts_of
+from zerogo.rules import Rules
 
-__all__ = [
-    "RESIGN",
-    "ExternalPlayer",
-    "Player",
-    "PlayoutEvaluator",
-    "RandomPlayer",
-    "SearchPlayer",
-    "StatefulPlayer",
-    "close",
-    "make_player",
-    "plays_on",
-    "require_size",
-]
-
-KINDS = (
-    f"random, mcts:N (N playouts a move), the path of a checkpoint, the folder of a run, and engines: {external.KINDS}"
-)
+RESIGN = -2  # what `StatefulPlayer.choose` returns instead of a move where it resigns
+FORFEIT = -3  # and where it failed to move at all; `StatefulPlayer.why` says how
 
 
-def make_player(
-    spec: str,
-    settings: EvaluationConfig,
-    device: torch.device,
-    dtype: torch.dtype,
-    checkpoint: Checkpoint | None = None,
-) -> Player:
-    """Returns the player that a person means by a word such as "random", "mcts:200", "gnugo:10" or a checkpoint's path.
+class Player(Protocol):
+    """Whoever plays: a name, and moves for many games at once."""
 
-    settings: the config's section `evaluation`. checkpoint: that of the path, where it was read already. Raises
-    InputError for an unknown word, for a checkpoint that can't be loaded and for an engine that is not there. An engine
-    is not started yet; whoever has it play lets go of it by `close`."""
-    if spec == "random":
-        return RandomPlayer()
-    if external.is_external(spec):
-        return ExternalPlayer(external.find(spec), settings.engine_seconds, settings.engine_processes)
-    playouts = playouts_of(spec)
-    if playouts is not None:
-        return SearchPlayer.of_playouts(playouts)
-    if checkpoint is None and not Path(spec).exists():
-        raise InputError(f"there is no player {spec!r}; allowed are {KINDS}")
-    return SearchPlayer.of_checkpoint(checkpoint or load_newest(spec), settings, device, dtype)
+    name: str
+
+    def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
+        """Returns one legal move for each game: int64 [B]; draws depend on game_ids (int64 [B]), seed and ply."""
+
+
+@runtime_checkable
+class StatefulPlayer(Player, Protocol):
+    """A player that keeps a state for each game, such as an external GTP engine: it is told when games begin and end
+    and of every move in them. It may resign, and loses a game by its own failures.
+
+    Its `choose` may return RESIGN or FORFEIT, and the caller checks that its moves are legal."""
+
+    def check(self, rules: Rules) -> None:
+        """Raises InputError, before any game is played, where it cannot be started or refuses the rules."""
+
+    def begin(self, game_ids: Sequence[int], rules: Rules) -> None:
+        """Prepares for games that start now from the empty board."""
+
+    def notify(self, game_ids: Sequence[int], actions: Sequence[int]) -> None:
+        """Takes note of one move in each game, its own moves too."""
+
+    def why(self, game_id: int) -> str:
+        """Returns what went wrong in a game in which it returned FORFEIT, in a few words without its name."""
+
+    def final_scores(self, game_ids: Sequence[int], seed: int) -> list[str | None]:
+        """Returns how it counts the ends of games, as "B+3.5", None where it doesn't say."""
+
+    def end(self, game_ids: Sequence[int], at_fault: bool = False) -> None:
+        """Forgets games that are over; at_fault: it lost them by a failure, after which it starts afresh."""
+
+    def close(self) -> None:
+        """Ends what it holds, such as processes; it may be used again afterwards."""
+
+
+def close(player: Player) -> None:
+    """Ends what a player holds outside this process, if it holds anything."""
+    if isinstance(player, StatefulPlayer):
+        player.close()
+
+
+def plays_on(player: Any, size: int) -> bool:
+    """Says whether a player plays on boards of a side: a network on those that it learned, its `sizes`."""
+    sizes = getattr(player, "sizes", None)
+    return sizes is None or size in sizes
+
+
+def require_size(player: Any, size: int, here: str) -> None:
+    """Raises InputError where a player doesn't play on boards of a side. here: such as "this game is on"."""
+    if not plays_on(player, size):
+        raise InputError(f"{player.name} plays on {listed(player.sizes)} only; {here} {size}x{size}")

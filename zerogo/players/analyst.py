@@ -18,8 +18,8 @@ from zerogo.checkpoint import Checkpoint, load_newest
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation, Evaluator
-from zerogo.players.player import require_size
-from zerogo.players.playout import PlayoutEvaluator, playouts_of
+from zerogo.players import Player, external, require_size
+from zerogo.players.playout import PlayoutEvaluator, RandomPlayer, playouts_of
 from zerogo.rules import Rules
 from zerogo.search import Search, SearchState
 from zerogo.search.game import Game
@@ -32,7 +32,7 @@ QUICK_PLAYOUTS = 16
 MOST_SCORED = 16  # candidates that are evaluated themselves; the others, hardly visited, get the position's score
 LONGEST_LINE = 24
 KINDS = "mcts:N (N playouts a move), the path of a checkpoint, or the folder of a run"
-PLAIN_MCTS = SearchConfig(algorithm="puct", c_puct=1.1, fpu_reduction=0.0)
+PLAIN_MCTS = SearchConfig(algorithm="puct", c_puct=1.1, fpu_reduction=0.0, keep_tree=False)
 
 
 @dataclass(eq=False)
@@ -51,12 +51,6 @@ class SearchPlayer:
         for size in {states.board_size} if states.rules.same_size else set(states.rules.size.tolist()):
             require_size(self, size, "this match is on")
         return self.search.run(states, self.simulations, seed, game_ids=game_ids).action
-
-    @staticmethod
-    def of_playouts(simulations: int) -> SearchPlayer:
-        """Returns plain MCTS without a network: PUCT over an even prior and the value of one playout a simulation."""
-        search = Search(PlayoutEvaluator(), dataclasses.replace(PLAIN_MCTS, keep_tree=False))
-        return SearchPlayer(f"mcts:{simulations}", search, simulations)
 
     @staticmethod
     def of_checkpoint(
@@ -103,6 +97,30 @@ class Analyst(SearchPlayer):
         search = self.search
         settings = dataclasses.replace(search.settings, **settings)
         return Search(search.evaluator, settings, game or search.game, search.root_evaluator)
+
+
+def make_player(
+    spec: str,
+    settings: EvaluationConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+    checkpoint: Checkpoint | None = None,
+) -> Player:
+    """Returns the player that a person means by a word such as "random", "mcts:200", "gnugo:10" or a checkpoint's path.
+
+    settings: the config's section `evaluation`. checkpoint: that of the path, where it was read already. Raises
+    InputError for an unknown word, for a checkpoint that can't be loaded and for an engine that is not there. An engine
+    is not started yet; whoever has it play lets go of it by `players.close`."""
+    if spec == RandomPlayer.name:
+        return RandomPlayer()
+    if external.is_external(spec):
+        return external.ExternalPlayer(external.find(spec), settings.engine_seconds, settings.engine_processes)
+    playouts = playouts_of(spec)
+    if playouts is not None:
+        return SearchPlayer(f"mcts:{playouts}", Search(PlayoutEvaluator(), PLAIN_MCTS), playouts)
+    if checkpoint is None and not Path(spec).exists():
+        raise InputError(f"there is no player {spec!r}; allowed are random, {KINDS}, and engines: {external.KINDS}")
+    return SearchPlayer.of_checkpoint(checkpoint or load_newest(spec), settings, device, dtype)
 
 
 def make_analyst(

@@ -35,7 +35,7 @@ from torch import Tensor
 from zerogo import board, coords, draws, rulesets
 from zerogo.draws import Purpose
 from zerogo.errors import InputError
-from zerogo.players.player import FORFEIT, RESIGN
+from zerogo.players import FORFEIT, RESIGN
 from zerogo.rules import Rules
 from zerogo.runtime import usable_cores
 

@@ -32,7 +32,7 @@ MOST_VALUED = 4  # moves against dead stones that are searched on their own befo
 ValueOf = Callable[[int], float]  # an action's value, -1 to 1 for the side to move, by a search of that move alone
 
 
-@dataclass(frozen=True)
+@dataclass
 class MoveChoiceSettings:
     """When a player resigns, and whether it captures dead stones before it passes.
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from zerogo import batching, board, kernels, runtime
 from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
 from zerogo.evaluator import Evaluator
-from zerogo.players import RandomPlayer
 from zerogo.players.analyst import SIMULATIONS_A_LEAF
+from zerogo.players.playout import RandomPlayer
 from zerogo.search.graph import captured
 from zerogo.selfplay.loop import SelfPlay
 from zerogo.selfplay.opening import begin

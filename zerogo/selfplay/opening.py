@@ -13,7 +13,7 @@ from torch import Tensor
 from zerogo import board, draws, flood, scoring
 from zerogo.config import GameConfig
 from zerogo.draws import Purpose
-from zerogo.players import RandomPlayer
+from zerogo.players.playout import RandomPlayer
 from zerogo.rules import Rules
 from zerogo.selfplay.record import EndReason, Recorder, SelfPlayResult
 
