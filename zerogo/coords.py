@@ -52,6 +52,11 @@ def to_gtp(action: int, size: int) -> str:
     return f"{GTP_COLUMNS[column]}{size - row}"
 
 
+def vertices(actions: Iterable[int], size: int) -> str:
+    """Returns the GTP vertices of actions, between spaces."""
+    return " ".join(to_gtp(action, size) for action in actions)
+
+
 def from_gtp(text: str, size: int) -> int:
     """Returns the action of a GTP vertex in either case: a point index, or size * size for `pass`.
 

@@ -1,5 +1,4 @@
-"""Answers KataGo's JSON analysis protocol on stdin and stdout: `zerogo analysis --checkpoint
-checkpoints/quickstart-5x5.pt`."""
+"""Answers KataGo's JSON analysis protocol on stdin and stdout: `zerogo analysis --checkpoint checkpoints/9x9`."""
 
 import argparse
 import json

@@ -2,9 +2,8 @@
 whole before anything of it is searched.
 
 The keys are those of KataGo's docs/Analysis_Engine.md, the settings' names those of its config files, -override-config
-and `overrideSettings`. Where KataGo and zerogo differ: boards are square; `includeOwnershipStdev`,
-`rootFpuReductionMax` and unknown keys and settings change nothing and bring a warning; `whiteHandicapBonus` may only be
-"0"."""
+and `overrideSettings`. Where KataGo and zerogo differ: boards are square, `whiteHandicapBonus` may only be "0";
+`includeOwnershipStdev`, `rootFpuReductionMax` and unknown keys and settings change nothing and bring a warning."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Replies: what was found of a position, under KataGo's names and from the perspective that was asked for.
 
 Where KataGo's network knows more than zerogo's: `scoreMean` and `scoreSelfplay` are `scoreLead`; `utility` is the value
-of winning alone, without the score; `scoreStdev` is that of the ownership if all points were independent, and the same
-for all moves; `rawStWrError`, `rawStScoreError` and `rawVarTimeLeft` are -1, as KataGo writes them for networks without
-such heads."""
+of winning alone; `scoreStdev` is that of the ownership if all points were independent, and the same for all moves;
+`rawStWrError`, `rawStScoreError` and `rawVarTimeLeft` are -1, as KataGo writes them for networks without such heads."""
 
 import hashlib
 from typing import Any

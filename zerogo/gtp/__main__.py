@@ -89,8 +89,7 @@ def main(arguments: argparse.Namespace) -> None:
         raise InputError(f"cannot write the log {arguments.log}: {error.strerror or error}") from None
 
     def log(sign: str, text: str) -> None:
-        """Writes lines with `>` (to the engine), `<` (from it) or `!` (for people) before each, and at once, since an
-        engine is often killed."""
+        """Writes lines with `>` (to the engine), `<` (from it) or `!` (for people) before each, at once."""
         file.writelines(f"{sign} {row}\n" for row in text.splitlines())
         file.flush()
 

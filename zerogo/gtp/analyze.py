@@ -10,8 +10,7 @@ are Leela Zero 0.17's (whole numbers, 10000 is 100 %) and KataGo 1.16's (floats)
 without what only KataGo's network knows. Scores and ownership are the network's own, winrates the search's.
 
 GoGui's are `gogui-analyze_commands` and the zerogo-… commands that it names, each in the format of its type (GoGui's
-manual, "Analyze Commands"). They search first, as long as a move would take without a clock, unless that has been
-done; the game is never changed."""
+manual, "Analyze Commands"). They search first, as long as a move would take without a clock, and change no game."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -27,7 +26,7 @@ from zerogo.game import Colour
 from zerogo.gtp import genmove
 from zerogo.gtp.clock import MAX_SECONDS
 from zerogo.gtp.engine import ANY, COMMANDS, Command, Engine
-from zerogo.gtp.protocol import COLOURS, Reply, colour, integer, real, truth, vertex, vertices
+from zerogo.gtp.protocol import COLOURS, Reply, colour, integer, real, truth, vertex
 from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.restrictions import Entry, Restrictions, restrict
 from zerogo.players.session import AnalysisSession
@@ -49,8 +48,7 @@ class AnalyzeRequest:
     """What an analysis was asked for.
 
     player: to move, None for whose turn it is. interval: seconds between lines, None for a line at the end alone.
-    min_moves, max_moves: how many moves to show. restrictions: what the search may not consider. extras: those of
-    EXTRAS that were asked for."""
+    min_moves, max_moves: how many to show. restrictions: what the search may not consider. extras: some of EXTRAS."""
 
     player: Colour | None = None
     interval: float | None = None
@@ -116,7 +114,7 @@ def lz_line(analysis: Analysis, request: AnalyzeRequest, size: int) -> str:
         winrate, prior, lcb = (round(10_000 * share) for share in (found.winrate, found.prior, found.lcb))
         parts.append(
             f"info move {coords.to_gtp(found.action, size)} visits {found.visits} winrate {winrate} prior {prior} "
-            f"lcb {lcb} order {order} pv {vertices(found.pv, size)}"
+            f"lcb {lcb} order {order} pv {coords.vertices(found.pv, size)}"
         )
     return " ".join(parts)
 
@@ -146,7 +144,7 @@ def _kata_move(order: int, found: Candidate, request: AnalyzeRequest, size: int)
     ]
     if "noResultValue" in request.extras:
         parts.append("noResultValue 0.000000")  # under zerogo's rules every game has a result
-    parts.append(f"order {order} pv {vertices(found.pv, size)}")
+    parts.append(f"order {order} pv {coords.vertices(found.pv, size)}")
     visits = " ".join(map(str, found.pv_visits))  # a tree has one edge to each node, so both counts are the same
     parts += [f"{name} {visits}" for name in ("pvVisits", "pvEdgeVisits") if name in request.extras]
     if "movesOwnership" in request.extras and found.ownership is not None:
@@ -278,8 +276,7 @@ def kata_raw_nn(engine: Engine, symmetry: str) -> str:
 def _raw_lines(turn: int, found: Evaluation, legal: np.ndarray, sign: int) -> str:
     """Returns the lines for one symmetry. legal: bool [A]. sign: -1 where the evaluation is from Black's view.
 
-    Three keys are -1, which is how KataGo says that a network does not have them; whiteScoreSelfplaySq, which has no
-    such number, is left out."""
+    Three keys are -1, KataGo's sign for what a network does not have; whiteScoreSelfplaySq has none and is left out."""
     win, lead = (1 + sign * float(found.value[0])) / 2, sign * float(found.score[0])
     prior = np.where(legal, found.prior[0].float().cpu().numpy(), np.nan)
     ownership = sign * found.ownership[0].cpu().numpy()
@@ -381,7 +378,7 @@ def value(engine: Engine, player: str = "") -> str:
 def best_variation(engine: Engine, player: str = "") -> str:
     """Returns a var: the line that the search expects."""
     best = _analysis(engine, player, search=True)[0].best
-    return vertices(best.pv, engine.size) if best else ""
+    return coords.vertices(best.pv, engine.size) if best else ""
 
 
 @Command("zerogo-variations", "[COLOUR]", 0, 1, needs_search=True)
@@ -389,7 +386,7 @@ def variations(engine: Engine, player: str = "") -> str:
     """Returns an hpstring: the best moves with winrate, score, visits and the expected line."""
     candidates = _analysis(engine, player, search=True)[0].candidates[:MAX_VARIATIONS]
     rows = [
-        f"{100 * found.winrate:5.1f} % {found.score:+6.1f} {found.visits:8d}  {vertices(found.pv, engine.size)}"
+        f"{100 * found.winrate:5.1f} % {found.score:+6.1f} {found.visits:8d}  {coords.vertices(found.pv, engine.size)}"
         for found in candidates
     ]
     return "\n".join(["", "Winrate Score Visits Line:", *rows])

@@ -5,8 +5,7 @@
     clock.seconds(Colour.BLACK, moves_left=30)      # 11.2: for this move, None where there is no limit
     clock.spend(Colour.BLACK, 9.5)                  # what it took; `report` brings the controller's own figures
 
-The controller's clock also counts its own work and the transfer of the lines; for that the lag is kept back from every
-move."""
+The controller's clock also counts its own work and the lines' transfer; for that every move leaves the lag unused."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -97,8 +96,7 @@ class Clock:
         """Returns how long the player may think about this move, None without a limit.
 
         moves_left: how many more moves of its own the game may take, this one included. Main time is shared out over
-        these; where a period follows, no move gets less than its share of that, and main time's last move may use it,
-        too."""
+        these; where a period follows, no move gets less than its share of that; main time's last may use it, too."""
         if self.settings.kind == "none":
             return None
         left, share = self.left[player], self.settings.share_of_period

@@ -1,5 +1,4 @@
-"""The loop that answers requests, and the commands about the game and its surroundings: board, moves, handicap, rules,
-clocks, scores, files, settings, servers."""
+"""The loop that answers requests, and the commands about board, moves, rules, clocks, scores, files and settings."""
 
 import json
 import sys
@@ -15,7 +14,7 @@ from zerogo.game import Colour
 from zerogo.gtp import analyze, genmove, protocol  # noqa: F401 (their commands join the table)
 from zerogo.gtp.clock import KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kgs_time
 from zerogo.gtp.engine import ANY, COMMANDS, NAME, Command, Engine, answer
-from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, real, truth, vertex, vertices
+from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, real, truth, vertex
 from zerogo.picture import board_text
 from zerogo.players import move_choice
 from zerogo.players.live import LiveGame
@@ -63,7 +62,6 @@ SHORT_COMMANDS = (  # those of one expression
     Command("version", handler=lambda engine: VERSION),
     Command("known_command", "NAME", 1, handler=lambda engine, name: str(name in _offered(engine)).lower()),
     Command("list_commands", handler=lambda engine: "\n".join(_offered(engine))),
-    Command(QUIT, handler=lambda engine: None),
     Command("cputime", handler=lambda engine: f"{time.process_time():.2f}"),
     Command("query_boardsize", handler=lambda engine: str(engine.size)),
     Command("get_komi", handler=lambda engine: f"{engine.game.rules.komi:g}"),
@@ -73,14 +71,14 @@ SHORT_COMMANDS = (  # those of one expression
     Command("is_legal", "COLOUR VERTEX", 2, handler=_is_legal),
     Command("kgs-time_settings", KGS_USAGE, 0, ANY, handler=lambda engine, *words: engine.clock.set(kgs_time(words))),
     Command("clear_cache", handler=lambda engine: engine.session.clear() if engine.session else None),
-    Command("kata-list-params", handler=lambda engine: " ".join(KATA_SETTINGS)),
-    # Messages that change nothing; by the last one GoGui asks whether it may write `# interrupt`.
-    *(
-        Command(name, handler=lambda engine: None)
-        for name in ("kgs-game_over", "cgos-opponent_rating", "cgos-gameover")
+    Command(
+        "kata-get-rules", handler=lambda engine: json.dumps(rulesets.to_json(engine.game.rules), separators=(",", ":"))
     ),
-    Command("gogui-interrupt", handler=lambda engine: None),
+    Command("kata-list-params", handler=lambda engine: " ".join(KATA_SETTINGS)),
 )
+# These change nothing; by the last one GoGui asks whether it may write `# interrupt`.
+SILENT = (QUIT, "kgs-game_over", "cgos-opponent_rating", "cgos-gameover", "gogui-interrupt")
+COMMANDS |= {name: Command(name, handler=lambda engine: None) for name in SILENT}
 COMMANDS |= {short.name: short for short in SHORT_COMMANDS}
 
 
@@ -119,8 +117,7 @@ def play(engine: Engine, *move: str) -> None:
 
 @Command("gogui-play_sequence", "COLOUR VERTEX…", 0, ANY)
 def play_sequence(engine: Engine, *sequence: str) -> None:
-    """Plays COLOUR VERTEX pairs, all of them or none. Why one is illegal is for people only: programs know the refusal
-    "illegal move" alone."""
+    """Plays COLOUR VERTEX pairs, all or none. Programs know the refusal "illegal move" alone, the reason is logged."""
     for number, (stone, action) in enumerate(moves(sequence, engine.size)):
         player = Colour(stone)
         reason = engine.game.why_illegal(player, action)
@@ -154,14 +151,14 @@ def all_legal(engine: Engine, player: str) -> str:
     """Returns the points on which a side may play."""
     mover = colour(player)
     points = (at for at in range(engine.size**2) if engine.game.why_illegal(mover, at) is None)
-    return vertices(points, engine.size)
+    return coords.vertices(points, engine.size)
 
 
 @Command("list_stones", "COLOUR", 1)
 def list_stones(engine: Engine, player: str) -> str:
     """Returns the points of a side's stones."""
     stones = sum(engine.game.state.stones(), [])
-    return vertices((at for at, stone in enumerate(stones) if stone == colour(player).value), engine.size)
+    return coords.vertices((at for at, stone in enumerate(stones) if stone == colour(player).value), engine.size)
 
 
 @Command("color", "VERTEX", 1)
@@ -217,10 +214,8 @@ def set_free_handicap(engine: Engine, *places: str) -> None:
 def free_handicap(size: int, number: int) -> list[int]:
     """Returns `number` different points for handicap stones, 2 to size * size - 1.
 
-    The fixed points come first, as many as the board has of them; each further stone stands as far from the edge as the
-    third line (the fourth from 13x13 on) where that is not next to another one, and there as far as possible from all
-    others."""
-
+    The fixed points come first; each further stone stands as far from the edge as the third line (the fourth from 13x13
+    on) where that is not next to another one, and there as far as possible from all others."""
     rows, columns = np.indices((size, size))
     line = np.minimum.reduce([rows, columns, size - 1 - rows, size - 1 - columns]).clip(max=3 if size >= 13 else 2)
     nearest = np.full((size, size), 9_999)  # square of the distance of each point from the nearest stone
@@ -246,7 +241,7 @@ def _handicap(engine: Engine, number: str) -> int:
 
 def _put_handicap(engine: Engine, points: list[int]) -> str:
     engine.game.place_handicap(points)
-    return vertices(points, engine.size)
+    return coords.vertices(points, engine.size)
 
 
 @Command("gogui-setup", "COLOUR VERTEX…", 0, ANY)
@@ -281,12 +276,6 @@ def _set_up(engine: Engine, rows: list[list[int]], changes: list[tuple[int, int]
 
 
 # Rules. Where zerogo falls short of a ruleset it says so: in the reply, on stderr and below `showboard`
-
-
-@Command("kata-get-rules")
-def kata_get_rules(engine: Engine) -> str:
-    """Returns the rules as KataGo's object."""
-    return json.dumps(rulesets.to_json(engine.game.rules), separators=(",", ":"))
 
 
 @Command("kata-set-rules", "NAME, or an object such as that of kata-get-rules", 1, ANY)
@@ -355,7 +344,7 @@ def final_status_list(engine: Engine, word: str) -> str:
         raise InputError("invalid status")
     dead, size = move_choice.dead_stones(engine.game, engine.analyst), engine.size
     strings = [sorted(coords.point(*at, size) for at in string.stones) for string in engine.game.state.board.strings()]
-    return "\n".join(vertices(points, size) for points in sorted(strings) if (points[0] in dead) in wanted)
+    return "\n".join(coords.vertices(points, size) for points in sorted(strings) if (points[0] in dead) in wanted)
 
 
 @Command("loadsgf", "FILE [MOVE]", 1, ANY)

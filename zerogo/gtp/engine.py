@@ -115,8 +115,7 @@ class Engine:
 
 
 def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> Engine:
-    """Returns the engine that the command line asks for, warmed up. log: writes a line for a person. Raises InputError
-    for bad words."""
+    """Returns the engine that the command line asks for, warmed up; log: writes for a person. Raises InputError."""
     setup = cli.open_front_end(arguments, [arguments.checkpoint])
     config, rules, analyst, session = setup.config, setup.config.game.rules(), None, None
     if arguments.rules is not None:
@@ -142,8 +141,7 @@ def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> En
 
 
 def _warm_up(engine: Engine, session: AnalysisSession) -> None:
-    """Searches a little before the clock runs, since a process's first steps take several times as long as the others,
-    and measures the third step."""
+    """Searches three steps, since a process's first ones take several times as long as others; measures the last."""
     session.set_position(engine.game)
     for _ in range(3):
         before = engine.now()
@@ -194,8 +192,7 @@ class Command:
 
 
 def answer(engine: Engine, request: Request, source: Input, write: Callable[[str], None]) -> None:
-    """Writes the reply to one request. What goes wrong inside is a refusal, too: a game is not lost because one command
-    is broken."""
+    """Writes the reply to one request. What goes wrong inside is a refusal, too, so that no game is lost by it."""
     reply, problem = Reply(request.id, write, source), ""
     try:
         if request.command not in COMMANDS:

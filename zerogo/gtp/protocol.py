@@ -77,8 +77,7 @@ class Reply:
         self.has_begun = self.has_ended = False
 
     def send(self, text: str, sign: str = "=") -> None:
-        """Writes the whole reply, `?` for a refusal, without blank lines, which would end it early. A text that begins
-        with a line end begins a line below the sign."""
+        """Writes the whole reply, `?` for a refusal, without blank lines inside; a first one begins a line below the sign."""
         first, *rest = [row.rstrip() for row in text.splitlines()] or [""]
         self._write("\n".join([f"{sign}{self._number} {first}".rstrip(), *filter(None, rest)]) + "\n\n")
 
@@ -101,12 +100,7 @@ class Reply:
             self._write("\n")
 
 
-# Values in arguments and replies; wrong ones raise InputError
-
-
-def vertices(actions: Iterable[int], size: int) -> str:
-    """Returns the vertices of actions, between spaces."""
-    return " ".join(coords.to_gtp(action, size) for action in actions)
+# Values in arguments; wrong ones raise InputError
 
 
 def colour(text: str) -> Colour:

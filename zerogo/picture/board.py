@@ -90,7 +90,7 @@ def candidates_text(candidates: Sequence[RankedMove], size: int, most: int = 12)
     lines = [f"{'move':>5} {'visits':>7} {'win %':>6} {'score':>6} {'prior':>6}  line"]
     for move in candidates[:most]:
         tried = f"{coords.to_gtp(move.action, size):>5} {move.visits:>7} {100 * move.winrate:>6.1f}"
-        line = " ".join(coords.to_gtp(action, size) for action in move.pv)
+        line = coords.vertices(move.pv, size)
         lines.append(f"{tried} {move.score:>+6.1f} {100 * move.prior:>6.1f}  {line}")
     return "\n".join(lines)
 

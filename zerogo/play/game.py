@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 
@@ -26,6 +27,7 @@ from zerogo.rules import Rules
 ADVISER = "mcts:400"  # gives hints and judges dead stones where no bot of the game analyses
 HANDICAP_KOMI = 0.5
 HUMAN = "human"
+OF_MOVES = ("winrates_black", "scores_black", "visits")
 MOST_CANDIDATES = 5  # of a hint
 LONGEST_LINE = 8  # moves of an expected line that are shown
 # After so many moves for each point of the board two bots stop, as under simple ko they might go on for ever.
@@ -90,10 +92,8 @@ def analysis_text(analysis: Analysis, colour: Colour, size: int) -> str:
     """Returns an analysis as "White wins 53 %, leads by 0.6 points, expects E5 D4 C3 (400 visits)"."""
     points = abs(analysis.score)
     lead = "is even" if points < 0.05 else f"{'leads' if analysis.score > 0 else 'is behind'} by {points:.1f} points"
-    expected = ""
-    if analysis.best is not None:
-        line = " ".join(coords.to_gtp(action, size) for action in analysis.best.pv[:LONGEST_LINE])
-        expected = f", expects {line}"
+    line = coords.vertices(analysis.best.pv[:LONGEST_LINE], size) if analysis.best else ""
+    expected = f", expects {line}" if line else ""
     return f"{name_of(colour)} wins {100 * analysis.winrate:.0f} %, {lead}{expected} ({analysis.visits} visits)"
 
 
@@ -109,16 +109,14 @@ def result_text(result: str) -> str:
 class RecordedGame:
     """A game between two named players, with the analyses of its moves and its result.
 
-    names: of the players. path: the file that the game is written into after every move, None for none; a file that is
-    there already is left alone until something is played. result: SGF's RE once the game is over (see
-    `sgf.result_text`), else None."""
+    path: the file that the game is written into after every move, None for none; a file that is there already is left
+    alone until something is played. result: SGF's RE (see `sgf.result_text`), None until the game is over."""
 
     def __init__(self, game: LiveGame, names: dict[Colour, str], path: Path | None = None) -> None:
         self.game, self.names, self.path = game, names, path
         self.result: str | None = None
         self._is_saved = path is not None and path.exists()
-        # By move, from 0: Black's winrate and lead in points, and the visits.
-        self._analyses: dict[int, tuple[float, float, int]] = {}
+        self._analyses: dict[int, dict[str, float]] = {}  # by move, from 0, under the names of `sgf.GameRecord`
 
     @property
     def is_over(self) -> bool:
@@ -130,9 +128,9 @@ class RecordedGame:
         self.game.play(colour, action)
         self.result, self._is_saved = None, False
         if analysis is not None:
-            winrate, score, visits = analysis.winrate, analysis.score, analysis.visits
+            winrate, score = analysis.winrate, analysis.score
             black = (winrate, score) if colour is Colour.BLACK else (1 - winrate, -score)
-            self._analyses[len(self.game.moves) - 1] = (*black, visits)
+            self._analyses[len(self.game.moves) - 1] = dict(zip(OF_MOVES, (*black, analysis.visits), strict=True))
 
     def undo(self, number: int) -> None:
         """Takes back moves, and a resignation with them. Raises InputError where there are not so many."""
@@ -149,15 +147,10 @@ class RecordedGame:
 
     def record(self) -> sgf.GameRecord:
         """Returns the game for a file, with the winrates that the players saw."""
-        seen = [self._analyses.get(move, (None, None, None)) for move in range(len(self.game.moves))]
+        seen = [self._analyses.get(move, {}) for move in range(len(self.game.moves))]
+        lists = {name: [found.get(name) for found in seen] for name in OF_MOVES}
         names = {"black": self.names[Colour.BLACK], "white": self.names[Colour.WHITE]}
-        return self.game.record(
-            result=self.result or sgf.UNKNOWN_RESULT,
-            winrates_black=[winrate for winrate, _, _ in seen],
-            scores_black=[score for _, score, _ in seen],
-            visits=[visits for _, _, visits in seen],
-            **names,
-        )
+        return self.game.record(result=self.result or sgf.UNKNOWN_RESULT, **names, **lists)
 
     def save(self) -> None:
         """Writes the game into its file, if it has one and has changed. Raises InputError where that can't be."""
@@ -166,18 +159,17 @@ class RecordedGame:
             self._is_saved = True
 
 
+@dataclass
 class RandomBot:
     """Plays at random but spares its own eyes; its moves are a function of the seed and the ply."""
 
-    name = "random"
+    seed: int
+    name: ClassVar[str] = RandomPlayer.name
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def choose(self, game: LiveGame, colour: Colour) -> tuple[int | None, Analysis | None]:
+    def choose(self, game: LiveGame, colour: Colour) -> tuple[int, None]:
         """Returns a legal action, and no analysis."""
-        state = game.tensor("cpu", colour)
-        return int(RandomPlayer().choose(state, torch.zeros(1, dtype=torch.int64), self.seed)), None
+        state, game_id = game.tensor("cpu", colour), torch.zeros(1, dtype=torch.int64)
+        return int(RandomPlayer().choose(state, game_id, self.seed)), None
 
 
 class AnalystBot:
@@ -205,9 +197,8 @@ Bot = RandomBot | AnalystBot
 class TerminalGame:
     """Plays one game to its end, or until somebody leaves.
 
-    bots: who plays each colour, None for a person. make_adviser: makes, when it is first needed, the bot that gives
-    hints and judges dead stones. ask: shows a prompt and returns the line that was typed, EOFError at the end of the
-    input. say: shows lines."""
+    bots: who plays each colour, None for a person. make_adviser: makes the bot that gives hints and judges dead stones,
+    once it is needed. ask: shows a prompt and returns what was typed, EOFError at the end. say: shows lines."""
 
     def __init__(
         self,
@@ -371,7 +362,7 @@ class TerminalGame:
     def _counted(self) -> tuple[float, str]:
         """Returns Black's score with komi, and which stones are dead, by whose judgement."""
         score, dead = (count(self.game, self._adviser().analyst) for count in (final_score_black, dead_stones))
-        points = " ".join(coords.to_gtp(point, self.game.size) for point in sorted(dead))
+        points = coords.vertices(sorted(dead), self.game.size)
         return score, f"; {self._adviser().name} takes these stones for dead: {points}" if dead else ""
 
     def _keep(self) -> None:
@@ -401,11 +392,10 @@ def make_terminal_game(
     style = TextStyle(in_colour, round_stones=(sys.stdout.encoding or "").lower().startswith("utf"))
     recorded = RecordedGame(game, names, arguments.save)
 
-    def make_adviser() -> AnalystBot:
-        """Makes the bot for hints: one of the players once more, so that it does not help the one that plays."""
-        return AnalystBot(analysts[0] if analysts else setup.analyst(ADVISER), seed)
-
-    terminal_game = TerminalGame(recorded, bots, make_adviser, style, ask, say)
+    # One of the players once more, so that the hints do not help the one that plays.
+    terminal_game = TerminalGame(
+        recorded, bots, lambda: AnalystBot(analysts[0] if analysts else setup.analyst(ADVISER), seed), style, ask, say
+    )
     players, rules = ", ".join(f"{style.name(colour)}: {names[colour]}" for colour in Colour), game.rules
     ko = f"{rules.superko} ko{', suicide' if rules.suicide else ''}"
     say(f"{players}; {rules.size}x{rules.size}, komi {rules.komi:g}, {rules.scoring} scoring, {ko}")
@@ -449,13 +439,10 @@ def _game_of_file(arguments: argparse.Namespace) -> tuple[LiveGame, list[str]]:
     if is_there and (is_part or len(sgf.variations(arguments.sgf)) > 1):
         raise InputError(f"--save is {arguments.save}, whose other moves would be lost; give it a new name")
     record.rules = _changed_rules(arguments, record.rules)
-    _, problem = sgf.replay(record, arguments.move)
-    if problem is not None:
-        raise InputError(f"{arguments.sgf}: {problem}; --move says where to go on before that")
     try:
-        return LiveGame.of_record(sgf.since_edit(record, arguments.move)), record.notes
+        return LiveGame.of_record(record, arguments.move), record.notes
     except InputError as error:
-        raise InputError(f"--move in {arguments.sgf}: {error}") from None
+        raise InputError(f"{arguments.sgf}: {error}; --move says where to go on, before what is wrong") from None
 
 
 def _changed_rules(arguments: argparse.Namespace, known: Rules) -> Rules:

@@ -24,8 +24,7 @@ class LiveGame:
     handicap: points of Black's handicap stones, which stand in `start`. moves: (colour, action) of each move so far.
     start_id: another number whenever the start or the rules change, after which no analysis of the game holds any more.
 
-    One side may move twice in a row: the other one is taken to have passed in between. After two passes the game may go
-    on."""
+    One side may move twice in a row: the other one has passed in between. After two passes the game may go on."""
 
     def __init__(self, rules: Rules) -> None:
         self._begin(GameState.new(rules))

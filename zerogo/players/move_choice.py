@@ -61,8 +61,7 @@ def decide(
 
     analysis: the search's, for `to_play`. state: the present position, one game, with `to_play` to move. value_of: asks
     the search about a move that it has hardly tried. Passes where the opponent has passed and that wins, and where
-    nothing is left to gain; never plays inside pass-alive territory except to capture dead stones that matter, or all
-    of them if `settings.cleanup` wants that."""
+    nothing is left to gain; plays inside pass-alive territory only to capture dead stones that matter (or all)."""
     position = _Position(game, to_play, analysis, state, value_of)
     opponent_passed = game.moves[-1:] == [(to_play.other, position.pass_action)]
     if position.is_settled or (opponent_passed and position.passing_wins):
@@ -179,9 +178,8 @@ class _Position:
 
 
 def _is_hopeless(position: _Position, settings: MoveChoiceSettings) -> bool:
-    """Whether a person would resign: surely behind, by much, and late enough. Nobody resigns before a share of the
-    board's points is played, where a row of a small board counts as 13: at a share of 0.2 that is 13 moves on 5x5, 23
-    on 9x9, 34 on 13x13 and 72 on 19x19."""
+    """Whether a person would resign: surely behind, by much, and late enough. Late is a share of the board's points,
+    where a row of a small board counts as 13: at 0.2 that is 13 moves on 5x5, 23 on 9x9, 34 on 13x13, 72 on 19x19."""
     analysis, size = position.analysis, position.size
     share = max(settings.resign_after, 0.5) if position.game.handicap else settings.resign_after
     is_late = len(position.game.moves) >= share * size * max(size, 13)
@@ -233,8 +231,7 @@ def _pass_or_capture(position: _Position, cleanup: bool) -> int:
 
 
 def _capture(position: _Position) -> int | None:
-    """Returns a move that captures dead stones of the opponent, or fills a liberty of the string that has the fewest;
-    None where there are none or it would harm."""
+    """Returns a move that captures dead stones, or fills a liberty of the string with the fewest; None if it harms."""
     other, size = position.to_play.other, position.size
     strings = [string for string in position.state.board.strings() if string.colour is other]
     dead = [string for string in strings if _indices(string.stones, size) <= position.dead]

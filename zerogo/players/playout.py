@@ -82,8 +82,7 @@ class PlayoutEvaluator:
 
 
 def _means_black(state: board.State, number: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the means of `number` playouts of each position for Black: ownership float32 [B, N, N] in [-1, 1], score
-    with komi and value, float32 [B]."""
+    """Returns the means of playouts of each position for Black: ownership float32 [B, N, N], score and value [B]."""
     games = torch.arange(state.num_games, device=state.device).repeat_interleave(number)
     copies = state.select(games)
     serial = torch.arange(number, device=state.device).repeat(state.num_games)

@@ -292,7 +292,7 @@ def _best_text(scene: Scene) -> str:
     best, size = scene.analysis.best, scene.game.size
     if best is None:
         return "no move to think about: the game is over"
-    line = " ".join(coords.to_gtp(action, size) for action in best.pv[:NAMED_MOVES])
+    line = coords.vertices(best.pv[:NAMED_MOVES], size)
     win = f"{scene.to_play.name.capitalize()} wins {100 * best.winrate:.1f} %, {best.score:+.1f} points"
     return f"{coords.to_gtp(best.action, size)}: {win}, {best.visits} visits\nbest line: {line}"
 
