@@ -269,66 +269,46 @@ def analyses(
 
     evaluation: what `analyst.evaluate(states)` returned. previews: what `evaluate_children` has found for each game so
     far; what is missing for the best moves is evaluated in one batch and added, if `evaluates_children`."""
-    roots = _Roots.read(search_state.tree, game_index)
-    ranked = [_by_merit(*root) for root in zip(roots.visits, roots.prior, strict=True)]
+    tree = search_state.tree
+    children, visits = _children(tree, game_index, torch.full_like(game_index, ROOT))
+    values = (-tree.value_sum[game_index.unsqueeze(1), children] / visits.clamp(min=1)).clamp(-1, 1).cpu().numpy()
+    legal, prior = tree.children[game_index, ROOT] >= NULL_NODE, tree.prior[game_index, ROOT]
+    by_action = [tensor.cpu().numpy() for tensor in (prior, legal, visits)]
+    own_visits = tree.visits[game_index, ROOT]
+    own_values = (tree.value_sum[game_index, ROOT] / own_visits.clamp(min=1)).clamp(-1, 1)
+    ranked = visited(tree, game_index)
     if evaluates_children:
         missing = [without_preview(actions, known) for actions, known in zip(ranked, previews, strict=True)]
         evaluate_children(analyst, states, missing, previews)
-    lines = _best_lines(search_state.tree, game_index, roots.children, ranked)
-    parts = (part.float().cpu().numpy() for part in (evaluation.score, evaluation.value, evaluation.ownership))
-    return [
-        Analysis(
-            visits=roots.own_visits[game],
-            value=roots.own_values[game],
-            score=float(score),
-            candidates=[roots.candidate(game, line, previews[game], float(score)) for line in lines[game]],
-            prior=roots.prior[game],
-            legal=roots.legal[game],
-            visits_by_action=roots.visits[game],
-            ownership=ownership,
-            raw_value=float(raw_value),
-        )
-        for game, (score, raw_value, ownership) in enumerate(zip(*parts, strict=True))
-    ]
+    lines = _best_lines(tree, game_index, children, ranked)
+    ownerships = evaluation.ownership.float().cpu().numpy()
+    numbers = (part.tolist() for part in (own_visits, own_values, evaluation.score.float(), evaluation.value.float()))
+    found = []
+    for game, (own_visit, own_value, score, raw_value) in enumerate(zip(*numbers, strict=True)):
+        known = values[game], by_action[0][game], previews[game]
+        candidates = [_candidate(line, *known, score) for line in lines[game]]
+        arrays = *(array[game] for array in by_action), ownerships[game]
+        found.append(Analysis(own_visit, own_value, score, candidates, *arrays, raw_value))
+    return found
 
 
-class _Roots(NamedTuple):
-    """The roots of K games on the host. children: int64 [K, A], on the device. legal, prior, visits, values: of the
-    moves, numpy [K, A]. own_visits, own_values: of the roots."""
-
-    children: Tensor
-    legal: np.ndarray
-    prior: np.ndarray
-    visits: np.ndarray
-    values: np.ndarray
-    own_visits: list[int]
-    own_values: list[float]
-
-    @staticmethod
-    def read(tree: Tree, game_index: Tensor) -> _Roots:
-        children, visits = _children(tree, game_index, torch.full_like(game_index, ROOT))
-        values = -tree.value_sum[game_index.unsqueeze(1), children] / visits.clamp(min=1)
-        legal, prior = tree.children[game_index, ROOT] >= NULL_NODE, tree.prior[game_index, ROOT]
-        arrays = [tensor.cpu().numpy() for tensor in (legal, prior, visits, values.clamp(-1, 1))]
-        own_visits = tree.visits[game_index, ROOT]
-        own_values = (tree.value_sum[game_index, ROOT] / own_visits.clamp(min=1)).clamp(-1, 1)
-        return _Roots(children, *arrays, own_visits.tolist(), own_values.tolist())
-
-    def candidate(self, game: int, line: list[tuple[int, int]], previews: Previews, score: float) -> Candidate:
-        """Returns the first move of a line; score: the position's, for a move without a preview."""
-        action, visits = line[0]
-        value, preview = float(self.values[game, action]), previews.get(action)
-        return Candidate(
-            action=action,
-            visits=visits,
-            value=value,
-            score=preview.score if preview else score,
-            prior=float(self.prior[game, action]),
-            lcb=elo.wilson_interval((value + 1) / 2 * visits, visits)[0],
-            pv=tuple(move for move, _ in line),
-            pv_visits=tuple(number for _, number in line),
-            ownership=preview.ownership if preview else None,
-        )
+def _candidate(
+    line: list[tuple[int, int]], values: np.ndarray, prior: np.ndarray, previews: Previews, score: float
+) -> Candidate:
+    """Returns the first move of a line. values, prior: [A]. score: the position's, for a move without a preview."""
+    (action, visits), preview = line[0], previews.get(line[0][0])
+    value = float(values[action])
+    return Candidate(
+        action=action,
+        visits=visits,
+        value=value,
+        score=preview.score if preview else score,
+        prior=float(prior[action]),
+        lcb=elo.wilson_interval((value + 1) / 2 * visits, visits)[0],
+        pv=tuple(move for move, _ in line),
+        pv_visits=tuple(number for _, number in line),
+        ownership=preview.ownership if preview else None,
+    )
 
 
 def without_preview(actions: list[int], previews: Previews) -> list[int]:
@@ -350,16 +330,12 @@ def evaluate_children(
         previews[game][action] = Preview(score, ownership)
 
 
-def visited(search_state: SearchState, game_index: Tensor) -> list[int]:
-    """Returns the visited moves of one game's root, best first: game_index int64 [1]. Reads less than `analyses`."""
-    _, visits = _children(search_state.tree, game_index, torch.full_like(game_index, ROOT))
-    return _by_merit(visits[0].cpu().numpy(), search_state.tree.prior[game_index, ROOT][0].cpu().numpy())
-
-
-def _by_merit(visits: np.ndarray, prior: np.ndarray) -> list[int]:
-    """Returns the visited moves, the best first: by visits, with the prior to tell equals apart. Both are [A]."""
-    merit = np.where(visits > 0, visits + 0.5 * prior, 0.0)
-    return np.argsort(-merit, kind="stable")[: int((visits > 0).sum())].tolist()
+def visited(tree: Tree, game_index: Tensor) -> list[list[int]]:
+    """Returns the visited moves of each game's root, best first: by visits, with the prior to tell equals apart."""
+    visits = _children(tree, game_index, torch.full_like(game_index, ROOT))[1].cpu().numpy()
+    merit = np.where(visits > 0, visits + 0.5 * tree.prior[game_index, ROOT].cpu().numpy(), 0.0)
+    order = np.argsort(-merit, axis=1, kind="stable")
+    return [row[:number].tolist() for row, number in zip(order, (visits > 0).sum(1), strict=True)]
 
 
 def _children(tree: Tree, game_index: Tensor, node: Tensor) -> tuple[Tensor, Tensor]:

@@ -110,7 +110,7 @@ class AnalysisSession:
         if self._evaluation is None:
             self._evaluation = self.analyst.evaluate(self._state)
             return False
-        missing = without_preview(visited(search_state, self._game_index), self._previews)
+        missing = without_preview(visited(search_state.tree, self._game_index)[0], self._previews)
         evaluate_children(self.analyst, self._state, [missing[:1]], [self._previews])
         return len(missing) <= 1
 
