@@ -46,6 +46,9 @@ class SearchTask:
     evaluation: Evaluation | None = None
     previews: Previews = field(default_factory=dict)
 
+    def __lt__(self, other: SearchTask) -> bool:
+        return (-self.priority, self.number) < (-other.priority, other.number)
+
 
 class BatchKind(NamedTuple):
     """What positions of one batch have in common: board side, nodes of a tree, whether moves are forbidden."""
@@ -76,11 +79,10 @@ def power_of_two(number: int) -> int:
 class PositionResult:
     """What was found of one position, all from the view of its side to move.
 
-    analysis: of the search. previews: the network's after moves, by action. policy: the network's prior, float32 [A],
-    -1 where illegal, restrictions apart. stones: int8 [N, N]. to_play: 1 or 2. ko: point, -1 for none."""
+    analysis: of the search. policy: the network's prior, float32 [A], -1 where illegal, restrictions apart. stones:
+    int8 [N, N]. to_play: 1 or 2. ko: point, -1 for none."""
 
     analysis: Analysis
-    previews: Previews
     policy: np.ndarray
     stones: np.ndarray
     to_play: int
@@ -177,7 +179,7 @@ class SearchBatch:
         evaluate_children(self.analyst, states, missing, previews)
         policy = torch.where(board.legal_actions(states).cpu(), evaluation.prior, -1.0)
         stones, to_play, ko = (tensor.cpu() for tensor in (states.stones, states.to_play, states.ko))
-        parts = zip(found, previews, policy.numpy(), stones.numpy(), to_play.tolist(), ko.tolist(), strict=True)
+        parts = zip(found, policy.numpy(), stones.numpy(), to_play.tolist(), ko.tolist(), strict=True)
         return [PositionResult(*of_one) for of_one in parts]
 
     def _evaluate(self, tasks: Sequence[SearchTask], states: board.State) -> None:

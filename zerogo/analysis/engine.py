@@ -5,7 +5,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -36,6 +36,7 @@ class Limits:
     nodes: int = 2**17
 
 
+@dataclass(eq=False)
 class AnalysisEngine:
     """Answers lines of KataGo's analysis protocol. settings: where a query says nothing else. write: called with each
     reply. clock: seconds.
@@ -45,22 +46,16 @@ class AnalysisEngine:
     float32 rounds by the size of the batch, which changed the sixth digit of most replies and the visits of none of 60.
     """
 
-    def __init__(
-        self,
-        analyst: Analyst,
-        write: Callable[[dict[str, Any]], None],
-        settings: AnalysisSettings | None = None,
-        limits: Limits | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self.analyst, self.write, self.clock = analyst, write, clock
-        self.settings, self.limits = settings or AnalysisSettings(), limits or Limits()
-        self._checker = MoveChecker()
-        self._waiting: list[tuple[int, int, SearchTask]] = []  # a heap
-        self._batches: list[SearchBatch] = []
-        self._open: dict[str, list[SearchTask]] = {}
-        self._warned: set[str] = set()  # of rules
-        self._arrived = 0
+    analyst: Analyst
+    write: Callable[[dict[str, Any]], None]
+    settings: AnalysisSettings = AnalysisSettings()
+    limits: Limits = Limits()
+    clock: Callable[[], float] = time.monotonic
+    _waiting: list[SearchTask] = field(default_factory=list, init=False)  # a heap
+    _batches: list[SearchBatch] = field(default_factory=list, init=False)
+    _open: dict[str, list[SearchTask]] = field(default_factory=dict, init=False)
+    _warned: set[str] = field(default_factory=set, init=False)  # of rules
+    _arrived: int = field(default=0, init=False)
 
     @property
     def is_busy(self) -> bool:
@@ -96,13 +91,13 @@ class AnalysisEngine:
         return self.is_busy
 
     def _queue(self, query: Query) -> None:
-        self._checker.check(query)
+        check_moves(query)
         most = self._most_visits(query)
         visits = min(query.settings.max_visits, most)
-        for field, warning in query.warnings:
+        for name, warning in query.warnings:
             if warning not in self._warned:
-                self.write({"id": query.id, "field": field, "warning": warning})
-            if field == "rules":  # thousands of queries may have the same: once is enough
+                self.write({"id": query.id, "field": name, "warning": warning})
+            if name == "rules":  # thousands of queries may have the same: once is enough
                 self._warned.add(warning)
         if visits < query.settings.max_visits:
             warning = f"a search here ends with {most} visits, for want of memory"
@@ -111,7 +106,7 @@ class AnalysisEngine:
             task = SearchTask(query, turn, priority, visits, self._arrived)
             self._arrived += 1
             self._open.setdefault(query.id, []).append(task)
-            heapq.heappush(self._waiting, (-priority, task.number, task))
+            heapq.heappush(self._waiting, task)
 
     def _most_visits(self, query: Query) -> int:
         bytes_a_node = BatchKind(query.rules.size, 1, query.restrictions is not None).tree_bytes // 3
@@ -131,7 +126,7 @@ class AnalysisEngine:
             model |= {"usesHumanSLProfile": False, "version": 1, "usingFP16": "false"}
             fields = fields | {"models": [model]}
         elif action == "clear_cache":
-            self._checker.clear()
+            _new_game.cache_clear()
         else:
             self._terminate(fields)
         self.write(fields)
@@ -172,20 +167,20 @@ class AnalysisEngine:
                 return
             tasks, room, now = [], batch.num_free, self.clock()
             while len(tasks) < room and self._next_kind() == kind:
-                task = heapq.heappop(self._waiting)[2]
+                task = heapq.heappop(self._waiting)
                 task.began, task.next_report = now, now + task.query.first_report
                 tasks.append(task)
             batch.add(tasks)
 
     def _next_kind(self) -> BatchKind | None:
         """Returns the kind of the position whose turn it is, None where none waits."""
-        while self._waiting and self._waiting[0][2].is_stopped:
+        while self._waiting and self._waiting[0].is_stopped:
             heapq.heappop(self._waiting)
-        return BatchKind.of(self._waiting[0][2]) if self._waiting else None
+        return BatchKind.of(self._waiting[0]) if self._waiting else None
 
     def _new_batch(self, kind: BatchKind) -> SearchBatch | None:
         """Returns a batch for those of a kind that wait, None where there is no room for it now."""
-        wanted = sum(not task.is_stopped and BatchKind.of(task) == kind for _, _, task in self._waiting)
+        wanted = sum(not task.is_stopped and BatchKind.of(task) == kind for task in self._waiting)
         taken = sum(len(batch.tasks) for batch in self._batches if batch.kind == kind)
         free = self.limits.memory - sum(batch.bytes for batch in self._batches)
         fitting = MOST_POINTS // (kind.size**2 * self.analyst.search.settings.leaves)
@@ -220,33 +215,27 @@ class AnalysisEngine:
                 self.write(analysis_reply(task, result, is_during_search))
 
 
-class MoveChecker:
-    """Checks the legality of moves by the plain rules. A query that goes on from an earlier one costs its new moves."""
-
-    def __init__(self) -> None:
-        self._game = lru_cache(REMEMBERED)(_new_game)
-        self.clear = self._game.cache_clear  # forgets all games
-
-    def check(self, query: Query) -> None:
-        """Raises QueryError for a position at the start that can't be, and for an illegal move."""
-        game = self._game(query.rules, query.start, query.first)
-        same = 0
-        while same < min(len(game.moves), len(query.moves)) and game.moves[same] == query.moves[same]:
-            same += 1
-        game.undo(len(game.moves) - same)
-        for turn, (player, action) in enumerate(query.moves[same:], start=same):
-            try:
-                game.play(player, action)
-            except InputError as error:
-                vertex = coords.to_gtp(action, query.rules.size)
-                raise QueryError(f"Illegal move {turn}: {vertex} ({error})", "moves") from None
-
-
+@lru_cache(REMEMBERED)
 def _new_game(rules: Rules, start: Rows, first: Colour) -> LiveGame:
     game = LiveGame(rules)
     with at_field("initialStones"):
         game.set_up([list(row) for row in start], first)
     return game
+
+
+def check_moves(query: Query) -> None:
+    """Raises QueryError for a position at the start that can't be, and for an illegal move, by the plain rules. A query
+    that goes on from an earlier one costs its new moves."""
+    game, same = _new_game(query.rules, query.start, query.first), 0
+    while same < min(len(game.moves), len(query.moves)) and game.moves[same] == query.moves[same]:
+        same += 1
+    game.undo(len(game.moves) - same)
+    for turn, (player, action) in enumerate(query.moves[same:], start=same):
+        try:
+            game.play(player, action)
+        except InputError as error:
+            vertex = coords.to_gtp(action, query.rules.size)
+            raise QueryError(f"Illegal move {turn}: {vertex} ({error})", "moves") from None
 
 
 def _object(line: str | bytes) -> dict[str, Any]:

@@ -8,11 +8,13 @@ import hashlib
 from typing import Any
 
 import numpy as np
+import torch
 
 from zerogo import coords
 from zerogo.analysis.batch import PositionResult, SearchTask
 from zerogo.board import BLACK
 from zerogo.players.analyst import Candidate
+from zerogo.symmetry import NUM_SYMMETRIES, transform_planes
 
 DIGITS = 6
 
@@ -80,7 +82,7 @@ def _move(
     if "includePVVisits" in task.query.included:
         info["pvVisits"] = info["pvEdgeVisits"] = list(move.pv_visits[:length])
     if "includeMovesOwnership" in task.query.included:
-        info["ownership"] = _rounded(sign * result.previews[move.action].ownership)
+        info["ownership"] = _rounded(sign * task.previews[move.action].ownership)
     return info
 
 
@@ -108,6 +110,7 @@ def _hashes(result: PositionResult) -> list[str]:
     board = result.stones.astype(np.int16)
     if result.ko >= 0:
         board.flat[result.ko] = 3
-    views = [np.rot90(side, turns) for side in (board, board.T) for turns in range(4)]
+    boards = torch.from_numpy(board).expand(NUM_SYMMETRIES, *board.shape)
+    views = transform_planes(boards, torch.arange(NUM_SYMMETRIES)).numpy()
     texts = [bytes([result.to_play]) + view.tobytes() for view in views]
     return [hashlib.blake2b(text, digest_size=16).hexdigest().upper() for text in texts]

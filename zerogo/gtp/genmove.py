@@ -48,7 +48,7 @@ def choose(
     """Returns the action that the engine wants to play, None to resign; the game stays as it is.
 
     cleanup: whether dead stones are taken off by playing, also after two passes. timed: whether the clock counts;
-    without it the number of simulations decides and nobody resigns. after_step: called after each step of the search."""
+    without it the number of simulations decides and nobody resigns. after_step: called after every step of search."""
     if engine.session is None:
         return _random_move(engine, player)
     if is_over(engine.game) and not cleanup:

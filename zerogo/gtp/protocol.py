@@ -77,7 +77,7 @@ class Reply:
         self.has_begun = self.has_ended = False
 
     def send(self, text: str, sign: str = "=") -> None:
-        """Writes the whole reply, `?` for a refusal, without blank lines inside; a first one begins a line below the sign."""
+        """Writes the whole reply, `?` for a refusal, without blank lines; after a first one the text begins a line."""
         first, *rest = [row.rstrip() for row in text.splitlines()] or [""]
         self._write("\n".join([f"{sign}{self._number} {first}".rstrip(), *filter(None, rest)]) + "\n\n")
 

@@ -105,7 +105,7 @@ class AnalysisSession:
 
     @torch.inference_mode()
     def prepare(self) -> bool:
-        """Makes one evaluation that `analysis` needs, so that a caller can answer meanwhile; returns if it was the last."""
+        """Makes one evaluation that `analysis` needs, so that a caller can answer between; tells if it was the last."""
         search_state = self._current()
         if self._evaluation is None:
             self._evaluation = self.analyst.evaluate(self._state)
