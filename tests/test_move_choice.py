@@ -87,7 +87,7 @@ def choice(
 ) -> str:
     """Returns what is played, as a vertex, pass or resign; found: an analysis, or the values of its candidates."""
     found = analysis(game, found) if isinstance(found, dict) else found
-    action = decide(game, game.to_play, found, settings, game.tensor(), value_of)
+    action = decide(game, game.to_play, found, settings, value_of)
     return "resign" if action is None else coords.to_gtp(action, game.size)
 
 
@@ -211,7 +211,7 @@ def test_goes_on_by_the_prior_when_nothing_was_searched() -> None:
 
 def test_a_side_that_moves_twice() -> None:
     game = position(SETTLED)
-    assert decide(game, WHITE, analysis(game, {"E2": 0.5}), USUAL, game.tensor(to_play=WHITE)) == 25
+    assert decide(game, WHITE, analysis(game, {"E2": 0.5}), USUAL) == 25
 
 
 @BOTH
@@ -242,7 +242,7 @@ def play_to_the_end(size: int, playouts: int, colour: Colour, seed: int, **rules
             session.set_position(game)
             session.run(playouts + 1 - session.visits)
             found = session.analysis(evaluates_children=False)
-            action = decide(game, colour, found, MoveChoiceSettings(resign=False), game.tensor())
+            action = decide(game, colour, found, MoveChoiceSettings(resign=False))
             assert action is not None
         else:
             action = int(random.choose(game.tensor(), torch.tensor([seed]), seed))

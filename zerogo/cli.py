@@ -143,17 +143,17 @@ class Setup:
         """Returns the player that a word means, see `analyst.make_player`. Raises InputError for a bad word."""
         from zerogo.players.analyst import make_player
 
-        return make_player(word, self.config.evaluation, self.device, self.dtype, self._named(word))
+        return make_player(self._named(word), self.config.evaluation, self.device, self.dtype)
 
     def analyst(self, word: str, simulations: int | None = None, leaves: int | None = None) -> Analyst:
         """Returns the analyst that a word means, see `analyst.make_analyst`. Raises InputError for a bad word."""
         from zerogo.players.analyst import make_analyst
 
-        settings, checkpoint = self.config.evaluation, self._named(word)
-        return make_analyst(word, settings, self.device, self.dtype, checkpoint, simulations=simulations, leaves=leaves)
+        settings = self.config.evaluation
+        return make_analyst(self._named(word), settings, self.device, self.dtype, simulations, leaves)
 
-    def _named(self, word: str) -> Checkpoint | None:
-        return self.checkpoint(word) if names_checkpoint(word) else None
+    def _named(self, word: str) -> str | Checkpoint:
+        return self.checkpoint(word) if names_checkpoint(word) else word
 
 
 def open_front_end(arguments: argparse.Namespace, words: Sequence[str | Path] = ()) -> Setup:

@@ -1,7 +1,5 @@
 """Positions that are searched in lock-step in one search state; one that is finished makes room for the next."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence
@@ -17,7 +15,7 @@ from zerogo.analysis.query import Query
 from zerogo.evaluator import Evaluation
 from zerogo.flood import may_look
 from zerogo.game import Colour
-from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children
+from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children, without_preview
 from zerogo.players.restrictions import RestrictedGo, RestrictedState
 from zerogo.sgf.record import LETTERS
 
@@ -46,7 +44,7 @@ class SearchTask:
     evaluation: Evaluation | None = None
     previews: Previews = field(default_factory=dict)
 
-    def __lt__(self, other: SearchTask) -> bool:
+    def __lt__(self, other: "SearchTask") -> bool:
         return (-self.priority, self.number) < (-other.priority, other.number)
 
 
@@ -58,7 +56,7 @@ class BatchKind(NamedTuple):
     is_restricted: bool
 
     @staticmethod
-    def of(task: SearchTask) -> BatchKind:
+    def of(task: SearchTask) -> "BatchKind":
         """Returns the kind of batch that a task belongs to."""
         query, nodes = task.query, max(FEWEST_NODES, power_of_two(task.visits))
         return BatchKind(query.rules.size, nodes, query.restrictions is not None)
@@ -170,8 +168,10 @@ class SearchBatch:
         states = self.search_state.states.select(index)
         self._evaluate(tasks, states)
         evaluation, previews = Evaluation.cat([task.evaluation for task in tasks]), [task.previews for task in tasks]
-        found = analyses(self.analyst, self.search_state, index, states, evaluation, previews)
-        missing: list[list[int]] = [[] for _ in tasks]  # `analyses` evaluates the children of the best moves only
+        best = without_preview(self.search_state.tree, index, previews)
+        evaluate_children(self.analyst, states, best, previews)
+        found = analyses(self.search_state.tree, index, evaluation, previews)
+        missing: list[list[int]] = [[] for _ in tasks]
         for row, task in enumerate(tasks):
             if "includeMovesOwnership" in task.query.included:
                 actions = (move.action for move in found[row].candidates)

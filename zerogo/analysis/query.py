@@ -5,8 +5,6 @@ The keys are those of KataGo's docs/Analysis_Engine.md, the settings' names thos
 and `overrideSettings`. Where KataGo and zerogo differ: boards are square, `whiteHandicapBonus` may only be "0";
 `includeOwnershipStdev`, `rootFpuReductionMax` and unknown keys and settings change nothing and bring a warning."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib
@@ -78,7 +76,7 @@ class AnalysisSettings:
         """The power to which the root's prior is raised before the search."""
         return 1.0 / (self.root_policy_temperature * (4.0 * self.wide_root_noise + 1.0))
 
-    def changed(self, values: Mapping[str, Any]) -> tuple[AnalysisSettings, list[str]]:
+    def changed(self, values: Mapping[str, Any]) -> tuple["AnalysisSettings", list[str]]:
         """Returns these settings with others under KataGo's names, and the names that mean nothing here. Values may be
         texts, as in config files. Raises InputError for a value that is not allowed."""
         changes = {}

@@ -5,8 +5,6 @@
 
 A command that fails changes nothing of the engine."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
@@ -153,7 +151,7 @@ def _warm_up(engine: Engine, session: AnalysisSession) -> None:
     session.clear()
 
 
-COMMANDS: dict[str, Command] = {}
+COMMANDS: dict[str, "Command"] = {}
 
 
 @dataclass

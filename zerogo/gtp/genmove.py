@@ -134,7 +134,7 @@ def _decide(engine: Engine, player: Colour, cleanup: bool, timed: bool, deadline
             return -1.0
         return session.value_of(game, player, candidate, LOOK_SIMULATIONS)
 
-    action = move_choice.decide(game, player, analysis, settings, game.tensor(engine.analyst.device, player), look)
+    action = move_choice.decide(game, player, analysis, settings, look)
     engine.last_winrate = (player, analysis.winrate)
     engine.overhead.append(engine.now() - searched)
     return action

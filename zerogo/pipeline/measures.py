@@ -21,7 +21,7 @@ from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.picture import board_image, mosaic
 from zerogo.players import Player, StatefulPlayer, close, plays_on
-from zerogo.players.analyst import SearchPlayer, make_player
+from zerogo.players.analyst import make_player
 from zerogo.replay import Samples
 from zerogo.selfplay.record import END_TAGS, SelfPlayResult
 from zerogo.telemetry import Telemetry
@@ -171,7 +171,7 @@ class Matches:
 
     def _play(self, checkpoint: Checkpoint, telemetry: Telemetry, num_games: int) -> Iterator[tuple[str, MatchResult]]:
         """Yields a line for each match when it is over, and its result; charts all of them at the end."""
-        player = SearchPlayer.of_checkpoint(checkpoint, self.settings, self.device, self.dtype)
+        player = make_player(checkpoint, self.settings, self.device, self.dtype)
         numbers, is_mixed = {}, bool(self.game.sizes)
         for size in self.game.all_sizes:
             area, where = (f"eval/{size}x{size}", f"{size}x{size}, ") if is_mixed else ("eval", "")

@@ -187,8 +187,8 @@ class AnalystBot:
 
     def choose(self, game: LiveGame, colour: Colour) -> tuple[int | None, Analysis | None]:
         """Returns the action that it plays, None to resign, and its analysis; the game stays as it is."""
-        analysis, state = self.analyse(game, colour), game.tensor(self.analyst.device, colour)
-        return decide(game, colour, analysis, self.settings, state), analysis
+        analysis = self.analyse(game, colour)
+        return decide(game, colour, analysis, self.settings), analysis
 
 
 Bot = RandomBot | AnalystBot

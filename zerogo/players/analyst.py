@@ -1,8 +1,6 @@
 """A search over a network or random playouts: `SearchPlayer` plays its best move, `Analyst` analyses positions: the
 candidate moves with winrate, score and best line, and the ownership of points."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -21,7 +19,7 @@ from zerogo.evaluator import Evaluation, Evaluator
 from zerogo.players import Player, external, require_size
 from zerogo.players.playout import PlayoutEvaluator, RandomPlayer, playouts_of
 from zerogo.rules import Rules
-from zerogo.search import Search, SearchState
+from zerogo.search import Search
 from zerogo.search.game import Game
 from zerogo.search.tree import NULL_NODE, ROOT, Tree
 
@@ -51,15 +49,6 @@ class SearchPlayer:
         for size in {states.board_size} if states.rules.same_size else set(states.rules.size.tolist()):
             require_size(self, size, "this match is on")
         return self.search.run(states, self.simulations, seed, game_ids=game_ids).action
-
-    @staticmethod
-    def of_checkpoint(
-        checkpoint: Checkpoint, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype
-    ) -> SearchPlayer:
-        """Returns a checkpoint's averaged network with its search settings; simulations and symmetry of `settings`."""
-        # The leaves of a step were measured for self-play where that ran; a match must not depend on them.
-        search = _network_search(checkpoint, settings, device, dtype, keep_tree=False, leaves=1)
-        return SearchPlayer(_name(checkpoint), search, settings.simulations, checkpoint.sizes)
 
 
 @dataclass(eq=False)
@@ -99,53 +88,48 @@ class Analyst(SearchPlayer):
         return Search(search.evaluator, settings, game or search.game, search.root_evaluator)
 
 
-def make_player(
-    spec: str,
-    settings: EvaluationConfig,
-    device: torch.device,
-    dtype: torch.dtype,
-    checkpoint: Checkpoint | None = None,
-) -> Player:
-    """Returns the player that a person means by a word such as "random", "mcts:200", "gnugo:10" or a checkpoint's path.
+def make_player(spec: str | Checkpoint, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype) -> Player:
+    """Returns the player that a person means by a word such as "random", "mcts:200", "gnugo:10" or a checkpoint's path,
+    or that plays by a checkpoint.
 
-    settings: the config's section `evaluation`. checkpoint: that of the path, where it was read already. Raises
-    InputError for an unknown word, for a checkpoint that can't be loaded and for an engine that is not there. An engine
-    is not started yet; whoever has it play lets go of it by `players.close`."""
+    settings: the config's section `evaluation`. Raises InputError for an unknown word, for a checkpoint that can't be
+    loaded and for an engine that is not there. An engine is not started yet; `players.close` ends it."""
+    if isinstance(spec, Checkpoint):
+        # The leaves of a step were measured for self-play where that ran; a match must not depend on them.
+        search = _network_search(spec, settings, device, dtype, keep_tree=False, leaves=1)
+        return SearchPlayer(_name(spec), search, settings.simulations, spec.sizes)
     if spec == RandomPlayer.name:
         return RandomPlayer()
     if external.is_external(spec):
         return external.ExternalPlayer(external.find(spec), settings.engine_seconds, settings.engine_processes)
-    playouts = playouts_of(spec)
-    if playouts is not None:
+    if playouts := playouts_of(spec):
         return SearchPlayer(f"mcts:{playouts}", Search(PlayoutEvaluator(), PLAIN_MCTS), playouts)
-    if checkpoint is None and not Path(spec).exists():
+    if not Path(spec).exists():
         raise InputError(f"there is no player {spec!r}; allowed are random, {KINDS}, and engines: {external.KINDS}")
-    return SearchPlayer.of_checkpoint(checkpoint or load_newest(spec), settings, device, dtype)
+    return make_player(load_newest(spec), settings, device, dtype)
 
 
 def make_analyst(
-    spec: str,
+    spec: str | Checkpoint,
     settings: EvaluationConfig,
     device: torch.device,
     dtype: torch.dtype,
-    checkpoint: Checkpoint | None = None,
-    *,
     simulations: int | None = None,
     leaves: int | None = None,
 ) -> Analyst:
-    """Returns the analyst that a word such as "mcts:200" or a checkpoint's path means.
+    """Returns the analyst that a word such as "mcts:200" or a checkpoint's path means, or that a checkpoint is.
 
-    checkpoint: that of the path, where it was read already. simulations: of a move, by default those of the word or the
-    settings. leaves: of a step, by default up to LEAVES as the simulations bear it. Raises InputError for an unknown
-    word (the random player does not analyse) and for a checkpoint that can't be loaded."""
-    playouts = playouts_of(spec)
-    if playouts is None and checkpoint is None and not Path(spec).exists():
-        raise InputError(f"{spec!r} can't think about positions; allowed are {KINDS}")
+    simulations: of a move, by default those of the word or the settings. leaves: of a step, by default up to LEAVES as
+    the simulations bear it. Raises InputError for an unknown word (the random player does not analyse) and for a
+    checkpoint that can't be loaded."""
+    playouts = playouts_of(spec) if isinstance(spec, str) else None
     number = simulations or playouts or settings.simulations
     leaves = leaves or min(LEAVES, max(1, number // SIMULATIONS_A_LEAF))
     if playouts is not None:
         return dataclasses.replace(analyst_of_playouts(playouts, device, leaves), simulations=number)
-    checkpoint = checkpoint or load_newest(spec)
+    if isinstance(spec, str) and not Path(spec).exists():
+        raise InputError(f"{spec!r} can't think about positions; allowed are {KINDS}")
+    checkpoint = load_newest(spec) if isinstance(spec, str) else spec
     search = _network_search(checkpoint, settings, device, dtype, algorithm="puct", keep_tree=True, leaves=leaves)
     every = Evaluator.from_network(checkpoint.network(), checkpoint.encoder(), device, dtype, "all")
     evaluators = {"evaluator": every, "quick": every.with_symmetries("random"), "device": torch.device(device)}
@@ -256,31 +240,18 @@ Previews = dict[int, Preview]  # after the moves of one position, by action
 
 
 @torch.inference_mode()
-def analyses(
-    analyst: Analyst,
-    search_state: SearchState,
-    game_index: Tensor,
-    states: board.State,
-    evaluation: Evaluation,
-    previews: list[Previews],
-    evaluates_children: bool = True,
-) -> list[Analysis]:
-    """Returns the analyses of some games of a search state: game_index int64 [K], and their root states, a batch of K.
+def analyses(tree: Tree, game_index: Tensor, evaluation: Evaluation, previews: list[Previews]) -> list[Analysis]:
+    """Returns the analyses of some games of a search: game_index int64 [K].
 
-    evaluation: what `analyst.evaluate(states)` returned. previews: what `evaluate_children` has found for each game so
-    far; what is missing for the best moves is evaluated in one batch and added, if `evaluates_children`."""
-    tree = search_state.tree
+    evaluation: what `Analyst.evaluate` returned of their roots. previews: what `evaluate_children` has found of each;
+    other moves have the score of their position and no ownership."""
     children, visits = _children(tree, game_index, torch.full_like(game_index, ROOT))
     values = (-tree.value_sum[game_index.unsqueeze(1), children] / visits.clamp(min=1)).clamp(-1, 1).cpu().numpy()
     legal, prior = tree.children[game_index, ROOT] >= NULL_NODE, tree.prior[game_index, ROOT]
     by_action = [tensor.cpu().numpy() for tensor in (prior, legal, visits)]
     own_visits = tree.visits[game_index, ROOT]
     own_values = (tree.value_sum[game_index, ROOT] / own_visits.clamp(min=1)).clamp(-1, 1)
-    ranked = visited(tree, game_index)
-    if evaluates_children:
-        missing = [without_preview(actions, known) for actions, known in zip(ranked, previews, strict=True)]
-        evaluate_children(analyst, states, missing, previews)
-    lines = _best_lines(tree, game_index, children, ranked)
+    lines = _best_lines(tree, game_index, children, visited(tree, game_index))
     ownerships = evaluation.ownership.float().cpu().numpy()
     numbers = (part.tolist() for part in (own_visits, own_values, evaluation.score.float(), evaluation.value.float()))
     found = []
@@ -311,9 +282,10 @@ def _candidate(
     )
 
 
-def without_preview(actions: list[int], previews: Previews) -> list[int]:
-    """Returns those of the best moves that `evaluate_children` has not seen; actions: the visited ones, best first."""
-    return [action for action in actions[:MOST_SCORED] if action not in previews]
+def without_preview(tree: Tree, game_index: Tensor, previews: list[Previews]) -> list[list[int]]:
+    """Returns those of the best moves of each game's root that `evaluate_children` has not seen."""
+    ranked = zip(visited(tree, game_index), previews, strict=True)
+    return [[action for action in actions[:MOST_SCORED] if action not in known] for actions, known in ranked]
 
 
 def evaluate_children(

@@ -1,7 +1,5 @@
 """One game that GTP, the terminal and the pictures share, played by the plain, exact rules of `zerogo.game`."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 from itertools import count
@@ -137,7 +135,7 @@ class LiveGame:
         return GameRecord(self.rules, actions, **(known | fields))
 
     @staticmethod
-    def of_record(record: GameRecord, num_moves: int | None = None) -> LiveGame:
+    def of_record(record: GameRecord, num_moves: int | None = None) -> "LiveGame":
         """Returns a record's game after its first `num_moves` moves, by default all, from the last stones set up on the
         way on. Raises InputError where one of the moves is illegal, with the move and the reason."""
         _, problem = sgf.replay(record, num_moves)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import board, scoring
+from zerogo import scoring
 from zerogo.game import Colour, GameState, Move, Point, neighbours
 from zerogo.players.analyst import Analysis, Analyst, Candidate
 from zerogo.players.live import LiveGame
@@ -50,19 +50,14 @@ class MoveChoiceSettings:
 
 
 def decide(
-    game: LiveGame,
-    to_play: Colour,
-    analysis: Analysis,
-    settings: MoveChoiceSettings,
-    state: board.State,
-    value_of: ValueOf | None = None,
+    game: LiveGame, to_play: Colour, analysis: Analysis, settings: MoveChoiceSettings, value_of: ValueOf | None = None
 ) -> int | None:
     """Returns the action to play, None to resign.
 
-    analysis: the search's, for `to_play`. state: the present position, one game, with `to_play` to move. value_of: asks
-    the search about a move that it has hardly tried. Passes where the opponent has passed and that wins, and where
-    nothing is left to gain; plays inside pass-alive territory only to capture dead stones that matter (or all)."""
-    position = _Position(game, to_play, analysis, state, value_of)
+    analysis: the search's, for `to_play`. value_of: asks the search about a move that it has hardly tried. Passes where
+    the opponent has passed and that wins, and where nothing is left to gain; plays inside pass-alive territory only to
+    capture dead stones that matter, or all of them if `settings.cleanup` wants that."""
+    position = _Position(game, to_play, analysis, value_of)
     opponent_passed = game.moves[-1:] == [(to_play.other, position.pass_action)]
     if position.is_settled or (opponent_passed and position.passing_wins):
         return _pass_or_capture(position, settings.cleanup)
@@ -112,10 +107,8 @@ def _alive_points(state: GameState) -> dict[Colour, set[int]]:
 class _Position:
     """What is asked about one position before a move; counts are points for the side to move."""
 
-    def __init__(
-        self, game: LiveGame, to_play: Colour, analysis: Analysis, state: board.State, value_of: ValueOf | None
-    ) -> None:
-        self.game, self.to_play, self.analysis, self.tensor, self.value_of = game, to_play, analysis, state, value_of
+    def __init__(self, game: LiveGame, to_play: Colour, analysis: Analysis, value_of: ValueOf | None) -> None:
+        self.game, self.to_play, self.analysis, self.value_of = game, to_play, analysis, value_of
         self.num_valued = 0
         self.size, self.pass_action = game.size, game.size**2
         self.state = with_to_play(game.state, to_play)
@@ -143,7 +136,7 @@ class _Position:
     @cached_property
     def as_it_stands(self) -> float:
         """The worse of the strict and the counted score: what a pass is sure of if the opponent passes too."""
-        counted = self._signed(float(scoring.final_score_black(self.tensor)[0]))
+        counted = self._signed(float(scoring.final_score_black(self.game.tensor(to_play=self.to_play))[0]))
         is_territory = self.game.rules.scoring == "territory"
         return counted if is_territory else min(counted, self._signed(self.state.score_black()))
 

@@ -1,7 +1,5 @@
 """Moves that a search may not consider for some plies: GTP's `avoid` and `allow`, JSON's `avoidMoves`, `allowMoves`."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -44,7 +42,7 @@ class RestrictedState(State):
     until: Tensor
 
     @staticmethod
-    def of(state: State, restrictions: Sequence[Restrictions]) -> RestrictedState:
+    def of(state: State, restrictions: Sequence[Restrictions]) -> "RestrictedState":
         """Returns the games with their restrictions."""
         fields = {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
         return RestrictedState(**fields, until=torch.tensor(restrictions, dtype=torch.int32, device=state.device))

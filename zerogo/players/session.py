@@ -10,7 +10,7 @@ from zerogo import board
 from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.players import require_size
-from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children, visited, without_preview
+from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children, without_preview
 from zerogo.players.live import LiveGame
 from zerogo.players.restrictions import RestrictedGo, RestrictedState, Restrictions, restrict
 from zerogo.search import SearchState
@@ -110,7 +110,7 @@ class AnalysisSession:
         if self._evaluation is None:
             self._evaluation = self.analyst.evaluate(self._state)
             return False
-        missing = without_preview(visited(search_state.tree, self._game_index)[0], self._previews)
+        (missing,) = without_preview(search_state.tree, self._game_index, [self._previews])
         evaluate_children(self.analyst, self._state, [missing[:1]], [self._previews])
         return len(missing) <= 1
 
@@ -119,8 +119,11 @@ class AnalysisSession:
         """Returns the analysis so far; evaluates_children: whether candidates without own scores get some."""
         search_state = self._current()
         self._evaluation = self._evaluation or self.analyst.evaluate(self._state)
-        position = self._game_index, self._state, self._evaluation, [self._previews]
-        return analyses(self.analyst, search_state, *position, evaluates_children)[0]
+        root = search_state.tree, self._game_index
+        if evaluates_children:
+            missing = without_preview(*root, [self._previews])
+            evaluate_children(self.analyst, self._state, missing, [self._previews])
+        return analyses(*root, self._evaluation, [self._previews])[0]
 
     def value_of(self, game: LiveGame, to_play: Colour, action: int, simulations: int) -> float:
         """Returns a move's value, -1 to 1 for `to_play`, after a search of so many simulations that tries nothing else;
