@@ -39,7 +39,7 @@ def test_what_clocks_say(steps: str) -> None:
         name, *words = call.split()
         colour = {"b": BLACK, "w": WHITE}.get(words[0]) if words else None
         if name == "kgs":
-            made.set(kgs_time(words))
+            made.restart(kgs_time(words))
         elif name == "gtp":
             made.set_gtp(*map(float, words))
         elif name == "left":
@@ -150,7 +150,7 @@ def test_no_game_is_lost_on_time(name: str, reports: bool, monkeypatch: pytest.M
     draw = random.Random(name)
     engine = slow_engine(monkeypatch, lambda: draw.uniform(0.02, 0.1), overhead=0.05)
     referee = Referee(GAMES[name])
-    engine.clock.set(GAMES[name])
+    engine.clock.restart(GAMES[name])
     engine.step_time.append(0.1)  # as the warming up would have found it
     for _ in range(60):
         if reports:

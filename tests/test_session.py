@@ -146,7 +146,7 @@ def test_a_full_tree_grows(game: LiveGame) -> None:
     """It keeps all that it has, also when it is remembered, and stops at the bytes that it may take."""
     session = AnalysisSession(analyst_of_playouts(64, leaves=4), capacity=20)
     session.set_position(game)
-    session.most_bytes = most = 200 * session._current().tree.bytes_per_node
+    session.most_bytes = most = 200 * session._search_state.tree.bytes_per_node
     assert search(session, game, 51).visits > 50 and session.analysis().visits == session.visits
     assert 100 < search(session, game, 10**6).visits <= 200 and session.step() == 0
     full = session.analysis()

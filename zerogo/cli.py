@@ -68,8 +68,7 @@ def make_parser(name: str, description: str | None, epilog: str, **settings: Any
 def add_options(parser: argparse.ArgumentParser, *names: str, **changes: dict[str, Any]) -> None:
     """Adds options of OPTIONS to a command line, each as `--name` with the default None: as the config has it.
 
-    changes: arguments of `add_argument` that are others here, such as device={"default": "auto"}.
-    """
+    changes: arguments of `add_argument` that are others here, such as device={"default": "auto"}."""
     for name in (*names, *changes):
         known = OPTIONS[name] | changes.get(name, {})
         default = known.get("default", KEYS.get(name))
@@ -127,8 +126,7 @@ def run(parse: Callable[[], argparse.Namespace], main: Callable[[argparse.Namesp
 class Setup:
     """What a front end plays or analyses with; its process is set up already.
 
-    config: all settings. device, dtype: of the networks. checkpoints: those read so far, by the word that names them.
-    """
+    config: all settings. device, dtype: of the networks. checkpoints: those read, by the word that names them."""
 
     config: Config
     device: torch.device
@@ -159,19 +157,15 @@ class Setup:
 def open_front_end(arguments: argparse.Namespace, words: Sequence[str | Path] = ()) -> Setup:
     """Returns what the options and overrides of a command line ask for, after setting the process up for it.
 
-    words: those for players, whose first checkpoint lends its settings where there is no --config. Raises InputError
-    for what is wrong with the settings or the checkpoint.
-    """
-    config, checkpoints = read_config(arguments, words)
-    return set_up(config, checkpoints)
+    words: those for players, whose first checkpoint lends its settings if there is no --config. Raises InputError."""
+    return set_up(*read_config(arguments, words))
 
 
 def read_config(
     arguments: argparse.Namespace, words: Sequence[str | Path] = ()
 ) -> tuple[Config, dict[str, Checkpoint]]:
     """Returns the settings, and the checkpoint that was read for them by its word: those of --config, else of the first
-    checkpoint among the words, else the defaults; then come overrides, and then the options.
-    """
+    checkpoint among the words, else the defaults; then come overrides, and then the options."""
     from zerogo.config import Config, load, with_overrides
 
     checkpoints: dict[str, Checkpoint] = {}

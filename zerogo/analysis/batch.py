@@ -73,8 +73,7 @@ def power_of_two(number: int) -> int:
     return 1 << max(0, number - 1).bit_length()
 
 
-@dataclass(frozen=True)
-class PositionResult:
+class PositionResult(NamedTuple):
     """What was found of one position, all from the view of its side to move.
 
     analysis: of the search. policy: the network's prior, float32 [A], -1 where illegal, restrictions apart. stones:

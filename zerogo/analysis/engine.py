@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import zerogo
 from zerogo import coords, runtime
 from zerogo.analysis.batch import BatchKind, SearchBatch, SearchTask, power_of_two
 from zerogo.analysis.query import AnalysisSettings, Query, QueryError, Rows, at_field, parse, shown, whole
-from zerogo.analysis.reply import analysis_reply, empty_reply
+from zerogo.analysis.reply import analysis_reply
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.players.analyst import Analyst
@@ -27,8 +27,7 @@ REMEMBERED = 8  # games with all their positions, some megabytes each on 19x19
 ACTIONS = ("query_version", "query_models", "clear_cache", "terminate", "terminate_all")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     """positions: most that are searched at a time, of one kind. memory: bytes of all trees. nodes: of a tree, 2^k."""
 
     positions: int = 1024
@@ -149,7 +148,7 @@ class AnalysisEngine:
                 if turns is None or task.turn in turns:
                     task.is_stopped = True
                     if task.index < 0:  # it stays in the heap until its turn comes
-                        self.write(empty_reply(task))
+                        self.write({"id": name, "isDuringSearch": False, "turnNumber": task.turn, "noResults": True})
                         self._close(task)
 
     def _close(self, task: SearchTask) -> None:

@@ -36,11 +36,9 @@ WITHOUT_EFFECT = {
 }
 INCLUDES = ("includeOwnership", "includeMovesOwnership", "includePolicy", "includePVVisits")
 REPORTS = ("reportDuringSearchEvery", "firstReportDuringSearchAfter")
-FIELDS = {*WITHOUT_EFFECT, *INCLUDES, *REPORTS, "avoidMoves", "allowMoves"}
-FIELDS |= set(
-    "id action boardXSize boardYSize initialStones initialPlayer moves analyzeTurns priority priorities".split()
-)
-FIELDS |= set("rules komi whiteHandicapBonus overrideSettings maxVisits analysisPVLen rootPolicyTemperature".split())
+FIELDS = """id action boardXSize boardYSize initialStones initialPlayer moves analyzeTurns priority priorities rules
+komi whiteHandicapBonus overrideSettings maxVisits analysisPVLen rootPolicyTemperature avoidMoves allowMoves""".split()
+FIELDS = {*FIELDS, *WITHOUT_EFFECT, *INCLUDES, *REPORTS}
 _XY = re.compile(r"\(\s*(\d{1,2})\s*,\s*(\d{1,2})\s*\)")
 
 Move = tuple[Colour, int]

@@ -37,11 +37,6 @@ def analysis_reply(task: SearchTask, result: PositionResult, is_during_search: b
     return reply
 
 
-def empty_reply(task: SearchTask) -> dict[str, Any]:
-    """Returns the reply on a position that was terminated before its search began."""
-    return {"id": task.query.id, "isDuringSearch": False, "turnNumber": task.turn, "noResults": True}
-
-
 def _sign(perspective: str, to_play: int) -> int:
     """Returns 1 where values of the side to move (1 or 2) are reported as they are, -1 where the other side's are."""
     return 1 if perspective == "SIDETOMOVE" or (perspective == "BLACK") == (to_play == BLACK) else -1

@@ -14,8 +14,8 @@ manual, "Analyze Commands"). They search first, as long as a move would take wit
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,8 +43,7 @@ RESTRICTIONS = ("avoid", "allow")
 EXTRAS = ("ownership", "movesOwnership", "pvVisits", "pvEdgeVisits", "rootInfo", "noResultValue")
 
 
-@dataclass(frozen=True)
-class AnalyzeRequest:
+class AnalyzeRequest(NamedTuple):
     """What an analysis was asked for.
 
     player: to move, None for whose turn it is. interval: seconds between lines, None for a line at the end alone.

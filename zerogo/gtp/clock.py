@@ -9,8 +9,9 @@ The controller's clock also counts its own work and the lines' transfer; for tha
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median_low
+from typing import NamedTuple
 
 from zerogo.errors import InputError
 from zerogo.game import Colour
@@ -24,16 +25,14 @@ MAX_NUMBER = 10**6  # of moves or periods
 MEASUREMENTS = 15  # that `Durations` keeps
 
 
-@dataclass(frozen=True)
-class TimeLeft:
+class TimeLeft(NamedTuple):
     """What one side has left: seconds of main time while number is 0, else of a period of so many moves or periods."""
 
     seconds: float
     number: int
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """How time is kept. kind: one of KINDS. main, period: seconds. number: of Canadian moves or Japanese periods."""
 
     kind: str = "none"
@@ -67,25 +66,21 @@ class Clock:
     left: dict[Colour, TimeLeft] = field(default_factory=lambda: dict.fromkeys(Colour, TimeLeft(0.0, 0)))
     is_reported: bool = False
 
-    def set(self, settings: Settings) -> None:
-        """Begins with these settings, both sides with all of their time."""
-        self.settings = settings
-        self.restart()
+    def restart(self, settings: Settings | None = None) -> None:
+        """Gives both sides all of their time, for a new game; settings: from now on, None for those of before."""
+        self.settings = settings or self.settings
+        self.left = dict.fromkeys(Colour, self.settings.at_start)
+        self.is_reported = False
 
     def set_gtp(self, main: float, period: float, moves: int) -> None:
         """Takes GTP's `time_settings`: absolute where the period is 0, no limit where only the moves are 0 (and, as in
         GNU Go, for `0 0 0`, since nobody can play in no time at all), else Canadian."""
         if period > 0 and moves > 0:
-            self.set(Settings("canadian", main, period, moves))
+            self.restart(Settings("canadian", main, period, moves))
         elif period > 0 or main == 0:
-            self.set(Settings())
+            self.restart(Settings())
         else:
-            self.set(Settings("absolute", main))
-
-    def restart(self) -> None:
-        """Gives both sides all of their time, for a new game."""
-        self.left = dict.fromkeys(Colour, self.settings.at_start)
-        self.is_reported = False
+            self.restart(Settings("absolute", main))
 
     def report(self, player: Colour, seconds: float, number: int) -> None:
         """Takes the controller's own figures (`time_left`): number 0 is main time."""
@@ -128,7 +123,7 @@ class Clock:
         if settings.kind == "byoyomi":
             lost = 0
             while seconds >= left.seconds and lost < left.number - 1:
-                seconds, lost, left = seconds - left.seconds, lost + 1, replace(left, seconds=settings.period)
+                seconds, lost, left = seconds - left.seconds, lost + 1, left._replace(seconds=settings.period)
             return TimeLeft(settings.period, left.number - lost)
         if left.number == 1:
             return TimeLeft(settings.period, settings.number)

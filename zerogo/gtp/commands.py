@@ -52,6 +52,10 @@ def _is_legal(engine: Engine, player: str, place: str) -> str:
     return str(int(engine.game.why_illegal(colour(player), vertex(place, engine.size)) is None))
 
 
+def _set_player(engine: Engine, player: str) -> None:
+    engine.game.set_up(engine.game.state.stones(), colour(player))
+
+
 def _undo(engine: Engine, number: str = "1") -> None:
     engine.game.undo(integer(number, "number of moves", 0, MAX_NUMBER))
 
@@ -68,8 +72,11 @@ SHORT_COMMANDS = (  # those of one expression
     Command("undo", handler=_undo),
     Command("gg-undo", "[NUMBER]", 0, 1, handler=_undo),
     Command("captures", "COLOUR", 1, handler=lambda engine, player: str(engine.game.state.captures[colour(player)])),
+    Command("gogui-setup_player", "COLOUR", 1, handler=_set_player),
     Command("is_legal", "COLOUR VERTEX", 2, handler=_is_legal),
-    Command("kgs-time_settings", KGS_USAGE, 0, ANY, handler=lambda engine, *words: engine.clock.set(kgs_time(words))),
+    Command(
+        "kgs-time_settings", KGS_USAGE, 0, ANY, handler=lambda engine, *words: engine.clock.restart(kgs_time(words))
+    ),
     Command("clear_cache", handler=lambda engine: engine.session.clear() if engine.session else None),
     Command(
         "kata-get-rules", handler=lambda engine: json.dumps(rulesets.to_json(engine.game.rules), separators=(",", ":"))
@@ -249,12 +256,6 @@ def gogui_setup(engine: Engine, *stones: str) -> None:
     """Changes points of the present position; `e` takes a stone off. What was played before can't be taken back."""
     changes = moves(stones, engine.size, {"e": 0, "empty": 0})
     _set_up(engine, engine.game.state.stones(), changes, engine.game.to_play)
-
-
-@Command("gogui-setup_player", "COLOUR", 1)
-def gogui_setup_player(engine: Engine, player: str) -> None:
-    """Says whose turn it is in a position that was set up."""
-    engine.game.set_up(engine.game.state.stones(), colour(player))
 
 
 @Command("set_position", "COLOUR VERTEX…", 0, ANY)

@@ -1,7 +1,6 @@
 """Choosing a move: searches within the clock, then plays, passes or resigns as `players.move_choice` has it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -53,8 +52,9 @@ def choose(
         return _random_move(engine, player)
     if is_over(engine.game) and not cleanup:
         return engine.size**2
-    started = engine.now()
-    with _without_last_passes(engine.game) if cleanup else nullcontext():
+    started, passes = engine.now(), last_passes(engine.game) if cleanup else []
+    engine.game.undo(len(passes))  # for a while, since after two passes the search has nothing to do
+    try:
         seconds = seconds_for(engine, player) if timed else None
         if seconds is not None and seconds < CAUTION * (engine.step_time.median + engine.overhead.median):
             action = _best_by_prior(engine, player)
@@ -62,6 +62,9 @@ def choose(
             engine.session.set_position(engine.game, player)
             _search(engine, started, seconds, after_step)
             action = _decide(engine, player, cleanup, timed, None if seconds is None else started + seconds)
+    finally:
+        for passer, passing in passes:
+            engine.game.play(passer, passing)
     if cleanup and action is not None and engine.game.why_illegal(player, action) is not None:
         action = engine.size**2  # only where passes taken back have made a situation that superko bans
     if timed:
@@ -161,15 +164,3 @@ def _random_move(engine: Engine, player: Colour) -> int:
     """Returns the random player's move: a function of its seed, the number of the game and the ply."""
     state = engine.game.tensor("cpu", player)
     return int(RandomPlayer().choose(state, torch.tensor([engine.game_number]), engine.options.seed))
-
-
-@contextmanager
-def _without_last_passes(game: LiveGame) -> Iterator[None]:
-    """Takes back the passes at the end for a while, since after two of them the search has nothing to do."""
-    passes = last_passes(game)
-    game.undo(len(passes))
-    try:
-        yield
-    finally:
-        for passer, action in passes:
-            game.play(passer, action)

@@ -6,7 +6,7 @@ reply holds another one. A thread reads the lines, so that a search can see that
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from zerogo import coords
 from zerogo.cli import LineQueue
@@ -22,8 +22,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,15}")
 _REAL = re.compile(r"[+-]?([0-9]{1,30}\.?[0-9]{0,30}|\.[0-9]{1,30})([eE][+-]?[0-9]{1,3})?")
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """One line. id: the digits before the command, or empty; command: both as they were written."""
 
     id: str

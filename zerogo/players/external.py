@@ -26,8 +26,8 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -294,8 +294,7 @@ class Worker:
         self._moves = moves
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     """An engine that can be started. name: what the player is called. command: its start line, for given rules and a
     seed of 31 bits. knows_suicide: whether it can play where that is allowed."""
 

@@ -83,10 +83,9 @@ class AnalysisSession:
     @torch.inference_mode()
     def step(self, most: int | None = None) -> int:
         """Runs one step of the search, at most `most` simulations; returns how many, 0 in a full tree or at the end."""
-        search_state = self._current()
-        if not bool(search_state.unspent) and not self._begin() and not self._grow():
+        if not bool(self._search_state.unspent) and not self._begin() and not self._grow():
             return 0
-        search_state = self._current()
+        search_state = self._search_state
         before, budget = int(search_state.done), search_state.budget.clone()
         if most is not None:
             search_state.budget.clamp_(max=before + most)
@@ -106,20 +105,18 @@ class AnalysisSession:
     @torch.inference_mode()
     def prepare(self) -> bool:
         """Makes one evaluation that `analysis` needs, so that a caller can answer between; tells if it was the last."""
-        search_state = self._current()
         if self._evaluation is None:
             self._evaluation = self.analyst.evaluate(self._state)
             return False
-        (missing,) = without_preview(search_state.tree, self._game_index, [self._previews])
+        (missing,) = without_preview(self._search_state.tree, self._game_index, [self._previews])
         evaluate_children(self.analyst, self._state, [missing[:1]], [self._previews])
         return len(missing) <= 1
 
     @torch.inference_mode()
     def analysis(self, evaluates_children: bool = True) -> Analysis:
         """Returns the analysis so far; evaluates_children: whether candidates without own scores get some."""
-        search_state = self._current()
         self._evaluation = self._evaluation or self.analyst.evaluate(self._state)
-        root = search_state.tree, self._game_index
+        root = self._search_state.tree, self._game_index
         if evaluates_children:
             missing = without_preview(*root, [self._previews])
             evaluate_children(self.analyst, self._state, missing, [self._previews])
@@ -137,11 +134,7 @@ class AnalysisSession:
     @property
     def visits(self) -> int:
         """Visits of the present position, kept ones included, its own evaluation too."""
-        return int(self._current().tree.visits[0, ROOT])
-
-    def _current(self) -> SearchState:
-        assert self._key is not None, "set a position first"
-        return self._search_state
+        return int(self._search_state.tree.visits[0, ROOT])
 
     @torch.inference_mode()
     def _begin(self) -> bool:
