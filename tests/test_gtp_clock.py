@@ -154,7 +154,7 @@ def test_no_game_is_lost_on_time(name: str, reports: bool, monkeypatch: pytest.M
     engine.step_time.append(0.1)  # as the warming up would have found it
     for _ in range(60):
         if reports:
-            engine.clock.report(BLACK, *vars(referee.shown()).values())
+            engine.clock.report(BLACK, *referee.shown())
         referee.move(seconds_taken(engine) + draw.uniform(0, 0.25))
     assert engine.session.steps > 60
 

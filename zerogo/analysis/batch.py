@@ -98,19 +98,9 @@ class SearchBatch:
         self.search_state = None
 
     @property
-    def num_free(self) -> int:
-        """The number of positions that there is room for."""
-        return self.tasks.count(None)
-
-    @property
     def running(self) -> list[SearchTask]:
         """The tasks that are searched."""
         return [task for task in self.tasks if task is not None]
-
-    @property
-    def bytes(self) -> int:
-        """About what its trees cost in memory."""
-        return len(self.tasks) * self.kind.tree_bytes
 
     @torch.inference_mode()
     def add(self, tasks: Sequence[SearchTask]) -> None:

@@ -160,11 +160,11 @@ class AnalysisEngine:
     def _begin(self) -> None:
         """Lets waiting positions begin, strictly in their order, whatever memory they need."""
         while (kind := self._next_kind()) is not None:
-            with_room = (batch for batch in self._batches if batch.kind == kind and batch.num_free)
+            with_room = (batch for batch in self._batches if batch.kind == kind and None in batch.tasks)
             batch = next(with_room, None) or self._new_batch(kind)
             if batch is None:
                 return
-            tasks, room, now = [], batch.num_free, self.clock()
+            tasks, room, now = [], batch.tasks.count(None), self.clock()
             while len(tasks) < room and self._next_kind() == kind:
                 task = heapq.heappop(self._waiting)
                 task.began, task.next_report = now, now + task.query.first_report
@@ -181,7 +181,7 @@ class AnalysisEngine:
         """Returns a batch for those of a kind that wait, None where there is no room for it now."""
         wanted = sum(not task.is_stopped and BatchKind.of(task) == kind for task in self._waiting)
         taken = sum(len(batch.tasks) for batch in self._batches if batch.kind == kind)
-        free = self.limits.memory - sum(batch.bytes for batch in self._batches)
+        free = self.limits.memory - sum(len(batch.tasks) * batch.kind.tree_bytes for batch in self._batches)
         fitting = MOST_POINTS // (kind.size**2 * self.analyst.search.settings.leaves)
         rows = min(max(FEWEST_ROWS, wanted), self.limits.positions - taken, free // kind.tree_bytes, max(1, fitting))
         if rows < 1 and self._batches:

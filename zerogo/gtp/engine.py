@@ -134,21 +134,17 @@ def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> En
     engine.rules_name = rulesets.canonical(arguments.rules or "") or ""
     engine.warn(engine.deviation())
     if session is not None:
-        _warm_up(engine, session)
+        # A process's first steps take several times as long as the others; the third one is measured.
+        session.set_position(engine.game)
+        for _ in range(3):
+            before = engine.now()
+            session.step()
+            between = engine.now()
+            session.analysis(evaluates_children=False)
+        engine.step_time.append(between - before)
+        engine.overhead.append(engine.now() - between)
+        session.clear()
     return engine
-
-
-def _warm_up(engine: Engine, session: AnalysisSession) -> None:
-    """Searches three steps, since a process's first ones take several times as long as others; measures the last."""
-    session.set_position(engine.game)
-    for _ in range(3):
-        before = engine.now()
-        session.step()
-        between = engine.now()
-        session.analysis(evaluates_children=False)
-    engine.step_time.append(between - before)
-    engine.overhead.append(engine.now() - between)
-    session.clear()
 
 
 COMMANDS: dict[str, "Command"] = {}

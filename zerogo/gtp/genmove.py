@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import takewhile
 
 import torch
 
@@ -89,10 +90,8 @@ def is_over(game: LiveGame) -> bool:
 
 def last_passes(game: LiveGame) -> list[tuple[Colour, int]]:
     """Returns the passes at the end of the game."""
-    number = 0
-    while number < len(game.moves) and game.moves[-1 - number][1] == game.size**2:
-        number += 1
-    return game.moves[len(game.moves) - number :]
+    passes = takewhile(lambda move: move[1] == game.size**2, reversed(game.moves))
+    return list(passes)[::-1]
 
 
 def moves_left(game: LiveGame) -> int:
