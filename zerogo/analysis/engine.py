@@ -91,7 +91,9 @@ class AnalysisEngine:
 
     def _queue(self, query: Query) -> None:
         check_moves(query)
-        most = self._most_visits(query)
+        bytes_a_node = BatchKind(query.rules.size, 1, query.restrictions is not None).tree_bytes // 3
+        fitting = max(1, self.limits.memory // bytes_a_node)
+        most = min(self.limits.nodes, power_of_two(fitting + 1) // 2)
         visits = min(query.settings.max_visits, most)
         for name, warning in query.warnings:
             if warning not in self._warned:
@@ -106,11 +108,6 @@ class AnalysisEngine:
             self._arrived += 1
             self._open.setdefault(query.id, []).append(task)
             heapq.heappush(self._waiting, task)
-
-    def _most_visits(self, query: Query) -> int:
-        bytes_a_node = BatchKind(query.rules.size, 1, query.restrictions is not None).tree_bytes // 3
-        fitting = max(1, self.limits.memory // bytes_a_node)
-        return min(self.limits.nodes, power_of_two(fitting + 1) // 2)
 
     def _act(self, fields: dict[str, Any]) -> None:
         """Does what an action asks, and answers with it."""

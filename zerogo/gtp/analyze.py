@@ -246,13 +246,10 @@ def _genmove_analyze(
     reply.line(f"play {genmove.commit(engine, player, action)}")
 
 
-for _name, _function, _line_format, _extras in (
-    ("lz-analyze", _analyze, lz_line, ()),
-    ("kata-analyze", _analyze, kata_line, EXTRAS),
-    ("lz-genmove_analyze", _genmove_analyze, lz_line, ()),
-    ("kata-genmove_analyze", _genmove_analyze, kata_line, EXTRAS),
-):
-    Command(_name, "…", 0, ANY, needs_search=True, streams=True)(partial(_function, _line_format, _extras))
+for _prefix, _line_format, _extras in (("lz", lz_line, ()), ("kata", kata_line, EXTRAS)):
+    for _name, _function in (("analyze", _analyze), ("genmove_analyze", _genmove_analyze)):
+        _command = Command(f"{_prefix}-{_name}", "…", 0, ANY, needs_search=True, streams=True)
+        _command(partial(_function, _line_format, _extras))
 
 
 @Command("kata-raw-nn", f"0 to {NUM_SYMMETRIES - 1}, or all", 1, needs_search=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import takewhile
 
 import torch
@@ -25,21 +26,19 @@ Hook = Callable[[], None]
 
 
 @Command("genmove", "COLOUR", 1)
-def generate(engine: Engine, player: str) -> str:
+def generate(engine: Engine, player: str, cleanup: bool = False) -> str:
     """Chooses a move within the clock and plays it."""
-    return commit(engine, colour(player), choose(engine, colour(player)))
+    return commit(engine, colour(player), choose(engine, colour(player), cleanup=cleanup))
+
+
+# Passes only when no dead stone of the opponent is left, also where both sides have passed.
+Command("kgs-genmove_cleanup", "COLOUR", 1)(partial(generate, cleanup=True))
 
 
 @Command("reg_genmove", "COLOUR", 1)
 def regression_generate(engine: Engine, player: str) -> str:
     """Says what it would play, without a clock and without playing it; never resigns."""
     return coords.to_gtp(choose(engine, colour(player), timed=False), engine.size)
-
-
-@Command("kgs-genmove_cleanup", "COLOUR", 1)
-def generate_cleanup(engine: Engine, player: str) -> str:
-    """Like genmove, but passes only when no dead stone of the opponent is left, also where both sides have passed."""
-    return commit(engine, colour(player), choose(engine, colour(player), cleanup=True))
 
 
 def choose(
@@ -50,7 +49,8 @@ def choose(
     cleanup: whether dead stones are taken off by playing, also after two passes. timed: whether the clock counts;
     without it the number of simulations decides and nobody resigns. after_step: called after every step of search."""
     if engine.session is None:
-        return _random_move(engine, player)
+        state = engine.game.tensor("cpu", player)
+        return int(RandomPlayer().choose(state, torch.tensor([engine.game_number]), engine.options.seed))
     if is_over(engine.game) and not cleanup:
         return engine.size**2
     started, passes = engine.now(), last_passes(engine.game) if cleanup else []
@@ -157,9 +157,3 @@ def _best_by_prior(engine: Engine, player: Colour) -> int:
     merit = prior + EVEN * draws.uniform(keys, len(prior))[0].double()
     merit[-1] -= EVEN * float(prior[-1] < 1)  # a pass is the last of equals
     return int(merit.argmax())
-
-
-def _random_move(engine: Engine, player: Colour) -> int:
-    """Returns the random player's move: a function of its seed, the number of the game and the ply."""
-    state = engine.game.tensor("cpu", player)
-    return int(RandomPlayer().choose(state, torch.tensor([engine.game_number]), engine.options.seed))

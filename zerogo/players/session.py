@@ -7,7 +7,6 @@ from typing import NamedTuple
 import torch
 
 from zerogo import board
-from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.players import require_size
 from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children, without_preview
@@ -50,9 +49,7 @@ class AnalysisSession:
     def clear(self) -> None:
         """Forgets all trees."""
         self._remembered: dict[_Key, SearchState] = {}
-        self._key: _Key | None = None
-        self._state: board.State | None = None
-        self._evaluation: Evaluation | None = None
+        self._key = self._state = self._evaluation = None
         self._previews: Previews = {}
 
     @torch.inference_mode()
