@@ -9,8 +9,7 @@ from PIL import Image
 from tables import tables
 
 from zerogo import picture
-from zerogo.picture.board import LOSSES, loss_colour, plane_image, star_points
-from zerogo.picture.canvas import LINE, MARK, WOOD, wrapped
+from zerogo.picture import LINE, LOSSES, MARK, WOOD, loss_colour, plane_image, star_points, wrapped
 from zerogo.players.analyst import Candidate
 
 CELL, TEXTS = 40, tables("picture")
@@ -238,8 +237,8 @@ def test_planes_show_their_values():
     with_stones = plane_image(torch.zeros(3, 3), some_stones(), cell=20).astype(int)
     assert with_stones[10, 50].max() < 60 and with_stones[30, 30].min() > 235
     pair, names = torch.stack([values, values * 7]), ["0 own stones", "1 komi"]
-    both = picture.planes_image(pair, names, some_stones(), cell=20, columns=1, heading="two")
-    assert both.shape[0] > 2 * 61 and both.shape[1] == 61 + 2 * 8
+    both = picture.planes_image(pair, names, some_stones(), heading="two")
+    assert both.shape[0] > 121 and both.shape[1] == 2 * 121 + 3 * 8
 
 
 def test_winrate_chart_marks_the_moment():

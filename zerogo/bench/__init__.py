@@ -2,7 +2,7 @@
 lines, one a configuration. How fast something is, is always said beside what it is to be compared with, in the same
 run: rounds of both take turns, so that what else the machine does falls on both.
 
-Here is what they share: options, rounds, lines and tables, and other programs that are timed beside zerogo."""
+Here is what they share: rounds, lines and tables, and other programs that are timed beside zerogo."""
 
 import argparse
 import json
@@ -23,27 +23,6 @@ PEER_SIZES = (9, 19)  # boards of pgx
 Found = TypeVar("Found")
 
 
-def add_arguments(parser: argparse.ArgumentParser, what: str, batch: int, seconds: float, rounds: int) -> None:
-    """The options that most benches share. what: the batch is made of, such as "games played"; the others: defaults."""
-    add = parser.add_argument
-    add("--size", default="9", help="side of the board, or several as 9,19 (default 9)")
-    add("--batch", default=str(batch), help=f"{what} at once, or several as 64,{batch} (default {batch})")
-    add("--device", default="auto", help="auto, cpu or cuda (default auto)")
-    add("--threads", type=int, default=0, help="CPU threads; 0 leaves the choice to torch (default 0)")
-    add("--seconds", type=float, default=seconds, help=f"length of one round (default {seconds:g})")
-    add("--rounds", type=int, default=rounds, help=f"rounds, of which the best or the median counts (default {rounds})")
-
-
-def add_peer_arguments(parser: argparse.ArgumentParser, library: str) -> None:
-    """The options of a bench that can time a peer as well."""
-    add, peer = parser.add_argument, f"time {library} as well, in turn with zerogo, on its device (sizes 9 and 19)"
-    batches = "the peer's games at once, or several such numbers, of which its best counts (default as --batch)"
-    add("--peer", action="store_true", help=peer)
-    add("--peer-batch", metavar="GAMES", help=batches)
-    python = f"the Python that has {library} (default this one)"
-    add("--peer-python", default=sys.executable, metavar="PATH", help=python)
-
-
 def peer_batches(args: argparse.Namespace, batch: int) -> list[int]:
     """Returns in which batches a peer is timed beside zerogo's."""
     return [] if not args.peer else [batch] if args.peer_batch is None else whole_numbers(args.peer_batch)
@@ -61,10 +40,7 @@ def whole_numbers(text: str) -> list[int]:
 
 
 def open_device(args: argparse.Namespace) -> torch.device:
-    """Returns the device of --device, with the CPU set up. Raises InputError for what the options can't be."""
-    if args.rounds < 1 or args.seconds <= 0:
-        rounds = f"{args.rounds} rounds of {args.seconds} seconds"
-        raise InputError(f"{rounds}; at least one round of more than 0 seconds is needed")
+    """Returns the device of --device, with the CPU set up."""
     set_up_cpu(args.threads)
     return pick_device(args.device)
 

@@ -1,39 +1,114 @@
 """`python -m zerogo.bench {board,net,features,search,profile,memory,selfplay}`: reads the arguments and runs one
 measurement."""
 
+import argparse
 import importlib
 import sys
 from collections.abc import Sequence
 
 from zerogo import cli
 from zerogo.errors import InputError
+from zerogo.features import ENCODERS
 from zerogo.runtime import INPUT_ERROR_STATUS
 
-BENCHES = {  # the module in which each is, as `add_NAME_arguments` and `run_NAME`, and what it measures
-    "board": ("board", "random legal moves a second, beside pgx where it is installed"),
-    "net": ("net", "evaluations a second of a network"),
-    "features": ("net", "positions a second of an encoder, beside zero17"),
-    "search": ("search", "simulations a second, and which share of the raw network's speed that is"),
-    "profile": ("search", "where the time of a simulation goes, with compiled kernels and without"),
-    "memory": ("memory", "bytes a node, and the largest trees that fit a device"),
-    "selfplay": ("search", "games, moves and samples of self-play"),
+SHARED = {"size": "9", "batch": "256", "device": "auto", "threads": 0, "seconds": 1.0, "rounds": 5}
+NET = SHARED | {"blocks": 6, "channels": 96, "precision": "auto"}
+TREE = NET | {"sims": 128, "algorithm": "puct", "leaves": 1, "spread": 0.0}
+BOARD = SHARED | {"batch": "1024", "seconds": 2.0, "rounds": 3, "superko": "positional"}
+FEATURES = {"preset": "alphago48", "without": ""} | SHARED | {"batch": "1024", "seconds": 0.5, "rounds": 7}
+MEMORY = {"size": "9,19", "memory": "8,24,80", "batch": "256,1024,4096", "sims": "64,400", "blocks": 0, "channels": 0}
+# The module in which each is, as `run_NAME`, what it measures, and its options with their defaults.
+BENCHES = {
+    "board": ("board", "random legal moves a second, beside pgx where it is installed", BOARD),
+    "net": ("net", "evaluations a second of a network", NET),
+    "features": ("net", "positions a second of an encoder, beside zero17", FEATURES | {"precision": "float32"}),
+    "search": (
+        "search",
+        "simulations a second, and which share of the raw network's speed that is",
+        TREE | {"kernels": "compiled"},
+    ),
+    "profile": ("search", "where the time of a simulation goes, with compiled kernels and without", TREE),
+    "memory": (
+        "memory",
+        "bytes a node, and the largest trees that fit a device",
+        MEMORY | {"precision": "bfloat16", "device": "auto", "threads": 0},
+    ),
+    "selfplay": ("search", "games, moves and samples of self-play", NET | {"sims": 8, "algorithm": "gumbel"}),
 }
+# What the help says of an option, of one bench's under "NAME option", before the default.
+HELP = {
+    "size": "side of the board, or several as 9,19",
+    "batch": "positions evaluated at once, or several as 64,{}",
+    "device": "auto, cpu or cuda",
+    "threads": "CPU threads; 0 leaves the choice to torch",
+    "seconds": "length of one round",
+    "rounds": "rounds, of which the best or the median counts",
+    "blocks": "residual blocks",
+    "channels": "channels of the trunk",
+    "precision": "auto, float32 or bfloat16",
+    "sims": "simulations of a search",
+    "algorithm": "puct or gumbel",
+    "leaves": "leaves of one tree taken in one step",
+    "spread": "standard deviation of the policy's logits over a board, about 2 in a trained network; 0 leaves a fresh "
+    "one's",
+    "kernels": "compiled or plain, which is torch alone",
+    "superko": "positional, situational or simple",
+    "preset": f"{', '.join(ENCODERS)}, or groups as stones+liberties:8",
+    "without": "groups that are left out, as ladder_capture+ladder_escape",
+    "memory": "the devices' memory in GB, 10^9 bytes",
+    "board batch": "games played at once, or several as 64,{}",
+    "features batch": "positions at once, or several as 64,{}",
+    "memory size": "side of the board, or several",
+    "memory batch": "games at once",
+    "memory blocks": "residual blocks; 0 takes 6 up to 9x9 and 10 above",
+    "memory channels": "channels of the trunk; 0 takes 96 and 128",
+    "memory device": "where it is measured: auto, cpu or cuda",
+    "selfplay sims": "simulations a move",
+    "selfplay algorithm": "gumbel or puct",
+}
+PEERS = {"board": "pgx", "search": "mctx"}
+
+
+def _add_options(parser: argparse.ArgumentParser, name: str) -> None:
+    """Adds the options of a bench."""
+    for option, default in BENCHES[name][2].items():
+        text = HELP.get(f"{name} {option}", HELP[option]).format(default)
+        shown = "" if default == "" else f" (default {str(default).removesuffix('.0')})"
+        parser.add_argument(f"--{option}", type=type(default), default=default, help=text + shown)
+    if library := PEERS.get(name):
+        add, peer = parser.add_argument, f"time {library} as well, in turn with zerogo, on its device (sizes 9 and 19)"
+        batches = "the peer's games at once, or several such numbers, of which its best counts (default as --batch)"
+        python = f"the Python that has {library} (default this one)"
+        add("--peer", action="store_true", help=peer)
+        add("--peer-batch", metavar="GAMES", help=batches)
+        add("--peer-python", default=sys.executable, metavar="PATH", help=python)
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raises InputError for what no measurement can have."""
+    for name in ("sims", "leaves"):
+        number = getattr(args, name, 1)
+        if isinstance(number, int) and number < 1:
+            raise InputError(f"--{name} is {number}; it must be at least 1")
+    if not 0 <= getattr(args, "spread", 0) <= 10:
+        raise InputError(f"--spread is {args.spread}; it must be from 0 to 10")
+    if getattr(args, "rounds", 1) < 1 or getattr(args, "seconds", 1) <= 0:
+        rounds = f"{args.rounds} rounds of {args.seconds} seconds"
+        raise InputError(f"{rounds}; at least one round of more than 0 seconds is needed")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the measurement that the arguments name and returns the exit status: 0, or 2 after one sentence about bad
     input."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
     parser = cli.make_parser("bench", sys.modules["zerogo.bench"].__doc__, "")
     commands = parser.add_subparsers(dest="bench", required=True, metavar="{" + ",".join(BENCHES) + "}")
-    chosen = next((word for word in arguments if word in BENCHES), None)
-    for name, (place, text) in BENCHES.items():
-        command = commands.add_parser(name, help=text, description=text)
-        if name == chosen:  # only what is asked for is imported: the board's measurement needs no network
-            module = importlib.import_module(f"zerogo.bench.{place}")
-            getattr(module, f"add_{name}_arguments")(command)
+    for name, (_, text, _) in BENCHES.items():
+        _add_options(commands.add_parser(name, help=text, description=text), name)
     args = parser.parse_args(arguments)
     try:
+        _check(args)
+        # Only what is asked for is imported: the board's measurement needs no network.
+        module = importlib.import_module(f"zerogo.bench.{BENCHES[args.bench][0]}")
         getattr(module, f"run_{args.bench}")(args)
     except InputError as error:
         print(f"bench {args.bench}: {error}", file=sys.stderr)

@@ -22,14 +22,6 @@ WARM_PLIES = 2  # times the points of the board: by then games of all ages are i
 PLIES = 20  # between two looks at the clock
 
 
-def add_board_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `board`."""
-    bench.add_arguments(parser, "games played", batch=1024, seconds=2.0, rounds=3)
-    superko = "positional, situational or simple (default positional)"
-    parser.add_argument("--superko", default="positional", help=superko)
-    bench.add_peer_arguments(parser, "pgx")
-
-
 def run_board(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch; the median round counts."""
     device = bench.open_device(args)

@@ -14,6 +14,7 @@ ply of its own, like zerogo's; between searches every game goes on by the move c
 such roots, while the clock stands. The network is zerogo's with its normalisation folded in, on NHWC data: as a
 convolution XLA runs it 2 to 7 times faster on a CPU than as products of matrices."""
 
+import functools
 import importlib.metadata
 import math
 import os
@@ -23,7 +24,7 @@ import time
 PLIES = {9: 50, 19: 10}  # moves of the whole batch of pgx between two looks at the clock
 OPENING = (0.2, 0.6)  # share of the points that are played before the roots, at the least and at the most
 HEAD_CHANNELS, HIDDEN, POOLED = 32, 64, 32
-PLANES = 17
+READOUT_STD = 1e-3  # of the last layers' weights
 SHIFT = 9  # how many games the set of roots turns on at each refill
 
 
@@ -43,32 +44,16 @@ def set_up(device: str, threads: int) -> None:
         sys.exit(1)
 
 
-def replaced(mask, chosen, otherwise):
-    """Returns games picked one by one: mask bool [B]."""
-
-    def _pick(new, old):
-        return jnp.where(mask.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
-
-    return jax.tree_util.tree_map(_pick, chosen, otherwise)
-
-
 class PgxGames:
-    """Games of pgx that are played at random."""
+    """B games of pgx on one board, played at random."""
 
     def __init__(self, size: int, batch: int) -> None:
-        self.env, self.size, self.batch = pgx.make(f"go_{size}x{size}"), size, batch
+        env = pgx.make(f"go_{size}x{size}")
+        self.size, self.batch, self.step = size, batch, jax.vmap(env.step)
+        self.fresh = jax.jit(lambda key: jax.vmap(env.init)(jax.random.split(key, batch)))
         self.play = jax.jit(lambda carry: jax.lax.scan(self._move, carry, None, length=PLIES[size])[0])
-        key = jax.random.PRNGKey(0)
-        self.carry = (jax.jit(jax.vmap(self.env.init))(jax.random.split(key, batch)), key)
-        self.rate("0")  # no further warming up: pgx does the same work in a game's first ply as in its last
-
-    def _move(self, carry, _):
-        state, key = carry
-        key, for_moves, for_games = jax.random.split(key, 3)
-        actions = jax.random.categorical(for_moves, jnp.where(state.legal_action_mask, 0.0, -1e9))
-        state = jax.vmap(self.env.step)(state, actions)
-        fresh = jax.vmap(self.env.init)(jax.random.split(for_games, self.batch))
-        return (replaced(state.terminated | state.truncated, fresh, state), key), None
+        self.key = jax.random.PRNGKey(0)
+        self.carry = self.fresh(self.key), self.key
 
     def rate(self, seconds: str) -> float:
         """Returns moves a second."""
@@ -78,72 +63,75 @@ class PgxGames:
             plies += PLIES[self.size]
         return plies * self.batch / (time.perf_counter() - start)
 
+    def _move(self, carry, _):
+        state, key = carry
+        key, for_moves, for_games = jax.random.split(key, 3)
+        actions = jax.random.categorical(for_moves, jnp.where(state.legal_action_mask, 0.0, -1e9))
+        return (self.go_on(state, actions, self.fresh(for_games)), key), None
 
-def weights(blocks: int, channels: int, size: int, dtype):
-    """Returns fresh weights of zerogo's network, convolutions in `dtype`: a dict of arrays by layer."""
-    keys = iter(jax.random.split(jax.random.PRNGKey(1), 6 * blocks + 12))
-
-    def _layer(*shape: int, scale: float = 0.0, kind=jnp.float32):
-        scale = scale or (2.0 / math.prod(shape[:-1])) ** 0.5
-        return (jax.random.normal(next(keys), shape) * scale).astype(kind), jnp.zeros(shape[-1], kind)
-
-    pooled = min(POOLED, channels)
-
-    def _block(index: int) -> dict:
-        first, second = (_layer(3, 3, channels, channels, kind=dtype) for _ in range(2))
-        return {"first": first, "second": second, "bias": _layer(3 * pooled, channels) if index % 2 else None}
-
-    return {
-        "stem": _layer(3, 3, PLANES, channels, kind=dtype),
-        "komi": _layer(1, channels)[0],
-        "blocks": [_block(index) for index in range(blocks)],
-        "neck": _layer(1, 1, channels, HEAD_CHANNELS, kind=dtype),
-        "hidden": _layer(3 * HEAD_CHANNELS, HIDDEN),
-        "map": _layer(HEAD_CHANNELS, 1, scale=1e-3, kind=dtype),
-        "scalars": _layer(HIDDEN, 2, scale=1e-3),
-    }
+    def go_on(self, state, actions, others):
+        """Plays the moves, and puts other games in the places of those that ended."""
+        state = self.step(state, actions)
+        return replaced(state.terminated | state.truncated, others, state)
 
 
-def forward(params, observation):
-    """Returns logits float32 [B, A] and values float32 [B] of pgx's planes, bool [B, N, N, 17]."""
+def replaced(mask, chosen, otherwise):
+    """Returns games picked one by one: mask bool [B]."""
+
+    def _pick(new, old):
+        return jnp.where(mask.reshape((-1,) + (1,) * (new.ndim - 1)), new, old)
+
+    return jax.tree_util.tree_map(_pick, chosen, otherwise)
+
+
+def forward(params, observation, blocks: int, channels: int, dtype: str):
+    """Returns logits float32 [B, A] and values float32 [B] of pgx's planes, bool [B, N, N, 17]; `dtype` is that of
+    convolutions. params: weights and bias by layer; layers that are missing get fresh ones, in a first call that isn't
+    compiled."""
     relu = jax.nn.relu
 
-    def _conv(x, layer):
+    def _layer(name: str, kind, shape: tuple, std: float):
+        if name not in params:
+            matrix = jax.random.normal(jax.random.PRNGKey(len(params)), shape)
+            matrix = matrix * (std or (2.0 / math.prod(shape[:-1])) ** 0.5)
+            params[name] = matrix.astype(kind), jnp.zeros(shape[-1], kind)
+        return params[name]
+
+    def _conv(name: str, x, outputs: int, side: int = 3):
+        weight, bias = _layer(name, dtype, (side, side, x.shape[-1], outputs), 0.0)
         numbers = ("NHWC", "HWIO", "NHWC")
-        return jax.lax.conv_general_dilated(x, layer[0], (1, 1), "SAME", dimension_numbers=numbers) + layer[1]
+        return jax.lax.conv_general_dilated(x, weight, (1, 1), "SAME", dimension_numbers=numbers) + bias
+
+    def _linear(name: str, x, outputs: int, std: float = 0.0):
+        matrix, bias = _layer(name, x.dtype, (x.shape[-1], outputs), std)
+        return x @ matrix + bias
 
     def _pool(x):
         area = x.shape[1] * x.shape[2]
         mean = x.astype(jnp.float32).mean((1, 2))
         return jnp.concatenate([mean, mean * (area**0.5 - 14) / 10, x.max((1, 2)).astype(jnp.float32)], axis=1)
 
-    def _linear(x, layer):
-        return x @ layer[0] + layer[1]
-
-    dtype = params["stem"][0].dtype
-    x = relu(_conv(observation.astype(dtype), params["stem"]) + (0.5 * params["komi"]).astype(dtype))
-    for block in params["blocks"]:
-        y = _conv(x, block["first"])
-        if block["bias"] is not None:
-            pooled = block["bias"][0].shape[0] // 3
-            y = y + _linear(_pool(relu(y[..., :pooled])), block["bias"])[:, None, None].astype(dtype)
-        x = relu(x + _conv(relu(y), block["second"]))
-    x = relu(_conv(x, params["neck"]))
-    points = _linear(x, params["map"]).astype(jnp.float32).reshape(len(x), -1)
-    scalars = _linear(relu(_linear(_pool(x), params["hidden"])), params["scalars"])
+    komi = _linear("komi", jnp.full((1, 1), 0.5), channels)
+    x = relu(_conv("stem", observation.astype(dtype), channels) + komi.astype(dtype))
+    for index in range(blocks):
+        y = _conv(f"{index} first", x, channels)
+        if index % 2:
+            y = y + _linear(f"{index} bias", _pool(relu(y[..., :POOLED])), channels)[:, None, None].astype(dtype)
+        x = relu(x + _conv(f"{index} second", relu(y), channels))
+    x = relu(_conv("neck", x, HEAD_CHANNELS, side=1))
+    points = _linear("map", x, 1, READOUT_STD).astype(jnp.float32).reshape(len(x), -1)
+    scalars = _linear("scalars", relu(_linear("hidden", _pool(x), HIDDEN)), 2, READOUT_STD)
     return jnp.concatenate([points, scalars[:, :1]], axis=1), jnp.tanh(scalars[:, 1])
 
 
-class MctxGames:
+class MctxGames(PgxGames):
     """Games of pgx and their searches by mctx at one size of everything; the parts are compiled once for each dtype."""
 
-    def __init__(self, algorithm: str, spread: str, *sizes: int) -> None:
-        self.size, self.batch, self.simulations, *network = sizes
-        self.env, self.spread = pgx.make(f"go_{self.size}x{self.size}"), float(spread)
+    def __init__(self, algorithm: str, spread: float, size: int, batch: int, simulations: int, *network: int) -> None:
+        super().__init__(size, batch)
+        self.simulations, self.network, self.spread = simulations, network, spread
         self.search = mctx.muzero_policy if algorithm == "puct" else mctx.gumbel_muzero_policy
-        self.shape = (*network, self.size)
-        self.key = jax.random.PRNGKey(0)
-        self.fresh = self._middle_games()
+        self.roots = self._middle_games()
         self.advance = jax.jit(self._advance)
         self.refills, self.prepared = 0, {}
 
@@ -160,16 +148,18 @@ class MctxGames:
 
     def _prepare(self, kind: str, dtype: str):
         """Returns a function that does the work once and says how long it took, seconds; and how much that was."""
-        evaluate = jax.jit(forward)
-        params = weights(*self.shape, jnp.dtype(dtype))
+        blocks, channels = self.network
+        self.forward = functools.partial(forward, blocks=blocks, channels=channels, dtype=dtype)
+        params, state = {}, self.roots
+        self.forward(params, state.observation[:1])
+        evaluate = jax.jit(self.forward)
         if self.spread:  # the policy's last layer is scaled as zerogo's is
-            logits, (matrix, bias) = evaluate(params, self.fresh.observation)[0], params["map"]
+            logits, (matrix, bias) = evaluate(params, state.observation)[0], params["map"]
             params["map"] = ((matrix * (self.spread / logits[:, :-1].std(1).mean())).astype(matrix.dtype), bias)
-        state = self.fresh
 
         def _network() -> float:
             start = time.perf_counter()
-            jax.block_until_ready(evaluate(params, self.fresh.observation))
+            jax.block_until_ready(evaluate(params, self.roots.observation))
             return time.perf_counter() - start
 
         def _search() -> float:
@@ -199,8 +189,8 @@ class MctxGames:
     def _step(self, params, key, action, state):
         """mctx's recurrent function, as in pgx's example."""
         mover = state.current_player
-        state = jax.vmap(self.env.step)(state, action)
-        logits, value = forward(params, state.observation)
+        state = self.step(state, action)
+        logits, value = self.forward(params, state.observation)
         logits = jnp.where(state.legal_action_mask, logits - logits.max(1, keepdims=True), jnp.finfo(logits.dtype).min)
         output = mctx.RecurrentFnOutput(
             reward=state.rewards[jnp.arange(len(mover)), mover],
@@ -212,9 +202,8 @@ class MctxGames:
 
     def _advance(self, state, actions, turn):
         """Plays the moves, and puts games in their middle in the places of those that ended."""
-        state = jax.vmap(self.env.step)(state, actions)
-        others = jax.tree_util.tree_map(lambda leaf: jnp.roll(leaf, turn * SHIFT, axis=0), self.fresh)
-        return replaced(state.terminated | state.truncated, others, state)
+        others = jax.tree_util.tree_map(lambda leaf: jnp.roll(leaf, turn * SHIFT, axis=0), self.roots)
+        return self.go_on(state, actions, others)
 
     def _middle_games(self):
         """Returns games in their middle: random moves that pass only where nothing else is legal."""
@@ -225,12 +214,11 @@ class MctxGames:
             state, key = carry
             key, own = jax.random.split(key)
             logits = jnp.where(state.legal_action_mask, 0.0, -1e9).at[:, -1].set(-1e6)
-            after = jax.vmap(self.env.step)(state, jax.random.categorical(own, logits))
+            after = self.step(state, jax.random.categorical(own, logits))
             goes_on = (plies > ply) & ~after.terminated & ~after.truncated
             return (replaced(goes_on, after, state), key), None
 
-        start = jax.vmap(self.env.init)(jax.random.split(self.key, self.batch))
-        return jax.jit(lambda start: jax.lax.scan(_move, (start, self.key), jnp.arange(last))[0][0])(start)
+        return jax.jit(lambda carry: jax.lax.scan(_move, carry, jnp.arange(last))[0][0])(self.carry)
 
 
 def main() -> None:
@@ -244,11 +232,12 @@ def main() -> None:
 
     if library == "pgx":
         peer, libraries = PgxGames(*map(int, words)), ["pgx"]
+        peer.rate("0")  # compiles; no further warming up: pgx does the same work in a game's first ply as in its last
     else:
         import mctx
 
         algorithm, spread, *sizes = words
-        peer, libraries = MctxGames(algorithm, spread, *map(int, sizes)), ["mctx", "pgx", "jax"]
+        peer, libraries = MctxGames(algorithm, float(spread), *map(int, sizes)), ["mctx", "pgx", "jax"]
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in libraries)
     print(f"{versions} on {device}", flush=True)
     for line in sys.stdin:

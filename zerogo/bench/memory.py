@@ -12,11 +12,9 @@ simulations with the batch that fits; on stderr the same stands as a table. Besi
 with pgx; it isn't measured here."""
 
 import argparse
-import contextlib
 import dataclasses
 import itertools
 import os
-import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -38,21 +36,6 @@ CONTEXT_MB = 600  # what CUDA and its libraries take before the first tensor: st
 QUOTED = {9: 7700, 19: 34000}  # bytes a node of mctx with pgx
 GAMES, SIMULATIONS = (8, 24), (8, 2000)  # two sizes each, from which follows what one more costs
 MEGA = 1e6
-
-
-def add_memory_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `memory`."""
-    add = parser.add_argument
-    add("--size", default="9,19", help="side of the board, or several (default 9,19)")
-    add("--memory", default="8,24,80", help="the devices' memory in GB, 10^9 bytes (default 8,24,80)")
-    add("--batch", default="256,1024,4096", help="games at once (default 256,1024,4096)")
-    add("--sims", default="64,400", help="simulations of a search (default 64,400)")
-    add("--blocks", type=int, default=0, help="residual blocks; 0 takes 6 up to 9x9 and 10 above (default 0)")
-    add("--channels", type=int, default=0, help="channels of the trunk; 0 takes 96 and 128 (default 0)")
-    add("--precision", default="bfloat16", help="auto, float32 or bfloat16 (default bfloat16)")
-    add("--device", default="auto", help="where it is measured: auto, cpu or cuda (default auto)")
-    add("--threads", type=int, default=0, help="CPU threads; 0 leaves the choice to torch (default 0)")
-    parser.set_defaults(seconds=1.0, rounds=1)
 
 
 @torch.inference_mode()
@@ -142,20 +125,6 @@ def _bytes_beside_tree(search_state: SearchState) -> int:
     return sum(storages.values())
 
 
-@contextlib.contextmanager
-def _silent_stderr() -> Iterator[None]:
-    """Keeps off the terminal what the profiler's C++ part tells of its start and stop."""
-    sys.stderr.flush()
-    before, sink = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(sink, 2)
-        yield
-    finally:
-        os.dup2(before, 2)
-        os.close(before)
-        os.close(sink)
-
-
 def peak_bytes(work: Callable[[], Any], device: torch.device) -> int:
     """Returns the bytes that torch held at most during the work beside what it held before."""
     work()  # what stays from now on is there already
@@ -165,7 +134,8 @@ def peak_bytes(work: Callable[[], Any], device: torch.device) -> int:
         before = torch.cuda.memory_allocated(device)
         work()
         return torch.cuda.max_memory_allocated(device) - before
-    with _silent_stderr(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+    os.environ["KINETO_LOG_LEVEL"] = "9"  # the profiler's C++ part would tell of its start and stop on stderr
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         work()
     events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
     changes = [event.nbytes() for event in sorted(events, key=lambda event: (event.start_ns(), event.nbytes()))]

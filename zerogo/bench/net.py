@@ -47,14 +47,6 @@ UNLIKE = ("Laptop", "Max-Q", "Mobile", "D", "Ti", "SUPER", "MIG")  # words of de
 OPENING = 0.2  # share of the points that are played before a position, at the least; at most three times that
 
 
-def add_net_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `net`, which other benches of a network have, too."""
-    bench.add_arguments(parser, "positions evaluated", batch=256, seconds=1.0, rounds=5)
-    parser.add_argument("--blocks", type=int, default=6, help="residual blocks (default 6)")
-    parser.add_argument("--channels", type=int, default=96, help="channels of the trunk (default 96)")
-    parser.add_argument("--precision", default="auto", help="auto, float32 or bfloat16 (default auto)")
-
-
 @torch.inference_mode()
 def run_net(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch; the best round counts."""
@@ -161,15 +153,6 @@ def _spread_(network: Network, encoder: Encoder, state: State, spread: float) ->
 
 
 # Encoders
-
-
-def add_features_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `features`."""
-    presets = f"{', '.join(ENCODERS)}, or groups as stones+liberties:8 (default alphago48)"
-    parser.add_argument("--preset", default="alphago48", help=presets)
-    parser.add_argument("--without", default="", help="groups that are left out, as ladder_capture+ladder_escape")
-    bench.add_arguments(parser, "positions", batch=1024, seconds=0.5, rounds=7)
-    parser.add_argument("--precision", default="float32", help="auto, float32 or bfloat16 (default float32)")
 
 
 @torch.inference_mode()

@@ -34,12 +34,13 @@ import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import torch
 
 from zerogo import bench, board, kernels
 from zerogo.bench import PeerProcess
-from zerogo.bench.net import NetworkSetup, add_net_arguments
+from zerogo.bench.net import NetworkSetup
 from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
@@ -57,35 +58,6 @@ STAGES = ("select", "step", "encode", "network", "answer", "expand_and_backup", 
 PARTS = {"select": "select", "step_leaves": "step", "expand_and_backup": "expand_and_backup"}
 
 
-def add_search_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `search`."""
-    add_tree_arguments(parser)
-    kinds = "compiled or plain, which is torch alone (default compiled)"
-    parser.add_argument("--kernels", default="compiled", help=kinds)
-    bench.add_peer_arguments(parser, "mctx")
-
-
-def add_tree_arguments(parser: argparse.ArgumentParser, sims: int = 128, algorithm: str = "puct") -> None:
-    """The options of every bench that searches with a network. sims, algorithm: defaults."""
-    add_net_arguments(parser)
-    parser.add_argument("--sims", type=int, default=sims, help=f"simulations of a search (default {sims})")
-    parser.add_argument("--algorithm", default=algorithm, help=f"puct or gumbel (default {algorithm})")
-    parser.add_argument("--leaves", type=int, default=1, help="leaves of one tree taken in one step (default 1)")
-    spread = (
-        "standard deviation of the policy's logits over a board, about 2 in a trained network; 0 leaves a fresh one's"
-    )
-    parser.add_argument("--spread", type=float, default=0.0, help=f"{spread} (default 0)")
-
-
-def check_tree_arguments(args: argparse.Namespace) -> None:
-    """Raises InputError for what no search can have."""
-    for name in ("sims", "leaves"):
-        if getattr(args, name) < 1:
-            raise InputError(f"--{name} is {getattr(args, name)}; it must be at least 1")
-    if not 0 <= args.spread <= 10:
-        raise InputError(f"--spread is {args.spread}; it must be from 0 to 10")
-
-
 def tree_line(name: str, setup: NetworkSetup, batch: int) -> dict[str, Any]:
     """Returns what every line says of its network and search."""
     shown = {field: getattr(setup.args, field) for field in ("algorithm", "sims", "leaves", "spread")}
@@ -95,7 +67,6 @@ def tree_line(name: str, setup: NetworkSetup, batch: int) -> dict[str, Any]:
 @torch.inference_mode()
 def run_search(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch."""
-    check_tree_arguments(args)
     if args.kernels not in KINDS:
         raise InputError(f"--kernels is {args.kernels!r}; allowed are {' and '.join(KINDS)}")
     for size, batch in bench.cases(args):
@@ -144,10 +115,8 @@ class SearchedGames:
         for _ in range(2):
             self.move(min(WARM_SIMULATIONS, sims))
         self.simulations = 0
-        self.exact_before, self.collisions_before = (
-            self.search_state.exact_leaves.cpu().clone(),
-            int(self.search_state.collisions),
-        )
+        self.exact_before = self.search_state.exact_leaves.cpu().clone()
+        self.collisions_before = int(self.search_state.collisions)
 
     def play(self, seconds: float) -> tuple[float, float]:
         """Returns simulations a second within the searches, and of whole moves; at least so many seconds, which are
@@ -235,19 +204,10 @@ class SearchPeer(PeerProcess):
 # Self-play
 
 
-def add_selfplay_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `selfplay`."""
-    add_net_arguments(parser)
-    parser.add_argument("--sims", type=int, default=8, help="simulations a move (default 8)")
-    parser.add_argument("--algorithm", default="gumbel", help="gumbel or puct (default gumbel)")
-
-
 @torch.inference_mode()
 def run_selfplay(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch: rounds of half as many games as the batch has, so that openings and
     endings count as often as they come."""
-    if args.sims < 1:
-        raise InputError(f"--sims is {args.sims}; it must be at least 1")
     for size, batch in bench.cases(args):
         setup = NetworkSetup.of(args, size, batch)
         moves = {"full_simulations": args.sims, "cheap_simulations": args.sims, "sgf_share": 0.0}
@@ -276,14 +236,10 @@ def run_selfplay(args: argparse.Namespace) -> None:
 # The profile
 
 
-add_profile_arguments = add_tree_arguments
-
-
 @torch.inference_mode()
 def run_profile(args: argparse.Namespace) -> None:
     """Prints two lines for every size and batch, with compiled kernels and plain, the round of each in which a step was
     fastest, and the same as a table to stderr."""
-    check_tree_arguments(args)
     for size, batch in bench.cases(args):
         setup = NetworkSetup.of(args, size, batch * args.leaves)
         settings = SearchConfig(algorithm=args.algorithm, leaves=args.leaves, cuda_graph=False)
@@ -345,22 +301,16 @@ class StageClock:
     @contextlib.contextmanager
     def _watching(self) -> Iterator[None]:
         """Times every step, and its parts, inside a `with` block."""
-        originals = {name: getattr(steps, name) for name in PARTS}
+        timed_parts = {name: self.timed(stage, getattr(steps, name)) for name, stage in PARTS.items()}
         timed_step = self.timed(REST, self.games.search.step)
 
         def _step(search_state: SearchState) -> None:
             timed_step(search_state)
             self.marks.append(("", self.marks[-1][1]))
 
-        self.marks, self.games.search.step = [], _step
-        for name, stage in PARTS.items():
-            setattr(steps, name, self.timed(stage, originals[name]))
-        try:
+        self.marks = []
+        with mock.patch.multiple(steps, **timed_parts), mock.patch.object(self.games.search, "step", _step):
             yield
-        finally:
-            for name, original in originals.items():
-                setattr(steps, name, original)
-            del self.games.search.step
 
     def _mark(self) -> None:
         """Notes that the present stage begins here, or goes on after one inside it."""

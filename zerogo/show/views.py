@@ -5,7 +5,7 @@ import dataclasses
 import re
 import sys
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -35,16 +35,19 @@ CHART_WIDTH, CHART_HEIGHT = 336, 300  # the width is the least
 NAMED_MOVES = 8  # of a line that is written
 SPARE_NODES = 64
 EVALUATED_AT_ONCE = 128  # positions of a game whose values are charted
-_RANGE = re.compile(r"(-?\d{1,9})-(-?\d{1,9})")
+_RANGE = re.compile(r"(-?\d{1,9})(?:-(-?\d{1,9}))?")
 
 
 @dataclasses.dataclass(frozen=True)
 class Models:
-    """What a command line names; None where it does not. rules: those of the checkpoint."""
+    """What a command line names, None where it does not, and how it wants it drawn. rules: those of the checkpoint.
+    cell: pixels between two lines, 0 for what suits the board. has_numbers: whether stones carry move numbers."""
 
     analyst: Analyst | None = None
     encoder: Encoder | None = None
     rules: Rules | None = None
+    cell: int = 0
+    has_numbers: bool = False
 
 
 def make_models(arguments: argparse.Namespace) -> Models:
@@ -66,22 +69,23 @@ def make_models(arguments: argparse.Namespace) -> Models:
         encoder = make_encoder(groups if "," in arguments.features else arguments.features, features.komi_input)
     elif is_network:
         encoder = make_encoder(features.encoder, features.komi_input)
-    if checkpoint is None:
-        return Models(encoder=encoder)
-    analyst = setup.analyst(checkpoint, simulations)
-    if symmetries is not None and isinstance(analyst.evaluator, Evaluator):
+    analyst = None if checkpoint is None else setup.analyst(checkpoint, simulations)
+    if symmetries is not None and analyst is not None and isinstance(analyst.evaluator, Evaluator):
         analyst = dataclasses.replace(analyst, evaluator=analyst.evaluator.with_symmetries(symmetries))
-    return Models(analyst, encoder, setup.config.game.rules() if is_network else None)
+    rules = setup.config.game.rules() if is_network else None
+    return Models(analyst, encoder, rules, arguments.cell, arguments.numbers)
 
 
 @dataclasses.dataclass
 class ShownGame:
-    """A game as it is shown. name: for people. last: moves that can be played. problem: why not more, or None."""
+    """A game as it is shown. name: for people. last: moves that can be played. problem: why not more, or None.
+    winrates_black: for its chart, see the function of that name."""
 
     name: str
     record: sgf.GameRecord
     last: int
     problem: str | None = None
+    winrates_black: np.ndarray | None = None
 
 
 def read_game(path: str | Path) -> ShownGame:
@@ -107,19 +111,15 @@ def chosen_moves(text: str | None, game: ShownGame) -> list[int]:
     if text is None:
         return [_moment(max(0, game.last), game)]
     if text == "all":
-        _moment(0, game)
-        return list(range(game.last + 1))
+        return list(range(_moment(0, game), game.last + 1))
     found: list[int] = []
     for part in text.replace(" ", "").split(","):
         match = _RANGE.fullmatch(part)
-        if match:
-            first, last = _moment(int(match[1]), game), _moment(int(match[2]), game)
-            found += range(first, last + 1) if first <= last else range(first, last - 1, -1)
-        elif re.fullmatch(r"-?\d{1,9}", part):
-            found.append(_moment(int(part), game))
-        else:
+        if match is None:
             allowed = "allowed are numbers and ranges such as 40, -1, 10-20 or 5,10,15, and all"
             raise InputError(f"--move is {text!r}; {allowed}")
+        first, last = (_moment(int(end), game) for end in (match[1], match[2] or match[1]))
+        found += range(first, last + 1) if first <= last else range(first, last - 1, -1)
     return list(dict.fromkeys(found))
 
 
@@ -143,6 +143,7 @@ class Scene:
         self.game = LiveGame.of_record(sgf.since_edit(shown.record, move))
         if models.analyst is not None:
             require_size(models.analyst, self.game.size, f"{shown.name} is on")
+        self.cell = models.cell or next(cell for most, cell in CELLS if self.game.size <= most)
         self.stones = torch.tensor(self.game.state.stones(), dtype=torch.int8)
         turns = shown.record.turns()
         # Who moves next in the game, at its end the other side.
@@ -209,50 +210,56 @@ def winrates_black(game: ShownGame, analyst: Analyst) -> np.ndarray:
     return np.array(found)
 
 
-@dataclasses.dataclass(frozen=True)
-class Style:
-    """How pictures are drawn. cell: pixels between two lines, 0 for what suits the board. numbers: whether stones carry
-    move numbers. winrates_black: for the chart, [moves + 1]."""
-
-    cell: int = 0
-    numbers: bool = False
-    winrates_black: np.ndarray | None = None
-
-    def cell_of(self, size: int) -> int:
-        """Returns the pixels between two lines of a board."""
-        return self.cell or next(cell for most, cell in CELLS if size <= most)
+# The views: each returns its text, and what draws its picture.
+Shown = tuple[str, Callable[[], np.ndarray]]
 
 
-def _board(scene: Scene, style: Style, caption: str, **marks: Any) -> np.ndarray:
+def _drawn(scene: Scene, caption: str, **marks: Any) -> np.ndarray:
     """Returns the board with its last move, and whatever else is asked for."""
-    drawn = {"cell": style.cell_of(scene.game.size), "numbers": scene.numbers if style.numbers else None} | marks
-    return picture.board_image(scene.stones, scene.last_action, caption=caption, **drawn)
+    marks |= {"cell": scene.cell, "numbers": scene.numbers if scene.models.has_numbers else None}
+    return picture.board_image(scene.stones, scene.last_action, caption=caption, **marks)
 
 
-def _rules_text(scene: Scene) -> str:
+def _board(scene: Scene) -> Shown:
     black, white = (scene.game.state.captures[player] for player in (Colour.BLACK, Colour.WHITE))
     prisoners = f", prisoners: Black has {black}, White {white}" if black or white else ""
-    return f"komi {scene.game.rules.komi:g}{prisoners}"
+    rules = f"komi {scene.game.rules.komi:g}{prisoners}"
+    return f"{picture.board_text(scene.stones, scene.last_action)}\n{rules}", partial(_drawn, scene, rules)
 
 
-def _board_text(scene: Scene, _: Style) -> str:
-    return f"{picture.board_text(scene.stones, scene.last_action)}\n{_rules_text(scene)}"
+def _policy(scene: Scene) -> Shown:
+    prior = scene.evaluation.prior[0]
+    *shares, share_of_pass = (100 * prior).tolist()
+    labels = [f"{share:.1f}" if share >= 0.05 else "" for share in shares]
+    text = f"{picture.grid_text(labels, scene.game.size, scene.stones)}\npass {share_of_pass:.1f} %"
+    return text, partial(_drawn, scene, "probability of each move, %", policy=prior)
 
 
-def _policy_text(scene: Scene, _: Style) -> str:
-    prior = (100 * scene.evaluation.prior[0]).tolist()
-    labels = [f"{share:.1f}" if share >= 0.05 else "" for share in prior[:-1]]
-    return f"{picture.grid_text(labels, scene.game.size, scene.stones)}\npass {prior[-1]:.1f} %"
+def _visits(scene: Scene) -> Shown:
+    visits = scene.analysis.visits_by_action
+    *counts, passes = visits.tolist()
+    grid = picture.grid_text(
+        [picture.short_count(count) if count else "" for count in counts], scene.game.size, scene.stones
+    )
+    caption = f"visits of each move, {visits.sum()} in all"
+    text = f"{grid}\npass {passes} visits of {visits.sum()}"
+    return text, partial(_drawn, scene, caption, visits=torch.from_numpy(visits))
 
 
-def _ownership_image(scene: Scene, style: Style) -> np.ndarray:
-    return _board(scene, style, _score_text(scene), ownership_black=scene.sign_black * scene.evaluation.ownership[0])
+def _ownership(scene: Scene) -> Shown:
+    owned, score = scene.sign_black * scene.evaluation.ownership[0], _score_text(scene)
+    shares = [f"{round(share):+d}" for share in (100 * owned).flatten().tolist()]
+    text = f"{picture.grid_text(shares, scene.game.size)}\n+100 is Black's for sure, -100 White's; {score}"
+    return text, partial(_drawn, scene, score, ownership_black=owned)
 
 
-def _ownership_text(scene: Scene, _: Style) -> str:
-    owned = (100 * scene.sign_black * scene.evaluation.ownership[0]).flatten().tolist()
-    grid = picture.grid_text([f"{round(share):+d}" for share in owned], scene.game.size)
-    return f"{grid}\n+100 is Black's for sure, -100 White's; {_score_text(scene)}"
+def _value(scene: Scene) -> Shown:
+    rates, score = scene.shown.winrates_black, _score_text(scene)
+    shares = [f"{100 * rate:5.1f}" for rate in rates]
+    rows = [f"{start:4d}: {' '.join(shares[start : start + 10])}" for start in range(0, len(shares), 10)]
+    text = "\n".join([score, "Black's win rate in % after each move:", *rows])
+    width = max(CHART_WIDTH, (scene.game.size + 1) * scene.cell)
+    return text, partial(picture.winrate_chart, rates, scene.move, width, CHART_HEIGHT, score)
 
 
 def _score_text(scene: Scene) -> str:
@@ -260,31 +267,16 @@ def _score_text(scene: Scene) -> str:
     return f"on average {'B' if score >= 0 else 'W'}+{abs(score):.1f}, Black wins {100 * (1 + value) / 2:.1f} %"
 
 
-def _value_image(scene: Scene, style: Style) -> np.ndarray:
-    width = max(CHART_WIDTH, (scene.game.size + 1) * style.cell_of(scene.game.size))
-    return picture.winrate_chart(style.winrates_black, scene.move, width, CHART_HEIGHT, _score_text(scene))
+def _candidates(scene: Scene) -> Shown:
+    candidates, best = scene.analysis.candidates, _best_text(scene)
+    text = picture.candidates_text(candidates, scene.game.size) if candidates else best
+    return text, partial(_drawn, scene, best, candidates=candidates)
 
 
-def _value_text(scene: Scene, style: Style) -> str:
-    shares = [f"{100 * rate:5.1f}" for rate in style.winrates_black]
-    rows = [f"{start:4d}: {' '.join(shares[start : start + 10])}" for start in range(0, len(shares), 10)]
-    return "\n".join([_score_text(scene), "Black's win rate in % after each move:", *rows])
-
-
-def _visits_image(scene: Scene, style: Style) -> np.ndarray:
-    visits = torch.from_numpy(scene.analysis.visits_by_action)
-    return _board(scene, style, f"visits of each move, {int(visits.sum())} in all", visits=visits)
-
-
-def _visits_text(scene: Scene, _: Style) -> str:
-    visits = scene.analysis.visits_by_action.tolist()
-    labels = [picture.short_count(count) if count else "" for count in visits[:-1]]
-    return f"{picture.grid_text(labels, scene.game.size, scene.stones)}\npass {visits[-1]} visits of {sum(visits)}"
-
-
-def _candidates_text(scene: Scene, _: Style) -> str:
-    candidates = scene.analysis.candidates
-    return picture.candidates_text(candidates, scene.game.size) if candidates else _best_text(scene)
+def _line(scene: Scene) -> Shown:
+    best, colours = scene.analysis.best, (scene.to_play.value, scene.to_play.other.value)
+    moves = [] if best is None else [(action, colours[ply % 2]) for ply, action in enumerate(best.pv)]
+    return _best_text(scene), partial(_drawn, scene, _best_text(scene), line=moves)
 
 
 def _best_text(scene: Scene) -> str:
@@ -297,44 +289,27 @@ def _best_text(scene: Scene) -> str:
     return f"{coords.to_gtp(best.action, size)}: {win}, {best.visits} visits\nbest line: {line}"
 
 
-def _line_image(scene: Scene, style: Style) -> np.ndarray:
-    best, colours = scene.analysis.best, (scene.to_play.value, scene.to_play.other.value)
-    moves = [] if best is None else [(action, colours[ply % 2]) for ply, action in enumerate(best.pv)]
-    return _board(scene, style, _best_text(scene), line=moves)
-
-
-def _planes_image(scene: Scene, _: Style) -> np.ndarray:
-    return picture.planes_image(scene.planes, _plane_names(scene), scene.stones, heading=_inputs_text(scene))
-
-
-def _planes_text(scene: Scene, _: Style) -> str:
-    parts = [_inputs_text(scene)]
-    for plane, name in zip(scene.planes, _plane_names(scene), strict=True):
+def _planes(scene: Scene) -> Shown:
+    """Every plane, below the encoder's name and its inputs that belong to the whole position."""
+    encoder = scene.models.encoder
+    names = [f"{number} {name}" for number, name in enumerate(encoder.plane_names())]
+    numbers = zip(encoder.global_names(), encoder.globals(scene.state)[0].tolist(), strict=True)
+    inputs = [f"{name}: {number:.3g}" for name, number in numbers]
+    heading = ", ".join([encoder.name, f"{encoder.num_planes} planes", *inputs])
+    parts = [heading]
+    for plane, name in zip(scene.planes, names, strict=True):
         labels = ["" if value == 0 else f"{value:.3g}" for value in plane.flatten().tolist()]
         parts += [f"plane {name}", picture.grid_text(labels, scene.game.size)]
-    return "\n".join(parts)
-
-
-def _plane_names(scene: Scene) -> list[str]:
-    return [f"{number} {name}" for number, name in enumerate(scene.models.encoder.plane_names())]
-
-
-def _inputs_text(scene: Scene) -> str:
-    """Returns the encoder's name and its inputs that belong to the whole position."""
-    encoder = scene.models.encoder
-    numbers = encoder.globals(scene.state)[0].tolist()
-    inputs = [f"{name}: {number:.3g}" for name, number in zip(encoder.global_names(), numbers, strict=True)]
-    return ", ".join([encoder.name, f"{encoder.num_planes} planes", *inputs])
+    return "\n".join(parts), partial(picture.planes_image, scene.planes, names, scene.stones, heading=heading)
 
 
 class SceneView(NamedTuple):
-    """One thing to show. needs: the field of `Models` that it can't do without. title: over it, with {side} for who is
-    to move and {simulations} for those of the search."""
+    """One thing to show. title: over it, with {side} for who is to move and {simulations} for those of the search.
+    needs: the field of `Models` that it can't do without."""
 
-    needs: str
     title: str
-    image: Callable[[Scene, Style], np.ndarray]
-    text: Callable[[Scene, Style], str]
+    of: Callable[[Scene], Shown]
+    needs: str = "analyst"
 
     def title_of(self, scene: Scene) -> str:
         """Returns the title over a scene."""
@@ -343,24 +318,14 @@ class SceneView(NamedTuple):
 
 
 VIEWS = {
-    "board": SceneView("", "board", lambda scene, style: _board(scene, style, _rules_text(scene)), _board_text),
-    "policy": SceneView(
-        "analyst",
-        "policy",
-        lambda scene, style: _board(scene, style, "probability of each move, %", policy=scene.evaluation.prior[0]),
-        _policy_text,
-    ),
-    "visits": SceneView("analyst", "visits of {simulations} simulations", _visits_image, _visits_text),
-    "ownership": SceneView("analyst", "ownership", _ownership_image, _ownership_text),
-    "value": SceneView("analyst", "value: Black's win rate, %", _value_image, _value_text),
-    "candidates": SceneView(
-        "analyst",
-        "{side}'s win rate, %, over visits",
-        lambda scene, style: _board(scene, style, _best_text(scene), candidates=scene.analysis.candidates),
-        _candidates_text,
-    ),
-    "line": SceneView("analyst", "best line", _line_image, lambda scene, _: _best_text(scene)),
-    "planes": SceneView("encoder", "planes", _planes_image, _planes_text),
+    "board": SceneView("board", _board, ""),
+    "policy": SceneView("policy", _policy),
+    "visits": SceneView("visits of {simulations} simulations", _visits),
+    "ownership": SceneView("ownership", _ownership),
+    "value": SceneView("value: Black's win rate, %", _value),
+    "candidates": SceneView("{side}'s win rate, %, over visits", _candidates),
+    "line": SceneView("best line", _line),
+    "planes": SceneView("planes", _planes, "encoder"),
 }
 NEEDED = {
     "analyst": "--checkpoint, which says what thinks: a file, the folder of a run, or mcts:N",
@@ -390,49 +355,54 @@ def show(arguments: argparse.Namespace) -> None:
         moves = chosen_moves(arguments.move, game)
     for note in [*game.record.notes, *([game.problem] if game.problem else [])]:
         print(f"{game.name}: {note}", file=sys.stderr)
+    if "value" in what:
+        game.winrates_black = winrates_black(game, models.analyst)
     scenes = [Scene(game, move, models) for move in moves]
-    winrates = winrates_black(game, models.analyst) if "value" in what else None
-    style = Style(arguments.cell, arguments.numbers, winrates)
     if arguments.text:
-        print("\n\n".join(as_text(scene, what, style) for scene in scenes))
+        print("\n\n".join(as_text(scene, what) for scene in scenes))
     if arguments.out is not None or not arguments.text:
-        _write_pictures(scenes, what, style, arguments.out)
+        _write_pictures(scenes, what, arguments.out)
 
 
-def as_text(scene: Scene, what: Sequence[str], style: Style) -> str:
+def as_text(scene: Scene, what: Sequence[str]) -> str:
     """Returns the views of a scene as text, one below the other."""
     parts = [scene.heading]
     for view in (VIEWS[name] for name in what):
-        parts += [f"{view.title_of(scene)}:", view.text(scene, style)]
+        parts += [f"{view.title_of(scene)}:", view.of(scene)[0]]
     return "\n".join(parts)
 
 
-def as_image(scene: Scene, what: Sequence[str], style: Style) -> np.ndarray:
+def as_image(scene: Scene, what: Sequence[str]) -> np.ndarray:
     """Returns the views of a scene side by side, planes below the others: uint8 [height, width, 3]."""
     views = [VIEWS[name] for name in what if name != "planes"]
     parts = []
     if views:
         columns = len(views) if len(views) <= 3 else 2 if len(views) == 4 else 3
-        images, titles = [view.image(scene, style) for view in views], [view.title_of(scene) for view in views]
+        images, titles = [view.of(scene)[1]() for view in views], [view.title_of(scene) for view in views]
         parts.append(picture.mosaic(images, columns, 8, titles, scene.heading))
     if "planes" in what:
-        planes = VIEWS["planes"].image(scene, style)
+        planes = _planes(scene)[1]()
         parts.append(planes if views else picture.mosaic([planes], 1, 8, (), scene.heading))
     return parts[0] if len(parts) == 1 else picture.mosaic(parts, 1, 8)
 
 
-def _write_pictures(scenes: list[Scene], what: Sequence[str], style: Style, out: Path | None) -> None:
+def _write_pictures(scenes: list[Scene], what: Sequence[str], out: Path | None) -> None:
     """Writes one PNG for each scene, or one GIF of all, and says where."""
     if out is not None:
         make_directory(out.parent)
     if out is not None and out.suffix.lower() == ".gif":
-        images = _same_size([as_image(scene, what, style) for scene in scenes])
-        first, *others = [Image.fromarray(image).quantize(256, dither=Image.Dither.NONE) for image in images]
-        frames = {"save_all": True, "append_images": others, "duration": 1000 * FRAME_SECONDS, "loop": 0}
-        _save(out, lambda file: first.save(file, "GIF", **frames))
+        images = [as_image(scene, what) for scene in scenes]
+        height, width = (max(image.shape[axis] for image in images) for axis in (0, 1))
+        frames = []
+        for image in images:  # all as large as the largest, white to the right and below
+            margin = ((0, height - image.shape[0]), (0, width - image.shape[1]), (0, 0))
+            frame = Image.fromarray(np.pad(image, margin, constant_values=255))
+            frames.append(frame.quantize(256, dither=Image.Dither.NONE))
+        options = {"save_all": True, "append_images": frames[1:], "duration": 1000 * FRAME_SECONDS, "loop": 0}
+        _save(out, lambda file: frames[0].save(file, "GIF", **options))
         return
     for scene, path in zip(scenes, _names(scenes, out), strict=True):
-        content = picture.png(as_image(scene, what, style))
+        content = picture.png(as_image(scene, what))
         _save(path, lambda file, content=content: file.write(content))
 
 
@@ -453,10 +423,3 @@ def _names(scenes: list[Scene], out: Path | None) -> list[Path]:
     width = len(str(max(scene.move for scene in scenes)))
     folder = Path() if out is None else out.parent
     return [folder / f"{stem}{scene.move:0{width}d}.png" for scene in scenes]
-
-
-def _same_size(images: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Returns pictures with white to the right and below, so that all are as large as the largest."""
-    height, width = (max(image.shape[axis] for image in images) for axis in (0, 1))
-    margins = [((0, height - image.shape[0]), (0, width - image.shape[1]), (0, 0)) for image in images]
-    return [np.pad(image, margin, constant_values=255) for image, margin in zip(images, margins, strict=True)]

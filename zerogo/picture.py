@@ -1,32 +1,28 @@
-"""Pictures: one board with stones, coordinates, and what a search or a network makes of the points (as text, too);
-several side by side; the planes that a network sees; the win rate of a game."""
+"""A board, and what a search or a network makes of it, as text for a terminal and as an image for TensorBoard, a file
+or a report; several pictures side by side; the planes that a network sees; the win rate of a game.
 
+Everything here is for people, one board at a time, on the host: stones int8 [N, N] (0 empty, 1 black, 2 white), actions
+as everywhere. Images are uint8 [height, width, 3], RGB; `png` makes a file's bytes of one. They are drawn on a
+`Canvas`: shapes in a larger image that is scaled down, which smooths their edges, and text on top in its own size."""
+
+import io
+import math
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Protocol
 
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from zerogo import coords
-from zerogo.picture.canvas import (
-    BLACK,
-    FAINT,
-    INK,
-    LINE,
-    MARK,
-    PAPER,
-    RGB,
-    WHITE,
-    WOOD,
-    Canvas,
-    Spot,
-    font,
-    ink_on,
-    mixed,
-    wrapped,
-)
 
+RGB = tuple[int, ...]  # or RGBA where what is beneath shines through
+Spot = tuple[float, float]  # a place in pixels, x and y
+
+WOOD, LINE, BLACK, WHITE, MARK = (230, 190, 126), (92, 66, 28), (24, 24, 26), (246, 246, 244), (220, 40, 40)
+PAPER, INK, FAINT = (252, 249, 243), (40, 36, 30), (128, 120, 108)
+SCALE = 3  # pixels of the larger image for one of the finished one
 PADDING = 4  # pixels around the lines below a board
 HEAT, VISITS = (30, 90, 220), (0, 120, 84)  # policy is blue, visits are green
 PALE = 0.3  # strength of heat at which its pale shade stands
@@ -36,7 +32,134 @@ BEST, GREY = (20, 60, 200), (128, 124, 116)
 LOSSES = (
     (0.0, (64, 190, 120)), (0.03, (172, 206, 84)), (0.08, (240, 206, 72)), (0.15, (238, 146, 60)), (0.3, (214, 74, 62)),
 )  # fmt: skip
+POSITIVE, NEGATIVE, NOTHING = (24, 92, 190), (198, 56, 48), (238, 232, 220)
+TITLE = 14  # pixels of a line
+NUMBERS_FROM = 22  # pixels of a cell from which values that are neither 0 nor 1 are written
+LEFT, RIGHT, TOP, BOTTOM = 34, 10, 10, 20  # margins around a chart's curve, in pixels
+TEXT = 11  # pixels of a chart's lines
 _SIGNS = ".XO"
+
+
+class Canvas:
+    """A picture in the making. Coordinates are pixels of the finished one and may be fractions; (0, 0) is the centre of
+    its first pixel. Text comes last, over all shapes, in the order in which it was asked for."""
+
+    def __init__(self, width: int, height: int, colour: RGB) -> None:
+        self.width, self.height = width, height
+        self._image = Image.new("RGB", (width * SCALE, height * SCALE), colour)
+        self._draw = ImageDraw.Draw(self._image, "RGBA")
+        self._texts: list[tuple[Spot, str, int, RGB, str]] = []
+
+    def box(self, corner: Spot, opposite: Spot, fill: RGB, edge: RGB | None = None, radius: float = 0) -> None:
+        """Draws a filled rectangle, its edge one pixel wide, with round corners of that radius."""
+        (left, top), (right, bottom) = _large(corner), _large(opposite)
+        corners = (left, top, right - 1, bottom - 1)
+        self._draw.rounded_rectangle(corners, radius * SCALE, fill=fill, outline=edge, width=SCALE if edge else 0)
+
+    def square(self, at: Spot, half: float, fill: RGB, edge: RGB | None = None, radius: float = 0) -> None:
+        """Draws a filled square around a point, as `box` does."""
+        x, y = at
+        self.box((x - half, y - half), (x + half, y + half), fill, edge, radius)
+
+    def disc(self, at: Spot, radius: float, fill: RGB | None, edge: RGB | None = None, width: float = 1) -> None:
+        """Draws a filled circle around a point, its edge `width` pixels wide and inside; without fill a ring."""
+        x, y = at
+        corners = (*_large((x - radius, y - radius)), *_large((x + radius, y + radius)))
+        self._draw.ellipse(corners, fill=fill, outline=edge, width=max(1, round(width * SCALE)) if edge else 0)
+
+    def line(self, points: Sequence[Spot], colour: RGB, width: float = 1) -> None:
+        """Draws a line through points."""
+        thickness = max(1, round(width * SCALE))
+        self._draw.line([_large(point) for point in points], fill=colour, width=thickness, joint="curve")
+
+    def polygon(self, points: Sequence[Spot], fill: RGB) -> None:
+        """Draws a filled polygon."""
+        self._draw.polygon([_large(point) for point in points], fill=fill)
+
+    def stone(self, at: Spot, radius: float, is_black: bool, strength: float = 1.0) -> None:
+        """Draws a stone with its light and shadow; strength: 1 is solid, less lets the board shine through."""
+        shift = 0.09 * radius
+        self.disc((at[0] + shift, at[1] + 1.6 * shift), radius, (40, 24, 0, round(70 * strength)))
+        sprite = _stone(round(radius * SCALE), is_black)
+        mask = sprite.getchannel("A")
+        if strength < 1:
+            mask = mask.point(lambda level: round(level * strength))
+        x, y = _large(at)
+        self._image.paste(sprite, (round(x - sprite.width / 2), round(y - sprite.height / 2)), mask)
+
+    def text(self, at: Spot, text: str, size: int, colour: RGB, anchor: str = "mm", width: float = math.inf) -> None:
+        """Writes a line `size` pixels high, or less, down to 6, where it would take more than `width` pixels; anchor:
+        pillow's, "mm" is centred on the point, "lm" begins there."""
+        while size > 6 and font(size).getlength(text) > width:
+            size -= 1
+        self._texts.append((at, text, size, colour, anchor))
+
+    def finish(self) -> np.ndarray:
+        """Returns the picture: uint8 [height, width, 3]."""
+        image = self._image.resize((self.width, self.height), Image.Resampling.BOX)
+        draw = ImageDraw.Draw(image)
+        for (x, y), text, size, colour, anchor in self._texts:
+            draw.text((x + 0.5, y + 0.5), text, fill=colour, font=font(size), anchor=anchor)
+        return np.asarray(image)
+
+
+def _large(spot: Spot) -> Spot:
+    """Returns where the centre of a pixel lies in the larger image."""
+    return (spot[0] + 0.5) * SCALE, (spot[1] + 0.5) * SCALE
+
+
+@cache
+def _stone(radius: int, is_black: bool) -> Image.Image:
+    """Returns a stone of that radius with transparent surroundings: a flat ball, lit from the top left."""
+    span = np.arange(2 * radius + 1) - radius
+    down, across = np.meshgrid(span, span, indexing="ij")
+    from_centre = np.hypot(down, across) / max(1, radius)
+    from_light = np.hypot(down / max(1, radius) + 0.45, across / max(1, radius) + 0.4)
+    base = np.array(BLACK if is_black else WHITE, dtype=np.float64)
+    light = 70 * np.clip(1 - from_light / 0.9, 0, 1) ** 2 if is_black else -46 * np.clip(from_light - 0.75, 0, 1) ** 1.5
+    rim = 0 if is_black else -70 * np.clip((from_centre - 0.9) / 0.1, 0, 1)
+    shades = np.clip(base + (light + rim)[..., None], 0, 255)
+    alpha = np.clip((1 - from_centre) * max(1, radius) + 0.5, 0, 1) * 255
+    return Image.fromarray(np.dstack([shades, alpha]).round().astype(np.uint8), "RGBA")
+
+
+@cache
+def font(size: int) -> ImageFont.FreeTypeFont:
+    """Returns pillow's own font, which is there wherever pillow is."""
+    return ImageFont.load_default(size)
+
+
+def wrapped(text: str, size: int, width: float) -> list[str]:
+    """Returns a text in lines no wider than `width` pixels, broken between words; a word that is wider stays whole."""
+    lines: list[str] = []
+    for paragraph in text.split("\n"):
+        line = ""
+        for word in paragraph.split():
+            longer = f"{line} {word}".strip()
+            if line and font(size).getlength(longer) > width:
+                lines.append(line)
+                longer = word
+            line = longer
+        lines.append(line)
+    return [line for line in lines if line]
+
+
+def mixed(one: RGB, other: RGB, share: float) -> RGB:
+    """Returns the colour between two: share 0 is `one`, 1 is `other`."""
+    return tuple(round(a + (b - a) * share) for a, b in zip(one[:3], other[:3], strict=True))
+
+
+def ink_on(colour: RGB) -> RGB:
+    """Returns black or white, whichever reads better on a colour."""
+    red, green, blue = colour[:3]
+    return INK if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else WHITE
+
+
+def png(image: np.ndarray) -> bytes:
+    """Returns an image as a PNG file, without loss: a palette of 256 would halve it and turn a thin red ring brown."""
+    buffer = io.BytesIO()
+    Image.fromarray(image).save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()
 
 
 class RankedMove(Protocol):
@@ -126,8 +249,8 @@ def board_image(
     numbers. caption: lines below. cell: pixels between two lines of the board; the point in row and column, counted
     from 1, has its centre at row * cell, column * cell."""
     size, numbers = stones.shape[0], numbers or {}
-    below = f"{caption}\n{_pass_line(size, last_action, policy, visits, candidates)}"
-    drawing = _BoardDrawing(stones, cell, below)
+    passes = [move for move in candidates if move.action == size**2]
+    drawing = _BoardDrawing(stones, cell, f"{caption}\n{_pass_line(last_action == size**2, policy, visits, passes)}")
     if policy is not None:
         shares = _per_point(policy, size, "policy")
         drawing.heat(shares, [f"{100 * share:.0f}" if share >= 0.01 else "" for share in shares], HEAT)
@@ -153,16 +276,13 @@ def _per_point(values: Tensor, size: int, name: str) -> list[float]:
     return values[:-1].float().tolist()
 
 
-def _pass_line(
-    size: int, last_action: int | None, policy: Tensor | None, visits: Tensor | None, candidates: Sequence[RankedMove]
-) -> str:
+def _pass_line(is_last: bool, policy: Tensor | None, visits: Tensor | None, passes: Sequence[RankedMove]) -> str:
     """Returns what there is to say of a pass."""
-    parts = ["last move: pass"] if last_action == size * size else []
+    parts = ["last move: pass"] if is_last else []
     if policy is not None:
         parts.append(f"pass {100 * float(policy[-1]):.1f} %")
     if visits is not None and visits[-1] > 0:
         parts.append(f"pass {short_count(int(visits[-1]))} visits")
-    passes = [move for move in candidates if move.action == size * size]
     parts += [f"{coords.GTP_PASS} {100 * m.winrate:.1f} %, {short_count(m.visits)} visits" for m in passes]
     return ", ".join(parts)
 
@@ -288,13 +408,6 @@ def loss_colour(loss: float) -> RGB:
     return LOSSES[-1][1]
 
 
-POSITIVE, NEGATIVE, NOTHING = (24, 92, 190), (198, 56, 48), (238, 232, 220)
-TITLE = 14  # pixels of a line
-NUMBERS_FROM = 22  # pixels of a cell from which values that are neither 0 nor 1 are written
-LEFT, RIGHT, TOP, BOTTOM = 34, 10, 10, 20  # margins around a chart's curve, in pixels
-TEXT = 11  # pixels of a chart's lines
-
-
 def mosaic(
     images: Sequence[np.ndarray], columns: int, gap: int = 6, titles: Sequence[str] = (), heading: str = ""
 ) -> np.ndarray:
@@ -351,20 +464,13 @@ def plane_image(values: Tensor, stones: Tensor | None = None, cell: int = 16) ->
     return canvas.finish()
 
 
-def planes_image(
-    planes: Tensor,
-    names: Sequence[str],
-    stones: Tensor | None = None,
-    cell: int = 0,
-    columns: int = 0,
-    heading: str = "",
-) -> np.ndarray:
-    """Returns all planes of a position with their names, in rows: uint8 [height, width, 3].
+def planes_image(planes: Tensor, names: Sequence[str], stones: Tensor, heading: str) -> np.ndarray:
+    """Returns all planes of a position with their names, as many in a row as fit on a screen: uint8 [height, width, 3].
 
-    planes: [C, N, N]. names: C titles. stones: as in `plane_image`. cell, columns: 0 chooses what fits on a screen."""
+    planes: [C, N, N]. names: C titles. stones: as in `plane_image`."""
     size = planes.shape[-1]
-    cell = cell or max(8, min(40, 190 // size))
-    columns = columns or max(1, min(len(planes), 1500 // (size * cell + 7)))
+    cell = max(8, min(40, 190 // size))
+    columns = max(1, min(len(planes), 1500 // (size * cell + 7)))
     return mosaic([plane_image(plane, stones, cell) for plane in planes], columns, 8, names, heading)
 
 
