@@ -16,7 +16,7 @@ import torch
 
 from zerogo import elo, picture, scoring
 from zerogo.arena.journal import GAMES_FOLDER, game_file
-from zerogo.arena.result import FORFEIT, RESIGNED, MatchResult, PlayedGame, points_table
+from zerogo.arena.result import FORFEIT, RESIGNED, MatchResult, PlayedGame, points_table, rating_rows
 from zerogo.runtime import make_directory, write_atomically
 
 TEMPLATE = Path(__file__).with_name("report.html")
@@ -70,18 +70,12 @@ def _settings_line(results: Sequence[MatchResult]) -> str:
 
 def _ratings_section(results: Sequence[MatchResult], names: Sequence[str], ratings: elo.Ratings) -> str:
     """Returns the Elo table, the strongest first, and for three players or more who won what against whom."""
-    points = points_table(names, results)
-    won, games = points.sum(1), (points + points.T).sum(1)
-    least, most = float(np.min(ratings.low)), float(np.max(ratings.high))
-    order = np.argsort(-ratings.elo, kind="stable")
-    rows = []
-    for rank, k in enumerate(order, start=1):
-        low, value, high = float(ratings.low[k]), float(ratings.elo[k]), float(ratings.high[k])
-        interval = f"{low:.0f} to {high:.0f}" if high > low else "anchor"
-        share = f"{100 * won[k] / games[k]:.1f} %" if games[k] else "-"
-        chart = _interval_svg(low, value, high, least, most)
-        row = [f"{rank}. {escape(names[k])}", f"<b>{value:.0f}</b>", interval, chart]
-        rows.append([*row, f"{won[k]:g}", f"{games[k]:g}", share])
+    points, order, rows = points_table(names, results), [], []
+    for k, interval, won, games in rating_rows(names, results, ratings):
+        order.append(k)
+        chart = _interval_svg(ratings, k)
+        row = [f"{len(order)}. {escape(names[k])}", f"<b>{ratings.elo[k]:.0f}</b>", interval, chart]
+        rows.append([*row, f"{won:g}", f"{games:g}", f"{100 * won / games:.1f} %" if games else "-"])
     parts = ["<h2>Ratings</h2>", _table(["player", "Elo", "95 % interval", "", "points", "games", "won"], rows)]
     if len(names) > 2:
         met = points + points.T
@@ -224,9 +218,11 @@ def _shares_bar(wins: int, draws: int, losses: int) -> str:
     return f'<div class="bar">{"".join(cells)}</div>'
 
 
-def _interval_svg(low: float, value: float, high: float, least: float, most: float) -> str:
-    """Returns an interval as a line with its value as a dot, on an axis from `least` to `most`."""
-    left, middle, right = (6 + 228 * (end - least) / max(1e-9, most - least) for end in (low, value, high))
+def _interval_svg(ratings: elo.Ratings, k: int) -> str:
+    """Returns player k's interval as a line with the Elo as a dot, on an axis of all players' intervals."""
+    least, most = ratings.low.min(), ratings.high.max()
+    ends = (ratings.low[k], ratings.elo[k], ratings.high[k])
+    left, middle, right = (6 + 228 * (end - least) / max(1e-9, most - least) for end in ends)
     axis = '<line x1="6" x2="234" y1="9" y2="9" stroke="#ded6c8"/>'
     style = 'y1="9" y2="9" stroke="#97bead" stroke-width="4" stroke-linecap="round"'
     line = f'<line x1="{left:.1f}" x2="{right:.1f}" {style}/>'

@@ -1,7 +1,7 @@
 """What comes of a match, on the host: its games, and the counts, ratings and sentences that a person asks for."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -257,13 +257,21 @@ def rate(names: Sequence[str], results: Sequence[MatchResult]) -> elo.Ratings:
     return elo.bradley_terry(points, anchor=weakest)
 
 
+def rating_rows(
+    names: Sequence[str], results: Sequence[MatchResult], ratings: elo.Ratings
+) -> Iterator[tuple[int, str, float, float]]:
+    """Yields each player's index, the strongest first, with the interval of the Elo in words, points and games."""
+    points = points_table(names, results)
+    for k in np.argsort(-ratings.elo, kind="stable"):
+        low, high = ratings.low[k], ratings.high[k]
+        interval = f"{low:.0f} to {high:.0f}" if high > low else "anchor"
+        yield k, interval, points[k].sum(), (points[k] + points[:, k]).sum()
+
+
 def rating_lines(names: Sequence[str], results: Sequence[MatchResult], ratings: elo.Ratings) -> list[str]:
     """Returns the lines of the Elo table, the strongest first."""
-    points = points_table(names, results)
-    won, games = points.sum(1), (points + points.T).sum(1)
     width = max(len("player"), *(len(name) for name in names))
     lines = ["", f"{'player':<{width}}  {'Elo':>6}  {'95 % interval':>15}  {'points':>8}  {'games':>6}"]
-    for k in np.argsort(-ratings.elo, kind="stable"):
-        interval = f"{ratings.low[k]:.0f} to {ratings.high[k]:.0f}" if ratings.high[k] > ratings.low[k] else "anchor"
-        lines.append(f"{names[k]:<{width}}  {ratings.elo[k]:>6.0f}  {interval:>15}  {won[k]:>8g}  {games[k]:>6g}")
+    for k, interval, won, games in rating_rows(names, results, ratings):
+        lines.append(f"{names[k]:<{width}}  {ratings.elo[k]:>6.0f}  {interval:>15}  {won:>8g}  {games:>6g}")
     return lines

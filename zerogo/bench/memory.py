@@ -88,7 +88,7 @@ def _measure(args: argparse.Namespace, size: int) -> tuple[Costs, dict[str, Any]
     """Returns the costs on a board, and what all lines of it say."""
     blocks, channels = NETWORKS[9 if size <= 9 else 19]
     shape = {"blocks": args.blocks or blocks, "channels": args.channels or channels}
-    setup = NetworkSetup.of(argparse.Namespace(**(vars(args) | shape)), size, max(GAMES))
+    setup = NetworkSetup(argparse.Namespace(**(vars(args) | shape)), size, max(GAMES))
     search = Search(setup.evaluator, SearchConfig(algorithm="puct"))
     nodes, held, workspaces = [], [], []  # of each size of tree, for one game
     with kernels.plain():

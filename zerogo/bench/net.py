@@ -5,12 +5,9 @@ CUDA the pass is timed operation by operation and as a graph, which is how a sea
 counts. `features` times an encoder's planes and global inputs beside zero17's; every call sees the positions as if for
 the first time. Positions are from the middle of games of random moves."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -51,7 +48,7 @@ OPENING = 0.2  # share of the points that are played before a position, at the l
 def run_net(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch; the best round counts."""
     for size, batch in bench.cases(args):
-        setup = NetworkSetup.of(args, size, batch)
+        setup = NetworkSetup(args, size, batch)
         evals = max(bench.in_turn(args, {"net": setup.evals_per_second})["net"])
         teraflops = evals * setup.network.num_operations(size) / 1e12
         line = setup.line("net") | {"evals_per_s": round(evals), "tflops_per_s": round(teraflops, 4)}
@@ -74,33 +71,22 @@ def peaks_of(name: str) -> tuple[float, float] | None:
     return PEAKS[best]
 
 
-@dataclass(frozen=True)
 class NetworkSetup:
-    """What is measured: an evaluator and the positions that it is shown."""
+    """What is measured: an evaluator with fresh random weights, the same at every run, and games in their middle, which
+    it is shown."""
 
-    args: argparse.Namespace
-    evaluator: Evaluator
-    network: Network
-    encoder: Encoder
-    state: State
-    device: torch.device
-    dtype: torch.dtype
-
-    @staticmethod
-    def of(args: argparse.Namespace, size: int, batch: int) -> NetworkSetup:
-        """Returns a network with fresh random weights, the same at every run, and games in their middle."""
-        device = bench.open_device(args)
-        dtype = pick_dtype(args.precision, device)
-        encoder = make_encoder("zero17", True)
+    def __init__(self, args: argparse.Namespace, size: int, batch: int) -> None:
+        self.args, self.device = args, bench.open_device(args)
+        self.dtype, self.encoder = pick_dtype(args.precision, self.device), make_encoder("zero17", True)
         settings = NetworkConfig(blocks=args.blocks, channels=args.channels, pooling_channels=min(32, args.channels))
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
-            network = Network(settings, encoder.num_planes, encoder.num_globals, size)
-        state = middle_games(size, batch, device)
+            self.network = Network(settings, self.encoder.num_planes, self.encoder.num_globals, size)
+        self.state = middle_games(size, batch, self.device)
         if getattr(args, "spread", 0.0):
-            _spread_(network, encoder, state, args.spread)
-        evaluator = Evaluator.from_network(network, encoder, device, dtype, "random", HEADS)
-        return NetworkSetup(args, evaluator, network, encoder, state, device, dtype)
+            _spread_(self.network, self.encoder, self.state, args.spread)
+        setup = (self.network, self.encoder, self.device, self.dtype)
+        self.evaluator = Evaluator.from_network(*setup, "random", HEADS)
 
     @cached_property
     def forwards(self) -> list[Callable[[], Any]]:

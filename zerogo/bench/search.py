@@ -71,7 +71,7 @@ def run_search(args: argparse.Namespace) -> None:
         raise InputError(f"--kernels is {args.kernels!r}; allowed are {' and '.join(KINDS)}")
     for size, batch in bench.cases(args):
         with KINDS[args.kernels]():
-            _measure(args, NetworkSetup.of(args, size, batch * args.leaves), batch)
+            _measure(args, NetworkSetup(args, size, batch * args.leaves), batch)
 
 
 def _measure(args: argparse.Namespace, setup: NetworkSetup, batch: int) -> None:
@@ -209,7 +209,7 @@ def run_selfplay(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch: rounds of half as many games as the batch has, so that openings and
     endings count as often as they come."""
     for size, batch in bench.cases(args):
-        setup = NetworkSetup.of(args, size, batch)
+        setup = NetworkSetup(args, size, batch)
         moves = {"full_simulations": args.sims, "cheap_simulations": args.sims, "sgf_share": 0.0}
         sections = (GameConfig(size=size), SearchConfig(args.algorithm), SelfplayConfig(games=batch, **moves))
         selfplay = SelfPlay(*sections, setup.evaluator, setup.device, seed=1)
@@ -241,7 +241,7 @@ def run_profile(args: argparse.Namespace) -> None:
     """Prints two lines for every size and batch, with compiled kernels and plain, the round of each in which a step was
     fastest, and the same as a table to stderr."""
     for size, batch in bench.cases(args):
-        setup = NetworkSetup.of(args, size, batch * args.leaves)
+        setup = NetworkSetup(args, size, batch * args.leaves)
         settings = SearchConfig(algorithm=args.algorithm, leaves=args.leaves, cuda_graph=False)
         rounds = bench.in_turn(args, {kind: StageClock(setup, settings, batch, kind).play for kind in KINDS})
         columns = []
@@ -275,9 +275,21 @@ class StageClock:
     def play(self, seconds: float) -> dict[str, float]:
         """Returns the microseconds that the stages of one step took, the mean over whole searches of at least so many
         seconds."""
+        parts = {name: self.timed(stage, getattr(steps, name)) for name, stage in PARTS.items()}
+        search, timed_step = self.games.search, self.timed(REST, self.games.search.step)
+
+        def _step(search_state: SearchState) -> None:
+            timed_step(search_state)
+            self.marks.append(("", self.marks[-1][1]))
+
         spent, number_of_steps = dict.fromkeys(STAGES, 0.0), 0
         while sum(spent.values()) < seconds:
-            with self.kernels(), self._watching():
+            self.marks = []
+            with (
+                self.kernels(),
+                mock.patch.multiple(steps, **parts),
+                mock.patch.object(search, "step", _step),
+            ):
                 self.games.move(self.games.sims)
             for name, duration in self.durations():
                 spent[name] += duration
@@ -297,20 +309,6 @@ class StageClock:
                 self._mark()
 
         return _call
-
-    @contextlib.contextmanager
-    def _watching(self) -> Iterator[None]:
-        """Times every step, and its parts, inside a `with` block."""
-        timed_parts = {name: self.timed(stage, getattr(steps, name)) for name, stage in PARTS.items()}
-        timed_step = self.timed(REST, self.games.search.step)
-
-        def _step(search_state: SearchState) -> None:
-            timed_step(search_state)
-            self.marks.append(("", self.marks[-1][1]))
-
-        self.marks = []
-        with mock.patch.multiple(steps, **timed_parts), mock.patch.object(self.games.search, "step", _step):
-            yield
 
     def _mark(self) -> None:
         """Notes that the present stage begins here, or goes on after one inside it."""
