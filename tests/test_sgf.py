@@ -449,7 +449,7 @@ def test_files_that_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path = tmp_path / "large.sgf"
     path.write_bytes(b"(;SZ[9])" + b" " * 3_000_000)
     assert sgf.read(path).rules.size == 9
-    monkeypatch.setattr("zerogo.sgf.tree.MOST_BYTES", 2**20)
+    monkeypatch.setattr("zerogo.sgf.files.MOST_BYTES", 2**20)
     with pytest.raises(InputError, match="larger than 1 MiB"):
         sgf.read(path)
 

@@ -7,7 +7,7 @@ as everywhere. Images are uint8 [height, width, 3], RGB; `png` makes a file's by
 
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Protocol
 
@@ -252,12 +252,10 @@ def board_image(
     passes = [move for move in candidates if move.action == size**2]
     drawing = _BoardDrawing(stones, cell, f"{caption}\n{_pass_line(last_action == size**2, policy, visits, passes)}")
     if policy is not None:
-        shares = _per_point(policy, size, "policy")
-        drawing.heat(shares, [f"{100 * share:.0f}" if share >= 0.01 else "" for share in shares], HEAT)
+        drawing.heat(policy, 1.0, lambda share: f"{100 * share:.0f}" if share >= 0.01 else "", HEAT)
     if visits is not None:
-        counts, total = _per_point(visits, size, "visits"), max(1.0, float(visits.sum()))
-        labels = [short_count(round(count)) if count else "" for count in counts]
-        drawing.heat([count / total for count in counts], labels, VISITS)
+        total = max(1.0, float(visits.sum()))
+        drawing.heat(visits, total, lambda count: short_count(round(count)) if count else "", VISITS)
     drawing.stones()
     drawing.line(line)
     drawing.candidates(candidates)
@@ -267,13 +265,6 @@ def board_image(
     if last_action is not None and 0 <= last_action < size * size and last_action not in numbers:
         drawing.canvas.disc(drawing.spot(last_action), 0.27 * cell, None, MARK, max(1.2, 0.085 * cell))
     return drawing.canvas.finish()
-
-
-def _per_point(values: Tensor, size: int, name: str) -> list[float]:
-    """Returns the values of the points, without that of the pass."""
-    needed = f"{name} of a {size}x{size} board are [{size * size + 1}], not {list(values.shape)}"
-    assert values.shape == (size * size + 1,), needed
-    return values[:-1].float().tolist()
 
 
 def _pass_line(is_last: bool, policy: Tensor | None, visits: Tensor | None, passes: Sequence[RankedMove]) -> str:
@@ -319,9 +310,13 @@ class _BoardDrawing:
         for point in star_points(self.size):
             canvas.disc(self.spot(point), max(1.5, 0.1 * cell), LINE)
 
-    def heat(self, shares: Sequence[float], labels: Sequence[str], colour: RGB) -> None:
-        """Tints the empty points by the square root of their share, 0 to 1, and writes their labels."""
-        for point, (share, label) in enumerate(zip(shares, labels, strict=True)):
+    def heat(self, values: Tensor, total: float, label_of: Callable[[float], str], colour: RGB) -> None:
+        """Tints the empty points by the square root of their share of the total, and writes the labels of the values:
+        [A], the pass is left out."""
+        num_points = len(self.colours)
+        assert values.shape == (num_points + 1,), f"values of {num_points} points and the pass are {values.shape}"
+        for point, value in enumerate(values[:-1].float().tolist()):
+            share, label = value / total, label_of(value)
             if self.colours[point] or (share < 0.001 and not label):
                 continue
             tint = heat_colour(colour, min(1.0, share) ** 0.5)

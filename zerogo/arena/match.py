@@ -79,16 +79,9 @@ def play_match(
             if over:
                 on_games(over)
             on_progress(before + batch.progress())
-    return MatchResult(
-        name_a=player_a.name,
-        name_b=player_b.name,
-        rules=rules,
-        seed=seed,
-        opening_plies=opening_plies,
-        is_self=player_a is player_b,
-        is_paired=is_paired,
-        games=sorted(games, key=lambda game: game.number),
-    )
+    games.sort(key=lambda game: game.number)
+    is_self = player_a is player_b
+    return MatchResult(player_a.name, player_b.name, rules, seed, opening_plies, is_self, is_paired, games)
 
 
 def engines(players: Sequence[Player]) -> list[StatefulPlayer]:
@@ -142,6 +135,11 @@ class MatchGames:
         """Whether none of the games goes on."""
         return self.game_index.numel() == 0
 
+    @property
+    def moves_a(self) -> Tensor:
+        """Whether it is A's turn in the games that go on: bool [K]."""
+        return (self.states.to_play == board.BLACK) == self.a_is_black[self.game_index]
+
     def progress(self) -> float:
         """Returns the games played so far, those that go on by their share of the move cap."""
         return len(self.numbers) - len(self.game_index) * (1 - min(1.0, self.ply / self.cap))
@@ -185,10 +183,9 @@ class MatchGames:
     def _ask(self) -> Tensor:
         """Returns what the players choose in their games: int64 [K]. Engines think while a player of ours does."""
         player_a, player_b = self.players
-        moves_a = (self.states.to_play == board.BLACK) == self.a_is_black[self.game_index]
-        masks, questions = [(player_a, moves_a), (player_b, ~moves_a)], []
+        masks, questions = [(player_a, self.moves_a), (player_b, ~self.moves_a)], []
         if player_a is player_b:
-            masks = [(player_a, torch.ones_like(moves_a))]
+            masks = [(player_a, torch.ones_like(self.moves_a))]
         for player, mask in masks:
             index = mask.nonzero().squeeze(1)
             if index.numel():
@@ -230,8 +227,7 @@ class MatchGames:
 
     def _to_move(self, k: int) -> Player:
         """Returns whose turn it is in one of the K games."""
-        moves_a = (int(self.states.to_play[k]) == board.BLACK) == bool(self.a_is_black[self.game_index[k]])
-        return self.players[0 if moves_a else 1]
+        return self.players[0 if self.moves_a[k] else 1]
 
     # The ends
 

@@ -285,11 +285,7 @@ class StageClock:
         spent, number_of_steps = dict.fromkeys(STAGES, 0.0), 0
         while sum(spent.values()) < seconds:
             self.marks = []
-            with (
-                self.kernels(),
-                mock.patch.multiple(steps, **parts),
-                mock.patch.object(search, "step", _step),
-            ):
+            with self.kernels(), mock.patch.multiple(steps, **parts), mock.patch.object(search, "step", _step):
                 self.games.move(self.games.sims)
             for name, duration in self.durations():
                 spent[name] += duration

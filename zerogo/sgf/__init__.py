@@ -8,11 +8,10 @@
 Conventions of what is written: a pass is the empty value (`tt` is a point on boards larger than 19), KM is always
 there, since programs disagree on what a missing one means, and RU is a word that all of them know; where that word
 alone would be read as other rules, our own property ZGRU holds all of them. What a reader assumes about odd files is
-said in `sgf.read`."""
+said in `sgf.files`."""
 
-from zerogo.sgf.read import read, read_text, variations
+from zerogo.sgf.files import read, read_text, to_text, variations, write
 from zerogo.sgf.record import UNKNOWN_RESULT, Edit, GameRecord, positions, replay, result_text, rules_text, since_edit
-from zerogo.sgf.write import to_text, write
 
 __all__ = [
     "UNKNOWN_RESULT", "Edit", "GameRecord", "positions", "read", "read_text", "replay", "result_text", "rules_text",
