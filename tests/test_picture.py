@@ -143,7 +143,7 @@ def test_visits_are_green_and_have_their_counts():
 
 
 def test_policy_of_another_board_is_refused():
-    with pytest.raises(AssertionError, match="policy of a 3x3 board"):
+    with pytest.raises(AssertionError, match="values of a 3x3 board"):
         drawn(policy=torch.zeros(26))
 
 

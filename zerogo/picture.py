@@ -313,8 +313,8 @@ class _BoardDrawing:
     def heat(self, values: Tensor, total: float, label_of: Callable[[float], str], colour: RGB) -> None:
         """Tints the empty points by the square root of their share of the total, and writes the labels of the values:
         [A], the pass is left out."""
-        num_points = len(self.colours)
-        assert values.shape == (num_points + 1,), f"values of {num_points} points and the pass are {values.shape}"
+        needed = f"values of a {self.size}x{self.size} board are [{len(self.colours) + 1}], not {list(values.shape)}"
+        assert values.shape == (len(self.colours) + 1,), needed
         for point, value in enumerate(values[:-1].float().tolist()):
             share, label = value / total, label_of(value)
             if self.colours[point] or (share < 0.001 and not label):
