@@ -40,23 +40,22 @@ SIDEWAYS = {
 # number here.
 BUDGETS = {
     "analysis": 1045,
-    "arena": 1210,
-    "bench": 1400,
+    "arena": 1205,
+    "bench": 1310,
     "board": 780,
     "config": 700,
     "features": 795,
-    "files beside the folders": 3485,
+    "files beside the folders": 3985,
     "gtp": 1690,
     "kernels": 4175,
-    "picture": 565,
     "pipeline": 515,
     "play": 555,
     "players": 1865,
     "replay": 570,
     "search": 1525,
     "selfplay": 690,
-    "sgf": 890,
-    "show": 530,
+    "sgf": 870,
+    "show": 490,
 }
 MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_250, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
