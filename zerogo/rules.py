@@ -47,6 +47,9 @@ class Rules:
             raise InputError(f"rules: scoring is {self.scoring!r}; allowed are {', '.join(SCORING)}")
 
 
+GameRules = Rules | Sequence[Rules]  # of a batch: the same for all games, or one for each
+
+
 @dataclass(frozen=True)
 class RulesBatch(TensorFields):
     """The rules of B games as tensors, with the host-side facts that let a whole batch skip what none of its games
@@ -70,14 +73,11 @@ class RulesBatch(TensorFields):
 
     @staticmethod
     def of(
-        rules: Rules | Sequence[Rules],
-        num_games: int | None = None,
-        device: torch.device | str = "cpu",
-        board_size: int | None = None,
+        rules: GameRules, num_games: int | None = None, device: torch.device | str = "cpu", board_size: int = 0
     ) -> RulesBatch:
         """Returns the batch of `num_games` games under one `Rules`, or of one game for each entry of a sequence.
 
-        board_size: the side of the tensors; None is the largest size."""
+        board_size: the side of the tensors; 0 is the largest size."""
         many = [rules] * (1 if num_games is None else num_games) if isinstance(rules, Rules) else list(rules)
         if not many:
             raise InputError("rules: a batch of 0 games; at least 1 is needed")
@@ -85,7 +85,7 @@ class RulesBatch(TensorFields):
             raise InputError(f"rules: {len(many)} rules for {num_games} games; give one for all or one for each")
         different = set(many)
         largest = max(r.size for r in different)
-        side = largest if board_size is None else board_size
+        side = board_size or largest
         if not largest <= side <= MAX_SIZE:
             allowed = f"for boards of side {largest} allowed are {largest} to {MAX_SIZE}"
             raise InputError(f"rules: a batch of side {side}; {allowed}")

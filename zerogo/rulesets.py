@@ -26,13 +26,9 @@ DEAD = "what is dead is settled by playing it out or by the engine's judgement, 
 
 
 @dataclass(frozen=True)
-class Ruleset:
-    """One row of the table: superko, suicide and scoring as in `Rules`, the usual komi on 19x19, what is left out."""
+class Ruleset(Rules):
+    """One row of the table: the rules on 19x19 with their usual komi, and what is left out of them."""
 
-    superko: str
-    suicide: bool
-    scoring: str
-    komi: float
     left_out: tuple[str, ...] = ()
 
 
@@ -40,17 +36,17 @@ _NO_PASS_STONES = "a pass costs no stone, which changes nothing where area is co
 _NO_BUTTON = "the first pass earns no half point (no button)"
 _ING_KO = "superko stands for Ing's fighting and disturbing kos"
 RULESETS = {
-    "tromp-taylor": Ruleset("positional", True, "area", 7.5, (SAFE,)),
-    "chinese": Ruleset("simple", False, "area", 7.5, (HANDICAP, CYCLES)),
-    "chinese-ogs": Ruleset("positional", False, "area", 7.5, (HANDICAP,)),
-    "chinese-kgs": Ruleset("positional", False, "area", 7.5, (HANDICAP,)),
-    "japanese": Ruleset("simple", False, "territory", 6.5, (SEKI, CYCLES, DEAD)),
-    "korean": Ruleset("simple", False, "territory", 6.5, (SEKI, CYCLES, DEAD)),
-    "aga": Ruleset("situational", False, "area", 7.5, (HANDICAP, _NO_PASS_STONES)),
-    "bga": Ruleset("situational", False, "area", 7.5, (HANDICAP, _NO_PASS_STONES)),
-    "aga-button": Ruleset("situational", False, "area", 7.0, (HANDICAP, _NO_BUTTON)),
-    "new-zealand": Ruleset("situational", True, "area", 7.5),
-    "ing": Ruleset("positional", True, "area", 7.5, (HANDICAP, _ING_KO)),
+    "tromp-taylor": Ruleset(19, 7.5, "positional", True, "area", (SAFE,)),
+    "chinese": Ruleset(19, 7.5, "simple", False, "area", (HANDICAP, CYCLES)),
+    "chinese-ogs": Ruleset(19, 7.5, "positional", False, "area", (HANDICAP,)),
+    "chinese-kgs": Ruleset(19, 7.5, "positional", False, "area", (HANDICAP,)),
+    "japanese": Ruleset(19, 6.5, "simple", False, "territory", (SEKI, CYCLES, DEAD)),
+    "korean": Ruleset(19, 6.5, "simple", False, "territory", (SEKI, CYCLES, DEAD)),
+    "aga": Ruleset(19, 7.5, "situational", False, "area", (HANDICAP, _NO_PASS_STONES)),
+    "bga": Ruleset(19, 7.5, "situational", False, "area", (HANDICAP, _NO_PASS_STONES)),
+    "aga-button": Ruleset(19, 7.0, "situational", False, "area", (HANDICAP, _NO_BUTTON)),
+    "new-zealand": Ruleset(19, 7.5, "situational", True, "area"),
+    "ing": Ruleset(19, 7.5, "positional", True, "area", (HANDICAP, _ING_KO)),
 }
 ALIASES = {
     **dict.fromkeys(("tt", "tromptaylor"), "tromp-taylor"),

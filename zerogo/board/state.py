@@ -19,11 +19,12 @@ from zerogo.board import zobrist
 from zerogo.board.position import Position, find_atari, play
 from zerogo.errors import InputError
 from zerogo.kernels.shared import HistoryFields
-from zerogo.rules import Rules, RulesBatch
+from zerogo.rules import GameRules, RulesBatch
 
 RECENT = 7  # previous positions that are remembered for the encoders (AlphaGo Zero looks at 8)
 RECENT_MOVES = 5
 NO_CAP = 2**30
+MoveCap = int | Sequence[int] | None  # the ply at which games are finished, one for all or one for each
 NO_MOVE = -1  # in the records that `replay` takes, behind a game's end
 NOT_SEEN = -(2**63) + 1  # fills the unused places of `seen`; a position has this hash with a chance of 2^-64
 FIRST_WIDTH = 32  # H after the first move; it doubles when it is used up, so it is a power of two
@@ -87,14 +88,10 @@ def links_of(seen: Tensor, width: int) -> Tensor:
 
 
 def new_games(
-    num_games: int,
-    rules: Rules | Sequence[Rules],
-    device: torch.device | str = "cpu",
-    move_cap: int | Sequence[int] | None = None,
-    board_size: int | None = None,
+    num_games: int, rules: GameRules, device: torch.device | str = "cpu", move_cap: MoveCap = None, board_size: int = 0
 ) -> State:
     """Returns games before their first move, under one `Rules` or a sequence of B of them; a game is finished at ply
-    `move_cap` if given, one for all or one for each. board_size: N, the side of the tensors; None is that of the
+    `move_cap` if given, one for all or one for each. board_size: N, the side of the tensors; 0 is that of the
     largest board."""
     batch = RulesBatch.of(rules, num_games, device, board_size)
     empty = torch.zeros(num_games, batch.board_size, dtype=torch.int32, device=device)
@@ -102,9 +99,7 @@ def new_games(
     return _without_history(empty, empty.clone(), black_starts, batch, move_cap, is_empty=True)
 
 
-def from_stones(
-    stones: Tensor, to_play: Tensor, rules: Rules | Sequence[Rules] | RulesBatch, move_cap: int | None = None
-) -> State:
+def from_stones(stones: Tensor, to_play: Tensor, rules: GameRules | RulesBatch, move_cap: MoveCap = None) -> State:
     """Returns games that start from positions: stones int8 [B, N, N] (0, 1, 2), to_play int8 [B] (1, 2). Any colouring
     is accepted, illegal ones too (`position.find_atari` finds strings without liberties); the position itself is the
     only one that superko remembers."""
@@ -129,12 +124,7 @@ def restore(black: Tensor, white: Tensor, recent: Tensor, to_play: Tensor, rules
 
 
 def _without_history(
-    black: Tensor,
-    white: Tensor,
-    to_play: Tensor,
-    rules: RulesBatch,
-    move_cap: int | Sequence[int] | None = None,
-    is_empty: bool = False,
+    black: Tensor, white: Tensor, to_play: Tensor, rules: RulesBatch, move_cap: MoveCap = None, is_empty: bool = False
 ) -> State:
     num_games, board_size = black.shape
     rows = ((1 << rules.size.to(torch.int64)) - 1).to(torch.int32).unsqueeze(-1)
@@ -273,7 +263,7 @@ def _replace_(old: list[Tensor], index: Tensor, new: list[Tensor]) -> None:
 def replay(
     stones: Tensor,
     to_play: Tensor,
-    rules: Rules | Sequence[Rules],
+    rules: GameRules,
     colours: Tensor,
     actions: Tensor,
     next_to_play: Tensor | None = None,

@@ -87,17 +87,8 @@ def _with_recent_history(state: State) -> State:
     earlier = torch.where(state.ply.unsqueeze(1) < ago, NOT_SEEN, hashes)
     seen = torch.cat([earlier, state.hash.unsqueeze(1)], dim=1)
     known = {"seen": seen, "links": links_of(seen, seen.shape[1]), "lost": _recently_lost(state)}
-    return dataclasses.replace(
-        state, **known, ply=torch.full_like(state.ply, recent.shape[1]), ply_bound=recent.shape[1]
-    )
-
-
-def _relevant(state: State) -> Tensor:
-    """Returns the hashes that a move may not repeat: all, but under situational superko only those with the same side
-    to move. int64 [B, H]."""
-    index = torch.arange(state.seen.shape[1], device=state.device)
-    same_side = ((index + state.ply.unsqueeze(1)) & 1) == 1
-    return torch.where(same_side | (state.rules.superko != SITUATIONAL).unsqueeze(1), state.seen, NOT_SEEN)
+    ply = torch.full_like(state.ply, recent.shape[1])
+    return dataclasses.replace(state, **known, ply=ply, ply_bound=recent.shape[1])
 
 
 def _repeating_rows(state: State, suicides: Tensor) -> Tensor:
@@ -120,8 +111,11 @@ def _repeating_rows(state: State, suicides: Tensor) -> Tensor:
     if state.suicide is not None:
         removed = _xor_beside(string_key, labels, own, board_size)
         after = torch.where(flood.unpack_rows(suicides).flatten(1), state.hash.unsqueeze(1) ^ removed, after)
+    # Under situational superko only positions with the same side to move may not be repeated.
+    same_side = ((torch.arange(state.seen.shape[1], device=own.device) + state.ply.unsqueeze(1)) & 1) == 1
+    relevant = torch.where(same_side | (state.rules.superko != SITUATIONAL).unsqueeze(1), state.seen, NOT_SEEN)
     repeats = torch.zeros_like(own)
-    for seen in _relevant(state).split(HISTORY_CHUNK, dim=1):
+    for seen in relevant.split(HISTORY_CHUNK, dim=1):
         repeats |= (after.unsqueeze(2) == seen.unsqueeze(1)).any(2)
     return flood.pack_rows(repeats.unflatten(1, (board_size, board_size)))
 
