@@ -263,7 +263,7 @@ def compare_samples(padded: Samples, alone: Samples, size: int, side: int = 5) -
             found = found[..., :size]
         elif name in ("policy", "ownership"):
             found = cropped(found, size, side)
-        elif name in ("moves", "ko"):
+        elif name in ("moves", "ko", "reply"):
             values = torch.where(values >= 0, places[values.clamp(min=0).to(torch.int64)].to(values.dtype), values)
         if values.is_floating_point():
             assert torch.allclose(found.float(), values.float(), atol=2e-3 if name == "policy" else 1e-5), name
