@@ -113,7 +113,7 @@ class Lockstep:
         """Puts new games of the same rules in place of some; all are of the batch's largest size."""
         rules = [self.games[index].rules for index in indices]
         fresh = board.new_games(len(rules), rules, self.state.device)
-        self.state = board.put(self.state, torch.tensor(indices, device=self.state.device), fresh)
+        self.state = board.put_(self.state, torch.tensor(indices, device=self.state.device), fresh)
         for index, rule in zip(indices, rules, strict=True):
             self.games[index], self.sgfmill[index] = GameState.new(rule), SgfmillBoard(rule.size)
 

@@ -124,7 +124,7 @@ def middle_games(size: int, batch: int, device: torch.device) -> State:
         weights[:, -1] *= 1e-6
         after = board.step(state, draws.choose(draws.key(1, games, ply), weights))
         goes_on = ((plies > ply) & ~after.finished).nonzero().squeeze(1)
-        state = board.put(state, goes_on, after.select(goes_on))
+        state = board.put_(state, goes_on, after.select(goes_on))
     return state
 
 

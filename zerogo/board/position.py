@@ -8,7 +8,7 @@ and is what the tests hold it against.
 These are torch operations that never wait for a device, the reference for the kernels, which have legality and the
 move inside larger operations (`kernels/*/board.py`)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -127,7 +127,8 @@ def play(
         relieved |= _strings_beside(lost, opponent & position.atari)
     own = own & ~lost
     atari = ((position.atari & ~(relieved | string)) | in_atari) & (own | opponent)
-    return _after(position, actions, own, opponent, atari, taken, lost, string & atari, cap)
+    after, removed = _after(position, actions, own, opponent, atari, taken, lost)
+    return replace(after, finished=after.finished | (after.passes >= 2) | (after.ply >= cap)), removed
 
 
 def _union(planes: Tensor) -> Tensor:
@@ -152,21 +153,13 @@ def _strings_beside(removed: Tensor, stones: Tensor) -> Tensor:
 
 
 def _after(
-    before: Position,
-    actions: Tensor,
-    own: Tensor,
-    opponent: Tensor,
-    atari: Tensor,
-    taken: Tensor,
-    lost: Tensor,
-    weak: Tensor,
-    cap: Tensor,
+    before: Position, actions: Tensor, own: Tensor, opponent: Tensor, atari: Tensor, taken: Tensor, lost: Tensor
 ) -> tuple[Position, Tensor]:
-    """Puts the position together: colours, ko, hash, captures, counters and the end.
+    """Puts the position together: colours, ko, hash, captures and counters.
 
     taken: the opponent's stones removed, lost: own ones, by suicide with this move (never both in one game;
-    `State.lost` is those of the whole game). weak: the placed stone's string where it is in atari. The simple ko rule
-    bans a point if one stone was taken there by a lone stone whose only liberty it now is."""
+    `State.lost` is those of the whole game). The simple ko rule bans a point if one stone was taken there by a lone
+    stone whose only liberty it now is."""
     is_black, by_colour = before.to_play == BLACK, (before.to_play == BLACK).unsqueeze(-1)
     goes_on, pass_action = ~before.finished, before.board_size**2
     removed, is_taken = taken | lost, (taken != 0).any(-1)
@@ -175,21 +168,21 @@ def _after(
     keys = zobrist.point_keys(before.board_size, before.device)
     placed_key = torch.where(goes_on, keys[actions + torch.where(is_black, 0, pass_action + 1)], 0)
     removed_key = zobrist.hash_rows(removed, torch.where(is_black ^ is_taken, 0, 1))
-    is_ko = is_taken & (number == 1) & flood.has_one_point(weak)
+    lone = flood.points_to_rows(actions, before.board_size) & atari & ~flood.neighbours(own)
+    is_ko = is_taken & (number == 1) & (lone != 0).any(-1)
     ko = torch.where(is_ko, flood.first_point(removed), -1).to(torch.int16)
     is_pass = actions >= pass_action
     passes = torch.where(goes_on, torch.where(is_pass, before.passes + 1, 0), before.passes).to(torch.int8)
-    ply = before.ply + goes_on.to(torch.int32)
     after = Position(
         black=torch.where(by_colour, own, opponent),
         white=torch.where(by_colour, opponent, own),
         atari=atari,
         to_play=torch.where(goes_on, 3 - before.to_play, before.to_play),
         passes=passes,
-        ply=ply,
+        ply=before.ply + goes_on.to(torch.int32),
         ko=torch.where(goes_on, ko, before.ko),
         hash=before.hash ^ placed_key ^ removed_key,
         captures=before.captures + torch.stack([by_black, number - by_black], dim=1),
-        finished=before.finished | (passes >= 2) | (ply >= cap),
+        finished=before.finished,
     )
     return after, torch.stack([torch.where(by_colour, lost, taken), torch.where(by_colour, taken, lost)], dim=1)

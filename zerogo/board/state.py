@@ -219,17 +219,12 @@ def _widened(state: State, width: int) -> State:
 # How they are replaced
 
 
-def put(state: State, index: Tensor, games: State) -> State:
+def put_(state: State, index: Tensor, games: State) -> State:
     """Returns the batch with the games at the given indices (int64 [K], all different) replaced by those of a batch of
-    K.
+    K; takes over the tensors of the given state, which must not be used again.
 
     Looks at the greatest ply, so that H follows the longest game that is still played and not the number of steps: the
     one wait for the host here."""
-    return put_(state.map(torch.clone), index, games)
-
-
-def put_(state: State, index: Tensor, games: State) -> State:
-    """The same, but takes over the tensors of the given state, which must not be used again."""
     if state.board_size != games.board_size:
         sides = f"games of side {games.board_size} into a batch of side {state.board_size}"
         raise ValueError(f"put_: {sides}; both must be the same")

@@ -69,11 +69,6 @@ def by_simulation(
     return result
 
 
-def logits_of(nodes: Nodes) -> Tensor:
-    """Returns the logarithms of the priors: float32 [K, A], -inf where a move may not be chosen."""
-    return torch.where(nodes.is_open, torch.log(nodes.prior.clamp(min=TINY)), -torch.inf)
-
-
 def completed_values(nodes: Nodes) -> Tensor:
     """Returns the moves' values, those without a visit completed by the mixed value of the node: float32 [K, A], the
     node's view.
@@ -96,8 +91,10 @@ def sigma(values: Tensor, nodes: Nodes, settings: SearchConfig) -> Tensor:
 
 
 def improved_logits(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns logit + sigma(completed value): float32 [K, A]; at the root its softmax is the policy to be learned."""
-    return logits_of(nodes) + sigma(completed_values(nodes), nodes, settings)
+    """Returns logit + sigma(completed value): float32 [K, A], -inf where a move may not be chosen; at the root its
+    softmax is the policy to be learned."""
+    logits = torch.where(nodes.is_open, torch.log(nodes.prior.clamp(min=TINY)), -torch.inf)
+    return logits + sigma(completed_values(nodes), nodes, settings)
 
 
 def interior_scores(nodes: Nodes, settings: SearchConfig) -> Tensor:
@@ -115,12 +112,7 @@ def interior_scores(nodes: Nodes, settings: SearchConfig) -> Tensor:
 
 
 def root_scores(
-    nodes: Nodes,
-    gumbel: Tensor,
-    new_visits: Tensor,
-    wanted: Tensor,
-    settings: SearchConfig,
-    collided: Tensor | None = None,
+    nodes: Nodes, gumbel: Tensor, new_visits: Tensor, wanted: Tensor, settings: SearchConfig, collided: Tensor | None
 ) -> Tensor:
     """Returns gumbel + logit + sigma: float32 [K, A], -inf for moves without the wanted number of new visits.
 
