@@ -69,7 +69,7 @@ def test_swapped_colours_look_the_same_to_the_mover(name: str) -> None:
     state = board.restore(**restoring(state))
     other = swap_colours(state)
     encoder = make_encoder(name, komi_input=True)
-    planes, mirrored, names = encoder.planes(state), encoder.planes(other), encoder.plane_names()
+    planes, mirrored, names = encoder.planes(state), encoder.planes(other), encoder.plane_names
     for index, own in enumerate(names):
         if own in ("Black to move", "handicap given"):  # the latter is White's first move
             assert torch.equal(planes[:, index], 1 - mirrored[:, index])
@@ -104,12 +104,12 @@ def test_shapes_ranges_and_names(name: str) -> None:
     planes = encoder.planes(state)
     assert planes.shape == (3, encoder.num_planes, 9, 9) and planes.is_contiguous(memory_format=torch.channels_last)
     assert encoder.globals(state).shape == (3, encoder.num_globals) and encoder.globals(state).dtype == torch.float32
-    assert len(set(encoder.plane_names())) == encoder.num_planes
-    assert len(set(encoder.global_names())) == encoder.num_globals
+    assert len(set(encoder.plane_names)) == encoder.num_planes
+    assert len(set(encoder.global_names)) == encoder.num_globals
     assert encoder.num_planes == {"alphago49": 49, "handcrafted": 9}.get(name) or str(encoder.num_planes) == name[-2:]
-    is_komi = torch.tensor(["komi" in plane for plane in encoder.plane_names()])
+    is_komi = torch.tensor(["komi" in plane for plane in encoder.plane_names])
     assert planes[:, ~is_komi].min() == 0 and planes[:, ~is_komi].max() == 1
-    is_whole = torch.tensor(["scaled" not in plane for plane in encoder.plane_names()]) & ~is_komi
+    is_whole = torch.tensor(["scaled" not in plane for plane in encoder.plane_names]) & ~is_komi
     assert ((planes[:, is_whole] == 0) | (planes[:, is_whole] == 1)).all()
     assert not planes[1, :, 5:].any() and not planes[1, :, :, 5:].any() and not planes[2, :, 1:].any()
     half = encoder.planes(state, torch.bfloat16)
@@ -117,7 +117,7 @@ def test_shapes_ranges_and_names(name: str) -> None:
 
 
 def test_komi_is_told_once() -> None:
-    names = {name: make_encoder(name, komi_input=True).global_names() for name in ENCODERS}
+    names = {name: make_encoder(name, komi_input=True).global_names for name in ENCODERS}
     assert names["zero17"] == names["alphago48"] == ["komi"] and names["article22"] == []
     assert len(names["katago22"]) == 19 and names["katago22"][5] == "komi / 20"
     assert make_encoder("alphago48", komi_input=False).num_globals == 0
@@ -164,7 +164,7 @@ def test_without_a_look_by_the_host(name: str, blind) -> None:
 def test_samples_give_the_planes_of_their_games() -> None:
     """A sample keeps the last eight positions. They tell all but superko's bans of positions before them."""
     encoder = make_encoder(sorted({group for groups in ENCODERS.values() for group in groups}), komi_input=True)
-    index, missing, found = encoder.plane_names().index("banned by ko"), 0, 0
+    index, missing, found = encoder.plane_names.index("banned by ko"), 0, 0
     for superko in SUPERKO:
         rules = [Rules(size, 3.5, superko, suicide=size % 2 == 1) for size in (2, 3, 4, 5) * 6]
         for count in (3, 15, 30, 50):
@@ -184,9 +184,9 @@ def test_samples_give_the_planes_of_their_games() -> None:
 def test_own_lists() -> None:
     encoder = make_encoder(("stones", "liberties:3", "komi_parity", "turns_since:2"), komi_input=True)
     assert encoder.name == "stones, liberties:3, komi_parity, turns_since:2"
-    assert encoder.global_names() == ["komi parity", "komi"]
+    assert encoder.global_names == ["komi parity", "komi"]
     expected = ["own stone", "opponent's stone", "liberties 1", "liberties 2", "liberties 3 or more", "turns since 1"]
-    assert encoder.plane_names() == [*expected, "turns since 2 or more"]
+    assert encoder.plane_names == [*expected, "turns since 2 or more"]
     config = Config(features=FeaturesConfig(encoder=["stones", "liberties:3"]))
     assert config.features.encoder == ("stones", "liberties:3") and from_dict(config.to_dict()) == config
     for text, asked in (("[stones, history:2]", ("stones", "history:2")), ("katago22", "katago22")):
@@ -217,7 +217,7 @@ def test_every_encoder_plays_and_learns(name: str | list[str], tmp_path: Path) -
     train(tiny.config(f"features.encoder={asked}", f"run.directory={tmp_path}", "pipeline.iterations=1"))
     loaded = checkpoint.load_newest(tmp_path / "tiny")
     encoder = loaded.encoder()
-    assert loaded.step > 0 and encoder.plane_names() == make_encoder(name, komi_input=True).plane_names()
+    assert loaded.step > 0 and encoder.plane_names == make_encoder(name, komi_input=True).plane_names
     evaluator = Evaluator.from_network(loaded.network(), encoder, symmetries="random")
     search = Search(evaluator, SearchConfig(algorithm="puct"))
     found = search.run(play_random([Rules(3, 4.5)] * 2, 3)[0], 8, seed=1)
@@ -252,7 +252,7 @@ def check(preset: str, state: board.State, indices: range, expected: dict[int, s
     encoder = make_encoder(preset, komi_input=False)
     planes = encoder.planes(state)[0]
     found = {index: vertices(planes[index]) for index in indices}
-    names = encoder.plane_names()
+    names = encoder.plane_names
     wrong = {f"{index} {names[index]}": found[index] for index in indices if found[index] != expected.get(index, "")}
     assert not wrong
 

@@ -71,7 +71,7 @@ def compare(state: board.State, games: dict[int, Seen], groups: list[str], imple
             where = f"{group}, [plane, row, column]: {different.tolist()}"
             assert not len(different), f"{where}\n{seen.grid()}, {seen.mover}, {seen.rules}"
         expected = [number for group in INPUTS for number in slow_globals(seen, group)]
-        assert torch.allclose(numbers[index], torch.tensor(expected)), encoder.global_names()
+        assert torch.allclose(numbers[index], torch.tensor(expected)), encoder.global_names
     return left_out
 
 
@@ -151,7 +151,7 @@ def test_presets_are_their_groups(name: str) -> None:
     list."""
     state, games = next(itertools.islice(positions([Rules(7, 6.5)] * 4, 30, seed=4), 25, None))
     encoder = make_encoder(name, komi_input=False)
-    planes, names = encoder.planes(state), encoder.plane_names()
+    planes, names = encoder.planes(state), encoder.plane_names
     assert planes.shape == (4, encoder.num_planes, 7, 7) and len(set(names)) == len(names) == encoder.num_planes
     for index, seen in games.items():
         expected = [plane for group in ENCODERS[name] if group in PLANES for plane in seen.planes(group)]

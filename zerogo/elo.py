@@ -18,9 +18,6 @@ SPREAD = 3000.0  # Elo: standard deviation of ratings where no game says anythin
 NEVER_SEEN = 1e-3  # games: count of an outcome that has not come yet in SPRT, as fishtest does
 
 
-# Win rates
-
-
 def wilson_interval(points: float, games: float) -> tuple[float, float]:
     """Returns the interval of a win rate by Wilson's score (1927): inside [0, 1], right also at 0 and at all points; on
     the safe side with draws as half points, which vary less; (0, 1) without games."""
@@ -54,9 +51,6 @@ def pair_interval(pair_points: Sequence[float], single_points: Sequence[float] =
     effect = (seen + PAIR_PRIOR * independent) / ((len(pairs) + PAIR_PRIOR) * independent)
     scale = 1 / min(2.0, effect)
     return wilson_interval(points * scale, games * scale)
-
-
-# Elo
 
 
 def win_rate(elo: float) -> float:
@@ -118,9 +112,6 @@ def _slope(nats: np.ndarray, points: np.ndarray, games: np.ndarray, ridge: float
     gradient = (points - games * expected).sum(1) - ridge * nats
     weight = games * expected * (1 - expected)
     return gradient, np.diag(weight.sum(1) + ridge) - weight
-
-
-# Sequential test
 
 
 @dataclass(frozen=True)

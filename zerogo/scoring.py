@@ -29,8 +29,6 @@ from zerogo import flood, kernels
 from zerogo.board import State
 from zerogo.rules import SCORING
 
-# Doors for stones
-
 
 def area_ownership_black(stones: Tensor, on_board: Tensor | None = None) -> Tensor:
     """Returns +1 for Black's points, -1 for White's, 0 for points that both or none reach: int8 [B, N, N] -> int8 [B,
@@ -46,9 +44,6 @@ def pass_alive(stones: Tensor, suicide: Tensor | bool = False, on_board: Tensor 
     looks, once a round of Benson's algorithm."""
     black, white = pass_alive_rows(*_rows_of(stones, on_board), suicide=suicide, may_wait=True)
     return flood.unpack_rows(black), flood.unpack_rows(white)
-
-
-# Doors for positions
 
 
 def final_ownership_black(state: State) -> Tensor:
@@ -105,9 +100,6 @@ def final_rows(state: State, may_wait: bool = False) -> tuple[Tensor, Tensor]:
     black, white = area_rows(state.black, state.white, state.on_board)
     black_alive, white_alive = pass_alive_rows(state.black, state.white, state.on_board, state.rules.suicide, may_wait)
     return (black & ~white_alive) | black_alive, (white & ~black_alive) | white_alive
-
-
-# Bit rows
 
 
 def area_rows(black: Tensor, white: Tensor, on_board: Tensor) -> tuple[Tensor, Tensor]:
@@ -228,9 +220,6 @@ def _touches_struck(labels: Tensor, beside: Tensor, alive: Tensor) -> Tensor:
     P + 1] by label."""
     is_struck = ~alive.gather(1, beside.flatten(1)).unflatten(1, (4, -1)).all(1)
     return _any_of_part(is_struck, labels)
-
-
-# Small steps
 
 
 def _rows_of(stones: Tensor, on_board: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

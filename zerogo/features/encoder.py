@@ -48,8 +48,9 @@ class Encoder:
     """The side to move's view of positions. Swapping the colours and the mover changes nothing but colour constants.
     The eight transforms of the board turn the planes and leave the global inputs alone.
 
-    name: a preset's, or the names of the groups. num_planes: C. num_globals: g, numbers that belong to a whole
-    position. With `komi_input` the komi is a global input, unless one of the groups tells it anyway."""
+    name: a preset's, or the names of the groups. plane_names: what each of the C planes shows, global_names: what each
+    of the g global inputs tells, which belong to a whole position; all different. With `komi_input` the komi is a
+    global input, unless one of the groups tells it anyway."""
 
     def __init__(self, name: str, groups: Sequence[str], komi_input: bool) -> None:
         self.name = name
@@ -59,15 +60,8 @@ class Encoder:
         self._groups = [group for group in made if group.form != GLOBALS]
         self._globals = [group for group in made if group.form == GLOBALS]
         self._spans = tuple((group.form, len(group.names)) for group in self._groups)
-        self.num_planes, self.num_globals = len(self.plane_names()), len(self.global_names())
-
-    def plane_names(self) -> list[str]:
-        """Returns what each plane shows, all different."""
-        return _all_different([name for group in self._groups for name in group.names])
-
-    def global_names(self) -> list[str]:
-        """Returns what each global input tells, all different."""
-        return _all_different([name for group in self._globals for name in group.names])
+        self.plane_names, self.global_names = _names(self._groups), _names(self._globals)
+        self.num_planes, self.num_globals = len(self.plane_names), len(self.global_names)
 
     def planes(self, state: State, dtype: torch.dtype = torch.float32) -> Tensor:
         """Returns the planes: [B, C, N, N] of the given dtype, in channels_last memory, zero off the board."""
@@ -133,10 +127,10 @@ def _points(group: Group, given: Tensor) -> Tensor:
     return given
 
 
-def _all_different(names: list[str]) -> list[str]:
-    """Returns the names with a number behind those that come more than once."""
-    total, met = Counter(names), Counter()
-    result = []
+def _names(groups: Sequence[Group]) -> list[str]:
+    """Returns the groups' names of planes or inputs, with a number behind those that come more than once."""
+    names = [name for group in groups for name in group.names]
+    total, met, result = Counter(names), Counter(), []
     for name in names:
         met[name] += 1
         result.append(f"{name} ({met[name]})" if total[name] > 1 else name)

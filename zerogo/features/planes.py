@@ -23,9 +23,6 @@ KATAGO_RULES = (
 )  # fmt: skip
 
 
-# Strings and captures
-
-
 def few_liberties(view: View, most: int, whose: Tensor) -> Tensor:
     """Returns the liberties of strings that have at most so many. whose: bit rows int32 [B, N]."""
     liberties = view.tactics.liberties
@@ -39,9 +36,6 @@ def ko_takes(view: View) -> Tensor:
     # The opponent's stone would be a lone one, its only liberty the stone that it took.
     crowded = flood.unpack_rows(view.empty & ~flood.neighbours(view.empty | view.sides[1]))
     return torch.stack([takes, (tactics.opponent_capture_size == 1) & crowded], dim=-1)
-
-
-# Ladders
 
 
 def ladder_capture(view: View) -> Tensor:
@@ -63,9 +57,6 @@ def ladders_of(view: View, side: int) -> Tensor:
     """Returns the ladders of one side's strings, 0 own or 1 the opponent's, whoever is to move."""
     caught, catching, escaping = (view.colours(*rows.unbind(1))[side] for rows in view.ladders()[0][:3])
     return as_planes(caught, view.sides[side] & view.state.atari & ~caught, catching, escaping)
-
-
-# Area and shape
 
 
 def area(view: View) -> Tensor:
@@ -97,9 +88,6 @@ def scaled_edge_distance(view: View) -> Tensor:
     """Returns the distance to the nearest edge, 1 at the centre."""
     centre = ((view.state.rules.size + 1) // 2).view(-1, 1, 1)
     return (view.distances.to(torch.float32) / centre).unsqueeze(-1)
-
-
-# Rules
 
 
 def rules(view: View) -> Tensor:

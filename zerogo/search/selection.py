@@ -86,9 +86,6 @@ def _select_one(
     return Selection(path, depth, action, at_end, search_state.unspent, games), root_move
 
 
-# The moves that are chosen
-
-
 def _choose_at_roots(
     search_state: SearchState, first: Tensor, settings: SearchConfig, virtual: VirtualVisits | None
 ) -> tuple[Tensor, Tensor]:

@@ -292,8 +292,8 @@ def _best_text(scene: Scene) -> str:
 def _planes(scene: Scene) -> Shown:
     """Every plane, below the encoder's name and its inputs that belong to the whole position."""
     encoder = scene.models.encoder
-    names = [f"{number} {name}" for number, name in enumerate(encoder.plane_names())]
-    numbers = zip(encoder.global_names(), encoder.globals(scene.state)[0].tolist(), strict=True)
+    names = [f"{number} {name}" for number, name in enumerate(encoder.plane_names)]
+    numbers = zip(encoder.global_names, encoder.globals(scene.state)[0].tolist(), strict=True)
     inputs = [f"{name}: {number:.3g}" for name, number in numbers]
     heading = ", ".join([encoder.name, f"{encoder.num_planes} planes", *inputs])
     parts = [heading]
