@@ -94,20 +94,14 @@ def test_off_the_board(point: tuple[int, int]) -> None:
 
 def test_two_passes_in_a_row_end_the_game() -> None:
     game = play_all(GameState.new(Rules(size=5, komi=0.5)), "pass C3 pass")
-    assert not game.is_over and game.winner() is None
+    assert not game.is_over
     game = game.play(PASS)
-    assert game.is_over and game.winner() is WHITE and game.score_black() == -25.5
+    assert game.is_over and game.score_black() == -25.5
     assert game.legal_moves() == [] and not any(game.legal_mask())
-    for move in (PASS, Move.resign(), at("A1", 5)):
+    for move in (PASS, at("A1", 5)):
         assert game.why_illegal(move) == "game over: both players have passed"
         with pytest.raises(InputError, match="illegal move of black: game over"):
             game.play(move)
-
-
-def test_resignation_loses_whatever_the_score() -> None:
-    game = play_all(GameState.new(Rules(size=5, komi=0.5)), "C3").play(Move.resign())
-    assert game.is_over and game.winner() is BLACK
-    assert game.why_illegal(PASS) == "game over: white has resigned"
 
 
 @pytest.mark.parametrize("superko", SUPERKO)
@@ -314,8 +308,6 @@ def test_bad_stones_are_refused(stones: list[list[int]]) -> None:
 def test_moves_and_actions() -> None:
     assert [Move.from_action(action, 3).action(3) for action in range(10)] == list(range(10))
     assert Move.from_action(9, 3) == PASS and Move.from_action(5, 3).point == Point(1, 2)
-    with pytest.raises(InputError, match="resignation"):
-        Move.resign().action(3)
 
 
 def test_a_game_keeps_its_earlier_states() -> None:

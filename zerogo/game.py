@@ -18,8 +18,8 @@ How the rules are read, where rule books differ:
   to move. The position at the start counts. A pass is always legal; it adds its situation to the history.
 * Where suicide is allowed, that of one stone recreates the position: banned by positional superko, by situational
   superko only if that situation has occurred, and not by simple ko.
-* Two passes in a row or a resignation end the game. White's komi is the only compensation; handicap stones change
-  nothing else."""
+* Two passes in a row end the game; resignations are the players' affair. White's komi is the only compensation;
+  handicap stones change nothing else."""
 
 from __future__ import annotations
 
@@ -58,10 +58,9 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Move:
-    """What a player does at a turn; made by `Move.play(point)`, `Move.pass_turn()` or `Move.resign()`."""
+    """What a player does at a turn; made by `Move.play(point)` or `Move.pass_turn()`."""
 
     point: Point | None = None
-    is_resign: bool = False
 
     @staticmethod
     def play(point: Point) -> Move:
@@ -74,19 +73,12 @@ class Move:
         return Move()
 
     @staticmethod
-    def resign() -> Move:
-        """Returns the resignation."""
-        return Move(is_resign=True)
-
-    @staticmethod
     def from_action(action: int, size: int) -> Move:
         """Returns the move of an action: row * size + column, or size * size for a pass."""
         return Move.pass_turn() if action == size * size else Move.play(Point(*coords.row_col(action, size)))
 
     def action(self, size: int) -> int:
-        """Returns the action of a play or a pass, 0 to size * size; a resignation has none and raises `InputError`."""
-        if self.is_resign:
-            raise InputError("move: a resignation has no action; plays and passes have")
+        """Returns the action of the move, 0 to size * size."""
         return size * size if self.point is None else coords.point(*self.point, size)
 
 
@@ -252,7 +244,6 @@ class GameState:
     ko: Point | None = None
     captures: dict[Colour, int] = field(default_factory=lambda: dict.fromkeys(Colour, 0))
     history: frozenset = frozenset()
-    resigned: Colour | None = None
     last_move: Move | None = None
 
     @staticmethod
@@ -294,14 +285,13 @@ class GameState:
 
     @property
     def is_over(self) -> bool:
-        """Whether two passes in a row or a resignation have ended the game."""
-        return self.passes >= 2 or self.resigned is not None
+        """Whether two passes in a row have ended the game."""
+        return self.passes >= 2
 
     def why_illegal(self, move: Move) -> str | None:
         """Returns why a move is not legal, the kind of reason first, then what it is about; None for a legal move."""
         if self.is_over:
-            how = f"{self.resigned.name.lower()} has resigned" if self.resigned else "both players have passed"
-            return f"game over: {how}"
+            return "game over: both players have passed"
         if move.point is None:
             return None
         point, size = move.point, self.rules.size
@@ -321,8 +311,7 @@ class GameState:
         return None
 
     def legal_moves(self) -> list[Move]:
-        """Returns all legal plays from the top left, then the pass; a resignation is as legal but not listed. Empty
-        once it is over."""
+        """Returns all legal plays from the top left, then the pass; empty once the game is over."""
         legal = enumerate(self.legal_mask())
         return [Move.from_action(action, self.rules.size) for action, is_legal in legal if is_legal]
 
@@ -337,8 +326,6 @@ class GameState:
         reason = self.why_illegal(move)
         if reason:
             raise InputError(f"illegal move of {self.to_play.name.lower()}: {reason}")
-        if move.is_resign:
-            return replace(self, resigned=self.to_play, last_move=move)
         turned = replace(self, to_play=self.to_play.other, ply=self.ply + 1, ko=None, last_move=move)
         if move.point is None:
             return replace(turned, passes=self.passes + 1)._with_history()
@@ -376,13 +363,6 @@ class GameState:
         """Returns Black's score less White's and less komi in points, as the board stands and the rules count it."""
         counted = self.area_score_black(dead) if self.rules.scoring == "area" else self.territory_score_black(dead)
         return counted - self.rules.komi
-
-    def winner(self, dead: Iterable[Point] = ()) -> Colour | None:
-        """Returns who has won; None for a draw, and as long as the game goes on."""
-        if self.resigned:
-            return self.resigned.other
-        score = self.score_black(dead) if self.is_over else 0.0
-        return None if score == 0 else Colour.BLACK if score > 0 else Colour.WHITE
 
     def _situation(self, position: int, to_play: Colour) -> int | tuple[int, Colour]:
         """Returns what superko compares: the position, under situational superko with the side to move."""
