@@ -25,6 +25,7 @@ from zerogo.search.tree import Nodes, SearchState, Tree, backup, keep_subtree_, 
 # Called with the game's leaves (or roots) and, by name, legal bool [K, A] and key int64 [K], by which it draws. Of what
 # it returns are read prior [K, A], 0 on illegal moves, sums to 1, and value [K] of the side to move, in [-1, 1].
 Evaluate = Callable[..., Any]
+GO = Go()  # it holds nothing, so that one serves all searches
 
 
 @dataclass(frozen=True)
@@ -52,18 +53,12 @@ class Search:
     default."""
 
     def __init__(
-        self,
-        evaluator: Evaluate,
-        settings: SearchConfig,
-        game: Game | None = None,
-        root_evaluator: Evaluate | None = None,
+        self, evaluator: Evaluate, settings: SearchConfig, game: Game = GO, root_evaluator: Evaluate | None = None
     ) -> None:
         if settings.leaves < 1:
             raise ValueError(f"Search: search.leaves is {settings.leaves}; it must be at least 1 (0 is for self-play)")
-        self.evaluator = evaluator
-        self.root_evaluator = root_evaluator or evaluator
-        self.settings = settings
-        self.game = game or Go()
+        self.evaluator, self.root_evaluator = evaluator, root_evaluator or evaluator
+        self.settings, self.game = settings, game
 
     def run(
         self,
