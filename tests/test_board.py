@@ -458,8 +458,8 @@ def test_put_as_by_torch(way: str) -> None:
     fresh = board.new_games(2, Rules(3, superko="situational"), move_cap=9)
     for ply in range(40 if way == "numba" else 4):
         actions, index = boards.random_moves(plain, 2), torch.tensor([ply % 8, (ply + 3) % 8])
-        fast = done(way, board.put, done(way, board.step, fast, actions), index, fresh)
-        plain = done("plain", board.put, done("plain", board.step, plain, actions), index, fresh)
+        fast = done(way, board.put_, done(way, board.step, fast, actions), index, fresh)
+        plain = done("plain", board.put_, done("plain", board.step, plain, actions), index, fresh)
         going = (~plain.finished).nonzero().squeeze(1)
         assert fast.ply_bound == plain.ply_bound and torch.equal(fast.stones, plain.stones)
         assert_same(fast.select(going), plain.select(going), but=("links",) if way == "triton" else ())
