@@ -46,14 +46,12 @@ def network(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("words", ([], ["--help"]))
-def test_the_command_lists_the_front_ends(words: list[str]) -> None:
-    done = run("-m", "zerogo", *words)
-    listed = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
-    assert (done.returncode, done.stderr, listed) == (0, "", list(COMMANDS)) and done.stdout.startswith("usage: zerogo")
-
-
-def test_an_unknown_command_is_one_sentence() -> None:
+def test_the_command_lists_the_front_ends_and_knows_no_others() -> None:
+    for words in ([], ["--help"]):
+        done = run("-m", "zerogo", *words)
+        listed = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
+        assert (done.returncode, done.stderr, listed) == (0, "", list(COMMANDS))
+        assert done.stdout.startswith("usage: zerogo")
     done = run("-m", "zerogo", "dance")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: there is no command 'dance'; allowed are play, gtp, analysis, show, bench\n"
@@ -92,14 +90,11 @@ def test_a_front_end_may_have_fewer_options_and_other_defaults() -> None:
     assert cli.read_config(arguments)[0].run.precision == "bfloat16"
 
 
-@pytest.mark.parametrize("words", ["--simulations 0", "--seed -1", "--threads x", "--precision half", "--device"])
-def test_bad_options(words: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        parsed(words)
-    assert left.value.code == 2 and "error: argument --" in capsys.readouterr().err
-
-
-def test_bad_settings() -> None:
+def test_bad_options_and_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ("--simulations 0", "--seed -1", "--threads x", "--precision half", "--device"):
+        with pytest.raises(SystemExit) as left:
+            parsed(words)
+        assert left.value.code == 2 and "error: argument --" in capsys.readouterr().err
     wrong = {"game.sise=9": "did you mean game.size", "komi=3": "section.key=value", "--device tpu": "is 'tpu'"}
     for words, sentence in wrong.items():
         with pytest.raises(InputError, match=sentence):

@@ -51,30 +51,18 @@ def test_pass_in_every_spelling() -> None:
 BAD_VERTICES = "9 A 5A I5 i5 A0 A10 K1 AA1 A-1 A+1 A\u0661 \u01311 A001 resign".split()
 
 
-@pytest.mark.parametrize("text", ["", "A1 ", *BAD_VERTICES])
-def test_bad_vertices_name_the_value_and_what_is_allowed(text: str) -> None:
-    with pytest.raises(InputError) as caught:
-        coords.from_gtp(text, 9)
-    assert repr(text) in str(caught.value) and "A1 to J9" in str(caught.value)
+def test_bad_texts_name_the_value_and_what_is_allowed() -> None:
+    vertices = [(coords.from_gtp, text, 9, "A1 to J9") for text in ("", "A1 ", *BAD_VERTICES)]
+    points = [(coords.from_sgf, text, 9, "aa to") for text in ("a", "ja", "aj", "AA", "aaa", "a1", " ")]
+    for convert, text, size, allowed in (*vertices, *points, (coords.from_sgf, "uu", 20, "aa to")):
+        with pytest.raises(InputError) as caught:
+            convert(text, size)
+        assert repr(text) in str(caught.value) and allowed in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "text, size", [("a", 9), ("ja", 9), ("aj", 9), ("AA", 9), ("aaa", 9), ("a1", 9), ("uu", 20), (" ", 9)]
-)
-def test_bad_sgf_points_name_the_value_and_what_is_allowed(text: str, size: int) -> None:
-    with pytest.raises(InputError) as caught:
-        coords.from_sgf(text, size)
-    assert repr(text) in str(caught.value) and "aa to" in str(caught.value)
-
-
-@pytest.mark.parametrize("point", [(9, 0), (0, 9), (-1, 0), (0, -1), -1, 81])
-def test_points_off_the_board(point: int | tuple[int, int]) -> None:
-    with pytest.raises(InputError):
-        coords.point(*point, 9) if isinstance(point, tuple) else coords.row_col(point, 9)
-
-
-@pytest.mark.parametrize("action", [-1, 82])
-def test_actions_that_do_not_exist(action: int) -> None:
-    for convert in (coords.to_gtp, coords.to_sgf):
+def test_points_and_actions_that_do_not_exist() -> None:
+    wrong = [(coords.point, point) for point in ((9, 0), (0, 9), (-1, 0), (0, -1))]
+    wrong += [(coords.row_col, (point,)) for point in (-1, 81)]
+    for convert, numbers in wrong + [(convert, (k,)) for convert in (coords.to_gtp, coords.to_sgf) for k in (-1, 82)]:
         with pytest.raises(InputError):
-            convert(action, 9)
+            convert(*numbers, 9)

@@ -14,9 +14,6 @@ def test_wilson_known_values() -> None:
     known |= {(0, 20): (0.0, 0.1611), (1, 29): (0.0061, 0.1718)}
     for counts, interval in known.items():
         assert elo.wilson_interval(*counts) == pytest.approx(interval, abs=5e-5)
-
-
-def test_wilson_edges() -> None:
     assert elo.wilson_interval(0, 0) == (0.0, 1.0)
     low, high = elo.wilson_interval(200, 200)
     assert high == 1.0 and 0.97 < low < 0.99

@@ -178,11 +178,6 @@ def test_it_plays_a_game_to_its_end(player: str) -> None:
     assert len(record.moves) == len(moves) + 2 and record.result == talk.value("final_score")
 
 
-def test_two_moves_of_one_side_in_turn(talk: Talk) -> None:
-    first, second = talk.value("genmove b"), talk.value("genmove b")
-    assert first != second and talk.value("list_stones b").count(" ") == 1
-
-
 def test_the_random_player_follows_its_seed() -> None:
     def moves(seed: int) -> list[str]:
         talk = Talk(gtp_talk.engine("random", "--seed", str(seed), "game.size=9"))
@@ -193,9 +188,10 @@ def test_the_random_player_follows_its_seed() -> None:
     assert moves(1)[0] != moves(1)[-1]  # the next game is another one
 
 
-def test_reg_genmove_plays_nothing(talk: Talk) -> None:
+def test_reg_genmove_plays_nothing_and_two_moves_of_one_side_are_two(talk: Talk) -> None:
     first = talk.value("reg_genmove b")
     assert talk.value("move_history") == "" and talk.value("clear_cache") == "" and talk.value("reg_genmove b") == first
+    assert talk.value("genmove b") != talk.value("genmove b") and talk.value("list_stones b").count(" ") == 1
 
 
 def lost_for_white(talk: Talk) -> None:
@@ -205,7 +201,7 @@ def lost_for_white(talk: Talk) -> None:
     talk.value("kata-set-param maxVisits 40")
 
 
-def test_it_resigns_where_all_is_lost(talk: Talk) -> None:
+def test_it_resigns_where_all_is_lost_and_it_may(talk: Talk) -> None:
     lost_for_white(talk)
     talk.value("cgos-opponent_name Anna")
     assert talk.value("genmove w") == "resign"
@@ -215,10 +211,6 @@ def test_it_resigns_where_all_is_lost(talk: Talk) -> None:
     assert "I gave Black" in talk.value("kgs-chat private anna hi")
     talk.value("undo")
     assert sgf.read_text(talk.value("printsgf")).result == "?"
-
-
-def test_it_does_not_resign_when_told_so(talk: Talk) -> None:
-    lost_for_white(talk)
     talk.value("kata-set-param allowResignation false")
     assert talk.value("genmove w") != "resign"
     talk.value("kata-set-param allowResignation true")
@@ -278,7 +270,9 @@ def test_games_to_files_and_back(talk: Talk, tmp_path: Path) -> None:
     assert talk.value(f"loadsgf {path} 99") == "" and talk.value("last_move") == "white pass"
     assert talk.ask(f"loadsgf {path} 0").startswith("? move is '0'")
     assert talk.value("undo") == "" and talk.value("last_move") == "black pass"
-    assert "\n\n" not in talk.value("printsgf")
+    assert "\n\n" not in talk.value("printsgf") and talk.ask(f"loadsgf {tmp_path}").startswith("? ")
+    for place in (tmp_path, tmp_path / "none" / "a.sgf"):
+        assert talk.ask(f"printsgf {place}").startswith("? cannot write")
 
 
 def test_handicap_goes_through_a_file(talk: Talk, tmp_path: Path) -> None:
@@ -320,12 +314,6 @@ def test_files_that_cannot_be_loaded(case: str, talk: Talk, tmp_path: Path) -> N
         assert talk.value(f"loadsgf {path} 2") == "" and talk.value("last_move") == "black A5"
 
 
-def test_a_folder_is_no_place_for_a_game(talk: Talk, tmp_path: Path) -> None:
-    assert talk.ask(f"printsgf {tmp_path}").startswith("? cannot write")
-    assert talk.ask(f"printsgf {tmp_path / 'none' / 'a.sgf'}").startswith("? cannot write")
-    assert talk.ask(f"loadsgf {tmp_path}").startswith("? ")
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkpoint of a network that has learned nothing, for 3x3."""
@@ -343,6 +331,8 @@ def test_a_network_plays_on_its_own_board_only(trained: Path) -> None:
     assert talk.engine.said[-1].endswith("plays on 3x3 only")
     assert talk.value("boardsize 3") == "" and re.fullmatch("pass|[A-C][1-3]", talk.value("genmove b"))
     assert talk.value("final_score")[0] in "BW0"
+    with pytest.raises(InputError, match="plays on 3x3 only; game.size is 9"):
+        gtp_talk.engine(str(trained), "game.size=9")
 
 
 def test_a_run_s_folder_and_options(trained: Path) -> None:
@@ -359,11 +349,6 @@ def test_leaves_are_measured_where_that_is_asked_for(trained: Path) -> None:
     engine = gtp_talk.engine(str(trained), "--simulations", "32", "--leaves", "0")
     assert 1 <= engine.analyst.search.settings.leaves <= 4 and engine.analyst.search.settings.algorithm == "puct"
     assert any("in a step: " in line for line in engine.said), engine.said
-
-
-def test_a_board_of_another_size_is_refused_at_the_start(trained: Path) -> None:
-    with pytest.raises(InputError, match="plays on 3x3 only; game.size is 9"):
-        gtp_talk.engine(str(trained), "game.size=9")
 
 
 def start(*arguments: str) -> subprocess.CompletedProcess:

@@ -106,13 +106,10 @@ def test_what_is_not_supported_is_an_error(text: str, fresh: Engine) -> None:
     assert raw(fresh, f"7 kata-analyze {text}").startswith("?7 ")
 
 
-def test_lz_analyze_knows_nothing_of_katago() -> None:
+def test_lz_analyze_knows_nothing_of_katago_and_genmove_avoids_nothing(fresh: Engine) -> None:
     for key in analyze.EXTRAS:
         with pytest.raises(InputError):
             read_request([key, "true"], 5)
-
-
-def test_nothing_may_be_avoided_in_genmove(fresh: Engine) -> None:
     assert raw(fresh, "lz-genmove_analyze b 10 avoid b A1 1").startswith("? ")
     assert not fresh.game.moves
 
@@ -131,9 +128,6 @@ def test_streams_until_the_next_line(command: str, number: str, fresh: Engine) -
 def test_an_empty_line_ends_it_and_gets_no_reply(fresh: Engine) -> None:
     written = converse(fresh, ["1 lz-analyze 1", infos(1), "", "2 name"])
     assert re.fullmatch(r"=1\n(info .*\n)+\n=2 zerogo\n\n", written)
-
-
-def test_the_end_of_the_input_ends_it(fresh: Engine) -> None:
     assert re.fullmatch(r"=\n(info .*\n)+\n", converse(fresh, ["kata-analyze 1", infos(2)]))
 
 
@@ -314,12 +308,9 @@ def test_raw_nn_all_averages_to_the_whole(fresh: Engine) -> None:
     assert mean == pytest.approx(whole.prior[0, :-1].numpy(), abs=1e-5)
 
 
-@pytest.mark.parametrize("arguments", ["", "8", "-1", "x", "0 0", "all 1"])
-def test_raw_nn_refuses(arguments: str, fresh: Engine) -> None:
-    assert raw(fresh, f"kata-raw-nn {arguments}").startswith("? ")
-
-
-def test_raw_nn_of_playouts() -> None:
+def test_raw_nn_of_playouts_and_what_it_refuses(fresh: Engine) -> None:
+    for arguments in ("", "8", "-1", "x", "0 0", "all 1"):
+        assert raw(fresh, f"kata-raw-nn {arguments}").startswith("? ")
     found = numbers_of(raw(won(), "kata-raw-nn 5"))
     assert found["whiteWin"] == [0] and found["whiteLead"] == [-24.5] and found["whiteOwnership"] == [-1] * 25
 
@@ -374,12 +365,8 @@ def won() -> Engine:
     return engine
 
 
-def test_boards_of_colours() -> None:
-    engine = won()
-    rows = raw(engine, "zerogo-policy_colors b").removeprefix("=\n").strip().split("\n")
+def test_boards_of_colours_and_variations(fresh: Engine) -> None:
+    rows = raw(won(), "zerogo-policy_colors b").removeprefix("=\n").strip().split("\n")
     assert all(re.fullmatch(r'(#[0-9a-f]{6}|"")( (#[0-9a-f]{6}|"")){4}', row) for row in rows) and len(rows) == 5
-
-
-def test_variations_begin_with_the_best_move(fresh: Engine) -> None:
     assert raw(fresh, "zerogo-best_variation b").startswith("= C3")
     assert re.search(r"Line:\n +\d+\.\d % .* C3", raw(fresh, "zerogo-variations b"))

@@ -65,17 +65,11 @@ def test_text_of_the_largest_board_skips_i_and_stays_aligned():
     assert len({len(line.rstrip("0123456789")) for line in lines[1:-1]}) == 1
 
 
-def test_labels_on_a_grid_are_aligned_and_stones_fill_the_gaps():
+def test_labels_on_a_grid_moves_of_a_search_as_a_table_and_short_counts():
     labels = ["12.5", "", "", "", "", "7", "", "", ""]
     assert picture.grid_text(labels, 3, some_stones()).splitlines() == TEXTS["labels"]
-
-
-def test_moves_of_a_search_as_a_table():
     lines = picture.candidates_text([tried(4, 120, 0.5, 3.25, 0.4, (4, 2, 9)), tried(9, 3, -1.0)], 3).splitlines()
     assert [" ".join(line.split()) for line in lines] == TEXTS["candidates"]
-
-
-def test_counts_are_short():
     counts = (0, 999, 1000, 1249, 9999, 34_000, 999_600)
     assert list(map(picture.short_count, counts)) == ["0", "999", "1.0k", "1.2k", "10k", "34k", "1.0M"]
 
@@ -131,6 +125,8 @@ def test_policy_tints_empty_points_the_bluer_the_likelier():
     likely, unlikely, wood = (cut(image, *point)[4, 20] for point in ((2, 2), (2, 0), (2, 1)))
     assert likely[2] - likely[0] > unlikely[2] - unlikely[0] > wood[2] - wood[0]
     assert image.shape[0] > 4 * CELL, "the share of the pass is written below"
+    with pytest.raises(AssertionError, match="values of a 3x3 board"):
+        drawn(policy=torch.zeros(26))
 
 
 def test_visits_are_green_and_have_their_counts():
@@ -140,11 +136,6 @@ def test_visits_are_green_and_have_their_counts():
     assert changed_points(image, drawn(), 3) == {(2, 2), (0, 0)}
     tint = cut(image, 2, 2)[4, 20]
     assert tint[1] > tint[0] and tint[1] > tint[2]
-
-
-def test_policy_of_another_board_is_refused():
-    with pytest.raises(AssertionError, match="values of a 3x3 board"):
-        drawn(policy=torch.zeros(26))
 
 
 def test_ownership_squares_have_their_owners_colour_and_grow_with_certainty():

@@ -150,6 +150,9 @@ def test_describe_is_plain() -> None:
 
 
 def test_lock_excludes_and_frees(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot make the directory"):
+        RunLock(tmp_path / "file" / "run")
     run = tmp_path / "runs" / "a"
     with RunLock(run):
         with pytest.raises(InputError, match=f"{run} is already in use by process {os.getpid()}"):
@@ -170,12 +173,6 @@ def test_lock_ends_with_a_killed_process(tmp_path: Path) -> None:
         process.send_signal(signal.SIGKILL)
         process.wait()
     RunLock(tmp_path).release()
-
-
-def test_directory_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot make the directory"):
-        RunLock(tmp_path / "file" / "run")
 
 
 def test_write_atomically(tmp_path: Path) -> None:
@@ -200,13 +197,17 @@ write_atomically(sys.argv[1], writer)
 """
 
 
-def test_write_atomically_survives_a_kill(tmp_path: Path) -> None:
-    path = tmp_path / "a.bin"
-    path.write_bytes(b"whole")
-    process = start(WRITE, str(path))
+def kill_when_it_writes(text: str, path: Path) -> None:
+    process = start(text, str(path))
     assert process.stdout.readline() == "writing\n"
     process.kill()
     process.wait()
+
+
+def test_write_atomically_survives_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"whole")
+    kill_when_it_writes(WRITE, path)
     assert path.read_bytes() == b"whole" and len(list(tmp_path.iterdir())) == 2
     runtime.remove_leftovers(tmp_path)
     assert list(tmp_path.iterdir()) == [path]
@@ -232,12 +233,9 @@ def test_script_main(body: str, status: int, message: str) -> None:
     assert (process.communicate()[1], process.returncode) == (message, status)
 
 
-def test_script_main_shows_bugs() -> None:
+def test_script_main_shows_bugs_and_ignores_a_closed_pipe() -> None:
     process = script("return 1 / 0")
     assert "ZeroDivisionError" in process.communicate()[1] and process.returncode == 1
-
-
-def test_script_main_ignores_a_closed_pipe() -> None:
     process = script("for _ in range(100000): print('x' * 80)")
     process.stdout.readline()
     process.stdout.close()
@@ -263,16 +261,13 @@ def piped(*chunks: bytes) -> list[bytes]:
         os.close(reading)
 
 
-def test_lines_of_a_pipe() -> None:
+def test_lines_of_a_pipe(monkeypatch) -> None:
     assert piped(b"a\nb\n") == [b"a", b"b"]
     assert piped(b"na", b"me\n\nver", b"sion") == [b"name", b"", b"version"]  # the last line counts without its end
     assert piped() == []
     assert piped(b"\xff\xfe\n\xc3", b"\xa9\r\n") == [b"\xff\xfe", b"\xc3\xa9\r"]
     long = b"x" * 300_000
     assert piped(long, b"\nname\n") == [long, b"name"]
-
-
-def test_a_process_without_stdin(monkeypatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
     assert list(runtime.lines_of_stdin()) == []
 
@@ -338,17 +333,14 @@ import sys
 from zerogo.telemetry import Telemetry
 telemetry = Telemetry(sys.argv[1])
 telemetry.scalars(1, {"a": 1.0})
-print("written", flush=True)
+print("writing", flush=True)
 while True:
     telemetry.scalars(2, {"a": 1.0, "b" * 5000: 2.0})
 """
 
 
 def test_a_killed_process_loses_no_line(tmp_path: Path) -> None:
-    process = start(WRITE_LINES, str(tmp_path))
-    assert process.stdout.readline() == "written\n"
-    process.kill()
-    process.wait()
+    kill_when_it_writes(WRITE_LINES, tmp_path)
     with Telemetry(tmp_path, resume_step=1) as telemetry:
         telemetry.scalars(2, {"a": 2.0})
     assert [record["a"] for record in tiny.lines(tmp_path / METRICS_FILE)] == [1.0, 2.0]
@@ -380,8 +372,12 @@ def test_progress_in_a_log_file(clock: list[float], capsys) -> None:
     assert lines[3] == "checkpoint written"
 
 
-def test_progress_without_an_end(clock: list[float]) -> None:
-    progress = Progress("play", None, "moves")
+def test_progress_without_an_end_and_in_parts_of_games(clock: list[float]) -> None:
+    progress, match = Progress("play", None, "moves"), Progress("match", 8, "games")
+    match.update(0.0533333)
+    assert match.line().startswith("match: 0.1/8 games, 1 %")
+    match.update(100000)
+    assert match.line().startswith("match: 100000/8 games")
     clock[0] = 2.0
     progress.update(4000)
     assert progress.line() == "play: 4000 moves, 2e+03 moves/s"
@@ -396,11 +392,3 @@ def test_progress_on_a_terminal(monkeypatch) -> None:
         progress.note("hello")
         progress.update(10)
     assert "hello\n" in stream.getvalue() and "100%" in stream.getvalue()
-
-
-def test_progress_in_parts_of_games_is_short(clock: list[float]) -> None:
-    progress = Progress("match", 8, "games")
-    progress.update(0.0533333)
-    assert progress.line().startswith("match: 0.1/8 games, 1 %")
-    progress.update(100000)
-    assert progress.line().startswith("match: 100000/8 games")

@@ -94,8 +94,5 @@ def test_tables_made_in_inference_mode_serve_training() -> None:
     symmetry.transform_planes(planes, torch.tensor([1, 2])).sum().backward()
     symmetry.transform_actions(planes.flatten(1)[:, :26], 3).sum().backward()
     assert planes.grad is not None
-
-
-def test_wrong_number_of_actions() -> None:
     with pytest.raises(AssertionError, match="no square board"):
         symmetry.transform_actions(torch.zeros(1, 12), 0)
