@@ -7,8 +7,7 @@ goes on.
 
 A killed process leaves at most an incomplete last line, which is dropped."""
 
-from __future__ import annotations
-
+import contextlib
 import json
 import math
 import os
@@ -31,7 +30,7 @@ GAMES_FOLDER = "games"
 NUM_GAMES = "games"  # the setting that may grow when a match goes on
 
 
-class Journal:
+class Journal(contextlib.ExitStack):
     """Keeps the finished games of an evaluation. Use it as a context manager; it locks the folder against a second
     process. pairs: the players' names of each match, A first. finished: the games so far, by the match's index."""
 
@@ -40,10 +39,11 @@ class Journal:
     ) -> None:
         """Opens the folder, a new one or with `resume` one that holds this very match. Raises InputError where it is
         neither."""
+        super().__init__()
         known = _settings_of(folder)
         _require_fit(folder, known, settings, resume)
         self.folder, self.pairs, self.rules = folder, list(pairs), rules
-        self._lock = RunLock(folder, "give --out another folder")
+        self.enter_context(RunLock(folder, "give --out another folder"))
         make_directory(folder / GAMES_FOLDER)
         for place in (folder, folder / GAMES_FOLDER):
             remove_leftovers(place)
@@ -51,7 +51,7 @@ class Journal:
         if known != settings:
             text = json.dumps(settings, indent=1) + "\n"
             write_atomically(folder / SETTINGS_FILE, lambda file: file.write(text.encode()))
-        self._lines = open(folder / GAMES_FILE, "ab")
+        self._lines = self.enter_context(open(folder / GAMES_FILE, "ab"))
         sync_directory(folder)
 
     @property
@@ -67,13 +67,6 @@ class Journal:
         self._lines.write(b"".join(_line_of(match, game) for game in games))
         self._lines.flush()
         os.fsync(self._lines.fileno())
-
-    def __enter__(self) -> Journal:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._lines.close()
-        self._lock.release()
 
 
 def game_file(names: tuple[str, str], number: int) -> str:

@@ -5,13 +5,14 @@ run: rounds of both take turns, so that what else the machine does falls on both
 Here is what they share: rounds, lines and tables, and other programs that are timed beside zerogo."""
 
 import argparse
+import contextlib
 import json
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -100,7 +101,7 @@ def show_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         print("  ".join(cells).rstrip(), file=sys.stderr)
 
 
-class PeerProcess:
+class PeerProcess(contextlib.AbstractContextManager):
     """mctx or pgx in a process of its own (`jax_peers.py`), run by a Python that has what it needs and need not have
     zerogo: it works while it is asked, and waits otherwise. name: what it calls itself, with its versions."""
 
@@ -132,9 +133,6 @@ class PeerProcess:
         except (OSError, ValueError):
             fault = f"--peer: the process that runs {self.library} ended in the middle"
             raise InputError(f"{fault}; try a smaller --peer-batch") from None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Ends the process: it leaves when its input closes."""

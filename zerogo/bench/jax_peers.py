@@ -133,19 +133,18 @@ class MctxGames(PgxGames):
         self.search = mctx.muzero_policy if algorithm == "puct" else mctx.gumbel_muzero_policy
         self.roots = self._middle_games()
         self.advance = jax.jit(self._advance)
-        self.refills, self.prepared = 0, {}
+        self.refills = 0
 
     def rate(self, kind: str, dtype: str, seconds: str) -> float:
         """Returns simulations ("search") or evaluations ("network") a second."""
-        if (kind, dtype) not in self.prepared:
-            self.prepared[kind, dtype] = self._prepare(kind, dtype)
-        work, each = self.prepared[kind, dtype]
+        work, each = self._prepare(kind, dtype)
         done, spent = 0, 0.0
         while spent < float(seconds) or not done:
             spent += work()
             done += each
         return done / spent
 
+    @functools.cache  # noqa: B019 (there is one object in the process)
     def _prepare(self, kind: str, dtype: str):
         """Returns a function that does the work once and says how long it took, seconds; and how much that was."""
         blocks, channels = self.network

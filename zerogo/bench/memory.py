@@ -12,7 +12,6 @@ simulations with the batch that fits; on stderr the same stands as a table. Besi
 with pgx; it isn't measured here."""
 
 import argparse
-import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Iterator
@@ -43,24 +42,41 @@ def run_memory(args: argparse.Namespace) -> None:
     """Prints a line for every size, memory, and batch or number of simulations."""
     lists = {name: bench.whole_numbers(getattr(args, name)) for name in ("size", "memory", "batch", "sims")}
     for size in lists["size"]:
-        costs, common = _measure(args, size)
+        costs = Costs(args, size)
         rows = []
         for memory in lists["memory"]:
             for line in costs.lines(memory, lists["batch"], lists["sims"]):
-                bench.report(common | line)
+                bench.report(costs.common | line)
                 rows.append(tuple(str(line[name]) for name in ("memory_gb", "given", "batch", "simulations", "nodes")))
         bench.show_table((f"{size}x{size}: GB", "given", "games", "simulations", "nodes of each"), rows)
 
 
-@dataclasses.dataclass(frozen=True)
 class Costs:
     """Bytes of the network, of each node of a tree, and, as pairs (a game, each of its nodes), of what is held beside
-    the tree and of what a move needs for a while."""
+    the tree and of what a move needs for a while; measured on a board. common: what all lines of it say."""
 
-    network: int
-    node: int
-    held: tuple[float, float]
-    workspace: tuple[float, float]
+    def __init__(self, args: argparse.Namespace, size: int) -> None:
+        blocks, channels = NETWORKS[9 if size <= 9 else 19]
+        shape = {"blocks": args.blocks or blocks, "channels": args.channels or channels}
+        setup = NetworkSetup(argparse.Namespace(**(vars(args) | shape)), size, max(GAMES))
+        search = Search(setup.evaluator, SearchConfig(algorithm="puct"))
+        nodes, held, workspaces = [], [], []  # of each size of tree, for one game
+        with kernels.plain():
+            for sims in SIMULATIONS:
+                peaks = []
+                for batch in GAMES:
+                    games = SearchedGames(setup, search, sims, batch)
+                    peaks.append(peak_bytes(partial(games.move, min(WARM_SIMULATIONS, sims)), setup.device))
+                nodes.append(games.search_state.tree.num_nodes)
+                held.append(_bytes_beside_tree(games.search_state) / batch)
+                workspaces.append((peaks[1] - peaks[0]) / (GAMES[1] - GAMES[0]))
+        network = setup.evaluator.network.network
+        joined = [part for readout in (network.map_readout, network.scalar_readout) for part in readout.joined or ()]
+        self.network = sum(tensor.nbytes for tensor in (*network.parameters(), *network.buffers(), *joined))
+        self.node = games.search_state.tree.bytes_per_node
+        self.held, self.workspace = _line(nodes, held), _line(nodes, workspaces)
+        self.common = setup.line("memory") | {"bytes_per_node": self.node, "bytes_per_game": round(self.held[0])}
+        self.common |= {"mctx_pgx_bytes_per_node_quoted": QUOTED[size]} if size in QUOTED else {}
 
     def lines(self, memory: int, batches: list[int], simulations: list[int]) -> Iterator[dict[str, Any]]:
         """Yields what fits: the trees of given batches, and the batches with given trees. memory: in GB."""
@@ -82,31 +98,6 @@ class Costs:
                 "network_mb": round(self.network / MEGA, 1),
                 "context_mb": CONTEXT_MB,
             }
-
-
-def _measure(args: argparse.Namespace, size: int) -> tuple[Costs, dict[str, Any]]:
-    """Returns the costs on a board, and what all lines of it say."""
-    blocks, channels = NETWORKS[9 if size <= 9 else 19]
-    shape = {"blocks": args.blocks or blocks, "channels": args.channels or channels}
-    setup = NetworkSetup(argparse.Namespace(**(vars(args) | shape)), size, max(GAMES))
-    search = Search(setup.evaluator, SearchConfig(algorithm="puct"))
-    nodes, held, workspaces = [], [], []  # of each size of tree, for one game
-    with kernels.plain():
-        for sims in SIMULATIONS:
-            peaks = []
-            for batch in GAMES:
-                games = SearchedGames(setup, search, sims, batch)
-                peaks.append(peak_bytes(partial(games.move, min(WARM_SIMULATIONS, sims)), setup.device))
-            nodes.append(games.search_state.tree.num_nodes)
-            held.append(_bytes_beside_tree(games.search_state) / batch)
-            workspaces.append((peaks[1] - peaks[0]) / (GAMES[1] - GAMES[0]))
-    network = setup.evaluator.network.network
-    joined = [part for readout in (network.map_readout, network.scalar_readout) for part in readout.joined or ()]
-    weights = (*network.parameters(), *network.buffers(), *joined)
-    node = games.search_state.tree.bytes_per_node
-    costs = Costs(sum(tensor.nbytes for tensor in weights), node, _line(nodes, held), _line(nodes, workspaces))
-    line = setup.line("memory") | {"bytes_per_node": node, "bytes_per_game": round(costs.held[0])}
-    return costs, line | ({"mctx_pgx_bytes_per_node_quoted": QUOTED[size]} if size in QUOTED else {})
 
 
 def _line(nodes: list[int], found: list[float]) -> tuple[float, float]:

@@ -4,28 +4,24 @@ speed that is, and where the time of a simulation goes (`profile`).
 The games of `search` start in their middle. Every search is a move's: the best move but the pass is played, the subtree
 below it is kept, and games that end are replaced by others in their middle; only new simulations count. Of the network
 alone and of searches the best round counts; on CUDA the network, too, is replayed as a graph, if that is faster. A
-fresh network's priors are next to even, and so its trees are flat; --spread gives it a policy as decided as a trained
-one's, and deeper trees of which more is kept.
+fresh network's trees are flat; --spread gives it a policy as decided as a trained one's, and deeper trees.
 
 `efficiency` is the ratio of the simulations that the network evaluated to its evaluations alone: those that end in a
-finished position or a closed move need no network, `simulations_per_s` has them and `efficiency` has not, so 1 is its
-limit. The clock runs while simulations do. What lies between two searches (noise, the moves, keeping the subtrees) is
-in the second pair of numbers, `..._with_moves`. In `selfplay` all that it does counts.
-
-With several leaves a step the network alone is shown as many positions as a step has, games x leaves. `gain` is then
-the speed beside that of one leaf a step, and `collision_share` the share of selections that were dropped, which
-`simulations_per_s` has not either.
+finished position or a closed move need no network and count in `simulations_per_s` only, so 1 is its limit. The clock
+runs while simulations do; what lies between two searches is in the second pair of numbers, `..._with_moves`. In
+`selfplay` all that it does counts. With several leaves a step the network alone is shown games x leaves positions;
+`gain` is then the speed beside that of one leaf a step, and `collision_share` the share of selections that were
+dropped, which `simulations_per_s` has not.
 
 With --peer mctx searches games of pgx on the same device in a process of its own, in turn with zerogo: the same
 network, simulations and threads, the same batch or the best of --peer-batch, in whichever precision is faster there.
 `ratio` is zerogo's simulations a second by the peer's, whose clock, too, runs in searches alone.
 
-`profile` times the stages of a step of the search, one simulation in every game or `leaves` of them, with compiled
-kernels and without: `select`, `step` (the last move, legality, superko, the result), `encode` (planes and global
-inputs), `network`, `answer` (what else the evaluator does: symmetries, the legal mask, softmax), `expand_and_backup`
-and `rest`, each without stages inside it. On CUDA, where a search replays a step as one graph, the steps are made
-operation by operation here, and the clock is events in the stream: a stage that waits for the host's launches is
-charged for that. What the graph spares is the difference to `search`."""
+`profile` times the stages of a step of the search, one simulation in every game or `leaves` of them: `select`, `step`
+(the last move, legality, superko, the result), `encode`, `network`, `answer` (what else the evaluator does: symmetries,
+the legal mask, softmax), `expand_and_backup` and `rest`, each without stages inside it. On CUDA the steps are made
+operation by operation here, not replayed as one graph, and the clock is events in the stream: a stage that waits for
+the host's launches is charged for that. What the graph spares is the difference to `search`."""
 
 import argparse
 import contextlib
