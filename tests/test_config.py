@@ -41,10 +41,6 @@ def file_complaint(tmp_path: Path, text: str | bytes) -> str:
     return str(caught.value).replace(f"{tmp_path}/", "")
 
 
-def test_five_configs_are_shipped() -> None:
-    assert {path.stem for path in CONFIGS} == {"quickstart", "7x7", "9x9", "19x19", "mixed"}
-
-
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_shipped_configs_say_what_differs_from_the_defaults(path: Path) -> None:
     """The board and its komi are said in any case; --keys lists the rest."""
@@ -67,6 +63,7 @@ def test_dump_is_complete_and_reads_back(tmp_path: Path) -> None:
 
 
 def test_defaults_are_valid_frozen_and_described() -> None:
+    assert {path.stem for path in CONFIGS} == {"quickstart", "7x7", "9x9", "19x19", "mixed"}
     settings, text = Config(), config.describe()
     for section in SECTIONS:
         assert isinstance(section.__doc__, str) and issubclass(section, Section)
@@ -188,13 +185,6 @@ def test_bad_files(tmp_path: Path, text: str | bytes, expected: str) -> None:
         load(tmp_path / "missing.yaml")
 
 
-def test_overrides_of_a_config_at_hand() -> None:
-    settings = config.with_overrides(Config(), ["game.size=5"])
-    assert settings.game.size == 5 and Config().game.size == 9
-    with pytest.raises(InputError, match="override 'game.size=0': game.size is 0"):
-        config.with_overrides(settings, ["game.size=0"])
-
-
 SIZES = "game.sizes=[[13, 1, 7.5], [7, 2, 9]]"
 
 
@@ -225,7 +215,11 @@ def test_another_size_takes_its_own_komi(overrides: list[str], rules: Rules) -> 
     assert config.from_dict({"game": entries | {"komi": 4}}).game.komi == 4.0
 
 
-def test_sections_check_themselves() -> None:
+def test_sections_check_themselves_and_overrides_of_a_config_at_hand() -> None:
+    settings = config.with_overrides(Config(), ["game.size=5"])
+    assert settings.game.size == 5 and Config().game.size == 9
+    with pytest.raises(InputError, match="override 'game.size=0': game.size is 0"):
+        config.with_overrides(settings, ["game.size=0"])
     with pytest.raises(InputError, match="network.blocks is 0"):
         NetworkConfig(blocks=0)
     assert NetworkConfig(heads={"policy": 1, "value": 1}).heads == {"policy": 1.0, "value": 1.0}

@@ -180,9 +180,6 @@ def test_start_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     line = find(f"katago:9:{model}").command(Rules(9), 5)
     assert line[1:4] == ["gtp", "-model", str(model)] and "maxVisits=9," in line[5]
     assert find(f"katago:9:{model}").name == "katago:9"
-
-
-def test_names_of_commands() -> None:
     names = {"sh -c true": "true", f"{sys.executable} -u /a/mine.py --x": "mine", "env X=1 sh": "X=1", "sh": "sh"}
     assert {line: find(f"gtp:{line}").name for line in names} == names
 

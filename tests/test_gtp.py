@@ -351,11 +351,6 @@ def test_leaves_are_measured_where_that_is_asked_for(trained: Path) -> None:
     assert any("in a step: " in line for line in engine.said), engine.said
 
 
-def start(*arguments: str) -> subprocess.CompletedProcess:
-    command = (sys.executable, "-m", "zerogo.gtp", *arguments)
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, stdin=subprocess.DEVNULL)
-
-
 @pytest.mark.parametrize(("arguments", "words"), TABLES["wrong words"])
 def test_wrong_words_on_the_command_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture) -> None:
     from zerogo.gtp.__main__ import parse as parse_arguments
@@ -366,7 +361,8 @@ def test_wrong_words_on_the_command_line(arguments: list[str], words: str, capsy
 
 
 def test_wrong_settings_get_one_sentence() -> None:
-    done = start("--checkpoint", "random", "game.sise=4")
+    command = (sys.executable, "-m", "zerogo.gtp", "--checkpoint", "random", "game.sise=4")
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
 

@@ -107,9 +107,6 @@ def test_a_missing_compiler_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
         assert kernels.module_for("board", CPU) is None and kernels.in_use(CPU) == "torch alone, without numba"
 
 
-# On threads
-
-
 @pytest.fixture
 def two_threads() -> Iterator[None]:
     before = torch.get_num_threads()

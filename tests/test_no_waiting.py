@@ -47,9 +47,6 @@ def network_evaluator(encoder: Encoder, device: str = "cpu", symmetries: str = "
     return Evaluator.from_network(network, encoder, device=device, symmetries=symmetries)
 
 
-# Counted on the CPU
-
-
 def test_what_is_counted() -> None:
     """The count sees each of the usual ways to wait."""
     numbers, whole = torch.arange(6), torch.tensor([1, 2])
@@ -204,8 +201,6 @@ def test_an_evaluation_needs_no_numbers(groups: str | list[str]) -> None:
             said = evaluator(state)
         assert not found and said.prior.device.type == "meta"
 
-
-# Under CUDA's debug mode
 
 ON_CUDA = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 

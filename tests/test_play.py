@@ -148,11 +148,8 @@ def test_saving_by_hand_and_after_every_move(tmp_path: Path) -> None:
     assert any("there.sgf exists already" in text for text in said) and any("cannot write" in text for text in said)
     talked("C3, pass", ScriptedBot("pass", "pass"), path)
     assert sgf.read(path).result == "B+18"
-
-
-def test_a_file_that_cannot_be_written_ends_no_game(tmp_path: Path) -> None:
     _, moves, said = talked("C3, D4", None, tmp_path / "missing" / "game.sgf")
-    assert len(moves) == 2 and sum("cannot write" in text for text in said) == 2
+    assert len(moves) == 2 and sum("cannot write" in text for text in said) == 2, "it ends no game"
 
 
 def test_colours_show_the_same_board() -> None:

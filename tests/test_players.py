@@ -113,9 +113,6 @@ def test_playouts_of_a_won_board_are_won_by_its_owner_whoever_moves(to_play: int
     assert found.value.tolist() == [value] * 8
     whites = BLACK_OWNS_ALL.replace("X", "O")
     assert PlayoutEvaluator()(many(whites, to_play, 8, komi=-20.5)).value.tolist() == [-value] * 8
-
-
-def test_komi_decides_a_playout_for_each_game() -> None:
     stones = stones_of(BLACK_OWNS_ALL).expand(3, -1, -1).contiguous()
     state = board.from_stones(stones, torch.ones(3, dtype=torch.int8), [Rules(5, komi) for komi in (24.5, 25.0, 25.5)])
     assert PlayoutEvaluator()(state).value.tolist() == [1.0, 0.0, -1.0]

@@ -278,9 +278,6 @@ def test_empty_boards_belong_to_nobody():
     assert not scoring.pass_alive(stones)[0].any()
     assert not scoring.all_pass_alive(as_state(stones, Rules(size=5))).any()
     assert not scoring.all_pass_alive(as_state(stones[:, :1, :1], Rules(size=1))).any()
-
-
-def test_suicide_is_asked_of_every_game() -> None:
     stones = torch.zeros(4, 5, 5, dtype=torch.int8)
     with pytest.raises(ValueError, match=r"suicide is \[1\]; it must be one bool, or bool \[4\]"):
         scoring.pass_alive(stones, suicide=torch.tensor([True]))

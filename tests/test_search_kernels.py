@@ -113,9 +113,6 @@ def search_of(toy: toys.Toy, settings: SearchConfig, device: torch.device) -> Se
     return Search(exactly(toy), settings, game=toy)
 
 
-# Whole searches
-
-
 @cases(FOUR)
 def test_toys_are_searched_alike(case: Case) -> None:
     """Two searches in a row with the subtrees kept, budgets of their own; finished positions and moves that are found
@@ -282,9 +279,6 @@ def test_a_spent_search_stays_as_it_is(case: Case) -> None:
     assert search_state.done.tolist() == [3] * 4
 
 
-# One selection
-
-
 @searches.BOTH
 def test_slots_say_where_simulations_go(settings: SearchConfig) -> None:
     """Paths hang together and end at a move without a node or at a finished game; the trees are as they were; unused
@@ -398,9 +392,6 @@ def test_what_is_behind_the_end_of_a_path_is_not_read() -> None:
         position = game.play(states, games, back, torch.full((3,), 9))
         repeats.append(game.repeats(states, position, search_path, torch.zeros(3, dtype=torch.int64)))
     assert all(torch.equal(one, repeats[0]) for one in repeats) and repeats[0].all()
-
-
-# Subtrees that are kept
 
 
 def check_kept(case: Case, tree: Tree, games: Tensor, actions: Tensor) -> Tree:

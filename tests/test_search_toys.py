@@ -205,9 +205,6 @@ def compare(tree: Tree, game: int, node: int, plain: PlainNode) -> None:
         compare(tree, game, children[action], child)
 
 
-# Gumbel's parts
-
-
 @pytest.mark.parametrize("budget", [0, 1, 2, 7, 8, 16, 50, 64, 200])
 @pytest.mark.parametrize("number", [1, 2, 3, 5, 8, 16])
 def test_the_order_of_visits_is_sequential_halving(number: int, budget: int) -> None:
@@ -258,9 +255,6 @@ def test_gumbels_policy_sums_to_one_and_improves() -> None:
     assert (expected >= before - 1e-5).all() and expected.mean() > before.mean() + 0.1
     assert torch.allclose(found.value, expected, atol=1e-5)
     assert torch.allclose(expected, value.amax(1), atol=0.01)
-
-
-# PUCT's parts
 
 
 def test_first_play_urgency() -> None:
@@ -332,9 +326,6 @@ def test_root_noise_sums_to_one_on_legal_moves_only() -> None:
     # gets less than 1/8 of even.
     least = 0.75 * heated / heated.sum() + 0.25 * 0.5 * legal[0] / legal[0].sum()
     assert (many.mean(0) >= least - 0.01).all()
-
-
-# The tree between moves
 
 
 OF_A_NODE = ("words", "visits", "value_sum", "value", "prior", "terminal")

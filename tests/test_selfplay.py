@@ -117,12 +117,6 @@ def test_ownership_tells_the_two_sides_apart() -> None:
         assert torch.equal(samples.ownership[k], black_view * sign) and float(samples.value[k]) == -sign
 
 
-def test_a_settled_game_goes_on_to_two_passes_where_it_must() -> None:
-    _, collected = played(tiny.config(*SCRIPTED, "selfplay.settled_end_share=0"), tiny.Script(BLACK_SETTLES), 1)
-    assert (collected.games[0].moves, collected.ends) == (BLACK_SETTLES, [EndReason.PASSES])
-    assert collected.scores_black == [4.5]
-
-
 def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled() -> None:
     config = tiny.config(*SCRIPTED, "selfplay.settled_end_share=0.6", "selfplay.games=5")
     _, collected = played(config, tiny.Script(BLACK_SETTLES), 40)
@@ -130,6 +124,7 @@ def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled() -> None:
     for game in collected.games:
         settles = bool(drawn[game.number] < 0.6)
         assert (game.end, len(game.moves)) == ((EndReason.ALL_PASS_ALIVE, 5) if settles else (EndReason.PASSES, 7))
+        assert game.moves == BLACK_SETTLES[: len(game.moves)] and game.score_black == 4.5
     assert 10 <= collected.ends.count(EndReason.ALL_PASS_ALIVE) <= 38
 
 
@@ -444,13 +439,10 @@ def test_leaves_fill_what_games_leave_open(pretended: list[int], monkeypatch) ->
     assert fitted(*AUTO)[:2] == (64, 4)
 
 
-def test_games_fit_leaves_that_are_given(pretended: list[int]) -> None:
-    assert fitted("selfplay.games=0", "search.leaves=4", *AUTO[2:])[:2] == (64, 4)
-
-
-def test_numbers_that_are_given_stay(pretended: list[int]) -> None:
+def test_numbers_that_are_given_stay_and_games_fit_leaves_that_are_given(pretended: list[int]) -> None:
     assert fitted("selfplay.games=7", "search.leaves=3") == (7, 3, "")
     assert not pretended
+    assert fitted("selfplay.games=0", "search.leaves=4", *AUTO[2:])[:2] == (64, 4)
 
 
 def test_mixed_sizes_and_another_encoder_can_be_measured(pretended: list[int]) -> None:

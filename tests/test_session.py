@@ -164,7 +164,7 @@ def test_a_full_tree_grows(game: LiveGame) -> None:
     assert 1 < len(remembered) < 5 and sum(map(_bytes, remembered)) <= max(most, 12 * 20 * most // 200)
 
 
-def test_the_shipped_network() -> None:
+def test_the_shipped_network_and_words_that_name_none() -> None:
     analyst = make_analyst("checkpoints/quickstart-5x5.pt", EvaluationConfig(), CPU, torch.float32, leaves=4)
     session = AnalysisSession(analyst, capacity=600)
     analysis = search(session, LiveGame(Rules(5, 24.5)), 64).analysis()
@@ -172,12 +172,9 @@ def test_the_shipped_network() -> None:
     assert analysis.score == pytest.approx(analysis.ownership.sum() - 24.5, abs=1e-4)
     with pytest.raises(InputError, match="plays on 5x5 only; this game is on 9x9"):
         session.set_position(LiveGame(Rules(9)))
-
-
-@pytest.mark.parametrize("word", ("random", "mcts:0", "mcts", "nothing.pt"))
-def test_words(word: str) -> None:
-    with pytest.raises(InputError, match="can't think about positions; allowed are mcts:N"):
-        make_analyst(word, EvaluationConfig(), CPU, torch.float32)
+    for word in ("random", "mcts:0", "mcts", "nothing.pt"):
+        with pytest.raises(InputError, match="can't think about positions; allowed are mcts:N"):
+            make_analyst(word, EvaluationConfig(), CPU, torch.float32)
 
 
 @pytest.mark.parametrize(("word", "asked", "expected"), LEAVES)

@@ -52,12 +52,8 @@ def test_root_properties() -> None:
     assert not root.has_property("HA") and not root.has_property("PL")
     more = by_sgfmill(GameRecord(Rules(5), [], properties={"GN": "final", "RU": "AGA"})).get_root()
     assert (more.get("GN"), more.get("RU")) == ("final", "AGA")
-
-
-def test_komi_is_always_written_and_today_is_the_date() -> None:
     root = by_sgfmill(GameRecord(Rules(9, komi=0.0), [])).get_root()
-    assert root.get("KM") == 0.0 and root.get("RE") == "?"
-    assert len(root.get("DT")) == len("YYYY-MM-DD")
+    assert (root.get("KM"), root.get("RE"), len(root.get("DT"))) == (0.0, "?", len("YYYY-MM-DD"))
 
 
 def test_handicap_stones_and_white_first() -> None:
@@ -121,11 +117,6 @@ def test_the_text_of_a_file() -> None:
     assert "DT[" not in to_text(GameRecord(Rules(5), [], date=None))
 
 
-def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot write the game record"):
-        sgf.write(tmp_path / "missing" / "game.sgf", GameRecord(Rules(5), []))
-
-
 def test_names_of_rules_and_results() -> None:
     assert sgf.rules_text(Rules()) == "Chinese"
     assert sgf.rules_text(Rules(suicide=True)) == "Tromp-Taylor"
@@ -148,6 +139,8 @@ def test_write_replaces_the_whole_file(tmp_path: Path) -> None:
     sgf.write(path, GameRecord(Rules(5), [12], comments=["ü"]))
     game = Sgf_game.from_bytes(path.read_bytes())
     assert read_moves(game, 5) == [("b", 12)] and game.get_last_node().get("C") == "ü"
+    with pytest.raises(InputError, match="cannot write the game record"):
+        sgf.write(tmp_path / "missing" / "game.sgf", GameRecord(Rules(5), []))
     assert [entry.name for entry in tmp_path.iterdir()] == ["game.sgf"]
 
 
@@ -258,8 +251,6 @@ def test_edits() -> None:
     batch = positions([record] * 5, range(5))
     assert batch.stones.tolist() == [state.stones() for state in states] and batch.to_play.tolist() == [1, 2, 1, 2, 1]
 
-
-def test_edits_after_illegal_moves_are_refused() -> None:
     record = GameRecord(Rules(5), [0, 0, 1], edits=[Edit(2, {5: 1})])
     with pytest.raises(InputError, match="SGF: move 2, white A5, is illegal"):
         sgf.since_edit(record)
@@ -294,7 +285,7 @@ def points(text: str, size: int) -> list[int]:
     return [coords.from_gtp(word, size) for word in text.split()]
 
 
-def test_a_game_of_kgs() -> None:
+def test_games_of_kgs_and_fox() -> None:
     record = read_text(KGS)
     assert record.rules == rulesets.named("japanese", 19, 0.5) and record.notes == []
     assert sorted(record.handicap) == sorted(points("D4 Q16", 19)) and record.setup is None and record.first == "w"
@@ -303,8 +294,6 @@ def test_a_game_of_kgs() -> None:
     assert record.comment == "white [3d]: hi\nblack [1d]: hi\n" and record.comments == [None, None, "first"]
     assert record.properties.items() >= {"OT": "5x30 byo-yomi", "TM": "1800", "BR": "1d"}.items()
 
-
-def test_a_game_of_fox() -> None:
     record = read_text(FOX)
     assert record.rules == rulesets.named("chinese", 19, 7.5) and record.properties["BR"] == "7级"
     assert record.notes == ["KM is 375, hundredths of a stone; the komi is taken to be 7.5 points"]
@@ -338,13 +327,10 @@ def test_starts(row: str) -> None:
     assert record.setup == (rows if stones else None)
 
 
-def test_a_setup_of_both_colours() -> None:
+def test_a_setup_of_both_colours_and_one_in_the_middle() -> None:
     record = read_text("(;SZ[3]KM[0]RU[Chinese]AB[aa][bb]AW[cc]PL[W]HA[2];W[ca])")
     assert record.setup == [[1, 0, 0], [0, 1, 0], [0, 0, 2]] and record.first == "w" and record.handicap == []
     assert record.start() == record.setup
-
-
-def test_setup_in_the_middle() -> None:
     record = read_text("(;SZ[5]KM[0]RU[Chinese];B[aa];AW[bb]AE[aa]PL[B];AB[cc];B[dd];W[ee];AE[ee])")
     assert record.edits == [Edit(1, {6: 2, 0: 0, 12: 1}, "b"), Edit(3, {24: 0})]
     assert record.moves == [0, 18, 24] and record.turns() == ["b", "b", "w"]
@@ -417,14 +403,11 @@ def test_byte_order_marks(encoding: str) -> None:
         assert read_text(f"(;SZ[9]KM[0]{charset}PB[囲碁 Ü];B[ee])".encode(encoding)).black == "囲碁 Ü"
 
 
-def test_utf8_wins_over_a_wrong_name() -> None:
-    assert read_text("(;CA[GB2312]PB[徐嘉泽 对 陈俊升])".encode()).black == "徐嘉泽 对 陈俊升"
-    assert read_text("(;CA[ISO-8859-1]PB[Müller])".encode()).black == "Müller"
-
-
-def test_half_a_character_is_no_reason_to_fail() -> None:
+def test_utf8_wins_over_a_wrong_name_and_half_a_character_is_no_reason_to_fail() -> None:
     cut = b"(;SZ[9]KM[0]CA[UTF-8]PB[" + "囲碁".encode()[:-1] + b"];B[ee])"
     assert read_text(cut).moves == [40]
+    assert read_text("(;CA[GB2312]PB[徐嘉泽 对 陈俊升])".encode()).black == "徐嘉泽 对 陈俊升"
+    assert read_text("(;CA[ISO-8859-1]PB[Müller])".encode()).black == "Müller"
 
 
 @pytest.mark.parametrize("kind", BROKEN)
