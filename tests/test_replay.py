@@ -39,6 +39,7 @@ def make_samples(first: int, count: int, size: int = 5, network_step: int = 1, p
         ownership=torch.randint(-1, 2, (count, size, size), generator=draw, dtype=torch.int8),
         game=number // per_game,
         network_step=torch.full((count,), network_step),
+        reply=torch.randint(-1, size * size + 1, (count,), generator=draw, dtype=torch.int16),
     )
 
 
