@@ -71,8 +71,8 @@ def _legal(start, stop, position, on_board, suicide, legal):
     work = strings.scratch()
     for game in range(start, stop):
         if not position.finished[game]:
-            strings.load(work, position, on_board, game)
-            strings.legal_into(work, size, OWN, position.ko[game], suicide[game])
+            strings.load(work, position, game, on_board[game])
+            strings.legal_into(work, size, position.ko[game], suicide[game])
         for row in range(size):
             legal[game, row] = 0 if position.finished[game] else work[WEAK + 1 + row]
 
@@ -94,8 +94,8 @@ def _strike_repeating(start, stop, position, history, on_board, superko, suicide
         is_loaded = suicide[game]
         dying[:] = 0
         if suicide[game]:
-            strings.load(work, position, on_board, game)
-            strings.legal_into(work, size, OWN, position.ko[game], False)
+            strings.load(work, position, game, on_board[game])
+            strings.legal_into(work, size, position.ko[game], False)
             for row in range(size):
                 dying[row] = legal[game, row] & ~work[WEAK + 1 + row]
             _find_weak(work, size)
@@ -105,7 +105,7 @@ def _strike_repeating(start, stop, position, history, on_board, superko, suicide
                 continue
             if not is_loaded:
                 is_loaded = True
-                strings.load(work, position, on_board, game)
+                strings.load(work, position, game, on_board[game])
                 _find_weak(work, size)
             captures = strings.neighbours_in(work, WEAK, 1 + row)
             if is_new:
@@ -191,7 +191,7 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
     removed = np.zeros((len(played), 2, state.board_size), np.int32)
 
     def loop(start: int, stop: int) -> None:
-        _play(start, stop, before, after, played, table, *rules, removed)
+        _play(start, stop, after, played, table, *rules, removed)
         _remember(start, stop, played, before, after.hash, removed, remembered)
 
     over_games(loop, len(played))
@@ -199,31 +199,38 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
 
 
 @kernel
-def _play(start, stop, before, after, actions, keys, on_board, cap, suicide, removed):
-    """Writes what a move changes; `after` is a copy of `before`."""
-    size = on_board.shape[1]
+def _play(start, stop, position, actions, keys, on_board, cap, suicide, removed):
     work = strings.scratch()
     for game in range(start, stop):
-        if before.finished[game]:
-            continue
-        action, colour = actions[game], before.to_play[game] - 1
-        if not 0 <= action <= size * size:
-            raise IndexError("an action is beyond the board")
-        after.to_play[game], after.ply[game], after.ko[game] = 2 - colour, before.ply[game] + 1, -1
-        after.passes[game] = before.passes[game] + 1 if action == size * size else 0
-        if action < size * size:
-            strings.load(work, before, on_board, game)
-            key, number, whose, after.ko[game] = strings.move(work, size, action, colour, suicide[game], keys)
-            first, second = (OWN + 1, OTHER + 1) if colour == 0 else (OTHER + 1, OWN + 1)
-            for row in range(size):
-                after.black[game, row], after.white[game, row] = work[first + row], work[second + row]
-                after.atari[game, row] = work[ATARI + 1 + row]
-            after.hash[game] ^= key
+        if not position.finished[game]:
+            if not 0 <= actions[game] <= on_board.shape[1] ** 2:
+                raise IndexError("an action is beyond the board")
+            number, whose = play(work, position, game, actions[game], on_board[game], suicide[game], cap[game], keys)
             if number > 0:
-                after.captures[game, 1 - whose] += number
-                for row in range(size):
+                for row in range(on_board.shape[1]):
                     removed[game, whose, row] = work[TAKEN + 1 + row]
-        after.finished[game] = after.passes[game] >= 2 or after.ply[game] >= cap[game]
+
+
+@part
+def play(work, position, k, action, on_board, may_die, cap, keys):
+    """Plays an action in position k, which is not finished, in place; returns how many stones it removed (then TAKEN),
+    and whose they are."""
+    size, colour, number, whose = len(on_board), position.to_play[k] - 1, 0, 0
+    ko, passes = -1, position.passes[k] + 1
+    if 0 <= action < size * size:
+        strings.load(work, position, k, on_board)
+        key, number, whose, ko = strings.move(work, size, action, colour, may_die, keys)
+        first, second = (OWN + 1, OTHER + 1) if colour == 0 else (OTHER + 1, OWN + 1)
+        for row in range(size):
+            position.black[k, row], position.white[k, row] = work[first + row], work[second + row]
+            position.atari[k, row] = work[ATARI + 1 + row]
+        position.captures[k, 1 - whose] += number
+        position.hash[k] ^= key
+        passes = 0
+    position.to_play[k], position.passes[k], position.ko[k] = 2 - colour, passes, ko
+    position.ply[k] += 1
+    position.finished[k] = passes >= 2 or position.ply[k] >= cap
+    return number, whose
 
 
 @kernel

@@ -8,9 +8,9 @@ import numpy as np
 from torch import Tensor
 
 from zerogo.kernels import shared
-from zerogo.kernels.cpu.board import was_seen
+from zerogo.kernels.cpu.board import play, was_seen
 from zerogo.kernels.cpu.loops import array, inline, kernel, over_games
-from zerogo.kernels.cpu.strings import ATARI, FREE, OTHER, OWN, WEAK, area, legal_into, move, scratch
+from zerogo.kernels.cpu.strings import WEAK, area, legal_into, load, scratch
 from zerogo.rules import SIMPLE, SITUATIONAL
 
 
@@ -28,11 +28,25 @@ def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Te
 def _step_leaves(start, stop, parents, actions, keys, path, games, found, after):
     work = scratch()
     for k in range(start, stop):
-        _write_past(path, games, k, actions[k], found)
-        key = _play(work, path, games, parents, k, actions[k], keys, found.words)
-        found.repeats[k] = actions[k] != found.legal.shape[1] - 1 and _repeats(path, games, k, key)
-        _judge(work, games, path.game_index[k], k, found)
-        _unpack(k, found.words, after)
+        action, game = actions[k], path.game_index[k]
+        on_board, may_die = games.on_board[game], games.suicide[game]
+        _write_past(path, games, k, action, found)
+        _unpack(k, parents, after)
+        if not after.finished[k]:
+            play(work, after, k, action, on_board, may_die, games.cap[game], keys)
+        found.repeats[k] = action != found.legal.shape[1] - 1 and _repeats(path, games, k, after.hash[k])
+        load(work, after, k, on_board)
+        if after.finished[k]:
+            found.legal[k], found.result[k] = (
+                False,
+                _result(work, after.to_play[k] == 1, len(on_board), games.komi[game]),
+            )
+        else:
+            legal_into(work, len(on_board), after.ko[k], may_die)
+            _write_legal(work, len(on_board), found.legal[k])
+            found.result[k] = 0
+        found.legal[k, -1] = True
+        _pack(k, after, found.words)
 
 
 @inline
@@ -59,46 +73,6 @@ def _write_past(path, games, k, action, found):
 
 
 @inline
-def _play(work, path, games, parents, k, action, keys, words):
-    """Writes the packed position after simulation k's move; returns its hash. A finished game stays as it is."""
-    size, game = games.on_board.shape[1], path.game_index[k]
-    small = 3 * size
-    for word in range(parents.shape[1]):
-        words[k, word] = parents[k, word]
-    colour, key = words[k, small + shared.TO_PLAY] - 1, _hash_in(parents, k, size)
-    if words[k, small + shared.FINISHED] != 0:
-        return key
-    ko, passes = -1, words[k, small + shared.PASSES] + 1
-    if 0 <= action < size * size:
-        _load(work, parents, games.on_board, k, game, colour == 0)
-        change, number, whose, ko = move(work, size, action, colour, games.suicide[game], keys)
-        passes = 0
-        key ^= change
-        own = 0 if colour == 0 else size
-        for row in range(size):
-            words[k, own + row], words[k, size - own + row] = work[OWN + 1 + row], work[OTHER + 1 + row]
-            words[k, 2 * size + row] = work[ATARI + 1 + row]
-        words[k, small + shared.CAPTURES + 1 - whose] += number
-        words[k, small + shared.HASH], words[k, small + shared.HASH + 1] = key & 0xFFFFFFFF, key >> 32
-    words[k, small + shared.TO_PLAY], words[k, small + shared.PASSES] = 2 - colour, passes
-    words[k, small + shared.KO] = ko
-    words[k, small + shared.PLY] += 1
-    words[k, small + shared.FINISHED] = passes >= 2 or words[k, small + shared.PLY] >= games.cap[game]
-    return key
-
-
-@inline
-def _load(work, words, on_board, k, game, is_black):
-    """Copies a packed position into scratch memory; is_black: whose stones are OWN."""
-    size = on_board.shape[1]
-    own = 0 if is_black else size
-    for row in range(size):
-        work[OWN + 1 + row], work[OTHER + 1 + row] = words[k, own + row], words[k, size - own + row]
-        work[ATARI + 1 + row] = words[k, 2 * size + row]
-        work[FREE + 1 + row] = on_board[game, row] & ~(words[k, row] | words[k, size + row])
-
-
-@inline
 def _repeats(path, games, k, key):
     """Returns whether the path to a leaf or the game before it has come to its hash before."""
     game, depth, size = path.game_index[k], path.depth[k], games.on_board.shape[1]
@@ -114,23 +88,19 @@ def _repeats(path, games, k, key):
 
 
 @inline
-def _judge(work, games, game, k, found):
-    """Writes the result of a finished position, or the legal moves of another; a pass always is."""
-    size = games.on_board.shape[1]
-    small, words = 3 * size, found.words
-    is_black = words[k, small + shared.TO_PLAY] == 1
-    _load(work, words, games.on_board, k, game, is_black)
-    found.legal[k], found.result[k] = False, 0
-    found.legal[k, size * size] = True
-    if words[k, small + shared.FINISHED] != 0:
-        lead = area(work, size)
-        score = np.float32(lead if is_black else -lead) - games.komi[game]
-        found.result[k] = np.sign(score) if is_black else -np.sign(score)
-        return
-    legal_into(work, size, OWN, words[k, small + shared.KO], games.suicide[game])
+def _result(work, is_black, size, komi):
+    """Returns the result of the loaded position by area for the side to move."""
+    lead = area(work, size)
+    score = np.float32(lead if is_black else -lead) - komi
+    return np.sign(score) if is_black else -np.sign(score)
+
+
+@inline
+def _write_legal(work, size, legal):
+    """Writes the points of WEAK one by one."""
     for row in range(size):
         for column in range(size):
-            found.legal[k, row * size + column] = (work[WEAK + 1 + row] >> column) & 1
+            legal[row * size + column] = (work[WEAK + 1 + row] >> column) & 1
 
 
 @inline
@@ -146,3 +116,19 @@ def _unpack(k, words, after):
     after.ply[k], after.ko[k] = words[k, small + shared.PLY], words[k, small + shared.KO]
     for mover in range(2):
         after.captures[k, mover] = words[k, small + shared.CAPTURES + mover]
+
+
+@inline
+def _pack(k, after, words):
+    """Packs the position's fields into words."""
+    size = after.black.shape[1]
+    small = 3 * size
+    for row in range(size):
+        words[k, row], words[k, size + row] = after.black[k, row], after.white[k, row]
+        words[k, 2 * size + row] = after.atari[k, row]
+    words[k, small + shared.HASH] = after.hash[k] & 0xFFFFFFFF
+    words[k, small + shared.HASH + 1], words[k, small + shared.FINISHED] = after.hash[k] >> 32, after.finished[k]
+    words[k, small + shared.TO_PLAY], words[k, small + shared.PASSES] = after.to_play[k], after.passes[k]
+    words[k, small + shared.PLY], words[k, small + shared.KO] = after.ply[k], after.ko[k]
+    for mover in range(2):
+        words[k, small + shared.CAPTURES + mover] = after.captures[k, mover]

@@ -88,14 +88,14 @@ def string(work, within, free, row, bit, stops):
     return SEVERAL if found < 0 else 0 if found == 0 else 1
 
 
-@inline
-def load(work, position, on_board, game):
-    """Copies a game's position (`PositionFields`) into scratch memory."""
-    for row in range(on_board.shape[1]):
-        own, other = position.black[game, row], position.white[game, row]
-        work[FREE + 1 + row] = on_board[game, row] & ~(own | other)
-        work[ATARI + 1 + row] = position.atari[game, row]
-        if position.to_play[game] != 1:
+@part
+def load(work, position, k, on_board):
+    """Copies position k of `PositionFields` into scratch memory; on_board: its rows."""
+    for row in range(len(on_board)):
+        own, other = position.black[k, row], position.white[k, row]
+        work[FREE + 1 + row] = on_board[row] & ~(own | other)
+        work[ATARI + 1 + row] = position.atari[k, row]
+        if position.to_play[k] != 1:
             own, other = other, own
         work[OWN + 1 + row] = own
         work[OTHER + 1 + row] = other
@@ -177,27 +177,29 @@ def _capture(work, size, row, bit):
 
 
 @inline
-def place(work, size, row, bit, may_die):
-    """Places a stone of the side to move and does all that follows on OWN, OTHER, ATARI and FREE; row counts from 1.
+def move(work, size, action, colour, may_die, keys):
+    """Plays a point in the loaded position and does all that follows on OWN, OTHER, ATARI and FREE; colour: 0 where
+    Black plays; may_die: suicide is allowed.
 
-    Returns how many stones were removed, which are in TAKEN then, whether they are its own (may_die: suicide is
-    allowed), and the place that the simple ko rule bans as row * STRIDE + column, or -1."""
+    Returns by what the hash changes, how many stones were removed (then TAKEN), whose they are, and the point that the
+    simple ko rule bans or -1."""
+    row, bit = 1 + action // size, 1 << (action % size)
     work[OWN + row] |= bit
     work[FREE + row] &= ~bit
     number, last = _capture(work, size, row, bit)
     if number > 0:
         _relieve(work, size, OWN)
-    ko, dies = -1, False
+    ko, whose = -1, 1 - colour
     liberties = string(work, OWN, FREE, row, bit, True)
     if liberties == 1:
         _add_atari(work, size)
         is_lone = work[STRING + row - 1] | work[STRING + row + 1] | (work[STRING + row] ^ bit)
         if number == 1 and is_lone == 0:
-            ko = last
+            ko = (last // STRIDE - 1) * size + last % STRIDE
     elif liberties == SEVERAL:
         _join(work, size, row, bit)
     elif may_die:
-        dies = True
+        whose = colour
         for k in range(STRIDE):
             work[TAKEN + k] = 0
         number = _take_off(work, size, OWN)
@@ -206,30 +208,18 @@ def place(work, size, row, bit, may_die):
         near, at = beside(side, row, bit)
         if (work[OTHER + near] & ~work[ATARI + near] & at) != 0 and string(work, OTHER, FREE, near, at, True) == 1:
             _add_atari(work, size)
-    return number, dies, ko
-
-
-@inline
-def move(work, size, action, colour, may_die, keys):
-    """Plays a point in the loaded position, see `place`; colour: 0 where Black plays.
-
-    Returns by what the hash changes, how many stones were removed (then TAKEN), whose they are, and the point that ko
-    bans or -1."""
-    row, column = action // size, action % size
-    number, dies, banned = place(work, size, 1 + row, 1 << column, may_die)
-    key, whose = keys[colour * (size * size + 1) + action], colour if dies else 1 - colour
+    key = keys[colour * (size * size + 1) + action]
     if number > 0:
         key ^= key_of(work, TAKEN, size, whose, keys)
-    return key, number, whose, (banned // STRIDE - 1) * size + banned % STRIDE if banned >= 0 else -1
+    return key, number, whose, ko
 
 
 @inline
-def legal_into(work, size, mine, ko, may_die):
-    """Writes into WEAK the points that may be played but for superko by the side whose stones are the plane `mine`; ko:
-    a point or -1."""
+def legal_into(work, size, ko, may_die):
+    """Writes into WEAK the points that the side to move may play but for superko; ko: a point or -1."""
     for row in range(1, 1 + size):
         # Own strings with another liberty and the opponent's in atari are where exactly one of the two planes is set.
-        work[PENDING + row] = (work[mine + row] ^ work[ATARI + row]) | work[FREE + row]
+        work[PENDING + row] = (work[OWN + row] ^ work[ATARI + row]) | work[FREE + row]
     work[PENDING] = work[PENDING + 1 + size] = 0
     for row in range(1, 1 + size):
         work[WEAK + row] = work[FREE + row] & (-1 if may_die else neighbours_in(work, PENDING, row))

@@ -92,12 +92,8 @@ def _select(first, last, trees, searches, settings, slots, collisions):
                 _mark(tree, path, depth, action, root_move, at_end, counts, new + started)
             if counts:
                 slot = started * num_games + game
-                slots.depth[slot], slots.action[slot], slots.at_end[slot], slots.counts[slot] = (
-                    depth,
-                    action,
-                    at_end,
-                    True,
-                )
+                slots.depth[slot], slots.action[slot] = depth, action
+                slots.at_end[slot], slots.counts[slot] = at_end, True
                 for level in range(slots.path.shape[1]):
                     slots.path[slot, level] = base + (path[level] if level <= depth else NULL_NODE)
                 started += 1
@@ -134,7 +130,7 @@ def _descend(tree, settings, path, action):
 
 @inline
 def _mark(tree, path, depth, action, root_move, at_end, counts, new):
-    """shared.Leaves virtual visits behind, and the node to be made as an end for later selections of the step."""
+    """Leaves virtual visits behind, and the node to be made as an end for later selections of the step."""
     for level in range(depth + 1):
         tree.under_way[path[level]] += 1
     if not at_end:
