@@ -53,18 +53,18 @@ def exact_legal_rows(state: Any, keys: Tensor) -> Tensor:
     """Returns the points that may be played, superko included: int32 [B, N]. The games have their history; keys: int64
     [2 * A], `zobrist.point_keys`."""
     legal = np.empty(state.black.shape, np.int32)
-    position, history, table = arrays_of(PositionFields, state), arrays_of(HistoryFields, state), array(keys)
-    on_board, superko, suicide = (array(part) for part in (state.on_board, state.rules.superko, state.rules.suicide))
-
-    def loop(start: int, stop: int) -> None:
-        _legal(start, stop, position, on_board, suicide, legal)
-        _strike_repeating(start, stop, position, history, on_board, superko, suicide, table, legal)
-
-    over_games(loop, len(legal))
+    given = (array(part) for part in (state.on_board, state.rules.superko, state.rules.suicide, keys))
+    over_games(_exact, len(legal), arrays_of(PositionFields, state), arrays_of(HistoryFields, state), *given, legal)
     return torch.from_numpy(legal)
 
 
 @kernel
+def _exact(start, stop, position, history, on_board, superko, suicide, keys, legal):
+    _legal(start, stop, position, on_board, suicide, legal)
+    _strike_repeating(start, stop, position, history, on_board, superko, suicide, keys, legal)
+
+
+@inline
 def _legal(start, stop, position, on_board, suicide, legal):
     """Writes the points that may be played but for superko."""
     size = on_board.shape[1]
@@ -77,7 +77,7 @@ def _legal(start, stop, position, on_board, suicide, legal):
             legal[game, row] = 0 if position.finished[game] else work[WEAK + 1 + row]
 
 
-@kernel
+@inline
 def _strike_repeating(start, stop, position, history, on_board, superko, suicide, keys, legal):
     """Takes the points that repeat a position out of the legal ones. In a loop of its own, as few games have suspects
     (`board.superko` tells which points these are), and only those are loaded again."""
@@ -186,19 +186,19 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
     before, remembered = arrays_of(PositionFields, state), (history[name].numpy() for name in HistoryFields._fields)
     remembered = HistoryFields(*remembered)
     after = PositionFields(*(field.copy() for field in before))
-    played, table = array(actions), array(keys)
-    rules = [array(part) for part in (state.on_board, state.cap, state.rules.suicide)]
-    removed = np.zeros((len(played), 2, state.board_size), np.int32)
-
-    def loop(start: int, stop: int) -> None:
-        _play(start, stop, after, played, table, *rules, removed)
-        _remember(start, stop, played, before, after.hash, removed, remembered)
-
-    over_games(loop, len(played))
+    removed = np.zeros((len(actions), 2, state.board_size), np.int32)
+    given = (array(part) for part in (actions, keys, state.on_board, state.cap, state.rules.suicide))
+    over_games(_step, len(actions), before, after, remembered, *given, removed)
     return {name: torch.from_numpy(field) for name, field in after._asdict().items()}
 
 
 @kernel
+def _step(start, stop, before, after, history, actions, keys, on_board, cap, suicide, removed):
+    _play(start, stop, after, actions, keys, on_board, cap, suicide, removed)
+    _remember(start, stop, actions, before, after.hash, removed, history)
+
+
+@inline
 def _play(start, stop, position, actions, keys, on_board, cap, suicide, removed):
     work = strings.scratch()
     for game in range(start, stop):
@@ -233,7 +233,7 @@ def play(work, position, k, action, on_board, may_die, cap, keys):
     return number, whose
 
 
-@kernel
+@inline
 def _remember(start, stop, actions, before, hashes, removed, history):
     """Writes the moves into the history. The chains have a loop of their own: what they read is seldom in a cache, and
     so several games wait for it at a time."""

@@ -37,10 +37,8 @@ def _step_leaves(start, stop, parents, actions, keys, path, games, found, after)
         found.repeats[k] = action != found.legal.shape[1] - 1 and _repeats(path, games, k, after.hash[k])
         load(work, after, k, on_board)
         if after.finished[k]:
-            found.legal[k], found.result[k] = (
-                False,
-                _result(work, after.to_play[k] == 1, len(on_board), games.komi[game]),
-            )
+            found.result[k] = _result(work, after.to_play[k] == 1, len(on_board), games.komi[game])
+            found.legal[k] = False
         else:
             legal_into(work, len(on_board), after.ko[k], may_die)
             _write_legal(work, len(on_board), found.legal[k])

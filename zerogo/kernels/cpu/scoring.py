@@ -119,11 +119,13 @@ def _count_eyes(work, size, regions, num_regions, vital):
     """Returns how many regions could be vital to a string: they have an empty point, and no point that a string must
     touch is away from all strings. The other regions' first vital string becomes NONE."""
     number = 0
+    for row in range(1, 1 + size):
+        work[NEAR + row] = neighbours_in(work, OWN, row)
     for k in range(num_regions):
         empty, away = 0, 0
         for row in range(1, 1 + size):
             empty |= regions[k, row] & work[FREE + row]
-            away |= regions[k, row] & work[MUST + row] & ~neighbours_in(work, OWN, row)
+            away |= regions[k, row] & work[MUST + row] & ~work[NEAR + row]
         is_eye = empty != 0 and away == 0
         vital[k] = NONE
         vital[k, 0] = 0 if is_eye else NONE
@@ -135,10 +137,12 @@ def _count_eyes(work, size, regions, num_regions, vital):
 def _find_vital(work, size, region, strings, num_strings, vital):
     """Writes the strings that a region is vital to: next to all points that they must touch. As the first of these has
     four neighbours, there are at most four."""
-    vital[0], number = NONE, 0
+    vital[0], number, first = NONE, 0, 1
+    while (region[first] & work[MUST + first]) == 0:
+        first += 1
     for k in range(num_strings):
         missed = 0
-        for row in range(1, 1 + size):
+        for row in range(first, 1 + size):
             missed = region[row] & work[MUST + row] & ~neighbours_in(strings[k], 0, row)
             if missed != 0:
                 break

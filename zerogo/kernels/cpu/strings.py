@@ -91,11 +91,12 @@ def string(work, within, free, row, bit, stops):
 @part
 def load(work, position, k, on_board):
     """Copies position k of `PositionFields` into scratch memory; on_board: its rows."""
+    is_black = position.to_play[k] == 1
     for row in range(len(on_board)):
         own, other = position.black[k, row], position.white[k, row]
         work[FREE + 1 + row] = on_board[row] & ~(own | other)
         work[ATARI + 1 + row] = position.atari[k, row]
-        if position.to_play[k] != 1:
+        if not is_black:
             own, other = other, own
         work[OWN + 1 + row] = own
         work[OTHER + 1 + row] = other
