@@ -34,9 +34,7 @@ FIRST_MOVE, TRIED, TO_TRY, BAN, BEFORE, AFTER, NEXT, END = 0, 2, 3, 4, 5, 6, 7, 
 LEVEL = 9
 
 
-def read(
-    black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def read(black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int) -> tuple[Tensor, ...]:
     """Returns the ladders of B positions, the fields of `features.readings.Ladders`: strings that are caught, first
     moves that catch, moves that escape, int32 [B, 2, N] each for strings of Black and of White, and first moves that
     were given up, int64 [B].

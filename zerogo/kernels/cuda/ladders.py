@@ -22,9 +22,7 @@ PLANES = tl.constexpr(6)  # of a frame
 READING, SAFE, CAUGHT, GIVEN_UP = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 
 
-def read(
-    black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def read(black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int) -> tuple[Tensor, ...]:
     """Returns the ladders of B positions; see `cpu.ladders.read`."""
     num_games, size = black.shape
     found = torch.zeros(3, num_games, 2, size, dtype=torch.int32, device=black.device)
