@@ -28,7 +28,7 @@ def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Te
 def _step_leaves(start, stop, parents, actions, keys, path, games, found, after):
     work = scratch()
     for k in range(start, stop):
-        action, game = actions[k], path.game_index[k]
+        action, game, size = actions[k], path.game_index[k], games.on_board.shape[1]
         on_board, may_die = games.on_board[game], games.suicide[game]
         _write_past(path, games, k, action, found)
         _unpack(k, parents, after)
@@ -37,11 +37,14 @@ def _step_leaves(start, stop, parents, actions, keys, path, games, found, after)
         found.repeats[k] = action != found.legal.shape[1] - 1 and _repeats(path, games, k, after.hash[k])
         load(work, after, k, on_board)
         if after.finished[k]:
-            found.result[k] = _result(work, after.to_play[k] == 1, len(on_board), games.komi[game])
-            found.legal[k] = False
+            is_black, lead = after.to_play[k] == 1, area(work, size)
+            score = np.float32(lead if is_black else -lead) - games.komi[game]
+            found.result[k], found.legal[k] = np.sign(score) if is_black else -np.sign(score), False
         else:
-            legal_into(work, len(on_board), after.ko[k], may_die)
-            _write_legal(work, len(on_board), found.legal[k])
+            legal_into(work, size, after.ko[k], may_die)
+            for row in range(size):
+                for column in range(size):
+                    found.legal[k, row * size + column] = (work[WEAK + 1 + row] >> column) & 1
             found.result[k] = 0
         found.legal[k, -1] = True
         _pack(k, after, found.words)
@@ -83,22 +86,6 @@ def _repeats(path, games, k, key):
             return True
     seen = games.seen
     return seen.shape[1] > 0 and was_seen(seen, games.links, game, key, games.ply[game] + depth, is_situational)
-
-
-@inline
-def _result(work, is_black, size, komi):
-    """Returns the result of the loaded position by area for the side to move."""
-    lead = area(work, size)
-    score = np.float32(lead if is_black else -lead) - komi
-    return np.sign(score) if is_black else -np.sign(score)
-
-
-@inline
-def _write_legal(work, size, legal):
-    """Writes the points of WEAK one by one."""
-    for row in range(size):
-        for column in range(size):
-            legal[row * size + column] = (work[WEAK + 1 + row] >> column) & 1
 
 
 @inline
