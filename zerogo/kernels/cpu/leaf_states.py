@@ -9,7 +9,7 @@ from torch import Tensor
 
 from zerogo.kernels import shared
 from zerogo.kernels.cpu.board import play, was_seen
-from zerogo.kernels.cpu.loops import array, inline, kernel, over_games
+from zerogo.kernels.cpu.loops import array, inline, kernel, over_games, part
 from zerogo.kernels.cpu.strings import WEAK, area, legal_into, load, scratch
 from zerogo.rules import SIMPLE, SITUATIONAL
 
@@ -56,7 +56,7 @@ def _hash_in(words, k, size):
     return (words[k, 3 * size + shared.HASH] & 0xFFFFFFFF) | (words[k, 3 * size + shared.HASH + 1] << 32)
 
 
-@inline
+@part
 def _write_past(path, games, k, action, found):
     """Writes the positions and moves before the leaf, those before the root from the game."""
     size, game, depth = games.recent.shape[3], path.game_index[k], path.depth[k]
@@ -73,7 +73,7 @@ def _write_past(path, games, k, action, found):
                 found.recent[k, ago, colour, row] = stones
 
 
-@inline
+@part
 def _repeats(path, games, k, key):
     """Returns whether the path to a leaf or the game before it has come to its hash before."""
     game, depth, size = path.game_index[k], path.depth[k], games.on_board.shape[1]
@@ -88,7 +88,7 @@ def _repeats(path, games, k, key):
     return seen.shape[1] > 0 and was_seen(seen, games.links, game, key, games.ply[game] + depth, is_situational)
 
 
-@inline
+@part
 def _unpack(k, words, after):
     """Writes the packed position's fields one by one."""
     size = after.black.shape[1]
@@ -103,7 +103,7 @@ def _unpack(k, words, after):
         after.captures[k, mover] = words[k, small + shared.CAPTURES + mover]
 
 
-@inline
+@part
 def _pack(k, after, words):
     """Packs the position's fields into words."""
     size = after.black.shape[1]
