@@ -211,7 +211,7 @@ class Trainer:
             group.update(settings)
         self.optimizer.load_state_dict(state)
 
-    def _turned(self, batch: TrainingBatch) -> tuple[Tensor, Tensor, TrainingBatch]:
+    def turned(self, batch: TrainingBatch) -> tuple[Tensor, Tensor, TrainingBatch]:
         """Returns planes, inputs and targets on the device, each turned by its symmetry; `state` stays as it is."""
         batch = batch.to(self.device)
         turn, size = batch.symmetry, None if batch.state.rules.same_size else batch.state.rules.size
@@ -223,7 +223,7 @@ class Trainer:
 
     def _forward(self, network: Network, batch: TrainingBatch) -> tuple[dict[str, Tensor], TrainingBatch]:
         """Returns the network's outputs by head, and the targets that belong to them."""
-        planes, inputs, targets = self._turned(batch)
+        planes, inputs, targets = self.turned(batch)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16):
             return network(planes, inputs, on_board_mask(targets.state)), targets
 

@@ -440,6 +440,7 @@ class PipelineConfig(Section):
     minutes: float = option(0.0, "minutes of the run, resumed parts together; 0 is unlimited", 0, 10**7)
     checkpoint_minutes: float = option(10.0, "minutes between checkpoints; 0 is after every round", 0, 10**6)
     keep_checkpoints: int = option(5, "newest checkpoints that are kept; 0 keeps all", 0, 10**6)
+    canaries: str = option("stop", "what a broken exact canary does; others only warn", choices=("stop", "warn"))
     final_matches: bool = option(True, "end the run with matches that show what was learned")
 
 

@@ -20,6 +20,8 @@ from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
+from zerogo.pipeline import canaries
+from zerogo.pipeline.canaries import Canaries
 from zerogo.pipeline.measures import Matches, final_boards, first_moves, selfplay_numbers
 from zerogo.replay import Replay, Samples, TrainingBatch
 from zerogo.runtime import RunLock, describe, make_directory, pick_compile, remove_leftovers
@@ -29,6 +31,7 @@ from zerogo.trainer import Trainer
 
 STATISTICS_BATCHES = 8  # batches from which the averaged weights get their batch-norm statistics
 GENERATORS = ("generator", "validation_generator")  # of the replay's state, kept among the checkpoint's generators
+HELD_OUT_BATCHES = 4  # batches' worth of held-out samples that are measured after each round
 PICTURE_EVERY = 10  # rounds between pictures
 
 
@@ -89,6 +92,7 @@ class Run:
         for part, name in ((self.matches, "matches"), (self.selfplay.resignation, "resignation")):
             if name in counters:
                 part.load_state_dict(counters[name])
+        self.watch = Canaries(stops=config.pipeline.canaries == "stop")
         self._last_checkpoint, self._last_match = self.seconds, float(counters.get("last_match", 0.0))
         self._shown: dict[str, float | str] = {}
 
@@ -122,9 +126,9 @@ class Run:
         search, settings, why = batch_size.fitted(config.game, search, settings, self._evaluator(), self.device)
         return replace(config, search=search, selfplay=settings), why
 
-    def _evaluator(self) -> Evaluator:
+    def _evaluator(self, heads: tuple[str, ...] = ("policy", "value")) -> Evaluator:
         network, encoder, options = self.trainer.averaged, self.trainer.encoder, {"compiled": self.compiled}
-        return Evaluator.from_network(network, encoder, self.device, self.dtype, heads=("policy", "value"), **options)
+        return Evaluator.from_network(network, encoder, self.device, self.dtype, heads=heads, **options)
 
     def _play_random_games(self) -> None:
         """Plays the random games that a run begins with; after a kill on the way, those that are missing."""
@@ -187,7 +191,10 @@ class Run:
         collected = self.selfplay.play(settings.games_per_iteration, until, self._show, every_place=True)
         samples = self._keep(collected)
         self._tick()
-        numbers = selfplay_numbers(collected, samples) | self._learn()
+        numbers, first = selfplay_numbers(collected, samples), self.trainer.steps
+        numbers |= self._learn()
+        if samples is not None:
+            numbers |= self._canaries(collected, samples, numbers, self.trainer.steps - first)
         self.selfplay.use(self._evaluator(), self.trainer.steps)
         self.rounds += 1
         self._tick()
@@ -197,6 +204,21 @@ class Run:
         self._shown = {"games": str(self.selfplay.next_game), "loss": numbers.get("train/loss", math.nan)}
         self._shown["length"] = numbers.get("selfplay/game_length_plies", math.nan)
         self._show()
+
+    def _canaries(
+        self, collected: SelfPlayResult, samples: Samples, numbers: dict[str, float], learned: int
+    ) -> dict[str, float]:
+        """Returns the canaries' figures of a round and notes which are broken; raises InputError where an exact one is,
+        before anything is saved. learned: steps of this round."""
+        found = canaries.of_games(collected, samples) | canaries.of_samples(samples)
+        found |= canaries.of_training(numbers, self.replay, self.trainer.steps, learned)
+        batch = self.replay.validation_batch(self.config.training.batch)
+        if batch is not None:
+            found |= canaries.of_batch(batch, self.trainer)
+        found |= canaries.of_network(samples, self._evaluator(("policy", "value", "ownership")))
+        for sentence in self.watch.look(found, self.trainer.steps):
+            self._line.note(f"warning: {sentence}")
+        return found
 
     def _keep(self, collected: SelfPlayResult) -> Samples | None:
         """Puts the samples into the replay and the kept games into files; returns the samples."""
@@ -226,7 +248,7 @@ class Run:
             raise InputError(f"{what}; lower training.learning_rate and --resume")
         self.trainer.refresh_statistics(recent)
         numbers["train/samples_per_s"] = steps * batch / max(seconds, 1e-9)
-        held_out = self.replay.validation_batch(batch)
+        held_out = self.replay.validation_batch(HELD_OUT_BATCHES * batch)
         if held_out is not None:
             measured = self.trainer.measure(held_out)
             numbers |= {f"validation/{name}": float(value) for name, value in measured.items()}

@@ -152,6 +152,11 @@ class Replay:
         counted = self.total - max(0, self.num_random - self.settings.min_window)
         return min(len(self), window(counted, self.settings))
 
+    @property
+    def newest_step(self) -> int:
+        """The training step of the youngest network that played a sample of the window, 0 where none has learned."""
+        return int(self._ring.network_step[self._newest(self.window)].max()) if len(self) else 0
+
     def can_take(self, batch: int) -> bool:
         """Returns whether there's credit for a batch, and anything to draw."""
         return self.credit >= batch and len(self._slots_of(held=False)) > 0

@@ -1,0 +1,164 @@
+"""Canaries: quiet in a healthy run, and each planted bug moves its own."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+
+from zerogo import symmetry
+from zerogo.errors import InputError
+from zerogo.evaluator import Evaluator
+from zerogo.features import make_encoder
+from zerogo.pipeline import canaries
+from zerogo.pipeline.canaries import CANARIES, Canaries
+from zerogo.replay import Replay, Samples, TrainingBatch
+from zerogo.selfplay import SelfPlayResult, random_games
+from zerogo.trainer import Trainer
+
+SETTINGS = tiny.config("game.size=5", "game.komi=0.5", "game.move_cap=60", "network.heads.ownership=1.5")
+LATE = 10**6  # a step at which every canary is looked at
+
+
+@pytest.fixture(scope="module")
+def collected() -> SelfPlayResult:
+    """Games of the random player, whose policies count as learned on legal moves."""
+    return random_games(SETTINGS.game, 120, 1, 0, tiny.CPU)
+
+
+@pytest.fixture(scope="module")
+def samples(collected: SelfPlayResult) -> Samples:
+    made = collected.all_samples()
+    legal = canaries.board.legal_actions(made.state()).to(torch.float32)
+    return replace(
+        made, policy=(legal / legal.sum(1, keepdim=True)).to(torch.float16), policy_weight=torch.ones(len(made))
+    ).packed()
+
+
+class Judge:
+    """A network that knows the score of the board as it stands, and plays beside its own stones."""
+
+    device, dtype = tiny.CPU, torch.float32
+
+    def __init__(self, value: float = 1.0, ownership: float = 1.0, turn: int = 0) -> None:
+        self.signs, self.turn = (value, ownership), turn
+
+    def __call__(self, planes, globals, on_board=None) -> dict[str, torch.Tensor]:
+        own, other = planes[:, 0], planes[:, 8]  # zero17: eight of the mover, eight of the other side
+        ownership = own - other
+        value = ownership.sum((1, 2)) / 5
+        near = torch.nn.functional.avg_pool2d(own.unsqueeze(1), 3, 1, 1).flatten(1)
+        logits = torch.cat([99 * near, value.unsqueeze(1) * 0], 1)
+        logits = symmetry.transform_actions(logits, self.turn)
+        return {"policy": logits, "value": self.signs[0] * value, "ownership": self.signs[1] * 3 * ownership}
+
+
+def evaluator(**planted: float) -> Evaluator:
+    return Evaluator(Judge(**planted), make_encoder("zero17", komi_input=True))
+
+
+def broken(numbers: dict[str, float]) -> set[str]:
+    watch = Canaries(stops=False)
+    watch.look(numbers, LATE)
+    return watch.unhealthy
+
+
+def test_all_is_quiet_where_nothing_is_wrong(collected: SelfPlayResult, samples: Samples) -> None:
+    numbers = canaries.of_samples(samples) | canaries.of_network(samples, evaluator())
+    numbers |= canaries.of_games(collected, samples)
+    assert {f"canary/{name}" for name in ("value_of_decided", "ownership_of_decided", "opening_variety")} <= set(
+        numbers
+    )
+    assert not broken(numbers)
+
+
+@pytest.mark.parametrize(
+    ("planted", "name"),
+    [
+        ({"value": -1.0}, "value_of_decided"),
+        ({"ownership": -1.0}, "ownership_of_decided"),
+        ({"value": 0.0}, "value_spread"),
+        ({"turn": 1}, "symmetry_spread"),
+    ],
+)
+def test_a_planted_bug_of_the_network_is_seen(samples: Samples, planted: dict[str, float], name: str) -> None:
+    assert name in broken(canaries.of_network(samples, evaluator(**planted)))
+
+
+def illegal(samples: Samples) -> Samples:
+    """The policy on a stone, in late positions."""
+    late = samples.ply > 10
+    point = (samples.state().stones[late].flatten(1) != 0).to(torch.int8).argmax(1)
+    policy = samples.policy.clone()
+    policy[late] = torch.nn.functional.one_hot(point, policy.shape[1]).to(policy.dtype)
+    return replace(samples, policy=policy)
+
+
+@pytest.mark.parametrize(
+    ("plant", "name"),
+    [
+        (illegal, "target_on_illegal_moves"),
+        (lambda samples: replace(samples, ownership=-samples.ownership), "ownership_less_score"),
+        (lambda samples: replace(samples, value=-samples.value), "value_less_score"),
+        (lambda samples: replace(samples, root_value=-samples.value), "calibration_end"),
+    ],
+)
+def test_a_planted_bug_of_the_samples_is_seen(samples: Samples, plant, name: str) -> None:
+    assert name in broken(canaries.of_samples(plant(samples)))
+
+
+def test_games_that_open_alike_are_seen(collected: SelfPlayResult, samples: Samples) -> None:
+    same = replace(samples, rows=torch.zeros_like(samples.rows))
+    assert "opening_variety" in broken(canaries.of_games(collected, same))
+    passed = replace(samples, passes=torch.ones_like(samples.passes))
+    assert "first_pass_share" in broken(canaries.of_games(collected, passed))
+    capped = replace(collected, ends=[3] * len(collected.ends))
+    assert "capped_share" in broken(canaries.of_games(capped, samples))
+
+
+def test_policies_that_are_turned_otherwise_than_the_board_are_seen(samples: Samples, monkeypatch) -> None:
+    trainer = Trainer(
+        tiny.network(SETTINGS), make_encoder("zero17", True), SETTINGS.training, SETTINGS.network.heads, "cpu",
+        torch.float32,
+    )  # fmt: skip
+    late = samples.map(lambda tensor: tensor[samples.ply > 10])
+    batch = TrainingBatch.of(late, torch.arange(len(late)) % 8)
+    assert not broken(canaries.of_batch(batch, trainer))
+    right = symmetry.transform_actions
+    wrong = lambda values, turn, size=None: right(values, symmetry.inverse(turn), size)  # noqa: E731
+    monkeypatch.setattr(symmetry, "transform_actions", wrong)
+    assert broken(canaries.of_batch(batch, trainer)) == {"target_on_stones"}
+
+
+def test_a_stale_replay_is_seen(samples: Samples) -> None:
+    replay = Replay(SETTINGS.replay, 5)
+    replay.add(replace(samples, network_step=torch.full_like(samples.network_step, 90)))
+    assert not broken(canaries.of_training({}, replay, 100, 10))
+    assert broken(canaries.of_training({}, replay, 150, 10)) == {"new_samples_age_rounds"}
+    heart = {"train/loss": 1.0, "validation/loss": 2.0, "train/policy_kl": 9.0}
+    assert broken(canaries.of_training(heart, replay, 100, 10)) == {"held_out_loss_ratio", "policy_kl_nats"}
+
+
+def test_a_canary_speaks_once_and_exact_ones_stop() -> None:
+    watch, low = Canaries(stops=True), {"canary/value_spread": 0.0}
+    assert watch.look(low, 10) == []  # a fresh network may be flat
+    assert len(watch.look(low, 600)) == 1 and watch.look(low, 700) == []
+    assert watch.look({"canary/value_spread": 0.5}, 800) == [] and len(watch.look(low, 900)) == 1
+    with pytest.raises(InputError, match="canary/target_on_illegal_moves is 0.5 at step 3; healthy is 0 to 0.001"):
+        watch.look({"canary/target_on_illegal_moves": 0.5}, 3)
+    assert len(Canaries(stops=False).look({"canary/target_on_illegal_moves": 0.5}, 3)) == 1
+
+
+def test_a_run_charts_its_canaries_and_stops_before_it_saves(tmp_path: Path, monkeypatch) -> None:
+    folder = tiny.run(tmp_path, "pipeline.iterations=1")
+    needs_more = "new_samples_age_rounds", "target_on_stones"  # an older round, and a game that is held out
+    names = {name for record in tiny.lines(folder / "logs" / "metrics.jsonl") for name in record}
+    assert {
+        f"canary/{name}" for name, canary in CANARIES.items() if canary.is_exact and name not in needs_more
+    } <= names
+    monkeypatch.setattr(canaries, "of_samples", lambda samples: {"canary/value_less_score": 2.0})
+    with pytest.raises(InputError, match="the result belongs to the other side"):
+        tiny.run(tmp_path / "broken")
+    assert not list((tmp_path / "broken").rglob("step-*.pt"))
+    assert tiny.run(tmp_path / "warned", "pipeline.canaries=warn").exists()

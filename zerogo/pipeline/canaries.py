@@ -1,0 +1,202 @@
+"""Canaries: figures of a run that a hidden mistake moves, each with the range in which it is healthy.
+
+Learning hides bugs: a network with a mirrored policy or a value of the wrong side still grows stronger, only slower.
+Exact canaries follow from the rules of Go and of the samples, so outside their range something is wrong for certain and
+the run stops before it saves what it learned; the others may have harmless reasons, and warn. All are charted."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from zerogo import board, scoring, symmetry
+from zerogo.errors import InputError
+from zerogo.evaluator import Evaluator
+from zerogo.pipeline.measures import calibration_error
+from zerogo.replay import Replay, Samples, TrainingBatch
+from zerogo.rules import SCORING
+from zerogo.selfplay import EndReason, SelfPlayResult
+from zerogo.trainer import Trainer
+
+MOST_SAMPLES, MOST_TURNED = 2048, 64  # of a round that are looked at; those of them turned by all eight symmetries
+FEWEST = 16  # of anything before a share of it says much
+OPENING_PLY = 8  # at which openings are compared
+STAGES = {"opening": (0.0, 1 / 3), "middle": (1 / 3, 2 / 3), "end": (2 / 3, 1.0)}  # by points on the board per point
+AREA = SCORING.index("area")
+
+
+@dataclass(frozen=True)
+class Canary:
+    """The range in which a figure is healthy after `warm_up` training steps, and what a figure outside it points to."""
+
+    low: float
+    high: float
+    points_to: str
+    warm_up: int = 0
+    is_exact: bool = False
+
+
+CANARIES: dict[str, Canary] = {
+    "target_on_illegal_moves": Canary(0, 1e-3, "the search's policy lies on moves that are not legal", is_exact=True),
+    "target_on_stones": Canary(0, 1e-3, "the trainer turns the policy otherwise than the board", is_exact=True),
+    "ownership_less_score": Canary(0, 0.5, "owned points and komi do not add up to the score", is_exact=True),
+    "value_less_score": Canary(0, 0, "the result belongs to the other side than the score does", is_exact=True),
+    "new_samples_age_rounds": Canary(0, 3, "new samples come from an old network", is_exact=True),
+    "value_of_decided": Canary(0.6, 1, "in decided positions the value has the wrong sign for a side", warm_up=500),
+    "ownership_of_decided": Canary(0.6, 1, "in decided positions the ownership has the wrong sign", warm_up=500),
+    "value_spread": Canary(0.02, 2, "the value hardly depends on the position", warm_up=500),
+    "symmetry_spread": Canary(0, 0.25, "turned boards get other policies", warm_up=2000),
+    "policy_kl_nats": Canary(0, 3, "the network does not follow the search's policy", warm_up=2000),
+    "held_out_loss_ratio": Canary(0, 1.5, "samples are learned by heart", warm_up=2000),
+    "opening_variety": Canary(0.05, 1, "nearly all games open alike", warm_up=500),
+    "capped_share": Canary(0, 0.5, "most games reach the move cap", warm_up=500),
+    "first_pass_share": Canary(0, 0.3, "games begin with a pass", warm_up=2000),
+} | {
+    f"calibration_{stage}": Canary(0, 0.5, "searched values are far from the results", warm_up=2000) for stage in STAGES
+}
+
+
+class Canaries:
+    """Looks at a run's figures; stops: whether an exact canary ends the run, else all only warn."""
+
+    def __init__(self, stops: bool) -> None:
+        self.stops = stops
+        self.unhealthy: set[str] = set()
+
+    def look(self, numbers: Mapping[str, float], step: int) -> list[str]:
+        """Returns a sentence for each canary that has left its range since the last look; those of a NaN stay as they
+        were. Raises InputError where an exact one has and the run is to stop."""
+        sentences = []
+        for name, canary in CANARIES.items():
+            number = numbers.get(f"canary/{name}", math.nan)
+            if math.isnan(number) or step < canary.warm_up:
+                continue
+            if canary.low <= number <= canary.high:
+                self.unhealthy.discard(name)
+                continue
+            healthy = f"healthy is {canary.low:g} to {canary.high:g}"
+            sentence = f"canary/{name} is {number:.3g} at step {step}; {healthy}: {canary.points_to}"
+            if self.stops and canary.is_exact:
+                raise InputError(f"{sentence}; the run stops, pipeline.canaries=warn would go on")
+            if name not in self.unhealthy:
+                sentences.append(sentence)
+            self.unhealthy.add(name)
+        return sentences
+
+
+def of_samples(samples: Samples) -> dict[str, float]:
+    """Returns what new samples say without a network, by tag."""
+    samples = _thinned(samples, MOST_SAMPLES)
+    state = samples.state()
+    learned = samples.policy_weight > 0
+    illegal = torch.where(board.legal_actions(state), 0.0, samples.policy.to(torch.float32)).sum(1)
+    known = (samples.board_weight > 0) & (samples.scoring == AREA)
+    komi = torch.where(samples.to_play == board.BLACK, -samples.komi, samples.komi)
+    gap = (samples.ownership.to(torch.float32).sum((1, 2)) + komi - samples.score).abs()
+    numbers = {
+        "target_on_illegal_moves": _most(illegal[learned]),
+        "ownership_less_score": _most(gap[known]),
+        "value_less_score": _most((samples.value - samples.score.sign()).abs()),
+    }
+    points = samples.size.to(torch.float32) ** 2
+    filled = (state.stones != 0).sum((1, 2)) / points
+    for stage, (low, high) in STAGES.items():
+        here = learned & (filled >= low) & (filled < high)
+        numbers[f"calibration_{stage}"] = _calibration(samples.root_value[here], samples.value[here])
+    return _tagged(numbers)
+
+
+def of_games(collected: SelfPlayResult, samples: Samples) -> dict[str, float]:
+    """Returns what a round's games say, by tag. samples: all of the round, in the games' order."""
+    at_opening = samples.map(lambda tensor: tensor[samples.ply == OPENING_PLY])
+    rows = at_opening.rows[:, 0].flatten(1).tolist()
+    positions = Counter(zip(at_opening.size.tolist(), map(tuple, rows), strict=True))
+    first = samples.ply == 1
+    shares = {
+        "opening_variety": len(positions) / len(rows) if len(rows) >= FEWEST else math.nan,
+        "first_pass_share": _share(samples.passes[first] > 0),
+        "capped_share": _share(torch.tensor(collected.ends) == int(EndReason.CAPPED)),
+    }
+    return _tagged(shares)
+
+
+def of_network(samples: Samples, evaluator: Evaluator) -> dict[str, float]:
+    """Returns what a network says of a round's samples, by tag: float values in the view of the side to move."""
+    last = _thinned(samples.map(lambda tensor: tensor[samples.reply < 0]), MOST_SAMPLES)
+    numbers = _of_decided(last, evaluator) if len(last) else {}
+    some = _thinned(samples, MOST_TURNED * 4)
+    device = evaluator.network.device
+    numbers["value_spread"] = float(evaluator(some.state().to(device)).value.std())
+    state = _thinned(some, MOST_TURNED).state().to(device)
+    turned = torch.stack([evaluator.turned(state, turn).prior for turn in range(symmetry.NUM_SYMMETRIES)])
+    numbers["symmetry_spread"] = float((turned - turned.mean(0)).abs().sum(-1).mean() / 2)
+    return _tagged(numbers)
+
+
+def _of_decided(last: Samples, evaluator: Evaluator) -> dict[str, float]:
+    """Returns how often value and ownership have the right sign in last positions of games, whose scores the rules
+    tell, with either side to move: the share of the colour that fares worse."""
+    black = scoring.final_score_black(last.state())
+    owners = scoring.final_ownership_black(last.state())
+    decided = black.abs() > last.size.to(torch.float32)
+    value_shares, owner_shares = [], []
+    for colour in (board.BLACK, board.WHITE):
+        sign = 1 if colour == board.BLACK else -1
+        moved = replace(last, to_play=torch.full_like(last.to_play, colour), passes=torch.zeros_like(last.passes))
+        found = evaluator(moved.state().to(evaluator.network.device))
+        value_shares.append(_share((found.value.cpu() * black * sign > 0)[decided]))
+        if found.ownership is not None:
+            agrees = found.ownership.cpu() * owners * sign > 0
+            owner_shares.append(_share(agrees[(owners != 0) & decided.view(-1, 1, 1)]))
+    return {"value_of_decided": _least(value_shares), "ownership_of_decided": _least(owner_shares)}
+
+
+def of_batch(batch: TrainingBatch, trainer: Trainer) -> dict[str, float]:
+    """Returns what a batch says as the trainer turns it, by tag: policies must stay off the turned stones."""
+    _, _, targets = trainer.turned(batch)
+    size = None if batch.state.rules.same_size else batch.state.rules.size
+    stones = symmetry.transform_planes(batch.state.stones, batch.symmetry, size).to(targets.policy.device)
+    on_stones = (targets.policy[:, :-1] * (stones != 0).flatten(1)).sum(1)[targets.policy_weight > 0]
+    return _tagged({"target_on_stones": _most(on_stones)})
+
+
+def of_training(numbers: Mapping[str, float], replay: Replay, steps: int, learned: int) -> dict[str, float]:
+    """Returns what a round's training says, by tag. numbers: those of the charts. learned: steps of this round, after
+    which there were `steps`."""
+    found = {"policy_kl_nats": numbers.get("train/policy_kl", math.nan)}
+    if "validation/loss" in numbers:
+        found["held_out_loss_ratio"] = numbers["validation/loss"] / numbers["train/loss"]
+    if learned and replay.newest_step > 0:
+        found["new_samples_age_rounds"] = (steps - replay.newest_step) / learned
+    return _tagged(found)
+
+
+def _tagged(numbers: Mapping[str, float]) -> dict[str, float]:
+    return {f"canary/{name}": number for name, number in numbers.items() if not math.isnan(number)}
+
+
+def _thinned(samples: Samples, most: int) -> Samples:
+    """Returns at most so many samples, spread evenly over all."""
+    if len(samples) <= most:
+        return samples
+    index = torch.arange(most) * len(samples) // most
+    return samples.map(lambda tensor: tensor[index])
+
+
+def _most(numbers: Tensor) -> float:
+    return float(numbers.max()) if len(numbers) else math.nan
+
+
+def _least(shares: list[float]) -> float:
+    return min(shares) if shares and not any(map(math.isnan, shares)) else math.nan
+
+
+def _share(flags: Tensor) -> float:
+    return float(flags.to(torch.float32).mean()) if len(flags) >= FEWEST else math.nan
+
+
+def _calibration(values: Tensor, results: Tensor) -> float:
+    return calibration_error(values.numpy(), results.numpy()) if len(values) >= 4 * FEWEST else math.nan
