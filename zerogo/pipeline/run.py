@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from zerogo import checkpoint as checkpoints
 from zerogo import cli, kernels
@@ -85,6 +86,9 @@ class Run:
             self.trainer.load_state_dict(start.trainer | weights)
         # Without a checkpoint all begins anew, and what a killed process charted will come again.
         self.telemetry = Telemetry(directory / "logs", -1 if start is None else start.step)
+        self._last_checkpoint, self._last_match = self.seconds, float(counters.get("last_match", 0.0))
+        self._shown: dict[str, float | str] = {}
+        self._line = self._introduce()
         if start is None:
             self._play_random_games()
             self._learn()  # from random games the value learns first what living strings are: 100 Elo at equal games
@@ -93,8 +97,6 @@ class Run:
             if name in counters:
                 part.load_state_dict(counters[name])
         self.watch = Canaries(stops=config.pipeline.canaries == "stop")
-        self._last_checkpoint, self._last_match = self.seconds, float(counters.get("last_match", 0.0))
-        self._shown: dict[str, float | str] = {}
 
     # The parts
 
@@ -149,21 +151,24 @@ class Run:
 
     def go(self) -> None:
         """Runs until the config says that it is over, then shows what was learned."""
+        with self._line:
+            while self._progress() < 1.0:
+                self._round()
+                self._evaluate_if_due()
+        self._save()
+        if self.config.pipeline.final_matches:
+            self.matches.final(self._checkpoint(), self.telemetry, self.directory)
+            self._save()  # with the results
+
+    def _introduce(self) -> Progress:
+        """Says what runs where, and returns the line of progress."""
         run, settings = self.config.run, self.config.pipeline
         machine = f"{describe(self.device)['device']}, {self.dtype}, {kernels.in_use(self.device)}"
         print(f"{self.directory}: {machine}, {self.trainer.network.num_parameters()} parameters", flush=True)
         if self.why_so_many:
             print(f"self-play: {self.why_so_many}", flush=True)
         by_time, by_rounds = (settings.minutes, "min", self.seconds / 60), (settings.iterations, "rounds", self.rounds)
-        self._line = Progress(run.name, *(by_time if settings.minutes else by_rounds))
-        with self._line:
-            while self._progress() < 1.0:
-                self._round()
-                self._evaluate_if_due()
-        self._save()
-        if settings.final_matches:
-            self.matches.final(self._checkpoint(), self.telemetry, self.directory)
-            self._save()  # with the results
+        return Progress(run.name, *(by_time if settings.minutes else by_rounds))
 
     def _progress(self) -> float:
         """How much of the run is over, 0 to 1; 0 for a run without an end."""
@@ -199,7 +204,7 @@ class Run:
         self.rounds += 1
         self._tick()
         self._chart(collected, numbers)
-        if self.seconds - self._last_checkpoint >= 60 * settings.checkpoint_minutes:
+        if self._checkpoint_is_due():
             self._save()
         self._shown = {"games": str(self.selfplay.next_game), "loss": numbers.get("train/loss", math.nan)}
         self._shown["length"] = numbers.get("selfplay/game_length_plies", math.nan)
@@ -220,6 +225,15 @@ class Run:
             self._line.note(f"warning: {sentence}")
         return found
 
+    def _require_finite(self, loss: Tensor | float) -> None:
+        """Raises InputError where learning has diverged, before anything of it is played, saved or learned from."""
+        if not math.isfinite(loss):
+            what = f"the loss is {float(loss)} by step {self.trainer.steps}"
+            raise InputError(f"{what}; lower training.learning_rate and --resume")
+
+    def _checkpoint_is_due(self) -> bool:
+        return self.seconds - self._last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes
+
     def _keep(self, collected: SelfPlayResult) -> Samples | None:
         """Puts the samples into the replay and the kept games into files; returns the samples."""
         samples = collected.all_samples()
@@ -229,23 +243,28 @@ class Run:
         return samples
 
     def _learn(self) -> dict[str, float]:
-        """Trains for all that the replay's credit allows; returns means of what was seen, read at once."""
+        """Trains for all that the replay's credit allows, or until the run's time is over; returns means of what was
+        seen, read at once. Checkpoints that are due on the way are saved, as a large round learns for long."""
         self.trainer.set_progress(self._progress())
         batch, sums, start, first = self.config.training.batch, {}, time.monotonic(), self.trainer.steps
         recent: deque[TrainingBatch] = deque(maxlen=STATISTICS_BATCHES)
-        while self.replay.can_take(batch):
+        while self.replay.can_take(batch) and self._progress() < 1.0:
             recent.append(self.replay.take(batch))
             for name, value in self.trainer.step(recent[-1]).items():
                 sums[name] = sums.get(name, 0.0) + value
+            self._tick()
+            self._show()
+            if self.rounds and self.config.pipeline.checkpoint_minutes and self._checkpoint_is_due():
+                self._require_finite(sums["loss"])
+                self.trainer.refresh_statistics(recent)
+                self._save()
         steps = self.trainer.steps - first
         if steps == 0:
             return {}
         means = (torch.stack(list(sums.values())) / steps).tolist()
         seconds = time.monotonic() - start
         numbers = {f"train/{name}": mean for name, mean in zip(sums, means, strict=True)}
-        if not math.isfinite(numbers["train/loss"]):  # before anything of it is played, saved or learned from
-            what = f"the loss is {numbers['train/loss']} by step {self.trainer.steps}"
-            raise InputError(f"{what}; lower training.learning_rate and --resume")
+        self._require_finite(numbers["train/loss"])
         self.trainer.refresh_statistics(recent)
         numbers["train/samples_per_s"] = steps * batch / max(seconds, 1e-9)
         held_out = self.replay.validation_batch(HELD_OUT_BATCHES * batch)
