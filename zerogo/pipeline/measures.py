@@ -192,7 +192,8 @@ class Matches:
         if spec == "self":
             options |= one_colour | {"move_cap": self.game.plies(size)}
             return play_match(player, player, rules, seed=self.seed, **options)
-        options |= one_colour if spec.endswith(WHITE) else {"num_games": num_games}
+        paired = {"num_games": num_games, "opening_plies": self.settings.opening_plies}
+        options |= one_colour if spec.endswith(WHITE) else paired
         with self._opponent(spec) as opponent:
             cap = cap_for(self.game, [opponent], size)
             result = play_match(player, opponent, rules, seed=self.seed, move_cap=cap, **options)
