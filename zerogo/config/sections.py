@@ -196,8 +196,8 @@ VALUE_POOLING = ("max", "area")
 PRECISIONS = ("auto", "float32", "bfloat16")
 COMPILE = ("auto", "off", "on")
 ENCODERS = "zero17, alphago48 or 49, katago22, article48, article22, handcrafted"
-HEADS = {"policy": 1.0, "value": 1.0, "ownership": 0.5}
-SCHEDULE = ((0.0, 1.0), (0.8, 0.1))
+HEADS = {"policy": 1.0, "value": 1.0, "ownership": 1.5, "reply": 0.15}
+SCHEDULE = ((0.0, 1.0), (0.75, 0.3), (0.9, 0.1))
 OPPONENTS = "random, mcts:N (N playouts a move), self, a checkpoint, gnugo:LEVEL, …; with @white always White"
 
 
@@ -299,7 +299,7 @@ class FeaturesConfig(Section):
     """What the network sees."""
 
     NAME = "features"
-    encoder: str | tuple[str, ...] = option("zero17", f"{ENCODERS}, or a list of groups", source="AlphaGo Zero")
+    encoder: str | tuple[str, ...] = option("alphago48", f"{ENCODERS}, or a list of groups", source="measured")
     komi_input: bool = option(True, "tell the network the komi from the side to move's view")
 
 
@@ -362,7 +362,7 @@ class SelfplayConfig(Section):
     temperature_start: float = option(0.75, "puct: temperature of the played move at ply 0", 0, 10, source="KataGo")
     temperature_end: float = option(0.15, "puct: temperature late in the game", 0, 10, source="KataGo")
     temperature_half_life: float = option(0.0, "plies of half the fall; 0: the board side", 0, 10**4, source="KataGo")
-    opening_plies: float = option(0.0, "mean plies from the prior, unsearched, x points", 0, 1, source="KataGo: 0.04")
+    opening_plies: float = option(0.04, "mean plies from the prior, unsearched, x points", 0, 1, source="KataGo")
     random_opening_games: int = option(1500, "games by the random player at the start", 0, 10**7, source="measured")
     settled_end_share: float = option(0.9, "share of games that end once every point is pass-alive", 0, 1)
     resign_share: float = option(0.0, "share of games that may be resigned; the rest measures false ones", 0, 1)
@@ -409,7 +409,7 @@ class TrainingConfig(Section):
     schedule: tuple[tuple[float, float], ...] = option(
         SCHEDULE, "factors of the learning rate, by progress", source="KataGo"
     )
-    weight_decay: float = option(1e-4, "weight decay of matrices and kernels (decoupled in adamw)", 0, 1)
+    weight_decay: float = option(0.02, "weight decay of matrices and kernels (decoupled in adamw)", 0, 1)
     gradient_clip: float = option(1.0, "largest norm of the gradient; 0 is no limit", 0, 10**6)
     ema_samples: int = option(200_000, "averaging horizon of the weights, in samples", 1, 10**10, source="KataGo")
 
