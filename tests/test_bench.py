@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import tiny
 import torch
 
 from zerogo import bench, board, kernels
@@ -232,6 +233,23 @@ def test_peers_that_fail_or_are_none(notes, capsys, monkeypatch) -> None:
     refused(f"{PEER} --peer-python /nowhere/python", "can't be started (No such file or directory)", capsys)
     monkeypatch.setattr(bench, "PEER_SCRIPT", STAND_IN.with_name("cases.py"))  # a program that says nothing
     refused(PEER, "has no mctx that can be imported", capsys)
+
+
+def test_learning_is_measured_by_matches_that_cost_no_training_time(tmp_path: Path, capsys) -> None:
+    tiny.config("game.move_cap=8").dump(tmp_path / "tiny.yaml")
+    words = f"learn --config {tmp_path / 'tiny.yaml'} --minutes 0.08 --seeds 2 --points 2 --games 2 --simulations 2"
+    words += f" --opponents random,mcts:2 --out {tmp_path / 'out'} --set training.batch=8"
+    lines = measured(words, capsys)
+    assert {(line["seed"], line["opponent"]) for line in lines} == {
+        (s, o) for s in (1, 2) for o in ("random", "mcts:2")
+    }
+    for line in lines:
+        assert line["low"] <= line["win_rate"] <= line["high"] and line["played"] == 2
+        assert 0 < line["minutes"] < 0.5 and line["games"] >= 16
+    assert max(line["simulations"] for line in lines) > 0
+    assert (tmp_path / "out" / "learn.svg").read_text().count("<polyline") == 3 * 4
+    assert measured(words, capsys) == []  # all is there
+    refused(words.replace("0.08", "0.09") .replace("training.batch=8", "run.seeds=3"), "run.seeds", capsys)
 
 
 def refused(words: str, sentence: str, capsys) -> None:

@@ -103,7 +103,7 @@ def test_overrides(tmp_path: Path) -> None:
     assert {key: value(key, *words, path=path) for key in expected} == expected
     # Together valid, alone not: the order of overrides doesn't matter.
     assert value("replay.min_window", "replay.min_window=3000000", "replay.capacity=4000000") == 3_000_000
-    heads = {"policy": 1.0, "value": 1.0, "ownership": 0.0}
+    heads = {"policy": 1.0, "value": 1.0, "ownership": 0.0, "reply": 0.15}
     assert value("network.heads", "network.heads.ownership=0") == heads
     assert value("evaluation.opponents", "evaluation.opponents=[random, 'mcts:400']") == ("random", "mcts:400")
     assert value("training.schedule", "training.schedule=[[0, 1], [0.9, 0.1]]") == ((0.0, 1.0), (0.9, 0.1))

@@ -1,6 +1,7 @@
-"""The measurements: `python -m zerogo.bench {board,net,features,search,profile,memory,selfplay}`. Each prints JSON
-lines, one a configuration. How fast something is, is always said beside what it is to be compared with, in the same
-run: rounds of both take turns, so that what else the machine does falls on both.
+"""The measurements: `python -m zerogo.bench {board,net,features,search,profile,memory,learn,selfplay}`.
+
+Each prints JSON lines, one a configuration. How fast something is, is always said beside what it is to be compared
+with, in the same run: rounds of both take turns, so that what else the machine does falls on both.
 
 Here is what they share: rounds, lines and tables, and other programs that are timed beside zerogo."""
 

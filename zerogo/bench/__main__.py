@@ -1,4 +1,4 @@
-"""`python -m zerogo.bench {board,net,features,search,profile,memory,selfplay}`: reads the arguments and runs one
+"""`python -m zerogo.bench {board,net,features,search,profile,memory,selfplay,learn}`: reads the arguments and runs one
 measurement."""
 
 import argparse
@@ -17,6 +17,8 @@ TREE = NET | {"sims": 128, "algorithm": "puct", "leaves": 1, "spread": 0.0}
 BOARD = SHARED | {"batch": "1024", "seconds": 2.0, "rounds": 3, "superko": "positional"}
 FEATURES = {"preset": "alphago48", "without": ""} | SHARED | {"batch": "1024", "seconds": 0.5, "rounds": 7}
 MEMORY = {"size": "9,19", "memory": "8,24,80", "batch": "256,1024,4096", "sims": "64,400", "blocks": 0, "channels": 0}
+LEARN = {"config": "configs/quickstart.yaml", "set": "", "minutes": 10.0, "seeds": 1, "points": 4}
+LEARN |= {"opponents": "mcts:200", "games": 100, "simulations": 64, "out": "checkpoints/learn"}
 # The module in which each is, as `run_NAME`, what it measures, and its options with their defaults.
 BENCHES = {
     "board": ("board", "random legal moves a second, beside pgx where it is installed", BOARD),
@@ -34,6 +36,7 @@ BENCHES = {
         MEMORY | {"precision": "bfloat16", "device": "auto", "threads": 0},
     ),
     "selfplay": ("search", "games, moves and samples of self-play", NET | {"sims": 8, "algorithm": "gumbel"}),
+    "learn": ("learn", "strength over minutes, games and simulations of training", LEARN),
 }
 # What the help says of an option, of one bench's under "NAME option", before the default.
 HELP = {
@@ -56,6 +59,15 @@ HELP = {
     "preset": f"{', '.join(ENCODERS)}, or groups as stones+liberties:8",
     "without": "groups that are left out, as ladder_capture+ladder_escape",
     "memory": "the devices' memory in GB, 10^9 bytes",
+    "config": "YAML file with the settings of the runs",
+    "set": "settings that replace those of the file, as 'training.batch=64 search.c_scale=2'",
+    "minutes": "minutes of training for each seed, matches not counted",
+    "seeds": "runs, with the seeds from 1 on",
+    "points": "checkpoints of each run that play",
+    "opponents": "whom they play, as for evaluate.py, with commas between",
+    "games": "games against each opponent",
+    "simulations": "simulations a move in the matches",
+    "out": "folder of the runs, learn.jsonl and learn.svg; the same command goes on after an interruption",
     "board batch": "games played at once, or several as 64,{}",
     "features batch": "positions at once, or several as 64,{}",
     "memory size": "side of the board, or several",
@@ -86,7 +98,7 @@ def _add_options(parser: argparse.ArgumentParser, name: str) -> None:
 
 def _check(args: argparse.Namespace) -> None:
     """Raises InputError for what no measurement can have."""
-    for name in ("sims", "leaves"):
+    for name in ("sims", "leaves", "seeds", "points", "games", "simulations"):
         number = getattr(args, name, 1)
         if isinstance(number, int) and number < 1:
             raise InputError(f"--{name} is {number}; it must be at least 1")

@@ -148,7 +148,7 @@ class Matches:
 
     def on_the_way(self, checkpoint: Checkpoint, telemetry: Telemetry) -> list[str]:
         """Plays short matches, charts them, and returns a line to print for each."""
-        return [line for line, _ in self._play(checkpoint, telemetry, self.settings.games)]
+        return [line for line, _ in self.play(checkpoint, self.settings.games, telemetry)]
 
     def final(self, checkpoint: Checkpoint, telemetry: Telemetry, directory: Path) -> None:
         """Plays the matches at the end of the run, prints what they show, and writes a report of them."""
@@ -157,7 +157,7 @@ class Matches:
         komi = komi if game.sizes else f"{game.komi:g}"
         print(f"what it learned, {self.settings.simulations} simulations a move, komi {komi}:")
         results: list[MatchResult] = []
-        for line, result in self._play(checkpoint, telemetry, self.settings.final_games):
+        for line, result in self.play(checkpoint, self.settings.final_games, telemetry):
             print(line, flush=True)
             results.append(result)
         for size in game.all_sizes:
@@ -169,7 +169,9 @@ class Matches:
                 ratings = rate(names, paired) if paired else None
                 print(f"  {write_report(folder, here, names, ratings, checkpoint.config.to_dict())} shows them")
 
-    def _play(self, checkpoint: Checkpoint, telemetry: Telemetry, num_games: int) -> Iterator[tuple[str, MatchResult]]:
+    def play(
+        self, checkpoint: Checkpoint, num_games: int, telemetry: Telemetry | None = None
+    ) -> Iterator[tuple[str, MatchResult]]:
         """Yields a line for each match when it is over, and its result; charts all of them at the end."""
         player = make_player(checkpoint, self.settings, self.device, self.dtype)
         numbers, is_mixed = {}, bool(self.game.sizes)
@@ -183,7 +185,8 @@ class Matches:
                 numbers[f"{tag}_whole_board_black"] = result.whole_board_black
                 yield f"  {where}{describe(spec, result)}, {time.monotonic() - start:.0f} s", result
             numbers |= self._rating(area, player.name, size)
-        telemetry.scalars(checkpoint.step, numbers)
+        if telemetry is not None:
+            telemetry.scalars(checkpoint.step, numbers)
 
     def _match(self, player: Player, spec: str, size: int, num_games: int) -> MatchResult:
         """Plays one match; half as many games where only one colour is at stake."""

@@ -72,6 +72,7 @@ class Run:
         counters = {} if start is None else start.counters
         self.directory = directory
         self.seconds, self.rounds = float(counters.get("seconds", 0.0)), int(counters.get("rounds", 0))
+        self.simulations = int(counters.get("simulations", 0))
         setup = cli.set_up(config)
         self.device, self.dtype = setup.device, setup.dtype
         self.compiled = pick_compile(config.run.compile, self.device)
@@ -194,6 +195,7 @@ class Run:
         settings = self.config.pipeline
         until = self._clock + 60 * settings.minutes - self.seconds if settings.minutes else None
         collected = self.selfplay.play(settings.games_per_iteration, until, self._show, every_place=True)
+        self.simulations += collected.simulations
         samples = self._keep(collected)
         self._tick()
         numbers, first = selfplay_numbers(collected, samples), self.trainer.steps
@@ -305,7 +307,7 @@ class Run:
         state = self.trainer.state_dict()
         weights, averaged = state.pop("network"), state.pop("averaged")
         counters = {"seconds": self.seconds, "rounds": self.rounds, "last_match": self._last_match}
-        counters |= {"games": self.selfplay.next_game, "samples": self.trainer.samples}
+        counters |= {"games": self.selfplay.next_game, "samples": self.trainer.samples, "simulations": self.simulations}
         parts = {"replay": self.replay, "resignation": self.selfplay.resignation, "matches": self.matches}
         counters |= {name: part.state_dict() for name, part in parts.items()}
         generators = {name: counters["replay"].pop(name) for name in GENERATORS}
