@@ -103,7 +103,7 @@ def test_network_has_the_chosen_weights(file: Path) -> None:
     averaged, trained = loaded.network(), loaded.network(averaged=False)
     assert not averaged.training and not any(parameter.any() for parameter in averaged.parameters())
     assert all(torch.equal(tensor, loaded.weights[name]) for name, tensor in trained.state_dict().items())
-    assert loaded.encoder().name == "zero17"
+    assert loaded.encoder().name == "alphago48"
 
 
 def test_views_are_saved_alone(tmp_path: Path) -> None:
