@@ -3,6 +3,7 @@ they do, ruff is content."""
 
 import ast
 import importlib.util
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -41,23 +42,23 @@ SIDEWAYS = {
 BUDGETS = {
     "analysis": 1045,
     "arena": 1200,
-    "bench": 1295,
+    "bench": 1425,
     "board": 755,
     "config": 700,
     "features": 780,
     "files beside the folders": 3940,
     "gtp": 1690,
     "kernels": 3915,
-    "pipeline": 515,
+    "pipeline": 770,
     "play": 555,
     "players": 1865,
-    "replay": 570,
+    "replay": 575,
     "search": 1510,
     "selfplay": 690,
     "sgf": 870,
     "show": 490,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 16_850, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_000, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.
@@ -82,7 +83,8 @@ READING_LIST = (
     "replay/",
     "trainer.py",
     "checkpoint.py",
-    "pipeline/",
+    "pipeline/run.py",
+    "pipeline/measures.py",
 )
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
@@ -224,3 +226,8 @@ def test_ruff(command: str) -> None:
     words = (sys.executable, "-m", "ruff", *command.split(), "--no-cache", ".")
     done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_files_that_the_readme_names_are_there() -> None:
+    named = re.findall(r"`([a-z_0-9/]+\.py)`", (ROOT / "README.md").read_text())
+    assert len(named) > 20 and not [name for name in named if not [*ROOT.glob(name), *PACKAGE.rglob(name)]]

@@ -189,6 +189,13 @@ def set_up(config: Config, checkpoints: dict[str, Checkpoint] | None = None) -> 
     return Setup(config, device, runtime.pick_dtype(config.run.precision, device), checkpoints or {})
 
 
+def shipped_network(size: int) -> str | None:
+    """Returns the file in `checkpoints/`, here or beside the sources, whose name ends with the board, such as 7x7.pt;
+    None where there is none."""
+    folders = Path("checkpoints"), Path(__file__).parents[1] / "checkpoints"
+    return next((str(path) for folder in folders for path in sorted(folder.glob(f"*{size}x{size}.pt"))), None)
+
+
 def names_checkpoint(word: str) -> bool:
     """Says whether a word names a file or folder that is there, and no player of another kind."""
     from zerogo.players.external import is_external

@@ -16,7 +16,7 @@ a player is one of:
   a checkpoint     a file, or a run's folder: its newest checkpoint
 
 examples:
-  python -m zerogo.play                                              # you are Black on 9x9, against mcts:200
+  python -m zerogo.play --size 7                                     # you are Black, against the 7x7 network
   python -m zerogo.play --white checkpoints/quickstart-5x5.pt        # the board and the rules are the network's
   python -m zerogo.play --black checkpoints/9x9 --white human --handicap 2 --save game.sgf
   python -m zerogo.play --sgf game.sgf --move 30                     # go on from a game, after its 30th move
@@ -31,7 +31,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = cli.make_parser("play", __doc__, EXAMPLES)
     add = parser.add_argument
     add("--black", default="human", metavar="PLAYER", help="who plays Black (default: human)")
-    add("--white", default=OPPONENT, metavar="PLAYER", help=f"who plays White (default: {OPPONENT})")
+    white = f"who plays White (default: the network in checkpoints/ that fits the board, else {OPPONENT})"
+    add("--white", metavar="PLAYER", help=white)
     add("--size", type=int, metavar="N", help="side of the board, 1 to 25 (default: the network's, else 9)")
     komi = "points that White gets (default: the network's or the rules'; 0.5 at handicap)"
     add("--komi", type=float, metavar="POINTS", help=komi)
@@ -50,6 +51,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parsed = parser.parse_args(arguments)
     if parsed.move is not None and parsed.sgf is None:
         parser.error("--move says where to go on in a game; give the game by --sgf FILE")
+    if parsed.white is None:
+        is_free = parsed.black == "human" and parsed.sgf is None  # else the board is another's
+        parsed.white = (cli.shipped_network(parsed.size or 9) if is_free else None) or OPPONENT
     if parsed.handicap and parsed.sgf is not None:
         parser.error("--handicap is for a new game; with --sgf the stones are those of the file")
     return parsed
