@@ -419,9 +419,9 @@ def test_a_simulation_under_way_is_a_visit_without_a_value() -> None:
     plain = searches.nodes_of(**facts, visits=[3, 2, 0], total=6)
     waiting = searches.nodes_of(**facts, visits=[3, 1, 0], total=5)
     waiting = dataclasses.replace(waiting, under_way=torch.tensor([[0.0, 1.0, 0.0]]))
-    assert torch.equal(puct.scores(plain, PUCT, is_root=True), puct.scores(waiting, PUCT, is_root=True))
+    assert torch.equal(puct.scores(plain, PUCT, torch.zeros(1)), puct.scores(waiting, PUCT, torch.zeros(1)))
     none, rich = dataclasses.replace(plain, under_way=torch.zeros(1, 3)), searches.RICH
-    assert torch.equal(puct.scores(plain, rich, is_root=False), puct.scores(none, rich, is_root=False))
+    assert torch.equal(puct.scores(plain, rich), puct.scores(none, rich))
 
 
 def test_bench_compares_with_one_leaf_a_step(capsys: pytest.CaptureFixture[str]) -> None:

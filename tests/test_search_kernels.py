@@ -308,7 +308,7 @@ def test_slots_say_where_simulations_go(settings: SearchConfig) -> None:
             assert bool(found.at_end[slot]) or children[rows[depth], action] == UNVISITED
 
 
-def strange_trees(num_actions: int, seed: int, device: torch.device) -> SearchState:
+def strange_trees(num_actions: int, seed: int, device: torch.device, forced: float = 0.0) -> SearchState:
     """Trees of a root and four children, some with children of their own, of random numbers, with many moves and few
     open; there is room for 13 nodes more."""
     made = torch.Generator().manual_seed(seed)
@@ -328,7 +328,7 @@ def strange_trees(num_actions: int, seed: int, device: torch.device) -> SearchSt
     search_state = SearchState.of(None, tree.to(device), num_actions, 20)
     search_state.depth_bound, search_state.budget[:] = 2, torch.tensor([20, 7, 0], device=device)
     search_state.root_prior[:] = tree.prior[:, ROOT].flip(1).to(device)
-    search_state.gumbel[:] = noise.to(device)
+    search_state.gumbel[:], search_state.forced[:] = noise.to(device), forced
     search_state.order[:], search_state.phase_end[:] = 3, 20
     return search_state
 
@@ -337,11 +337,12 @@ def strange_trees(num_actions: int, seed: int, device: torch.device) -> SearchSt
 @pytest.mark.parametrize("num_actions", [82, 626])
 def test_choices_among_many_moves(case: Case, num_actions: int) -> None:
     """Random priors and values, so that all sums and quotients round."""
+    forced = case.settings.forced_playouts
     for seed in range(2):
         with kernels.plain():
-            expected = select(strange_trees(num_actions, seed, CPU), case.settings)
+            expected = select(strange_trees(num_actions, seed, CPU, forced), case.settings)
         with case.use():
-            found = select(strange_trees(num_actions, seed, case.device), case.settings).to(CPU)
+            found = select(strange_trees(num_actions, seed, case.device, forced), case.settings).to(CPU)
         counts = expected.counts
         assert torch.equal(counts, found.counts) and int(counts.sum()) >= min(case.settings.leaves, 2)
         for name in ("depth", "action", "at_end"):

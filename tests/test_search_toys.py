@@ -262,9 +262,9 @@ def test_first_play_urgency() -> None:
     explore = 1.1 * math.sqrt(3.01)
     urgency = 0.3 - 0.2 * math.sqrt(0.5)
     expected = [0.4 + explore * 0.5 / 4, urgency + explore * 0.3, urgency + explore * 0.2]
-    assert puct.scores(node, PUCT, is_root=False)[0].tolist() == pytest.approx(expected, abs=1e-6)
+    assert puct.scores(node, PUCT)[0].tolist() == pytest.approx(expected, abs=1e-6)
     at_root = [expected[0], 0.3 + explore * 0.3, 0.3 + explore * 0.2]
-    assert puct.scores(node, PUCT, is_root=True)[0].tolist() == pytest.approx(at_root, abs=1e-6)
+    assert puct.scores(node, PUCT, torch.zeros(1))[0].tolist() == pytest.approx(at_root, abs=1e-6)
 
 
 def test_exploration_grows_with_the_logarithm_where_set() -> None:
@@ -277,16 +277,32 @@ def test_exploration_grows_with_the_logarithm_where_set() -> None:
 def test_forced_playouts_are_owed_to_visited_moves() -> None:
     settings = dataclasses.replace(PUCT, forced_playouts=2.0)
     node = nodes_of(prior=[0.8, 0.1, 0.1], visits=[30, 1, 0], value=[0.9, -0.9, 0.0], total=32, mean=0.8)
-    score = puct.scores(node, settings, is_root=True)[0]
+    score = puct.scores(node, settings, torch.full((1,), 2.0))[0]
     # sqrt(2 * 0.1 * 31) = 2.49 visits are owed to the second, it has 1; the third has none yet: nothing is owed.
     assert int(score.argmax()) == 1 and float(score[2]) < 10
-    assert int(puct.scores(node, settings, is_root=False)[0].argmax()) != 1
+    assert int(puct.scores(node, settings)[0].argmax()) != 1
+
+
+def test_cheap_searches_force_nothing() -> None:
+    """Only searches that explore force playouts, and prune: in one batch, games that do not search as without."""
+    toy = toys.tic_tac_toe("X.......O")
+    settings = dataclasses.replace(PUCT, forced_playouts=2.0, dirichlet_share=0.0, root_temperature=1.0)
+    plain = search(toy, dataclasses.replace(settings, forced_playouts=0.0)).run(toy.new([0] * 4), 60, explore=True)
+    explores = torch.tensor([True, False, True, False])
+    made = search(toy, settings)
+    search_state = made.init(toy.new([0] * 4), 60)
+    made.begin(search_state, torch.arange(4), 60, 0, explore=explores)
+    made.run_simulations(search_state)
+    found = made.result(search_state, torch.arange(4))
+    assert torch.equal(found.visits[~explores], plain.visits[~explores])
+    assert torch.equal(found.policy[~explores], plain.policy[~explores])
+    assert not torch.equal(found.visits[explores], plain.visits[explores])
 
 
 def test_pruning_takes_only_what_exploration_paid() -> None:
     settings = dataclasses.replace(PUCT, forced_playouts=2.0)
     node = nodes_of(prior=[0.5, 0.2, 0.2, 0.1], visits=[50, 9, 30, 1], value=[0.5, -0.5, 0.48, 0.0], total=91)
-    policy = puct.visit_policy(node, settings)[0]
+    policy = puct.visit_policy(node, settings, torch.full((1,), 2.0))[0]
     explore = 1.1 * math.sqrt(90.01)
     best = 0.5 + explore * 0.5 / 51
     kept = [50.0, math.ceil(explore * 0.2 / (best + 0.5) - 1), min(30, math.ceil(explore * 0.2 / (best - 0.48) - 1))]

@@ -23,10 +23,8 @@ TINY = 1e-20  # a prior of 0 would be a logit of -inf for a legal move
 # A `search.tree.Tree`, whose rows are game * M + node.
 Trees = namedtuple("Trees", "words children prior visits value_sum value terminal parent action size")
 # What a choice at a root reads of a `search.tree.SearchState`, and any choice of `config.SearchConfig` (float32).
-Searches = namedtuple("Searches", "budget done root_prior gumbel kept_visits order phase_end")
-CHOICE_NUMBERS = (
-    "c_puct c_puct_log c_puct_base fpu_reduction fpu_reduction_root forced_playouts c_visit c_scale".split()
-)
+Searches = namedtuple("Searches", "budget done root_prior forced gumbel kept_visits order phase_end")
+CHOICE_NUMBERS = "c_puct c_puct_log c_puct_base fpu_reduction fpu_reduction_root c_visit c_scale".split()
 # A `search.selection.Selection` of K = leaves * B slots.
 Slots = namedtuple("Slots", "path depth action at_end counts")
 # K simulations: where they went (`Selection`), what they came to (`search.game.LeafStates`), what the network said.

@@ -149,7 +149,7 @@ def _network_search(
     """Returns a search over a checkpoint's averaged network by its own settings, without what is for exploring."""
     network, encoder = checkpoint.network(averaged=True), checkpoint.encoder()
     leaf = Evaluator.from_network(network, encoder, device, dtype, settings.symmetry, heads=("policy", "value"))
-    return Search(leaf, dataclasses.replace(checkpoint.config.search, forced_playouts=0.0, **changes))
+    return Search(leaf, dataclasses.replace(checkpoint.config.search, **changes))
 
 
 def _name(checkpoint: Checkpoint) -> str:

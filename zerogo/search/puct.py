@@ -23,13 +23,16 @@ def _below(nodes: Nodes) -> Tensor:
     return below if nodes.under_way is None else below + nodes.under_way.sum(1)
 
 
-def scores(nodes: Nodes, settings: SearchConfig, is_root: bool) -> Tensor:
+def scores(nodes: Nodes, settings: SearchConfig, forced: Tensor | None = None) -> Tensor:
     """Returns the value of choosing each move: float32 [K, A], -inf where it may not be chosen.
+
+    forced: at roots, float32 [K], the k of forced playouts: a move that was tried is owed sqrt(k * prior * W) visits.
 
     A move that was not tried yet has the value of its node less fpu_reduction * sqrt(prior of the moves that were). A
     simulation under way counts as a visit that leaves the value as it is (Liu et al., "Watch the unobserved", 2020);
     one that counts as a loss besides, as in KataGo, played much worse (docs/experiments.md). The sum is made in
     float64, where the order of so few priors leaves no trace."""
+    is_root = forced is not None
     reduction = settings.fpu_reduction_root if is_root else settings.fpu_reduction
     is_visited = nodes.visits > 0
     unvisited = nodes.mean
@@ -41,7 +44,7 @@ def scores(nodes: Nodes, settings: SearchConfig, is_root: bool) -> Tensor:
     explore = exploration(nodes, settings).unsqueeze(1) * nodes.prior / (1.0 + visits)
     total = value + explore
     if is_root and settings.forced_playouts:
-        owed = torch.sqrt(settings.forced_playouts * nodes.prior * _below(nodes).unsqueeze(1))
+        owed = torch.sqrt(forced.unsqueeze(1) * nodes.prior * _below(nodes).unsqueeze(1))
         total = torch.where(is_visited & (visits < owed), 1e6, total)
     return torch.where(nodes.is_open, total, -torch.inf)
 
@@ -68,11 +71,12 @@ def noisy_prior(
     return (1.0 - settings.dirichlet_share) * tempered + settings.dirichlet_share * noise
 
 
-def visit_policy(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns the policy to be learned: float32 [B, A], shares of the visits without those that were forced."""
+def visit_policy(nodes: Nodes, settings: SearchConfig, forced: Tensor) -> Tensor:
+    """Returns the policy to be learned: float32 [B, A], shares of the visits, where playouts were forced (float32 [B],
+    above 0) without those that were."""
     weight = torch.where(nodes.is_open, nodes.visits, 0.0)
     if settings.forced_playouts:
-        weight = _pruned(nodes, weight, settings)
+        weight = torch.where(forced.unsqueeze(1) > 0, _pruned(nodes, weight, settings), weight)
     total = weight.sum(1, keepdim=True)
     return torch.where(total > 0, weight / total.clamp(min=1e-9), nodes.prior)
 

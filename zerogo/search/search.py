@@ -131,6 +131,7 @@ class Search:
         if self.settings.algorithm == "puct":
             noisy = puct.noisy_prior(nodes.prior, nodes.is_open, keys, self.settings, places)
             search_state.root_prior[games] = torch.where(explores, noisy, nodes.prior)
+            search_state.forced[games] = explores.squeeze(1) * self.settings.forced_playouts
             return
         noise = draws.gumbel(keys, nodes.prior.shape[1], places)
         search_state.gumbel[games] = torch.where(explores, noise, 0.0)
@@ -228,7 +229,8 @@ class Search:
         """Returns what the searches of some games (int64 [K], ascending) have found so far."""
         nodes = self._roots(search_state, games)
         if self.settings.algorithm == "puct":
-            policy = puct.visit_policy(replace(nodes, prior=search_state.root_prior[games]), self.settings)
+            nodes = replace(nodes, prior=search_state.root_prior[games])
+            policy = puct.visit_policy(nodes, self.settings, search_state.forced[games])
             action = torch.where(nodes.is_open, nodes.visits + 0.5 * nodes.prior, -torch.inf).argmax(1)
             value = nodes.mean
         else:

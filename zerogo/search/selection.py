@@ -93,7 +93,7 @@ def _choose_at_roots(
     under_way = None if virtual is None else virtual.visits
     nodes, children = nodes_at(search_state.tree, first + ROOT, first, search_state.root_prior, under_way)
     if settings.algorithm == "puct":
-        return puct.scores(nodes, settings, is_root=True).argmax(1), children
+        return puct.scores(nodes, settings, search_state.forced).argmax(1), children
     done, new_visits, collided = search_state.done, nodes.visits - search_state.kept_visits, None
     if virtual is not None:
         done, new_visits, collided = done + virtual.started, new_visits + virtual.by_move, virtual.collided
@@ -109,7 +109,7 @@ def _choose_inside(
     """Returns the moves to try at nodes inside the trees, and their children: int64 [K], int32 [K, A]."""
     nodes, children = nodes_at(tree, rows, first, under_way=None if virtual is None else virtual.visits)
     if settings.algorithm == "puct":
-        return puct.scores(nodes, settings, is_root=False).argmax(1), children
+        return puct.scores(nodes, settings).argmax(1), children
     return gumbel.interior_scores(nodes, settings).argmax(1), children
 
 

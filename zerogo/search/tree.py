@@ -81,22 +81,24 @@ class SearchState:
 
     states: the root states. budget, done: int64 [B], simulations that the present move gets, and has had (kept visits
     do not count). root_prior: float32 [B, A], with noise where the search explores; the tree itself keeps the prior
-    without. gumbel: float32 [B, A], 0 without noise. kept_visits: float32 [B, A], visits of the root's children from
-    before. order: int32 [B, longest]; entry s: the new visits a root move must have to be tried as simulation s.
-    phase_end: int32 [B, longest]; entry s: how many are done when its phase is over (Gumbel). keys: int64 [B], the
-    present move's key for random symmetries. deepest: int64 [B], no node of the tree lies deeper, the root being 0.
-    depth_bound: the same for all trees, on the host. overflowed: int64 [], kept trees dropped because their next
-    search's nodes would not have fitted. exact_leaves: int64 [2], simulations that ended in a finished position, and in
-    a closed move, without an evaluation of the network. collisions: int64 [], simulations that were dropped because
-    they came to a node that another of their step was about to make. repeated_states: the root states once for each of
-    a step's `leaves` simulations, [leaves * B]; None where they must be made anew. graph: the step as a CUDA graph
-    (`search.graph.StepGraph`), None where there is none; a copy has none, since it would hold the tree of this one."""
+    without. forced: float32 [B], k of forced playouts, 0 where the search does not explore. gumbel: float32 [B, A], 0
+    without noise. kept_visits: float32 [B, A], visits of the root's children from before. order: int32 [B, longest];
+    entry s: the new visits a root move must have to be tried as simulation s. phase_end: int32 [B, longest]; entry s:
+    how many are done when its phase is over (Gumbel). keys: int64 [B], the present move's key for random symmetries.
+    deepest: int64 [B], no node of the tree lies deeper, the root being 0. depth_bound: the same for all trees, on the
+    host. overflowed: int64 [], kept trees dropped because their next search's nodes would not have fitted.
+    exact_leaves: int64 [2], simulations that ended in a finished position, and in a closed move, without an evaluation
+    of the network. collisions: int64 [], simulations that were dropped because they came to a node that another of
+    their step was about to make. repeated_states: the root states once for each of a step's `leaves` simulations,
+    [leaves * B]; None where they must be made anew. graph: the step as a CUDA graph (`search.graph.StepGraph`), None
+    where there is none; a copy has none, since it would hold the tree of this one."""
 
     states: Any
     tree: Tree
     budget: Tensor
     done: Tensor
     root_prior: Tensor
+    forced: Tensor
     gumbel: Tensor
     kept_visits: Tensor
     order: Tensor
@@ -119,6 +121,7 @@ class SearchState:
             return torch.zeros(shape, dtype=dtype, device=tree.size.device)
 
         by_game = {name: zeros(num_games) for name in ("budget", "done", "keys", "deepest")}
+        by_game["forced"] = zeros(num_games, dtype=torch.float32)
         by_move = ("root_prior", "gumbel", "kept_visits")
         by_move = {name: zeros(num_games, num_actions, dtype=torch.float32) for name in by_move}
         by_simulation = {name: zeros(num_games, longest, dtype=torch.int32) for name in ("order", "phase_end")}

@@ -85,7 +85,7 @@ def _select(first, last, trees, searches, settings, slots, collisions):
             if settings.is_gumbel:
                 root_move = _halving_move(tree, searches, game, started, settings)
             else:
-                root_move = _puct_move(tree, ROOT, searches.root_prior[game], settings, True)
+                root_move = _puct_move(tree, ROOT, searches.root_prior[game], settings, searches.forced[game])
             depth, action, at_end = _descend(tree, settings, path, root_move)
             counts = not (at_end and path[depth] >= new)
             if settings.leaves > 1:
@@ -124,7 +124,7 @@ def _descend(tree, settings, path, action):
         if settings.is_gumbel:
             action = _proportional_move(tree, node, settings)
         else:
-            action = _puct_move(tree, node, tree.prior[node], settings, False)
+            action = _puct_move(tree, node, tree.prior[node], settings, ZERO)
     return depth, action, False
 
 
@@ -180,8 +180,8 @@ def _first_best(scores):
 
 
 @inline
-def _puct_move(tree, node, prior, settings, is_root):
-    """Returns the move with the best of `puct.scores`."""
+def _puct_move(tree, node, prior, settings, forced):
+    """Returns the move with the best of `puct.scores`; forced: the k of forced playouts."""
     children, scores, tried = tree.children[node], tree.scores, tree.tried
     number = _list_tried(children, tried)
     mass, flying = 0.0, np.int32(0)
@@ -191,7 +191,7 @@ def _puct_move(tree, node, prior, settings, is_root):
         if tree.visits[child] > 0:
             mass += np.float64(prior[tried[k]])
     total = np.float32(tree.visits[node])
-    reduction = settings.fpu_reduction_root if is_root else settings.fpu_reduction
+    reduction = settings.fpu_reduction_root if node == ROOT else settings.fpu_reduction
     unvisited = tree.value_sum[node] / max(total, ONE) - reduction * np.float32(math.sqrt(np.float32(mass)))
     below = max(total - ONE, ZERO) + np.float32(flying)
     c_puct = settings.c_puct
@@ -207,9 +207,8 @@ def _puct_move(tree, node, prior, settings, is_root):
         everything = visits + np.float32(tree.under_way[child])
         value = tree.value_sum[child] / -visits if visits > ZERO else unvisited
         scores[move] = value + weight * prior[move] / (ONE + everything)
-        if is_root and settings.forced_playouts > ZERO and visits > ZERO:
-            if everything < np.float32(math.sqrt(settings.forced_playouts * prior[move] * below)):
-                scores[move] = np.float32(1e6)
+        if forced > ZERO and visits > ZERO and everything < np.float32(math.sqrt(forced * prior[move] * below)):
+            scores[move] = np.float32(1e6)
     return _first_best(scores)
 
 

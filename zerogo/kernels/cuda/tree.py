@@ -74,16 +74,14 @@ def select(search_state: Any, settings: Any) -> Slots:
 @triton.jit(do_not_specialize=["num_games", "num_nodes", "longest", "leaves", "tries"])  # so it is compiled once
 def select_kernel(
     trees, under_way, searches, collisions, slots, num_games, num_nodes, longest, leaves, tries,
-    c_puct, c_puct_log, c_puct_base, fpu_reduction, fpu_reduction_root, forced_playouts, c_visit, c_scale,
+    c_puct, c_puct_log, c_puct_base, fpu_reduction, fpu_reduction_root, c_visit, c_scale,
     KIND: tl.constexpr,
 ):  # fmt: skip
     """Sends the simulations of one game, one after another; tries: how many selections there may be. A game that may
     have none goes round once, for what unused slots hold."""
     index = tl.program_id(0).to(tl.int64)
     first = index * num_nodes
-    settings = Settings(
-        c_puct, c_puct_log, c_puct_base, fpu_reduction, fpu_reduction_root, forced_playouts, c_visit, c_scale
-    )
+    settings = Settings(c_puct, c_puct_log, c_puct_base, fpu_reduction, fpu_reduction_root, c_visit, c_scale)
     game = Game(trees, under_way, searches, index, first, settings)
     new = tl.load(trees.size + index) + ROOT  # the node that the first simulation makes
     before, until = tl.load(searches.done + index), tl.load(searches.budget + index)
@@ -188,7 +186,7 @@ def _choose_at_root(game, wanted, by_move, collided, KIND: tl.constexpr):
         nobody = tl.max(is_wanted.to(tl.int32), 0) == 0
         score = tl.where(is_wanted | nobody, score, -float("inf"))
     else:
-        score = _puct(game, node, settings.fpu_reduction_root, settings.forced_playouts)
+        score = _puct(game, node, settings.fpu_reduction_root, tl.load(searches.forced + game.index))
     return _best(node, score)
 
 
@@ -225,7 +223,7 @@ def _node_at(game, row, prior, KIND: tl.constexpr):
 
 
 @triton.jit
-def _puct(game, node, reduction, forced_playouts):
+def _puct(game, node, reduction, forced):
     """Returns `puct.scores`."""
     settings, visits = game.settings, node.visits
     total = tl.load(game.trees.visits + node.row).to(tl.float32)
@@ -236,7 +234,7 @@ def _puct(game, node, reduction, forced_playouts):
     growth = tl.log(1.0 + tl.div_rn(below, settings.c_puct_base + 0.0 * below))
     weight = (settings.c_puct + settings.c_puct_log * growth) * tl.sqrt_rn(below + 0.01)
     score = tl.where(visits > 0, node.value, unvisited) + tl.div_rn(weight * node.prior, 1.0 + all_visits)
-    owed = tl.sqrt_rn(forced_playouts * node.prior * below)
+    owed = tl.sqrt_rn(forced * node.prior * below)
     return tl.where((visits > 0) & (all_visits < owed), 1e6, score)
 
 
