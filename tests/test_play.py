@@ -91,6 +91,21 @@ def talked(lines: str, white: object = None, path: Path | None = None) -> tuple[
     return recorded, [coords.to_gtp(action, 5) for _, action in recorded.game.moves], said
 
 
+@pytest.mark.parametrize(
+    ("words", "white"),
+    [
+        (["--size", "7"], "7x7.pt"),
+        (["--size", "5"], "quickstart-5x5.pt"),
+        (["--size", "6"], "mcts:200"),
+        (["--size", "7", "--black", "random"], "mcts:200"),
+        (["--sgf", "game.sgf"], "mcts:200"),
+        (["--size", "7", "--white", "random"], "random"),
+    ],
+)
+def test_the_shipped_network_that_fits_the_board_plays_white(words: list[str], white: str) -> None:
+    assert Path(parse(words).white).name == white
+
+
 def test_two_people() -> None:
     recorded, moves, said = talked("c3, D4, pass, PASS, quit")
     assert moves == ["C3", "D4", "pass", "pass"] and recorded.result == "W+7"
