@@ -2,6 +2,7 @@
 interpreter without a GPU."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 
@@ -13,6 +14,9 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what runs in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # else the programs that tests interrupt would ignore it
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # must be set before the first `import triton`
