@@ -46,19 +46,19 @@ BUDGETS = {
     "board": 755,
     "config": 700,
     "features": 780,
-    "files beside the folders": 3940,
+    "files beside the folders": 3950,
     "gtp": 1690,
     "kernels": 3915,
     "pipeline": 770,
     "play": 555,
     "players": 1865,
     "replay": 575,
-    "search": 1510,
+    "search": 1520,
     "selfplay": 690,
     "sgf": 870,
     "show": 490,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_000, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_100, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.
