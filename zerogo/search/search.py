@@ -229,8 +229,8 @@ class Search:
         """Returns what the searches of some games (int64 [K], ascending) have found so far."""
         nodes = self._roots(search_state, games)
         if self.settings.algorithm == "puct":
-            nodes = replace(nodes, prior=search_state.root_prior[games])
-            policy = puct.visit_policy(nodes, self.settings, search_state.forced[games])
+            noisy = replace(nodes, prior=search_state.root_prior[games])
+            policy = puct.visit_policy(noisy, self.settings, search_state.forced[games])
             action = torch.where(nodes.is_open, nodes.visits + 0.5 * nodes.prior, -torch.inf).argmax(1)
             value = nodes.mean
         else:
