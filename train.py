@@ -13,7 +13,7 @@ examples:
   python train.py                                        the quick start: 5x5 on a CPU, a quarter of an hour
   python train.py --config configs/9x9.yaml              a run with other settings
   python train.py --config configs/7x7.yaml --run mine training.learning_rate=1e-3 pipeline.minutes=60
-  python train.py --config configs/9x9.yaml --from checkpoints/7x7.pt     begins with another network's weights
+  python train.py --config mine.yaml --from checkpoints/7x7.pt            begins with weights of the same shape
   python train.py --resume --run mine                    goes on with checkpoints/mine from its newest checkpoint
   python train.py --keys                                 lists every section.key with its meaning and range
   tensorboard --logdir checkpoints                       shows the curves and pictures of all runs
@@ -33,7 +33,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--from", dest="origin", metavar="CHECKPOINT", help="begin with its weights, of any board size")
     parser.add_argument("--keys", action="store_true", help="list every setting with its meaning, and stop")
     cli.add_overrides(parser, "config file")
-    return parser.parse_intermixed_args(arguments)
+    parsed = parser.parse_intermixed_args(arguments)
+    if parsed.origin and parsed.resume:
+        parser.error("--from is for a new run; --resume goes on with the run's own weights")
+    return parsed
 
 
 def read_config(arguments: argparse.Namespace) -> Any:

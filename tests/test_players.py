@@ -3,9 +3,10 @@
 import diagrams
 import pytest
 import torch
+from positions import play_random
 from tables import tables
 
-from zerogo import board, draws, flood
+from zerogo import board, draws, flood, kernels
 from zerogo.arena import play_match
 from zerogo.board.eyes import eyes
 from zerogo.config import EvaluationConfig, SearchConfig
@@ -138,6 +139,17 @@ def test_a_search_player_moves_alike_alone_and_among_many() -> None:
     together = player.choose(states, torch.arange(6), seed=5)
     alone = player.choose(states.select(torch.tensor([4])), torch.tensor([4]), seed=5)
     assert alone.tolist() == [int(together[4])]
+
+
+@pytest.mark.parametrize("plies", [0, 12, 60])
+def test_playouts_by_kernels_are_those_by_numpy(plies: int) -> None:
+    """The same points by the same draws, on boards of several sizes together, from the first ply on and from late."""
+    state, _ = play_random([Rules(5), Rules(7), Rules(9), Rules(9, suicide=True)] * 8, plies, seed=5)
+    for playouts in (1, 6):
+        with kernels.plain():
+            expected = PlayoutEvaluator(playouts)(state).tensors()
+        found = PlayoutEvaluator(playouts)(state).tensors()
+        assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
 def test_playouts_beat_random_moves_with_both_colours() -> None:

@@ -78,6 +78,12 @@ def test_train_reads_its_settings(tmp_path: Path, monkeypatch) -> None:
     assert train_config("--config", "mine.yaml", "--run", "other").run.name == "other"
 
 
+def test_a_run_that_goes_on_takes_no_other_weights(capsys) -> None:
+    with pytest.raises(SystemExit):
+        train_config("--resume", "--run", "mine", "--from", "checkpoints/7x7.pt")
+    assert "--from is for a new run" in capsys.readouterr().err
+
+
 def test_train_resumes_under_the_run_s_own_settings(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "checkpoints" / "mine"

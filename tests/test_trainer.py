@@ -76,6 +76,9 @@ def test_reply_loss_is_the_mean_over_samples_with_a_reply() -> None:
     assert float(reply_loss(logits, make_targets())[0]) == pytest.approx((math.log(2) + math.log(4)) / 2)
     without = make_targets(reply=torch.eye(5)[:2] * torch.tensor([[1.0], [0.0]]))
     assert float(reply_loss(logits, without)[0]) == pytest.approx(math.log(2))
+    assert float(reply_loss(logits, make_targets(policy_weight=torch.tensor([0.0, 1.0])))[0]) == pytest.approx(
+        math.log(4)
+    )
     assert float(reply_loss(logits, make_targets(reply=torch.zeros(2, 5)))[0]) == 0
 
 

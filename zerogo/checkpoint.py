@@ -10,7 +10,7 @@ import re
 import warnings
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -196,9 +196,13 @@ def weights_for(config: Config) -> dict[str, Tensor]:
     Board sizes, rules and heads may differ. Raises InputError where it does not load, or its encoder or its tower is
     another."""
     checkpoint = load_newest(config.run.start_from)
-    theirs = replace(checkpoint.config.network, heads=config.network.heads)
-    same = {"features": checkpoint.config.features, "network": theirs, "game": config.game}
-    require_compatible(replace(checkpoint, config=replace(checkpoint.config, **same)), config)
+    old, new = checkpoint.config.to_dict(), config.to_dict()
+    for key in [f"features.{name}" for name in old["features"]] + [f"network.{name}" for name in old["network"]]:
+        section, name = key.split(".")
+        was, now = old[section][name], new[section][name]
+        if was != now and name != "heads":
+            what = f"run.start_from: {checkpoint.source} was made with {key} {was}, the config says {now}"
+            raise InputError(f"{what}; its weights fit {key}={was} only")
     return checkpoint.averaged_weights
 
 

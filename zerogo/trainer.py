@@ -47,10 +47,11 @@ def policy_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics
 
 
 def reply_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
-    """Returns the cross-entropy of the other side's next move [nats], a mean over samples that have one: logits
-    [B, A]."""
+    """Returns the cross-entropy of the other side's next move [nats], a mean over samples that have one, weighted by
+    `policy_weight`, as who plays at random teaches no reply either: logits [B, A]."""
+    share = targets.policy_weight * targets.reply.sum(-1)
     losses = -(targets.reply * F.log_softmax(logits, dim=-1)).sum(-1)
-    return losses.sum() / targets.reply.sum().clamp(min=1), {}
+    return (losses * share).sum() / share.sum().clamp(min=1e-6), {}
 
 
 def soft_policy_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:

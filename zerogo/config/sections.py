@@ -362,7 +362,7 @@ class SelfplayConfig(Section):
     temperature_start: float = option(0.75, "puct: temperature of the played move at ply 0", 0, 10, source="KataGo")
     temperature_end: float = option(0.15, "puct: temperature late in the game", 0, 10, source="KataGo")
     temperature_half_life: float = option(0.0, "plies of half the fall; 0: the board side", 0, 10**4, source="KataGo")
-    opening_plies: float = option(0.04, "mean plies from the prior, unsearched, x points", 0, 1, source="KataGo")
+    opening_plies: float = option(0.04, "plies drawn from the prior at the start, mean by point", 0, 1, source="KataGo")
     random_opening_games: int = option(1500, "games by the random player at the start", 0, 10**7, source="measured")
     settled_end_share: float = option(0.9, "share of games that end once every point is pass-alive", 0, 1)
     resign_share: float = option(0.0, "share of games that may be resigned; the rest measures false ones", 0, 1)

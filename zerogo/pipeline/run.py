@@ -142,7 +142,8 @@ class Run:
 
     def _new_selfplay(self) -> SelfPlay:
         config, evaluator = self.config, self._evaluator()
-        first = max(self.replay.last_game + 1, config.selfplay.random_opening_games)
+        random_games = 0 if config.run.start_from else config.selfplay.random_opening_games
+        first = max(self.replay.last_game + 1, random_games)
         sections = config.game, config.search, config.selfplay
         selfplay = SelfPlay(*sections, evaluator, self.device, config.run.seed, first)
         selfplay.use(evaluator, self.trainer.steps)
@@ -186,7 +187,7 @@ class Run:
     def _show(self, collected: SelfPlayResult | None = None) -> None:
         """Updates the progress line. collected: the games so far of a round that goes on."""
         settings = self.config.pipeline
-        part = 0.0 if collected is None else len(collected.lengths) / settings.games_per_iteration
+        part = 0.0 if collected is None else min(1.0, len(collected.lengths) / settings.games_per_iteration)
         minutes = (self.seconds + time.monotonic() - self._clock) / 60
         self._line.update(minutes if settings.minutes else self.rounds + part, **self._shown)
 

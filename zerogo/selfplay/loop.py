@@ -160,7 +160,7 @@ class SelfPlay:
         ply = self.states.ply[game_index].to(torch.int64)
         is_full = self._drawn(game_index, ply, Purpose.BUDGET) < self.settings.full_share
         budget = torch.where(is_full, *self.budgets)
-        if self.settings.opening_plies:  # what is drawn from the prior needs no search, and is not learned as policy
+        if self.settings.opening_plies:  # what is drawn from the prior needs no search, and becomes no sample
             in_opening = self._in_opening(game_index)
             is_full, budget = is_full & ~in_opening, torch.where(in_opening, 1, budget)
         self.is_full[game_index] = is_full

@@ -130,9 +130,16 @@ def _eyes(first, last, own, on_board, found):
             off[row + 1] = ~(on_board[game, row] << one)
             solid[row + 1] = (own[game, row] << one) | off[row + 1]
         for row in range(1, size + 1):
-            above, here, below = solid[row - 1], solid[row], solid[row + 1]
-            both_above, both_below = (above << one) & (above >> one), (below << one) & (below >> one)
-            one_above, one_below = (above << one) | (above >> one), (below << one) | (below >> one)
-            edge = (off[row] << one) | (off[row] >> one) | off[row - 1] | off[row + 1]
-            corners = (both_above & both_below) | (((both_above & one_below) | (both_below & one_above)) & ~edge)
-            found[game, row - 1] = ((here << one) & (here >> one) & above & below & corners & ~here) >> one
+            found[game, row - 1] = eyes_of_row(solid, off, row)
+
+
+@part
+def eyes_of_row(solid, off, row):
+    """Returns the eyes in a row; solid: points that are own or off the board, off: those off it, uint32 [N + 2] each,
+    all a bit higher than on the board."""
+    one, above, here, below = np.uint32(1), solid[row - 1], solid[row], solid[row + 1]
+    both_above, both_below = (above << one) & (above >> one), (below << one) & (below >> one)
+    one_above, one_below = (above << one) | (above >> one), (below << one) | (below >> one)
+    edge = (off[row] << one) | (off[row] >> one) | off[row - 1] | off[row + 1]
+    corners = (both_above & both_below) | (((both_above & one_below) | (both_below & one_above)) & ~edge)
+    return ((here << one) & (here >> one) & above & below & corners & ~here) >> one

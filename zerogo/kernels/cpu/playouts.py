@@ -1,0 +1,100 @@
+"""Random games on the CPU, one after another: what `players.playout` does in NumPy, with the same draws."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from zerogo import draws
+from zerogo.kernels.cpu.loops import array, arrays_of, bit_count, inline, kernel, over_games, part
+from zerogo.kernels.cpu.planes import eyes_of_row
+from zerogo.kernels.cpu.strings import ATARI, FREE, OTHER, OWN, load, move, scratch
+from zerogo.kernels.shared import PositionFields
+
+_mix = inline(draws.mix)
+
+
+def play_out(state: Any, keys: Tensor, longest: Tensor) -> Tensor:
+    """Returns the stones at the ends of random games from B positions, black and white: int32 [2, B, N].
+
+    state: `board.State`. keys: int64 [B]. longest: int32 [B], plies after which a game ends."""
+    last = torch.empty(2, *state.black.shape, dtype=torch.int32)
+    given = (array(part) for part in (state.on_board, keys, longest, last))
+    over_games(_play_out, len(keys), arrays_of(PositionFields, state), *given)
+    return last
+
+
+@kernel
+def _play_out(start, stop, position, on_board, keys, longest, last):
+    size = on_board.shape[1]
+    work, struck, points = scratch(), np.zeros(size, np.int32), np.zeros(size, np.int32)
+    solid, off = np.full(size + 2, ~np.uint32(0)), np.full(size + 2, ~np.uint32(0))
+    no_keys = np.zeros(2 * (size * size + 1), np.int64)  # a playout needs no hash
+    for game in range(start, stop):
+        for row in range(size):
+            off[row + 1] = ~(np.uint32(on_board[game, row]) << np.uint32(1))
+            struck[row] = 0
+        ko, key, ply = position.ko[game], keys[game], 0
+        passes, is_black = 2 if position.finished[game] else position.passes[game], position.to_play[game] == 1
+        load(work, position, game, on_board[game])
+        while passes < 2 and ply < longest[game]:
+            if ko >= 0:
+                struck[ko // size] |= 1 << (ko % size)
+                ko = -1
+            number = _list_points(work, struck, solid, off, points)
+            key += draws.GOLDEN
+            passes += 1
+            if number > 0:
+                rank = (((_mix(key) >> 40) & 0xFFFFFF) * number) >> 24
+                row, bit = _point_of(points, rank)
+                if not _is_legal(work, row, bit):
+                    struck[row - 1] |= bit
+                    passes -= 1
+                    continue
+                action = (row - 1) * size + bit_count((bit & -bit) - 1)
+                _, _, _, ko = move(work, size, action, 0, False, no_keys)
+                passes = 0
+            struck[:] = 0
+            for row in range(1, size + 1):
+                work[OWN + row], work[OTHER + row] = work[OTHER + row], work[OWN + row]
+            is_black, ply = not is_black, ply + 1
+        for row in range(size):
+            own, other = work[OWN + 1 + row], work[OTHER + 1 + row]
+            last[0, game, row], last[1, game, row] = (own, other) if is_black else (other, own)
+
+
+@part
+def _list_points(work, struck, solid, off, points):
+    """Writes the empty points that are neither struck nor eyes of the side to move; returns how many there are."""
+    size, number = len(points), 0
+    for row in range(1, size + 1):
+        solid[row] = (np.uint32(work[OWN + row]) << np.uint32(1)) | off[row]
+    for row in range(1, size + 1):
+        points[row - 1] = work[FREE + row] & ~struck[row - 1] & ~np.int32(eyes_of_row(solid, off, row))
+        number += bit_count(points[row - 1])
+    return number
+
+
+@part
+def _point_of(points, rank):
+    """Returns row (from 1) and bit of the point with a rank, in the order of the points."""
+    row = 0
+    while bit_count(points[row]) <= rank:
+        rank -= bit_count(points[row])
+        row += 1
+    bits = points[row]
+    for _ in range(rank):
+        bits &= bits - 1
+    return row + 1, bits & -bits
+
+
+@part
+def _is_legal(work, row, bit):
+    """Returns whether a stone there would have a liberty: an empty point beside it, an own string with another liberty,
+    or a string to capture."""
+    near = 0
+    for at in (row - 1, row, row + 1):
+        safe = (work[OWN + at] ^ work[ATARI + at]) | work[FREE + at]
+        near |= (safe << 1) | (safe >> 1) if at == row else safe
+    return (near & bit) != 0
