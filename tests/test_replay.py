@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 
+import numpy as np
 import pytest
 import torch
 
@@ -338,3 +339,12 @@ def test_a_directory_in_use_another_size_and_missing_files_are_refused(tmp_path)
         Replay(SETTINGS, 7, tmp_path, resume=True)
     with pytest.raises(InputError, match="does not exist"):
         load_shard(tmp_path / "shard-000000000999-1.npz")
+
+
+def test_a_file_of_before_replies_were_kept(tmp_path):
+    path, samples = tmp_path / "old.npz", make_samples(0, 6)
+    save_shard(path, samples)
+    with np.load(path) as archive:
+        np.savez(path, **{name: archive[name] for name in archive.files if name != "reply"})
+    loaded = load_shard(path)
+    assert (loaded.reply == -1).all() and torch.equal(loaded.policy, samples.policy)
