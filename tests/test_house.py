@@ -46,7 +46,7 @@ BUDGETS = {
     "board": 755,
     "config": 700,
     "features": 780,
-    "files beside the folders": 3950,
+    "files beside the folders": 3975,
     "gtp": 1690,
     "kernels": 4015,
     "pipeline": 770,
@@ -58,7 +58,7 @@ BUDGETS = {
     "sgf": 870,
     "show": 490,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_100, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_150, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

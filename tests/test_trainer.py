@@ -16,7 +16,16 @@ from zerogo.features import make_encoder, on_board_mask
 from zerogo.network import Network
 from zerogo.replay import TrainingBatch
 from zerogo.rules import Rules
-from zerogo.trainer import LOSSES, Trainer, ownership_loss, policy_loss, reply_loss, soft_policy_loss, value_loss
+from zerogo.trainer import (
+    LOSSES,
+    Trainer,
+    ownership_loss,
+    policy_loss,
+    reply_loss,
+    score_loss,
+    soft_policy_loss,
+    value_loss,
+)
 
 ENCODER = make_encoder("zero17", komi_input=True)
 HEADS, FLOAT = {"policy": 1.0, "value": 1.0, "ownership": 0.5}, torch.float32
@@ -82,6 +91,14 @@ def test_reply_loss_is_the_mean_over_samples_with_a_reply() -> None:
     assert float(reply_loss(logits, make_targets(reply=torch.zeros(2, 5)))[0]) == 0
 
 
+def test_score_loss_is_in_points_and_leaves_unknown_boards_out() -> None:
+    targets = make_targets(score=torch.tensor([5.0, -90.0]), board_weight=torch.tensor([1.0, 0.0]))
+    loss, metrics = score_loss(torch.tensor([9.0, 0.0]), targets)
+    assert float(loss) == pytest.approx((4 / 20) ** 2 / 2) and float(metrics["score_error_points"]) == pytest.approx(
+        4.0
+    )
+
+
 def test_the_soft_policy_is_the_fourth_root_made_to_sum_to_one() -> None:
     policy = torch.tensor([[0.8, 0.05, 0.05, 0.05, 0.05], [1.0, 0.0, 0.0, 0.0, 0.0]])
     soft = policy**0.25 / (policy**0.25).sum(1, keepdim=True)
@@ -130,8 +147,8 @@ def test_augmented_samples_are_equivariant(sizes: list[int]) -> None:
     """Planes, policy and ownership turn together: a turned sample says of a point what the straight one says of where
     it came from."""
     trainer, batch = make_trainer(), make_batch(rules=[Rules(size) for size in sizes])
-    straight, _, plain = trainer._turned(dataclasses.replace(batch, symmetry=torch.zeros(8, dtype=torch.int64)))
-    turned, _, targets = trainer._turned(dataclasses.replace(batch, symmetry=torch.arange(8)))
+    straight, _, plain = trainer.turned(dataclasses.replace(batch, symmetry=torch.zeros(8, dtype=torch.int64)))
+    turned, _, targets = trainer.turned(dataclasses.replace(batch, symmetry=torch.arange(8)))
     policies = [policy[:, :-1].unflatten(1, (5, 5)) for policy in (targets.policy, plain.policy)]
     pairs = [(turned, straight), (targets.ownership, plain.ownership), policies]
     for s, size in enumerate(sizes):  # a smaller board is turned in its corner
@@ -148,8 +165,8 @@ def test_targets_are_the_movers() -> None:
     """With the colours swapped, komi too, the same targets belong to planes that differ in the colour constant
     alone."""
     trainer, batch = make_trainer(), make_batch()
-    planes, numbers, targets = trainer._turned(batch)
-    other_planes, other_numbers, other = trainer._turned(dataclasses.replace(batch, state=swap_colours(batch.state)))
+    planes, numbers, targets = trainer.turned(batch)
+    other_planes, other_numbers, other = trainer.turned(dataclasses.replace(batch, state=swap_colours(batch.state)))
     assert torch.equal(planes[:, :16], other_planes[:, :16]) and torch.equal(numbers, other_numbers)
     assert torch.equal(targets.value, other.value) and torch.equal(targets.ownership, other.ownership)
 
@@ -204,7 +221,7 @@ def test_statistics_belong_to_the_averaged_weights(mixed: bool) -> None:
     trainer.refresh_statistics(iter(batches))
     stem, means, variances = trainer.averaged.stem, [], []
     for batch in batches:
-        planes, _, targets = trainer._turned(batch)
+        planes, _, targets = trainer.turned(batch)
         out = stem.conv(planes).permute(0, 2, 3, 1)
         points = out[on_board_mask(targets.state)] if mixed else out.flatten(0, 2)
         means.append(points.mean(0))

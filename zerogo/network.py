@@ -25,6 +25,7 @@ from zerogo.errors import InputError
 OFF_BOARD_LOGIT = -5000.0  # finite, so that zero times it stays zero in a cross-entropy
 READOUT_STD = 1e-3  # of the last layers: a fresh network is near uniform and near zero, yet passes gradients on
 POOLINGS = 3
+SCORE_SCALE = 20.0  # points for an output of 1 (KataGo)
 PACKED_FOR = 64  # positions of the batch for which weights are laid out
 
 
@@ -51,11 +52,12 @@ def _moves(maps: Tensor, passes: Tensor, on_board: Tensor | None) -> Tensor:
 
 
 # policy, reply (the other side's next move), soft_policy (the policy, flattened): logits [B, A]. value: [B], tanh of it
-# is the value. ownership: [B, N, N], tanh of it is the ownership; side to move's view.
+# is the value. ownership: [B, N, N], tanh of it is the ownership. score: [B], points with komi. Side to move's view.
 HEADS: dict[str, Head] = {
     "policy": Head(1, 1, _moves),
     "value": Head(0, 1, lambda maps, scalars, on_board: scalars[:, 0]),
     "ownership": Head(1, 0, lambda maps, scalars, on_board: _map(maps, on_board, 0.0)),
+    "score": Head(0, 1, lambda maps, scalars, on_board: SCORE_SCALE * scalars[:, 0]),
     "reply": Head(1, 1, _moves),
     "soft_policy": Head(1, 1, _moves),
 }

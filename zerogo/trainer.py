@@ -15,7 +15,7 @@ from zerogo import symmetry
 from zerogo.config import TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import Encoder, on_board_mask
-from zerogo.network import Network
+from zerogo.network import SCORE_SCALE, Network
 from zerogo.replay import TrainingBatch
 
 # AdamW's beta 2. 0.99 averages about 100 steps; the usual 0.999 averages 1,000, too long where the run changes its
@@ -88,10 +88,19 @@ def ownership_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metr
     return ((losses * on_board).sum((1, 2)) / on_board.sum((1, 2)) * share).sum(), {}
 
 
+def score_loss(score: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
+    """Returns Huber's loss of the final score, in units of SCORE_SCALE points, a mean by `board_weight`: score [B]."""
+    losses = F.huber_loss(score / SCORE_SCALE, targets.score / SCORE_SCALE, reduction="none")
+    share = targets.board_weight / targets.board_weight.sum().clamp(min=1e-6)
+    error = ((score.detach() - targets.score).abs() * share).sum()
+    return (losses * share).sum(), {"score_error_points": error}
+
+
 LOSSES: dict[str, Loss] = {
     "policy": policy_loss,
     "value": value_loss,
     "ownership": ownership_loss,
+    "score": score_loss,
     "reply": reply_loss,
     "soft_policy": soft_policy_loss,
 }
