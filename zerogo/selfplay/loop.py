@@ -161,8 +161,8 @@ class SelfPlay:
         is_full = self._drawn(game_index, ply, Purpose.BUDGET) < self.settings.full_share
         budget = torch.where(is_full, *self.budgets)
         if self.settings.opening_plies:
-            # What is drawn from the prior becomes no sample. It is searched all the same: games that moved at once would
-            # be out of step with the others, and a move by a few costs as much host time as one by all.
+            # What is drawn from the prior becomes no sample. It is searched all the same: games that moved at once
+            # would be out of step with the others, and a move by a few costs as much host time as one by all.
             is_full = is_full & ~self._in_opening(game_index)
         self.is_full[game_index] = is_full
         # Gumbel's noise is what varies its moves, so cheap searches keep it; under PUCT the temperature does that.
