@@ -54,7 +54,7 @@ BUDGETS = {
     "players": 1865,
     "replay": 575,
     "search": 1520,
-    "selfplay": 690,
+    "selfplay": 695,
     "sgf": 870,
     "show": 490,
 }
