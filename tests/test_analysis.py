@@ -110,8 +110,7 @@ def test_reply_has_katagos_keys() -> None:
     assert sum(value for value in reply["policy"] if value > 0) == pytest.approx(1, abs=1e-4)
 
 
-def test_what_is_not_asked_for_is_not_in_the_reply() -> None:
-    """One visit is the position alone."""
+def test_a_reply_has_only_what_is_asked_for_and_one_visit_is_the_position_alone() -> None:
     [reply] = ask(query())
     assert reply.keys() == {"id", "isDuringSearch", "turnNumber", "moveInfos", "rootInfo"}
     assert "pvVisits" not in reply["moveInfos"][0] and "ownership" not in reply["moveInfos"][0]

@@ -168,11 +168,12 @@ def test_memory(capsys, monkeypatch) -> None:
     assert nodes[0] > nodes[1] and nodes[2] > nodes[0] and nodes[3] > nodes[1]
 
 
-def test_peak_of_memory() -> None:
+def test_peak_of_memory(capfd) -> None:
     """What was given back before the next tensor came counts once, and what is held beside another counts with it."""
     cpu = torch.device("cpu")
     assert peak_bytes(lambda: [torch.zeros(1000, 1000).sum() for _ in range(3)], cpu) == pytest.approx(4e6, rel=0.01)
     assert peak_bytes(lambda: torch.zeros(1000, 1000) + torch.zeros(1000), cpu) == pytest.approx(8e6, rel=0.01)
+    assert capfd.readouterr().err == "", "the profiler's C++ part is silent"
 
 
 # Peers, with a process that stands in for them

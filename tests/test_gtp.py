@@ -254,7 +254,7 @@ def test_an_input_asks_to_stop_until_the_interrupt_is_taken_and_waits_at_its_end
     assert source.take() is None and source.is_waiting() and source.take() is None
 
 
-def test_games_to_files_and_back(talk: Talk, tmp_path: Path) -> None:
+def test_a_game_goes_to_a_file_and_back_up_to_any_move_and_bad_words_are_refused(talk: Talk, tmp_path: Path) -> None:
     talk.value("komi 3.5")
     talk.value("gogui-play_sequence b C3 w D3 b pass w pass")
     score = talk.value("final_score")

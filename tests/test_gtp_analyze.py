@@ -125,7 +125,7 @@ def test_streams_until_the_next_line(command: str, number: str, fresh: Engine) -
     assert gtp_talk.state_of(fresh) == before
 
 
-def test_an_empty_line_ends_it_and_gets_no_reply(fresh: Engine) -> None:
+def test_an_empty_line_ends_an_analysis_without_a_reply_and_so_does_the_end_of_input(fresh: Engine) -> None:
     written = converse(fresh, ["1 lz-analyze 1", infos(1), "", "2 name"])
     assert re.fullmatch(r"=1\n(info .*\n)+\n=2 zerogo\n\n", written)
     assert re.fullmatch(r"=\n(info .*\n)+\n", converse(fresh, ["kata-analyze 1", infos(2)]))

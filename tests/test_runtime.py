@@ -261,7 +261,7 @@ def piped(*chunks: bytes) -> list[bytes]:
         os.close(reading)
 
 
-def test_lines_of_a_pipe(monkeypatch) -> None:
+def test_a_pipe_gives_whole_lines_of_bytes_and_a_missing_stdin_none(monkeypatch) -> None:
     assert piped(b"a\nb\n") == [b"a", b"b"]
     assert piped(b"na", b"me\n\nver", b"sion") == [b"name", b"", b"version"]  # the last line counts without its end
     assert piped() == []

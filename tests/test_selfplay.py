@@ -117,6 +117,12 @@ def test_ownership_tells_the_two_sides_apart() -> None:
         assert torch.equal(samples.ownership[k], black_view * sign) and float(samples.value[k]) == -sign
 
 
+def test_a_settled_game_goes_on_to_two_passes_where_it_must() -> None:
+    _, collected = played(tiny.config(*SCRIPTED, "selfplay.settled_end_share=0"), tiny.Script(BLACK_SETTLES), 1)
+    assert (collected.games[0].moves, collected.ends) == (BLACK_SETTLES, [EndReason.PASSES])
+    assert collected.scores_black == [4.5]
+
+
 def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled() -> None:
     config = tiny.config(*SCRIPTED, "selfplay.settled_end_share=0.6", "selfplay.games=5")
     _, collected = played(config, tiny.Script(BLACK_SETTLES), 40)

@@ -55,6 +55,7 @@ class AnalysisEngine:
     _open: dict[str, list[SearchTask]] = field(default_factory=dict, init=False)
     _warned: set[str] = field(default_factory=set, init=False)  # of rules
     _arrived: int = field(default=0, init=False)
+    _game_of: Any = field(default_factory=lambda: lru_cache(REMEMBERED)(_new_game), init=False)
 
     @property
     def is_busy(self) -> bool:
@@ -90,7 +91,7 @@ class AnalysisEngine:
         return self.is_busy
 
     def _queue(self, query: Query) -> None:
-        check_moves(query)
+        check_moves(query, self._game_of(query.rules, query.start, query.first))
         bytes_a_node = BatchKind(query.rules.size, 1, query.restrictions is not None).tree_bytes // 3
         fitting = max(1, self.limits.memory // bytes_a_node)
         most = min(self.limits.nodes, power_of_two(fitting + 1) // 2)
@@ -122,7 +123,7 @@ class AnalysisEngine:
             model |= {"usesHumanSLProfile": False, "version": 1, "usingFP16": "false"}
             fields = fields | {"models": [model]}
         elif action == "clear_cache":
-            _new_game.cache_clear()
+            self._game_of.cache_clear()
         else:
             self._terminate(fields)
         self.write(fields)
@@ -211,7 +212,6 @@ class AnalysisEngine:
                 self.write(analysis_reply(task, result, is_during_search))
 
 
-@lru_cache(REMEMBERED)
 def _new_game(rules: Rules, start: Rows, first: Colour) -> LiveGame:
     game = LiveGame(rules)
     with at_field("initialStones"):
@@ -219,10 +219,10 @@ def _new_game(rules: Rules, start: Rows, first: Colour) -> LiveGame:
     return game
 
 
-def check_moves(query: Query) -> None:
-    """Raises QueryError for a position at the start that can't be, and for an illegal move, by the plain rules. A query
-    that goes on from an earlier one costs its new moves."""
-    game, same = _new_game(query.rules, query.start, query.first), 0
+def check_moves(query: Query, game: LiveGame) -> None:
+    """Raises QueryError for an illegal move, by the plain rules. game: with the query's rules and start and any moves;
+    it gets the query's. A query that goes on from an earlier one costs its new moves."""
+    same = 0
     while same < min(len(game.moves), len(query.moves)) and game.moves[same] == query.moves[same]:
         same += 1
     game.undo(len(game.moves) - same)

@@ -128,10 +128,20 @@ def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collec
     every, first = (_seconds(fields, name) for name in REPORTS)
     warnings += [(name, why) for name, why in WITHOUT_EFFECT.items() if fields.get(name, False) is not False]
     warnings += [(name, "Unexpected or unused field") for name in fields if name not in FIELDS]
-    game = fields["id"], rules, start, _first(fields, start, moves), moves, turns
-    included = frozenset(name for name in INCLUDES if _flag(fields, name))
-    reports = every, first if first < math.inf else every
-    return Query(*game, settings, included, *reports, _restrictions(fields, size), tuple(warnings))
+    return Query(
+        id=fields["id"],
+        rules=rules,
+        start=start,
+        first=_first(fields, start, moves),
+        moves=moves,
+        turns=turns,
+        settings=settings,
+        included=frozenset(name for name in INCLUDES if _flag(fields, name)),
+        report_every=every,
+        first_report=first if first < math.inf else every,
+        restrictions=_restrictions(fields, size),
+        warnings=tuple(warnings),
+    )
 
 
 def whole(name: str, value: Any, low: float, high: float) -> int:

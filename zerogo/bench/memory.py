@@ -12,8 +12,10 @@ simulations with the batch that fits; on stderr the same stands as a table. Besi
 with pgx; it isn't measured here."""
 
 import argparse
+import contextlib
 import itertools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -116,6 +118,20 @@ def _bytes_beside_tree(search_state: SearchState) -> int:
     return sum(storages.values())
 
 
+@contextlib.contextmanager
+def _silent_stderr() -> Iterator[None]:
+    """Keeps off the terminal what the profiler's and the allocator's C++ parts say: starts, stops, unknown blocks."""
+    sys.stderr.flush()
+    before, sink = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(sink, 2)
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(sink)
+
+
 def peak_bytes(work: Callable[[], Any], device: torch.device) -> int:
     """Returns the bytes that torch held at most during the work beside what it held before."""
     work()  # what stays from now on is there already
@@ -125,8 +141,7 @@ def peak_bytes(work: Callable[[], Any], device: torch.device) -> int:
         before = torch.cuda.memory_allocated(device)
         work()
         return torch.cuda.max_memory_allocated(device) - before
-    os.environ["KINETO_LOG_LEVEL"] = "9"  # the profiler's C++ part would tell of its start and stop on stderr
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+    with _silent_stderr(), profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         work()
     events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
     changes = [event.nbytes() for event in sorted(events, key=lambda event: (event.start_ns(), event.nbytes()))]

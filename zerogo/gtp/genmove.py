@@ -53,7 +53,8 @@ def choose(
         return int(RandomPlayer().choose(state, torch.tensor([engine.game_number]), engine.options.seed))
     if is_over(engine.game) and not cleanup:
         return engine.size**2
-    started, passes = engine.now(), last_passes(engine.game) if cleanup else []
+    started = engine.now()
+    passes = last_passes(engine.game) if cleanup else []
     engine.game.undo(len(passes))  # for a while, since after two passes the search has nothing to do
     try:
         seconds = seconds_for(engine, player) if timed else None

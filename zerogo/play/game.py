@@ -439,10 +439,13 @@ def _game_of_file(arguments: argparse.Namespace) -> tuple[LiveGame, list[str]]:
     if is_there and (is_part or len(sgf.variations(arguments.sgf)) > 1):
         raise InputError(f"--save is {arguments.save}, whose other moves would be lost; give it a new name")
     record.rules = _changed_rules(arguments, record.rules)
+    _, problem = sgf.replay(record, arguments.move)
+    if problem is not None:
+        raise InputError(f"{arguments.sgf}: {problem}; --move says where to go on before that")
     try:
         return LiveGame.of_record(record, arguments.move), record.notes
     except InputError as error:
-        raise InputError(f"{arguments.sgf}: {error}; --move says where to go on, before what is wrong") from None
+        raise InputError(f"--move in {arguments.sgf}: {error}") from None
 
 
 def _changed_rules(arguments: argparse.Namespace, known: Rules) -> Rules:

@@ -105,7 +105,8 @@ def make_player(spec: str | Checkpoint, settings: EvaluationConfig, device: torc
     if playouts := playouts_of(spec):
         return SearchPlayer(f"mcts:{playouts}", Search(PlayoutEvaluator(), PLAIN_MCTS), playouts)
     if not Path(spec).exists():
-        raise InputError(f"there is no player {spec!r}; allowed are random, {KINDS}, and engines: {external.KINDS}")
+        known = "random, mcts:N (N playouts a move), the path of a checkpoint, the folder of a run"
+        raise InputError(f"there is no player {spec!r}; allowed are {known}, and engines: {external.KINDS}")
     return make_player(load_newest(spec), settings, device, dtype)
 
 
@@ -247,8 +248,8 @@ def analyses(tree: Tree, game_index: Tensor, evaluation: Evaluation, previews: l
     other moves have the score of their position and no ownership."""
     children, visits = _children(tree, game_index, torch.full_like(game_index, ROOT))
     values = (-tree.value_sum[game_index.unsqueeze(1), children] / visits.clamp(min=1)).clamp(-1, 1).cpu().numpy()
-    legal, prior = tree.children[game_index, ROOT] >= NULL_NODE, tree.prior[game_index, ROOT]
-    by_action = [tensor.cpu().numpy() for tensor in (prior, legal, visits)]
+    legal = (tree.children[game_index, ROOT] >= NULL_NODE).cpu().numpy()
+    prior, visits_by_action = tree.prior[game_index, ROOT].cpu().numpy(), visits.cpu().numpy()
     own_visits = tree.visits[game_index, ROOT]
     own_values = (tree.value_sum[game_index, ROOT] / own_visits.clamp(min=1)).clamp(-1, 1)
     lines = _best_lines(tree, game_index, children, visited(tree, game_index))
@@ -256,10 +257,18 @@ def analyses(tree: Tree, game_index: Tensor, evaluation: Evaluation, previews: l
     numbers = (part.tolist() for part in (own_visits, own_values, evaluation.score.float(), evaluation.value.float()))
     found = []
     for game, (own_visit, own_value, score, raw_value) in enumerate(zip(*numbers, strict=True)):
-        known = values[game], by_action[0][game], previews[game]
-        candidates = [_candidate(line, *known, score) for line in lines[game]]
-        arrays = *(array[game] for array in by_action), ownerships[game]
-        found.append(Analysis(own_visit, own_value, score, candidates, *arrays, raw_value))
+        analysis = Analysis(
+            visits=own_visit,
+            value=own_value,
+            score=score,
+            candidates=[_candidate(line, values[game], prior[game], previews[game], score) for line in lines[game]],
+            prior=prior[game],
+            legal=legal[game],
+            visits_by_action=visits_by_action[game],
+            ownership=ownerships[game],
+            raw_value=raw_value,
+        )
+        found.append(analysis)
     return found
 
 

@@ -80,6 +80,7 @@ class AnalysisSession:
     @torch.inference_mode()
     def step(self, most: int | None = None) -> int:
         """Runs one step of the search, at most `most` simulations; returns how many, 0 in a full tree or at the end."""
+        assert self._key is not None, "set a position first"
         if not bool(self._search_state.unspent) and not self._begin() and not self._grow():
             return 0
         search_state = self._search_state
@@ -112,6 +113,7 @@ class AnalysisSession:
     @torch.inference_mode()
     def analysis(self, evaluates_children: bool = True) -> Analysis:
         """Returns the analysis so far; evaluates_children: whether candidates without own scores get some."""
+        assert self._key is not None, "set a position first"
         self._evaluation = self._evaluation or self.analyst.evaluate(self._state)
         root = self._search_state.tree, self._game_index
         if evaluates_children:

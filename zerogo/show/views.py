@@ -210,8 +210,14 @@ def winrates_black(game: ShownGame, analyst: Analyst) -> np.ndarray:
     return np.array(found)
 
 
-# The views: each returns its text, and what draws its picture.
-Shown = tuple[str, Callable[[], np.ndarray]]
+# The views
+
+
+class Shown(NamedTuple):
+    """What a view shows of a scene. draw: draws its picture, uint8 [height, width, 3]."""
+
+    text: str
+    draw: Callable[[], np.ndarray]
 
 
 def _drawn(scene: Scene, caption: str, **marks: Any) -> np.ndarray:
@@ -224,7 +230,7 @@ def _board(scene: Scene) -> Shown:
     black, white = (scene.game.state.captures[player] for player in (Colour.BLACK, Colour.WHITE))
     prisoners = f", prisoners: Black has {black}, White {white}" if black or white else ""
     rules = f"komi {scene.game.rules.komi:g}{prisoners}"
-    return f"{picture.board_text(scene.stones, scene.last_action)}\n{rules}", partial(_drawn, scene, rules)
+    return Shown(f"{picture.board_text(scene.stones, scene.last_action)}\n{rules}", partial(_drawn, scene, rules))
 
 
 def _policy(scene: Scene) -> Shown:
@@ -232,7 +238,7 @@ def _policy(scene: Scene) -> Shown:
     *shares, share_of_pass = (100 * prior).tolist()
     labels = [f"{share:.1f}" if share >= 0.05 else "" for share in shares]
     text = f"{picture.grid_text(labels, scene.game.size, scene.stones)}\npass {share_of_pass:.1f} %"
-    return text, partial(_drawn, scene, "probability of each move, %", policy=prior)
+    return Shown(text, partial(_drawn, scene, "probability of each move, %", policy=prior))
 
 
 def _visits(scene: Scene) -> Shown:
@@ -243,14 +249,14 @@ def _visits(scene: Scene) -> Shown:
     )
     caption = f"visits of each move, {visits.sum()} in all"
     text = f"{grid}\npass {passes} visits of {visits.sum()}"
-    return text, partial(_drawn, scene, caption, visits=torch.from_numpy(visits))
+    return Shown(text, partial(_drawn, scene, caption, visits=torch.from_numpy(visits)))
 
 
 def _ownership(scene: Scene) -> Shown:
     owned, score = scene.sign_black * scene.evaluation.ownership[0], _score_text(scene)
     shares = [f"{round(share):+d}" for share in (100 * owned).flatten().tolist()]
     text = f"{picture.grid_text(shares, scene.game.size)}\n+100 is Black's for sure, -100 White's; {score}"
-    return text, partial(_drawn, scene, score, ownership_black=owned)
+    return Shown(text, partial(_drawn, scene, score, ownership_black=owned))
 
 
 def _value(scene: Scene) -> Shown:
@@ -259,7 +265,7 @@ def _value(scene: Scene) -> Shown:
     rows = [f"{start:4d}: {' '.join(shares[start : start + 10])}" for start in range(0, len(shares), 10)]
     text = "\n".join([score, "Black's win rate in % after each move:", *rows])
     width = max(CHART_WIDTH, (scene.game.size + 1) * scene.cell)
-    return text, partial(picture.winrate_chart, rates, scene.move, width, CHART_HEIGHT, score)
+    return Shown(text, partial(picture.winrate_chart, rates, scene.move, width, CHART_HEIGHT, score))
 
 
 def _score_text(scene: Scene) -> str:
@@ -270,13 +276,13 @@ def _score_text(scene: Scene) -> str:
 def _candidates(scene: Scene) -> Shown:
     candidates, best = scene.analysis.candidates, _best_text(scene)
     text = picture.candidates_text(candidates, scene.game.size) if candidates else best
-    return text, partial(_drawn, scene, best, candidates=candidates)
+    return Shown(text, partial(_drawn, scene, best, candidates=candidates))
 
 
 def _line(scene: Scene) -> Shown:
     best, colours = scene.analysis.best, (scene.to_play.value, scene.to_play.other.value)
     moves = [] if best is None else [(action, colours[ply % 2]) for ply, action in enumerate(best.pv)]
-    return _best_text(scene), partial(_drawn, scene, _best_text(scene), line=moves)
+    return Shown(_best_text(scene), partial(_drawn, scene, _best_text(scene), line=moves))
 
 
 def _best_text(scene: Scene) -> str:
@@ -291,16 +297,27 @@ def _best_text(scene: Scene) -> str:
 
 def _planes(scene: Scene) -> Shown:
     """Every plane, below the encoder's name and its inputs that belong to the whole position."""
-    encoder = scene.models.encoder
-    names = [f"{number} {name}" for number, name in enumerate(encoder.plane_names)]
-    numbers = zip(encoder.global_names, encoder.globals(scene.state)[0].tolist(), strict=True)
-    inputs = [f"{name}: {number:.3g}" for name, number in numbers]
-    heading = ", ".join([encoder.name, f"{encoder.num_planes} planes", *inputs])
+    heading, names = _plane_words(scene)
     parts = [heading]
     for plane, name in zip(scene.planes, names, strict=True):
         labels = ["" if value == 0 else f"{value:.3g}" for value in plane.flatten().tolist()]
         parts += [f"plane {name}", picture.grid_text(labels, scene.game.size)]
-    return "\n".join(parts), partial(picture.planes_image, scene.planes, names, scene.stones, heading=heading)
+    return Shown("\n".join(parts), partial(_planes_image, scene))
+
+
+def _planes_image(scene: Scene) -> np.ndarray:
+    """Returns the picture of `_planes`, without their text, which is long."""
+    heading, names = _plane_words(scene)
+    return picture.planes_image(scene.planes, names, scene.stones, heading=heading)
+
+
+def _plane_words(scene: Scene) -> tuple[str, list[str]]:
+    """Returns the heading over all planes and the name of each."""
+    encoder = scene.models.encoder
+    numbers = zip(encoder.global_names, encoder.globals(scene.state)[0].tolist(), strict=True)
+    inputs = [f"{name}: {number:.3g}" for name, number in numbers]
+    heading = ", ".join([encoder.name, f"{encoder.num_planes} planes", *inputs])
+    return heading, [f"{number} {name}" for number, name in enumerate(encoder.plane_names)]
 
 
 class SceneView(NamedTuple):
@@ -308,7 +325,7 @@ class SceneView(NamedTuple):
     needs: the field of `Models` that it can't do without."""
 
     title: str
-    of: Callable[[Scene], Shown]
+    show: Callable[[Scene], Shown]
     needs: str = "analyst"
 
     def title_of(self, scene: Scene) -> str:
@@ -368,7 +385,7 @@ def as_text(scene: Scene, what: Sequence[str]) -> str:
     """Returns the views of a scene as text, one below the other."""
     parts = [scene.heading]
     for view in (VIEWS[name] for name in what):
-        parts += [f"{view.title_of(scene)}:", view.of(scene)[0]]
+        parts += [f"{view.title_of(scene)}:", view.show(scene).text]
     return "\n".join(parts)
 
 
@@ -378,10 +395,10 @@ def as_image(scene: Scene, what: Sequence[str]) -> np.ndarray:
     parts = []
     if views:
         columns = len(views) if len(views) <= 3 else 2 if len(views) == 4 else 3
-        images, titles = [view.of(scene)[1]() for view in views], [view.title_of(scene) for view in views]
+        images, titles = [view.show(scene).draw() for view in views], [view.title_of(scene) for view in views]
         parts.append(picture.mosaic(images, columns, 8, titles, scene.heading))
     if "planes" in what:
-        planes = _planes(scene)[1]()
+        planes = _planes_image(scene)
         parts.append(planes if views else picture.mosaic([planes], 1, 8, (), scene.heading))
     return parts[0] if len(parts) == 1 else picture.mosaic(parts, 1, 8)
 

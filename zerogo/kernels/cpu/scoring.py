@@ -26,7 +26,9 @@ def all_pass_alive(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tens
 
 
 def _read(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor, is_quick: bool) -> tuple[Tensor, ...]:
-    """is_quick: whether the areas do not matter, so that most games need no more than a quick look."""
+    """Returns Black's and White's pass-alive areas, int32 [B, N] bit rows, and whether every point is in one, bool [B].
+
+    is_quick: whether the areas do not matter: most games need no more than a quick look, and theirs are not written."""
     black_area, white_area = np.empty(black.shape, np.int32), np.empty(black.shape, np.int32)
     found, is_alive = (black_area, white_area), np.zeros(len(black), bool)
     given = array(black), array(white), array(on_board), array(suicide), is_quick
