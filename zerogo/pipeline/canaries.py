@@ -45,8 +45,8 @@ CANARIES: dict[str, Canary] = {
     "ownership_less_score": Canary(0, 0.5, "owned points and komi do not add up to the score", is_exact=True),
     "value_less_score": Canary(0, 0, "the result belongs to the other side than the score does", is_exact=True),
     "new_samples_age_rounds": Canary(0, 3, "new samples come from an old network", is_exact=True),
-    "value_of_decided": Canary(0.6, 1, "in decided positions the value has the wrong sign for a side", warm_up=500),
-    "ownership_of_decided": Canary(0.6, 1, "in decided positions the ownership has the wrong sign", warm_up=500),
+    "value_of_decided": Canary(0.3, 1, "in decided positions the value has the wrong sign for a side", warm_up=500),
+    "ownership_of_decided": Canary(0.3, 1, "in decided positions the ownership has the wrong sign", warm_up=500),
     "value_spread": Canary(0.02, 2, "the value hardly depends on the position", warm_up=500),
     "symmetry_spread": Canary(0, 0.25, "turned boards get other policies", warm_up=2000),
     "policy_kl_nats": Canary(0, 3, "the network does not follow the search's policy", warm_up=2000),
@@ -138,7 +138,8 @@ def of_network(samples: Samples, evaluator: Evaluator) -> dict[str, float]:
 
 def _of_decided(last: Samples, evaluator: Evaluator) -> dict[str, float]:
     """Returns how often value and ownership have the right sign in last positions of games, whose scores the rules
-    tell, with either side to move: the share of the colour that fares worse."""
+    tell, with either side to move: the share of the colour that fares worse. On 5x5 a move more may still turn a game,
+    so that 0.6 was seen in a healthy run; a flipped sign gives nearly 0."""
     black = scoring.final_score_black(last.state())
     owners = scoring.final_ownership_black(last.state())
     decided = black.abs() > last.size.to(torch.float32)
