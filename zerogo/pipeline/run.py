@@ -209,8 +209,9 @@ class Run:
         self._chart(collected, numbers)
         if self._checkpoint_is_due():
             self._save()
-        self._shown = {"games": str(self.selfplay.next_game), "loss": numbers.get("train/loss", math.nan)}
-        self._shown["length"] = numbers.get("selfplay/game_length_plies", math.nan)
+        self._shown["games"] = str(self.selfplay.next_game)
+        found = {"loss": numbers.get("train/loss"), "length": numbers.get("selfplay/game_length_plies")}
+        self._shown |= {name: number for name, number in found.items() if number is not None}
         self._show()
 
     def _canaries(
