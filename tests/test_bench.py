@@ -249,7 +249,8 @@ def test_learning_is_measured_by_matches_that_cost_no_training_time(tmp_path: Pa
         assert line["minutes"] > 0 and line["games"] >= 16 and line["simulations"] >= 0
     assert (tmp_path / "out" / "learn.svg").read_text().count("<polyline") == 3 * 4
     assert measured(words, capsys) == []  # all is there
-    refused(words.replace("0.08", "0.09").replace("training.batch=8", "run.seeds=3"), "run.seeds", capsys)
+    refused(words.replace("training.batch=8", "run.seeds=3"), "run.seeds", capsys)
+    refused(words.replace("training.batch=8", "training.batch=4"), "another --config or --set", capsys)
 
 
 def refused(words: str, sentence: str, capsys) -> None:

@@ -40,25 +40,25 @@ SIDEWAYS = {
 # Lines that each part may have, formatted at 120 columns: what makes one grow says why in its commit and raises the
 # number here.
 BUDGETS = {
-    "analysis": 1045,
+    "analysis": 1055,
     "arena": 1200,
-    "bench": 1425,
+    "bench": 1440,
     "board": 755,
     "config": 700,
     "features": 780,
     "files beside the folders": 3975,
-    "gtp": 1690,
+    "gtp": 1695,
     "kernels": 4015,
-    "pipeline": 770,
-    "play": 555,
-    "players": 1865,
+    "pipeline": 780,
+    "play": 560,
+    "players": 1875,
     "replay": 575,
     "search": 1520,
     "selfplay": 695,
     "sgf": 870,
-    "show": 490,
+    "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_150, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_200, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

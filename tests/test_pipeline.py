@@ -190,6 +190,18 @@ def test_a_run_begins_with_weights_of_another_size(finished: Path, tmp_path: Pat
         tiny.run(tmp_path / "other", start, "network.channels=4")
 
 
+def test_learning_saves_on_the_way_and_goes_on_from_there(tmp_path: Path) -> None:
+    folder = tiny.run(tmp_path, "pipeline.checkpoint_minutes=1e-6")
+    steps = [int(path.stem[5:]) for path in checkpoint.paths(folder)]
+    assert len(steps) > 10 and checkpoint.newest(folder).counters["rounds"] == 2
+    for path in checkpoint.paths(folder)[-3:]:
+        path.unlink()
+    between = checkpoint.newest(folder)
+    assert between.counters["rounds"] == 1 and between.counters["replay"]["credit"] > 0
+    tiny.run(tmp_path, "pipeline.checkpoint_minutes=1e-6", "pipeline.iterations=3", resume=True)
+    assert checkpoint.newest(folder).counters["rounds"] == 3 and checkpoint.newest(folder).step > max(steps)
+
+
 def test_a_damaged_checkpoint_is_skipped_with_a_warning(copied: Path) -> None:
     paths = checkpoint.paths(copied / "tiny")
     paths[1].write_bytes(paths[1].read_bytes()[:-500])

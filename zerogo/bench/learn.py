@@ -15,6 +15,7 @@ from typing import Any
 
 from zerogo import bench, checkpoint, cli, config
 from zerogo.config import Config
+from zerogo.errors import InputError
 from zerogo.pipeline import Matches, train
 from zerogo.runtime import make_directory, write_atomically
 
@@ -28,17 +29,20 @@ def run_learn(args: argparse.Namespace) -> None:
     base, out = config.load(args.config, args.set.split()), make_directory(args.out)
     kept = out / "learn.jsonl"
     lines = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+    label = {"config": args.config, "set": args.set}
+    if any(line[name] != value for line in lines for name, value in label.items()):
+        raise InputError(f"--out {args.out} holds the measurement of another --config or --set; name another folder")
     played = {(line["seed"], line["step"], line["opponent"]) for line in lines}
     for seed in range(1, args.seeds + 1):
         one = settings_of(base, args, seed)
         directory = Path(one.run.directory) / one.run.name
-        newest = checkpoint.newest(directory)
+        newest, is_begun = checkpoint.newest(directory), (directory / "config.yaml").exists()
         if newest is None or newest.counters["seconds"] < 60 * args.minutes:
             with contextlib.redirect_stdout(sys.stderr):  # stdout has the lines alone
-                train(one, resume=newest is not None)
+                train(one, resume=is_begun)
         for path in spread(checkpoint.paths(directory), args.points):
             for line in matches(one, path, played):
-                lines.append(line | {"config": args.config, "set": args.set, "seed": seed})
+                lines.append(line | label | {"seed": seed})
                 write_atomically(kept, lambda file: file.write("".join(f"{json.dumps(x)}\n" for x in lines).encode()))
                 write_atomically(out / "learn.svg", lambda file: file.write(picture(lines).encode()))
                 bench.report(lines[-1])
@@ -69,11 +73,10 @@ def matches(settings: Config, path: Path, played: set[tuple[int, int, str]]) -> 
     counted = bench.line_of("learn", settings.game.size, found.config.selfplay.games, setup.device, setup.dtype)
     counted |= {"step": found.step, "minutes": round(found.counters["seconds"] / 60, 2)}
     counted |= {name: found.counters[name] for name in ("games", "samples", "simulations")}
-    for _, result in against.play(found, settings.evaluation.games):
+    for opponent, _, result in against.play(found, settings.evaluation.games):
         low, high = result.interval
         scores = {"win_rate": result.win_rate, "low": low, "high": high, "mean_score": result.mean_score}
-        opponent = missing[[name.split(":")[0] for name in missing].index(result.name_b.split(":")[0])]
-        yield counted | {"opponent": opponent, "played": result.num_games} | scores
+        yield counted | {"size": result.rules.size, "opponent": opponent, "played": result.num_games} | scores
 
 
 def picture(lines: list[dict[str, Any]]) -> str:

@@ -2,7 +2,7 @@
 
 Learning hides bugs: a network with a mirrored policy or a value of the wrong side still grows stronger, only slower.
 Exact canaries follow from the rules of Go and of the samples, so outside their range something is wrong for certain and
-the run stops before it saves what it learned; the others may have harmless reasons, and warn. All are charted."""
+the run stops; the others may have harmless reasons, and warn. All are charted."""
 
 import math
 from collections import Counter
@@ -44,7 +44,7 @@ CANARIES: dict[str, Canary] = {
     "target_on_stones": Canary(0, 1e-3, "the trainer turns the policy otherwise than the board", is_exact=True),
     "ownership_less_score": Canary(0, 0.5, "owned points and komi do not add up to the score", is_exact=True),
     "value_less_score": Canary(0, 0, "the result belongs to the other side than the score does", is_exact=True),
-    "new_samples_age_rounds": Canary(0, 3, "new samples come from an old network", is_exact=True),
+    "new_samples_age_rounds": Canary(0, 3, "the youngest samples come from an old network"),
     "value_of_decided": Canary(0.3, 1, "in decided positions the value has the wrong sign for a side", warm_up=500),
     "ownership_of_decided": Canary(0.3, 1, "in decided positions the ownership has the wrong sign", warm_up=500),
     "value_spread": Canary(0.02, 2, "the value hardly depends on the position", warm_up=500),
@@ -171,7 +171,7 @@ def of_training(numbers: Mapping[str, float], replay: Replay, steps: int, learne
     if "validation/loss" in numbers:
         found["held_out_loss_ratio"] = numbers["validation/loss"] / numbers["train/loss"]
     if learned and replay.newest_step > 0:
-        found["new_samples_age_rounds"] = (steps - replay.newest_step) / learned
+        found["new_samples_age_rounds"] = max(0, steps - replay.newest_step) / learned
     return _tagged(found)
 
 

@@ -148,7 +148,7 @@ class Matches:
 
     def on_the_way(self, checkpoint: Checkpoint, telemetry: Telemetry) -> list[str]:
         """Plays short matches, charts them, and returns a line to print for each."""
-        return [line for line, _ in self.play(checkpoint, self.settings.games, telemetry)]
+        return [line for _, line, _ in self.play(checkpoint, self.settings.games, telemetry)]
 
     def final(self, checkpoint: Checkpoint, telemetry: Telemetry, directory: Path) -> None:
         """Plays the matches at the end of the run, prints what they show, and writes a report of them."""
@@ -157,7 +157,7 @@ class Matches:
         komi = komi if game.sizes else f"{game.komi:g}"
         print(f"what it learned, {self.settings.simulations} simulations a move, komi {komi}:")
         results: list[MatchResult] = []
-        for line, result in self.play(checkpoint, self.settings.final_games, telemetry):
+        for _, line, result in self.play(checkpoint, self.settings.final_games, telemetry):
             print(line, flush=True)
             results.append(result)
         for size in game.all_sizes:
@@ -171,8 +171,9 @@ class Matches:
 
     def play(
         self, checkpoint: Checkpoint, num_games: int, telemetry: Telemetry | None = None
-    ) -> Iterator[tuple[str, MatchResult]]:
-        """Yields a line for each match when it is over, and its result; charts all of them at the end."""
+    ) -> Iterator[tuple[str, str, MatchResult]]:
+        """Yields the opponent of the settings, a line, and the result of each match when it is over; charts all of them
+        at the end."""
         player = make_player(checkpoint, self.settings, self.device, self.dtype)
         numbers, is_mixed = {}, bool(self.game.sizes)
         for size in self.game.all_sizes:
@@ -183,7 +184,7 @@ class Matches:
                 tag = f"{area}/" + re.sub(r"[^\w.=-]+", "_", spec.replace(":", ""))
                 numbers |= {f"{tag}_winrate": result.win_rate, f"{tag}_score_points": result.mean_score}
                 numbers[f"{tag}_whole_board_black"] = result.whole_board_black
-                yield f"  {where}{describe(spec, result)}, {time.monotonic() - start:.0f} s", result
+                yield spec, f"  {where}{describe(spec, result)}, {time.monotonic() - start:.0f} s", result
             numbers |= self._rating(area, player.name, size)
         if telemetry is not None:
             telemetry.scalars(checkpoint.step, numbers)

@@ -89,7 +89,8 @@ class Run:
         self.telemetry = Telemetry(directory / "logs", -1 if start is None else start.step)
         self._last_checkpoint, self._last_match = self.seconds, float(counters.get("last_match", 0.0))
         self._shown: dict[str, float | str] = {}
-        self._line = self._introduce()
+        self._line, self._part = self._introduce(), 0.0  # the part of a round that is played
+        self.selfplay: SelfPlay | None = None
         if start is None:
             self._play_random_games()
             self._learn()  # from random games the value learns first what living strings are: 100 Elo at equal games
@@ -138,7 +139,8 @@ class Run:
         first, seed = self.replay.last_game + 1, self.config.run.seed
         missing = self.config.selfplay.random_opening_games - first
         if missing > 0 and not self.config.run.start_from:  # weights that have learned need none
-            self._keep(random_games(self.config.game, missing, seed, first, self.device))
+            collected = random_games(self.config.game, missing, seed, first, self.device)
+            self._keep(collected, collected.all_samples())
 
     def _new_selfplay(self) -> SelfPlay:
         config, evaluator = self.config, self._evaluator()
@@ -146,7 +148,8 @@ class Run:
         first = max(self.replay.last_game + 1, random_games)
         sections = config.game, config.search, config.selfplay
         selfplay = SelfPlay(*sections, evaluator, self.device, config.run.seed, first)
-        selfplay.use(evaluator, self.trainer.steps)
+        # Weights of another run have learned, so their first samples are not those of a player that has not.
+        selfplay.use(evaluator, max(self.trainer.steps, bool(config.run.start_from)))
         return selfplay
 
     # The loop
@@ -187,24 +190,29 @@ class Run:
     def _show(self, collected: SelfPlayResult | None = None) -> None:
         """Updates the progress line. collected: the games so far of a round that goes on."""
         settings = self.config.pipeline
-        part = 0.0 if collected is None else min(1.0, len(collected.lengths) / settings.games_per_iteration)
+        if collected is not None:
+            self._part = min(1.0, len(collected.lengths) / settings.games_per_iteration)
         minutes = (self.seconds + time.monotonic() - self._clock) / 60
-        self._line.update(minutes if settings.minutes else self.rounds + part, **self._shown)
+        self._line.update(minutes if settings.minutes else self.rounds + self._part, **self._shown)
 
     def _round(self) -> None:
         """One round: play, learn, chart, and save when it is due."""
         settings = self.config.pipeline
         until = self._clock + 60 * settings.minutes - self.seconds if settings.minutes else None
         collected = self.selfplay.play(settings.games_per_iteration, until, self._show, every_place=True)
+        samples, found = collected.all_samples(), {}
+        if samples is not None:  # what is wrong is neither kept nor learned from
+            found = canaries.of_games(collected, samples) | canaries.of_samples(samples)
+            self._look(found)
         self.simulations += collected.simulations
-        samples = self._keep(collected)
+        self._keep(collected, samples)
         self._tick()
-        numbers, first = selfplay_numbers(collected, samples), self.trainer.steps
+        numbers, first = selfplay_numbers(collected, samples) | found, self.trainer.steps
         numbers |= self._learn()
         if samples is not None:
-            numbers |= self._canaries(collected, samples, numbers, self.trainer.steps - first)
+            numbers |= self._canaries(samples, numbers, self.trainer.steps - first)
         self.selfplay.use(self._evaluator(), self.trainer.steps)
-        self.rounds += 1
+        self.rounds, self._part = self.rounds + 1, 0.0
         self._tick()
         self._chart(collected, numbers)
         if self._checkpoint_is_due():
@@ -214,19 +222,24 @@ class Run:
         self._shown |= {name: number for name, number in found.items() if number is not None}
         self._show()
 
-    def _canaries(
-        self, collected: SelfPlayResult, samples: Samples, numbers: dict[str, float], learned: int
-    ) -> dict[str, float]:
-        """Returns the canaries' figures of a round and notes which are broken; raises InputError where an exact one is,
-        before anything is saved. learned: steps of this round."""
-        found = canaries.of_games(collected, samples) | canaries.of_samples(samples)
-        found |= canaries.of_training(numbers, self.replay, self.trainer.steps, learned)
+    def _look(self, found: dict[str, float]) -> None:
+        """Notes which canaries are broken by these figures. Raises InputError where an exact one is, with its figure in
+        the charts."""
+        try:
+            for sentence in self.watch.look(found, self.trainer.steps):
+                self._line.note(f"warning: {sentence}")
+        except InputError:
+            self.telemetry.scalars(self.trainer.steps, found)
+            raise
+
+    def _canaries(self, samples: Samples, numbers: dict[str, float], learned: int) -> dict[str, float]:
+        """Returns the canaries' figures of a round that was learned from and looks at them. learned: its steps."""
+        found = canaries.of_training(numbers, self.replay, self.trainer.steps, learned)
         batch = self.replay.validation_batch(self.config.training.batch)
         if batch is not None:
             found |= canaries.of_batch(batch, self.trainer)
         found |= canaries.of_network(samples, self._evaluator(("policy", "value", "ownership")))
-        for sentence in self.watch.look(found, self.trainer.steps):
-            self._line.note(f"warning: {sentence}")
+        self._look(found)
         return found
 
     def _require_finite(self, loss: Tensor | float) -> None:
@@ -238,27 +251,25 @@ class Run:
     def _checkpoint_is_due(self) -> bool:
         return self.seconds - self._last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes
 
-    def _keep(self, collected: SelfPlayResult) -> Samples | None:
-        """Puts the samples into the replay and the kept games into files; returns the samples."""
-        samples = collected.all_samples()
+    def _keep(self, collected: SelfPlayResult, samples: Samples | None) -> None:
+        """Puts the samples into the replay and the kept games into files."""
         if samples is not None:
             self.replay.add(samples)
         write_games(self.directory / "games", collected.games, self.config.run.name)
-        return samples
 
     def _learn(self) -> dict[str, float]:
         """Trains for all that the replay's credit allows, or until the run's time is over; returns means of what was
         seen, read at once. Checkpoints that are due on the way are saved, as a large round learns for long."""
-        self.trainer.set_progress(self._progress())
         batch, sums, start, first = self.config.training.batch, {}, time.monotonic(), self.trainer.steps
         recent: deque[TrainingBatch] = deque(maxlen=STATISTICS_BATCHES)
         while self.replay.can_take(batch) and self._progress() < 1.0:
+            self.trainer.set_progress(self._progress())
             recent.append(self.replay.take(batch))
             for name, value in self.trainer.step(recent[-1]).items():
                 sums[name] = sums.get(name, 0.0) + value
             self._tick()
             self._show()
-            if self.rounds and self.config.pipeline.checkpoint_minutes and self._checkpoint_is_due():
+            if self.selfplay and self.config.pipeline.checkpoint_minutes and self._checkpoint_is_due():
                 self._require_finite(sums["loss"])
                 self.trainer.refresh_statistics(recent)
                 self._save()
