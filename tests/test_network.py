@@ -41,7 +41,8 @@ def make_input(batch: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
 def test_shapes_and_sizes(size: int) -> None:
     outputs = make_network()(*make_input(3, size))
     shapes = {name: tuple(output.shape) for name, output in outputs.items()}
-    assert shapes == {"policy": (3, size**2 + 1), "value": (3,), "ownership": (3, size, size)}
+    moves = (3, size**2 + 1)
+    assert shapes == {"policy": moves, "value": (3,), "ownership": (3, size, size), "reply": moves}
     assert all(output.dtype == torch.float32 for output in outputs.values())
 
 

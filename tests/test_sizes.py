@@ -315,7 +315,7 @@ def padded_samples(samples: Samples, side: int) -> Samples:
     old = samples.board_size
     places, extra = own_places(old, side), side - old
     fields = vars(samples)
-    moved = {name: fields[name].to(torch.int64) for name in ("moves", "ko")}
+    moved = {name: fields[name].to(torch.int64) for name in ("moves", "ko", "reply")}
     moved = {name: torch.where(old >= 0, places[old.clamp(min=0)], -1).to(torch.int16) for name, old in moved.items()}
     moved["policy"] = samples.policy.new_zeros(len(samples), side * side + 1).index_copy(1, places, samples.policy)
     moved["rows"] = torch.nn.functional.pad(samples.rows, (0, extra))
