@@ -10,7 +10,7 @@ from zerogo import cli
 QUICKSTART = Path(__file__).resolve().parent / "configs" / "quickstart.yaml"
 EXAMPLES = """
 examples:
-  python train.py                                        the quick start: 5x5 on a CPU, ten minutes
+  python train.py                                        the quick start: 5x5 on a CPU, about ten minutes
   python train.py --config configs/9x9.yaml              a run with other settings
   python train.py --config configs/7x7.yaml --run mine training.learning_rate=1e-3 pipeline.minutes=60
   python train.py --config mine.yaml --from checkpoints/7x7.pt            begins with weights of the same shape
