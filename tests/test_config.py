@@ -139,6 +139,10 @@ def test_overrides(tmp_path: Path) -> None:
         ("training.schedule=[[0.5, 1.0]]", ["[progress, factor] pairs"]),
         ("training.schedule=[[0, 1], [0, 2]]", ["[progress, factor] pairs"]),
         ("training.schedule=[]", ["[progress, factor] pairs"]),
+        ("selfplay.simulations_schedule=8", ["[] or a list of [progress, simulations] pairs"]),
+        ("selfplay.simulations_schedule=[[0, 8.5]]", ["[[0, 8.5]]", "whole numbers of simulations from 1"]),
+        ("selfplay.simulations_schedule=[[0, 0]]", ["from 1 to 100000"]),
+        ("selfplay.simulations_schedule=[[0.2, 8]]", ["progress rising from 0"]),
         ("training.learning_rate=0", ["a number above 0"]),
         ("evaluation.opponents=random", ["a list of texts"]),
         ("run.name=../elsewhere", ["a plain folder name"]),
@@ -153,6 +157,8 @@ def test_bad_overrides(override: str, words: list[str]) -> None:
 
 def test_bad_values_together() -> None:
     assert "at most selfplay.full_simulations" in complaint("selfplay.full_share=0.25", "selfplay.cheap_simulations=65")
+    cheap = ("selfplay.full_share=0.25", "selfplay.simulations_schedule=[[0, 8], [0.5, 16]]")
+    assert "at most selfplay.simulations_schedule's fewest, which is 8" in complaint(*cheap)
     assert "features.komi_input is false" in complaint("game.random_komi_share=0.5", "features.komi_input=false")
     narrow = ("game.random_komi_share=0.5", "game.komi_low=7", "game.komi_high=7.2")
     assert "whole number of points" in complaint(*narrow, "game.komi=7.5")
@@ -183,6 +189,15 @@ def test_bad_files(tmp_path: Path, text: str | bytes, expected: str) -> None:
     assert file_complaint(tmp_path, text).startswith(expected)
     with pytest.raises(InputError, match="cannot read the config .*No such file"):
         load(tmp_path / "missing.yaml")
+
+
+def test_simulations_by_progress() -> None:
+    words = "selfplay.simulations_schedule=[[0, 8], [0.5, 16], [0.9, 64]]", "selfplay.cheap_simulations=4"
+    selfplay = load(None, words).selfplay
+    assert [selfplay.full_at(progress) for progress in (0, 0.49, 0.5, 0.89, 1)] == [8, 8, 16, 16, 64]
+    assert selfplay.all_simulations == (8, 16, 64) and Config().selfplay.all_simulations == (64,)
+    assert load(None, [*words, "selfplay.full_share=0.5"]).selfplay.all_simulations == (4, 8, 16, 64)
+    assert [Config().selfplay.full_at(progress) for progress in (0, 1)] == [64, 64]
 
 
 SIZES = "game.sizes=[[13, 1, 7.5], [7, 2, 9]]"

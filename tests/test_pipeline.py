@@ -12,9 +12,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from zerogo import checkpoint, config
 from zerogo.errors import InputError
 from zerogo.pipeline.measures import calibration_error
+from zerogo.pipeline.run import too_many_considered
 from zerogo.replay.samples import find_shards, load_shard
 from zerogo.runtime import RunLock
-from zerogo.selfplay import SelfPlay
+from zerogo.selfplay import SelfPlay, SelfPlayResult
 
 TAGS = """
     train/loss train/policy_loss train/value_loss train/ownership_loss train/policy_entropy train/learning_rate
@@ -200,6 +201,49 @@ def test_learning_saves_on_the_way_and_goes_on_from_there(tmp_path: Path) -> Non
     assert between.counters["rounds"] == 1 and between.counters["replay"]["credit"] > 0
     tiny.run(tmp_path, "pipeline.checkpoint_minutes=1e-6", "pipeline.iterations=3", resume=True)
     assert checkpoint.newest(folder).counters["rounds"] == 3 and checkpoint.newest(folder).step > max(steps)
+
+
+def test_simulations_follow_the_run_also_after_it_is_resumed(tmp_path: Path, monkeypatch, capsys) -> None:
+    seen, play = [], SelfPlay.play
+
+    def watched(self, *args, **options) -> SelfPlayResult:
+        found = play(self, *args, **options)
+        seen.append((self.budgets[0], int(self.search_state.budget.max())))
+        return found
+
+    monkeypatch.setattr(SelfPlay, "play", watched)
+    words = "selfplay.simulations_schedule=[[0, 2], [0.5, 3], [0.75, 5]]", "pipeline.iterations=4"
+    folder = tiny.run(tmp_path, *words)
+    assert seen == [(2, 2), (2, 2), (3, 3), (5, 5)]
+    assert capsys.readouterr().err.count("warning: search.max_considered is 2 where self-play searches with 2 sim") == 1
+    checkpoint.paths(folder)[-1].unlink()  # goes on after three rounds of four
+    checkpoint.paths(folder)[-1].unlink()
+    tiny.run(tmp_path, *words, resume=True)
+    assert seen[4:] == [(3, 3), (5, 5)]
+
+
+@pytest.mark.parametrize(
+    ("words", "warns"),
+    [
+        ("search.max_considered=16 selfplay.full_simulations=16", True),
+        ("search.max_considered=9 selfplay.full_simulations=16", True),
+        ("search.max_considered=8 selfplay.full_simulations=16", False),
+        ("search.max_considered=8 selfplay.full_simulations=16 selfplay.cheap_simulations=4", False),  # none is cheap
+        ("search.max_considered=8 selfplay.cheap_simulations=4 selfplay.full_share=0.5", True),
+        ("search.max_considered=8 selfplay.simulations_schedule=[[0,8],[0.5,64]]", True),
+        ("search.max_considered=16 selfplay.full_simulations=16 search.algorithm=puct", False),
+        ("search.max_considered=1 selfplay.full_simulations=1", False),
+    ],
+)
+def test_more_moves_than_half_of_the_simulations_are_warned_of(words: str, warns: bool) -> None:
+    settings = config.load(None, words.split())
+    assert bool(too_many_considered(settings.search, settings.selfplay)) == warns
+
+
+def test_no_shipped_config_considers_too_many_moves() -> None:
+    for path in (Path(__file__).parent.parent / "configs").glob("*.yaml"):
+        settings = config.load(path)
+        assert not too_many_considered(settings.search, settings.selfplay), path
 
 
 def test_a_damaged_checkpoint_is_skipped_with_a_warning(copied: Path) -> None:

@@ -202,6 +202,19 @@ def test_budgets_are_spent_to_the_simulation() -> None:
     assert all_full.simulations < 4 * (all_full.moves + 6)
 
 
+def test_games_go_on_with_the_schedules_next_number_of_simulations() -> None:
+    config = tiny.config(*TABLE, "selfplay.simulations_schedule=[[0, 2], [0.5, 9]]", "search.keep_tree=false")
+    selfplay = tiny.self_play(config, tiny.Table(), 3)
+    assert selfplay.play(4).simulations / selfplay.states.num_games > 2 and selfplay.budgets == (2, 2)
+    numbers, plies = selfplay.numbers.tolist(), selfplay.states.ply.clone()
+    selfplay.set_progress(0.5)
+    assert selfplay.numbers.tolist() == numbers and torch.equal(selfplay.states.ply, plies)
+    assert selfplay.search_state.budget.tolist() == [2] * 6  # searches under way keep theirs
+    later = selfplay.play(6)
+    assert selfplay.search_state.budget.tolist() == [9] * 6 and selfplay.search_state.overflowed == 0
+    assert 8 < later.simulations / later.moves < 10
+
+
 def test_every_number_is_used_once() -> None:
     selfplay, collected = table_games(num_games=15)
     results = [collected, selfplay.play(1), selfplay.play(15)]

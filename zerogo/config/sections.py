@@ -17,6 +17,7 @@ from zerogo.errors import InputError
 from zerogo.rules import MAX_SIZE, SCORING, SUPERKO, Rules
 
 MOST_KOMI = 1000
+MOST_SIMULATIONS = 100_000
 
 # YAML 1.1 reads 1e-3 as text because it wants a dot and a signed exponent; everybody writes 1e-3.
 EXPONENT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
@@ -136,6 +137,13 @@ def _read_schedule(value: Any, entry: Field) -> tuple[tuple[float, float], ...]:
     return tuple(pairs)
 
 
+def _read_budgets(value: Any, entry: Field) -> tuple[tuple[float, int], ...]:
+    """Returns a schedule of whole numbers of simulations, which may be empty."""
+    pairs = _read_schedule(value, entry) if _read_rows(value, entry, 2) else ()
+    _require(all(number == int(number) and 1 <= number <= MOST_SIMULATIONS for _, number in pairs))
+    return tuple((start, int(number)) for start, number in pairs)
+
+
 def _read_sizes(value: Any, entry: Field) -> tuple[tuple[int, float, float], ...]:
     rows = _read_rows(value, entry, 3)
     for size, share, komi in rows:
@@ -147,6 +155,10 @@ def _read_sizes(value: Any, entry: Field) -> tuple[tuple[int, float, float], ...
 SCHEDULE_WORDS = (
     "a list of [progress, factor] pairs such as [[0.0, 1.0], [0.8, 0.1]], progress rising from 0 to at most 1, factors "
     "0 or more"
+)
+BUDGETS_WORDS = (
+    "[] or a list of [progress, simulations] pairs such as [[0.0, 8], [0.5, 16]], progress rising from 0 to at most 1, "
+    f"whole numbers of simulations from 1 to {MOST_SIMULATIONS}"
 )
 SIZES_WORDS = (
     "[] or a list of [size, share, komi] such as [[7, 1, 9], [9, 2, 7]], "
@@ -164,6 +176,7 @@ KINDS: dict[str, tuple[Callable[[Any, Field], Any], str]] = {
     "str | tuple[str, ...]": (_read_text_or_texts, TEXTS_WORDS),
     "dict[str, float]": (_read_weights, WEIGHTS_WORDS),
     "tuple[tuple[float, float], ...]": (_read_schedule, SCHEDULE_WORDS),
+    "tuple[tuple[float, int], ...]": (_read_budgets, BUDGETS_WORDS),
     "tuple[tuple[int, float, float], ...]": (_read_sizes, SIZES_WORDS),
 }
 
@@ -357,6 +370,9 @@ class SelfplayConfig(Section):
     NAME = "selfplay"
     games: int = option(256, "games in lock-step; 0 finds at the start how many keep the device busy", 0, 1_000_000)
     full_simulations: int = option(64, "simulations of a full search, which is learned", 1, 100_000, source="measured")
+    simulations_schedule: tuple[tuple[float, int], ...] = option(
+        (), "full_simulations by the progress of the run; [] is the same all along, as for selfplay.py"
+    )
     cheap_simulations: int = option(16, "simulations of a cheap search, which is not", 1, 100_000, source="KataGo")
     full_share: float = option(1.0, "probability of a full search", above=0, high=1, source="0.25 in KataGo")
     temperature_start: float = option(0.75, "puct: temperature of the played move at ply 0", 0, 10, source="KataGo")
@@ -371,9 +387,22 @@ class SelfplayConfig(Section):
     sgf_share: float = option(0.01, "share of games that are written as SGF", 0, 1)
     check_every: int = option(4, "simulations between looks for games whose budget is spent", 1, 100_000)
 
+    def full_at(self, progress: float) -> int:
+        """Returns the simulations of a full search when so much of the run is over, 0 to 1."""
+        reached = [number for start, number in self.simulations_schedule if start <= progress]
+        return reached[-1] if reached else self.full_simulations
+
+    @property
+    def all_simulations(self) -> tuple[int, ...]:
+        """How many simulations the searches of a run have, the fewest first."""
+        full = [number for _, number in self.simulations_schedule] or [self.full_simulations]
+        return tuple(sorted({*full, self.cheap_simulations} if self.full_share < 1 else set(full)))
+
     def _check(self) -> None:
-        if self.full_share < 1 and self.cheap_simulations > self.full_simulations:
-            limit = f"at most selfplay.full_simulations, which is {self.full_simulations}"
+        fewest = min(dict(self.simulations_schedule).values(), default=self.full_simulations)
+        if self.full_share < 1 and self.cheap_simulations > fewest:
+            name = "simulations_schedule's fewest" if self.simulations_schedule else "full_simulations"
+            limit = f"at most selfplay.{name}, which is {fewest}"
             raise InputError(f"selfplay.cheap_simulations is {self.cheap_simulations}; it must be {limit}")
 
 

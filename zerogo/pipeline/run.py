@@ -17,7 +17,7 @@ from torch import Tensor
 from zerogo import checkpoint as checkpoints
 from zerogo import cli, kernels
 from zerogo.checkpoint import Checkpoint
-from zerogo.config import Config
+from zerogo.config import Config, SearchConfig, SelfplayConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
@@ -60,6 +60,16 @@ def train(config: Config, resume: bool = False) -> None:
             run.go()
         finally:
             run.telemetry.close()
+
+
+def too_many_considered(search: SearchConfig, selfplay: SelfplayConfig) -> str:
+    """Returns what is wrong where Gumbel's root considers more moves than half of the simulations, else ""."""
+    fewest = selfplay.all_simulations[0]
+    if search.algorithm != "gumbel" or search.max_considered <= max(1, fewest / 2):
+        return ""
+    many = f"search.max_considered is {search.max_considered} where self-play searches with {fewest} simulations"
+    little = "hardly a move is visited twice, little or nothing is halved, and the search is one ply deep"
+    return f"{many}: {little}; at most half of the simulations is better"
 
 
 class Run:
@@ -147,7 +157,7 @@ class Run:
         random_games = 0 if config.run.start_from else config.selfplay.random_opening_games
         first = max(self.replay.last_game + 1, random_games)
         sections = config.game, config.search, config.selfplay
-        selfplay = SelfPlay(*sections, evaluator, self.device, config.run.seed, first)
+        selfplay = SelfPlay(*sections, evaluator, self.device, config.run.seed, first, self._progress())
         # Weights of another run have learned, so their first samples are not those of a player that has not.
         selfplay.use(evaluator, max(self.trainer.steps, bool(config.run.start_from)))
         return selfplay
@@ -173,7 +183,10 @@ class Run:
         if self.why_so_many:
             print(f"self-play: {self.why_so_many}", flush=True)
         by_time, by_rounds = (settings.minutes, "min", self.seconds / 60), (settings.iterations, "rounds", self.rounds)
-        return Progress(run.name, *(by_time if settings.minutes else by_rounds))
+        line = Progress(run.name, *(by_time if settings.minutes else by_rounds))
+        if warning := too_many_considered(self.config.search, self.config.selfplay):
+            line.note(f"warning: {warning}")
+        return line
 
     def _progress(self) -> float:
         """How much of the run is over, 0 to 1; 0 for a run without an end."""
@@ -199,6 +212,7 @@ class Run:
         """One round: play, learn, chart, and save when it is due."""
         settings = self.config.pipeline
         until = self._clock + 60 * settings.minutes - self.seconds if settings.minutes else None
+        self.selfplay.set_progress(self._progress())
         collected = self.selfplay.play(settings.games_per_iteration, until, self._show, every_place=True)
         samples, found = collected.all_samples(), {}
         if samples is not None:  # what is wrong is neither kept nor learned from

@@ -44,8 +44,8 @@ def fitted(
         alone = SelfPlay(game, replace(search, leaves=1), replace(settings, games=1), evaluator, device, seed=0)
         most_games = max(1, min(most_games, _games_in_memory(alone)))
     # Few leaves of a search with few simulations.
-    simulations = settings.cheap_simulations if settings.full_share < 1 else settings.full_simulations
-    most_games, most_leaves = games or most_games, leaves or max(1, simulations // SIMULATIONS_A_LEAF)
+    fewest = settings.all_simulations[0]
+    most_games, most_leaves = games or most_games, leaves or max(1, fewest // SIMULATIONS_A_LEAF)
     evaluator, has_graph = evaluator.with_symmetries(search.symmetry_leaf), search.cuda_graph
     found = _measured(evaluator, _random_positions(game, device), most_games * most_leaves, has_graph)
     games = games or max(1, min(most_games, found.size // (leaves or 1)))

@@ -28,7 +28,8 @@ class SelfPlay:
 
     game, search, settings: the config's sections game, search and selfplay. seed and the number of a game decide every
     draw of that game, that of its board among them: N is the side of the largest. first_game: the number of the first
-    game; every number is used once. game_index is int64 [K] everywhere: which of the B games are meant, ascending."""
+    game; every number is used once. progress: see `set_progress`. game_index is int64 [K] everywhere: which of the B
+    games are meant, ascending."""
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class SelfPlay:
         device: torch.device,
         seed: int,
         first_game: int = 0,
+        progress: float = 0.0,
     ) -> None:
         self.game, self.settings, self.seed, self.device = game, settings, seed, device
         self.max_plies = max(game.plies(size) for size in game.all_sizes)
@@ -47,15 +49,13 @@ class SelfPlay:
         self.use(evaluator, 0)
         self.resignation = Resignation(settings.resign_false_positive)
         self.num_games = settings.games
-        # A cheap search is drawn only where not all are full.
-        full, cheap = settings.full_simulations, settings.cheap_simulations
-        self.budgets = full, (cheap if settings.full_share < 1 else full)
+        self.set_progress(progress)
         everyone = torch.arange(self.num_games, device=device)
         self.is_first = torch.ones_like(everyone, dtype=torch.bool)  # whether no game has ended in this place yet
         self.numbers, self.is_full = torch.zeros_like(everyone), torch.zeros_like(everyone, dtype=torch.bool)
         self.states = self._new_games(everyone)
         self.recorder = Recorder(self.num_games, self.max_plies, game.largest_size, device)
-        self.search_state = self.search.init(self.states, max(self.budgets))
+        self.search_state = self.search.init(self.states, settings.all_simulations[-1])  # for the whole schedule
         self._begin_searches(everyone)
 
     def use(self, evaluator: Evaluator, network_step: int) -> None:
@@ -63,6 +63,13 @@ class SelfPlay:
         self.search.evaluator = evaluator.with_symmetries(self.search.settings.symmetry_leaf)
         self.search.root_evaluator = evaluator.with_symmetries(self.search.settings.symmetry_root)
         self.network_step = network_step
+
+    def set_progress(self, progress: float) -> None:
+        """Tells how much of the run is over, 0 to 1: from the next searches on, in games under way too, the schedule's
+        number of simulations is that of full ones."""
+        full = self.settings.full_at(progress)
+        # A cheap search is drawn only where not all are full.
+        self.budgets = full, (self.settings.cheap_simulations if self.settings.full_share < 1 else full)
 
     def play(
         self,
