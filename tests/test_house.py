@@ -46,7 +46,7 @@ BUDGETS = {
     "board": 755,
     "config": 735,
     "features": 780,
-    "files beside the folders": 3975,
+    "files beside the folders": 3995,
     "gtp": 1695,
     "kernels": 4015,
     "pipeline": 795,
@@ -58,7 +58,7 @@ BUDGETS = {
     "sgf": 870,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_300, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_400, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

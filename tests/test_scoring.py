@@ -200,6 +200,20 @@ def test_dead_stones_inside_living_territory_go_to_its_owner():
     assert (scoring.final_score_black(state) < 0).all()
 
 
+def test_results_count_the_board_as_it_stands_but_where_the_game_was_ended_early():
+    """A white stone that could not live stands in Black's area; under area rules it counts unless all was settled."""
+    state = as_state(stones_of(".XO.X XXXXX OOOOO .O..O OOOO.").repeat(2, 1, 1), Rules(size=5, komi=0.5))
+    score, owners = scoring.result_black(state, torch.tensor([False, True]))
+    assert score.tolist() == [8 - 16 - 0.5, 10 - 15 - 0.5]
+    assert owners[:, 0].tolist() == [[1, 1, -1, 0, 1], [1] * 5] and (owners[:, 1:] == owners[:1, 1:]).all()
+    assert scoring.result_black(state)[0].tolist() == [score[0], score[0]]
+    rules = Rules(size=5, komi=0.5, scoring="territory")
+    state = as_state(stones_of(".XO.X XXXXX OOOOO .O..O OOOO."), rules, torch.tensor([[2, 1]], dtype=torch.int32))
+    score, owners = scoring.result_black(state)
+    assert torch.equal(score, scoring.final_score_black(state)) and score.tolist() == [3 + 1 + 2 - 4 - 1 - 0.5]
+    assert torch.equal(owners, scoring.final_ownership_black(state))
+
+
 def test_territory_counts_prisoners_and_dead_stones():
     rows = scoring._rows_of(stones_of("..XO. .OXO. XXXO. OOOO. ....."), None)
     dead = flood.points_to_rows(torch.tensor([6]), 5)

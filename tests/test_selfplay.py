@@ -10,7 +10,7 @@ import tiny
 import torch
 from sgfmill import sgf as sgfmill_sgf
 
-from zerogo import batching, checkpoint, cli, config, draws, kernels, runtime, selfplay
+from zerogo import batching, board, checkpoint, cli, config, draws, kernels, runtime, scoring, selfplay
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.draws import Purpose
@@ -139,6 +139,37 @@ def test_the_cap_scores_the_board_as_it_stands() -> None:
     _, collected = played(config, tiny.Script([0, 8, 3, 7, 6, 5]), 1)
     assert (collected.ends, collected.lengths) == ([EndReason.CAPPED], [5])
     assert collected.scores_black == [0.5]  # three stones to two
+
+
+def test_games_that_are_not_ended_early_count_as_the_plain_board_stands() -> None:
+    """Every stone lives, as in the search's tree: winner, points and owners by the plain rules, move by move."""
+    _, collected = table_games("selfplay.games=32", "selfplay.settled_end_share=0.5", num_games=200)
+    samples, differ = collected.all_samples(), 0
+    for game in collected.games:
+        if game.end != EndReason.ALL_PASS_ALIVE:
+            end = replayed(game)[-1]
+            assert end.score_black() == game.score_black, f"game {game.number}"
+            last = (samples.game == game.number).nonzero()[-1]
+            sign = 1 if int(samples.to_play[last]) == 1 else -1
+            assert sign * float(samples.score[last]) == game.score_black
+            assert sign * int(samples.ownership[last].sum()) == end.area_score_black()
+            stones = torch.tensor([end.stones()], dtype=torch.int8)
+            less_dead = scoring.final_score_black(board.from_stones(stones, torch.ones(1), game.rules))
+            differ += less_dead.item() != game.score_black
+    assert differ > 2, "none of these games has dead stones on the board"
+
+
+def test_random_games_count_as_the_plain_board_stands() -> None:
+    game = tiny.config("game.size=5", "game.move_cap=80").game
+    collected = random_games(game, 60, seed=4, first_game=0, device=tiny.CPU)
+    samples, seen = collected.all_samples(), 0
+    for k in (samples.passes == 1).nonzero().squeeze(1).tolist():
+        if samples.reply[k] == -1:  # a pass ends the game, so the board is its last
+            sign, rules = 1 if int(samples.to_play[k]) == 1 else -1, Rules(5, float(samples.komi[k]))
+            end = GameState.from_stones(stones_of(samples.rows[k, 0]).tolist(), 1, rules)
+            assert sign * float(samples.score[k]) == end.score_black() == collected.scores_black[int(samples.game[k])]
+            seen += 1
+    assert seen > 30
 
 
 @pytest.mark.parametrize(("value_black", "loser_moves"), [(0.9, 1), (-0.9, 0)])
@@ -354,8 +385,7 @@ def test_games_are_written_as_sgf_that_others_read(komi: float, tmp_path: Path) 
         assert (read.get_size(), read.get_komi()) == (5, komi)
         assert plays == [("bw"[k % 2], point) for k, point in enumerate(expected)]
         score = replayed(game)[-1].score_black()
-        # Dead stones in living territory are the board's matter.
-        if game.end == EndReason.PASSES and score == game.score_black:
+        if game.end != EndReason.ALL_PASS_ALIVE:
             assert read.get_root().get("RE") == ("0" if score == 0 else f"{'B' if score > 0 else 'W'}+{abs(score):g}")
         assert read.get_winner() == (None if game.score_black == 0 else "b" if game.score_black > 0 else "w")
 

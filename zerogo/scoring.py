@@ -7,7 +7,7 @@ batch; without it all do. Scores and ownership here are Black's: positive is goo
 
 Inside a step of a search or an evaluation the host never waits for a device; between moves it may look, and spares most
 of the work. What is only asked between moves looks (`all_pass_alive`, `final_score_black`, `final_ownership_black`,
-`pass_alive`); what features ask for, too (`final_rows`, `pass_alive_rows`), does so only where it is told that it
+`result_black`, `pass_alive`); what features ask for, too (`final_rows`, `pass_alive_rows`), does so only where it is told that it
 `may_wait`. Either way the result is the same.
 
 **What counts as pass-alive**, for either colour; told for Black:
@@ -28,6 +28,8 @@ from torch import Tensor
 from zerogo import flood, kernels
 from zerogo.board import State
 from zerogo.rules import SCORING
+
+AREA = SCORING.index("area")
 
 
 def area_ownership_black(stones: Tensor, on_board: Tensor | None = None) -> Tensor:
@@ -60,12 +62,31 @@ def final_score_black(state: State) -> Tensor:
 
     Stones inside the other side's pass-alive territory are dead; other stones live (players must capture what they call
     dead). The host looks, as in `pass_alive`."""
-    area = final_rows(state, may_wait=True)
+    return _score_black(state, final_rows(state, may_wait=True))
+
+
+def result_black(state: State, is_settled: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Returns how games count that are over: points with komi, float32 [B], and whose each point is, int8 [B, N, N];
+    both positive for Black.
+
+    Area rules count the board as it stands, every stone alive (Tromp-Taylor), as the search does inside its tree: who
+    passes with dead stones on the board leaves them alive. Dead stones in pass-alive territory go to its owner, as in
+    `final_score_black`, under territory rules, and where is_settled (bool [B]) says that a game was ended early because
+    every point is pass-alive: nobody had the time to take them off. The host looks, as in `pass_alive`."""
+    takes_off = state.rules.scoring != AREA
+    takes_off = (takes_off if is_settled is None else takes_off | is_settled).unsqueeze(1)
+    pairs = zip(final_rows(state, may_wait=True), area_rows(state.black, state.white, state.on_board), strict=True)
+    black, white = (torch.where(takes_off, final, standing) for final, standing in pairs)
+    return _score_black(state, (black, white)), _signed(black, white)
+
+
+def _score_black(state: State, area: tuple[Tensor, Tensor]) -> Tensor:
+    """Returns points with komi, float32 [B], where these are Black's and White's at the end: int32 [B, N] twice."""
     score = (flood.count(area[0]) - flood.count(area[1])).to(torch.float32)
     if state.rules.any_territory:
         dead = (state.black & area[1]) | (state.white & area[0])
         territory = territory_rows_score(state.black, state.white, state.on_board, state.captures, dead)
-        score = torch.where(state.rules.scoring == SCORING.index("territory"), territory, score)
+        score = torch.where(state.rules.scoring == AREA, score, territory)
     return score - state.rules.komi
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from zerogo import board, coords, draws, flood, scoring
+from zerogo import board, coords, draws, scoring
 from zerogo.arena.result import FORFEIT, NO_MOVE, RESIGNED, MatchResult, PlayedGame, Stop
 from zerogo.config import GameConfig
 from zerogo.draws import Purpose
@@ -244,7 +244,8 @@ class MatchGames:
                     texts[engine.name] = text
                 at_fault = k in stops and stops[k].kind == FORFEIT and engine is self._to_move(k)
                 engine.end([number], at_fault=at_fault)
-        scores, areas = (values.tolist() for values in score(states, self.rules))
+        scores, owners = scoring.result_black(states)
+        scores, areas = scores.tolist(), (owners == 1).sum((1, 2)).tolist()
         stones, capped = states.stones.cpu().numpy(), (states.passes < 2).tolist()
         facts = zip(ended, rows.tolist(), self.a_is_black[rows].tolist(), strict=True)
         return [
@@ -265,19 +266,3 @@ class MatchGames:
     def _moves_of(self, row: int) -> list[int]:
         """Returns the moves of one of the G games so far."""
         return [action for action in self.moves[row].tolist() if action != NO_MOVE]
-
-
-def score(states: board.State, rules: Rules) -> tuple[Tensor, Tensor]:
-    """Returns the score float32 [B] for Black, komi included, and Black's area int64 [B], of boards as the referee
-    counts them.
-
-    Under area scoring AS THEY STAND (Tromp-Taylor): each side's stones and the points that it alone reaches, every
-    stone alive. Under territory scoring stones inside the other side's pass-alive territory are dead
-    (`scoring.final_score_black`)."""
-    if rules.scoring == "territory":
-        black, _ = scoring.final_rows(states, may_wait=True)
-        result = scoring.final_score_black(states)
-    else:
-        black, white = scoring.area_rows(states.black, states.white, states.on_board)
-        result = (flood.count(black) - flood.count(white)).to(torch.float32) - states.rules.komi
-    return result, flood.count(black).to(torch.int64)

@@ -205,7 +205,7 @@ class SelfPlay:
     def _collect(self, game_index: Tensor, ends: Tensor, collected: SelfPlayResult) -> None:
         """Adds the samples and the records of finished games. ends: int64 [K]."""
         states = self.states.select(game_index)
-        score, ownership = scoring.final_score_black(states), scoring.final_ownership_black(states)
+        score, ownership = scoring.result_black(states, ends == int(EndReason.ALL_PASS_ALIVE))
         # The resigning side's last move is played all the same, so the side to move now is the winner.
         winner = torch.where(states.to_play == board.BLACK, 1.0, -1.0)
         is_resigned = ends == int(EndReason.RESIGNED)

@@ -79,7 +79,7 @@ def _play_random(game: GameConfig, numbers: Tensor, seed: int, device: torch.dev
         recorder.write(going, before, game=numbers[going], **found)
         states = board.put_(states, going, board.step_(before, actions))
         collected.moves += len(going)
-    score, ownership = scoring.final_score_black(states), scoring.final_ownership_black(states)
+    score, ownership = scoring.result_black(states)
     everyone, length = torch.arange(len(numbers), device=device), states.ply.to(torch.int64)
     samples = recorder.samples(everyone, length, score, ownership, is_resigned=torch.zeros_like(states.finished))
     collected.samples.append(replace(samples, policy_weight=torch.zeros_like(samples.policy_weight)).packed())
