@@ -19,6 +19,7 @@ from zerogo.search.tree import CLOSED, NULL_NODE, ROOT, Nodes, Tree
 PUCT = SearchConfig(algorithm="puct")
 GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
 RICH = dataclasses.replace(PUCT, fpu_reduction_root=0.1, forced_playouts=2.0, c_puct_log=0.3, c_puct_base=10.0)
+RICH = dataclasses.replace(RICH, c_puct_variance=0.85)
 SETTINGS = {"puct": PUCT, "puct with all": RICH, "gumbel": GUMBEL}
 ALL = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 BOTH = pytest.mark.parametrize("settings", [PUCT, GUMBEL], ids=["puct", "gumbel"])
@@ -158,16 +159,17 @@ def check_links(tree: Tree, game: int) -> None:
 
 
 def nodes_of(**fields: list) -> Nodes:
-    """Returns one node: children's prior and visits and value, and the node's own."""
-    children = {name: torch.tensor([fields[name]]) for name in ("prior", "visits", "value")}
+    """Returns one node: children's prior, visits, value and squares, and the node's own."""
+    fields = {"squares": [0.0] * len(fields["prior"]), **fields}
+    children = {name: torch.tensor([fields[name]]) for name in ("prior", "visits", "value", "squares")}
     is_open = torch.tensor([fields.get("is_open", [True] * len(fields["prior"]))])
-    own = {name: torch.tensor([float(fields.get(name, 0.0))]) for name in ("total", "mean", "own")}
+    own = {name: torch.tensor([float(fields.get(name, 0.0))]) for name in ("total", "mean", "total_squares", "own")}
     return Nodes(**{name: value.to(torch.float32) for name, value in children.items()}, is_open=is_open, **own)
 
 
 def check_sums(search_state: SearchState, is_kept: bool = False) -> None:
-    """Every node's visits are its own and its children's, every sum its own value less its children's, and nothing else
-    is left."""
+    """Every node's visits are its own and its children's, every sum its own value less its children's, of the squares
+    plus theirs, and nothing else is left."""
     tree = search_state.tree
     for game, size in enumerate(tree.size.tolist()):
         closings = 0
@@ -175,25 +177,27 @@ def check_sums(search_state: SearchState, is_kept: bool = False) -> None:
             children = [c for c in tree.children[game, node].tolist() if c > NULL_NODE]
             assert all(node < child < ROOT + size for child in children)
             visits, total, own = (float(getattr(tree, name)[game, node]) for name in ("visits", "value_sum", "value"))
+            squares = float(tree.square_sum[game, node])
             assert visits >= 1
             if bool(tree.terminal[game, node]):
-                assert not children and total == visits * own
+                assert not children and total == visits * own and squares == pytest.approx(visits * own**2)
                 continue
             more = visits - 1 - int(tree.visits[game, children].sum())
             closings += more
             assert more == 0 or (tree.children[game, node] == CLOSED).any()
             if more == 0:
                 assert total == own - float(tree.value_sum[game, children].sum())
+                assert squares == pytest.approx(own**2 + float(tree.square_sum[game, children].sum()), abs=1e-4)
         assert is_kept or closings <= int(search_state.exact_leaves[1])
         check_links(tree, game)
     check_unused(tree)
-    assert not tree.visits[:, NULL_NODE].any() and not tree.value_sum[:, NULL_NODE].any()
+    assert not any(getattr(tree, name)[:, NULL_NODE].any() for name in ("visits", "value_sum", "square_sum"))
 
 
 def check_unused(tree: Tree) -> None:
     """Nodes behind the last in use are empty."""
     is_unused = torch.arange(tree.num_nodes, device=tree.size.device) >= ROOT + tree.size.unsqueeze(1)
-    for name in ("visits", "value_sum", "terminal"):
+    for name in ("visits", "value_sum", "square_sum", "terminal"):
         assert not getattr(tree, name)[is_unused].any(), name
 
 

@@ -16,7 +16,7 @@ from zerogo.features import make_encoder
 ALGORITHMS = pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
 LEAVES = pytest.mark.parametrize("leaves", [1, 4])
 PUCT_WITH_ALL = ("search.c_puct_log=0.4", "search.c_puct_base=20", "search.forced_playouts=2.0")
-PUCT_WITH_ALL = (*PUCT_WITH_ALL, "search.fpu_reduction_root=0.1")
+PUCT_WITH_ALL = (*PUCT_WITH_ALL, "search.fpu_reduction_root=0.1", "search.c_puct_variance=0.85")
 
 
 def played(evaluator: Any, seed: int, number: int, *words: str) -> dict[int, tuple]:

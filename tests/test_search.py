@@ -272,7 +272,7 @@ def test_a_tree_costs_what_its_shapes_say(size: int) -> None:
     made = Search(TableEvaluator(), dataclasses.replace(PUCT, keep_tree=False))
     search_state = made.init(board.new_games(3, Rules(size=size)), 10)
     actions, words = size**2 + 1, 3 * size + 9
-    expected = 4 * words + (4 + 4) * actions + 4 * 5 + 1
+    expected = 4 * words + (4 + 4) * actions + 4 * 6 + 1
     assert search_state.tree.bytes_per_node == expected
     assert sum(tensor.untyped_storage().nbytes() for tensor in search_state.tree.tensors()) == 3 * 12 * expected + 3 * 8
 

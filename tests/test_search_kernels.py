@@ -274,7 +274,7 @@ def test_a_spent_search_stays_as_it_is(case: Case) -> None:
         search_state = search.run(TOYS.new(STARTS).to(case.device), 3).tree
         before = copied(search_state)
         search.simulate(search_state)
-    for name in ("visits", "value_sum", "children", "size", "prior", "words"):
+    for name in ("visits", "value_sum", "square_sum", "children", "size", "prior", "words"):
         assert torch.equal(getattr(search_state.tree, name), getattr(before.tree, name)), name
     assert search_state.done.tolist() == [3] * 4
 
@@ -319,6 +319,7 @@ def strange_trees(num_actions: int, seed: int, device: torch.device, forced: flo
     tree.visits[:, used] = torch.randint(1, 30, (num_games, 6), generator=made, dtype=torch.int32)
     tree.value[:, used] = torch.rand(num_games, 6, generator=made) * 2 - 1
     tree.value_sum[:] = tree.visits * (0.3 * tree.value)
+    tree.square_sum[:] = tree.visits * torch.rand(tree.visits.shape, generator=made)  # some below the mean's square
     for node in range(ROOT + 1, 7):
         parent, move = (ROOT if node < 6 else 2), num_actions - node * (num_actions // 10)
         tree.children[:, parent, move] = node

@@ -19,6 +19,7 @@ from zerogo.search.tree import CLOSED, NULL_NODE, ROOT, Tree, backup
 
 PUCT = SearchConfig(algorithm="puct", fpu_reduction=0.2)
 GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
+VARIANCE = dataclasses.replace(PUCT, c_puct_variance=0.85)
 BOTH = pytest.mark.parametrize("settings", [PUCT, GUMBEL], ids=["puct", "gumbel"])
 
 
@@ -72,6 +73,7 @@ def test_backup_is_the_only_turn_of_perspective() -> None:
     path = torch.tensor([[1, 2, 3], [6, 8, 5]])  # rows; the second path ends early, row 5 is NULL_NODE of game 1
     backup(tree, path, torch.tensor([2, 1]), torch.tensor([0.5, -1.0]))
     assert tree.value_sum.tolist() == [[0, 0.5, -0.5, 0.5, 0], [0, 1.0, 0, -1.0, 0]]
+    assert tree.square_sum.tolist() == [[0, 0.25, 0.25, 0.25, 0], [0, 1.0, 0, 1.0, 0]]  # they have no sign
     assert tree.visits.tolist() == [[0, 1, 1, 1, 0], [0, 1, 0, 1, 0]]
 
 
@@ -83,7 +85,7 @@ class PlainNode:
         self.state, self.children, self.visits = state, {}, 1
         self.over = bool(~toy.result[state].isnan())
         self.own = float(toy.result[state] if self.over else toy.guess[state])
-        self.sum = self.own
+        self.sum, self.squares = self.own, self.own**2
         self.closed: set[int] = set()
         legal = [a for a, after in enumerate(toy.after[state].tolist()) if after >= 0]
         weights = {a: float(toy.prior[state, a]) for a in legal}
@@ -112,7 +114,9 @@ def plain_choice(node: PlainNode, settings: SearchConfig, is_root: bool) -> int:
         mean, weight = node.sum / node.visits, node.visits - 1
         reduction = settings.fpu_reduction_root if is_root else settings.fpu_reduction
         urgency = mean - reduction * math.sqrt(sum(node.prior[a] for a in visited))
-        explore = settings.c_puct * math.sqrt(weight + 0.01)
+        spread = ((mean**2 + 0.16) * 2 + node.squares) / (node.visits + 1) - mean**2 if weight else 0.16
+        explore = settings.c_puct * (1 + settings.c_puct_variance * (math.sqrt(spread) / 0.4 - 1))
+        explore *= math.sqrt(weight + 0.01)
         score = {a: q.get(a, urgency) + explore * node.prior[a] / (1 + visits.get(a, 0)) for a in node.open()}
     else:
         logit = plain_logits(node, settings)
@@ -138,18 +142,19 @@ def plain_simulation(toy: Toy, root: PlainNode, settings: SearchConfig, first: i
             value = node.sum / node.visits
         else:
             child = node.children[action] = PlainNode(toy, int(toy.after[node.state, action]))
-            child.visits, child.sum = 0, 0.0
+            child.visits, child.sum, child.squares = 0, 0.0, 0.0
             path.append(child)
             value = child.own
     for back in reversed(path):
-        back.visits, back.sum, value = back.visits + 1, back.sum + value, -value
+        back.visits, back.sum, back.squares = back.visits + 1, back.sum + value, back.squares + value**2
+        value = -value
 
 
 FIVE = ("nim, won", "tic-tac-toe, drawn", "random tree", "race, a draw", "illegal moves among the good ones")
 
 
 @pytest.mark.parametrize("name", FIVE)
-@BOTH
+@pytest.mark.parametrize("settings", [PUCT, VARIANCE, GUMBEL], ids=["puct", "variance", "gumbel"])
 def test_visits_equal_those_of_a_plain_search(name: str, settings: SearchConfig) -> None:
     """Node by node down to the leaves, from every state of the first two plies; Gumbel's root follows its table of
     visits."""
@@ -197,6 +202,7 @@ def compare(tree: Tree, game: int, node: int, plain: PlainNode) -> None:
     assert int(tree.words[game, node, 0]) == plain.state
     assert int(tree.visits[game, node]) == plain.visits
     assert float(tree.value_sum[game, node]) == pytest.approx(plain.sum, abs=1e-4)
+    assert float(tree.square_sum[game, node]) == pytest.approx(plain.squares, abs=1e-4)
     children = tree.children[game, node].tolist()
     if not plain.over:
         assert {a for a, child in enumerate(children) if child != CLOSED} == set(plain.open())
@@ -274,6 +280,59 @@ def test_exploration_grows_with_the_logarithm_where_set() -> None:
     assert float(puct.exploration(node, settings)) == pytest.approx(expected, rel=1e-6)
 
 
+def test_exploration_grows_with_the_spread_of_the_values() -> None:
+    """sigma^2 = ((0.5^2 + 0.4^2) * 2 + sum of squares) / (2 + n - 1) - 0.5^2, and 0.4^2 where there is one value."""
+    for total, squares, expected in ((4, 2.0, math.sqrt(0.314)), (100, 25.0, 0.0751), (100, 24.9, 0.0751), (1, 9, 0.4)):
+        node = nodes_of(prior=[1.0], visits=[total - 1], value=[0.0], total=total, mean=0.5, total_squares=squares)
+        factor = float(puct.exploration(node, VARIANCE) / puct.exploration(node, PUCT))
+        assert factor == pytest.approx(1 + 0.85 * (expected / 0.4 - 1), abs=1e-4)
+
+
+def test_lower_bounds_are_those_written_by_hand() -> None:
+    """Four values of mean 0.5 and mean square 0.375: variance 0.125, with a prior of weight 1 / 4^2 it is 0.1404; they
+    count as 4.0625^2 / (4 + 0.0625^2) = 4.122, so the bound is 0.5 - 5 * sqrt(0.1404 / 4.122)."""
+    facts = {"prior": [0.2] * 5, "is_open": [True] * 4 + [False], "value": [0.5, 0.5, 0.5, 0.0, 0.5]}
+    node = nodes_of(**facts, visits=[4, 4, 100, 0, 4], squares=[1.5, 1.0, 25.0, 0.0, 1.5], total=113)
+    bounds = puct.lower_bounds(node)
+    assert bounds.dtype == torch.float32 and bounds.shape == (1, 5)
+    # Equal values are not known for certain while they are few.
+    assert bounds[0].tolist() == pytest.approx([-0.42275, 0.5 - 0.3055, 0.5, -math.inf, -math.inf], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("visits", "value", "best"),
+    [
+        ([100, 20, 0], [0.1, 0.3, 0.0], 1),  # the better move has more than 15 % of the most visits
+        ([100, 14, 0], [0.1, 0.9, 0.0], 0),
+        ([2, 2, 1], [0.1, 0.9, 1.0], 0),  # nothing has enough visits for a bound
+        ([0, 0, 0], [0.0, 0.0, 0.0], 0),
+    ],
+)
+def test_the_move_played_has_the_best_bound(visits: list[int], value: list[float], best: int) -> None:
+    squares = [number * mean**2 for number, mean in zip(visits, value, strict=True)]
+    node = nodes_of(prior=[0.4, 0.3, 0.3], visits=visits, value=value, squares=squares, total=sum(visits) + 1)
+    assert puct.best_moves(node, dataclasses.replace(PUCT, lcb=True)).tolist() == [best]
+    assert puct.best_moves(node, PUCT).tolist() == [0]
+
+
+@pytest.mark.parametrize(("budget", "by_visits", "by_bound"), [(150, 0, 0), (240, 0, 1), (800, 1, 1)])
+def test_a_refutation_that_is_found_late(budget: int, by_visits: int, by_bound: int) -> None:
+    """The first move promises 0.4, but a reply that the prior hides wins at once; the second move is worth 0.3. The
+    reply is found by simulation 220. For long after that the first move has most visits, and the better mean."""
+    after = {"start": {0: "trap", 1: "safe"}, "trap": {0: "promised", 1: "lost"}}
+    results = {"promised": 0.4, "lost": -1.0, "safe": -0.3}
+    toy = toys.written_out("start", lambda state: after.get(state, {}), results.get, 2)
+    assert toy.exact[:3].tolist() == pytest.approx([0.3, 1.0, -0.3])
+    toy.prior[:2], toy.guess[:2] = torch.tensor([[0.6, 0.4], [0.98, 0.02]]), torch.tensor([0.4, -0.4])
+    made = search(toy, dataclasses.replace(PUCT, lcb=True), exact=False)
+    found = made.run(toy.new([0]), budget)
+    assert (int(found.visits.argmax()), int(found.action)) == (by_visits, by_bound)
+    if by_visits != by_bound:
+        assert -float(found.tree.tree.value_sum[0, 2] / found.tree.tree.visits[0, 2]) > 0.3
+    visits = search(toy, PUCT, exact=False).run(toy.new([0]), budget)
+    assert torch.equal(visits.visits, found.visits) and int(visits.action) == by_visits
+
+
 def test_forced_playouts_are_owed_to_visited_moves() -> None:
     settings = dataclasses.replace(PUCT, forced_playouts=2.0)
     node = nodes_of(prior=[0.8, 0.1, 0.1], visits=[30, 1, 0], value=[0.9, -0.9, 0.0], total=32, mean=0.8)
@@ -344,7 +403,7 @@ def test_root_noise_sums_to_one_on_legal_moves_only() -> None:
     assert (many.mean(0) >= least - 0.01).all()
 
 
-OF_A_NODE = ("words", "visits", "value_sum", "value", "prior", "terminal")
+OF_A_NODE = ("words", "visits", "value_sum", "square_sum", "value", "prior", "terminal")
 
 
 def snapshot(tree: Tree, game: int, node: int) -> tuple:

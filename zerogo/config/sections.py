@@ -345,6 +345,7 @@ class SearchConfig(Section):
     c_puct: float = option(1.1, "puct: weight of the prior against the value", 0, 100, source="KataGo")
     c_puct_log: float = option(0.0, "puct: its growth with ln((visits + base) / base)", 0, 100, source="KataGo")
     c_puct_base: float = option(500.0, "puct: visits at which the growth sets in", above=0, high=10**9, source="KataGo")
+    c_puct_variance: float = option(0.0, "puct: its growth with a node's spread of values", 0, 1, source="KataGo, 0.85")
     fpu_reduction: float = option(0.2, "puct: what new children lack x sqrt(visited prior)", 0, 2, source="KataGo")
     fpu_reduction_root: float = option(0.0, "puct: the same at the root", 0, 2, source="KataGo")
     dirichlet_concentration: float = option(
@@ -352,6 +353,7 @@ class SearchConfig(Section):
     )
     dirichlet_share: float = option(0.25, "puct: share of noise in the root prior; 0 is none", 0, 1, source="KataGo")
     root_temperature: float = option(1.1, "puct: temperature of the root prior", above=0, high=10, source="KataGo")
+    lcb: bool = option(False, "puct: the move has the best lower bound of its value, not most visits", source="KataGo")
     max_considered: int = option(16, "gumbel: moves that the root starts with", 1, 626, source="Gumbel, m = 16")
     c_visit: float = option(50.0, "gumbel: visits added to the largest count in sigma(q)", 0, 10**6, source="Gumbel")
     c_scale: float = option(1.0, "gumbel: sharpness of sigma(q)", above=0, high=100, source="Gumbel; learned best")

@@ -18,13 +18,16 @@ UNVISITED, CLOSED = 0, -1  # children without a node: not expanded yet; illegal,
 HASH, TO_PLAY, PASSES, FINISHED, PLY, KO, CAPTURES = 0, 2, 3, 4, 5, 6, 7
 WORDS_AFTER_ROWS = 9
 TINY = 1e-20  # a prior of 0 would be a logit of -inf for a legal move
+# `search.puct.exploration`: the variance of a node's values (0.40^2) that is taken as seen with this weight; 1 / 0.40.
+VARIANCE_PRIOR, VARIANCE_WEIGHT, PER_SIGMA_PRIOR = 0.16, 2.0, 2.5
 
 # What the kernels of a search get, as arrays or tensors.
 # A `search.tree.Tree`, whose rows are game * M + node.
-Trees = namedtuple("Trees", "words children prior visits value_sum value terminal parent action size")
+Trees = namedtuple("Trees", "words children prior visits value_sum square_sum value terminal parent action size")
 # What a choice at a root reads of a `search.tree.SearchState`, and any choice of `config.SearchConfig` (float32).
 Searches = namedtuple("Searches", "budget done root_prior forced gumbel kept_visits order phase_end")
-CHOICE_NUMBERS = "c_puct c_puct_log c_puct_base fpu_reduction fpu_reduction_root c_visit c_scale".split()
+CHOICE_NUMBERS = "c_puct c_puct_log c_puct_base c_puct_variance fpu_reduction fpu_reduction_root".split()
+CHOICE_NUMBERS += ["c_visit", "c_scale"]
 # A `search.selection.Selection` of K = leaves * B slots.
 Slots = namedtuple("Slots", "path depth action at_end counts")
 # K simulations: where they went (`Selection`), what they came to (`search.game.LeafStates`), what the network said.

@@ -1,20 +1,42 @@
-"""PUCT (Silver et al. 2017) with KataGo's first-play urgency, shaped root noise, forced playouts and their pruning."""
+"""PUCT (Silver et al. 2017) with KataGo's first-play urgency, shaped root noise, forced playouts and their pruning,
+variance-scaled exploration, and lower confidence bounds for the move to play."""
 
 import torch
 from torch import Tensor
 
 from zerogo import draws
 from zerogo.config import SearchConfig
+from zerogo.kernels.shared import PER_SIGMA_PRIOR, VARIANCE_PRIOR, VARIANCE_WEIGHT
 from zerogo.search.tree import Nodes
+
+# Lower bounds (KataGo): standard deviations below the mean; the largest variance of values in [-1, 1]; the share of the
+# most visits that a move must have to be played for its bound. The fewest visits are zerogo's own: 3 say a little.
+BOUND_DEVIATIONS, BOUND_VARIANCE, BOUND_SHARE, BOUND_VISITS = 5.0, 1.0, 0.15, 3
 
 
 def exploration(nodes: Nodes, settings: SearchConfig) -> Tensor:
-    """Returns the prior's weight, c_puct(W) * sqrt(W + 0.01) with W the children's visits (KataGo): float32 [K]."""
+    """Returns the prior's weight, c_puct(W) * sqrt(W + 0.01) with W the children's visits (KataGo), c_puct_variance the
+    share of it that goes with the spread of the node's values: float32 [K]."""
     below = _below(nodes)
     c_puct = settings.c_puct
     if settings.c_puct_log:
         c_puct = c_puct + settings.c_puct_log * torch.log1p(below / settings.c_puct_base)
+    if settings.c_puct_variance:
+        c_puct = c_puct * _spread(nodes, settings.c_puct_variance)
     return c_puct * torch.sqrt(below + 0.01)
+
+
+def _spread(nodes: Nodes, scale: float) -> Tensor:
+    """Returns 1 + scale * (sigma / 0.40 - 1), by which c_puct is multiplied: float32 [K].
+
+    sigma: the standard deviation of the node's simulation values (KataGo), those under way not counted. It is estimated
+    as if 0.40 had been seen with weight 2, and is 0.40 where the node has only its own evaluation. The squares' sum is
+    never less than the mean tells, whatever was rounded."""
+    square = nodes.mean * nodes.mean
+    total = torch.maximum(nodes.total_squares, nodes.total * square)
+    variance = ((square + VARIANCE_PRIOR) * VARIANCE_WEIGHT + total) / (nodes.total + (VARIANCE_WEIGHT - 1.0)) - square
+    variance = torch.where(nodes.total > 1, variance.clamp(min=0.0), VARIANCE_PRIOR)
+    return 1.0 + scale * (torch.sqrt(variance) * PER_SIGMA_PRIOR - 1.0)
 
 
 def _below(nodes: Nodes) -> Tensor:
@@ -93,3 +115,30 @@ def _pruned(nodes: Nodes, weight: Tensor, settings: SearchConfig) -> Tensor:
     kept = kept.scatter(1, best, weight.gather(1, best))
     least = (kept.amax(1, keepdim=True) / 64.0).clamp(max=1.0)
     return torch.where(kept < least, 0.0, kept)
+
+
+def lower_bounds(nodes: Nodes) -> Tensor:
+    """Returns lower confidence bounds of the moves' mean values, 5 standard deviations of a mean below it: float32 [K,
+    A], the node's view, -inf where a move is closed or has no visit.
+
+    The variance is that of the n simulation values of the child, of which a prior with the weight 1 / n^2 claims that
+    it is the largest there is, so that few equal values are not taken for certain (KataGo's LCB)."""
+    visits = nodes.visits.clamp(min=1.0)
+    weight = 1.0 / (visits * visits)
+    variance = (nodes.squares / visits - nodes.value * nodes.value).clamp(min=1e-8)
+    variance = variance + BOUND_VARIANCE * weight / (visits + weight)
+    sample_size = (visits + weight) ** 2 / (visits + weight * weight)
+    bounds = nodes.value - BOUND_DEVIATIONS * torch.sqrt(variance / sample_size)
+    return torch.where(nodes.is_open & (nodes.visits > 0), bounds, -torch.inf)
+
+
+def best_moves(nodes: Nodes, settings: SearchConfig) -> Tensor:
+    """Returns the moves to play: int64 [K], those with most visits, or, with `search.lcb`, with the best lower bound
+    among those with 15 % of the most visits and at least 3, where there are any."""
+    by_visits = torch.where(nodes.is_open, nodes.visits + 0.5 * nodes.prior, -torch.inf).argmax(1)
+    if not settings.lcb:
+        return by_visits
+    visits = torch.where(nodes.is_open, nodes.visits, 0.0)
+    least = (BOUND_SHARE * visits.amax(1, keepdim=True)).clamp(min=BOUND_VISITS)
+    bounds = torch.where(visits >= least, lower_bounds(nodes), -torch.inf)
+    return torch.where((visits >= least).any(1), bounds.argmax(1), by_visits)

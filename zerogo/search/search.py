@@ -35,8 +35,8 @@ class SearchResult:
     visits: int32 [K, A], kept ones included. policy: float32 [K, A], the target to learn, 0 on illegal moves, sums to
     1. value: float32 [K], with PUCT the root's mean, with Gumbel what the improved policy expects (the root's mean is
     full of moves that were tried and dropped). prior: float32 [K, A], the network's, without noise. action: int64 [K],
-    the best move by the algorithm's own measure (with Gumbel noise, where the search had it). tree: the search state,
-    to be kept for the next move."""
+    the best move by the algorithm's own measure (`puct.best_moves`; with Gumbel noise, where the search had it). tree:
+    the search state, to be kept for the next move."""
 
     visits: Tensor
     policy: Tensor
@@ -172,6 +172,7 @@ class Search:
         tree.children[games, ROOT] = legal.to(torch.int32) + CLOSED  # UNVISITED is CLOSED + 1
         tree.prior[games, ROOT] = evaluation.prior.to(torch.float32)
         tree.visits[games, ROOT], tree.value_sum[games, ROOT], tree.value[games, ROOT] = 1, value, value
+        tree.square_sum[games, ROOT] = value * value
         tree.terminal[games, ROOT], tree.parent[games, ROOT], tree.size[games] = finished, NULL_NODE, 1
 
     def run_simulations(self, search_state: SearchState) -> None:
@@ -231,8 +232,7 @@ class Search:
         if self.settings.algorithm == "puct":
             noisy = replace(nodes, prior=search_state.root_prior[games])
             policy = puct.visit_policy(noisy, self.settings, search_state.forced[games])
-            action = torch.where(nodes.is_open, nodes.visits + 0.5 * nodes.prior, -torch.inf).argmax(1)
-            value = nodes.mean
+            action, value = puct.best_moves(nodes, self.settings), nodes.mean
         else:
             logits = gumbel.improved_logits(nodes, self.settings)
             policy = torch.softmax(logits, dim=1)

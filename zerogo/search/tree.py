@@ -19,13 +19,14 @@ from zerogo.tensors import TensorFields
 class Tree(TensorFields):
     """One tree a game. Node 1 is the root, and a node's index is above its parent's. Node 0 (NULL_NODE) is no node: it
     takes the writes that must have no effect, so that no game has to be left out of an operation. Its visits and its
-    sum stay 0.
+    sums stay 0.
 
     words: int32 [B, M, W], the packed position. children: int32 [B, M, A], a node's index, UNVISITED (0, which is also
     NULL_NODE) or CLOSED (-1). prior: float32 [B, M, A]. visits: int32 [B, M], 1 for the evaluation that made the node,
-    and 1 for each later simulation through it. value_sum: float32 [B, M], the sum of their values, and value: float32
-    [B, M], its own evaluation, all from the view of the side to move at the node. terminal: bool [B, M]. parent: int32
-    [B, M]. action: int32 [B, M], the move that led to the node. size: int64 [B], nodes in use, from the root on.
+    and 1 for each later simulation through it. value_sum: float32 [B, M], the sum of their values, square_sum: float32
+    [B, M], of their squares, and value: float32 [B, M], its own evaluation, all from the view of the side to move at
+    the node. terminal: bool [B, M]. parent: int32 [B, M]. action: int32 [B, M], the move that led to the node. size:
+    int64 [B], nodes in use, from the root on.
 
     A `row` (int64) names a node of a game in the flattened tensors: game * M + node."""
 
@@ -34,6 +35,7 @@ class Tree(TensorFields):
     prior: Tensor
     visits: Tensor
     value_sum: Tensor
+    square_sum: Tensor
     value: Tensor
     terminal: Tensor
     parent: Tensor
@@ -53,6 +55,7 @@ class Tree(TensorFields):
             prior=nodes(torch.float32, num_actions),
             visits=nodes(torch.int32),
             value_sum=nodes(torch.float32),
+            square_sum=nodes(torch.float32),
             value=nodes(torch.float32),
             terminal=nodes(torch.bool),
             parent=nodes(torch.int32),
@@ -157,16 +160,19 @@ class Nodes:
     """What a choice among the moves of K nodes needs; float32 unless said otherwise.
 
     prior: [K, A]. visits: [K, A] of the children, 0 where unvisited. value: [K, A], the children's mean value from the
-    node's view, 0 where unvisited. is_open: bool [K, A], may be chosen. total: [K], the node's visits. mean: [K], its
-    mean value. own: [K], its own evaluation. under_way: [K, A], simulations of this step through the children that have
+    node's view, 0 where unvisited. squares: [K, A], the sums of their squared values. is_open: bool [K, A], may be
+    chosen. total: [K], the node's visits. mean: [K], its mean value. total_squares: [K], the sum of its squared
+    values. own: [K], its own evaluation. under_way: [K, A], simulations of this step through the children that have
     no value yet; None is none."""
 
     prior: Tensor
     visits: Tensor
     value: Tensor
+    squares: Tensor
     is_open: Tensor
     total: Tensor
     mean: Tensor
+    total_squares: Tensor
     own: Tensor
     under_way: Tensor | None = None
 
@@ -180,19 +186,21 @@ def nodes_at(
     own. under_way: int32 [B, M], simulations through each node that have no value yet."""
     children = tree.at("children", rows)
     child = (children.clamp(min=NULL_NODE) + first.unsqueeze(1)).view(-1)
-    # NULL_NODE has no visits and no sum, so nothing needs to be masked.
+    # NULL_NODE has no visits and no sums, so nothing needs to be masked.
     visits = tree.at("visits", child).view_as(children).to(torch.float32)
     value = tree.at("value_sum", child).view_as(children) / -visits.clamp(min=1.0)
+    squares = tree.at("square_sum", child).view_as(children)
     total = tree.at("visits", rows).to(torch.float32)
     mean = tree.at("value_sum", rows) / total.clamp(min=1.0)
     prior = tree.at("prior", rows) if prior is None else prior
     if under_way is not None:
         under_way = under_way.view(-1).index_select(0, child).view_as(children).to(torch.float32)
-    return Nodes(prior, visits, value, children != CLOSED, total, mean, tree.at("value", rows), under_way), children
+    own = (total, mean, tree.at("square_sum", rows), tree.at("value", rows))
+    return Nodes(prior, visits, value, squares, children != CLOSED, *own, under_way), children
 
 
 def backup(tree: Tree, path: Tensor, depth: Tensor, value: Tensor) -> None:
-    """Adds one visit and the value to every node of the paths.
+    """Adds one visit, the value and its square to every node of the paths.
 
     It is the only place where a simulation's value changes its sign on the way up (kernels do the same in
     `expand_and_backup`); `nodes_at` turns a child's mean to its parent's view when a choice reads it.
@@ -205,9 +213,10 @@ def backup(tree: Tree, path: Tensor, depth: Tensor, value: Tensor) -> None:
     signed = torch.where((step & 1) == 0, value, -value)
     index = path.reshape(-1)
     tree.value_sum.view(-1).scatter_add_(0, index, signed.view(-1))
+    tree.square_sum.view(-1).scatter_add_(0, index, (signed * signed).view(-1))
     tree.visits.view(-1).scatter_add_(0, index, torch.ones_like(index, dtype=torch.int32))
-    tree.value_sum[:, NULL_NODE] = 0.0
-    tree.visits[:, NULL_NODE] = 0
+    for total in (tree.value_sum, tree.square_sum, tree.visits):
+        total[:, NULL_NODE] = 0
 
 
 def reset_(tree: Tree, game_index: Tensor) -> None:
@@ -215,6 +224,7 @@ def reset_(tree: Tree, game_index: Tensor) -> None:
     tree.size[game_index] = 0
     tree.visits[game_index] = 0
     tree.value_sum[game_index] = 0.0
+    tree.square_sum[game_index] = 0.0
     tree.terminal[game_index] = False
 
 

@@ -22,12 +22,14 @@ from zerogo.kernels.shared import CLOSED, NULL_NODE, ROOT, UNVISITED, Searches, 
 
 ZERO, ONE, WORST = np.float32(0), np.float32(1), np.float32(-np.inf)
 TINY = np.float32(shared.TINY)
+VARIANCE_PRIOR, VARIANCE_WEIGHT = np.float32(shared.VARIANCE_PRIOR), np.float32(shared.VARIANCE_WEIGHT)
+PER_SIGMA_PRIOR = np.float32(shared.PER_SIGMA_PRIOR)
 
 Settings = namedtuple("Settings", ("is_gumbel", "leaves", "tries", *shared.CHOICE_NUMBERS))
 # One game's part of a `search.tree.Tree`, by node. under_way int32 [M], by_move int32 [A], collided bool [A]: as in
 # `search.selection.VirtualVisits`. tried int64 [A], sigma, scores float32 [A]: scratch memory.
 OneTree = namedtuple(
-    "OneTree", "children prior visits value_sum value terminal under_way by_move collided tried sigma scores"
+    "OneTree", "children prior visits value_sum square_sum value terminal under_way by_move collided tried sigma scores"
 )
 
 
@@ -71,8 +73,8 @@ def _select(first, last, trees, searches, settings, slots, collisions):
         base, new = game * num_nodes, ROOT + trees.size[game]
         own = slice(base, base + num_nodes)
         tree = OneTree(
-            trees.children[own], trees.prior[own], trees.visits[own], trees.value_sum[own], trees.value[own],
-            trees.terminal[own], under_way, by_move, collided, tried, sigma, scores,
+            trees.children[own], trees.prior[own], trees.visits[own], trees.value_sum[own], trees.square_sum[own],
+            trees.value[own], trees.terminal[own], under_way, by_move, collided, tried, sigma, scores,
         )  # fmt: skip
         until, started = searches.budget[game], 0
         if settings.is_gumbel:  # as in `search.selection._most_done`
@@ -197,6 +199,8 @@ def _puct_move(tree, node, prior, settings, forced):
     c_puct = settings.c_puct
     if settings.c_puct_log > ZERO:
         c_puct = c_puct + settings.c_puct_log * np.float32(math.log1p(below / settings.c_puct_base))
+    if settings.c_puct_variance > ZERO:
+        c_puct = c_puct * _spread(tree, node, total, settings.c_puct_variance)
     weight = c_puct * np.float32(math.sqrt(below + np.float32(0.01)))
     for move in range(children.shape[0]):
         scores[move] = unvisited + weight * prior[move] if children[move] != CLOSED else WORST
@@ -210,6 +214,18 @@ def _puct_move(tree, node, prior, settings, forced):
         if forced > ZERO and visits > ZERO and everything < np.float32(math.sqrt(forced * prior[move] * below)):
             scores[move] = np.float32(1e6)
     return _first_best(scores)
+
+
+@inline
+def _spread(tree, node, total, scale):
+    """Returns `puct._spread` of a node with `total` visits."""
+    variance = VARIANCE_PRIOR
+    if total > ONE:
+        mean = tree.value_sum[node] / total
+        square = mean * mean
+        squares = max(tree.square_sum[node], total * square)
+        variance = ((square + VARIANCE_PRIOR) * VARIANCE_WEIGHT + squares) / (total + (VARIANCE_WEIGHT - ONE)) - square
+    return ONE + scale * (np.float32(math.sqrt(max(variance, ZERO))) * PER_SIGMA_PRIOR - ONE)
 
 
 @inline
@@ -339,7 +355,7 @@ def _expand_and_backup(first, last, trees, leaves, place, done, deepest, ended):
             k = place[slot * num_games + game]
             if k >= 0:
                 path, depth = leaves.path[k], leaves.depth[k]
-                reached = _back_up(trees.visits, trees.value_sum, path, depth, nodes[slot], values[slot])
+                reached = _back_up(trees, path, depth, nodes[slot], values[slot])
                 done[game] += 1
                 deepest[game] = max(deepest[game], reached)
 
@@ -358,18 +374,21 @@ def _expand(trees, leaves, k, base, row, parent, value):
 
 
 @inline
-def _back_up(visits, value_sum, path, depth, row, value):
-    """Adds a visit and the value to a new node (row, -1 for none) and those of its path, each step up the opponent's;
-    returns how deep the simulation came."""
-    reached = depth
+def _back_up(trees, path, depth, row, value):
+    """Adds a visit, the value and its square to a new node (row, -1 for none) and those of its path, each step up the
+    opponent's; returns how deep the simulation came."""
+    visits, value_sum, square_sum = trees.visits, trees.value_sum, trees.square_sum
+    reached, square = depth, value * value
     if row >= 0:
         reached += 1
         visits[row] += 1
         value_sum[row] += value
+        square_sum[row] += square
         value = -value
     for level in range(depth, -1, -1):
         visits[path[level]] += 1
         value_sum[path[level]] += value
+        square_sum[path[level]] += square
         value = -value
     return reached
 
@@ -398,7 +417,7 @@ def _keep(first, last, trees, games, actions):
             if place[node] > NULL_NODE:
                 _move(trees, place, base + node, base + place[node])
         for row in range(base + ROOT + kept, base + ROOT + size):
-            trees.visits[row], trees.value_sum[row], trees.terminal[row] = 0, 0, False
+            trees.visits[row], trees.value_sum[row], trees.square_sum[row], trees.terminal[row] = 0, 0, 0, False
         trees.size[games[k]] = kept
 
 
@@ -427,5 +446,6 @@ def _move(trees, place, row, target):
         child = trees.children[row, move]
         trees.children[target, move] = place[child] if child > NULL_NODE else child
     trees.visits[target], trees.value_sum[target] = trees.visits[row], trees.value_sum[row]
-    trees.value[target], trees.terminal[target] = trees.value[row], trees.terminal[row]
+    trees.square_sum[target], trees.value[target] = trees.square_sum[row], trees.value[row]
+    trees.terminal[target] = trees.terminal[row]
     trees.action[target], trees.parent[target] = trees.action[row], place[trees.parent[row]]

@@ -27,6 +27,8 @@ from zerogo.kernels.shared import CHOICE_NUMBERS, LANDED, SELECTED, Leaves, Sear
 NULL_NODE, ROOT = tl.constexpr(shared.NULL_NODE), tl.constexpr(shared.ROOT)
 UNVISITED, CLOSED = tl.constexpr(shared.UNVISITED), tl.constexpr(shared.CLOSED)
 TINY = tl.constexpr(shared.TINY)
+VARIANCE_PRIOR, VARIANCE_WEIGHT = tl.constexpr(shared.VARIANCE_PRIOR), tl.constexpr(shared.VARIANCE_WEIGHT)
+PER_SIGMA_PRIOR = tl.constexpr(shared.PER_SIGMA_PRIOR)
 LEVELS = tl.constexpr(64)  # nodes of a path that are backed up at once
 ROWS = tl.constexpr(8)  # nodes that are moved at once
 
@@ -74,14 +76,16 @@ def select(search_state: Any, settings: Any) -> Slots:
 @triton.jit(do_not_specialize=["num_games", "num_nodes", "longest", "leaves", "tries"])  # so it is compiled once
 def select_kernel(
     trees, under_way, searches, collisions, slots, num_games, num_nodes, longest, leaves, tries,
-    c_puct, c_puct_log, c_puct_base, fpu_reduction, fpu_reduction_root, c_visit, c_scale,
+    c_puct, c_puct_log, c_puct_base, c_puct_variance, fpu_reduction, fpu_reduction_root, c_visit, c_scale,
     KIND: tl.constexpr,
 ):  # fmt: skip
     """Sends the simulations of one game, one after another; tries: how many selections there may be. A game that may
     have none goes round once, for what unused slots hold."""
     index = tl.program_id(0).to(tl.int64)
     first = index * num_nodes
-    settings = Settings(c_puct, c_puct_log, c_puct_base, fpu_reduction, fpu_reduction_root, c_visit, c_scale)
+    settings = Settings(
+        c_puct, c_puct_log, c_puct_base, c_puct_variance, fpu_reduction, fpu_reduction_root, c_visit, c_scale
+    )
     game = Game(trees, under_way, searches, index, first, settings)
     new = tl.load(trees.size + index) + ROOT  # the node that the first simulation makes
     before, until = tl.load(searches.done + index), tl.load(searches.budget + index)
@@ -232,10 +236,22 @@ def _puct(game, node, reduction, forced):
     all_visits = visits + node.flying
     unvisited = mean - reduction * tl.sqrt_rn(_exact_sum(node.prior * tl.minimum(visits, 1.0)))
     growth = tl.log(1.0 + tl.div_rn(below, settings.c_puct_base + 0.0 * below))
-    weight = (settings.c_puct + settings.c_puct_log * growth) * tl.sqrt_rn(below + 0.01)
+    c_puct = (settings.c_puct + settings.c_puct_log * growth) * _spread(game, node, total, mean)
+    weight = c_puct * tl.sqrt_rn(below + 0.01)
     score = tl.where(visits > 0, node.value, unvisited) + tl.div_rn(weight * node.prior, 1.0 + all_visits)
     owed = tl.sqrt_rn(forced * node.prior * below)
     return tl.where((visits > 0) & (all_visits < owed), 1e6, score)
+
+
+@triton.jit
+def _spread(game, node, total, mean):
+    """Returns `puct._spread` of a node with these visits and this mean; exactly 1 where c_puct_variance is 0."""
+    square = mean * mean
+    squares = tl.maximum(tl.load(game.trees.square_sum + node.row), total * square)
+    seen = (square + VARIANCE_PRIOR) * VARIANCE_WEIGHT + squares
+    variance = tl.maximum(tl.div_rn(seen, total + (VARIANCE_WEIGHT - 1.0)) - square, 0.0)
+    sigma = tl.sqrt_rn(tl.where(total > 1.0, variance, VARIANCE_PRIOR))
+    return 1.0 + game.settings.c_puct_variance * (sigma * PER_SIGMA_PRIOR - 1.0)
 
 
 @triton.jit
@@ -346,6 +362,7 @@ def _expand(trees, leaves, k, first, node, last, action, own, KIND: tl.constexpr
     tl.store(trees.prior + row * KIND.ACTIONS + moves, prior, mask=exists)
     tl.store(trees.visits + row, 1)
     tl.store(trees.value_sum + row, own)
+    tl.store(trees.square_sum + row, own * own)
     tl.store(trees.value + row, own)
     tl.store(trees.terminal + row, tl.load(leaves.finished + k))
     tl.store(trees.parent + row, (last - first).to(tl.int32))
@@ -355,8 +372,8 @@ def _expand(trees, leaves, k, first, node, last, action, own, KIND: tl.constexpr
 
 @triton.jit
 def _back_up(trees, path, depth, reached, own):
-    """Adds a visit and the value to the nodes of a path, the last of them at `depth`; each step up from `reached` is
-    the opponent's.
+    """Adds a visit, the value and its square to the nodes of a path, the last of them at `depth`; each step up from
+    `reached` is the opponent's.
 
     A node has one depth, so it is the same lane that adds to it for every simulation, and none has to wait for
     another."""
@@ -368,8 +385,10 @@ def _back_up(trees, path, depth, reached, own):
         signed = tl.where(((reached - level) & 1) == 0, own, -own)
         visits = tl.load(trees.visits + row, mask=is_meant, other=0)
         total = tl.load(trees.value_sum + row, mask=is_meant, other=0.0)
+        squares = tl.load(trees.square_sum + row, mask=is_meant, other=0.0)
         tl.store(trees.visits + row, visits + 1, mask=is_meant)
         tl.store(trees.value_sum + row, total + signed, mask=is_meant)
+        tl.store(trees.square_sum + row, squares + own * own, mask=is_meant)
         start += LEVELS
 
 
@@ -404,6 +423,7 @@ def move_kernel(trees, games, place, num_nodes, KIND: tl.constexpr):
         node = start + tl.arange(0, LEVELS)
         tl.store(trees.visits + first + node, 0, mask=node < end)
         tl.store(trees.value_sum + first + node, 0.0, mask=node < end)
+        tl.store(trees.square_sum + first + node, 0.0, mask=node < end)
         tl.store(trees.terminal + first + node, node < 0, mask=node < end)
         start += LEVELS
 
@@ -419,7 +439,7 @@ def _move(trees, place, row, target, stays, KIND: tl.constexpr):
     followed = tl.load(place + tl.maximum(child, 0), mask=mask & is_node, other=0)
     prior = tl.load(trees.prior + row[:, None] * KIND.ACTIONS + moves, mask=mask, other=0.0)
     packed = tl.load(trees.words + row[:, None] * KIND.WORDS + word, mask=has_word, other=0)
-    fields = trees.visits, trees.value_sum, trees.value, trees.terminal, trees.action
+    fields = trees.visits, trees.value_sum, trees.square_sum, trees.value, trees.terminal, trees.action
     numbers = [tl.load(field + row, mask=stays) for field in fields]
     parent = tl.load(place + tl.load(trees.parent + row, mask=stays, other=0), mask=stays, other=0)
     tl.debug_barrier()
@@ -427,6 +447,6 @@ def _move(trees, place, row, target, stays, KIND: tl.constexpr):
     tl.store(trees.children + target[:, None] * KIND.ACTIONS + moves, child, mask=mask)
     tl.store(trees.prior + target[:, None] * KIND.ACTIONS + moves, prior, mask=mask)
     tl.store(trees.words + target[:, None] * KIND.WORDS + word, packed, mask=has_word)
-    for k in tl.static_range(5):
+    for k in tl.static_range(6):
         tl.store(fields[k] + target, numbers[k], mask=stays)
     tl.store(trees.parent + target, parent.to(tl.int32), mask=stays)
