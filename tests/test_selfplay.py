@@ -206,6 +206,25 @@ def test_only_full_searches_are_learned_and_their_share_is_right() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
+def test_cheap_searches_teach_all_but_the_policy_where_asked(algorithm: str) -> None:
+    settings = ("selfplay.full_share=0.3", "selfplay.cheap_simulations=2", "selfplay.opening_plies=0.1")
+    settings = (*settings, f"search.algorithm={algorithm}", "game.move_cap=24")
+    few, many = (table_games(*settings, *more, num_games=20)[1] for more in ((), ("selfplay.learn_cheap=true",)))
+    assert many.games == few.games  # the games are the same
+    learned, all_plies = few.all_samples(), many.all_samples()
+    is_full = all_plies.policy_weight == 1
+    assert bool((all_plies.policy_weight[~is_full] == 0).all()) and len(all_plies) > 2.5 * len(learned)
+    for name, tensor in vars(learned).items():
+        assert torch.equal(getattr(all_plies, name)[is_full], tensor), name
+    for game in many.games:  # all but the plies that were drawn from the prior, each with the game's result
+        of_game = all_plies.map(lambda tensor, number=game.number: tensor[all_plies.game == number])
+        assert of_game.ply.tolist() == list(range(len(game.moves) - len(of_game), len(game.moves)))
+        sign = torch.where(of_game.to_play == 1, 1.0, -1.0)
+        assert (of_game.score * sign).tolist() == [game.score_black] * len(of_game)
+        assert of_game.root_value.tolist() == pytest.approx(game.root_values[len(game.moves) - len(of_game) :])
+
+
+@pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
 def test_openings_are_drawn_from_the_prior_and_not_learned(algorithm: str) -> None:
     """The number of drawn plies has the mean that was asked for; what follows is searched, and learned."""
     overrides = f"search.algorithm={algorithm}", "selfplay.opening_plies=0.2", "selfplay.games=32"

@@ -7,8 +7,8 @@ batch; without it all do. Scores and ownership here are Black's: positive is goo
 
 Inside a step of a search or an evaluation the host never waits for a device; between moves it may look, and spares most
 of the work. What is only asked between moves looks (`all_pass_alive`, `final_score_black`, `final_ownership_black`,
-`result_black`, `pass_alive`); what features ask for, too (`final_rows`, `pass_alive_rows`), does so only where it is told that it
-`may_wait`. Either way the result is the same.
+`result_black`, `pass_alive`); what features ask for, too (`final_rows`, `pass_alive_rows`), does so only where it is
+told that it `may_wait`. Either way the result is the same.
 
 **What counts as pass-alive**, for either colour; told for Black:
 * A *region* is a connected set of points without a black stone, as large as it can be. A region is *vital* to a black

@@ -376,6 +376,9 @@ class SelfplayConfig(Section):
         (), "full_simulations by the progress of the run; [] is the same all along, as for selfplay.py"
     )
     cheap_simulations: int = option(16, "simulations of a cheap search, which is not", 1, 100_000, source="KataGo")
+    learn_cheap: bool = option(
+        False, "cheap searches are samples of all but policy and reply; they count for replay.reuse and the window"
+    )
     full_share: float = option(1.0, "probability of a full search", above=0, high=1, source="0.25 in KataGo")
     temperature_start: float = option(0.75, "puct: temperature of the played move at ply 0", 0, 10, source="KataGo")
     temperature_end: float = option(0.15, "puct: temperature late in the game", 0, 10, source="KataGo")

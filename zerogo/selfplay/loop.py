@@ -52,7 +52,8 @@ class SelfPlay:
         self.set_progress(progress)
         everyone = torch.arange(self.num_games, device=device)
         self.is_first = torch.ones_like(everyone, dtype=torch.bool)  # whether no game has ended in this place yet
-        self.numbers, self.is_full = torch.zeros_like(everyone), torch.zeros_like(everyone, dtype=torch.bool)
+        self.numbers = torch.zeros_like(everyone)
+        self.is_full, self.is_sample = (torch.zeros_like(everyone, dtype=torch.bool) for _ in range(2))
         self.states = self._new_games(everyone)
         self.recorder = Recorder(self.num_games, self.max_plies, game.largest_size, device)
         self.search_state = self.search.init(self.states, settings.all_simulations[-1])  # for the whole schedule
@@ -116,7 +117,8 @@ class SelfPlay:
         result = self.search.result(self.search_state, game_index)
         actions = self._choose(game_index, before, result)
         found = {"actions": actions, "policy": result.policy, "root_value": result.value}
-        found |= {"is_full": self.is_full[game_index], "network_step": torch.full_like(game_index, self.network_step)}
+        found |= {"policy_weight": self.is_full[game_index], "is_sample": self.is_sample[game_index]}
+        found["network_step"] = torch.full_like(game_index, self.network_step)
         self.recorder.write(game_index, before, game=self.numbers[game_index], **found)
         _add_diagnostics(collected, result)
         resigns = self._resigns(game_index, before, result)
@@ -166,12 +168,14 @@ class SelfPlay:
         """Starts the next searches, each full or cheap by a draw of its own (playout-cap randomisation)."""
         ply = self.states.ply[game_index].to(torch.int64)
         is_full = self._drawn(game_index, ply, Purpose.BUDGET) < self.settings.full_share
+        is_sample = is_full | self.settings.learn_cheap
         budget = torch.where(is_full, *self.budgets)
         if self.settings.opening_plies:
             # What is drawn from the prior becomes no sample. It is searched all the same: games that moved at once
             # would be out of step with the others, and a move by a few costs as much host time as one by all.
-            is_full = is_full & ~self._in_opening(game_index)
-        self.is_full[game_index] = is_full
+            is_searched = ~self._in_opening(game_index)
+            is_full, is_sample = is_full & is_searched, is_sample & is_searched
+        self.is_full[game_index], self.is_sample[game_index] = is_full, is_sample
         # Gumbel's noise is what varies its moves, so cheap searches keep it; under PUCT the temperature does that.
         explore = torch.ones_like(is_full) if self.search.settings.algorithm == "gumbel" else is_full
         ids = self.numbers[game_index]

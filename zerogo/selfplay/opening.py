@@ -3,7 +3,6 @@
 import time
 from bisect import bisect
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -75,13 +74,14 @@ def _play_random(game: GameConfig, numbers: Tensor, seed: int, device: torch.dev
         before = states.select(going)
         actions = player.choose(before, numbers[going], seed)
         found = {"actions": actions, "policy": even[going], "root_value": torch.zeros(len(going), device=device)}
-        found |= {"is_full": torch.ones_like(going, dtype=torch.bool), "network_step": torch.zeros_like(going)}
+        found |= {"policy_weight": torch.zeros_like(going), "is_sample": torch.ones_like(going)}
+        found["network_step"] = torch.zeros_like(going)
         recorder.write(going, before, game=numbers[going], **found)
         states = board.put_(states, going, board.step_(before, actions))
         collected.moves += len(going)
     score, ownership = scoring.result_black(states)
     everyone, length = torch.arange(len(numbers), device=device), states.ply.to(torch.int64)
     samples = recorder.samples(everyone, length, score, ownership, is_resigned=torch.zeros_like(states.finished))
-    collected.samples.append(replace(samples, policy_weight=torch.zeros_like(samples.policy_weight)).packed())
+    collected.samples.append(samples.packed())
     ends = torch.where(states.passes >= 2, int(EndReason.PASSES), int(EndReason.CAPPED))
     collected.add_finished(states, score, ends, ownership)

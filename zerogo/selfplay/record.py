@@ -10,7 +10,7 @@ from zerogo import board
 from zerogo.replay import POSITIONS, Samples, layout, position_fields
 from zerogo.rules import Rules
 
-KNOWN_AT_THE_END = ("policy_weight", "reply", "value", "score", "ownership", "board_weight")  # fields of `Samples`
+KNOWN_AT_THE_END = ("reply", "value", "score", "ownership", "board_weight")  # fields of `Samples`
 BOARDS_SHOWN = 9
 
 
@@ -85,7 +85,7 @@ class Recorder:
     """The positions and searches of B games by ply: tables [B, T, …] on the games' device, T plies at most.
 
     There is a table for each field of `Samples` that is known while a game is played, one of the actions (int16) and
-    `is_full` (bool), whether the search was long enough to learn its policy. Of the eight positions of a sample only
+    `is_sample` (bool), whether the ply is to be learned from. Of the eight positions of a sample only
     the newest is kept: the others are those of the plies before it."""
 
     def __init__(self, num_games: int, max_plies: int, board_size: int, device: torch.device) -> None:
@@ -93,7 +93,7 @@ class Recorder:
         kinds |= {
             "rows": (kinds["rows"][0], (2, board_size)),
             "actions": (torch.int16, ()),
-            "is_full": (torch.bool, ()),
+            "is_sample": (torch.bool, ()),
         }
         self.tables = {
             name: torch.zeros(num_games, max_plies, *shape, dtype=dtype, device=device)
@@ -104,8 +104,8 @@ class Recorder:
         """Writes one ply of the games `game_index` (int64 [K]) before it is played: states of K games, and what stands
         in the other tables.
 
-        actions: int64 [K]. policy: float32 [K, A]. root_value: float32 [K], side to move. is_full: bool [K]. game,
-        network_step: int64 [K]."""
+        actions: int64 [K]. policy: float32 [K, A]. root_value: float32 [K], side to move. is_sample,
+        policy_weight: bool [K]. game, network_step: int64 [K]."""
         ply = states.ply.to(torch.int64)
         found |= position_fields(states)
         found["rows"] = found["rows"][:, 0]
@@ -115,15 +115,15 @@ class Recorder:
     def samples(
         self, game_index: Tensor, length: Tensor, score_black: Tensor, ownership_black: Tensor, is_resigned: Tensor
     ) -> Samples:
-        """Returns the samples of finished games: the plies with a full search, game by game.
+        """Returns the samples of finished games: the plies that were written as such, game by game.
 
         game_index, length: int64 [K]. score_black: float32 [K], komi included. ownership_black: int8 [K, N, N].
         is_resigned: bool [K], the final board is then unknown."""
-        plies = torch.arange(self.tables["is_full"].shape[1], device=game_index.device)
-        is_kept = self.tables["is_full"][game_index] & (plies < length.unsqueeze(1))
+        plies = torch.arange(self.tables["is_sample"].shape[1], device=game_index.device)
+        is_kept = self.tables["is_sample"][game_index] & (plies < length.unsqueeze(1))
         which, ply = is_kept.nonzero().unbind(1)  # between moves the host may look
         game = game_index[which]
-        fields = {name: t[game, ply] for name, t in self.tables.items() if name not in ("rows", "actions", "is_full")}
+        fields = {name: t[game, ply] for name, t in self.tables.items() if name not in ("rows", "actions", "is_sample")}
         following = self.tables["actions"][game, (ply + 1).clamp(max=len(plies) - 1)]
         back = ply.unsqueeze(1) - torch.arange(POSITIONS, device=ply.device)
         rows = self.tables["rows"][game.unsqueeze(1), back.clamp(min=0)]
@@ -132,7 +132,6 @@ class Recorder:
         return Samples(
             **fields,
             rows=torch.where((back >= 0).view(-1, POSITIONS, 1, 1), rows, 0),
-            policy_weight=torch.ones_like(score),
             reply=torch.where(ply + 1 < length[which], following, -1),
             value=torch.sign(score),
             score=score,
