@@ -44,21 +44,21 @@ BUDGETS = {
     "arena": 1200,
     "bench": 1440,
     "board": 755,
-    "config": 735,
+    "config": 740,
     "features": 780,
-    "files beside the folders": 3995,
+    "files beside the folders": 4000,
     "gtp": 1695,
     "kernels": 4060,
     "pipeline": 795,
     "play": 560,
     "players": 1875,
-    "replay": 575,
+    "replay": 580,
     "search": 1580,
-    "selfplay": 705,
+    "selfplay": 735,
     "sgf": 870,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_400, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_450, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

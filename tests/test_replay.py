@@ -36,6 +36,7 @@ def make_samples(first: int, count: int, size: int = 5, network_step: int = 1, p
         board_weight=(number % 3 != 0).to(torch.float32),
         value=torch.where(number % 2 == 0, 1.0, -1.0),
         root_value=number.to(torch.float32),
+        short_values=torch.rand(count, 3, generator=draw).to(torch.float16),
         score=torch.randn(count, generator=draw),
         ownership=torch.randint(-1, 2, (count, size, size), generator=draw, dtype=torch.int8),
         game=number // per_game,
@@ -341,10 +342,19 @@ def test_a_directory_in_use_another_size_and_missing_files_are_refused(tmp_path)
         load_shard(tmp_path / "shard-000000000999-1.npz")
 
 
-def test_a_file_of_before_replies_were_kept(tmp_path):
-    path, samples = tmp_path / "old.npz", make_samples(0, 6)
+@pytest.mark.parametrize("lacking", [("short_values",), ("short_values", "reply")])
+def test_older_files_lack_replies_and_short_values(tmp_path, lacking):
+    samples = make_samples(0, 40)
+    path = replay.shard_path(tmp_path, 0, 40)
     save_shard(path, samples)
     with np.load(path) as archive:
-        np.savez(path, **{name: archive[name] for name in archive.files if name != "reply"})
+        np.savez(path, **{name: archive[name] for name in archive.files if name not in lacking})
     loaded = load_shard(path)
-    assert (loaded.reply == -1).all() and torch.equal(loaded.policy, samples.policy)
+    assert loaded.short_values.isnan().all() and torch.equal(loaded.policy, samples.policy)
+    assert (loaded.reply == (-1 if "reply" in lacking else samples.reply)).all()
+    buffer = Replay(KEEPING, 5, tmp_path, resume=True)
+    buffer.add(make_samples(40, 40))
+    buffer.credit = 100
+    batch = buffer.take(100)  # of old and new samples together
+    is_new = batch.root_value >= 40
+    assert torch.equal(batch.short_values.isnan(), ~is_new.unsqueeze(1).expand(-1, 3)) and 0 < is_new.sum() < 100

@@ -224,6 +224,57 @@ def test_cheap_searches_teach_all_but_the_policy_where_asked(algorithm: str) -> 
         assert of_game.root_value.tolist() == pytest.approx(game.root_values[len(game.moves) - len(of_game) :])
 
 
+def slow_short_value(game: FinishedGame, ply: int, q: float) -> float:
+    """Returns the average of the root values from a ply on, ply by ply, as its side to move sees them."""
+    now, left, average_black = 1 / (1 + game.rules.size**2 * q), 1.0, 0.0
+    for later in range(ply, len(game.moves)):
+        average_black += left * now * (game.root_values[later] if later % 2 == 0 else -game.root_values[later])
+        left *= 1 - now
+    average_black += left * ((game.score_black > 0) - (game.score_black < 0))
+    return average_black if ply % 2 == 0 else -average_black
+
+
+def worst_short_value(*overrides: str) -> float:
+    """Returns by how much a short-term value of some games, with cheap searches between the samples, is wrong."""
+    _, collected = table_games("selfplay.full_share=0.5", "selfplay.cheap_simulations=2", *overrides, num_games=30)
+    samples, games = collected.all_samples(), {game.number: game for game in collected.games}
+    expected = [
+        [slow_short_value(games[number], ply, q) for q in (0.176, 0.056, 0.016)]
+        for number, ply in zip(samples.game.tolist(), samples.ply.tolist(), strict=True)
+    ]
+    return float((samples.short_values - torch.tensor(expected)).abs().max())
+
+
+def test_short_values_are_averages_of_root_values_and_the_result(monkeypatch) -> None:
+    sizes = "game.sizes=[[3, 1, 4.5], [5, 1, 0.5], [4, 1, 2]]"
+    for overrides in ([sizes], ["selfplay.opening_plies=0.1", "game.komi=0"], ["game.move_cap=9"]):
+        assert worst_short_value(*overrides) < 1e-3  # as exact as float16
+    right = selfplay.record.short_values_black
+    planted = {
+        "the other side's view": lambda *given: -right(*given),
+        "the mover's values": lambda values, *rest: right(values.abs(), *rest),
+        "the loser's result": lambda values, length, result, area: right(values, length, -result, area),
+        "a ply late": lambda *given: right(*given).roll(-1, 1),
+        "one area for all": lambda values, length, result, area: right(values, length, result, area.amax() + 0 * area),
+    }
+    for name, wrong in planted.items():
+        monkeypatch.setattr(selfplay.record, "short_values_black", wrong)
+        assert worst_short_value(sizes) > 0.05, f"{name} is not seen"
+
+
+def test_short_values_of_resigned_and_random_games() -> None:
+    config = tiny.config(*SCRIPTED, "selfplay.resign_share=1", "selfplay.resign_min_ply=2", "game.komi=4.5")
+    selfplay = tiny.self_play(config, tiny.Script([0, 8, 3, 7, 6, 5, 4], [0.9]), 3)
+    selfplay.resignation.threshold = -0.5
+    collected = selfplay.play(1)
+    game, short = collected.games[0], collected.all_samples().short_values.tolist()
+    assert game.end == EndReason.RESIGNED
+    for ply in range(len(game.moves)):
+        assert short[ply] == pytest.approx([slow_short_value(game, ply, q) for q in (0.176, 0.056, 0.016)], abs=1e-3)
+    samples = random_games(tiny.config("game.size=5").game, 5, seed=4, first_game=0, device=tiny.CPU).all_samples()
+    assert torch.equal(samples.short_values.float(), samples.value.unsqueeze(1).expand(-1, 3))  # nobody searched
+
+
 @pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
 def test_openings_are_drawn_from_the_prior_and_not_learned(algorithm: str) -> None:
     """The number of drawn plies has the mean that was asked for; what follows is searched, and learned."""

@@ -23,6 +23,7 @@ from zerogo.trainer import (
     policy_loss,
     reply_loss,
     score_loss,
+    short_values_loss,
     soft_policy_loss,
     value_loss,
 )
@@ -47,6 +48,7 @@ def make_batch(seed: int = 0, rules: list[Rules] | None = None) -> TrainingBatch
         board_weight=torch.ones(games),
         value=torch.where(rand(games) < 0.5, -1.0, 1.0),
         root_value=rand(games),
+        short_values=2 * rand(games, 3) - 1,
         score=rand(games),
         ownership=torch.where(rand(games, side, side) < 0.5, -1.0, 1.0),
         symmetry=torch.randint(8, (games,), generator=generator),
@@ -62,7 +64,7 @@ def make_trainer(settings: TrainingConfig = SETTINGS, dtype: torch.dtype = FLOAT
 def make_targets(rules: Rules | list[Rules] = Rules(2), **changes: torch.Tensor) -> TrainingBatch:  # noqa: B008
     made = dict.fromkeys(("value", "root_value", "score", "symmetry"), torch.zeros(2))
     made |= {"policy": torch.full((2, 5), 0.2), "policy_weight": torch.ones(2), "board_weight": torch.ones(2)}
-    made["reply"] = torch.eye(5)[:2]
+    made |= {"reply": torch.eye(5)[:2], "short_values": torch.zeros(2, 3)}
     return TrainingBatch(**made | {"state": board.new_games(2, rules), "ownership": torch.zeros(2, 2, 2)} | changes)
 
 
@@ -112,6 +114,24 @@ def test_value_loss_is_the_chance_of_winning() -> None:
     loss, metrics = value_loss(logit, make_targets(value=torch.tensor([1.0, 0.0])))
     assert torch.isclose(loss, torch.tensor((-math.log(0.8) + math.log(2)) / 2))
     assert metrics["value_accuracy"] == 1 and torch.isclose(metrics["value_mean"], torch.tensor(0.3))
+
+
+def test_short_values_are_learned_where_they_are_known() -> None:
+    logits = torch.atanh(torch.tensor([[0.6, 0.0, -0.2], [0.9, 0.9, 0.9]])).requires_grad_()
+    short = torch.tensor([[1.0, 0.0, -1.0], [math.nan] * 3])  # of an older file
+    loss, _ = short_values_loss(logits, make_targets(short_values=short))
+    assert float(loss.detach()) == pytest.approx(-(math.log(0.8) + math.log(0.5) + math.log(0.6)) / 3)
+    loss.backward()
+    assert torch.isfinite(logits.grad).all() and not logits.grad[1].any() and logits.grad[0, 0] < 0 < logits.grad[0, 2]
+    assert short_values_loss(logits, make_targets(short_values=short[1:].repeat(2, 1)))[0] == 0
+
+
+def test_the_head_of_short_values_learns_by_heart() -> None:
+    trainer = make_trainer(dataclasses.replace(SETTINGS, weight_decay=0.0), heads=HEADS | {"short_values": 1.0})
+    batch = make_batch()
+    batch = dataclasses.replace(batch, short_values=batch.value.unsqueeze(1) * torch.tensor([1.0, -1.0, 1.0]))
+    losses = [float(trainer.step(batch)["short_values_loss"]) for _ in range(150)]
+    assert losses[0] == pytest.approx(math.log(2), abs=0.05) and losses[-1] < 0.1
 
 
 def test_ownership_loss_counts_the_points_that_exist() -> None:

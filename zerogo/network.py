@@ -52,7 +52,8 @@ def _moves(maps: Tensor, passes: Tensor, on_board: Tensor | None) -> Tensor:
 
 
 # policy, reply (the other side's next move), soft_policy (the policy, flattened): logits [B, A]. value: [B], tanh of it
-# is the value. ownership: [B, N, N], tanh of it is the ownership. score: [B], points with komi. Side to move's view.
+# is the value. ownership: [B, N, N], tanh of it is the ownership. score: [B], points with komi. short_values: [B, 3],
+# tanh of them are averages of the values that searches will see, the nearest last. Side to move's view.
 HEADS: dict[str, Head] = {
     "policy": Head(1, 1, _moves),
     "value": Head(0, 1, lambda maps, scalars, on_board: scalars[:, 0]),
@@ -60,6 +61,7 @@ HEADS: dict[str, Head] = {
     "score": Head(0, 1, lambda maps, scalars, on_board: SCORE_SCALE * scalars[:, 0]),
     "reply": Head(1, 1, _moves),
     "soft_policy": Head(1, 1, _moves),
+    "short_values": Head(0, 3, lambda maps, scalars, on_board: scalars),
 }
 
 

@@ -77,6 +77,14 @@ def value_loss(logit: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
     return loss, metrics
 
 
+def short_values_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
+    """Returns the cross-entropy of the short-term values [nats], a mean over those that are known: logits [B, 3]."""
+    known = ~targets.short_values.isnan()
+    wins = (1 + torch.where(known, targets.short_values, 0.0)) / 2
+    losses = torch.where(known, F.binary_cross_entropy_with_logits(2 * logits, wins, reduction="none"), 0.0)
+    return losses.sum() / known.sum().clamp(min=1), {}
+
+
 def ownership_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
     """Returns the mean cross-entropy [nats] of the owners of existing points, by `board_weight`: logits [B, N, N]."""
     losses = F.binary_cross_entropy_with_logits(2 * logits, (1 + targets.ownership) / 2, reduction="none")
@@ -103,6 +111,7 @@ LOSSES: dict[str, Loss] = {
     "score": score_loss,
     "reply": reply_loss,
     "soft_policy": soft_policy_loss,
+    "short_values": short_values_loss,
 }
 
 

@@ -210,6 +210,10 @@ PRECISIONS = ("auto", "float32", "bfloat16")
 COMPILE = ("auto", "off", "on")
 ENCODERS = "zero17, alphago48 or 49, katago22, article48, article22, handcrafted"
 HEADS = {"policy": 1.0, "value": 1.0, "ownership": 1.5, "reply": 0.15}
+HEADS_WORDS = (
+    "head to loss weight; policy and value are needed, score, soft_policy and short_values may be added (1.0 gives the "
+    "three short-term values together the weight of value, 3.0 each of them as in KataGo)"
+)
 SCHEDULE = ((0.0, 1.0), (0.75, 0.3), (0.9, 0.1))
 OPPONENTS = "random, mcts:N (N playouts a move), self, a checkpoint, gnugo:LEVEL, …; with @white always White"
 
@@ -328,7 +332,7 @@ class NetworkConfig(Section):
     head_channels: int = option(32, "channels of the 1x1 convolution that all heads share", 1, 4096, source="KataGo")
     value_hidden: int = option(64, "width of the hidden layer over pooled channels, for value and pass", 1, 8192)
     value_pooling: str = option("max", "pooled beside the mean; area is for many sizes", choices=VALUE_POOLING)
-    heads: dict[str, float] = option(HEADS, "head to loss weight; policy and value are needed", 0, source="KataGo")
+    heads: dict[str, float] = option(HEADS, HEADS_WORDS, 0, source="KataGo")
 
     def _check(self) -> None:
         missing = [name for name in ("policy", "value") if name not in self.heads]

@@ -56,6 +56,7 @@ class Samples(TensorFields):
     reply: Tensor = _kept(torch.int16)  # the other side's next move, -1 where the game ended before it
     value: Tensor = _kept(torch.float32)  # the game's result in [-1, 1]
     root_value: Tensor = _kept(torch.float32)  # what the search said, in [-1, 1]
+    short_values: Tensor = _kept(torch.float16, 3)  # averages of this and later root values, NaN where nobody kept them
     score: Tensor = _kept(torch.float32)  # the result in points, komi included
     ownership: Tensor = _kept(torch.int8, "N", "N")  # 1 mine, -1 the other side's, 0 nobody's
     board_weight: Tensor = _kept(torch.float32)  # 0 where the final board is unknown: score, ownership are not learned
@@ -128,8 +129,8 @@ class TrainingBatch(TensorFields):
 
     state: the positions as games, leading B. policy: float32 [B, A], sums to 1. reply: float32 [B, A], 1 at the other
     side's next move, 0 everywhere where there was none. policy_weight, value, root_value, score, board_weight: float32
-    [B], as in `Samples`. ownership: float32 [B, N, N]. symmetry: int64 [B], a random element of D4 (0 to 7) for every
-    sample."""
+    [B], short_values: float32 [B, 3], as in `Samples`. ownership: float32 [B, N, N]. symmetry: int64 [B], a random
+    element of D4 (0 to 7) for every sample."""
 
     state: board.State
     policy: Tensor
@@ -137,6 +138,7 @@ class TrainingBatch(TensorFields):
     policy_weight: Tensor
     value: Tensor
     root_value: Tensor
+    short_values: Tensor
     score: Tensor
     ownership: Tensor
     board_weight: Tensor
@@ -151,6 +153,7 @@ class TrainingBatch(TensorFields):
             state=samples.state(),
             policy=policy / policy.sum(-1, keepdim=True).clamp(min=1e-6),
             reply=(samples.reply.unsqueeze(1) == torch.arange(policy.shape[1])).to(torch.float32),
+            short_values=samples.short_values.to(torch.float32),
             ownership=samples.ownership.to(torch.float32),
             symmetry=symmetry,
             **{name: getattr(samples, name) for name in names},
@@ -229,7 +232,9 @@ def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Samples:
     if header is None or header.shape != (3,) or header[0] != FORMAT:
         raise InputError(f"replay shard {path} is of an unknown format; allowed is format {FORMAT}")
     count, wanted = int(header[1]), layout(int(header[2]))
-    arrays.setdefault("reply", np.full(count, -1, dtype=np.int16))  # which files of before 2026-11-22 lack
+    # What older files lack is learned as nothing.
+    arrays.setdefault("reply", np.full(count, -1, dtype=np.int16))
+    arrays.setdefault("short_values", np.full((count, 3), np.nan, dtype=np.float16))
     if others := set(arrays) ^ set(wanted):
         raise InputError(f"replay shard {path} has other fields than samples have: {', '.join(sorted(others))}")
     tensors = {name: torch.from_numpy(arrays[name]) for name in wanted}

@@ -3,6 +3,7 @@
 import time
 from bisect import bisect
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import accumulate
 from typing import Any
 
@@ -82,6 +83,8 @@ def _play_random(game: GameConfig, numbers: Tensor, seed: int, device: torch.dev
     score, ownership = scoring.result_black(states)
     everyone, length = torch.arange(len(numbers), device=device), states.ply.to(torch.int64)
     samples = recorder.samples(everyone, length, score, ownership, is_resigned=torch.zeros_like(states.finished))
+    # Nobody searched, so there are no root values to come, whose best guess the result is.
+    samples = replace(samples, short_values=samples.value.unsqueeze(1).expand(-1, 3))
     collected.samples.append(samples.packed())
     ends = torch.where(states.passes >= 2, int(EndReason.PASSES), int(EndReason.CAPPED))
     collected.add_finished(states, score, ends, ownership)

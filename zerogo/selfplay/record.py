@@ -4,14 +4,16 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from zerogo import board
 from zerogo.replay import POSITIONS, Samples, layout, position_fields
 from zerogo.rules import Rules
 
-KNOWN_AT_THE_END = ("reply", "value", "score", "ownership", "board_weight")  # fields of `Samples`
+KNOWN_AT_THE_END = ("reply", "short_values", "value", "score", "ownership", "board_weight")  # fields of `Samples`
 BOARDS_SHOWN = 9
+SHORT_VALUES = (0.176, 0.056, 0.016)  # q of their horizons (KataGo): 15, 5.5 and 2.3 plies on 9x9
 
 
 class EndReason(IntEnum):
@@ -129,12 +131,35 @@ class Recorder:
         rows = self.tables["rows"][game.unsqueeze(1), back.clamp(min=0)]
         sign = torch.where(fields["to_play"] == board.BLACK, 1, -1)
         score = score_black[which] * sign
+        short_values = self._short_values_black(game_index, length, score_black)[which, ply] * sign.unsqueeze(1)
         return Samples(
             **fields,
             rows=torch.where((back >= 0).view(-1, POSITIONS, 1, 1), rows, 0),
             reply=torch.where(ply + 1 < length[which], following, -1),
             value=torch.sign(score),
+            short_values=short_values,
             score=score,
             ownership=(ownership_black[which] * sign.view(-1, 1, 1)).to(torch.int8),
             board_weight=(~is_resigned[which]).to(torch.float32),
         )
+
+    def _short_values_black(self, game_index: Tensor, length: Tensor, score_black: Tensor) -> Tensor:
+        values, is_black = self.tables["root_value"][game_index], self.tables["to_play"][game_index] == board.BLACK
+        area = self.tables["size"][game_index, 0].to(torch.float32) ** 2
+        return short_values_black(torch.where(is_black, values, -values), length, torch.sign(score_black), area)
+
+
+def short_values_black(values_black: Tensor, length: Tensor, result_black: Tensor, area: Tensor) -> Tensor:
+    """Returns short-term values of K games at each ply: exponential averages of the root values from this ply on, the
+    first with the weight 1 / (1 + area * q), what is left over going to the result: float32 [K, T, 3] (KataGo).
+
+    values_black: float32 [K, T], Black's view. length: int64 [K], plies played. result_black, area: float32 [K]."""
+    now = 1 / (1 + area.unsqueeze(1) * torch.tensor(SHORT_VALUES, device=area.device)).unsqueeze(1)
+    ply, end = torch.arange(values_black.shape[1] + 1, device=area.device).view(1, -1, 1), length.view(-1, 1, 1)
+    at_end = torch.where(ply == end, result_black.view(-1, 1, 1), 0.0)
+    average = torch.where(ply < end, now * F.pad(values_black, (0, 1)).unsqueeze(2), at_end)
+    step = 1
+    while step < average.shape[1]:  # each entry holds the sum over `step` plies, then over twice as many
+        average[:, :-step] += (1 - now) ** step * average[:, step:]
+        step *= 2
+    return average[:, :-1]
