@@ -15,6 +15,7 @@ examples:
   python train.py --config configs/7x7.yaml --run mine training.learning_rate=1e-3 pipeline.minutes=60
   python train.py --config mine.yaml --from checkpoints/7x7.pt            begins with weights of the same shape
   python train.py --resume --run mine                    goes on with checkpoints/mine from its newest checkpoint
+  python train.py --export mine.pt --run mine            writes its newest network: to play, to give away, for --from
   python train.py --keys                                 lists every section.key with its meaning and range
   tensorboard --logdir checkpoints                       shows the curves and pictures of all runs
 
@@ -31,6 +32,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--run", metavar="NAME", help="the run's folder (default: run.name, or the config file's name)")
     parser.add_argument("--resume", action="store_true", help="go on with a run, without --config as it was set")
     parser.add_argument("--from", dest="origin", metavar="CHECKPOINT", help="begin with its weights, of any board size")
+    parser.add_argument("--export", type=Path, metavar="FILE", help="write the run's newest network, alone, and stop")
     parser.add_argument("--keys", action="store_true", help="list every setting with its meaning, and stop")
     cli.add_overrides(parser, "config file")
     parsed = parser.parse_intermixed_args(arguments)
@@ -65,6 +67,12 @@ def main(arguments: argparse.Namespace) -> None:
         print(describe())
         return
     config = read_config(arguments)
+    if arguments.export:
+        from zerogo import checkpoint
+
+        newest = checkpoint.load_newest(Path(config.run.directory) / config.run.name)
+        checkpoint.save(arguments.export, newest.network_alone())
+        return
     from zerogo.pipeline import train
 
     train(config, resume=arguments.resume)

@@ -106,6 +106,19 @@ def test_network_has_the_chosen_weights(file: Path) -> None:
     assert loaded.encoder().name == "alphago48"
 
 
+def test_a_network_alone_plays_and_is_small(file: Path, tmp_path: Path) -> None:
+    """Its weights are the averaged ones, written once; nothing else of the run is kept."""
+    whole, path = load(file), tmp_path / "alone.pt"
+    save(path, whole.network_alone())
+    alone = load(path)
+    assert alone.config == whole.config and alone.step == whole.step and not alone.trainer and not alone.counters
+    for name, tensor in whole.averaged_weights.items():
+        assert torch.equal(alone.averaged_weights[name], tensor) and torch.equal(alone.weights[name], tensor)
+    numbers = sum(tensor.numel() * tensor.element_size() for tensor in alone.weights.values())
+    other = len(pickle.dumps(alone.config.to_dict())) + 400 * len(alone.weights)
+    assert path.stat().st_size < numbers + 4 * other < file.stat().st_size
+
+
 def test_views_are_saved_alone(tmp_path: Path) -> None:
     small = made()
     small.trainer = {"view": torch.zeros(4_000_000)[:4]}

@@ -49,7 +49,7 @@ def check(evaluation: Evaluation, legal: torch.Tensor) -> None:
     prior = evaluation.prior
     assert prior.dtype == torch.float32 and (prior[~legal] == 0).all() and (prior[legal] > 0).all()
     assert torch.allclose(prior.sum(-1), torch.ones(len(prior)), atol=1e-6)
-    assert evaluation.value.abs().max() <= 1 and evaluation.ownership.abs().max() <= 1 and evaluation.score is None
+    assert evaluation.value.abs().max() <= 1 and evaluation.ownership.abs().max() <= 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -60,6 +60,8 @@ def test_only_legal_moves_have_prior(symmetries: str, dtype: torch.dtype) -> Non
     legal = board.legal_actions(state)
     evaluation = evaluator(state)
     check(evaluation, legal)
+    komi = torch.where(state.to_play == board.BLACK, state.rules.komi, -state.rules.komi)
+    assert torch.allclose(evaluation.score, evaluation.ownership.float().sum((1, 2)) - komi, atol=0.1)
     assert torch.equal(evaluator(state, legal).prior, evaluation.prior)
     only_pass = torch.zeros_like(legal)
     only_pass[:, -1] = True

@@ -3,6 +3,7 @@ its ends, without a look by the host. Kernels are held against torch in `test_se
 
 import dataclasses
 import json
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -24,6 +25,7 @@ from zerogo.kernels.shared import tries
 from zerogo.rules import Rules
 from zerogo.search import Search, SearchState, puct, selection, tempered
 from zerogo.search import search as steps
+from zerogo.search.game import value_without_score
 from zerogo.search.gumbel import considered_visits, phase_ends
 from zerogo.search.tree import CLOSED, NULL_NODE, ROOT
 
@@ -183,6 +185,43 @@ def test_the_cap_ends_a_game_as_it_stands(settings: SearchConfig) -> None:
                 seen.add(results[action])
         assert results[int(found.action[game])] == max(results.values())
     assert seen == {-1, 0, 1}
+
+
+@BOTH
+@pytest.mark.parametrize("kernel_path", [True, False], ids=["kernels", "torch"])
+def test_with_a_score_weight_ends_are_worth_their_points(
+    settings: SearchConfig, kernel_path: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One ply before the cap: each child's value is the opponent's utility of its plain score, and the best move is
+    that with most points."""
+    if not kernel_path:
+        monkeypatch.setattr(kernels, "module_for", lambda *_: None)
+    rule, weight = Rules(size=3, komi=0.5), 0.2
+    state, past = random_games(rule, 20, 7, move_cap=8)
+    going = (~state.finished).nonzero().squeeze(1)
+    state, past = state.select(going), past[going]
+    table = TableEvaluator()
+
+    def evaluator(positions: board.State, legal: Tensor, key: Tensor) -> SimpleNamespace:
+        found = table(positions, legal, key)
+        return SimpleNamespace(prior=found.prior, value=found.value, score=torch.zeros_like(found.value))
+
+    wanted = dataclasses.replace(settings, max_considered=10, score_weight=weight)
+    found = Search(evaluator, wanted).run(state, 300)
+    for game in range(state.num_games):
+        plain = searches.replayed(rule, past[game].tolist(), 3)
+        sign = 1 if plain.to_play is Colour.BLACK else -1
+        scores = {move.action(3): sign * plain.play(move).score_black() for move in plain.legal_moves()}
+        tree = found.tree.tree
+        for action, child in enumerate(tree.children[game, ROOT].tolist()):
+            if child > NULL_NODE:
+                score = scores[action]
+                utility = (1 - weight) * (1 if score > 0 else -1) + weight * 2 / math.pi * math.atan(score / 6)
+                assert float(tree.value[game, child]) == pytest.approx(-utility, abs=1e-6)
+                back = value_without_score(utility, score, 9, weight)
+                assert back == pytest.approx(1 if score > 0 else -1)
+        if settings.algorithm == "gumbel":  # with PUCT the most visited, where the prior speaks as well
+            assert scores[int(found.action[game])] == max(scores.values())
 
 
 def test_leaves_are_shown_as_played_games_would_be() -> None:

@@ -4,13 +4,15 @@ from a stranger.
 The file is a dictionary of tensors and plain values in torch's zip format. It is only ever read with
 `weights_only=True`, so it can't run code."""
 
+from __future__ import annotations
+
 import datetime
 import pickle
 import re
 import warnings
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,9 +43,9 @@ class Checkpoint:
 
     step: training steps so far. weights, averaged_weights: the network's state by parameter name (the averaged ones
     play, with batch-norm statistics of their own). trainer: optimiser, schedule position, whatever the trainer asks to
-    get back. generators: state of each torch.Generator, uint8. counters: games, samples, seconds and other running
-    totals. revision: of the code that wrote it. time: when, in UTC. source: the file it was read from, for messages;
-    not saved. All values are tensors, numbers, texts, or lists and dictionaries of these."""
+    get back, nothing in a network alone. generators: state of each torch.Generator, uint8. counters: games, samples,
+    seconds and other running totals. revision: of the code that wrote it. time: when, in UTC. source: the file it was
+    read from, for messages; not saved. All values are tensors, numbers, texts, or lists and dictionaries of these."""
 
     config: Config
     step: int
@@ -71,6 +73,10 @@ class Checkpoint:
         network.load_state_dict(self.averaged_weights if averaged else self.weights)
         return network.eval()
 
+    def network_alone(self) -> Checkpoint:
+        """Returns what is needed to play and to begin another run: the averaged weights, once, and the config."""
+        return replace(self, weights=self.averaged_weights, trainer={}, generators={}, counters={})
+
 
 def save(path: str | Path, checkpoint: Checkpoint) -> None:
     """Writes the checkpoint and makes its directory; after a crash the file is whole, or as it was before."""
@@ -78,6 +84,8 @@ def save(path: str | Path, checkpoint: Checkpoint) -> None:
     parts = {"format": FORMAT, "version": VERSION, "config": config.to_dict()}
     parts |= {"encoder": checkpoint.encoder().name, "size": config.game.size}
     parts |= {name: _portable(getattr(checkpoint, name)) for name in PARTS if name not in parts}
+    if checkpoint.weights is checkpoint.averaged_weights:
+        parts["weights"] = parts["averaged_weights"]  # which torch then writes once
     make_directory(Path(path).parent)
     write_atomically(path, lambda file: torch.save(parts, file))
 

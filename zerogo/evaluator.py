@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import torch
@@ -25,8 +26,8 @@ class Evaluation(TensorFields):
     """What is predicted for B positions, from the side to move's view.
 
     prior: float32 [B, A], 0 where illegal, sums to 1. value: float32 [B] in [-1, 1]. ownership: float32 [B, N, N] in
-    [-1, 1], 0 off the board, None where the network lacks that head. score: float32 [B], points, only from evaluators
-    that count playouts."""
+    [-1, 1], 0 off the board, None where the network lacks that head. score: float32 [B], points with komi, from the
+    head of that name, or else the sum of the ownership; None where there is neither."""
 
     prior: Tensor
     value: Tensor
@@ -101,13 +102,26 @@ class Evaluator:
             back = symmetry.INVERSE[turn] if isinstance(turn, int) else symmetry.inverse(turn)
             turned = {name: TURNED[name](outputs[name], back, size) for name in TURNED if name in outputs}
             outputs = outputs | turned
-        ownership = outputs.get("ownership")
+        ownership, score = outputs.get("ownership"), outputs.get("score")
+        ownership = None if ownership is None else torch.tanh(ownership)
         return Evaluation(
             prior=torch.softmax(torch.where(legal, outputs["policy"], -torch.inf), dim=-1),
             value=torch.tanh(outputs["value"]),
-            ownership=None if ownership is None else torch.tanh(ownership),
-            score=outputs.get("score"),
+            ownership=ownership,
+            score=score_of(ownership, state) if score is None and ownership is not None else score,
         )
+
+
+def score_of(ownership: Tensor, state: board.State) -> Tensor:
+    """Returns the points with komi that an ownership means, both of the side to move: [B, N, N] -> float32 [B]."""
+    komi = torch.where(state.to_play == board.BLACK, state.rules.komi, -state.rules.komi)
+    return ownership.float().sum((1, 2)) - komi
+
+
+def search_heads(heads: Collection[str], score_weight: float) -> tuple[str, ...]:
+    """Returns the heads that a search with that `score_weight` asks, of those that a network has."""
+    of_points = next((name for name in ("score", "ownership") if name in heads), None)
+    return ("policy", "value", of_points) if score_weight and of_points else ("policy", "value")
 
 
 def _draw(state: board.State, key: Tensor | None) -> Tensor:

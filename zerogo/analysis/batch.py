@@ -93,7 +93,7 @@ class SearchBatch:
         self.analyst, self.kind = analyst, kind
         self.tasks: list[SearchTask | None] = [None] * most
         leaves = max(1, min(analyst.search.settings.leaves, kind.nodes // NODES_A_LEAF))
-        game = RestrictedGo() if kind.is_restricted else None
+        game = RestrictedGo if kind.is_restricted else None
         self.search = analyst.search_with(game, keep_tree=False, leaves=leaves)
         self.search_state = None
 
@@ -159,7 +159,7 @@ class SearchBatch:
         evaluation, previews = Evaluation.cat([task.evaluation for task in tasks]), [task.previews for task in tasks]
         best = without_preview(self.search_state.tree, index, previews)
         evaluate_children(self.analyst, states, best, previews)
-        found = analyses(self.search_state.tree, index, evaluation, previews)
+        found = analyses(self.search_state.tree, index, evaluation, previews, self.search.settings.score_weight)
         missing: list[list[int]] = [[] for _ in tasks]
         for row, task in enumerate(tasks):
             if "includeMovesOwnership" in task.query.included:

@@ -64,6 +64,11 @@ class Config:
                 f"game.random_komi_share is {self.game.random_komi_share:g} while features.komi_input is false; "
                 "a network that plays at several komi must be told"
             )
+        if self.search.score_weight > 0 and not {"score", "ownership"} & set(self.network.heads):
+            raise InputError(
+                f"search.score_weight is {self.search.score_weight:g} while network.heads has neither score nor "
+                "ownership, of which one must say how many points are expected"
+            )
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Returns sections of plain values (numbers, texts, lists, mappings): what YAML, JSON and a checkpoint hold."""

@@ -364,6 +364,7 @@ class SearchConfig(Section):
     keep_tree: bool = option(True, "keep the played move's subtree for the next search")
     symmetry_root: str = option("random", "turning the board at a bare root", choices=SYMMETRIES, source="KataGo")
     symmetry_leaf: str = option("random", "turning the board at the leaves", choices=SYMMETRIES, source="KataGo")
+    score_weight: float = option(0.0, "what points weigh beside winning; needs head score or ownership", 0, 0.5)
     forced_playouts: float = option(0.0, "puct: k of forced playouts in full searches", 0, 100, source="KataGo")
     cuda_graph: bool = option(True, "on CUDA: replay the step of a search as a CUDA graph, where that can be done")
     leaves: int = option(1, "leaves of a tree in one step; 0 finds the number for self-play", 0, 1024, source="KataGo")

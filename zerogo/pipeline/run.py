@@ -19,7 +19,7 @@ from zerogo import cli, kernels
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, SearchConfig, SelfplayConfig
 from zerogo.errors import InputError
-from zerogo.evaluator import Evaluator
+from zerogo.evaluator import Evaluator, search_heads
 from zerogo.features import make_encoder
 from zerogo.pipeline import canaries
 from zerogo.pipeline.canaries import Canaries
@@ -78,6 +78,10 @@ class Run:
     def __init__(self, config: Config, directory: Path, start: Checkpoint | None) -> None:
         self._clock = time.monotonic()
         if start is not None:
+            if not start.trainer:
+                raise InputError(
+                    f"{start.source} is a network alone, which no run can go on from; begin one with --from"
+                )
             checkpoints.require_compatible(start, config)
         counters = {} if start is None else start.counters
         self.directory = directory
@@ -89,6 +93,7 @@ class Run:
         self.trainer, self.replay = self._new_trainer(config, start), self._open_replay(config, start)
         # Which opponent there is not is said at once.
         self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype)
+        self.config = config
         self.config, self.why_so_many = self._with_batch_size(config, start)
         # Only now: what is wrong with the settings has been said, and the old ones still stand.
         self.config.dump(directory / "config.yaml")
@@ -140,7 +145,8 @@ class Run:
         search, settings, why = batch_size.fitted(config.game, search, settings, self._evaluator(), self.device)
         return replace(config, search=search, selfplay=settings), why
 
-    def _evaluator(self, heads: tuple[str, ...] = ("policy", "value")) -> Evaluator:
+    def _evaluator(self, heads: tuple[str, ...] | None = None) -> Evaluator:
+        heads = heads or search_heads(self.config.network.heads, self.config.search.score_weight)
         network, encoder, options = self.trainer.averaged, self.trainer.encoder, {"compiled": self.compiled}
         return Evaluator.from_network(network, encoder, self.device, self.dtype, heads=heads, **options)
 

@@ -15,12 +15,12 @@ from zerogo import batching, board, elo, runtime
 from zerogo.checkpoint import Checkpoint, load_newest
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
-from zerogo.evaluator import Evaluation, Evaluator
+from zerogo.evaluator import Evaluation, Evaluator, score_of
 from zerogo.players import Player, external, require_size
 from zerogo.players.playout import PlayoutEvaluator, RandomPlayer, playouts_of
 from zerogo.rules import Rules
 from zerogo.search import Search
-from zerogo.search.game import Game
+from zerogo.search.game import Go, value_without_score
 from zerogo.search.tree import NULL_NODE, ROOT, Tree
 
 LEAVES = 8  # of a step, where one game has the device for itself
@@ -77,15 +77,15 @@ class Analyst(SearchPlayer):
         if ownership is None:
             ownership = PlayoutEvaluator(OWNERSHIP_PLAYOUTS)(states).ownership
         if score is None:
-            komi = torch.where(states.to_play == board.BLACK, states.rules.komi, -states.rules.komi)
-            score = ownership.float().sum((1, 2)) - komi
+            score = score_of(ownership, states)
         return dataclasses.replace(found, ownership=ownership.float(), score=score.float())
 
-    def search_with(self, game: Game | None = None, **settings: object) -> Search:
-        """Returns its search with other settings, or over another game, such as Go with forbidden moves."""
+    def search_with(self, kind: type[Go] | None = None, **settings: object) -> Search:
+        """Returns its search with other settings, or over another kind of game, such as Go with forbidden moves."""
         search = self.search
         settings = dataclasses.replace(search.settings, **settings)
-        return Search(search.evaluator, settings, game or search.game, search.root_evaluator)
+        game = kind(settings.score_weight) if kind else search.game
+        return Search(search.evaluator, settings, game, search.root_evaluator)
 
 
 def make_player(spec: str | Checkpoint, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype) -> Player:
@@ -241,11 +241,14 @@ Previews = dict[int, Preview]  # after the moves of one position, by action
 
 
 @torch.inference_mode()
-def analyses(tree: Tree, game_index: Tensor, evaluation: Evaluation, previews: list[Previews]) -> list[Analysis]:
+def analyses(
+    tree: Tree, game_index: Tensor, evaluation: Evaluation, previews: list[Previews], score_weight: float
+) -> list[Analysis]:
     """Returns the analyses of some games of a search: game_index int64 [K].
 
     evaluation: what `Analyst.evaluate` returned of their roots. previews: what `evaluate_children` has found of each;
-    other moves have the score of their position and no ownership."""
+    other moves have the score of their position and no ownership. score_weight: the search's, whose part is taken out
+    of the values, as far as the expected scores tell."""
     children, visits = _children(tree, game_index, torch.full_like(game_index, ROOT))
     values = (-tree.value_sum[game_index.unsqueeze(1), children] / visits.clamp(min=1)).clamp(-1, 1).cpu().numpy()
     legal = (tree.children[game_index, ROOT] >= NULL_NODE).cpu().numpy()
@@ -253,15 +256,22 @@ def analyses(tree: Tree, game_index: Tensor, evaluation: Evaluation, previews: l
     own_visits = tree.visits[game_index, ROOT]
     own_values = (tree.value_sum[game_index, ROOT] / own_visits.clamp(min=1)).clamp(-1, 1)
     lines = _best_lines(tree, game_index, children, visited(tree, game_index))
+    points = evaluation.ownership[0].numel()
+
+    def value_of(utility: float, score: float) -> float:
+        return value_without_score(utility, score, points, score_weight) if score_weight else utility
+
     ownerships = evaluation.ownership.float().cpu().numpy()
     numbers = (part.tolist() for part in (own_visits, own_values, evaluation.score.float(), evaluation.value.float()))
     found = []
     for game, (own_visit, own_value, score, raw_value) in enumerate(zip(*numbers, strict=True)):
         analysis = Analysis(
             visits=own_visit,
-            value=own_value,
+            value=value_of(own_value, score),
             score=score,
-            candidates=[_candidate(line, values[game], prior[game], previews[game], score) for line in lines[game]],
+            candidates=[
+                _candidate(line, values[game], prior[game], previews[game], score, value_of) for line in lines[game]
+            ],
             prior=prior[game],
             legal=legal[game],
             visits_by_action=visits_by_action[game],
@@ -273,16 +283,23 @@ def analyses(tree: Tree, game_index: Tensor, evaluation: Evaluation, previews: l
 
 
 def _candidate(
-    line: list[tuple[int, int]], values: np.ndarray, prior: np.ndarray, previews: Previews, score: float
+    line: list[tuple[int, int]],
+    values: np.ndarray,
+    prior: np.ndarray,
+    previews: Previews,
+    score: float,
+    value_of: Callable[[float, float], float],
 ) -> Candidate:
-    """Returns the first move of a line. values, prior: [A]. score: the position's, for a move without a preview."""
+    """Returns the first move of a line. values, prior: [A]. score: the position's, for a move without a preview.
+    value_of: what a utility and a score say about winning."""
     (action, visits), preview = line[0], previews.get(line[0][0])
-    value = float(values[action])
+    score = preview.score if preview else score
+    value = value_of(float(values[action]), score)
     return Candidate(
         action=action,
         visits=visits,
         value=value,
-        score=preview.score if preview else score,
+        score=score,
         prior=float(prior[action]),
         lcb=elo.wilson_interval((value + 1) / 2 * visits, visits)[0],
         pv=tuple(move for move, _ in line),

@@ -68,7 +68,7 @@ class AnalysisSession:
         self._remember()
         kept = self._remembered.pop(key, None)
         if kept is not None or not self._follow(key, state):
-            self._search = self.analyst.search if restrictions is None else self.analyst.search_with(RestrictedGo())
+            self._search = self.analyst.search if restrictions is None else self.analyst.search_with(RestrictedGo)
             if kept is None:
                 self._search_state = self._search.init(state, self.capacity // 2)
             else:
@@ -119,7 +119,7 @@ class AnalysisSession:
         if evaluates_children:
             missing = without_preview(*root, [self._previews])
             evaluate_children(self.analyst, self._state, missing, [self._previews])
-        return analyses(*root, self._evaluation, [self._previews])[0]
+        return analyses(*root, self._evaluation, [self._previews], self._search.settings.score_weight)[0]
 
     def value_of(self, game: LiveGame, to_play: Colour, action: int, simulations: int) -> float:
         """Returns a move's value, -1 to 1 for `to_play`, after a search of so many simulations that tries nothing else;

@@ -5,6 +5,7 @@ values too. A node of the tree stores a position packed into a few int32 words; 
 happened before the root) is in `states`, the root states of all games."""
 
 import dataclasses
+import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from zerogo.board.zobrist import point_keys
 from zerogo.kernels.shared import CAPTURES, FINISHED, HASH, KO, PASSES, PLY, TO_PLAY
 from zerogo.rules import SUPERKO, own_actions
 
+SCORE_SPREAD = 2.0  # board sides of points that are worth half of the score's whole weight (KataGo)
 LEAF_FIELDS = (*(field.name for field in dataclasses.fields(Position)), "recent", "moves")  # a leaf's own
 
 
@@ -98,6 +100,10 @@ class Game(Protocol):
         """Returns the positions as the evaluator wants them, with what came before."""
         return position
 
+    def utility(self, positions: Any, evaluation: Any) -> Tensor:
+        """Returns what the tree sums up of evaluations of K positions: float32 [K] in [-1, 1], by default the value."""
+        return evaluation.value.to(torch.float32)
+
     def step_leaves(self, states: Any, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
         """Returns what the moves lead to: words int32 [K, W] of the leaves' parents, actions int64 [K]."""
         position = self.play(states, path.game_index, words, actions)
@@ -111,8 +117,34 @@ class Game(Protocol):
         return states
 
 
+def utility(value: Tensor, score: Tensor, points: Tensor, weight: float) -> Tensor:
+    """Returns (1 - w) * value + w * (2 / pi) * atan(score / (2 * sqrt(points))): float32 [K] in [-1, 1].
+
+    So a won game is won by as much, and a lost one lost by as little, as the weight w lets points count beside winning
+    (KataGo's static score utility). value: [K] in [-1, 1]; score: [K], points with komi. points: [K], of the board."""
+    return (1.0 - weight) * value + weight * (2.0 / math.pi) * torch.atan(score / (SCORE_SPREAD * torch.sqrt(points)))
+
+
+def value_without_score(found: float, score: float, points: int, weight: float) -> float:
+    """Returns the value in [-1, 1] that `utility` was made of; score: the expected one, which stands for the mean."""
+    of_score = (2.0 / math.pi) * math.atan(score / (SCORE_SPREAD * math.sqrt(points)))
+    return max(-1.0, min(1.0, (found - weight * of_score) / (1.0 - weight)))
+
+
 class Go(Game):
-    """Go. `kernels.shared` says how a position is packed."""
+    """Go. `kernels.shared` says how a position is packed. score_weight: the w of `utility`, 0 for winning alone; with
+    it evaluations need a score."""
+
+    def __init__(self, score_weight: float = 0.0) -> None:
+        self.score_weight = score_weight
+
+    def utility(self, positions: State, evaluation: Any) -> Tensor:
+        """Returns the value, or with a weight the blend of value and expected score: float32 [K]."""
+        value = super().utility(positions, evaluation)
+        return self._utility(value, evaluation.score, positions.rules.size) if self.score_weight else value
+
+    def _utility(self, value: Tensor, score: Tensor, size: Tensor) -> Tensor:
+        return utility(value, score.to(torch.float32), size.to(torch.float32) ** 2, self.score_weight)
 
     def num_actions(self, states: State) -> int:
         """Returns A = N * N + 1, the last the pass."""
@@ -170,7 +202,7 @@ class Go(Game):
         return self.allowed(states, game_index, position, legal)
 
     def outcome(self, states: State, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
-        """The score of the board as it stands: inside the tree dead stones count until they are captured."""
+        """The utility of the board as it stands: inside the tree dead stones count until they are captured."""
         finished, value = position.finished, torch.zeros_like(position.ply, dtype=torch.float32)
         is_readable = flood.may_look(finished)
         over = finished.nonzero().squeeze(1) if is_readable else torch.arange(len(finished), device=finished.device)
@@ -184,8 +216,11 @@ class Go(Game):
             none_dead = torch.zeros_like(black)
             territory = scoring.territory_rows_score(black, white, board, position.captures[over], none_dead)
             score = torch.where(states.rules.scoring[games] == 1, territory, score)
-        result = torch.sign(score - states.rules.komi[games])
-        value[over] = torch.where(position.to_play[over] == 1, result, -result)
+        score = score - states.rules.komi[games]
+        score = torch.where(position.to_play[over] == 1, score, -score)
+        value[over] = torch.sign(score)
+        if self.score_weight:
+            value[over] = self._utility(value[over], score, states.rules.size[games])
         return finished, value
 
     def repeats(self, states: State, position: Position, path: SearchPath, actions: Tensor) -> Tensor:
@@ -235,7 +270,7 @@ class Go(Game):
         return torch.where((index >= 0).unsqueeze(2), on_path, in_game).unflatten(2, (2, states.board_size))
 
     def step_leaves(self, states: State, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
-        """The same in one kernel where there is one; it counts by area, so games by territory get their result here."""
+        """The same in one kernel where there is one; it says who wins by area, so other results are made here."""
         fast = kernels.module_for("leaf_states", words.device)
         if fast is None:
             return super().step_leaves(states, path, words, actions)
@@ -243,7 +278,8 @@ class Go(Game):
         games = self._without_history(states, path.game_index)
         leaf = dataclasses.replace(games, **{name: after[name] for name in LEAF_FIELDS})
         legal = self.allowed(states, path.game_index, leaf, after["legal"])
-        result = self.outcome(states, path.game_index, leaf)[1] if states.rules.any_territory else after["result"]
+        is_other = states.rules.any_territory or self.score_weight
+        result = self.outcome(states, path.game_index, leaf)[1] if is_other else after["result"]
         return LeafStates(after["words"], legal, after["finished"], result, after["repeats"], leaf)
 
     def lasting(self, states: State) -> State:

@@ -25,7 +25,6 @@ from zerogo.search.tree import Nodes, SearchState, Tree, backup, keep_subtree_, 
 # Called with the game's leaves (or roots) and, by name, legal bool [K, A] and key int64 [K], by which it draws. Of what
 # it returns are read prior [K, A], 0 on illegal moves, sums to 1, and value [K] of the side to move, in [-1, 1].
 Evaluate = Callable[..., Any]
-GO = Go()  # it holds nothing, so that one serves all searches
 
 
 @dataclass(frozen=True)
@@ -49,16 +48,20 @@ class SearchResult:
 class Search:
     """A search with its evaluator and settings; the games and their trees are in a `SearchState`.
 
-    evaluator: evaluates leaves. root_evaluator: stands in for it at the roots (other symmetries, say). game: Go by
-    default."""
+    evaluator: evaluates leaves. root_evaluator: stands in for it at the roots (other symmetries, say). game: by default
+    Go with the `score_weight` of the settings."""
 
     def __init__(
-        self, evaluator: Evaluate, settings: SearchConfig, game: Game = GO, root_evaluator: Evaluate | None = None
+        self,
+        evaluator: Evaluate,
+        settings: SearchConfig,
+        game: Game | None = None,
+        root_evaluator: Evaluate | None = None,
     ) -> None:
         if settings.leaves < 1:
             raise ValueError(f"Search: search.leaves is {settings.leaves}; it must be at least 1 (0 is for self-play)")
         self.evaluator, self.root_evaluator = evaluator, root_evaluator or evaluator
-        self.settings, self.game = settings, game
+        self.settings, self.game = settings, game or Go(settings.score_weight)
 
     def run(
         self,
@@ -167,7 +170,7 @@ class Search:
         tree = search_state.tree
         evaluation = self.root_evaluator(states, legal=legal, key=keys)
         finished, result = self.game.outcome(search_state.states, games, states)
-        value = torch.where(finished, result, evaluation.value.to(torch.float32))
+        value = torch.where(finished, result, self.game.utility(states, evaluation))
         tree.words[games, ROOT] = self.game.pack(states)
         tree.children[games, ROOT] = legal.to(torch.int32) + CLOSED  # UNVISITED is CLOSED + 1
         tree.prior[games, ROOT] = evaluation.prior.to(torch.float32)
@@ -215,11 +218,12 @@ class Search:
         index = _to_evaluate(selection.at_end | leaves.repeats | leaves.finished) if may_look(keys) else None
         if index is None:
             evaluation = self.evaluator(leaves.leaf, legal=leaves.legal, key=keys)
-            return evaluation.prior.to(torch.float32), evaluation.value.to(torch.float32)
+            return evaluation.prior.to(torch.float32), self.game.utility(leaves.leaf, evaluation)
         prior, value = torch.zeros(leaves.legal.shape, dtype=torch.float32), torch.zeros_like(leaves.result)
         if index.numel():
-            evaluation = self.evaluator(leaves.leaf.select(index), legal=leaves.legal[index], key=keys[index])
-            prior[index], value[index] = evaluation.prior.to(torch.float32), evaluation.value.to(torch.float32)
+            chosen = leaves.leaf.select(index)
+            evaluation = self.evaluator(chosen, legal=leaves.legal[index], key=keys[index])
+            prior[index], value[index] = evaluation.prior.to(torch.float32), self.game.utility(chosen, evaluation)
         return prior, value
 
     def _roots(self, search_state: SearchState, games: Tensor) -> Nodes:

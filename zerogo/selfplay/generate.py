@@ -8,7 +8,7 @@ from pathlib import Path
 from zerogo import kernels, sgf
 from zerogo.checkpoint import Checkpoint, require_compatible
 from zerogo.cli import Setup
-from zerogo.evaluator import Evaluator
+from zerogo.evaluator import Evaluator, search_heads
 from zerogo.replay import save_shard, shard_path
 from zerogo.runtime import describe, make_directory, pick_compile
 from zerogo.selfplay import batch_size
@@ -43,7 +43,7 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
     config, device = setup.config, setup.device
     require_compatible(checkpoint, config, only_plays=True)
     network, compiled = checkpoint.network(averaged=True), pick_compile(config.run.compile, device)
-    heads = ("policy", "value")
+    heads = search_heads(checkpoint.config.network.heads, config.search.score_weight)
     evaluator = Evaluator.from_network(
         network, checkpoint.encoder(), device, setup.dtype, heads=heads, compiled=compiled
     )
