@@ -100,7 +100,7 @@ def illegal(samples: Samples) -> Samples:
     [
         (illegal, "target_on_illegal_moves"),
         (lambda samples: replace(samples, ownership=-samples.ownership), "ownership_less_score"),
-        (lambda samples: replace(samples, value=-samples.value), "value_less_score"),
+        (lambda samples: replace(samples, value=-samples.value), "value_less_ownership"),
         (lambda samples: replace(samples, root_value=-samples.value), "calibration_end"),
     ],
 )
@@ -157,7 +157,7 @@ def test_a_run_charts_its_canaries_and_stops_before_it_saves(tmp_path: Path, mon
     assert {
         f"canary/{name}" for name, canary in CANARIES.items() if canary.is_exact and name not in needs_more
     } <= names
-    monkeypatch.setattr(canaries, "of_samples", lambda samples: {"canary/value_less_score": 2.0})
+    monkeypatch.setattr(canaries, "of_samples", lambda samples: {"canary/value_less_ownership": 2.0})
     with pytest.raises(InputError, match="the result belongs to the other side"):
         tiny.run(tmp_path / "broken")
     assert not list((tmp_path / "broken").rglob("step-*.pt"))

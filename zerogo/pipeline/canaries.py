@@ -43,7 +43,7 @@ CANARIES: dict[str, Canary] = {
     "target_on_illegal_moves": Canary(0, 1e-3, "the search's policy lies on moves that are not legal", is_exact=True),
     "target_on_stones": Canary(0, 1e-3, "the trainer turns the policy otherwise than the board", is_exact=True),
     "ownership_less_score": Canary(0, 0.5, "owned points and komi do not add up to the score", is_exact=True),
-    "value_less_score": Canary(0, 0, "the result belongs to the other side than the score does", is_exact=True),
+    "value_less_ownership": Canary(0, 0, "the result belongs to the other side than the points do", is_exact=True),
     "new_samples_age_rounds": Canary(0, 3, "the youngest samples come from an old network"),
     "value_of_decided": Canary(0.3, 1, "in decided positions the value has the wrong sign for a side", warm_up=500),
     "ownership_of_decided": Canary(0.3, 1, "in decided positions the ownership has the wrong sign", warm_up=500),
@@ -95,11 +95,11 @@ def of_samples(samples: Samples) -> dict[str, float]:
     illegal = torch.where(board.legal_actions(state), 0.0, samples.policy.to(torch.float32)).sum(1)
     known = (samples.board_weight > 0) & (samples.scoring == AREA)
     komi = torch.where(samples.to_play == board.BLACK, -samples.komi, samples.komi)
-    gap = (samples.ownership.to(torch.float32).sum((1, 2)) + komi - samples.score).abs()
+    owned = samples.ownership.to(torch.float32).sum((1, 2)) + komi
     numbers = {
         "target_on_illegal_moves": _most(illegal[learned]),
-        "ownership_less_score": _most(gap[known]),
-        "value_less_score": _most((samples.value - samples.score.sign()).abs()),
+        "ownership_less_score": _most((owned - samples.score).abs()[known]),
+        "value_less_ownership": _most((samples.value - owned.sign()).abs()[known]),
     }
     points = samples.size.to(torch.float32) ** 2
     filled = (state.stones != 0).sum((1, 2)) / points
