@@ -159,7 +159,7 @@ class SearchBatch:
         evaluation, previews = Evaluation.cat([task.evaluation for task in tasks]), [task.previews for task in tasks]
         best = without_preview(self.search_state.tree, index, previews)
         evaluate_children(self.analyst, states, best, previews)
-        found = analyses(self.search_state.tree, index, evaluation, previews, self.search.settings.score_weight)
+        found = analyses(self.search_state.tree, index, evaluation, previews, self.search.settings)
         missing: list[list[int]] = [[] for _ in tasks]
         for row, task in enumerate(tasks):
             if "includeMovesOwnership" in task.query.included:

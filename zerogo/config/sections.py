@@ -463,6 +463,8 @@ class EvaluationConfig(Section):
     games: int = option(100, "games against each opponent; half of it against itself or in one colour", 2, 10**6)
     final_games: int = option(200, "the same for the matches at the end of the run", 2, 1_000_000)
     simulations: int = option(64, "simulations a move of the network's player", 1, 100_000)
+    algorithm: str = option("auto", "search of matches; auto goes by simulations", choices=("auto", "gumbel", "puct"))
+    score_weight: float = option(0.0, "what points weigh beside winning, in play too, where heads tell them", 0, 0.5)
     opening_plies: int = option(2, "random moves that begin each pair of games, so that they differ", 0, 1000)
     opponents: tuple[str, ...] = option(("random", "mcts:200"), OPPONENTS)
     symmetry: str = option("random", "turning the board: none, one random, all 8 averaged", choices=SYMMETRIES)

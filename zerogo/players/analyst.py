@@ -11,17 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import batching, board, elo, runtime
+from zerogo import batching, board, runtime
 from zerogo.checkpoint import Checkpoint, load_newest
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
-from zerogo.evaluator import Evaluation, Evaluator, score_of
+from zerogo.evaluator import Evaluation, Evaluator, score_of, search_heads
 from zerogo.players import Player, external, require_size
 from zerogo.players.playout import PlayoutEvaluator, RandomPlayer, playouts_of
 from zerogo.rules import Rules
-from zerogo.search import Search
+from zerogo.search import Search, puct
 from zerogo.search.game import Go, value_without_score
-from zerogo.search.tree import NULL_NODE, ROOT, Tree
+from zerogo.search.tree import NULL_NODE, ROOT, Tree, nodes_at
 
 LEAVES = 8  # of a step, where one game has the device for itself
 SIMULATIONS_A_LEAF = 8  # at least, of a move: several leaves a step cost strength where a move has few simulations
@@ -30,6 +30,10 @@ QUICK_PLAYOUTS = 16
 MOST_SCORED = 16  # candidates that are evaluated themselves; the others, hardly visited, get the position's score
 LONGEST_LINE = 24
 KINDS = "mcts:N (N playouts a move), the path of a checkpoint, or the folder of a run"
+GUMBEL_UNTIL = 400  # simulations up to which Gumbel's halving was seen to play better than PUCT (docs/experiments.md)
+MOST_CONSIDERED = 16  # moves with which its halving starts, where the simulations allow two of each
+EVERY_SYMMETRY_FROM = 64  # simulations of a move from which its root is looked at from all eight sides
+PLAY = {"c_puct": 1.0, "c_puct_log": 0.45, "c_puct_variance": 0.85, "fpu_reduction_root": 0.1, "lcb": True}  # KataGo's
 PLAIN_MCTS = SearchConfig(algorithm="puct", c_puct=1.1, fpu_reduction=0.0, keep_tree=False)
 
 
@@ -95,8 +99,11 @@ def make_player(spec: str | Checkpoint, settings: EvaluationConfig, device: torc
     settings: the config's section `evaluation`. Raises InputError for an unknown word, for a checkpoint that can't be
     loaded and for an engine that is not there. An engine is not started yet; `players.close` ends it."""
     if isinstance(spec, Checkpoint):
+        number = settings.simulations
+        by_number = "gumbel" if number <= GUMBEL_UNTIL else "puct"
+        changes = {"algorithm": by_number if settings.algorithm == "auto" else settings.algorithm}
         # The leaves of a step were measured for self-play where that ran; a match must not depend on them.
-        search = _network_search(spec, settings, device, dtype, keep_tree=False, leaves=1)
+        search = _network_search(spec, settings, device, dtype, number, **changes, keep_tree=False, leaves=1)
         return SearchPlayer(_name(spec), search, settings.simulations, spec.sizes)
     if spec == RandomPlayer.name:
         return RandomPlayer()
@@ -131,7 +138,8 @@ def make_analyst(
     if isinstance(spec, str) and not Path(spec).exists():
         raise InputError(f"{spec!r} can't think about positions; allowed are {KINDS}")
     checkpoint = load_newest(spec) if isinstance(spec, str) else spec
-    search = _network_search(checkpoint, settings, device, dtype, algorithm="puct", keep_tree=True, leaves=leaves)
+    changes = {"algorithm": "puct", "keep_tree": True, "leaves": leaves}
+    search = _network_search(checkpoint, settings, device, dtype, number, **changes)
     every = Evaluator.from_network(checkpoint.network(), checkpoint.encoder(), device, dtype, "all")
     evaluators = {"evaluator": every, "quick": every.with_symmetries("random"), "device": torch.device(device)}
     return Analyst(_name(checkpoint), search, number, checkpoint.sizes, **evaluators)
@@ -145,12 +153,23 @@ def analyst_of_playouts(simulations: int, device: torch.device | str = "cpu", le
 
 
 def _network_search(
-    checkpoint: Checkpoint, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype, **changes: object
+    checkpoint: Checkpoint,
+    settings: EvaluationConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+    simulations: int,
+    **changes: object,
 ) -> Search:
-    """Returns a search over a checkpoint's averaged network by its own settings, without what is for exploring."""
-    network, encoder = checkpoint.network(averaged=True), checkpoint.encoder()
-    leaf = Evaluator.from_network(network, encoder, device, dtype, settings.symmetry, heads=("policy", "value"))
-    return Search(leaf, dataclasses.replace(checkpoint.config.search, **changes))
+    """Returns a search over a checkpoint's averaged network that is to play well, not to explore: with what was
+    learned, but not with the numbers by which self-play searched."""
+    network, encoder, known = checkpoint.network(averaged=True), checkpoint.encoder(), checkpoint.config.network.heads
+    heads = search_heads(known, settings.score_weight)
+    leaf = Evaluator.from_network(network, encoder, device, dtype, settings.symmetry, heads=heads)
+    sees_all = settings.symmetry == "random" and simulations >= EVERY_SYMMETRY_FROM
+    changes |= PLAY | {"max_considered": max(2, min(MOST_CONSIDERED, simulations // 2))}
+    changes["score_weight"] = settings.score_weight if len(heads) > 2 else 0.0
+    chosen = dataclasses.replace(checkpoint.config.search, **changes)
+    return Search(leaf, chosen, root_evaluator=leaf.with_symmetries("all") if sees_all else leaf)
 
 
 def _name(checkpoint: Checkpoint) -> str:
@@ -181,9 +200,9 @@ def with_fitting_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:
 class Candidate:
     """One move that the search has tried, from the view of the side that makes it.
 
-    value: its mean in [-1, 1]. score: expected points, komi included. prior: 0 to 1. lcb: lower end of the winrate's
-    95 % interval (Wilson's, as if every visit were a game), 0 to 1. pv: the best line from this move on, and pv_visits:
-    the visits of each move of it. ownership: float32 [N, N] after the move, None where that was not evaluated."""
+    value: its mean in [-1, 1]. score: expected points, komi included. prior: 0 to 1. lcb: lower bound of the winrate by
+    the spread of its simulations (`puct.lower_bounds`), 0 to 1. pv: the best line from this move on, and pv_visits: the
+    visits of each move of it. ownership: float32 [N, N] after the move, None where that was not evaluated."""
 
     action: int
     visits: int
@@ -242,24 +261,27 @@ Previews = dict[int, Preview]  # after the moves of one position, by action
 
 @torch.inference_mode()
 def analyses(
-    tree: Tree, game_index: Tensor, evaluation: Evaluation, previews: list[Previews], score_weight: float
+    tree: Tree, game_index: Tensor, evaluation: Evaluation, previews: list[Previews], settings: SearchConfig
 ) -> list[Analysis]:
     """Returns the analyses of some games of a search: game_index int64 [K].
 
     evaluation: what `Analyst.evaluate` returned of their roots. previews: what `evaluate_children` has found of each;
-    other moves have the score of their position and no ownership. score_weight: the search's, whose part is taken out
-    of the values, as far as the expected scores tell."""
-    children, visits = _children(tree, game_index, torch.full_like(game_index, ROOT))
-    values = (-tree.value_sum[game_index.unsqueeze(1), children] / visits.clamp(min=1)).clamp(-1, 1).cpu().numpy()
-    legal = (tree.children[game_index, ROOT] >= NULL_NODE).cpu().numpy()
-    prior, visits_by_action = tree.prior[game_index, ROOT].cpu().numpy(), visits.cpu().numpy()
-    own_visits = tree.visits[game_index, ROOT]
-    own_values = (tree.value_sum[game_index, ROOT] / own_visits.clamp(min=1)).clamp(-1, 1)
-    lines = _best_lines(tree, game_index, children, visited(tree, game_index))
-    points = evaluation.ownership[0].numel()
+    other moves have the score of their position and no ownership. settings: the search's; the part of points in the
+    values is taken out, as far as the expected scores tell."""
+    first = game_index * tree.num_nodes
+    nodes, children = nodes_at(tree, first + ROOT, first)
+    values, bounds = (found.clamp(-1, 1).cpu().numpy() for found in (nodes.value, puct.lower_bounds(nodes)))
+    legal, prior, visits_by_action = (part.cpu().numpy() for part in (nodes.is_open, nodes.prior, nodes.visits.long()))
+    own_visits, own_values = nodes.total.long(), nodes.mean.clamp(-1, 1)
+    ranked = visited(tree, game_index)
+    if settings.lcb:
+        chosen = puct.best_moves(nodes, settings).tolist()
+        ranked = [sorted(moves, key=lambda move: move != best) for moves, best in zip(ranked, chosen, strict=True)]
+    lines = _best_lines(tree, game_index, children.clamp(min=NULL_NODE).long(), ranked)
+    points, weight = evaluation.ownership[0].numel(), settings.score_weight
 
     def value_of(utility: float, score: float) -> float:
-        return value_without_score(utility, score, points, score_weight) if score_weight else utility
+        return value_without_score(utility, score, points, weight) if weight else utility
 
     ownerships = evaluation.ownership.float().cpu().numpy()
     numbers = (part.tolist() for part in (own_visits, own_values, evaluation.score.float(), evaluation.value.float()))
@@ -270,7 +292,8 @@ def analyses(
             value=value_of(own_value, score),
             score=score,
             candidates=[
-                _candidate(line, values[game], prior[game], previews[game], score, value_of) for line in lines[game]
+                _candidate(line, values[game], bounds[game], prior[game], previews[game], score, value_of)
+                for line in lines[game]
             ],
             prior=prior[game],
             legal=legal[game],
@@ -285,12 +308,13 @@ def analyses(
 def _candidate(
     line: list[tuple[int, int]],
     values: np.ndarray,
+    bounds: np.ndarray,
     prior: np.ndarray,
     previews: Previews,
     score: float,
     value_of: Callable[[float, float], float],
 ) -> Candidate:
-    """Returns the first move of a line. values, prior: [A]. score: the position's, for a move without a preview.
+    """Returns the first move of a line. values, bounds, prior: [A]. score: the position's, where a move has no preview.
     value_of: what a utility and a score say about winning."""
     (action, visits), preview = line[0], previews.get(line[0][0])
     score = preview.score if preview else score
@@ -301,7 +325,7 @@ def _candidate(
         value=value,
         score=score,
         prior=float(prior[action]),
-        lcb=elo.wilson_interval((value + 1) / 2 * visits, visits)[0],
+        lcb=(value_of(float(bounds[action]), score) + 1) / 2,
         pv=tuple(move for move, _ in line),
         pv_visits=tuple(number for _, number in line),
         ownership=preview.ownership if preview else None,

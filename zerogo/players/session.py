@@ -119,7 +119,7 @@ class AnalysisSession:
         if evaluates_children:
             missing = without_preview(*root, [self._previews])
             evaluate_children(self.analyst, self._state, missing, [self._previews])
-        return analyses(*root, self._evaluation, [self._previews], self._search.settings.score_weight)[0]
+        return analyses(*root, self._evaluation, [self._previews], self._search.settings)[0]
 
     def value_of(self, game: LiveGame, to_play: Colour, action: int, simulations: int) -> float:
         """Returns a move's value, -1 to 1 for `to_play`, after a search of so many simulations that tries nothing else;
