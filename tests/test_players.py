@@ -2,6 +2,7 @@
 
 import diagrams
 import pytest
+import tiny
 import torch
 from positions import play_random
 from tables import tables
@@ -9,10 +10,11 @@ from tables import tables
 from zerogo import board, draws, flood, kernels
 from zerogo.arena import play_match
 from zerogo.board.eyes import eyes
+from zerogo.checkpoint import Checkpoint
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
 from zerogo.players import Player
-from zerogo.players.analyst import SearchPlayer, make_player
+from zerogo.players.analyst import GUMBEL_UNTIL, SearchPlayer, analyses, make_analyst, make_player
 from zerogo.players.playout import PlayoutEvaluator, RandomPlayer, draw_point, playouts_of
 from zerogo.rules import Rules
 from zerogo.search import Search
@@ -183,3 +185,48 @@ def test_a_network_of_another_board_size_is_refused() -> None:
     player = SearchPlayer("nine", Search(PlayoutEvaluator(), SearchConfig(algorithm="puct")), 4, sizes={9})
     with pytest.raises(InputError, match="9x9.*5x5"):
         player.choose(board.new_games(1, Rules(5)), torch.arange(1), seed=1)
+
+
+def tiny_checkpoint(*overrides: str) -> Checkpoint:
+    config = tiny.config(*overrides)
+    weights = tiny.network(config).state_dict()
+    return Checkpoint(config, 1, weights, weights)
+
+
+@pytest.mark.parametrize(
+    ("simulations", "chosen", "algorithm", "considered"),
+    [
+        (8, "auto", "gumbel", 4),
+        (GUMBEL_UNTIL, "auto", "gumbel", 16),
+        (GUMBEL_UNTIL + 1, "auto", "puct", 16),
+        (8, "puct", "puct", 4),
+    ],
+)
+def test_a_network_searches_to_play_well(simulations: int, chosen: str, algorithm: str, considered: int) -> None:
+    """Not by the numbers of self-play: Gumbel begins with no more moves than the simulations can tell apart."""
+    checkpoint = tiny_checkpoint("search.max_considered=2", "search.c_puct=3", "search.algorithm=puct")
+    settings = EvaluationConfig(simulations=simulations, algorithm=chosen, score_weight=0.1)
+    search = make_player(checkpoint, settings, torch.device("cpu"), torch.float32).search
+    assert search.settings.algorithm == algorithm and search.settings.max_considered == considered
+    assert search.settings.c_puct == 1.0 and search.settings.score_weight == 0.1
+    assert search.root_evaluator.symmetries == ("all" if simulations >= 64 else "random")
+
+
+def test_without_a_head_that_tells_points_only_winning_counts() -> None:
+    checkpoint = tiny_checkpoint("network.heads={policy: 1.0, value: 1.0}")
+    settings = EvaluationConfig(score_weight=0.1)
+    assert make_player(checkpoint, settings, torch.device("cpu"), torch.float32).search.settings.score_weight == 0.0
+
+
+def test_an_analysis_tells_the_chance_to_win_whatever_points_weigh() -> None:
+    """The winrate of a search with a score weight is near that without: the points' part is taken out."""
+    checkpoint, state = tiny_checkpoint("game.size=5"), many(BLACK_OWNS_ALL, 1, 1)
+    values = []
+    for weight in (0.0, 0.3):
+        analyst = make_analyst(checkpoint, EvaluationConfig(score_weight=weight), torch.device("cpu"), torch.float32)
+        search_state = analyst.search.run(state, 32, seed=3).tree
+        game = torch.zeros(1, dtype=torch.int64)
+        found = analyses(search_state.tree, game, analyst.evaluate(state), [{}], analyst.search.settings)[0]
+        values.append(found.value)
+        assert all(-1 <= candidate.value <= 1 and 0 <= candidate.lcb <= 1 for candidate in found.candidates)
+    assert abs(values[0] - values[1]) < 0.25
