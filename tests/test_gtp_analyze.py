@@ -216,7 +216,7 @@ def test_a_prepared_analysis_asks_nothing(fresh: Engine, monkeypatch: pytest.Mon
     monkeypatch.setattr(Analyst, "evaluate", counting)
     raw(fresh, "play b A1")
     fresh.session.set_position(fresh.game)
-    for _ in range(10):
+    for _ in range(40):
         fresh.session.step()
     parts = 1
     while not fresh.session.prepare():

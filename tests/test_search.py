@@ -25,7 +25,6 @@ from zerogo.kernels.shared import tries
 from zerogo.rules import Rules
 from zerogo.search import Search, SearchState, puct, selection, tempered
 from zerogo.search import search as steps
-from zerogo.search.game import value_without_score
 from zerogo.search.gumbel import considered_visits, phase_ends
 from zerogo.search.tree import CLOSED, NULL_NODE, ROOT
 
@@ -218,8 +217,6 @@ def test_with_a_score_weight_ends_are_worth_their_points(
                 score = scores[action]
                 utility = (1 - weight) * (1 if score > 0 else -1) + weight * 2 / math.pi * math.atan(score / 6)
                 assert float(tree.value[game, child]) == pytest.approx(-utility, abs=1e-6)
-                back = value_without_score(utility, score, 9, weight)
-                assert back == pytest.approx(1 if score > 0 else -1)
         if settings.algorithm == "gumbel":  # with PUCT the most visited, where the prior speaks as well
             assert scores[int(found.action[game])] == max(scores.values())
 

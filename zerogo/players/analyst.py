@@ -20,7 +20,7 @@ from zerogo.players import Player, external, require_size
 from zerogo.players.playout import PlayoutEvaluator, RandomPlayer, playouts_of
 from zerogo.rules import Rules
 from zerogo.search import Search, puct
-from zerogo.search.game import Go, value_without_score
+from zerogo.search.game import Go, utility
 from zerogo.search.tree import NULL_NODE, ROOT, Tree, nodes_at
 
 LEAVES = 8  # of a step, where one game has the device for itself
@@ -280,8 +280,9 @@ def analyses(
     lines = _best_lines(tree, game_index, children.clamp(min=NULL_NODE).long(), ranked)
     points, weight = evaluation.ownership[0].numel(), settings.score_weight
 
-    def value_of(utility: float, score: float) -> float:
-        return value_without_score(utility, score, points, weight) if weight else utility
+    def value_of(found: float, score: float) -> float:
+        of_score = float(utility(torch.zeros(()), torch.tensor(score), torch.tensor(points), weight))
+        return max(-1.0, min(1.0, (found - of_score) / (1.0 - weight)))
 
     ownerships = evaluation.ownership.float().cpu().numpy()
     numbers = (part.tolist() for part in (own_visits, own_values, evaluation.score.float(), evaluation.value.float()))

@@ -125,21 +125,14 @@ def utility(value: Tensor, score: Tensor, points: Tensor, weight: float) -> Tens
     return (1.0 - weight) * value + weight * (2.0 / math.pi) * torch.atan(score / (SCORE_SPREAD * torch.sqrt(points)))
 
 
-def value_without_score(found: float, score: float, points: int, weight: float) -> float:
-    """Returns the value in [-1, 1] that `utility` was made of; score: the expected one, which stands for the mean."""
-    of_score = (2.0 / math.pi) * math.atan(score / (SCORE_SPREAD * math.sqrt(points)))
-    return max(-1.0, min(1.0, (found - weight * of_score) / (1.0 - weight)))
-
-
 class Go(Game):
-    """Go. `kernels.shared` says how a position is packed. score_weight: the w of `utility`, 0 for winning alone; with
-    it evaluations need a score."""
+    """Go. `kernels.shared` says how a position is packed. score_weight: of `utility`; above 0 evaluations need a score."""
 
     def __init__(self, score_weight: float = 0.0) -> None:
         self.score_weight = score_weight
 
     def utility(self, positions: State, evaluation: Any) -> Tensor:
-        """Returns the value, or with a weight the blend of value and expected score: float32 [K]."""
+        """Returns the value, with a weight blended with the expected score: float32 [K]."""
         value = super().utility(positions, evaluation)
         return self._utility(value, evaluation.score, positions.rules.size) if self.score_weight else value
 
