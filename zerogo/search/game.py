@@ -126,7 +126,7 @@ def utility(value: Tensor, score: Tensor, points: Tensor, weight: float) -> Tens
 
 
 class Go(Game):
-    """Go. `kernels.shared` says how a position is packed. score_weight: of `utility`; above 0 evaluations need a score."""
+    """Go. `kernels.shared` says how a position is packed. score_weight: of `utility`; if above 0 a score is needed."""
 
     def __init__(self, score_weight: float = 0.0) -> None:
         self.score_weight = score_weight
