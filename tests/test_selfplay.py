@@ -20,11 +20,22 @@ from zerogo.flood import unpack_rows
 from zerogo.game import GameState, Move
 from zerogo.pipeline import train
 from zerogo.players.analyst import analyst_of_playouts, with_fitting_leaves
-from zerogo.replay import Samples
+from zerogo.replay import Replay, Samples
 from zerogo.replay.samples import find_shards, load_shard
 from zerogo.rules import Rules
-from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, batch_size, generate, random_games
+from zerogo.search import Search
+from zerogo.selfplay import (
+    EndReason,
+    FinishedGame,
+    SelfPlay,
+    SelfPlayResult,
+    batch_size,
+    generate,
+    random_games,
+    reanalyse,
+)
 from zerogo.selfplay.loop import NEEDED, REMEMBERED, THRESHOLDS, Resignation
+from zerogo.selfplay.reanalysis import reanalyse
 
 TREE = "search.algorithm=puct search.dirichlet_share=0 search.root_temperature=1 selfplay.temperature_start=0".split()
 ALONE = "selfplay.temperature_end=0 selfplay.full_simulations=1 selfplay.games=1 selfplay.sgf_share=1".split()
@@ -273,6 +284,49 @@ def test_short_values_of_resigned_and_random_games() -> None:
         assert short[ply] == pytest.approx([slow_short_value(game, ply, q) for q in (0.176, 0.056, 0.016)], abs=1e-3)
     samples = random_games(tiny.config("game.size=5").game, 5, seed=4, first_game=0, device=tiny.CPU).all_samples()
     assert torch.equal(samples.short_values.float(), samples.value.unsqueeze(1).expand(-1, 3))  # nobody searched
+
+
+@pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
+def test_a_position_that_is_searched_anew_by_the_same_network_teaches_the_same(algorithm: str) -> None:
+    """By self-play's own draws the search of a stored position is that of the game, superko included, so that every
+    policy comes out again; where the network is another they change, and nothing else does."""
+    changes = f"search.algorithm={algorithm}", "search.keep_tree=false", "game.size=3", "game.move_cap=200"
+    wanted = tiny.config(*TABLE, *changes)
+    _, collected = played(wanted, tiny.Table(), 12)
+    samples = collected.all_samples()
+    replay = Replay(wanted.replay, 3)
+    replay.add(samples)
+    slots = replay.oldest_policies(len(samples))
+    assert len(slots) > 50 and bool((samples.ply > 12).any()), "long enough for superko"
+    before = replay.read(slots)
+    search = Search(tiny.Table(), wanted.search)
+    assert reanalyse(replay, search, 30, 4, 3, "cpu") == 30
+    assert reanalyse(replay, search, len(samples), 4, 3, "cpu") == len(slots)
+    again = replay.read(slots)
+    assert torch.equal(again.policy, before.policy) and torch.equal(again.root_value, before.root_value)
+    reanalyse(replay, Search(tiny.Script([9]), wanted.search), len(samples), 4, 3, "cpu")
+    other = replay.read(slots)
+    assert not torch.equal(other.policy, before.policy)
+    assert bool((other.policy[~board.legal_actions(other.state())] == 0).all())
+    for name in ("rows", "value", "score", "ownership", "policy_weight", "game"):
+        assert torch.equal(getattr(other, name), getattr(before, name))
+
+
+def test_the_oldest_policies_are_searched_first() -> None:
+    wanted = tiny.config(*TABLE)
+    _, collected = played(wanted, tiny.Table(), 4)
+    replay = Replay(wanted.replay, 5)
+    replay.add(collected.all_samples())
+    some = replay.oldest_policies(10)
+    found = replay.read(some)
+    replay.renew(some, found.policy.float(), found.root_value)
+    assert not set(some.tolist()) & set(replay.oldest_policies(10).tolist())
+
+
+def test_a_run_searches_old_positions_anew(tmp_path: Path) -> None:
+    folder = tiny.run(tmp_path, "selfplay.reanalysed=0.5")
+    numbers = [line["replay/reanalysed"] for line in tiny.lines(folder / "logs" / "metrics.jsonl")]
+    assert len(numbers) == 2 and min(numbers) > 0
 
 
 @pytest.mark.parametrize("algorithm", ["gumbel", "puct"])

@@ -79,16 +79,34 @@ def _recently_lost(state: State) -> Tensor:
     return lost
 
 
-def _with_recent_history(state: State) -> State:
-    """Returns the games as if they had begun with the earliest position that they remember."""
+def _remembered(state: State) -> tuple[Tensor, Tensor]:
+    """Returns the hashes of the positions that a game remembers, the newest last, and their plies, below 0 before its
+    start: int64 [B, 8] twice."""
     recent = state.recent.flip(1)
     hashes = zobrist.hash_stones(recent[:, :, 0], recent[:, :, 1])
-    ago = torch.arange(recent.shape[1], 0, -1, device=hashes.device)
-    earlier = torch.where(state.ply.unsqueeze(1) < ago, NOT_SEEN, hashes)
-    seen = torch.cat([earlier, state.hash.unsqueeze(1)], dim=1)
-    known = {"seen": seen, "links": links_of(seen, seen.shape[1]), "lost": _recently_lost(state)}
-    ply = torch.full_like(state.ply, recent.shape[1])
-    return dataclasses.replace(state, **known, ply=ply, ply_bound=recent.shape[1])
+    ago = torch.arange(recent.shape[1], -1, -1, device=hashes.device)
+    return torch.cat([hashes, state.hash.unsqueeze(1)], dim=1), state.ply.to(torch.int64).unsqueeze(1) - ago
+
+
+def _with_recent_history(state: State) -> State:
+    """Returns the games as if they had begun with the earliest position that they remember."""
+    hashes, plies = _remembered(state)
+    return _with_seen(state, torch.where(plies < 0, NOT_SEEN, hashes), torch.full_like(state.ply, hashes.shape[1] - 1))
+
+
+def searchable(state: State) -> State:
+    """Returns games of `board.restore` with what they remember as their history, so that a search can go on from them.
+    The host looks at their plies."""
+    hashes, plies = _remembered(state)
+    none = int(state.ply.max()) + 1
+    seen = torch.full((state.num_games, none + 1), NOT_SEEN, dtype=torch.int64, device=hashes.device)
+    seen.scatter_(1, torch.where(plies < 0, none, plies), hashes)
+    return _with_seen(state, seen[:, :none].contiguous(), state.ply)
+
+
+def _with_seen(state: State, seen: Tensor, ply: Tensor) -> State:
+    known = {"seen": seen, "links": links_of(seen, seen.shape[1]), "lost": _recently_lost(state), "ply": ply}
+    return dataclasses.replace(state, **known, ply_bound=seen.shape[1] - 1)
 
 
 def _repeating_rows(state: State, suicides: Tensor) -> Tensor:

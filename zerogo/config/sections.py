@@ -394,6 +394,7 @@ class SelfplayConfig(Section):
     resign_share: float = option(0.0, "share of games that may be resigned; the rest measures false ones", 0, 1)
     resign_false_positive: float = option(0.05, "share that may be wrong", above=0, high=0.5, source="AlphaGo Zero")
     resign_min_ply: int = option(20, "plies before which nobody resigns", 0, 20000)
+    reanalysed: float = option(0.0, "old positions searched anew, by new samples", 0, 100, source="MuZero Reanalyse")
     sgf_share: float = option(0.01, "share of games that are written as SGF", 0, 1)
     check_every: int = option(4, "simulations between looks for games whose budget is spent", 1, 100_000)
 

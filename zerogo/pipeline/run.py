@@ -27,6 +27,7 @@ from zerogo.pipeline.measures import Matches, final_boards, first_moves, selfpla
 from zerogo.replay import Replay, Samples, TrainingBatch
 from zerogo.runtime import RunLock, describe, make_directory, pick_compile, remove_leftovers
 from zerogo.selfplay import SelfPlay, SelfPlayResult, batch_size, random_games, write_games
+from zerogo.selfplay.reanalysis import reanalyse
 from zerogo.telemetry import Progress, Telemetry
 from zerogo.trainer import Trainer
 
@@ -226,6 +227,7 @@ class Run:
             self._look(found)
         self.simulations += collected.simulations
         self._keep(collected, samples)
+        found |= self._reanalyse(samples)
         self._tick()
         numbers, first = selfplay_numbers(collected, samples) | found, self.trainer.steps
         numbers |= self._learn()
@@ -241,6 +243,15 @@ class Run:
         found = {"loss": numbers.get("train/loss"), "length": numbers.get("selfplay/game_length_plies")}
         self._shown |= {name: number for name, number in found.items() if number is not None}
         self._show()
+
+    def _reanalyse(self, samples: Samples | None) -> dict[str, float]:
+        """Searches old positions anew, as many as the settings want for a round's samples; returns how many."""
+        settings, seed = self.config.selfplay, self.config.run.seed + self.trainer.steps
+        number = int(settings.reanalysed * len(samples or ()))
+        if not number:
+            return {}
+        wanted = number, settings.full_at(self._progress()), seed, self.device
+        return {"replay/reanalysed": reanalyse(self.replay, self.selfplay.search, *wanted)}
 
     def _look(self, found: dict[str, float]) -> None:
         """Notes which canaries are broken by these figures. Raises InputError where an exact one is, with its figure in

@@ -79,6 +79,7 @@ class Replay:
         kinds = layout(board_size).items()
         self._ring = Samples(**{name: torch.empty((0, *shape), dtype=dtype) for name, (dtype, shape) in kinds})
         self._held = torch.empty(0, dtype=torch.bool)
+        self._renewed = torch.empty(0, dtype=torch.int64)  # samples there were when a policy was found
         self._slots: dict[bool, Tensor] | None = None
         self._generator = torch.Generator().manual_seed(seed)
         self._validation_generator = torch.Generator().manual_seed(seed + 1)
@@ -127,6 +128,7 @@ class Replay:
         for ring, tensor in zip(self._ring.tensors(), samples.tensors(), strict=True):
             ring[slots] = tensor  # index_copy_ would go row by row
         self._held[slots] = is_held_out(samples.game)
+        self._renewed[slots] = self.total
         self._stored += len(samples)
         if len(samples):
             self.last_game = max(self.last_game, int(samples.game.max()))
@@ -140,8 +142,7 @@ class Replay:
             larger[: len(tensor)] = tensor
             return larger
 
-        unset = torch.zeros(allocation - len(self._held), dtype=torch.bool)
-        self._ring, self._held = self._ring.map(grown), torch.cat([self._held, unset])
+        self._ring, self._held, self._renewed = self._ring.map(grown), grown(self._held), grown(self._renewed)
 
     # Drawing
 
@@ -179,10 +180,23 @@ class Replay:
     def _draw(self, batch: int, slots: Tensor, generator: torch.Generator) -> TrainingBatch:
         index = slots[torch.randint(len(slots), (batch,), generator=generator)]
         symmetry = torch.randint(8, (batch,), generator=generator)
-        return TrainingBatch.of(self._read(index), symmetry)
+        return TrainingBatch.of(self.read(index), symmetry)
 
-    def _read(self, slots: Tensor) -> Samples:
+    def read(self, slots: Tensor) -> Samples:
+        """Returns the samples in some slots of the ring: int64 [K]."""
         return self._ring.map(lambda tensor: tensor[slots])
+
+    def oldest_policies(self, number: int) -> Tensor:
+        """Returns the slots of up to `number` samples that are learned from, those with the oldest policies: int64."""
+        slots = self._slots_of(held=False)
+        slots = slots[self._ring.policy_weight[slots] > 0]
+        return slots[self._renewed[slots].argsort(stable=True)[:number]]
+
+    def renew(self, slots: Tensor, policy: Tensor, root_value: Tensor) -> None:
+        """Puts newer searches in the place of what was found: int64 [K], float32 [K, A], float32 [K]."""
+        self._ring.policy[slots] = policy.to(self._ring.policy.dtype)
+        self._ring.root_value[slots] = root_value
+        self._renewed[slots] = self.total
 
     def _newest(self, number: int) -> Tensor:
         """Returns the slots of the newest samples, oldest first: int64 [number]."""
@@ -225,13 +239,13 @@ class Replay:
         pending = self.total - self._written
         path = shard_path(self.directory, self._written, pending, is_open=True)
         if pending and not path.exists():
-            save_shard(path, self._read(self._newest(pending)))
+            save_shard(path, self.read(self._newest(pending)))
         self._remove_open(but=path)
 
     def _finish_shard(self) -> None:
         pending = self.total - self._written
         if self.directory is not None:
-            save_shard(shard_path(self.directory, self._written, pending), self._read(self._newest(pending)))
+            save_shard(shard_path(self.directory, self._written, pending), self.read(self._newest(pending)))
         self._written = self.total
         if self.directory is not None:
             self._remove_open()
