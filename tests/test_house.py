@@ -43,22 +43,22 @@ BUDGETS = {
     "analysis": 1055,
     "arena": 1200,
     "bench": 1440,
-    "board": 755,
-    "config": 740,
+    "board": 770,
+    "config": 750,
     "features": 780,
-    "files beside the folders": 4000,
+    "files beside the folders": 4020,
     "gtp": 1695,
     "kernels": 4060,
-    "pipeline": 795,
+    "pipeline": 815,
     "play": 560,
-    "players": 1875,
-    "replay": 580,
-    "search": 1580,
-    "selfplay": 735,
+    "players": 1920,
+    "replay": 595,
+    "search": 1610,
+    "selfplay": 760,
     "sgf": 870,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_450, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_600, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.
@@ -84,7 +84,6 @@ READING_LIST = (
     "trainer.py",
     "checkpoint.py",
     "pipeline/run.py",
-    "pipeline/measures.py",
 )
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")

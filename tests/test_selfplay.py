@@ -24,16 +24,7 @@ from zerogo.replay import Replay, Samples
 from zerogo.replay.samples import find_shards, load_shard
 from zerogo.rules import Rules
 from zerogo.search import Search
-from zerogo.selfplay import (
-    EndReason,
-    FinishedGame,
-    SelfPlay,
-    SelfPlayResult,
-    batch_size,
-    generate,
-    random_games,
-    reanalyse,
-)
+from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, batch_size, generate, random_games
 from zerogo.selfplay.loop import NEEDED, REMEMBERED, THRESHOLDS, Resignation
 from zerogo.selfplay.reanalysis import reanalyse
 
