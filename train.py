@@ -36,6 +36,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--keys", action="store_true", help="list every setting with its meaning, and stop")
     cli.add_overrides(parser, "config file")
     parsed = parser.parse_intermixed_args(arguments)
+    if parsed.export and (parsed.origin or parsed.resume):
+        parser.error("--export writes what a run has and trains nothing; it goes without --from and --resume")
     if parsed.origin and parsed.resume:
         parser.error("--from is for a new run; --resume goes on with the run's own weights")
     return parsed
@@ -71,7 +73,8 @@ def main(arguments: argparse.Namespace) -> None:
         from zerogo import checkpoint
 
         newest = checkpoint.load_newest(Path(config.run.directory) / config.run.name)
-        checkpoint.save(arguments.export, newest.network_alone())
+        checkpoint.export(arguments.export, newest)
+        print(f"{arguments.export} holds the network of step {newest.step}")
         return
     from zerogo.pipeline import train
 

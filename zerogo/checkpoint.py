@@ -7,6 +7,7 @@ The file is a dictionary of tensors and plain values in torch's zip format. It i
 from __future__ import annotations
 
 import datetime
+import errno
 import pickle
 import re
 import warnings
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from zerogo import coords
-from zerogo.config import Config, from_dict
+from zerogo.config import Config, from_dict, with_overrides
 from zerogo.errors import InputError
 from zerogo.features import Encoder, make_encoder
 from zerogo.network import Network
@@ -74,8 +75,10 @@ class Checkpoint:
         return network.eval()
 
     def network_alone(self) -> Checkpoint:
-        """Returns what is needed to play and to begin another run: the averaged weights, once, and the config."""
-        return replace(self, weights=self.averaged_weights, trainer={}, generators={}, counters={})
+        """Returns what is needed to play and to begin another run: the averaged weights, once, and the config without
+        the places of its maker's files."""
+        config = with_overrides(self.config, ["run.directory=checkpoints", "run.start_from="])
+        return replace(self, config=config, weights=self.averaged_weights, trainer={}, generators={}, counters={})
 
 
 def save(path: str | Path, checkpoint: Checkpoint) -> None:
@@ -88,6 +91,16 @@ def save(path: str | Path, checkpoint: Checkpoint) -> None:
         parts["weights"] = parts["averaged_weights"]  # which torch then writes once
     make_directory(Path(path).parent)
     write_atomically(path, lambda file: torch.save(parts, file))
+
+
+def export(path: str | Path, checkpoint: Checkpoint) -> None:
+    """Writes the network of a checkpoint alone. Raises InputError where the file can't be written."""
+    try:
+        if Path(path).is_dir():
+            raise IsADirectoryError(errno.EISDIR, "it is a folder")
+        save(path, checkpoint.network_alone())
+    except OSError as error:
+        raise InputError(f"cannot write the network to {path}: {error.strerror}") from None
 
 
 def load(path: str | Path) -> Checkpoint:

@@ -36,6 +36,7 @@ class Purpose(IntEnum):
     SUPERKO = 13
     SUICIDE = 14
     OPENING_PLIES = 15
+    REANALYSIS = 16
 
 
 def mix(z: Tensor | np.ndarray) -> Tensor | np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -118,10 +118,11 @@ def score_of(ownership: Tensor, state: board.State) -> Tensor:
     return ownership.float().sum((1, 2)) - komi
 
 
-def search_heads(heads: Collection[str], score_weight: float) -> tuple[str, ...]:
-    """Returns the heads that a search with that `score_weight` asks, of those that a network has."""
-    of_points = next((name for name in ("score", "ownership") if name in heads), None)
-    return ("policy", "value", of_points) if score_weight and of_points else ("policy", "value")
+def search_heads(heads: Mapping[str, float], score_weight: float) -> tuple[str, ...]:
+    """Returns the heads that a search with that `score_weight` asks, of those that a network has learned; heads: their
+    loss weights by name."""
+    points_head = next((name for name in ("score", "ownership") if heads.get(name, 0.0) > 0), None)
+    return ("policy", "value", points_head) if score_weight and points_head else ("policy", "value")
 
 
 def _draw(state: board.State, key: Tensor | None) -> Tensor:

@@ -69,14 +69,16 @@ def result_black(state: State, is_settled: Tensor | None = None) -> tuple[Tensor
     """Returns how games count that are over: points with komi, float32 [B], and whose each point is, int8 [B, N, N];
     both positive for Black.
 
-    Area rules count the board as it stands, every stone alive (Tromp-Taylor), as the search does inside its tree: who
-    passes with dead stones on the board leaves them alive. Dead stones in pass-alive territory go to its owner, as in
-    `final_score_black`, under territory rules, and where is_settled (bool [B]) says that a game was ended early because
-    every point is pass-alive: nobody had the time to take them off. The host looks, as in `pass_alive`."""
-    takes_off = state.rules.scoring != AREA
-    takes_off = (takes_off if is_settled is None else takes_off | is_settled).unsqueeze(1)
-    pairs = zip(final_rows(state, may_wait=True), area_rows(state.black, state.white, state.on_board), strict=True)
-    black, white = (torch.where(takes_off, final, standing) for final, standing in pairs)
+    Area rules count the board as it stands, every stone alive (Tromp-Taylor), as the search does inside its tree: dead
+    stones that were not captured before the passes count as alive. Dead stones in pass-alive territory go to its owner,
+    as in `final_score_black`, under territory rules, and where is_settled (bool [B]) says that a game was ended early
+    because every point is pass-alive: nobody had the time to take them off. The host looks, as in `pass_alive`."""
+    black, white = area_rows(state.black, state.white, state.on_board)
+    if is_settled is not None or state.rules.any_territory:
+        takes_off = state.rules.scoring != AREA
+        takes_off = (takes_off if is_settled is None else takes_off | is_settled).unsqueeze(1)
+        pairs = zip(final_rows(state, may_wait=True), (black, white), strict=True)
+        black, white = (torch.where(takes_off, final, standing) for final, standing in pairs)
     return _score_black(state, (black, white)), _signed(black, white)
 
 

@@ -64,11 +64,13 @@ class Config:
                 f"game.random_komi_share is {self.game.random_komi_share:g} while features.komi_input is false; "
                 "a network that plays at several komi must be told"
             )
-        if self.search.score_weight > 0 and not {"score", "ownership"} & set(self.network.heads):
-            raise InputError(
-                f"search.score_weight is {self.search.score_weight:g} while network.heads has neither score nor "
-                "ownership, of which one must say how many points are expected"
-            )
+        weight, heads = self.search.score_weight, self.network.heads
+        if weight > 0 and not any(heads.get(name, 0.0) > 0 for name in ("score", "ownership")):
+            what = "while network.heads learns neither score nor ownership, which tell how many points are expected"
+            raise InputError(f"search.score_weight is {weight:g} {what}")
+        if weight > 0 and "short_values" in heads:
+            what = "whose targets would be averages of chances to win and of points"
+            raise InputError(f"search.score_weight is {weight:g} while network.heads has short_values, {what}")
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Returns sections of plain values (numbers, texts, lists, mappings): what YAML, JSON and a checkpoint hold."""

@@ -357,14 +357,14 @@ class SearchConfig(Section):
     )
     dirichlet_share: float = option(0.25, "puct: share of noise in the root prior; 0 is none", 0, 1, source="KataGo")
     root_temperature: float = option(1.1, "puct: temperature of the root prior", above=0, high=10, source="KataGo")
-    lcb: bool = option(False, "puct: the move has the best lower bound of its value, not most visits", source="KataGo")
+    lcb: bool = option(False, "puct: the best move by lower bounds of the values, not visits", source="KataGo")
     max_considered: int = option(16, "gumbel: moves that the root starts with", 1, 626, source="Gumbel, m = 16")
     c_visit: float = option(50.0, "gumbel: visits added to the largest count in sigma(q)", 0, 10**6, source="Gumbel")
     c_scale: float = option(1.0, "gumbel: sharpness of sigma(q)", above=0, high=100, source="Gumbel; learned best")
     keep_tree: bool = option(True, "keep the played move's subtree for the next search")
     symmetry_root: str = option("random", "turning the board at a bare root", choices=SYMMETRIES, source="KataGo")
     symmetry_leaf: str = option("random", "turning the board at the leaves", choices=SYMMETRIES, source="KataGo")
-    score_weight: float = option(0.0, "what points weigh beside winning; needs head score or ownership", 0, 0.5)
+    score_weight: float = option(0.0, "share of points in the value; needs head score or ownership", 0, 0.5)
     forced_playouts: float = option(0.0, "puct: k of forced playouts in full searches", 0, 100, source="KataGo")
     cuda_graph: bool = option(True, "on CUDA: replay the step of a search as a CUDA graph, where that can be done")
     leaves: int = option(1, "leaves of a tree in one step; 0 finds the number for self-play", 0, 1024, source="KataGo")
@@ -378,7 +378,7 @@ class SelfplayConfig(Section):
     games: int = option(256, "games in lock-step; 0 finds at the start how many keep the device busy", 0, 1_000_000)
     full_simulations: int = option(64, "simulations of a full search, which is learned", 1, 100_000, source="measured")
     simulations_schedule: tuple[tuple[float, int], ...] = option(
-        (), "full_simulations by the progress of the run; [] is the same all along, as for selfplay.py"
+        (), "full_simulations by the progress of the run; [] is the same all along"
     )
     cheap_simulations: int = option(16, "simulations of a cheap search, which is not", 1, 100_000, source="KataGo")
     learn_cheap: bool = option(
@@ -394,7 +394,7 @@ class SelfplayConfig(Section):
     resign_share: float = option(0.0, "share of games that may be resigned; the rest measures false ones", 0, 1)
     resign_false_positive: float = option(0.05, "share that may be wrong", above=0, high=0.5, source="AlphaGo Zero")
     resign_min_ply: int = option(20, "plies before which nobody resigns", 0, 20000)
-    reanalysed: float = option(0.0, "old positions searched anew, by new samples", 0, 100, source="MuZero Reanalyse")
+    reanalysed: float = option(0.0, "old positions searched again, per new sample", 0, 100, source="MuZero Reanalyse")
     sgf_share: float = option(0.01, "share of games that are written as SGF", 0, 1)
     check_every: int = option(4, "simulations between looks for games whose budget is spent", 1, 100_000)
 
@@ -464,11 +464,13 @@ class EvaluationConfig(Section):
     games: int = option(100, "games against each opponent; half of it against itself or in one colour", 2, 10**6)
     final_games: int = option(200, "the same for the matches at the end of the run", 2, 1_000_000)
     simulations: int = option(64, "simulations a move of the network's player", 1, 100_000)
-    algorithm: str = option("auto", "search of matches; auto goes by simulations", choices=("auto", "gumbel", "puct"))
-    score_weight: float = option(0.0, "what points weigh beside winning, in play too, where heads tell them", 0, 0.5)
+    algorithm: str = option("auto", "auto: gumbel up to 400 simulations", choices=("auto", "gumbel", "puct"))
+    score_weight: float = option(0.0, "share of points in the value, in matches and play", 0, 0.1)
     opening_plies: int = option(2, "random moves that begin each pair of games, so that they differ", 0, 1000)
     opponents: tuple[str, ...] = option(("random", "mcts:200"), OPPONENTS)
-    symmetry: str = option("random", "turning the board: none, one random, all 8 averaged", choices=SYMMETRIES)
+    symmetry: str = option(
+        "random", "turning the board: none, random (the root by all 8 from 64 simulations on), all", choices=SYMMETRIES
+    )
     engine_seconds: float = option(60.0, "seconds after which a silent engine loses the game", above=0, high=10**6)
     engine_processes: int = option(0, "processes of a GTP engine that think at once; 0 is the usable cores", 0, 4096)
 

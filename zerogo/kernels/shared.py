@@ -18,8 +18,8 @@ UNVISITED, CLOSED = 0, -1  # children without a node: not expanded yet; illegal,
 HASH, TO_PLAY, PASSES, FINISHED, PLY, KO, CAPTURES = 0, 2, 3, 4, 5, 6, 7
 WORDS_AFTER_ROWS = 9
 TINY = 1e-20  # a prior of 0 would be a logit of -inf for a legal move
-# `search.puct.exploration`: the variance of a node's values (0.40^2) that is taken as seen with this weight; 1 / 0.40.
-VARIANCE_PRIOR, VARIANCE_WEIGHT, PER_SIGMA_PRIOR = 0.16, 2.0, 2.5
+# `search.puct._spread`: the variance of a node's values (0.40^2) that is taken as seen with this weight; 1 / 0.40.
+VARIANCE_PRIOR, VARIANCE_WEIGHT, INVERSE_PRIOR_STDEV = 0.16, 2.0, 2.5
 
 # What the kernels of a search get, as arrays or tensors.
 # A `search.tree.Tree`, whose rows are game * M + node.

@@ -140,9 +140,11 @@ def _of_decided(last: Samples, evaluator: Evaluator) -> dict[str, float]:
     """Returns how often value and ownership have the right sign in last positions of games, whose scores the rules
     tell, with either side to move: the share of the colour that fares worse. On 5x5 a move more may still turn a game,
     so that 0.6 was seen in a healthy run; a flipped sign gives nearly 0."""
-    black = scoring.final_score_black(last.state())
-    owners = scoring.final_ownership_black(last.state())
-    decided = black.abs() > last.size.to(torch.float32)
+    state = last.state()
+    black, owners = scoring.final_score_black(state), scoring.final_ownership_black(state)
+    standing, holders = scoring.result_black(state)
+    owners = torch.where(holders == owners, owners, 0)  # nor is it told to whom points with dead stones on them belong
+    decided = (black.abs() > last.size.to(torch.float32)) & (standing.sign() == black.sign())
     value_shares, owner_shares = [], []
     for colour in (board.BLACK, board.WHITE):
         sign = 1 if colour == board.BLACK else -1

@@ -26,8 +26,7 @@ from zerogo.pipeline.canaries import Canaries
 from zerogo.pipeline.measures import Matches, final_boards, first_moves, selfplay_numbers
 from zerogo.replay import Replay, Samples, TrainingBatch
 from zerogo.runtime import RunLock, describe, make_directory, pick_compile, remove_leftovers
-from zerogo.selfplay import SelfPlay, SelfPlayResult, batch_size, random_games, write_games
-from zerogo.selfplay.reanalysis import reanalyse
+from zerogo.selfplay import SelfPlay, SelfPlayResult, batch_size, random_games, reanalysis, write_games
 from zerogo.telemetry import Progress, Telemetry
 from zerogo.trainer import Trainer
 
@@ -68,9 +67,8 @@ def too_many_considered(search: SearchConfig, selfplay: SelfplayConfig) -> str:
     fewest = selfplay.all_simulations[0]
     if search.algorithm != "gumbel" or search.max_considered <= max(1, fewest / 2):
         return ""
-    many = f"search.max_considered is {search.max_considered} where self-play searches with {fewest} simulations"
-    little = "hardly a move is visited twice, little or nothing is halved, and the search is one ply deep"
-    return f"{many}: {little}; at most half of the simulations is better"
+    many = f"search.max_considered is {search.max_considered}, more than half of self-play's {fewest} simulations"
+    return f"{many}: few moves get a second visit, and little is read beyond them"
 
 
 class Run:
@@ -226,8 +224,8 @@ class Run:
             found = canaries.of_games(collected, samples) | canaries.of_samples(samples)
             self._look(found)
         self.simulations += collected.simulations
+        found |= self._reanalyse(samples, until)  # before the new samples come, whose policies are as new as can be
         self._keep(collected, samples)
-        found |= self._reanalyse(samples)
         self._tick()
         numbers, first = selfplay_numbers(collected, samples) | found, self.trainer.steps
         numbers |= self._learn()
@@ -244,14 +242,18 @@ class Run:
         self._shown |= {name: number for name, number in found.items() if number is not None}
         self._show()
 
-    def _reanalyse(self, samples: Samples | None) -> dict[str, float]:
-        """Searches old positions anew, as many as the settings want for a round's samples; returns how many."""
-        settings, seed = self.config.selfplay, self.config.run.seed + self.trainer.steps
-        number = int(settings.reanalysed * len(samples or ()))
+    def _reanalyse(self, samples: Samples | None, until: float | None) -> dict[str, float]:
+        """Searches old positions again, as many as the settings want for a round's samples, or until the run's time is
+        over; returns how many."""
+        settings, search = self.config.selfplay, self.selfplay.search
+        number, simulations = int(settings.reanalysed * len(samples or ())), settings.full_at(self._progress())
         if not number:
             return {}
-        wanted = number, settings.full_at(self._progress()), seed, self.device
-        return {"replay/reanalysed": reanalyse(self.replay, self.selfplay.search, *wanted)}
+        seed = reanalysis.seed_of(self.config.run.seed, self.trainer.steps)
+        wanted = number, simulations, seed, self.device, self.selfplay.num_games, until
+        done = reanalysis.reanalyse(self.replay, search, *wanted)
+        self.simulations += done * simulations
+        return {"replay/reanalysed": done}
 
     def _look(self, found: dict[str, float]) -> None:
         """Notes which canaries are broken by these figures. Raises InputError where an exact one is, with its figure in

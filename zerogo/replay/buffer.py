@@ -79,7 +79,7 @@ class Replay:
         kinds = layout(board_size).items()
         self._ring = Samples(**{name: torch.empty((0, *shape), dtype=dtype) for name, (dtype, shape) in kinds})
         self._held = torch.empty(0, dtype=torch.bool)
-        self._renewed = torch.empty(0, dtype=torch.int64)  # samples there were when a policy was found
+        self._policy_time = torch.empty(0, dtype=torch.int64)  # samples there were when a policy was found
         self._slots: dict[bool, Tensor] | None = None
         self._generator = torch.Generator().manual_seed(seed)
         self._validation_generator = torch.Generator().manual_seed(seed + 1)
@@ -128,7 +128,7 @@ class Replay:
         for ring, tensor in zip(self._ring.tensors(), samples.tensors(), strict=True):
             ring[slots] = tensor  # index_copy_ would go row by row
         self._held[slots] = is_held_out(samples.game)
-        self._renewed[slots] = self.total
+        self._policy_time[slots] = self.total
         self._stored += len(samples)
         if len(samples):
             self.last_game = max(self.last_game, int(samples.game.max()))
@@ -142,7 +142,7 @@ class Replay:
             larger[: len(tensor)] = tensor
             return larger
 
-        self._ring, self._held, self._renewed = self._ring.map(grown), grown(self._held), grown(self._renewed)
+        self._ring, self._held, self._policy_time = self._ring.map(grown), grown(self._held), grown(self._policy_time)
 
     # Drawing
 
@@ -190,13 +190,13 @@ class Replay:
         """Returns the slots of up to `number` samples that are learned from, those with the oldest policies: int64."""
         slots = self._slots_of(held=False)
         slots = slots[self._ring.policy_weight[slots] > 0]
-        return slots[self._renewed[slots].argsort(stable=True)[:number]]
+        return slots[self._policy_time[slots].argsort(stable=True)[:number]]
 
-    def renew(self, slots: Tensor, policy: Tensor, root_value: Tensor) -> None:
+    def update_policies(self, slots: Tensor, policy: Tensor, root_value: Tensor) -> None:
         """Puts newer searches in the place of what was found: int64 [K], float32 [K, A], float32 [K]."""
         self._ring.policy[slots] = policy.to(self._ring.policy.dtype)
         self._ring.root_value[slots] = root_value
-        self._renewed[slots] = self.total
+        self._policy_time[slots] = self.total
 
     def _newest(self, number: int) -> Tensor:
         """Returns the slots of the newest samples, oldest first: int64 [number]."""

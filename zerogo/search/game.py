@@ -120,8 +120,8 @@ class Game(Protocol):
 def utility(value: Tensor, score: Tensor, points: Tensor, weight: float) -> Tensor:
     """Returns (1 - w) * value + w * (2 / pi) * atan(score / (2 * sqrt(points))): float32 [K] in [-1, 1].
 
-    So a won game is won by as much, and a lost one lost by as little, as the weight w lets points count beside winning
-    (KataGo's static score utility). value: [K] in [-1, 1]; score: [K], points with komi. points: [K], of the board."""
+    With a weight w above 0 the search prefers to win by more points and to lose by fewer (KataGo's static score
+    utility). value: [K] in [-1, 1]; score: [K], points with komi. points: [K], of the board."""
     return (1.0 - weight) * value + weight * (2.0 / math.pi) * torch.atan(score / (SCORE_SPREAD * torch.sqrt(points)))
 
 
@@ -271,8 +271,8 @@ class Go(Game):
         games = self._without_history(states, path.game_index)
         leaf = dataclasses.replace(games, **{name: after[name] for name in LEAF_FIELDS})
         legal = self.allowed(states, path.game_index, leaf, after["legal"])
-        is_other = states.rules.any_territory or self.score_weight
-        result = self.outcome(states, path.game_index, leaf)[1] if is_other else after["result"]
+        counts_points = states.rules.any_territory or self.score_weight
+        result = self.outcome(states, path.game_index, leaf)[1] if counts_points else after["result"]
         return LeafStates(after["words"], legal, after["finished"], result, after["repeats"], leaf)
 
     def lasting(self, states: State) -> State:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from zerogo import draws
 from zerogo.config import SearchConfig
-from zerogo.kernels.shared import PER_SIGMA_PRIOR, VARIANCE_PRIOR, VARIANCE_WEIGHT
+from zerogo.kernels.shared import INVERSE_PRIOR_STDEV, VARIANCE_PRIOR, VARIANCE_WEIGHT
 from zerogo.search.tree import Nodes
 
 # Lower bounds (KataGo): standard deviations below the mean; the largest variance of values in [-1, 1]; the share of the
@@ -36,7 +36,7 @@ def _spread(nodes: Nodes, scale: float) -> Tensor:
     total = torch.maximum(nodes.total_squares, nodes.total * square)
     variance = ((square + VARIANCE_PRIOR) * VARIANCE_WEIGHT + total) / (nodes.total + (VARIANCE_WEIGHT - 1.0)) - square
     variance = torch.where(nodes.total > 1, variance.clamp(min=0.0), VARIANCE_PRIOR)
-    return 1.0 + scale * (torch.sqrt(variance) * PER_SIGMA_PRIOR - 1.0)
+    return 1.0 + scale * (torch.sqrt(variance) * INVERSE_PRIOR_STDEV - 1.0)
 
 
 def _below(nodes: Nodes) -> Tensor:

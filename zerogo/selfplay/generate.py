@@ -47,8 +47,9 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
     evaluator = Evaluator.from_network(
         network, checkpoint.encoder(), device, setup.dtype, heads=heads, compiled=compiled
     )
-    alone = {"games": min(config.selfplay.games, num_games), "sgf_share": 1.0, "simulations_schedule": ()}
-    settings = dataclasses.replace(config.selfplay, **alone)
+    whole = config.selfplay  # at the end of its schedule
+    alone = {"games": min(whole.games, num_games), "sgf_share": 1.0, "simulations_schedule": ()}
+    settings = dataclasses.replace(whole, **alone, full_simulations=whole.full_at(1.0))
     search, settings, why = batch_size.fitted(config.game, config.search, settings, evaluator, device, num_games)
     selfplay = SelfPlay(config.game, search, settings, evaluator, device, config.run.seed)
     selfplay.use(evaluator, checkpoint.step)

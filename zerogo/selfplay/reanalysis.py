@@ -1,28 +1,48 @@
 """Reanalysis (MuZero Reanalyse, Schrittwieser et al. 2021): old positions of the window are searched anew with the
 newest network, and its policy is what is learned of them from then on."""
 
+import time
+from dataclasses import replace
+
 import torch
 
+from zerogo import draws
 from zerogo.board import searchable
+from zerogo.draws import Purpose
 from zerogo.replay import Replay
 from zerogo.search import Search
-
-MOST_TOGETHER = 1024  # positions of one batch, which bounds the memory of the trees
 
 
 @torch.inference_mode()
 def reanalyse(
-    replay: Replay, search: Search, number: int, simulations: int, seed: int, device: torch.device | str
+    replay: Replay,
+    search: Search,
+    number: int,
+    simulations: int,
+    seed: int,
+    device: torch.device | str,
+    together: int = 256,
+    until: float | None = None,
 ) -> int:
-    """Searches up to `number` positions of the window anew, the oldest policies first, and puts what is found in the
+    """Searches up to `number` positions of the window again, the oldest policies first, and puts what is found in the
     place of their policies and root values; returns how many.
 
-    Results and points stay those of the games. Superko knows the last eight positions only, and the move cap is far.
-    Files on disk keep what they have, so that a run that is resumed starts with the policies of before."""
-    slots = replay.oldest_policies(number)
-    for some in slots.split(MOST_TOGETHER):
+    together: positions of one batch. until: the `time.monotonic()` at which no other batch begins. Results and points
+    stay those of the games. Superko knows the last eight positions only, and the move cap is far. What is in a file
+    already stays there as it was, so that a run that is resumed has some of the earlier policies back."""
+    slots, done = replay.oldest_policies(number), 0
+    search = Search(search.evaluator, replace(search.settings, keep_tree=False), search.game, search.root_evaluator)
+    for some in slots.split(together) if len(slots) else ():
+        if until is not None and time.monotonic() >= until:
+            break
         samples = replay.read(some)
-        states = searchable(samples.state()).to(device)
-        found = search.run(states, simulations, seed, game_ids=samples.game.to(device), explore=True)
-        replay.renew(some, found.policy.cpu(), found.value.cpu())
-    return len(slots)
+        states, ids = searchable(samples.state()).to(device), samples.game.to(device)
+        found = search.run(states, simulations, seed, game_ids=ids, explore=True)
+        replay.update_policies(some, found.policy.cpu(), found.value.cpu())
+        done += len(some)
+    return done
+
+
+def seed_of(seed: int, step: int) -> int:
+    """Returns the seed of the searches after a training step, other than that of self-play."""
+    return int(draws.key(seed, Purpose.REANALYSIS, step)) % 2**62

@@ -13,7 +13,7 @@ from zerogo.rules import Rules
 
 KNOWN_AT_THE_END = ("reply", "short_values", "value", "score", "ownership", "board_weight")  # fields of `Samples`
 BOARDS_SHOWN = 9
-SHORT_VALUES = (0.176, 0.056, 0.016)  # q of their horizons (KataGo): 15, 5.5 and 2.3 plies on 9x9
+SHORT_VALUE_RATES = (0.176, 0.056, 0.016)  # q of their horizons (KataGo): 15, 5.5 and 2.3 plies on 9x9
 
 
 class EndReason(IntEnum):
@@ -154,7 +154,7 @@ def short_values_black(values_black: Tensor, length: Tensor, result_black: Tenso
     first with the weight 1 / (1 + area * q), what is left over going to the result: float32 [K, T, 3] (KataGo).
 
     values_black: float32 [K, T], Black's view. length: int64 [K], plies played. result_black, area: float32 [K]."""
-    now = 1 / (1 + area.unsqueeze(1) * torch.tensor(SHORT_VALUES, device=area.device)).unsqueeze(1)
+    now = 1 / (1 + area.unsqueeze(1) * torch.tensor(SHORT_VALUE_RATES, device=area.device)).unsqueeze(1)
     ply, end = torch.arange(values_black.shape[1] + 1, device=area.device).view(1, -1, 1), length.view(-1, 1, 1)
     at_end = torch.where(ply == end, result_black.view(-1, 1, 1), 0.0)
     average = torch.where(ply < end, now * F.pad(values_black, (0, 1)).unsqueeze(2), at_end)

@@ -23,7 +23,7 @@ from zerogo.kernels.shared import CLOSED, NULL_NODE, ROOT, UNVISITED, Searches, 
 ZERO, ONE, WORST = np.float32(0), np.float32(1), np.float32(-np.inf)
 TINY = np.float32(shared.TINY)
 VARIANCE_PRIOR, VARIANCE_WEIGHT = np.float32(shared.VARIANCE_PRIOR), np.float32(shared.VARIANCE_WEIGHT)
-PER_SIGMA_PRIOR = np.float32(shared.PER_SIGMA_PRIOR)
+INVERSE_PRIOR_STDEV = np.float32(shared.INVERSE_PRIOR_STDEV)
 
 Settings = namedtuple("Settings", ("is_gumbel", "leaves", "tries", *shared.CHOICE_NUMBERS))
 # One game's part of a `search.tree.Tree`, by node. under_way int32 [M], by_move int32 [A], collided bool [A]: as in
@@ -225,7 +225,7 @@ def _spread(tree, node, total, scale):
         square = mean * mean
         squares = max(tree.square_sum[node], total * square)
         variance = ((square + VARIANCE_PRIOR) * VARIANCE_WEIGHT + squares) / (total + (VARIANCE_WEIGHT - ONE)) - square
-    return ONE + scale * (np.float32(math.sqrt(max(variance, ZERO))) * PER_SIGMA_PRIOR - ONE)
+    return ONE + scale * (np.float32(math.sqrt(max(variance, ZERO))) * INVERSE_PRIOR_STDEV - ONE)
 
 
 @inline

@@ -28,7 +28,7 @@ NULL_NODE, ROOT = tl.constexpr(shared.NULL_NODE), tl.constexpr(shared.ROOT)
 UNVISITED, CLOSED = tl.constexpr(shared.UNVISITED), tl.constexpr(shared.CLOSED)
 TINY = tl.constexpr(shared.TINY)
 VARIANCE_PRIOR, VARIANCE_WEIGHT = tl.constexpr(shared.VARIANCE_PRIOR), tl.constexpr(shared.VARIANCE_WEIGHT)
-PER_SIGMA_PRIOR = tl.constexpr(shared.PER_SIGMA_PRIOR)
+INVERSE_PRIOR_STDEV = tl.constexpr(shared.INVERSE_PRIOR_STDEV)
 LEVELS = tl.constexpr(64)  # nodes of a path that are backed up at once
 ROWS = tl.constexpr(8)  # nodes that are moved at once
 
@@ -251,7 +251,7 @@ def _spread(game, node, total, mean):
     seen = (square + VARIANCE_PRIOR) * VARIANCE_WEIGHT + squares
     variance = tl.maximum(tl.div_rn(seen, total + (VARIANCE_WEIGHT - 1.0)) - square, 0.0)
     sigma = tl.sqrt_rn(tl.where(total > 1.0, variance, VARIANCE_PRIOR))
-    return 1.0 + game.settings.c_puct_variance * (sigma * PER_SIGMA_PRIOR - 1.0)
+    return 1.0 + game.settings.c_puct_variance * (sigma * INVERSE_PRIOR_STDEV - 1.0)
 
 
 @triton.jit
