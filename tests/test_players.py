@@ -222,11 +222,11 @@ def test_an_analysis_tells_the_chance_to_win_whatever_points_weigh() -> None:
     """The winrate of a search with a score weight is near that without: the points' part is taken out."""
     checkpoint, state = tiny_checkpoint("game.size=5"), many(BLACK_OWNS_ALL, 1, 1)
     values = []
-    for weight in (0.0, 0.3):
+    for weight in (0.0, 0.1):
         analyst = make_analyst(checkpoint, EvaluationConfig(score_weight=weight), torch.device("cpu"), torch.float32)
         search_state = analyst.search.run(state, 32, seed=3).tree
         game = torch.zeros(1, dtype=torch.int64)
         found = analyses(search_state.tree, game, analyst.evaluate(state), [{}], analyst.search.settings)[0]
         values.append(found.value)
         assert all(-1 <= candidate.value <= 1 and 0 <= candidate.lcb <= 1 for candidate in found.candidates)
-    assert abs(values[0] - values[1]) < 0.25
+    assert abs(values[0] - values[1]) < 0.1

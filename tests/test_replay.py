@@ -47,7 +47,7 @@ def make_samples(first: int, count: int, size: int = 5, network_step: int = 1, p
 
 def numbers(buffer: Replay) -> list[int]:
     """The numbers of the samples in memory, oldest first."""
-    return buffer._read(buffer._newest(len(buffer))).root_value.to(torch.int64).tolist()
+    return buffer.read(buffer._newest(len(buffer))).root_value.to(torch.int64).tolist()
 
 
 def filled(directory=None, total=100, settings=SETTINGS) -> Replay:
@@ -98,7 +98,7 @@ def test_a_sample_comes_back_as_it_was_added(tmp_path):
     samples = make_samples(0, 200, size=5)
     buffer = Replay(SETTINGS, 5)
     buffer.add(samples)
-    held = buffer._read(buffer._newest(200))
+    held = buffer.read(buffer._newest(200))
     for name, tensor in vars(samples).items():
         assert torch.equal(getattr(held, name).to(tensor.dtype), tensor), name
     save_shard(tmp_path / "x.npz", samples)
