@@ -335,6 +335,16 @@ def test_openings_are_drawn_from_the_prior_and_not_learned(algorithm: str) -> No
         assert plies_of == list(range(len(game.moves) - len(plies_of), len(game.moves)))
 
 
+def test_the_openings_temperature_spreads_what_the_prior_would_play() -> None:
+    """A network that always wants the same move opens in one way at a low temperature and in many at a high one."""
+    opened = []
+    for temperature in (0.01, 5.0):
+        overrides = "selfplay.opening_plies=1", f"selfplay.opening_temperature={temperature}", "selfplay.games=32"
+        _, collected = table_games(*overrides, num_games=32)
+        opened.append(len({game.moves[0] for game in collected.games}))
+    assert opened[0] <= 3 < 8 < opened[1]
+
+
 def test_the_first_round_is_not_of_the_shortest_games_alone() -> None:
     selfplay = tiny.self_play(tiny.config(*TABLE, "selfplay.games=24"), tiny.Table(), 3)
     collected = selfplay.play(4, every_place=True)

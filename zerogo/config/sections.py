@@ -389,6 +389,7 @@ class SelfplayConfig(Section):
     temperature_end: float = option(0.15, "puct: temperature late in the game", 0, 10, source="KataGo")
     temperature_half_life: float = option(0.0, "plies of half the fall; 0: the board side", 0, 10**4, source="KataGo")
     opening_plies: float = option(0.04, "plies drawn from the prior at the start, mean by point", 0, 1, source="KataGo")
+    opening_temperature: float = option(2.0, "of the prior from which they are drawn", above=0, high=100)
     random_opening_games: int = option(1500, "games by the random player at the start", 0, 10**7, source="measured")
     settled_end_share: float = option(0.9, "share of games that end once every point is pass-alive", 0, 1)
     resign_share: float = option(0.0, "share of games that may be resigned; the rest measures false ones", 0, 1)

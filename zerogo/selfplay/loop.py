@@ -154,7 +154,8 @@ class SelfPlay:
             temperature = settings.temperature_end + (settings.temperature_start - settings.temperature_end) * decay
             chosen = tempered(result.policy, temperature, keys, places)
         if settings.opening_plies:
-            chosen = torch.where(self._in_opening(game_index), tempered(result.prior, 1.0, keys, places), chosen)
+            drawn = tempered(result.prior, settings.opening_temperature, keys, places)
+            chosen = torch.where(self._in_opening(game_index), drawn, chosen)
         return chosen
 
     def _in_opening(self, game_index: Tensor) -> Tensor:
