@@ -191,6 +191,8 @@ class Run:
         line = Progress(run.name, *(by_time if settings.minutes else by_rounds))
         if warning := too_many_considered(self.config.search, self.config.selfplay):
             line.note(f"warning: {warning}")
+        if len(self.replay) < (least := self._least_samples()):
+            line.note(f"learning begins when there are {least:,} samples, replay.min_window")
         return line
 
     def _progress(self) -> float:
@@ -293,6 +295,8 @@ class Run:
     def _learn(self) -> dict[str, float]:
         """Trains for all that the replay's credit allows, or until the run's time is over; returns means of what was
         seen, read at once. Checkpoints that are due on the way are saved, as a large round learns for long."""
+        if len(self.replay) < self._least_samples():
+            return {}
         batch, sums, start, first = self.config.training.batch, {}, time.monotonic(), self.trainer.steps
         recent: deque[TrainingBatch] = deque(maxlen=STATISTICS_BATCHES)
         while self.replay.can_take(batch) and self._progress() < 1.0:
@@ -320,6 +324,12 @@ class Run:
             measured = self.trainer.measure(held_out)
             numbers |= {f"validation/{name}": float(value) for name, value in measured.items()}
         return numbers
+
+    def _least_samples(self) -> int:
+        """Returns with how many samples learning begins: weights of another run would be bent to a few games, which
+        was seen to cost more than it gave; what the samples earn meanwhile is learned from later."""
+        settings = self.config.replay
+        return min(settings.min_window, settings.capacity) if self.config.run.start_from else 0
 
     def _chart(self, collected: SelfPlayResult, numbers: dict[str, float]) -> None:
         """Writes the numbers of a round, with those of the replay and the run, and now and then pictures."""
