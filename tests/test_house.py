@@ -49,7 +49,7 @@ BUDGETS = {
     "files beside the folders": 4035,
     "gtp": 1695,
     "kernels": 4060,
-    "pipeline": 815,
+    "pipeline": 830,
     "play": 560,
     "players": 1925,
     "replay": 595,
