@@ -18,6 +18,7 @@ from zerogo.players.analyst import GUMBEL_UNTIL, SearchPlayer, analyses, make_an
 from zerogo.players.playout import PlayoutEvaluator, RandomPlayer, draw_point, playouts_of
 from zerogo.rules import Rules
 from zerogo.search import Search
+from zerogo.search.tree import ROOT
 
 TABLES = tables("players")
 BLACK_OWNS_ALL = """
@@ -219,14 +220,14 @@ def test_without_a_head_that_tells_points_only_winning_counts() -> None:
 
 
 def test_an_analysis_tells_the_chance_to_win_whatever_points_weigh() -> None:
-    """The winrate of a search with a score weight is near that without: the points' part is taken out."""
-    checkpoint, state = tiny_checkpoint("game.size=5"), many(BLACK_OWNS_ALL, 1, 1)
-    values = []
-    for weight in (0.0, 0.1):
-        analyst = make_analyst(checkpoint, EvaluationConfig(score_weight=weight), torch.device("cpu"), torch.float32)
-        search_state = analyst.search.run(state, 32, seed=3).tree
-        game = torch.zeros(1, dtype=torch.int64)
-        found = analyses(search_state.tree, game, analyst.evaluate(state), [{}], analyst.search.settings)[0]
-        values.append(found.value)
-        assert all(-1 <= candidate.value <= 1 and 0 <= candidate.lcb <= 1 for candidate in found.candidates)
-    assert abs(values[0] - values[1]) < 0.1
+    """A root that counts points, and nothing else in its tree, is analysed as the value that the network said."""
+    checkpoint, state = tiny_checkpoint("game.size=5"), many(BLACK_OWNS_ALL, 1, 1, komi=60.0)
+    settings = EvaluationConfig(simulations=64, score_weight=0.1)
+    analyst = make_analyst(checkpoint, settings, torch.device("cpu"), torch.float32)
+    tree, evaluation = analyst.search.run(state, 1, seed=3).tree.tree, analyst.evaluate(state)
+    utility = float(tree.value[0, ROOT])
+    assert abs(utility - float(evaluation.value)) > 0.05, "the points weigh"
+    tree.visits[0, ROOT], tree.value_sum[0, ROOT] = 1, utility
+    found = analyses(tree, torch.zeros(1, dtype=torch.int64), evaluation, [{}], analyst.search.settings)[0]
+    assert found.value == pytest.approx(float(evaluation.value), abs=1e-3)
+    assert all(-1 <= candidate.value <= 1 and 0 <= candidate.lcb <= 1 for candidate in found.candidates)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from zerogo import coords
-from zerogo.config import Config, from_dict, with_overrides
+from zerogo.config import Config, from_dict
 from zerogo.errors import InputError
 from zerogo.features import Encoder, make_encoder
 from zerogo.network import Network
@@ -77,7 +77,7 @@ class Checkpoint:
     def network_alone(self) -> Checkpoint:
         """Returns what is needed to play and to begin another run: the averaged weights, once, and the config without
         the places of its maker's files."""
-        config = with_overrides(self.config, ["run.directory=checkpoints", "run.start_from="])
+        config = replace(self.config, run=replace(self.config.run, directory="checkpoints", start_from=""))
         return replace(self, config=config, weights=self.averaged_weights, trainer={}, generators={}, counters={})
 
 

@@ -357,7 +357,7 @@ class SearchConfig(Section):
     )
     dirichlet_share: float = option(0.25, "puct: share of noise in the root prior; 0 is none", 0, 1, source="KataGo")
     root_temperature: float = option(1.1, "puct: temperature of the root prior", above=0, high=10, source="KataGo")
-    lcb: bool = option(False, "puct: the best move by lower bounds of the values, not visits", source="KataGo")
+    lcb: bool = option(False, "puct: best move by lower bounds (self-play draws its moves)", source="KataGo")
     max_considered: int = option(16, "gumbel: moves that the root starts with", 1, 626, source="Gumbel, m = 16")
     c_visit: float = option(50.0, "gumbel: visits added to the largest count in sigma(q)", 0, 10**6, source="Gumbel")
     c_scale: float = option(1.0, "gumbel: sharpness of sigma(q)", above=0, high=100, source="Gumbel; learned best")
