@@ -383,6 +383,28 @@ def test_progress_without_an_end_and_in_parts_of_games(clock: list[float]) -> No
     assert progress.line() == "play: 4000 moves, 2e+03 moves/s"
 
 
+def test_progress_with_rates_of_its_own(clock: list[float]) -> None:
+    """Minutes per second tell a person nothing."""
+    run = Progress("9x9", 600, "min")
+    clock[0] = 50.0
+    run.update(1.5, {"games": 20, "samples": 30_000}, learned="34 %")
+    assert run.line() == "9x9: 1.5/600 min, 0 %, 0.4 games/s, 600 samples/s, 5:32:30 left, learned 34 %"
+
+
+def test_a_bar_moves_on_after_a_long_step(monkeypatch) -> None:
+    """A step of two minutes, then steps of a hundredth: tqdm by itself waits until these have summed up to two."""
+    stream = io.StringIO()
+    stream.isatty = lambda: True
+    monkeypatch.setattr(sys, "stderr", stream)
+    with Progress("9x9", 600, "min") as progress:
+        seconds = progress._bar.start_t
+        progress._bar._time = lambda: seconds
+        for minutes in (0.0, 2.0, 2.01, 2.02):
+            seconds += 1.0
+            progress.update(minutes, {"games": 7}, learned=f"{minutes} min")
+    assert "games/s, learned 2.02 min" in stream.getvalue() and "learned 2.01 min" in stream.getvalue()
+
+
 def test_progress_on_a_terminal(monkeypatch) -> None:
     stream = io.StringIO()
     stream.isatty = lambda: True

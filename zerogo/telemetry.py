@@ -111,21 +111,26 @@ class Progress(contextlib.AbstractContextManager):
     total: the amount of work in `unit`s, None or 0 where nobody knows. done: what an earlier process had done, which
     doesn't count for the rate. A context manager, which ends a bar with a line break."""
 
+    _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
+
     def __init__(self, label: str, total: float | None, unit: str, done: float = 0) -> None:
         self.label, self.total, self.unit, self.stream = label, total, unit, sys.stderr
         self._start, self._initial, self._done = time.monotonic(), done, done
-        self._spoken, self._values, self._bar = -math.inf, "", None
+        self._spoken, self._values, self._amounts, self._bar = -math.inf, "", {}, None
         if self.stream.isatty():
-            shown = {"desc": label, "total": total or None, "unit": unit, "initial": done, "unit_scale": True}
+            shown = {"desc": label, "total": total or None, "initial": done, "unit_scale": True}
+            # miniters=0: tqdm's own guess waits for as much as its largest step, such as a minute without an update.
+            shown |= {"miniters": 0, "bar_format": self._BAR if total else "{desc}: {n_fmt} [{elapsed}{postfix}]"}
             self._bar = tqdm(file=self.stream, dynamic_ncols=True, **shown)
 
-    def update(self, done: float, **values: float | str) -> None:
-        """Shows that `done` units are done in all, with a few values beside it; often called, seldom printed."""
-        self._done = done
+    def update(self, done: float, amounts: Mapping[str, float] | None = None, **values: float | str) -> None:
+        """Shows that `done` units are done in all, with a few values beside it; often called, seldom printed. amounts:
+        what was done since the line began, such as {"games": 12}, of which the rates are shown and not the unit's."""
+        self._done, self._amounts = done, amounts or {}
         texts = (f"{value:.4g}" if isinstance(value, float) else f"{value}" for value in values.values())
         self._values = ", ".join(map(" ".join, zip(values, texts, strict=True)))
         if self._bar is not None:
-            self._bar.set_postfix_str(self._values, refresh=False)
+            self._bar.set_postfix_str(", ".join(filter(None, (self._rates(), self._values))), refresh=False)
             self._bar.update(done - self._bar.n)
         elif time.monotonic() - self._spoken >= PLAIN_SECONDS:
             self._speak()
@@ -146,15 +151,23 @@ class Progress(contextlib.AbstractContextManager):
 
     def line(self) -> str:
         """Returns the plain line, such as "train: 1200/5000 games, 24 %, 31.2 games/s, 0:02:02 left, loss 1.23"."""
-        rate = (self._done - self._initial) / max(time.monotonic() - self._start, 1e-9)
+        rate = (self._done - self._initial) / self._seconds
         is_whole = self._done == int(self._done)
         done = f"{self._done:.6g}" if is_whole else f"{self._done:.1f}"  # parts of games come with many digits
         parts = [f"{done}/{self.total:.6g} {self.unit}" if self.total else f"{done} {self.unit}"]
         parts += [f"{100 * self._done / self.total:.0f} %"] if self.total else []
-        parts.append(f"{rate:.3g} {self.unit}/s")
+        parts.append(self._rates())
         if self.total and rate > 0:
             parts.append(f"{timedelta(seconds=max(0, int((self.total - self._done) / rate)))} left")
         return f"{self.label}: " + ", ".join(parts + ([self._values] if self._values else []))
+
+    @property
+    def _seconds(self) -> float:
+        return max(time.monotonic() - self._start, 1e-9)
+
+    def _rates(self) -> str:
+        amounts = self._amounts or {self.unit: self._done - self._initial}
+        return ", ".join(f"{amount / self._seconds:.3g} {name}/s" for name, amount in amounts.items())
 
     def _speak(self) -> None:
         print(self.line(), file=self.stream, flush=True)

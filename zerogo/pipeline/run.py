@@ -103,7 +103,8 @@ class Run:
         self.telemetry = Telemetry(directory / "logs", -1 if start is None else start.step)
         self._last_checkpoint, self._last_match = self.seconds, float(counters.get("last_match", 0.0))
         self._shown: dict[str, float | str] = {}
-        self._line, self._part = self._introduce(), 0.0  # the part of a round that is played
+        self._line, self._part = self._introduce(), 0.0  # the part of a round that is over: half of it is learning
+        self._games, self._samples_before = 0, self.trainer.samples  # self-play's games in this process; for the rates
         self.selfplay: SelfPlay | None = None
         if start is None:
             self._play_random_games()
@@ -210,10 +211,12 @@ class Run:
     def _show(self, collected: SelfPlayResult | None = None) -> None:
         """Updates the progress line. collected: the games so far of a round that goes on."""
         settings = self.config.pipeline
+        games = 0 if collected is None else len(collected.lengths)
         if collected is not None:
-            self._part = min(1.0, len(collected.lengths) / settings.games_per_iteration)
+            self._part = 0.5 * min(1.0, games / settings.games_per_iteration)
         minutes = (self.seconds + time.monotonic() - self._clock) / 60
-        self._line.update(minutes if settings.minutes else self.rounds + self._part, **self._shown)
+        amounts = {"games": self._games + games, "samples": self.trainer.samples - self._samples_before}
+        self._line.update(minutes if settings.minutes else self.rounds + self._part, amounts, **self._shown)
 
     def _round(self) -> None:
         """One round: play, learn, chart, and save when it is due."""
@@ -225,7 +228,7 @@ class Run:
         if samples is not None:  # what is wrong is neither kept nor learned from
             found = canaries.of_games(collected, samples) | canaries.of_samples(samples)
             self._look(found)
-        self.simulations += collected.simulations
+        self.simulations, self._games = self.simulations + collected.simulations, self._games + len(collected.lengths)
         found |= self._reanalyse(samples, until)  # before the new samples come, whose policies are as new as can be
         self._keep(collected, samples)
         self._tick()
@@ -298,6 +301,7 @@ class Run:
         if len(self.replay) < self._least_samples():
             return {}
         batch, sums, start, first = self.config.training.batch, {}, time.monotonic(), self.trainer.steps
+        steps = max(1, self.replay.credit // batch)
         recent: deque[TrainingBatch] = deque(maxlen=STATISTICS_BATCHES)
         while self.replay.can_take(batch) and self._progress() < 1.0:
             self.trainer.set_progress(self._progress())
@@ -305,11 +309,14 @@ class Run:
             for name, value in self.trainer.step(recent[-1]).items():
                 sums[name] = sums.get(name, 0.0) + value
             self._tick()
+            self._shown["learned"] = f"{100 * (learned := (self.trainer.steps - first) / steps):.0f} %"
+            self._part = 0.5 + 0.5 * learned if self.selfplay else 0.0
             self._show()
             if self.selfplay and self.config.pipeline.checkpoint_minutes and self._checkpoint_is_due():
                 self._require_finite(sums["loss"])
                 self.trainer.refresh_statistics(recent)
                 self._save()
+        self._shown.pop("learned", None)
         steps = self.trainer.steps - first
         if steps == 0:
             return {}
