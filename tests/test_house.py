@@ -49,7 +49,7 @@ BUDGETS = {
     "files beside the folders": 4050,
     "gtp": 1695,
     "kernels": 4060,
-    "pipeline": 835,
+    "pipeline": 940,
     "play": 560,
     "players": 1925,
     "replay": 595,
@@ -58,7 +58,7 @@ BUDGETS = {
     "sgf": 870,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_675, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_750, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

@@ -73,7 +73,7 @@ def matches(settings: Config, path: Path, played: set[tuple[int, int, str]]) -> 
     counted = bench.line_of("learn", settings.game.size, found.config.selfplay.games, setup.device, setup.dtype)
     counted |= {"step": found.step, "minutes": round(found.counters["seconds"] / 60, 2)}
     counted |= {name: found.counters[name] for name in ("games", "samples", "simulations")}
-    for opponent, _, result in against.play(found, settings.evaluation.games):
+    for opponent, _, result, _ in against.play(found, settings.evaluation.games):
         low, high = result.interval
         scores = {"win_rate": result.win_rate, "low": low, "high": high, "mean_score": result.mean_score}
         yield counted | {"size": result.rules.size, "opponent": opponent, "played": result.num_games} | scores

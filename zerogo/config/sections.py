@@ -460,7 +460,9 @@ class EvaluationConfig(Section):
     """The matches that measure the run."""
 
     NAME = "evaluation"
-    every_minutes: float = option(60.0, "minutes between evaluations; 0 is never", 0, 10**6)
+    every_minutes: float = option(
+        60.0, "minutes between evaluations, which a process beside the run plays; 0 is never", 0, 10**6
+    )
     every_iterations: int = option(0, "iterations between evaluations; 0 is never", 0, 10**9)
     games: int = option(100, "games against each opponent; half of it against itself or in one colour", 2, 10**6)
     final_games: int = option(200, "the same for the matches at the end of the run", 2, 1_000_000)

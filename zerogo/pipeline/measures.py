@@ -146,10 +146,6 @@ class Matches:
         """Goes on from a checkpoint."""
         self.pool = [[*entry[:5], entry[5] if len(entry) > 5 else self.game.size] for entry in state["pool"]]
 
-    def on_the_way(self, checkpoint: Checkpoint, telemetry: Telemetry) -> list[str]:
-        """Plays short matches, charts them, and returns a line to print for each."""
-        return [line for _, line, _ in self.play(checkpoint, self.settings.games, telemetry)]
-
     def final(self, checkpoint: Checkpoint, telemetry: Telemetry, directory: Path) -> None:
         """Plays the matches at the end of the run, prints what they show, and writes a report of them."""
         game = self.game
@@ -157,9 +153,12 @@ class Matches:
         komi = komi if game.sizes else f"{game.komi:g}"
         print(f"what it learned, {self.settings.simulations} simulations a move, komi {komi}:")
         results: list[MatchResult] = []
-        for _, line, result in self.play(checkpoint, self.settings.final_games, telemetry):
+        numbers: dict[str, float] = {}
+        for _, line, result, found in self.play(checkpoint, self.settings.final_games):
             print(line, flush=True)
             results.append(result)
+            numbers |= found
+        telemetry.scalars(checkpoint.step, numbers)
         for size in game.all_sizes:
             here = [result for result in results if result.rules.size == size]
             if here:
@@ -169,25 +168,21 @@ class Matches:
                 ratings = rate(names, paired) if paired else None
                 print(f"  {write_report(folder, here, names, ratings, checkpoint.config.to_dict())} shows them")
 
-    def play(
-        self, checkpoint: Checkpoint, num_games: int, telemetry: Telemetry | None = None
-    ) -> Iterator[tuple[str, str, MatchResult]]:
-        """Yields the opponent of the settings, a line, and the result of each match when it is over; charts all of them
-        at the end."""
+    def play(self, checkpoint: Checkpoint, num_games: int) -> Iterator[tuple[str, str, MatchResult, dict[str, float]]]:
+        """Yields of each match when it is over: the opponent of the settings, a line, the result, and the charts'
+        numbers by tag."""
         player = make_player(checkpoint, self.settings, self.device, self.dtype)
-        numbers, is_mixed = {}, bool(self.game.sizes)
+        is_mixed = bool(self.game.sizes)
         for size in self.game.all_sizes:
             area, where = (f"eval/{size}x{size}", f"{size}x{size}, ") if is_mixed else ("eval", "")
             for spec in [spec for spec in self.settings.opponents if size in self.sizes_of[spec]]:
                 start = time.monotonic()
                 result = self._match(player, spec, size, num_games)
                 tag = f"{area}/" + re.sub(r"[^\w.=-]+", "_", spec.replace(":", ""))
-                numbers |= {f"{tag}_winrate": result.win_rate, f"{tag}_score_points": result.mean_score}
+                numbers = {f"{tag}_winrate": result.win_rate, f"{tag}_score_points": result.mean_score}
                 numbers[f"{tag}_whole_board_black"] = result.whole_board_black
-                yield spec, f"  {where}{describe(spec, result)}, {time.monotonic() - start:.0f} s", result
-            numbers |= self._rating(area, player.name, size)
-        if telemetry is not None:
-            telemetry.scalars(checkpoint.step, numbers)
+                numbers |= self._rating(area, player.name, size)
+                yield spec, f"  {where}{describe(spec, result)}, {time.monotonic() - start:.0f} s", result, numbers
 
     def _match(self, player: Player, spec: str, size: int, num_games: int) -> MatchResult:
         """Plays one match; half as many games where only one colour is at stake."""

@@ -22,6 +22,7 @@ from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator, search_heads
 from zerogo.features import make_encoder
 from zerogo.pipeline import canaries
+from zerogo.pipeline.beside import MatchesBeside
 from zerogo.pipeline.canaries import Canaries
 from zerogo.pipeline.measures import Matches, final_boards, first_moves, selfplay_numbers
 from zerogo.replay import Replay, Samples, TrainingBatch
@@ -92,6 +93,7 @@ class Run:
         self.trainer, self.replay = self._new_trainer(config, start), self._open_replay(config, start)
         # Which opponent there is not is said at once.
         self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype)
+        self.beside = MatchesBeside()
         self.config = config
         self.config, self.why_so_many = self._with_batch_size(config, start)
         # Only now: what is wrong with the settings has been said, and the old ones still stand.
@@ -175,7 +177,11 @@ class Run:
         with self._line:
             while self._progress() < 1.0:
                 self._round()
+                self._take_matches()
                 self._evaluate_if_due()
+            if self.beside.are_on:
+                self._line.note(f"waiting for the matches of step {self.beside.step}")
+                self._take_matches(wait=True)
         self._save()
         if self.config.pipeline.final_matches:
             self.matches.final(self._checkpoint(), self.telemetry, self.directory)
@@ -357,14 +363,29 @@ class Run:
                 self.telemetry.image(name, picture, step)
 
     def _evaluate_if_due(self) -> None:
+        """Starts the matches of this step beside the run, unless those of an earlier one still go on."""
         settings = self.config.evaluation
         by_time = settings.every_minutes and self.seconds - self._last_match >= 60 * settings.every_minutes
         by_round = settings.every_iterations and self.rounds % settings.every_iterations == 0
-        if (by_time or by_round) and self._progress() < 1.0:
-            for line in self.matches.on_the_way(self._checkpoint(), self.telemetry):
+        if (by_time or by_round) and self._progress() < 1.0 and not self.beside.are_on:
+            path = self._save()
+            self.beside.start(self.matches, path, self.trainer.steps, self.seconds)
+
+    def _take_matches(self, wait: bool = False) -> None:
+        """Prints and charts what the matches beside the run showed, if they are over; what fails there does not end
+        the run. They count from their start; after a kill before this they are played again."""
+        step = self.beside.step
+        try:
+            if (played := self.beside.take(wait)) is None:
+                return
+        except InputError as error:
+            self._line.note(f"warning: no matches of step {step}: {error}")
+        else:
+            self.matches.pool = played.pool
+            for line in (f"step {step}:", *played.lines):
                 self._line.note(line)
-            self._tick()
-            self._last_match = self.seconds
+            self.telemetry.scalars(step, played.numbers)
+        self._last_match = self.beside.begun
 
     def _checkpoint(self) -> Checkpoint:
         state = self.trainer.state_dict()
@@ -376,11 +397,12 @@ class Run:
         generators = {name: counters["replay"].pop(name) for name in GENERATORS}
         return Checkpoint(self.config, self.trainer.steps, weights, averaged, state, generators, counters)
 
-    def _save(self) -> None:
-        """Writes the samples first, then the checkpoint that counts on them."""
+    def _save(self) -> Path:
+        """Writes the samples first, then the checkpoint that counts on them, and returns its path."""
         self.replay.flush()
         path = checkpoints.path_of(self.directory, self.trainer.steps)
         checkpoints.save(path, self._checkpoint())
         checkpoints.prune(self.directory, self.config.pipeline.keep_checkpoints, path)
         self.telemetry.flush()
         self._last_checkpoint = self.seconds
+        return path
