@@ -12,7 +12,7 @@ from zerogo.search.graph import HostReads
 
 class Calls(TorchFunctionMode):
     """Notes what Python asks of a tensor that is on the CPU already, and what it makes of its own numbers: on CUDA
-    these copy."""
+    these copy. To say where a tensor is to be is a copy, too, and waits unless it is `non_blocking`."""
 
     ASKED = "tolist numpy __bool__ __int__ __float__ __index__ __array__ item cpu __contains__".split()
     MADE = ("tensor", "as_tensor", "from_numpy", "pin_memory")
@@ -25,6 +25,9 @@ class Calls(TorchFunctionMode):
         name = getattr(function, "__name__", "")
         if name in self.ASKED or name in self.MADE and not isinstance(arguments[0], torch.Tensor):
             self.found.append(name)
+        elif name == "to" and not (named or {}).get("non_blocking"):
+            if any(isinstance(given, (str, torch.device)) for given in (*arguments[1:], (named or {}).get("device"))):
+                self.found.append("to a device")
         return function(*arguments, **(named or {}))
 
 

@@ -33,6 +33,7 @@ LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
 # Sideways imports that are allowed, (importer, imported), each with its reason.
 SIDEWAYS = {
     ("flood", "kernels"),  # a flood is what kernels do best, and they know nothing of it
+    ("draws", "kernels"),  # as a flood
     ("scoring", "board"),  # what is scored are its games
     ("telemetry", "runtime"),  # atomic files have one home
 }
@@ -46,19 +47,19 @@ BUDGETS = {
     "board": 770,
     "config": 755,
     "features": 780,
-    "files beside the folders": 4050,
+    "files beside the folders": 4075,
     "gtp": 1695,
-    "kernels": 4060,
+    "kernels": 4190,
     "pipeline": 940,
     "play": 560,
     "players": 1925,
     "replay": 595,
-    "search": 1610,
+    "search": 1620,
     "selfplay": 780,
     "sgf": 870,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_750, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_870, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

@@ -19,6 +19,7 @@ from zerogo.features import ENCODERS, Encoder, make_encoder
 from zerogo.network import Network
 from zerogo.rules import Rules
 from zerogo.search import Search, graph
+from zerogo.search.graph import HostReads
 
 TERRITORY = Rules(3, -3.0, "simple", scoring="territory")
 RULES = [Rules(4, 0.5, "positional"), Rules(4, 0.0, "situational", suicide=True), TERRITORY]
@@ -66,15 +67,29 @@ def test_what_is_counted() -> None:
         "unique": lambda: torch.unique(numbers),
         "equal": lambda: torch.equal(numbers, numbers),
         "repeat": lambda: torch.repeat_interleave(whole, whole),
+        "argwhere": lambda: torch.argwhere(numbers > 2),
+        "nonzero as a tuple": lambda: numbers.nonzero(as_tuple=True),
+        "scatter by a mask": lambda: torch.index_put(numbers, (numbers > 2,), whole[0]),
+        "bincount": lambda: torch.bincount(numbers),
+        "unique in a row": lambda: torch.unique_consecutive(numbers),
+        "allclose": lambda: torch.allclose(numbers, numbers),
         "list": lambda: torch.tensor([1, 2]),
         "another device": lambda: numbers.to("meta"),
+        "its own device": lambda: numbers.to(torch.device("cpu")),
+        "its own device by name": lambda: numbers.to(device="cpu", dtype=torch.int32),
+        "a copy": lambda: torch.empty(6, dtype=torch.int64, device="meta").copy_(numbers),
+        "many copies": lambda: torch._foreach_copy_([torch.empty(6, dtype=torch.int64, device="meta")], [numbers]),
         "if": lambda: 1 if numbers.sum() else 0,
         "range": lambda: range(numbers.sum()),
     }
+    of_python = "tolist numpy cpu list its".split()  # no operations, so that only the tests see them on the CPU
     for name, wait in waits.items():
-        with host_reads() as found:
-            wait()
-        assert found, name
+        for inference in (False, True):
+            with torch.inference_mode(inference), host_reads() as found:
+                wait()
+            with torch.inference_mode(inference), HostReads() as reads:
+                wait()
+            assert found and (reads.found or name.split()[0] in of_python), (name, inference)
     with host_reads() as found:
         numbers.clone()[whole] = torch.where(numbers > 2, numbers, 0)[whole] + numbers.gather(
             0, whole

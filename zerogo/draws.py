@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from zerogo import kernels
+
 GOLDEN = 0x9E3779B97F4A7C15 - (1 << 64)
 MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
 MIX_2 = 0x94D049BB133111EB - (1 << 64)
@@ -50,11 +52,22 @@ def key(seed: int | Tensor, *parts: Tensor | int) -> Tensor:
     """Returns int64 keys that mix the seed with every part, in this order; tensor parts (integers) broadcast."""
     tensors = [part for part in (seed, *parts) if isinstance(part, Tensor)]
     device = tensors[0].device if tensors else torch.device("cpu")
+    if tensors and (fast := kernels.module_for("draws", device)) is not None:
+        if (keys := fast.key((seed, *parts), 0)) is not None:
+            return keys
     mixed = torch.zeros((), dtype=torch.int64, device=device)
     for part in (seed, *parts):
         word = part.to(torch.int64) if isinstance(part, Tensor) else ((int(part) + 2**63) % 2**64) - 2**63
         mixed = mix(mixed * 5 + GOLDEN + word)
     return mixed
+
+
+def below(number: int, seed: int | Tensor, *parts: Tensor | int) -> Tensor:
+    """Returns a number from 0 to number - 1, a power of two, drawn by each of the keys `key(seed, *parts)`: int64."""
+    tensors = [part for part in (seed, *parts) if isinstance(part, Tensor)]
+    fast = kernels.module_for("draws", tensors[0].device) if tensors else None
+    drawn = None if fast is None else fast.key((seed, *parts), number - 1)
+    return (key(seed, *parts) >> 40) & (number - 1) if drawn is None else drawn
 
 
 def split(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
@@ -70,12 +83,16 @@ def split(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
 
 def uniform(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
     """Returns n uniform numbers of each key: int64 [...] -> float32 [..., n], never 0 or 1, so a logarithm is safe."""
+    if (fast := kernels.module_for("draws", keys.device)) is not None:
+        return fast.uniform(keys, n, places, is_gumbel=False)
     bits = (split(keys, n, places) >> 40) & 0xFFFFFF  # 24 bits are what a float32 holds exactly
     return ((bits.to(torch.float32) + 0.5) * (1.0 / 16777216.0)).clamp(max=1.0 - 2.0**-24)
 
 
 def gumbel(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:
     """Returns n standard Gumbel numbers of each key: int64 [...] -> float32 [..., n]."""
+    if (fast := kernels.module_for("draws", keys.device)) is not None:
+        return fast.uniform(keys, n, places, is_gumbel=True)
     return -torch.log(-torch.log(uniform(keys, n, places)))
 
 
@@ -93,6 +110,8 @@ def log_gamma(keys: Tensor, alpha: Tensor, places: Tensor | None = None) -> Tens
 
     Marsaglia and Tsang (2000) for alpha + 1, brought down by U^(1/alpha) in logarithms, where a small alpha can't
     underflow."""
+    if (fast := kernels.module_for("draws", keys.device)) is not None:
+        return fast.log_gamma(keys, alpha, places)
     n = alpha.shape[-1]
     d = alpha + (1.0 - 1.0 / 3.0)
     c = 1.0 / torch.sqrt(9.0 * d)

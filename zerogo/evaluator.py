@@ -129,7 +129,7 @@ def _draw(state: board.State, key: Tensor | None) -> Tensor:
     """Returns each game's symmetry: int64 [B]; a given key is mixed once more, so that any integers will do."""
     if key is None:
         key = draws.key(state.hash, state.to_play, state.ply)
-    return (draws.key(_DRAW, Purpose.SYMMETRY, key) >> 40) & (symmetry.NUM_SYMMETRIES - 1)
+    return draws.below(symmetry.NUM_SYMMETRIES, _DRAW, Purpose.SYMMETRY, key)
 
 
 def _mean(parts: list[Evaluation]) -> Evaluation:
