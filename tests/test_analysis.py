@@ -69,7 +69,8 @@ class Session:
 
     def __init__(self, analyst: Analyst = ANALYST, **arguments: Any) -> None:
         self.replies: list[dict[str, Any]] = []
-        self.engine = AnalysisEngine(analyst, self.replies.append, **arguments)
+        self.warnings: list[str] = []
+        self.engine = AnalysisEngine(analyst, self.replies.append, warn=self.warnings.append, **arguments)
 
     def take(self, *lines: dict[str, Any] | str | bytes) -> None:
         """Hands lines to the engine, which has yet to work on them."""
@@ -173,7 +174,7 @@ def various(number: int) -> list[dict[str, Any]]:
 
 
 def final(replies: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {reply["id"]: reply for reply in replies if "warning" not in reply}
+    return {reply["id"]: reply for reply in replies}
 
 
 MANY = various(50)
@@ -370,7 +371,7 @@ def test_roots_are_the_games_of_the_queries() -> None:
 
 @pytest.mark.parametrize(("fields", "number", "vertex", "reason"), TABLES["illegal moves"])
 def test_illegal_moves(fields: dict[str, Any], number: int, vertex: str, reason: str) -> None:
-    [reply] = [reply for reply in ask(query(**fields)) if "warning" not in reply]
+    [reply] = ask(query(**fields))
     assert reply["id"] == "q" and reply["field"] == "moves"
     assert reply["error"].startswith(f"Illegal move {number}: {vertex}") and reason in reply["error"]
 
@@ -426,22 +427,32 @@ def test_deep_lines_are_answered(field: str) -> None:
     assert session.replies[-1].keys() == {"error"}
 
 
-def test_warnings_and_then_the_analysis() -> None:
-    fields = {"includeOwnershipStdev": True, "rules": "japanese", "colour": "blue"}
+@pytest.mark.parametrize("rules", ["tromp-taylor", "chinese", "japanese", "korean", "aga", "nz"])
+def test_a_query_is_answered_by_one_line_whatever_is_left_out_of_it(rules: str) -> None:
+    """KataGo's example client takes the first line for the analysis. What to know stands on stderr, each sentence once;
+    a "warning" in the reply itself would make KaTrain drop it."""
+    fields = {"includeMovesOwnershipStdev": True, "rules": rules, "colour": "blue"}
     fields["overrideSettings"] = {"cpuctExploration": 2}
     session = Session()
-    replies = session.ask(query(**fields))
-    assert {reply["field"] for reply in replies[:-1]} == fields.keys()
-    assert all(reply["id"] == "q" and reply["warning"] for reply in replies[:-1]) and "rootInfo" in replies[-1]
-    # The same rules are warned of once.
-    assert "rules" not in {reply.get("field") for reply in session.ask(query(**fields))}
+    for _ in range(2):
+        [reply] = session.ask(query(**fields))
+        assert "rootInfo" in reply and "warning" not in reply
+    told = [text.removeprefix('warning: query "q", ').partition(":")[0] for text in session.warnings]
+    assert sorted(told) == sorted(fields.keys() - ({"rules"} if rules == "nz" else set()))
+
+
+def test_no_result_value_and_a_byte_order_mark() -> None:
+    line = "\ufeff" + json.dumps(query(includeNoResultValue=True))
+    for reply in ask(line, line.encode()):
+        assert {move["noResultValue"] for move in reply["moveInfos"]} == {0.0}
 
 
 def test_visits_end_where_memory_does() -> None:
-    warning, reply = ask(query(maxVisits=10**9, overrideSettings={"maxTime": 1e9}), limits=Limits(nodes=32))
-    assert warning["field"] == "maxVisits" and reply["rootInfo"]["visits"] == 32
+    session = Session(limits=Limits(nodes=32))
+    [reply] = session.ask(query(maxVisits=10**9, overrideSettings={"maxTime": 1e9}))
+    assert "maxVisits: a search here ends with 32 visits" in session.warnings[0] and reply["rootInfo"]["visits"] == 32
     small = Limits(memory=2**15)
-    warning, reply = ask(query(maxVisits=10**9), limits=small)
+    [reply] = ask(query(maxVisits=10**9), limits=small)
     needed = BatchKind(5, reply["rootInfo"]["visits"], False).tree_bytes
     assert needed <= small.memory < 3 * needed
 
@@ -522,6 +533,8 @@ def test_what_queries_say() -> None:
     assert parsed(initialStones=[["B", "A1"], ["W", "B2"]]).first is Colour.BLACK
     assert parsed(initialStones=two, initialPlayer="B").first is Colour.BLACK
     assert parsed(rules="japanese", komi=6.5).rules == Rules(5, 6.5, "simple", False, "territory")
+    each = [{"player": player, "moves": ["C3"], "untilDepth": 1} for player in "BW"]
+    assert sum(map(sum, parsed(allowMoves=each).restrictions)) == 2 * 25
     rules = {"ko": "SITUATIONAL", "scoring": "AREA", "suicide": False, "komi": 3}
     assert parsed(rules=rules, komi=None).rules.komi == 3
     assert parsed(rules='{"ko":"SIMPLE"}', komi=2).rules.superko == "simple"
@@ -545,7 +558,7 @@ def test_fuzzed_queries_get_an_answer(changes: dict[str, Any], cut: int) -> None
     for text in (line, line[: cut % len(line)]):
         replies = session.ask(text)
         # No turn is asked for by an empty analyzeTurns.
-        assert text == "" or changes.get("analyzeTurns") == [] or [reply for reply in replies if "warning" not in reply]
+        assert text == "" or changes.get("analyzeTurns") == [] or replies
     json.dumps(session.replies, allow_nan=False)
     assert len(session.ask(query("after", boardXSize=2, boardYSize=2, maxVisits=1))) == 1
 
@@ -573,17 +586,33 @@ def test_a_program_talks_to_it() -> None:
     process.stdin.write("broken\n" + json.dumps(endless) + "\n")
     process.stdin.flush()
     assert "error" in json.loads(process.stdout.readline())
-    while not (report := json.loads(process.stdout.readline())).get("isDuringSearch"):
-        assert "warning" in report
+    assert json.loads(process.stdout.readline())["isDuringSearch"]
     last = query("last", maxVisits=20, moves=[["B", "C3"]])
     lines = [{"id": "t", "action": "terminate", "terminateId": "ponder"}, last]
     process.stdin.write("\n".join(map(json.dumps, lines)))
     out, errors = process.communicate(timeout=60)
     replies = [json.loads(line) for line in out.splitlines()]
-    assert process.returncode == 0 and "-human-model" in errors
+    assert process.returncode == 0 and "-human-model" in errors and "tromp-taylor rules differ" in errors
     assert "Started, ready to begin handling requests" in errors
     ended = {reply["id"]: reply["rootInfo"]["visits"] for reply in replies if not reply.get("isDuringSearch", True)}
     assert ended.keys() == {"ponder", "last"} and ended["last"] == 20
+
+
+def test_katagos_example_client(tmp_path: Path) -> None:
+    """python/query_analysis_engine_example.py of KataGo: small letters for players, Chinese rules, and the first line
+    that comes is the answer to the query before it."""
+    config = tmp_path / "analysis_example.cfg"
+    config.write_text("logDir = analysis_logs\nreportAnalysisWinratesAs = BLACK # or WHITE\nnumAnalysisThreads = 2\n")
+    process = start("analysis", "-config", str(config), "-model", "mcts:2")
+    for number, moves in enumerate(([["b", "D4"]], [["b", "D4"], ["w", "Q16"]], [["b", "pass"]])):
+        fields = {"moves": moves, "initialStones": [], "rules": "Chinese", "komi": 6.5, "includePolicy": True}
+        fields |= {"id": str(number), "boardXSize": 19, "boardYSize": 19} | ({"maxVisits": 3} if number else {})
+        process.stdin.write(json.dumps(fields) + "\n")
+        process.stdin.flush()
+        reply = json.loads(process.stdout.readline())
+        assert (reply["id"], reply["turnNumber"], len(reply["policy"])) == (str(number), len(moves), 362)
+    out, _ = process.communicate(timeout=60)
+    assert (out, process.returncode) == ("", 0)
 
 
 @pytest.mark.parametrize("cause", ["ctrl-c", "nobody reads"])

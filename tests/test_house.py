@@ -48,7 +48,7 @@ BUDGETS = {
     "config": 755,
     "features": 780,
     "files beside the folders": 4075,
-    "gtp": 1695,
+    "gtp": 1700,
     "kernels": 4190,
     "pipeline": 940,
     "play": 560,
@@ -56,10 +56,10 @@ BUDGETS = {
     "replay": 595,
     "search": 1620,
     "selfplay": 780,
-    "sgf": 870,
+    "sgf": 890,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_870, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_925, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

@@ -83,14 +83,16 @@ def test_json_of_tromp_taylor_is_what_katago_prints_and_its_fields_are_the_defau
     assert rulesets.from_json({}, 9) == rulesets.named("tromp-taylor", 9)
     assert rulesets.from_json({"scoring": "TERRITORY"}, 9).komi == 6.5
     assert rulesets.from_json({"komi": 5.5}, 9).komi == 5.5 and rulesets.from_json({"komi": 5.5}, 9, 0.5).komi == 0.5
-    fields = {"score": "territory", "ko": "simple", "tax": "SEKI"}
+    fields = {"score": "territory", "ko": "simple"}
     assert rulesets.from_json(fields, 9) == Rules(9, 6.5, "simple", True, "territory")
 
 
 @pytest.mark.parametrize(
     ("fields", "what"),
     [
-        ({"tax": "ALL"}, "tax is 'ALL'; allowed are NONE, SEKI"),
+        ({"tax": "ALL"}, "tax is 'ALL'; allowed are NONE"),
+        ({"tax": "SEKI"}, "tax is 'SEKI'; allowed are NONE"),
+        ({"whiteHandicapBonus": "N-1"}, "whiteHandicapBonus is 'N-1'; allowed are 0"),
         ({"hasButton": True}, "hasButton is True; allowed are false"),
         ({"ko": "SPIGHT"}, "ko is 'SPIGHT'; allowed are SIMPLE"),
         ({"ko": 1}, "ko is 1"),
@@ -112,11 +114,13 @@ def test_the_string_that_katago_writes_into_sgf() -> None:
         with pytest.raises(InputError):
             rulesets.parse(text, 9)
     assert rulesets.parse("koPOSITIONALscoreAREAtaxNONEsui1", 9) == rulesets.named("tromp-taylor", 9)
-    assert rulesets.parse("koSIMPLEscoreTERRITORYtaxSEKIsui0", 19) == rulesets.named("japanese", 19)
-    assert rulesets.parse("koSITUATIONALscoreAREAtaxNONEsui0whbN-1", 19, 7.5) == rulesets.named("aga", 19)
-    assert rulesets.parse("koSIMPLEscoreAREAtaxNONEsui0button0whbNfpok1", 9) == rulesets.named("chinese", 9)
-    with pytest.raises(InputError, match="tax is 'ALL'"):
-        rulesets.parse("koSIMPLEscoreAREAtaxALLsui0", 9)
+    assert rulesets.parse("koSIMPLEscoreTERRITORYtaxNONEsui0", 19) == rulesets.named("japanese", 19)
+    assert rulesets.parse("koSITUATIONALscoreAREAtaxNONEsui0whb0", 19, 7.5) == rulesets.named("aga", 19)
+    assert rulesets.parse("koSIMPLEscoreAREAtaxNONEsui0button0whb0fpok1", 9) == rulesets.named("chinese", 9)
+    for what in ("tax is 'ALL'", "tax is 'SEKI'", "whiteHandicapBonus is 'N'", "whiteHandicapBonus is 'N-1'"):
+        part = what.replace("whiteHandicapBonus", "whb").replace(" is ", "").replace("'", "")
+        with pytest.raises(InputError, match=what):
+            rulesets.parse(f"koSIMPLEscoreAREA{part}sui0", 9)
 
 
 def test_names_and_their_komi() -> None:

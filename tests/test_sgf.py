@@ -358,6 +358,17 @@ def test_sizes(text: str, size: int) -> None:
 def test_old_property_names() -> None:
     record = read_text("(;GaMe[1]SiZe[9]KoMi[5.5]PlayerBlack[Anna]AddBlack[aa]AddWhite[bb];Black[cc];White[tt])")
     assert record.rules.komi == 5.5 and record.black == "Anna" and record.moves == [20, 81]
+    record = read_text("(;Game[1]Size[9]Komi[5.5]AddBlack[aa];Black[cc]Comment[Black[1\\]];White[])")
+    assert (record.rules.komi, record.moves, record.comments) == (5.5, [20, 81], ["Black[1]"])
+
+
+def test_what_a_file_does_not_say() -> None:
+    own = Rules(19, 6.5, "situational", True, "territory")
+    assert read_text("(;SZ[9];B[aa])", default=own).rules == Rules(9, 6.5, "situational", True, "territory")
+    record = read_text("(;SZ[9]KM[0]RU[Chinese];B[aa])", default=own)
+    assert record.has_rules and record.rules == rulesets.named("chinese", 9, 0.0)
+    record = read_text("(;SZ[9]RU[koSIMPLEscoreAREAtaxNONEsui0whbN-1])")
+    assert record.rules == rulesets.named("chinese", 9, 0.0) and "bonus for handicap stones is not" in record.notes[-1]
 
 
 @pytest.mark.parametrize(("root", "komi"), TABLES["komi"])

@@ -66,12 +66,13 @@ _KATAGO_WORDS = {  # of the string that KataGo writes into RU, such as koPOSITIO
     "whb": "whiteHandicapBonus", "fpok": "friendlyPassOk",
 }  # fmt: skip
 _KATAGO_WORD = re.compile(r"(ko|scoring|score|tax|sui|button|whb|fpok)(N-1|[A-Z]+|[01])")
+NOT_PLAYED = re.compile(r"taxSEKI|whbN(-1)?")  # of that string: a game's other rules are worth having without these
 _SWITCHES = ("suicide", "hasButton", "friendlyPassOk")
 
 
 def canonical(name: str) -> str | None:
     """Returns the table's name for a name in any spelling ("New Zealand", "nz", "Chinese rules"), None for others."""
-    plain = re.sub(r"[\s_-]+", "-", name.strip().lower()).removesuffix("-rules").removesuffix("-rule")
+    plain = re.sub(r"[\s/_-]+", "-", name.strip().lower()).removesuffix("-rules").removesuffix("-rule")
     plain = ALIASES.get(plain, plain)
     return plain if plain in RULESETS else None
 
@@ -104,16 +105,16 @@ def from_json(fields: Mapping[str, Any], size: int, komi: float | None = None) -
     """Returns the rules of KataGo's object, {"ko": "POSITIONAL", "scoring": "AREA", ...}; what is absent is
     Tromp-Taylor's.
 
-    whiteHandicapBonus and friendlyPassOk are taken and have no effect, as has the tax SEKI (`deviations` tells of
-    both). Raises InputError for what would change a game and is not played here (tax ALL, the button, Spight's ko), for
-    an unknown key and for a wrong value."""
+    friendlyPassOk is taken and has no effect, since no rule of the game is in it. Raises InputError for what would
+    change a game and is not played here (a tax, a bonus for handicap stones, the button, Spight's ko), for an unknown
+    key and for a wrong value."""
     allowed: dict[str, tuple[Any, ...]] = {
         "ko": tuple(kind.upper() for kind in SUPERKO),
         "scoring": tuple(kind.upper() for kind in SCORING),
-        "tax": ("NONE", "SEKI"),
+        "tax": ("NONE",),
         "suicide": (True, False),
         "hasButton": (False,),
-        "whiteHandicapBonus": ("0", "N-1", "N"),
+        "whiteHandicapBonus": ("0",),
         "friendlyPassOk": (True, False),
     }
     if not isinstance(fields, Mapping):
@@ -131,6 +132,12 @@ def from_json(fields: Mapping[str, Any], size: int, komi: float | None = None) -
     superko, scoring = str(given.get("ko", "positional")).lower(), str(given.get("scoring", "area")).lower()
     usual = 6.5 if scoring == "territory" else 7.5
     return Rules(size, usual if komi is None else komi, superko, given.get("suicide", True), scoring)
+
+
+def described(rules: Rules) -> str:
+    """Returns the rules in words, without size and komi: "area scoring, positional superko, no suicide"."""
+    superko = "simple ko" if rules.superko == "simple" else f"{rules.superko} superko"
+    return f"{rules.scoring} scoring, {superko}, {'suicide allowed' if rules.suicide else 'no suicide'}"
 
 
 def to_json(rules: Rules) -> dict[str, Any]:

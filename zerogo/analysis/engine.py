@@ -3,6 +3,7 @@
 import heapq
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -38,7 +39,8 @@ class Limits(NamedTuple):
 @dataclass(eq=False)
 class AnalysisEngine:
     """Answers lines of KataGo's analysis protocol. settings: where a query says nothing else. write: called with each
-    reply. clock: seconds.
+    reply. clock: seconds. warn: gets what a query asks for and does not get, each sentence once; never in a reply's
+    place, as clients read one line for one position.
 
     Positions are begun by priority, then in the order of their arrival. Unless a time limit or an action ends its
     search, a reply depends on its query alone, not on what else is asked: exactly so without a network; a network's
@@ -50,10 +52,11 @@ class AnalysisEngine:
     settings: AnalysisSettings = AnalysisSettings()
     limits: Limits = Limits()
     clock: Callable[[], float] = time.monotonic
+    warn: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)
     _waiting: list[SearchTask] = field(default_factory=list, init=False)  # a heap
     _batches: list[SearchBatch] = field(default_factory=list, init=False)
     _open: dict[str, list[SearchTask]] = field(default_factory=dict, init=False)
-    _warned: set[str] = field(default_factory=set, init=False)  # of rules
+    _warned: set[str] = field(default_factory=set, init=False)
     _arrived: int = field(default=0, init=False)
     _game_of: Any = field(default_factory=lambda: lru_cache(REMEMBERED)(_new_game), init=False)
 
@@ -96,14 +99,11 @@ class AnalysisEngine:
         fitting = max(1, self.limits.memory // bytes_a_node)
         most = min(self.limits.nodes, power_of_two(fitting + 1) // 2)
         visits = min(query.settings.max_visits, most)
-        for name, warning in query.warnings:
-            if warning not in self._warned:
-                self.write({"id": query.id, "field": name, "warning": warning})
-            if name == "rules":  # thousands of queries may have the same: once is enough
-                self._warned.add(warning)
-        if visits < query.settings.max_visits:
-            warning = f"a search here ends with {most} visits, for want of memory"
-            self.write({"id": query.id, "field": "maxVisits", "warning": warning})
+        short = [("maxVisits", f"a search here ends with {most} visits, for want of memory")]
+        for name, text in (*query.warnings, *(short if visits < query.settings.max_visits else ())):
+            if text not in self._warned:  # thousands of queries may have the same
+                self.warn(f"warning: query {shown(query.id)}, {name}: {text}")
+                self._warned.add(text)
         for turn, priority in query.turns:
             task = SearchTask(query, turn, priority, visits, self._arrived)
             self._arrived += 1
@@ -237,7 +237,7 @@ def check_moves(query: Query, game: LiveGame) -> None:
 def _object(line: str | bytes) -> dict[str, Any]:
     """Returns a line's JSON object. Raises InputError for anything else, and where it has no id."""
     try:
-        text = line.decode() if isinstance(line, bytes) else line
+        text = (line.decode() if isinstance(line, bytes) else line).removeprefix("\ufeff")  # Windows begins a file so
         fields = json.loads(text, parse_constant=_finite, parse_float=_finite)
     except ValueError as error:  # of UTF-8, too
         raise InputError(f"could not parse input line as json request: {error}") from None

@@ -3,7 +3,8 @@ whole before anything of it is searched.
 
 The keys are those of KataGo's docs/Analysis_Engine.md, the settings' names those of its config files, -override-config
 and `overrideSettings`. Where KataGo and zerogo differ: boards are square, `whiteHandicapBonus` may only be "0";
-`includeOwnershipStdev`, `rootFpuReductionMax` and unknown keys and settings change nothing and bring a warning."""
+`includeMovesOwnershipStdev`, `rootFpuReductionMax` and unknown keys and settings change nothing and bring a warning on
+stderr."""
 
 import contextlib
 import dataclasses
@@ -34,7 +35,7 @@ WITHOUT_EFFECT = {
     "includeMovesOwnershipStdev": _NO_SPREAD.format("a"),
     "rootFpuReductionMax": "moves that were not tried have the value of their position",
 }
-INCLUDES = ("includeOwnership", "includeMovesOwnership", "includePolicy", "includePVVisits")
+INCLUDES = ("includeOwnership", "includeMovesOwnership", "includePolicy", "includePVVisits", "includeNoResultValue")
 REPORTS = ("reportDuringSearchEvery", "firstReportDuringSearchAfter")
 FIELDS = """id action boardXSize boardYSize initialStones initialPlayer moves analyzeTurns priority priorities rules
 komi whiteHandicapBonus overrideSettings maxVisits analysisPVLen rootPolicyTemperature avoidMoves allowMoves""".split()
@@ -315,8 +316,6 @@ def _restrictions(fields: dict[str, Any], size: int) -> Restrictions | None:
     name = "allowMoves" if "allowMoves" in fields else "avoidMoves"
     with at_field(name):
         entries = _list(name, fields.get(name, []), "objects with player, moves and untilDepth")
-        if name == "allowMoves" and len(entries) > 1:
-            raise InputError(f"allowMoves has {len(entries)} entries; it may have only one")
         return restrict(size, **{name.removesuffix("Moves"): [_restriction(name, entry, size) for entry in entries]})
 
 

@@ -76,6 +76,8 @@ def _move(
     }
     if "includePVVisits" in task.query.included:
         info["pvVisits"] = info["pvEdgeVisits"] = list(move.pv_visits[:length])
+    if "includeNoResultValue" in task.query.included:
+        info["noResultValue"] = 0.0  # under zerogo's rules every game has a result
     if "includeMovesOwnership" in task.query.included:
         info["ownership"] = _rounded(sign * task.previews[move.action].ownership)
     return info

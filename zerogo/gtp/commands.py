@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -141,13 +142,11 @@ def showboard(engine: Engine) -> str:
     game, rules = engine.game, engine.game.rules
     black, white = game.state.captures.values()
     named = f"{engine.rules_name}: " if engine.rules_name else ""
-    suicide = "suicide allowed" if rules.suicide else "no suicide"
-    superko = "simple ko" if rules.superko == "simple" else f"{rules.superko} superko"
     rows = [
         "",
         board_text(torch.tensor(game.state.stones()), game.last_action),
         f"move {len(game.moves) + 1}, {game.to_play.name.lower()} to play; black has captured {black}, white {white}",
-        f"komi {rules.komi:g}; {named}{rules.scoring} scoring, {superko}, {suicide}",
+        f"komi {rules.komi:g}; {named}{rulesets.described(rules)}",
         engine.deviation(),
     ]
     return "\n".join(rows)
@@ -350,20 +349,26 @@ def final_status_list(engine: Engine, word: str) -> str:
 
 @Command("loadsgf", "FILE [MOVE]", 1, ANY)
 def loadsgf(engine: Engine, *arguments: str) -> None:
-    """Goes on from a file's main line, with its komi and rules: from its end, or from before the given move. Illegal
-    moves before that are refused, with the move and the reason."""
+    """Goes on from a file's main line, with the komi and rules that it says: from its end, or from before the given
+    move. Illegal moves before that are refused, with the move and the reason."""
     words, before = list(arguments), sys.maxsize
     if len(words) > 1 and words[-1].isdigit():
         before = integer(words.pop(), "move", 1, MAX_NUMBER) - 1
     path = " ".join(words)
-    record = sgf.read(path)
+    record = sgf.read(path, engine.game.rules)
     engine.require_size(record.rules.size)
+    rules = record.rules
+    if not record.has_rules:
+        record.rules = replace(rules, superko="simple")  # it may have been played by any
     try:
         game = LiveGame.of_record(record, min(before, len(record.moves)))
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
+    game.change_rules(superko=rules.superko)
     engine.scale_durations(game.size)
-    engine.game, engine.rules_name = game, "japanese" if record.rules.scoring == "territory" else ""
+    engine.game = game
+    if record.has_rules:
+        engine.rules_name = "japanese" if rules.scoring == "territory" else ""
     engine.begin_game()
     engine.warn("\n".join(record.notes))
 
@@ -380,7 +385,7 @@ def printsgf(engine: Engine, *words: str) -> str | None:
     black, white = names.get(Colour.BLACK) or "Black", names.get(Colour.WHITE) or "White"
     record = engine.game.record(result=result, black=black, white=white)
     try:
-        return sgf.write(path, record) if words else sgf.to_text(record)
+        return sgf.to_text(record) if path in ("", "-") else sgf.write(path, record)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
 

@@ -3,10 +3,10 @@ komi; and written so that any Go program opens them, with a graph of the winrate
 
 What is wrong beyond doubt is refused by one sentence; what is only missing or odd is assumed, and said in the record's
 `notes`:
-* No RU, or one that nobody knows: simple ko, no suicide and area scoring ("chinese"), which forbids the fewest moves.
-  The text is kept in `properties` and written back.
-* No KM: the komi is 0. Fox and SGFC write hundredths of a point or, under area rules, of a stone, which is two points:
-  KM[375] is 7.5.
+* No RU, or one that nobody knows: those that the caller has, else simple ko, no suicide and area scoring ("chinese"),
+  which forbids the fewest moves. The text is kept in `properties` and written back.
+* No KM: the komi that the caller has, else 0. Fox and SGFC write hundredths of a point or, under area rules, of a
+  stone, which is two points: KM[375] is 7.5.
 * HA without stones: GTP's fixed points if White moves first; where Black does, Black places them as moves.
 * A move needs not be legal to be read: `replay` says which one is not.
 
@@ -21,6 +21,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -75,13 +76,22 @@ _NO_ENCODINGS = ("idna", "punycode", "unicode-escape", "unicode_escape", "raw-un
 _CHARSET = re.compile(rb"CA\s*\[\s*([\w.:+-]{1,40})\s*\]")
 _FOREIGN = re.compile(r"[^\x00-\x7f]")
 _JUDGED = 4000  # characters by which a guess is judged
+# How old files name properties in full; in GaMe, SiZe and AddBlack the capitals are the name, which sgfmill reads.
+_LONG_NAMES = {
+    "game": "GM", "size": "SZ", "boardsize": "SZ", "komi": "KM", "rules": "RU", "handicap": "HA", "result": "RE",
+    "date": "DT", "black": "B", "white": "W", "addblack": "AB", "addwhite": "AW", "addempty": "AE", "player": "PL",
+    "playerblack": "PB", "playerwhite": "PW", "comment": "C", "name": "N",
+}  # fmt: skip
+_VALUE_OR_NAME = re.compile(rb"\[(?:[^\]\\]+|\\.)*\]?|[A-Za-z]{4,}", re.DOTALL)
+_LONG_NAME = re.compile(rb"(?i)[\s;(\]](size|boardsize|black|white)\s*\[")
 _SPACES = bytes.maketrans(b"\t\f\v", b"   ")
 _LINE_BREAK = re.compile(rb"\n\r|\r\n|\r")
 
 
-def read(path: str | os.PathLike) -> GameRecord:
-    """Returns the main line of a file's first game. Raises InputError with one sentence where it can't."""
-    return read_text(load(path), str(path))
+def read(path: str | os.PathLike, default: Rules | None = None) -> GameRecord:
+    """Returns the main line of a file's first game; default: the rules and komi of a file that says none. Raises
+    InputError with one sentence where it can't."""
+    return read_text(load(path), str(path), default)
 
 
 def variations(path: str | os.PathLike) -> list[GameRecord]:
@@ -90,9 +100,9 @@ def variations(path: str | os.PathLike) -> list[GameRecord]:
     return [_record(line, where) for line in all_lines(parse(load(path), where), where)]
 
 
-def read_text(source: str | bytes, where: str = "SGF") -> GameRecord:
+def read_text(source: str | bytes, where: str = "SGF", default: Rules | None = None) -> GameRecord:
     """Returns the main line of the first game in a text, or in the bytes of one; where: what a complaint calls it."""
-    return _record(list(sgf_grammar.main_sequence_iter(parse(source, where))), where)
+    return _record(list(sgf_grammar.main_sequence_iter(parse(source, where))), where, default)
 
 
 class _LineReader:
@@ -203,14 +213,15 @@ def _remark(node: Node, is_root: bool) -> tuple[str | None, float | None, float 
     return comment or None, winrate, score, None
 
 
-def _record(line: list[Node], where: str) -> GameRecord:
+def _record(line: list[Node], where: str, default: Rules | None = None) -> GameRecord:
     """Returns the record of one line of nodes."""
     root = line[0]
     _require_go(root, where)
     reader = _LineReader(root, where)
     for number, node in enumerate(line):
         reader.add(node, number == 0)
-    rules = _rules(root, reader.size, _komi(root, where, reader.notes), reader.notes)
+    komi = _komi(root, where, reader.notes, default.komi if default else 0.0)
+    rules, has_rules = _rules(root, reader.size, komi, reader.notes, default)
     first, handicap, setup = _start(reader, root)
     remarks = [_shortened(column) for column in zip(*reader.remarks, strict=True)] or [[], [], [], []]
     names = {"black": "PB", "white": "PW", "result": "RE", "event": "EV", "round": "RO"}
@@ -227,6 +238,7 @@ def _record(line: list[Node], where: str) -> GameRecord:
         comment=full_text(root, "C"),
         properties=_other_properties(root),
         notes=reader.notes,
+        has_rules=has_rules,
         **dict(zip(("comments", "winrates_black", "scores_black", "visits"), remarks, strict=True)),
         **texts,
     )
@@ -244,12 +256,12 @@ def _require_go(root: Node, where: str) -> None:
         raise InputError(f"{where}: GM is {text[:40]!r}, which is {kind}; only Go, GM[1], is read")
 
 
-def _komi(root: Node, where: str, notes: list[str]) -> float:
+def _komi(root: Node, where: str, notes: list[str], default: float) -> float:
     """Returns the komi in points; adds what had to be assumed to the notes. Raises InputError for no number."""
     text = simple_text(root, "KM")
     if not text:
-        notes.append("there is no KM; the komi is taken to be 0")
-        return 0.0
+        notes.append(f"there is no KM; the komi is taken to be {default:g}")
+        return default
     komi = _number(text)
     if komi is None:
         raise InputError(f"{where}: the komi KM is {text[:40]!r}; it must be a number of points, such as 6.5")
@@ -266,17 +278,21 @@ def _komi(root: Node, where: str, notes: list[str]) -> float:
     return points
 
 
-def _rules(root: Node, size: int, komi: float, notes: list[str]) -> Rules:
-    """Returns the rules that RU, or our own property, names; adds what had to be assumed to the notes."""
+def _rules(root: Node, size: int, komi: float, notes: list[str], default: Rules | None) -> tuple[Rules, bool]:
+    """Returns the rules that RU, or our own property, names, and whether they do; adds what had to be assumed to the
+    notes."""
     own, named = simple_text(root, RULES), simple_text(root, "RU")
-    for text in filter(None, (own, named)):
-        try:
-            return rulesets.parse(text, size, komi)
-        except InputError:
-            continue
+    played = rulesets.NOT_PLAYED.sub("", named)
+    for text in filter(None, (own, named, played)):
+        with contextlib.suppress(InputError):
+            rules = rulesets.parse(text, size, komi)
+            if text not in (own, named):
+                notes.append(f"RU is {named[:80]!r}; its tax or White's bonus for handicap stones is not counted")
+            return rules, True
     reason = f"RU is {named[:60]!r}, which nobody knows" if named else "there is no RU"
-    notes.append(f"{reason}; simple ko, no suicide and area scoring are taken for the rules")
-    return rulesets.named(DEFAULT_RULES, size, komi)
+    rules = replace(default, size=size, komi=komi) if default else rulesets.named(DEFAULT_RULES, size, komi)
+    notes.append(f"{reason}; {rulesets.described(rules)} are taken for the rules")
+    return rules, False
 
 
 def _start(reader: _LineReader, root: Node) -> tuple[str, list[int], list[list[int]] | None]:
@@ -416,6 +432,10 @@ def parse(source: str | bytes, where: str) -> Coarse_game_tree:
     """Returns the first game tree of a text; where: its name in complaints. Raises InputError if it is broken."""
     text = source if isinstance(source, str) else decode(source)
     data = text.encode("utf-8", "replace")
+    if _LONG_NAME.search(data):
+        data = _VALUE_OR_NAME.sub(
+            lambda found: _LONG_NAMES.get(found[0].decode().lower(), "").encode() or found[0], data
+        )
     if not data.strip(b"\0 \t\r\n"):
         raise InputError(f"{where}: it is empty; a game record such as (;SZ[9];B[ee]) is needed")
     try:

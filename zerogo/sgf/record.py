@@ -41,7 +41,8 @@ class GameRecord:
     stands on the board before the first move, rows from the top (0, 1, 2), None for the handicap stones alone. edits:
     changes in the middle, in order. winrates_black, scores_black, visits: Black's winrate in [0, 1] and lead in points
     after each move as the mover's search saw them, and its size. Lists that belong to moves may be shorter than these,
-    and hold None. notes: what a reader had to assume, one sentence each; never written."""
+    and hold None. notes: what a reader had to assume, one sentence each; never written. has_rules: whether the file
+    that it comes from says them; never written."""
 
     rules: Rules
     moves: list[int]
@@ -63,6 +64,7 @@ class GameRecord:
     scores_black: list[float | None] = field(default_factory=list)
     visits: list[int | None] = field(default_factory=list)
     notes: list[str] = field(default_factory=list, compare=False)
+    has_rules: bool = field(default=True, compare=False)
 
     def __post_init__(self) -> None:
         if self.colours == self._alternating():
