@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy
@@ -111,6 +112,41 @@ def test_threads() -> None:
         torch.set_num_threads(before)
     with pytest.raises(InputError, match="threads is -1"):
         runtime.set_up_cpu(-1)
+
+
+def rates_of(choice: runtime.ThreadChoice, machine: Sequence[float], seconds: float) -> float:
+    """Works so long on a machine that does machine[k] pieces a second with 2^k threads; returns pieces a second."""
+    done = passed = 0.0
+    while passed < seconds:
+        rate = machine[choice.now.bit_length() - 1]
+        choice.note(rate * 0.01, 0.01)
+        done, passed = done + rate * 0.01, passed + 0.01
+    return done / passed
+
+
+@pytest.mark.parametrize(
+    "most, quiet, busy", [(2, (100, 180), (90, 40)), (8, (100, 190, 350, 600), (95, 170, 120, 60))]
+)
+def test_threads_by_what_the_machine_gives(most: int, quiet: tuple, busy: tuple, monkeypatch) -> None:
+    used = []
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    choice = runtime.ThreadChoice(most)
+    assert rates_of(choice, quiet, 120) > 0.97 * max(quiet) and choice.now == most
+    assert rates_of(choice, busy, 120) > 0.9 * max(busy), "a machine that gets slower is noticed at once"
+    assert busy[choice.now.bit_length() - 1] == max(busy)
+    assert rates_of(choice, quiet, 300) > 0.75 * max(quiet) and choice.now == most
+    assert used and set(used) <= {1, 2, 4, 8}
+
+
+def test_a_number_of_threads_that_was_asked_for_stays(monkeypatch) -> None:
+    before = torch.get_num_threads()
+    try:
+        runtime.set_up_cpu(2)
+        rates_of(runtime.THREADS, (100, 100), 10)
+        assert torch.get_num_threads() == 2
+    finally:
+        runtime.set_up_cpu(1)
+        torch.set_num_threads(before)
 
 
 @pytest.mark.gpu

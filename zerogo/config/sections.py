@@ -225,7 +225,7 @@ class RunConfig(Section):
     NAME = "run"
     seed: int = option(1, "every random draw of the run follows from it", 0, 2**62)
     device: str = option("auto", "auto (CUDA when there is one), cpu, cuda or cuda:1")
-    threads: int = option(0, "CPU threads; 0 is torch's choice, at most the usable cores", 0, 1024)
+    threads: int = option(0, "CPU threads; 0: as many of the usable cores as are a gain, tried while it runs", 0, 1024)
     precision: str = option("auto", "network arithmetic; auto is bfloat16 where that is fast", choices=PRECISIONS)
     kernels: str = option("auto", "auto: Numba or Triton if installed; plain: torch alone", choices=("auto", "plain"))
     compile: str = option("auto", "torch.compile for self-play; auto is off", choices=COMPILE, source="measured")

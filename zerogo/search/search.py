@@ -5,6 +5,7 @@ which simulations count and which leaves need the network, so that the work shri
 is read inside a step: writes that must have no effect go to NULL_NODE (`flood.may_look` decides). Between moves the
 host may read."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import draws, kernels
+from zerogo import draws, kernels, runtime
 from zerogo.config import SearchConfig
 from zerogo.draws import Purpose
 from zerogo.flood import may_look
@@ -197,6 +198,7 @@ class Search:
 
     def step(self, search_state: SearchState) -> None:
         """The same, operation by operation."""
+        start = time.perf_counter()
         if may_look(search_state.deepest):
             search_state.depth_bound = int(search_state.deepest.max())
         selection = select(search_state, self.settings)
@@ -206,6 +208,8 @@ class Search:
             leaves = step_leaves(self.game, search_state, selection)
             prior, value = self._evaluate(search_state, selection, leaves)
             expand_and_backup(search_state, selection, leaves, prior, value)
+        if may_look(selection.index):
+            runtime.THREADS.note(len(selection.index), time.perf_counter() - start)
 
     def _evaluate(self, search_state: SearchState, selection: Selection, leaves: LeafStates) -> tuple[Tensor, Tensor]:
         """Returns priors float32 [K, A] and values float32 [K]; on the CPU only of leaves whose value is not known."""
