@@ -12,9 +12,9 @@ import tiny
 import torch
 
 from zerogo import checkpoint
-from zerogo.errors import InputError
 from zerogo.pipeline import Matches
 from zerogo.pipeline.beside import MatchesBeside
+from zerogo.telemetry import Telemetry
 
 
 @pytest.fixture
@@ -31,57 +31,61 @@ def matches(*overrides: str) -> Matches:
     return Matches(settings.game, settings.evaluation, 1, tiny.CPU, torch.float32)
 
 
-def test_they_show_what_matches_in_the_run_would(saved: Path) -> None:
-    of_the_run, beside = matches("evaluation.games=4"), MatchesBeside()
-    beside.start(of_the_run, saved, 7, 12.5)
-    assert beside.are_on and (beside.step, beside.begun) == (7, 12.5)
-    played = beside.take(wait=True)
-    assert not beside.are_on and beside.take() is None
+def beside(run: Matches, tmp_path: Path, lines: list[str]) -> MatchesBeside:
+    return MatchesBeside(run, Telemetry(tmp_path / "logs"), lines.append)
+
+
+def test_they_show_what_matches_in_the_run_would(saved: Path, tmp_path: Path) -> None:
+    of_the_run, lines = matches("evaluation.games=4"), []
+    one = beside(of_the_run, tmp_path, lines)
+    one.start(saved, 7, 12.5)
+    assert one.are_on and (one.step, one.begun, one.concluded) == (7, 12.5, 0.0)
+    one.conclude(wait=True)
+    assert not one.are_on and one.concluded == 12.5
+    one.conclude()  # nothing is left
     alone = matches("evaluation.games=4")
-    ((_, line, result, numbers),) = alone.play(checkpoint.load(saved), 4)
-    assert played.numbers == numbers and played.numbers["eval/random_winrate"] == result.win_rate
-    assert played.pool == alone.pool != [] and of_the_run.pool == []
-    assert [one.rpartition(",")[0] for one in played.lines] == [line.rpartition(",")[0]]  # but for the seconds
+    ((_, line, _, numbers),) = alone.play(checkpoint.load(saved), 4)
+    (record,) = tiny.lines(tmp_path / "logs" / "metrics.jsonl")
+    assert numbers.items() <= record.items() and record["step"] == 7
+    assert of_the_run.pool == alone.pool != []
+    assert lines[:2] == ["waiting for the matches of step 7", "step 7:"]
+    assert [one.rpartition(",")[0] for one in lines[2:]] == [line.rpartition(",")[0]]  # but for the seconds
 
 
 def test_a_checkpoint_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
-    beside = MatchesBeside()
-    beside.start(matches(), tmp_path / "gone.pt", 7, 0.0)
-    with pytest.raises(InputError, match="gone.pt"):
-        beside.take(wait=True)
-    assert not beside.are_on
+    lines = []
+    one = beside(matches(), tmp_path, lines)
+    one.start(tmp_path / "gone.pt", 7, 1.0)
+    one.conclude(wait=True)
+    assert not one.are_on and "no matches of step 7" in lines[-1] and "gone.pt" in lines[-1]
 
 
-def test_a_killed_process_is_a_sentence(saved: Path) -> None:
-    beside = MatchesBeside()
-    beside.start(matches("evaluation.opponents=['mcts:100000']"), saved, 7, 0.0)
-    assert beside.take() is None, "they go on"
-    os.kill(beside._process.pid, signal.SIGKILL)
-    with pytest.raises(InputError, match="their process ended with -9"):
-        beside.take(wait=True)
+def test_a_killed_process_is_a_sentence(saved: Path, tmp_path: Path) -> None:
+    lines = []
+    one = beside(matches("evaluation.opponents=['mcts:100000']"), tmp_path, lines)
+    one.start(saved, 7, 1.0)
+    one.conclude()
+    assert one.are_on and not lines
+    os.kill(one._process.pid, signal.SIGKILL)
+    one.conclude(wait=True)
+    assert not one.are_on and lines[-1] == "warning: no matches of step 7: their process ended with -9"
 
 
 def test_a_run_outlives_what_goes_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.setattr(MatchesBeside, "take", lambda self, wait=False: self.broken() if self.are_on else None)
-    monkeypatch.setattr(MatchesBeside, "start", lambda self, *_: setattr(self, "_process", object()))
-
-    def broken(self: MatchesBeside) -> None:
-        self._process = None
-        raise InputError("their process ended with -9")
-
-    monkeypatch.setattr(MatchesBeside, "broken", broken, raising=False)
+    monkeypatch.setattr(MatchesBeside, "_take", lambda self: "their process ended with -9")
     folder = tiny.run(tmp_path, "evaluation.every_iterations=1")
     assert checkpoint.newest(folder).counters["rounds"] == 2
     assert "no matches of step" in "".join(capsys.readouterr())
 
 
-def test_they_end_with_a_run_that_is_killed(saved: Path) -> None:
+def test_they_end_with_a_run_that_is_killed(saved: Path, tmp_path: Path) -> None:
     program = f"""if __name__ == "__main__":
         import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
         import test_beside; from pathlib import Path
-        beside = test_beside.MatchesBeside()
-        beside.start(test_beside.matches("evaluation.opponents=['mcts:100000']"), Path({str(saved)!r}), 7, 0.0)
-        print(beside._process.pid, flush=True); beside.take(wait=True)"""
+        run = test_beside.matches("evaluation.opponents=['mcts:100000']")
+        beside = test_beside.beside(run, Path({str(tmp_path)!r}), [])
+        beside.start(Path({str(saved)!r}), 7, 0.0)
+        print(beside._process.pid, flush=True); beside.conclude(wait=True)"""
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as run:
         played = int(run.stdout.readline())
         run.kill()

@@ -50,7 +50,11 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "seed": {"type": number(int, 0), "metavar": "N", "help": "seed of all draws (default: {key})"},
     "device": {"metavar": "D", "help": "auto, cpu, cuda or cuda:1 (default: {key})"},
     "precision": {"choices": ("auto", "float32", "bfloat16"), "help": "arithmetic of the network (default: {key})"},
-    "threads": {"type": number(int, 0), "metavar": "N", "help": "CPU threads; 0: as many as are a gain (default: {key})"},
+    "threads": {
+        "type": number(int, 0),
+        "metavar": "N",
+        "help": "CPU threads; 0: as many as are a gain (default: {key})",
+    },
     "config": {"type": Path, "metavar": "FILE", "help": "YAML file with the settings (default: the checkpoint's)"},
 }
 # The setting that an option changes.

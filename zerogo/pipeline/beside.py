@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import threading
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import torch
 from zerogo import checkpoint
 from zerogo.errors import InputError
 from zerogo.pipeline.measures import Matches
+from zerogo.telemetry import Telemetry
 
 NICENESS = 10  # what training leaves of the cores
 
@@ -30,10 +32,12 @@ class Played(NamedTuple):
 class MatchesBeside:
     """At most one process that plays the matches of one checkpoint. It ends with the run, however that ends.
 
-    step: the checkpoint's training step. begun: the run's seconds at which it was started."""
+    note: prints a line. step: the training step of the newest matches. begun, concluded: the run's seconds when they
+    were started, and when those were started whose results are charted: after a kill on the way they are due again."""
 
-    def __init__(self) -> None:
-        self.step, self.begun = 0, 0.0
+    def __init__(self, matches: Matches, telemetry: Telemetry, note: Callable[[str], None], begun: float = 0.0) -> None:
+        self.matches, self.telemetry, self.note = matches, telemetry, note
+        self.step, self.begun, self.concluded = 0, begun, begun
         self._process: multiprocessing.Process | None = None
 
     @property
@@ -41,30 +45,40 @@ class MatchesBeside:
         """Whether matches were started whose results were not taken yet."""
         return self._process is not None
 
-    def start(self, matches: Matches, path: Path, step: int, seconds: float) -> None:
+    def start(self, path: Path, step: int, seconds: float) -> None:
         """Begins the matches of the checkpoint in a file."""
         spawn = multiprocessing.get_context("spawn")  # a fork would share CUDA and the threads' locks
         self._results, sender = spawn.Pipe(duplex=False)
-        self._process = spawn.Process(target=_play, args=(sender, matches, path), daemon=True)
+        self._process = spawn.Process(target=_play, args=(sender, self.matches, path), daemon=True)
         self._process.start()
         sender.close()  # the child's copy is the only one left, so its death is seen
         self.step, self.begun = step, seconds
 
-    def take(self, wait: bool = False) -> Played | None:
-        """Returns what the matches showed once they are over, else None. wait: stay until they are.
+    def conclude(self, wait: bool = False) -> None:
+        """Prints and charts what the matches showed, if they are over; what fails there does not end the run.
 
-        Raises InputError where they could not be played."""
-        if self._process is None or not (wait or self._results.poll()):
-            return None
+        wait: stay until they are over."""
+        if not self.are_on or not (wait or self._results.poll()):
+            return
+        if not self._results.poll():
+            self.note(f"waiting for the matches of step {self.step}")
+        found = self._take()
+        if isinstance(found, str):
+            self.note(f"warning: no matches of step {self.step}: {found}")
+        else:
+            self.matches.pool = found.pool
+            for line in (f"step {self.step}:", *found.lines):
+                self.note(line)
+            self.telemetry.scalars(self.step, found.numbers)
+        self._process, self.concluded = None, self.begun
+
+    def _take(self) -> Played | str:
+        """Returns what the matches showed once they are over, or a sentence that says why there is nothing."""
         try:
-            found = self._results.recv()
+            return self._results.recv()
         except EOFError:
             self._process.join()
-            found = f"their process ended with {self._process.exitcode}"
-        self._process = None
-        if isinstance(found, str):
-            raise InputError(found)
-        return found
+            return f"their process ended with {self._process.exitcode}"
 
 
 def _play(results: Connection, matches: Matches, path: Path) -> None:

@@ -93,7 +93,6 @@ class Run:
         self.trainer, self.replay = self._new_trainer(config, start), self._open_replay(config, start)
         # Which opponent there is not is said at once.
         self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype)
-        self.beside = MatchesBeside()
         self.config = config
         self.config, self.why_so_many = self._with_batch_size(config, start)
         # Only now: what is wrong with the settings has been said, and the old ones still stand.
@@ -103,10 +102,12 @@ class Run:
             self.trainer.load_state_dict(start.trainer | weights)
         # Without a checkpoint all begins anew, and what a killed process charted will come again.
         self.telemetry = Telemetry(directory / "logs", -1 if start is None else start.step)
-        self._last_checkpoint, self._last_match = self.seconds, float(counters.get("last_match", 0.0))
+        self._last_checkpoint = self.seconds
         self._shown: dict[str, float | str] = {}
         self._line, self._part = self._introduce(), 0.0  # the part of a round that is over: half of it is learning
         self._games, self._samples_before = 0, self.trainer.samples  # self-play's games in this process; for the rates
+        last_match = float(counters.get("last_match", 0.0))
+        self.beside = MatchesBeside(self.matches, self.telemetry, self._line.note, last_match)
         self.selfplay: SelfPlay | None = None
         if start is None:
             self._play_random_games()
@@ -177,11 +178,8 @@ class Run:
         with self._line:
             while self._progress() < 1.0:
                 self._round()
-                self._take_matches()
                 self._evaluate_if_due()
-            if self.beside.are_on:
-                self._line.note(f"waiting for the matches of step {self.beside.step}")
-                self._take_matches(wait=True)
+            self.beside.conclude(wait=True)
         self._save()
         if self.config.pipeline.final_matches:
             self.matches.final(self._checkpoint(), self.telemetry, self.directory)
@@ -363,34 +361,18 @@ class Run:
                 self.telemetry.image(name, picture, step)
 
     def _evaluate_if_due(self) -> None:
-        """Starts the matches of this step beside the run, unless those of an earlier one still go on."""
-        settings = self.config.evaluation
-        by_time = settings.every_minutes and self.seconds - self._last_match >= 60 * settings.every_minutes
+        """Charts the matches beside the run when they are over, and starts those of this step when they are due."""
+        self.beside.conclude()
+        settings, begun = self.config.evaluation, self.beside.begun
+        by_time = settings.every_minutes and self.seconds - begun >= 60 * settings.every_minutes
         by_round = settings.every_iterations and self.rounds % settings.every_iterations == 0
         if (by_time or by_round) and self._progress() < 1.0 and not self.beside.are_on:
-            path = self._save()
-            self.beside.start(self.matches, path, self.trainer.steps, self.seconds)
-
-    def _take_matches(self, wait: bool = False) -> None:
-        """Prints and charts what the matches beside the run showed, if they are over; what fails there does not end
-        the run. They count from their start; after a kill before this they are played again."""
-        step = self.beside.step
-        try:
-            if (played := self.beside.take(wait)) is None:
-                return
-        except InputError as error:
-            self._line.note(f"warning: no matches of step {step}: {error}")
-        else:
-            self.matches.pool = played.pool
-            for line in (f"step {step}:", *played.lines):
-                self._line.note(line)
-            self.telemetry.scalars(step, played.numbers)
-        self._last_match = self.beside.begun
+            self.beside.start(self._save(), self.trainer.steps, self.seconds)
 
     def _checkpoint(self) -> Checkpoint:
         state = self.trainer.state_dict()
         weights, averaged = state.pop("network"), state.pop("averaged")
-        counters = {"seconds": self.seconds, "rounds": self.rounds, "last_match": self._last_match}
+        counters = {"seconds": self.seconds, "rounds": self.rounds, "last_match": self.beside.concluded}
         counters |= {"games": self.selfplay.next_game, "samples": self.trainer.samples, "simulations": self.simulations}
         parts = {"replay": self.replay, "resignation": self.selfplay.resignation, "matches": self.matches}
         counters |= {name: part.state_dict() for name, part in parts.items()}
