@@ -22,7 +22,8 @@ from zerogo.gtp.engine import COMMANDS
 from zerogo.gtp.protocol import Input, Reply, Request, parse
 
 TABLES = tables("gtp")
-TESTED_ELSEWHERE = {"list_commands", "cputime", "printsgf", "gogui-analyze_commands"}
+TESTED_ELSEWHERE = {"list_commands", "cputime", "gomill-cpu_time", "printsgf", "gogui-analyze_commands"}
+TESTED_ELSEWHERE |= {"kata-search", "kata-search_cancellable"}
 WITH_VERTICES = """play color is_legal captures set_free_handicap set_position gogui-setup
 gogui-play_sequence""".split()
 
@@ -105,6 +106,15 @@ def test_every_command_that_clients_ask_for_is_there(talk: Talk) -> None:
 def test_parse(line: str, expected: list | None) -> None:
     """A line is an id, a command and its arguments, or nothing."""
     assert parse(line) == (expected and Request(*expected))
+
+
+def test_it_ends_at_once() -> None:
+    """Python used to collect all of torch once more, for two seconds and more, while the controller waited."""
+    process = Process(("--checkpoint", "mcts:2", "game.size=5", "--device", "cpu"))
+    assert process.ask("\ufeffgenmove b").startswith("= ")
+    process.ask("quit")
+    started = time.monotonic()
+    assert process.end()[0] == 0 and time.monotonic() - started < 1.2
 
 
 def test_blank_lines_and_comments_get_no_reply(talk: Talk) -> None:

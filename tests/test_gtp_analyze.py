@@ -3,6 +3,9 @@ shows."""
 
 import re
 import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
 
 import gtp_talk
 import numpy as np
@@ -23,7 +26,7 @@ from zerogo.players.session import AnalysisSession
 
 TABLES = tables("gtp")
 BLACK, WHITE = Colour.BLACK, Colour.WHITE
-STREAMS = [name for name, command in COMMANDS.items() if command.streams]
+STREAMS = [name for name, command in COMMANDS.items() if command.streams and command.needs_search]
 # Black has everything.
 WON = """
 . X . X .
@@ -202,11 +205,95 @@ def test_what_is_avoided_is_not_played(fresh: Engine) -> None:
     assert len(set(re.findall(r"move (\S+)", written))) == 24 and not re.search(r"move C[23] ", written)
 
 
-def test_a_finished_game(fresh: Engine) -> None:
-    """White has won by komi; there is nothing but a pass to tell of."""
-    written = raw(fresh, "play b pass\nplay w pass\n1 lz-analyze 1\n2 lz-genmove_analyze b")
-    known = "info move pass visits 0 winrate 0 prior 10000 lcb 0 order 0 pv pass"
-    assert written == f"=\n\n=\n\n=1\n\n=2\n{known}\nplay pass\n\n"
+@pytest.mark.parametrize("before", [[], ["kata-analyze 1", infos(2), "name"]], ids=["at once", "after an analysis"])
+def test_after_two_passes_the_analysis_goes_on(before: list, fresh: Engine) -> None:
+    """As in KataGo and in the JSON engine; genmove passes."""
+    passes = ["play b C3", "play w pass", *before, "play b pass"]
+    written = converse(fresh, [*passes, "1 kata-analyze 1 rootInfo true", infos(2 + len(before)), "2 name"])
+    last = re.search(r"=1\n(?:.*\n)*(info .*)\n\n=2 zerogo", written)[1]
+    moves = dict(re.findall(r"move (\S+) visits (\d+)", last))
+    assert sum(map(int, moves.values())) > 2 and moves.keys() - {"pass"}
+    winrate, lead = (float(re.search(rf"rootInfo .*{key} (\S+)", last)[1]) for key in ("winrate", "scoreLead"))
+    assert 0 < winrate < 1 and lead
+    *_, line, play = raw(fresh, "lz-genmove_analyze w").strip().split("\n")
+    assert play == "play pass" and int(re.search(r"visits (\d+)", line)[1]) > 0
+
+
+def test_searches_that_play_nothing(fresh: Engine) -> None:
+    """kata-search and its kin choose what genmove would; any line ends the cancellable ones."""
+    before = gtp_talk.state_of(fresh)
+    assert raw(fresh, "kata-search b") == "= C3\n\n"
+    assert re.fullmatch(r"=\ninfo move C3 .*\nplay C3\n\n", raw(fresh, "kata-search_analyze b"))
+    assert converse(fresh, ["kata-search_cancellable b", lambda written: written == "= C3\n\n"]) == "= C3\n\n"
+    ended = converse(fresh, ["kata-search_analyze_cancellable b", lambda written: "play C3" in written])
+    assert re.fullmatch(r"=\ninfo move C3 .*\nplay C3\n\n", ended)
+    simulations, fresh.options.simulations = fresh.options.simulations, 10**9
+    try:
+        assert raw(fresh, "kata-search_cancellable b\n\nname") == "= cancelled\n\n= zerogo\n\n"
+        started = ["kata-search_analyze_cancellable b 1", infos(2), "name"]
+        assert converse(fresh, started).endswith("\nplay cancelled\n\n= zerogo\n\n")
+    finally:
+        fresh.options.simulations = simulations
+    assert gtp_talk.state_of(fresh) == before
+
+
+def test_the_bare_names_speak_as_kata_does_and_are_not_listed(fresh: Engine) -> None:
+    """Sabaki prefers them where they are listed; its old versions read them in ten-thousandths."""
+    line = converse(fresh, ["analyze b 1", infos(1), "quit"]).split("\n")[1]
+    assert re.match(r"info move \S+ visits \d+ edgeVisits \d+ utility \S+ winrate \d\.\d+ scoreMean", line)
+    assert raw(fresh, "genmove_analyze b").endswith("\nplay C3\n\n")
+    assert not re.search(r"^(genmove_)?analyze$", raw(fresh, "list_commands"), re.MULTILINE)
+
+
+def test_how_far_ownership_spreads(fresh: Engine) -> None:
+    """The mean over the position and its moves, by visits; none where only the position was seen."""
+    written = converse(fresh, ["kata-analyze 1 ownershipStdev true ownership true", infos(3)])
+    spread = [float(text) for text in written.strip().split("ownershipStdev ")[-1].split()]
+    assert len(spread) == 25 and all(0 <= number <= 1 for number in spread) and max(spread) > 0
+    own, there = np.full((1, 1), 1.0), np.full((1, 1), -0.5)
+    move = replace(by_hand().candidates[0], visits=3, ownership=there)
+    found = replace(by_hand(), ownership=own, candidates=[move, replace(move, visits=9, ownership=None)])
+    assert found.ownership_stdev == pytest.approx(np.std([1, -0.5, -0.5, -0.5]))
+    assert replace(found, candidates=[]).ownership_stdev == 0
+
+
+def test_pondering_keeps_its_tree(fresh: Engine) -> None:
+    """Off by default. While the other side thinks the tree grows; the next move finds its part of it, `stop` and any
+    line end it."""
+
+    def until(replies: int, has_happened: Callable[[], bool]) -> gtp_talk.Wait:
+        """Waits for so many replies, and then until something has happened, up to 20 seconds."""
+
+        def wait(written: str) -> bool:
+            ends, are_there = time.monotonic() + 20, written.count("\n\n") == replies
+            while are_there and not has_happened():
+                assert time.monotonic() < ends
+                time.sleep(0.01)
+            return are_there
+
+        return wait
+
+    def pause() -> bool:
+        return bool(time.sleep(0.3)) or True
+
+    converse(fresh, ["genmove b", until(1, pause)])
+    assert fresh.session.visits <= 18
+    ponders = ["undo", "kata-set-param ponderingEnabled true", "genmove b"]
+    ponders.append(until(3, lambda: fresh.session.visits > 200))
+    try:
+        written = converse(fresh, [*ponders, "stop", until(4, pause), "play w B2"])
+        assert written == "=\n\n=\n\n= C3\n\n=\n\n=\n\n" and fresh.session.visits > 200
+        grown = {move.action: move.visits for move in fresh.session.analysis().candidates}
+        stopped = fresh.session.visits
+        converse(fresh, ["undo", until(1, pause)])
+        assert fresh.session.visits == stopped, "stopped in this position"
+        fresh.session.set_position(fresh.game)
+        best = max(grown, key=grown.get)
+        fresh.game.play(WHITE, best)
+        fresh.session.set_position(fresh.game)
+        assert fresh.session.visits == grown[best] > 1, "the next move goes on from there"
+    finally:
+        fresh.options.ponder, fresh.stopped = False, None
 
 
 def test_a_prepared_analysis_asks_nothing(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,6 +343,7 @@ def test_genmove_analyze_resigns(fresh: Engine, monkeypatch: pytest.MonkeyPatch)
 
 def test_the_random_player_does_not_think() -> None:
     engine = gtp_talk.engine("random", "game.size=5")
+    assert re.fullmatch(r"= \w+\n\n", raw(engine, "kata-search b"))
     for command in (*STREAMS, "kata-raw-nn", "zerogo-policy"):
         assert raw(engine, f"4 {command} b 10").startswith("?4 ")
         assert raw(engine, f"known_command {command}") == "= false\n\n"
@@ -309,8 +397,10 @@ def test_raw_nn_all_averages_to_the_whole(fresh: Engine) -> None:
 
 
 def test_raw_nn_of_playouts_and_what_it_refuses(fresh: Engine) -> None:
-    for arguments in ("", "8", "-1", "x", "0 0", "all 1"):
+    for arguments in ("", "8", "-1", "x", "0 2", "all x", "b", "b 0 0 0"):
         assert raw(fresh, f"kata-raw-nn {arguments}").startswith("? ")
+    newer = [raw(fresh, f"kata-raw-nn {arguments}") for arguments in ("0", "b 0", "w 0 0.5", "0 0.5")]
+    assert newer[0] == newer[1] == newer[3] != newer[2]
     found = numbers_of(raw(won(), "kata-raw-nn 5"))
     assert found["whiteWin"] == [0] and found["whiteLead"] == [-24.5] and found["whiteOwnership"] == [-1] * 25
 

@@ -14,7 +14,7 @@ from zerogo import board
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp import genmove
-from zerogo.gtp.clock import MEASUREMENTS, Clock, Durations, Settings, TimeLeft, kgs_time
+from zerogo.gtp.clock import MEASUREMENTS, Clock, Durations, Settings, TimeLeft, kata_time, kgs_time
 from zerogo.gtp.engine import Engine, Options
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
@@ -40,6 +40,8 @@ def test_what_clocks_say(steps: str) -> None:
         colour = {"b": BLACK, "w": WHITE}.get(words[0]) if words else None
         if name == "kgs":
             made.restart(kgs_time(words))
+        elif name == "kata":
+            made.restart(kata_time(words))
         elif name == "gtp":
             made.set_gtp(*map(float, words))
         elif name == "left":
@@ -119,6 +121,8 @@ class Referee:
         """Takes the time of one move; fails where the flag falls."""
         taken_from_main = min(self.main, seconds)
         self.main, seconds = self.main - taken_from_main, seconds - taken_from_main
+        if self.settings.kind == "fischer" and seconds == 0:
+            self.main = min(self.main + self.settings.period, self.settings.most_main)
         if self.main > 0:
             return
         assert self.settings.kind != "absolute", "the flag has fallen"

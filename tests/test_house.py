@@ -48,18 +48,18 @@ BUDGETS = {
     "config": 755,
     "features": 780,
     "files beside the folders": 4140,
-    "gtp": 1700,
+    "gtp": 1895,
     "kernels": 4190,
     "pipeline": 940,
     "play": 560,
-    "players": 1925,
+    "players": 1945,
     "replay": 595,
     "search": 1620,
     "selfplay": 780,
     "sgf": 890,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 17_950, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 18_200, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

@@ -1,6 +1,5 @@
 """Positions that are searched in lock-step in one search state; one that is finished makes room for the next."""
 
-import dataclasses
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from zerogo.analysis.query import Query
 from zerogo.evaluator import Evaluation
 from zerogo.flood import may_look
 from zerogo.game import Colour
-from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children, without_preview
+from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children, searchable, without_preview
 from zerogo.players.restrictions import RestrictedGo, RestrictedState
 from zerogo.sgf.record import LETTERS
 
@@ -183,15 +182,13 @@ class SearchBatch:
 
 def roots(tasks: Sequence[SearchTask], device: torch.device) -> board.State:
     """Returns the positions of tasks with the games that led to them, as a batch, with their restrictions. After two
-    passes a position is searched all the same, as KataGo does: as if only one pass had been made."""
+    passes a position is searched all the same."""
     records = []
     for query, turn in ((task.query, task.turn) for task in tasks):
         colours = ["b" if colour is Colour.BLACK else "w" for colour, _ in query.moves[:turn]]
         given = {"first": LETTERS[query.first], "setup": query.start, "colours": colours}
         records.append(sgf.GameRecord(query.rules, [action for _, action in query.moves[:turn]], **given))
-    state = sgf.positions(records, [task.turn for task in tasks], device, check=False)
-    passes = torch.where(state.finished, 1, state.passes).to(torch.int8)
-    state = dataclasses.replace(state, passes=passes, finished=torch.zeros_like(state.finished))
+    state = searchable(sgf.positions(records, [task.turn for task in tasks], device, check=False))
     if tasks[0].query.restrictions is None:
         return state
     return RestrictedState.of(state, [task.query.restrictions for task in tasks])

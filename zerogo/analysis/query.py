@@ -29,13 +29,12 @@ MOST_PRIORITY = 2**62 - 1
 MOST_VISITS = 2**50  # KataGo's; a tree ends where memory does, see `engine.Limits`
 PERSPECTIVES = ("BLACK", "WHITE", "SIDETOMOVE")
 COLOURS = {"B": Colour.BLACK, "BLACK": Colour.BLACK, "W": Colour.WHITE, "WHITE": Colour.WHITE}
-_NO_SPREAD = "ownership is the network's own word on {} position, and has no spread over the search"
 WITHOUT_EFFECT = {
-    "includeOwnershipStdev": _NO_SPREAD.format("the"),
-    "includeMovesOwnershipStdev": _NO_SPREAD.format("a"),
+    "includeMovesOwnershipStdev": "a move's ownership is the network's own word, without a spread over the search",
     "rootFpuReductionMax": "moves that were not tried have the value of their position",
 }
-INCLUDES = ("includeOwnership", "includeMovesOwnership", "includePolicy", "includePVVisits", "includeNoResultValue")
+INCLUDES = ("includeOwnership", "includeOwnershipStdev", "includeMovesOwnership", "includePolicy", "includePVVisits")
+INCLUDES += ("includeNoResultValue",)
 REPORTS = ("reportDuringSearchEvery", "firstReportDuringSearchAfter")
 FIELDS = """id action boardXSize boardYSize initialStones initialPlayer moves analyzeTurns priority priorities rules
 komi whiteHandicapBonus overrideSettings maxVisits analysisPVLen rootPolicyTemperature avoidMoves allowMoves""".split()

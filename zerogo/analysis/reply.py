@@ -32,6 +32,8 @@ def analysis_reply(task: SearchTask, result: PositionResult, is_during_search: b
     }
     if "includeOwnership" in query.included:
         reply["ownership"] = _rounded(sign * result.analysis.ownership)
+    if "includeOwnershipStdev" in query.included:
+        reply["ownershipStdev"] = _rounded(result.analysis.ownership_stdev)
     if "includePolicy" in query.included:
         reply["policy"] = _rounded(result.policy)
     return reply

@@ -52,12 +52,22 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--cleanup", action="store_true", help=cleanup)
     lag = "seconds of each move left to the controller (default: 0.3)"
     add("--lag", type=cli.number(float, 0), default=0.3, metavar="S", help=lag)
+    ponder = "search on while the other side thinks (default: --no-ponder)"
+    add("--ponder", action=argparse.BooleanOptionalAction, default=False, help=ponder)
+    supported = "print what KataGo's GTP and JSON have and zerogo supports or refuses, and exit"
+    add("--supported", action="version", version=_supported(), help=supported)
     add("--log", type=Path, metavar="FILE", help="add the conversation to this file")
     parsed = parser.parse_intermixed_args(arguments)
     _check(parser, parsed.checkpoint, parsed.overrides)
     if parsed.komi is not None:
         parsed.overrides.append(f"game.komi={parsed.komi}")
     return parsed
+
+
+def _supported() -> str:
+    """Returns supported.tsv as a table: what there is, its name, yes or no, and why or how."""
+    rows = Path(__file__).with_name("supported.tsv").read_text(encoding="utf-8").splitlines()
+    return "\n".join("{:9} {:31} {:4} {}".format(*row.split("\t")).rstrip() for row in rows)
 
 
 def _check(parser: argparse.ArgumentParser, player: str, overrides: list[str]) -> None:

@@ -25,7 +25,7 @@ from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.gtp import genmove
 from zerogo.gtp.clock import MAX_SECONDS
-from zerogo.gtp.engine import ANY, COMMANDS, Command, Engine
+from zerogo.gtp.engine import ANY, COMMANDS, Command, Engine, refusals
 from zerogo.gtp.protocol import COLOURS, Reply, colour, integer, real, truth, vertex
 from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.restrictions import Entry, Restrictions, restrict
@@ -38,9 +38,8 @@ MAX_INTERVAL = 1e20  # centiseconds
 MAX_NUMBER = 10**9
 NUMBERS = ("interval", "minmoves", "maxmoves")
 RESTRICTIONS = ("avoid", "allow")
-# What kata-analyze may be asked to add. The standard deviations over the tree are not among it: ownership is the
-# network's alone.
-EXTRAS = ("ownership", "movesOwnership", "pvVisits", "pvEdgeVisits", "rootInfo", "noResultValue")
+# What kata-analyze may be asked to add.
+EXTRAS = ("ownership", "ownershipStdev", "movesOwnership", "pvVisits", "pvEdgeVisits", "rootInfo", "noResultValue")
 
 
 class AnalyzeRequest(NamedTuple):
@@ -57,6 +56,7 @@ class AnalyzeRequest(NamedTuple):
     extras: frozenset[str] = frozenset()
 
 
+Finish = Callable[[Engine, Colour, int | None], str]  # does something with a chosen action, and says it
 LineFormat = Callable[[Analysis, AnalyzeRequest, int], str]  # of an analysis, what was asked for, and the board's side
 
 
@@ -80,14 +80,15 @@ def read_request(
         elif key == "minmoves":
             fields["min_moves"] = max(1, integer(*_values(rest, key), key, 0, MAX_NUMBER))
         elif key == "maxmoves":
-            fields["max_moves"] = integer(*_values(rest, key), key, 1, MAX_NUMBER)
+            fields["max_moves"] = integer(*_values(rest, key), key, 0, MAX_NUMBER)
         elif key in extras:
             wanted[key] = truth(*_values(rest, key), key)
         elif key in RESTRICTIONS:
             raise InputError(f"moves can't be avoided in genmove; allowed are {', '.join(NUMBERS)}")
         else:
             allowed = (*NUMBERS, *(RESTRICTIONS if may_restrict else ()), *extras)
-            raise InputError(f"{key!r} is not supported; allowed are {', '.join(allowed)}")
+            why = refusals("key").get(key, f"{key!r} is not supported")
+            raise InputError(f"{why}; allowed are {', '.join(allowed)}")
     chosen = frozenset(key for key in wanted if wanted[key])
     return AnalyzeRequest(**fields, restrictions=restrict(size, **entries), extras=chosen)
 
@@ -102,7 +103,7 @@ def _values(rest: Iterator[str], key: str, number: int = 1) -> list[str]:
 
 def _restriction(mover: str, places: str, depth: str, size: int) -> Entry:
     """Returns whose moves are meant, which, and for how many plies."""
-    actions = {vertex(text, size) for text in places.split(",")}
+    actions = {vertex(text, size) for text in places.split(",") if text}
     return colour(mover), actions, integer(depth, "depth", 1, MAX_NUMBER)
 
 
@@ -129,6 +130,8 @@ def kata_line(analysis: Analysis, request: AnalyzeRequest, size: int) -> str:
         )
     if parts and "ownership" in request.extras:
         parts.append(f"ownership {_floats(analysis.ownership)}")
+    if parts and "ownershipStdev" in request.extras:
+        parts.append(f"ownershipStdev {_floats(analysis.ownership_stdev)}")
     return " ".join(parts)
 
 
@@ -224,9 +227,10 @@ def _prepared(session: AnalysisSession, reply: Reply) -> bool:
 
 
 def _genmove_analyze(
-    line_format: LineFormat, extras: Sequence[str], engine: Engine, reply: Reply, *arguments: str
+    line_format: LineFormat, extras: Sequence[str], engine: Engine, reply: Reply, *arguments: str, finish: Finish
 ) -> None:
-    """Chooses and plays a move as genmove does, with lines meanwhile, at least one. No request ends it early."""
+    """Chooses a move as genmove does, with lines meanwhile, at least one. No request ends it early. finish: what is
+    done with the action, and said of it."""
     request = read_request(arguments, engine.size, extras, may_restrict=False)
     player = request.player or engine.game.to_play
     engine.session.set_position(engine.game, player)
@@ -240,29 +244,57 @@ def _genmove_analyze(
     action = genmove.choose(engine, player, after_step=after_step)
     before = engine.now()
     engine.session.set_position(engine.game, player)
+    if genmove.is_over(engine.game):  # where a pass is all that is played, and the lines still tell of the position
+        engine.session.run(engine.options.simulations, engine.interrupted)
     if not reporter.is_current:
         reporter.report()
     engine.overhead.append(engine.now() - before)  # the last line must be ready in time, too
-    reply.line(f"play {genmove.commit(engine, player, action)}")
+    reply.line(f"play {finish(engine, player, action)}")
 
 
-for _prefix, _line_format, _extras in (("lz", lz_line, ()), ("kata", kata_line, EXTRAS)):
-    for _name, _function in (("analyze", _analyze), ("genmove_analyze", _genmove_analyze)):
-        _command = Command(f"{_prefix}-{_name}", "…", 0, ANY, needs_search=True, streams=True)
-        _command(partial(_function, _line_format, _extras))
+def _cancellable(engine: Engine, reply: Reply, *arguments: str) -> None:
+    """Chooses a move and does not play it; the next line, even an empty one, cancels it."""
+    with genmove.ended_by(engine, reply) as is_cancelled:
+
+        def finish(engine: Engine, player: Colour, action: int | None) -> str:
+            return "cancelled" if is_cancelled() else genmove.told(engine, player, action)
+
+        _genmove_analyze(kata_line, EXTRAS, engine, reply, *arguments, finish=finish)
 
 
-@Command("kata-raw-nn", f"0 to {NUM_SYMMETRIES - 1}, or all", 1, needs_search=True)
-def kata_raw_nn(engine: Engine, symmetry: str) -> str:
+_generate, _search = (partial(_genmove_analyze, finish=finish) for finish in (genmove.commit, genmove.told))
+for _name, _function in {
+    "lz-analyze": partial(_analyze, lz_line, ()),
+    "lz-genmove_analyze": partial(_generate, lz_line, ()),
+    "kata-analyze": partial(_analyze, kata_line, EXTRAS),
+    "kata-genmove_analyze": partial(_generate, kata_line, EXTRAS),
+    "kata-search_analyze": partial(_search, kata_line, EXTRAS),
+    "kata-search_analyze_cancellable": _cancellable,
+    "analyze": partial(_analyze, kata_line, EXTRAS),
+    "genmove_analyze": partial(_generate, kata_line, EXTRAS),
+}.items():
+    # As in KataGo the bare names are not listed: old Sabakis prefer them and read their numbers in ten-thousandths.
+    _is_listed = "-" in _name
+    Command(_name, "…", 0, ANY, needs_search=True, streams=True, is_listed=_is_listed)(_function)
+
+
+@Command("kata-raw-nn", f"[COLOUR] 0 to {NUM_SYMMETRIES - 1}, or all [OPTIMISM]", 1, 3, needs_search=True)
+def kata_raw_nn(engine: Engine, *arguments: str) -> str:
     """Returns the network's answer for the board turned by one of the 8 symmetries, or by each of them, in KataGo's
-    format and from White's view, without a search. Playouts give their means, with an even policy, the same each time.
+    format and from White's view, without a search; for the side to move, or the one that is named. Playouts give their
+    means, with an even policy, the same each time. A policy here is neither optimistic nor not, whatever OPTIMISM is.
     """
+    words = list(arguments)
+    player = colour(words.pop(0)) if words[0].lower() in COLOURS else engine.game.to_play
+    symmetry = words.pop(0) if words else ""
     is_all = symmetry.lower() == "all"
     turns = range(NUM_SYMMETRIES) if is_all else [integer(symmetry, "symmetry", 0, NUM_SYMMETRIES - 1)]
+    for word in words:
+        real(word, "optimism", 0, 1)
     engine.require_size(engine.size)
-    state = engine.game.tensor(engine.analyst.device)
+    state = engine.game.tensor(engine.analyst.device, player)
     legal = board.legal_actions(state)[0].cpu().numpy()
-    sign = 1 if engine.game.to_play is Colour.WHITE else -1
+    sign = 1 if player is Colour.WHITE else -1
     evaluations = (engine.analyst.evaluate(state, turn=turn) for turn in turns)
     return "\n".join(
         ["", *(_raw_lines(turn, found, legal, sign) for turn, found in zip(turns, evaluations, strict=True))]
@@ -395,6 +427,7 @@ def param(engine: Engine, name: str = "", text: str = "") -> str | None:
     shown = {
         "simulations": f"[string] simulations {options.simulations}",
         "most_seconds_a_move": f"[string] most_seconds_a_move {options.most_seconds or 0:g}",  # 0: only the clock's
+        "ponder": f"[bool] ponder {options.ponder:d}",
         "resign": f"[bool] resign {options.resign:d}",
         "resign_below_percent": f"[string] resign_below_percent {100 * options.resign_winrate:g}",
     }
@@ -406,8 +439,8 @@ def param(engine: Engine, name: str = "", text: str = "") -> str | None:
         options.simulations = integer(text, name, 1, MAX_SIMULATIONS)
     elif name == "most_seconds_a_move":
         options.most_seconds = real(text, "seconds", 0, MAX_SECONDS) or None
-    elif name == "resign":
-        options.resign = truth(text, name)
+    elif name in ("resign", "ponder"):
+        setattr(options, name, truth(text, name))
     else:
         options.resign_winrate = real(text, name, 0, 100) / 100
     return None

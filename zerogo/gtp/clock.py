@@ -7,6 +7,7 @@
 
 The controller's clock also counts its own work and the lines' transfer; for that every move leaves the lag unused."""
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +18,10 @@ from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp.protocol import integer, real
 
-KINDS = {"none": 0, "absolute": 1, "canadian": 3, "byoyomi": 3}  # and how many numbers KGS gives with each
+KINDS = {"none": 0, "absolute": 1, "byoyomi": 3, "canadian": 3}  # and how many numbers KGS gives with each
+KATA_KINDS = KINDS | {"fischer": 2, "fischer-capped": 4}
 KGS_USAGE = "none | absolute M | byoyomi M S PERIODS | canadian M S MOVES"
+KATA_USAGE = f"{KGS_USAGE} | fischer M INCREMENT | fischer-capped M INCREMENT MOST_MAIN MOST_A_MOVE"
 MIN_SECONDS = 0.01  # one step of the search is done in any case
 MAX_SECONDS = 10.0**7  # of main time or a period
 MAX_NUMBER = 10**6  # of moves or periods
@@ -33,12 +36,15 @@ class TimeLeft(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """How time is kept. kind: one of KINDS. main, period: seconds. number: of Canadian moves or Japanese periods."""
+    """How time is kept. kind: one of KINDS, or fischer. main, period: seconds; Fischer's period is what each move adds.
+    number: of Canadian moves or Japanese periods. most_main, most_a_move: Fischer's caps, seconds."""
 
     kind: str = "none"
     main: float = 0.0
     period: float = 0.0
     number: int = 0
+    most_main: float = math.inf
+    most_a_move: float = math.inf
 
     @property
     def at_start(self) -> TimeLeft:
@@ -95,7 +101,10 @@ class Clock:
         if self.settings.kind == "none":
             return None
         left, share = self.left[player], self.settings.share_of_period
-        if left.number > 0:
+        if self.settings.kind == "fischer":
+            wanted = min(left.seconds / max(1, moves_left) + self.settings.period, self.settings.most_a_move)
+            available = left.seconds  # what the move adds comes after it
+        elif left.number > 0:
             fair = left.seconds / (left.number if self.settings.kind == "canadian" else 1)
             # Where a period really begins only the controller knows; shares that are all equal fit into any.
             wanted, available = fair if self.is_reported else min(fair, share), left.seconds
@@ -110,6 +119,9 @@ class Clock:
             return
         if left.number == 0:
             rest = left.seconds - seconds - self.lag
+            if settings.kind == "fischer":
+                self.left[player] = TimeLeft(min(max(0.0, rest) + settings.period, settings.most_main), 0)
+                return
             if rest > 0 or settings.kind == "absolute":
                 self.left[player] = TimeLeft(max(0.0, rest), 0)
                 return
@@ -145,6 +157,20 @@ class Durations(deque[float]):
     def median(self) -> float:
         """The median: one slow time, as when the machine was busy with something else, does not count."""
         return median_low(self) if self else 0.0
+
+
+def kata_time(words: Sequence[str]) -> Settings:
+    """Returns the settings of KataGo's words, see KATA_USAGE: those of KGS, and Fischer's; a cap below 0 is none."""
+    kind, numbers = (words[0].lower(), words[1:]) if words else ("", [])
+    if kind not in KATA_KINDS or len(numbers) != KATA_KINDS[kind]:
+        raise InputError(f"syntax error; write: kata-time_settings {KATA_USAGE}")
+    if kind in KINDS:
+        return kgs_time(words)
+    names = zip(numbers[:2], ("main time", "increment"), strict=True)
+    main, increment = (real(text, name, 0, MAX_SECONDS) for text, name in names)
+    caps = [real(text, "cap", -MAX_SECONDS, MAX_SECONDS) for text in numbers[2:]]
+    most_main, most_a_move = (cap if cap >= 0 else math.inf for cap in (*caps, *(-1, -1)[len(caps) :]))
+    return Settings("fischer", main, increment, 0, max(main, most_main), most_a_move)
 
 
 def kgs_time(words: Sequence[str]) -> Settings:

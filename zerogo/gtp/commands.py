@@ -1,6 +1,7 @@
 """The loop that answers requests, and the commands about board, moves, rules, clocks, scores, files and settings."""
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -13,13 +14,14 @@ from zerogo import __version__, coords, rulesets, sgf
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp import analyze, genmove, protocol  # noqa: F401 (their commands join the table)
-from zerogo.gtp.clock import KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kgs_time
-from zerogo.gtp.engine import ANY, COMMANDS, NAME, Command, Engine, answer
+from zerogo.gtp.clock import KATA_KINDS, KATA_USAGE, KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kata_time, kgs_time
+from zerogo.gtp.engine import ANY, COMMANDS, NAME, TREE_BYTES, Command, Engine, answer, refusals
 from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, real, truth, vertex
 from zerogo.picture import board_text
 from zerogo.players import move_choice
 from zerogo.players.live import LiveGame
-from zerogo.rules import Rules
+from zerogo.players.session import AnalysisSession, room_for
+from zerogo.rules import MAX_SIZE, Rules
 from zerogo.sgf import result_text
 
 # What lz-analyze speaks is Leela Zero's protocol since 0.16. Lizzie reads the number before the first space as Leela
@@ -31,7 +33,7 @@ BAD_HANDICAP = "invalid handicap"
 COLOUR_NAMES = {0: "empty", 1: "black", 2: "white"}
 KGS_RULES = ("japanese", "chinese", "aga", "new_zealand")
 NO_LIMIT = 1e20  # KataGo's way of saying it
-KATA_SETTINGS = ("allowResignation", "lagBuffer", "maxTime", "maxVisits", "resignThreshold")
+KATA_SETTINGS = ("allowResignation", "lagBuffer", "maxTime", "maxVisits", "ponderingEnabled", "resignThreshold")
 
 
 def serve(engine: Engine, source: protocol.Input, write: Callable[[str], None]) -> None:
@@ -43,10 +45,11 @@ def serve(engine: Engine, source: protocol.Input, write: Callable[[str], None]) 
             answer(engine, request, source, write)
             if request.command == QUIT:
                 return
+        genmove.ponder(engine, source.is_waiting)
 
 
 def _offered(engine: Engine) -> list[str]:
-    return sorted(name for name, found in COMMANDS.items() if found.is_offered(engine))
+    return sorted(name for name, found in COMMANDS.items() if found.is_offered(engine) and found.is_listed)
 
 
 def _is_legal(engine: Engine, player: str, place: str) -> str:
@@ -61,16 +64,31 @@ def _undo(engine: Engine, number: str = "1") -> None:
     engine.game.undo(integer(number, "number of moves", 0, MAX_NUMBER))
 
 
+def _stop(engine: Engine) -> None:
+    engine.stopped = engine.position
+
+
+def _models(engine: Engine) -> str:
+    known = {"maxBatchSize": engine.analyst.search.settings.leaves, "usesHumanSLProfile": False, "version": 1}
+    return json.dumps([{"name": engine.name, "internalName": engine.name} | known | {"usingFP16": "false"}])
+
+
+def _cputime(engine: Engine) -> str:
+    return f"{time.process_time():.2f}"
+
+
 SHORT_COMMANDS = (  # those of one expression
     Command("protocol_version", handler=lambda engine: "2"),
     Command("name", handler=lambda engine: NAME),
     Command("version", handler=lambda engine: VERSION),
     Command("known_command", "NAME", 1, handler=lambda engine, name: str(name in _offered(engine)).lower()),
     Command("list_commands", handler=lambda engine: "\n".join(_offered(engine))),
-    Command("cputime", handler=lambda engine: f"{time.process_time():.2f}"),
+    Command("cputime", handler=_cputime),
+    Command("gomill-cpu_time", handler=_cputime),
+    Command("stop", handler=_stop),
     Command("query_boardsize", handler=lambda engine: str(engine.size)),
     Command("get_komi", handler=lambda engine: f"{engine.game.rules.komi:g}"),
-    Command("undo", handler=_undo),
+    Command("undo", "[NUMBER]", 0, 1, handler=_undo),
     Command("gg-undo", "[NUMBER]", 0, 1, handler=_undo),
     Command("captures", "COLOUR", 1, handler=lambda engine, player: str(engine.game.state.captures[colour(player)])),
     Command("gogui-setup_player", "COLOUR", 1, handler=_set_player),
@@ -78,6 +96,11 @@ SHORT_COMMANDS = (  # those of one expression
     Command(
         "kgs-time_settings", KGS_USAGE, 0, ANY, handler=lambda engine, *words: engine.clock.restart(kgs_time(words))
     ),
+    Command("kata-list_time_settings", handler=lambda engine: " ".join(KATA_KINDS)),
+    Command(
+        "kata-time_settings", KATA_USAGE, 0, ANY, handler=lambda engine, *words: engine.clock.restart(kata_time(words))
+    ),
+    Command("kata-get-models", needs_search=True, handler=_models),
     Command("clear_cache", handler=lambda engine: engine.session.clear() if engine.session else None),
     Command(
         "kata-get-rules", handler=lambda engine: json.dumps(rulesets.to_json(engine.game.rules), separators=(",", ":"))
@@ -93,13 +116,20 @@ COMMANDS |= {short.name: short for short in SHORT_COMMANDS}
 @Command("boardsize", "N", 1, 2)
 def boardsize(engine: Engine, side: str, same: str | None = None) -> None:
     """Takes a size, or the same one twice; the board is empty after it, also where the size was the same."""
-    if same not in (None, side):
-        raise InputError("unacceptable size")
-    size = integer(side, "boardsize", -(10**6), 10**6)
+    if not all(re.fullmatch(r"[+-]?[0-9]{1,9}", word) for word in filter(None, (side, same))):
+        sizes = getattr(engine.analyst, "sizes", None)
+        allowed = coords.listed(sizes) if sizes else f"whole numbers from 1 to {MAX_SIZE}"
+        raise InputError(f"boardsize is {side if same is None else f'{side} {same}'!r}; allowed are {allowed}")
+    size = int(side)
+    if same is not None and int(same) != size:
+        raise InputError(f"the board would be {side}x{same}; zerogo plays on square boards only")
     engine.require_size(size)
     engine.scale_durations(size)
     engine.game.clear(size)
     engine.begin_game()
+
+
+Command("rectangular_boardsize", "WIDTH HEIGHT", 2)(boardsize)
 
 
 @Command("clear_board")
@@ -402,10 +432,12 @@ def kata_get_param(engine: Engine, name: str) -> str:
         "lagBuffer": f"{engine.clock.lag:g}",
         "maxTime": f"{options.most_seconds or NO_LIMIT:g}",
         "maxVisits": str(options.most_simulations or options.simulations),
+        "ponderingEnabled": str(options.ponder).lower(),
         "resignThreshold": f"{2 * options.resign_winrate - 1:g}",  # KataGo's is a value from -1 to 1
     }
     if name not in values:
-        raise InputError(f"there is no parameter {name!r}; allowed are {', '.join(KATA_SETTINGS)}")
+        why = refusals("param").get(name, f"there is no parameter {name!r}")
+        raise InputError(f"{why}; allowed are {', '.join(KATA_SETTINGS)}")
     return values[name]
 
 
@@ -416,6 +448,8 @@ def kata_set_param(engine: Engine, name: str, text: str) -> None:
     options = engine.options
     if name == "allowResignation":
         options.resign = truth(text, name)
+    elif name == "ponderingEnabled":
+        options.ponder = truth(text, name)
     elif name == "lagBuffer":
         engine.clock.lag = real(text, name, 0, 3600)
     elif name == "maxTime":
@@ -425,6 +459,43 @@ def kata_set_param(engine: Engine, name: str, text: str) -> None:
         options.simulations = options.most_simulations = integer(text, name, 1, 10**9)
     else:
         options.resign_winrate = (real(text, name, -1, 1) + 1) / 2
+
+
+@Command("kata-get-params")
+def kata_get_params(engine: Engine) -> str:
+    """Returns the values of all settings as a JSON object."""
+    return json.dumps({name: json.loads(kata_get_param(engine, name)) for name in KATA_SETTINGS})
+
+
+@Command("kata-set-params", "an object such as that of kata-get-params", 1, ANY)
+def kata_set_params(engine: Engine, *words: str) -> None:
+    """Changes several settings by a JSON object, all or none."""
+    try:
+        given = json.loads(" ".join(words))
+    except (ValueError, RecursionError):
+        given = None
+    if not isinstance(given, dict):
+        raise InputError('the parameters must be a JSON object such as {"maxVisits":100}')
+    before, lag = vars(engine.options).copy(), engine.clock.lag
+    try:
+        for name, value in given.items():
+            kata_set_param(engine, name, value if isinstance(value, str) else json.dumps(value))
+    except InputError:
+        vars(engine.options).update(before)
+        engine.clock.lag = lag
+        raise
+
+
+@Command("kata-benchmark", "VISITS", 1, needs_search=True)
+def kata_benchmark(engine: Engine, number: str) -> str:
+    """Searches the position from a fresh tree until it has so many visits; says how fast."""
+    visits = integer(number, "visits", 2, 10**6)
+    session = AnalysisSession(engine.analyst, room_for(visits), engine.options.seed, TREE_BYTES)
+    session.set_position(engine.game)
+    started = engine.now()
+    done = session.run(visits - 1, engine.interrupted)
+    seconds = max(engine.now() - started, 1e-9)
+    return f"{done + 1} visits in {seconds:.3f} s, {done / seconds:.1f} a second"
 
 
 @Command("cgos-opponent_name", "NAME", 0, ANY)

@@ -11,6 +11,8 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 
 from zerogo import cli, rulesets
 from zerogo.coords import listed
@@ -27,6 +29,7 @@ from zerogo.players.session import AnalysisSession, room_for
 NAME = "zerogo"
 RANDOM = "random"  # the player without a search
 TREE_BYTES = 2**29  # of the tree at most: growing on would take longer than an analysis may take to stop
+SUPPORTED = Path(__file__).with_name("supported.tsv")  # what KataGo answers, and what zerogo does
 ANY = sys.maxsize  # as `most` of a command: any number of arguments
 
 
@@ -35,12 +38,14 @@ class Options(MoveChoiceSettings):
     """What may be set from the command line, and some of it by `kata-set-param`.
 
     simulations: of a move, where no clock runs. most_simulations: also where one runs, None for as many as there is
-    time for. most_seconds: of a move, None for no limit but the clock's. seed: of all draws."""
+    time for. most_seconds: of a move, None for no limit but the clock's. seed: of all draws. ponder: whether the
+    search goes on while the other side thinks."""
 
     simulations: int = 64
     most_simulations: int | None = None
     most_seconds: float | None = None
     seed: int = 1
+    ponder: bool = False
 
 
 @dataclass
@@ -52,8 +57,8 @@ class Engine:
     player's next one is another one. opponent: the other side's name, where the controller gave it. own_colour: the
     side that `genmove` played last. last_winrate: a side and its winrate before its last move, None where nothing was
     searched. resignation: the position of the last one, and the result in SGF's words. interrupted: whether a person
-    wants the move now. log: writes a line for a person. now: seconds of a clock. step_time, overhead: durations of a
-    step of the search, and of all else of a move."""
+    wants the move now. stopped: the position in which `stop` has ended the pondering. log: writes a line for a person.
+    now: seconds of a clock. step_time, overhead: durations of a step of the search, and of all else of a move."""
 
     name: str
     game: LiveGame
@@ -72,6 +77,7 @@ class Engine:
     step_time: Durations = field(default_factory=Durations)
     overhead: Durations = field(default_factory=Durations)
     resignation: tuple[tuple[int, int], str] | None = None
+    stopped: tuple[int, int] | None = None
 
     @property
     def size(self) -> int:
@@ -119,7 +125,7 @@ def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> En
     if arguments.rules is not None:
         rules = rulesets.parse(arguments.rules, rules.size, rules.komi)
     moves = {"resign": arguments.resign, "resign_winrate": arguments.resign_threshold, "cleanup": arguments.cleanup}
-    options = Options(**moves, most_simulations=arguments.simulations, seed=config.run.seed)
+    options = Options(**moves, most_simulations=arguments.simulations, seed=config.run.seed, ponder=arguments.ponder)
     options.simulations = config.evaluation.simulations
     if arguments.checkpoint != RANDOM:
         analyst = setup.analyst(arguments.checkpoint, arguments.simulations, arguments.leaves)
@@ -156,7 +162,8 @@ class Command:
 
     parameters: as the usage sentence names them. least, most: how many arguments there may be, exactly `least` without
     `most`; without either, arguments are ignored. needs_search: refused, and not listed, for the random player.
-    streams: the function gets the `Reply` behind the engine and writes its lines. handler: the function."""
+    streams: the function gets the `Reply` behind the engine and writes its lines. is_listed: whether list_commands has
+    it. handler: the function."""
 
     name: str
     parameters: str = ""
@@ -164,6 +171,7 @@ class Command:
     most: int | None = None
     needs_search: bool = field(default=False, kw_only=True)
     streams: bool = field(default=False, kw_only=True)
+    is_listed: bool = field(default=True, kw_only=True)
     handler: Callable[..., str | None] | None = field(default=None, kw_only=True)
 
     def __call__(self, handler: Callable[..., str | None]) -> Callable[..., str | None]:
@@ -185,12 +193,19 @@ class Command:
         return self.handler(engine, *([reply] if self.streams else []), *arguments) or ""
 
 
+@cache
+def refusals(kind: str) -> dict[str, str]:
+    """Returns why zerogo does not know KataGo's other commands, keys of kata-analyze or parameters, by their names."""
+    rows = (row.split("\t") for row in SUPPORTED.read_text(encoding="utf-8").splitlines())
+    return {name: f"{name}: {why}" for of, name, is_known, why in rows if (of, is_known) == (kind, "no")}
+
+
 def answer(engine: Engine, request: Request, source: Input, write: Callable[[str], None]) -> None:
     """Writes the reply to one request. What goes wrong inside is a refusal, too, so that no game is lost by it."""
     reply, problem = Reply(request.id, write, source), ""
     try:
         if request.command not in COMMANDS:
-            raise InputError("unknown command")
+            raise InputError(refusals("command").get(request.command, "unknown command"))
         text = COMMANDS[request.command].run(engine, reply, request.arguments)
         if not reply.has_begun:
             reply.send(text)

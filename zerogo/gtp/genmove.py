@@ -1,6 +1,7 @@
 """Choosing a move: searches within the clock, then plays, passes or resigns as `players.move_choice` has it."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import takewhile
@@ -11,7 +12,7 @@ from zerogo import coords, draws
 from zerogo.draws import Purpose
 from zerogo.game import Colour
 from zerogo.gtp.engine import Command, Engine
-from zerogo.gtp.protocol import colour
+from zerogo.gtp.protocol import Reply, colour
 from zerogo.players import move_choice
 from zerogo.players.live import LiveGame
 from zerogo.players.playout import RandomPlayer
@@ -33,6 +34,30 @@ def generate(engine: Engine, player: str, cleanup: bool = False) -> str:
 
 # Passes only when no dead stone of the opponent is left, also where both sides have passed.
 Command("kgs-genmove_cleanup", "COLOUR", 1)(partial(generate, cleanup=True))
+
+
+@Command("kata-search", "COLOUR", 1)
+def search(engine: Engine, player: str) -> str:
+    """Chooses a move within the clock, as genmove does, and does not play it."""
+    return told(engine, colour(player), choose(engine, colour(player)))
+
+
+@Command("kata-search_cancellable", "COLOUR", 1, streams=True)
+def search_cancellable(engine: Engine, reply: Reply, player: str) -> str:
+    """The same; the next line, even an empty one, cancels it."""
+    with ended_by(engine, reply) as is_cancelled:
+        move = search(engine, player)
+        return "cancelled" if is_cancelled() else move
+
+
+@contextlib.contextmanager
+def ended_by(engine: Engine, reply: Reply) -> Iterator[Callable[[], bool]]:
+    """Lets any line end the search within; yields what says whether one has come."""
+    before, engine.interrupted = engine.interrupted, reply.interrupted
+    try:
+        yield reply.interrupted
+    finally:
+        engine.interrupted = before
 
 
 @Command("reg_genmove", "COLOUR", 1)
@@ -79,9 +104,25 @@ def commit(engine: Engine, player: Colour, action: int | None) -> str:
     engine.own_colour = player
     if action is None:
         engine.resignation = engine.position, result_text(-1 if player is Colour.BLACK else 1, by_resignation=True)
-        return "resign"
-    engine.game.play(player, action)
-    return coords.to_gtp(action, engine.size)
+    else:
+        engine.game.play(player, action)
+    return told(engine, player, action)
+
+
+def told(engine: Engine, player: Colour, action: int | None) -> str:
+    """Returns what `choose` returned as GTP has it, and plays nothing."""
+    return "resign" if action is None else coords.to_gtp(action, engine.size)
+
+
+def ponder(engine: Engine, interrupted: Callable[[], bool]) -> None:
+    """Searches the position while the other side thinks, where that is wanted, until a line comes or the tree is as
+    large as it may be; the next move goes on from that tree."""
+    game, options = engine.game, engine.options
+    wanted = options.ponder and engine.session is not None and engine.stopped != engine.position
+    if wanted and engine.own_colour is game.to_play.other and not is_over(game) and not interrupted():
+        engine.session.set_position(game)
+        while engine.session.step() and not interrupted():
+            pass
 
 
 def is_over(game: LiveGame) -> bool:

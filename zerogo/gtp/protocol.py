@@ -32,8 +32,8 @@ class Request(NamedTuple):
 
 def parse(line: str) -> Request | None:
     """Returns the request of a line, None for a blank one or a comment alone. Control characters are dropped (so CRLF
-    is LF), tabs are spaces, and all from `#` on is a comment."""
-    printable = "".join(sign for sign in line.replace("\t", " ") if sign >= " " and sign != "\x7f")
+    is LF) and byte order marks, tabs are spaces, and all from `#` on is a comment."""
+    printable = "".join(sign for sign in line.replace("\t", " ") if sign >= " " and sign not in "\x7f\ufeff")
     words = printable.partition("#")[0].split()
     if not words:
         return None

@@ -95,6 +95,12 @@ class Analyst(SearchPlayer):
         return Search(search.evaluator, settings, game, search.root_evaluator)
 
 
+def searchable(states: board.State) -> board.State:
+    """Returns the positions as if at most one pass had been made, so that a search goes on after two, as KataGo's."""
+    passes = torch.where(states.finished, 1, states.passes).to(torch.int8)
+    return dataclasses.replace(states, passes=passes, finished=torch.zeros_like(states.finished))
+
+
 def make_player(spec: str | Checkpoint, settings: EvaluationConfig, device: torch.device, dtype: torch.dtype) -> Player:
     """Returns the player that a person means by a word such as "random", "mcts:200", "gnugo:10" or a checkpoint's path,
     or that plays by a checkpoint.
@@ -250,6 +256,16 @@ class Analysis:
     def best(self) -> Candidate | None:
         """The best move, None where nothing was searched."""
         return self.candidates[0] if self.candidates else None
+
+    @property
+    def ownership_stdev(self) -> np.ndarray:
+        """How far the ownership spreads over the position and those after its evaluated moves, weighted by their
+        visits: float32 [N, N], 0 to 1."""
+        seen = [found for found in self.candidates if found.ownership is not None]
+        boards = np.stack([self.ownership, *(found.ownership for found in seen)])
+        weights = [1, *(found.visits for found in seen)]
+        mean = np.average(boards, axis=0, weights=weights)
+        return np.sqrt(np.average((boards - mean) ** 2, axis=0, weights=weights))
 
 
 class Preview(NamedTuple):

@@ -9,7 +9,7 @@ import torch
 from zerogo import board
 from zerogo.game import Colour
 from zerogo.players import require_size
-from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children, without_preview
+from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children, searchable, without_preview
 from zerogo.players.live import LiveGame
 from zerogo.players.restrictions import RestrictedGo, RestrictedState, Restrictions, restrict
 from zerogo.search import SearchState
@@ -57,17 +57,20 @@ class AnalysisSession:
         self, game: LiveGame, to_play: Colour | None = None, restrictions: Restrictions | None = None
     ) -> None:
         """Turns to a game's present position, with its tree where there is one; to_play: by default whose turn it is.
+        After two passes it is searched on as after one.
 
         Raises InputError for a board on which the network doesn't play."""
         require_size(self.analyst, game.size, "this game is on")
         key = _Key(game.start_id, tuple(game.moves), to_play or game.to_play, restrictions)
         if key == self._key:
             return
-        state = game.tensor(self.analyst.device, to_play)
+        played = game.tensor(self.analyst.device, to_play)
+        state = searchable(played)
         state = state if restrictions is None else RestrictedState.of(state, [restrictions])
         self._remember()
         kept = self._remembered.pop(key, None)
-        if kept is not None or not self._follow(key, state):
+        # Two passes end the game within the tree, so there is nothing to follow.
+        if kept is not None or bool(played.finished) or not self._follow(key, state):
             self._search = self.analyst.search if restrictions is None else self.analyst.search_with(RestrictedGo)
             if kept is None:
                 self._search_state = self._search.init(state, self.capacity // 2)
@@ -79,7 +82,7 @@ class AnalysisSession:
 
     @torch.inference_mode()
     def step(self, most: int | None = None) -> int:
-        """Runs one step of the search, at most `most` simulations; returns how many, 0 in a full tree or at the end."""
+        """Runs one step of the search, at most `most` simulations; returns how many, 0 in a full tree."""
         assert self._key is not None, "set a position first"
         if not bool(self._search_state.unspent) and not self._begin() and not self._grow():
             return 0
@@ -94,7 +97,7 @@ class AnalysisSession:
         return int(search_state.done) - before
 
     def run(self, simulations: int, interrupted: Callable[[], bool] = lambda: False) -> int:
-        """Runs so many simulations, fewer in a full tree, at the game's end or if `interrupted`; returns how many."""
+        """Runs so many simulations, fewer in a full tree or if `interrupted`; returns how many."""
         done = 0
         while done < simulations and not interrupted() and (more := self.step(simulations - done)):
             done += more
