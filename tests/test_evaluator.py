@@ -9,7 +9,7 @@ from positions import play_random
 from zerogo import board, symmetry
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError
-from zerogo.evaluator import Evaluation, Evaluator
+from zerogo.evaluator import SYMMETRIES, Evaluation, Evaluator
 from zerogo.features import make_encoder
 from zerogo.flood import pack_rows, unpack_rows
 from zerogo.network import Network, inference_copy
@@ -157,3 +157,13 @@ def test_cuda_agrees_and_never_waits(symmetries: str) -> None:
         torch.cuda.set_sync_debug_mode("default")
     assert torch.allclose(evaluation.prior.cpu(), expected.prior, atol=1e-3)
     assert torch.allclose(evaluation.value.cpu(), expected.value, atol=1e-3)
+
+
+def test_each_way_to_turn_the_board_has_one_evaluator() -> None:
+    evaluator = make_evaluator("none")
+    others = {symmetries: evaluator.with_symmetries(symmetries) for symmetries in SYMMETRIES}
+    for other in others.values():
+        assert all(other.with_symmetries(symmetries) is one for symmetries, one in others.items())
+    assert others["none"] is evaluator and [other.symmetries for other in others.values()] == list(SYMMETRIES)
+    with pytest.raises(InputError):
+        evaluator.with_symmetries("some")

@@ -21,7 +21,7 @@ LAYERS = (
     {"config", "symmetry", "flood", "rulesets", "kernels"},
     {"game", "board", "scoring"},
     {"features", "network", "replay", "sgf", "picture"},
-    {"evaluator", "search", "checkpoint"},
+    {"evaluator", "search", "checkpoint", "losses"},
     {"players"},
     {"cli"},
     {"selfplay", "trainer", "arena", "gtp", "analysis", "play", "show"},
@@ -47,19 +47,19 @@ BUDGETS = {
     "board": 770,
     "config": 755,
     "features": 780,
-    "files beside the folders": 4140,
+    "files beside the folders": 4375,
     "gtp": 1895,
     "kernels": 4190,
-    "pipeline": 940,
+    "pipeline": 955,
     "play": 560,
     "players": 1945,
-    "replay": 595,
+    "replay": 690,
     "search": 1620,
     "selfplay": 780,
     "sgf": 890,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 130, 18_200, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 132, 18_340, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.
@@ -81,7 +81,8 @@ READING_LIST = (
     "kernels/shared.py",
     "search/",
     "selfplay/",
-    "replay/",
+    "replay/samples.py",
+    "replay/buffer.py",
     "trainer.py",
     "checkpoint.py",
     "pipeline/run.py",

@@ -18,7 +18,7 @@ from matches import dying
 
 from zerogo import checkpoint
 from zerogo.pipeline import train
-from zerogo.replay.samples import Shard, find_shards, load_shard
+from zerogo.replay.shards import Shard, find_shards, load_shard
 
 ROOT = Path(__file__).parent.parent
 KILLS = 4

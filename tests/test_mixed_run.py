@@ -20,7 +20,7 @@ from zerogo.players.analyst import make_analyst, make_player
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession
 from zerogo.replay import Replay, Samples
-from zerogo.replay.samples import find_shards, load_shard
+from zerogo.replay.shards import find_shards, load_shard
 from zerogo.rules import Rules
 from zerogo.selfplay import generate
 from zerogo.selfplay.opening import drawn_rules
@@ -114,7 +114,7 @@ def test_what_is_resumed_is_what_was_left(copied: Path) -> None:
         replay.load_state_dict(state.counters["replay"] | state.generators)
         replay.credit = 16
         replays.append(replay.take(16))
-    assert torch.equal(replays[0].policy, replays[1].policy) and len(set(replays[0].state.rules.size.tolist())) > 1
+    assert torch.equal(replays[0].records, replays[1].records) and len(set(replays[0].samples.size.tolist())) > 1
 
 
 def test_other_boards_can_not_be_learned_from_there(copied: Path) -> None:

@@ -147,6 +147,30 @@ def test_the_copy_for_playing_knows_every_size_and_batch(size: int) -> None:
             assert (output - expected[name]).abs().max() < 1e-3, name
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_the_copy_for_playing_takes_other_weights_in_its_places(dtype, compiled: bool, monkeypatch) -> None:
+    """As captured graphs want it, which there are where oneDNN has not packed the weights: there too they are right."""
+    monkeypatch.setattr(torch, "compile", lambda module: module)
+    first, planes_and_numbers = make_network(), make_input(6, 5)
+    second = make_network()
+    with torch.no_grad():
+        for tensor in second.state_dict().values():
+            if tensor.is_floating_point():
+                tensor.mul_(1.1).add_(0.01)
+    playing, wanted = (
+        inference_copy(network, dtype=dtype, heads=("policy", "value"), compiled=compiled)
+        for network in (first, second)
+    )
+    tensors = playing.network.state_dict().values()
+    places, before = [tensor.data_ptr() for tensor in tensors], playing(*planes_and_numbers)
+    playing.load_(second)
+    assert places == [tensor.data_ptr() for tensor in playing.network.state_dict().values()]
+    for name, output in wanted(*planes_and_numbers).items():
+        found = playing(*planes_and_numbers)[name]
+        assert torch.equal(found, output) and not torch.equal(found, before[name]), name
+
+
 def test_a_compiled_copy_is_the_same_and_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A later copy shares what the first one's compilation made, and other batches need one more; no compiler is needed
     to see that."""

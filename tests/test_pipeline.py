@@ -13,7 +13,7 @@ from zerogo import checkpoint, config
 from zerogo.errors import InputError
 from zerogo.pipeline.measures import calibration_error
 from zerogo.pipeline.run import too_many_considered
-from zerogo.replay.samples import find_shards, load_shard
+from zerogo.replay.shards import find_shards, load_shard
 from zerogo.runtime import RunLock
 from zerogo.selfplay import SelfPlay, SelfPlayResult
 

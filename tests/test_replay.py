@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import threading
 
 import numpy as np
 import pytest
@@ -54,6 +55,7 @@ def filled(directory=None, total=100, settings=SETTINGS) -> Replay:
     buffer = Replay(settings, 5, directory)
     for first in range(0, total, 20):
         buffer.add(make_samples(first, min(20, total - first)))
+    buffer.close()  # its files are written
     return buffer
 
 
@@ -111,7 +113,7 @@ def test_a_sample_comes_back_as_it_was_added(tmp_path):
 def test_a_batch_holds_the_state_that_was_played(size):
     samples = make_samples(0, 12, size=size)
     batch = replay.TrainingBatch.of(samples.packed(), torch.zeros(12, dtype=torch.int64))
-    state = batch.state
+    state = batch.state()
     assert torch.equal(state.black, samples.rows[:, 0, 0]) and torch.equal(state.recent, samples.rows[:, 1:])
     for name in ("to_play", "passes", "ply", "ko", "moves"):
         assert torch.equal(getattr(state, name), getattr(samples, name)), name
@@ -119,8 +121,10 @@ def test_a_batch_holds_the_state_that_was_played(size):
     rules = state.rules
     assert (rules.any_suicide, rules.any_superko, rules.any_territory, rules.same_size) == (True, True, False, False)
     assert torch.equal(state.captures, samples.captures.to(torch.int32))
-    torch.testing.assert_close(batch.policy.sum(1), torch.ones(12))
-    assert batch.ownership.dtype == torch.float32 and len(batch) == 12
+    restored = board.restore(*(getattr(state, name) for name in ("black", "white", "recent", "to_play", "rules")))
+    for name in ("atari", "hash", "on_board", "finished", "seen"):
+        assert torch.equal(getattr(state, name), getattr(restored, name)), name
+    assert batch.records.dtype == torch.int64 and len(batch) == 12
 
 
 def test_rows_of_25_columns_survive_packing():
@@ -138,7 +142,7 @@ def test_draws_are_uniform_over_the_window_and_its_symmetries(monkeypatch):
     buffer.credit = 1e9
     for _ in range(40):
         batch = buffer.take(500)
-        seen += torch.bincount(batch.root_value.to(torch.int64), minlength=200)
+        seen += torch.bincount(batch.samples.root_value.to(torch.int64), minlength=200)
         symmetries += torch.bincount(batch.symmetry, minlength=8)
     edge = 200 - buffer.window
     assert 0 < buffer.window < 200 and not seen[:edge].any()
@@ -171,15 +175,15 @@ def test_turned_samples_are_those_of_the_turned_game():
     for s in range(8):
         table = symmetry.action_table(5)[s]
         moved_to = torch.argsort(table)  # what stood at table[i] stands at i
-        turned_ownership = straight.ownership.flatten(1)[:, table[:-1]].view(6, 5, 5).to(torch.int8)
+        turned_ownership = straight.samples.ownership.flatten(1)[:, table[:-1]].view(6, 5, 5).to(torch.int8)
         turned = played([moved_to[action] for action in actions], sample.policy[:, table], turned_ownership)
         kinds = torch.full((6,), s)
-        assert torch.equal(symmetry.transform_planes(straight.state.stones, kinds), turned.state.stones)
-        before, turned_before = (flood.unpack_rows(batch.state.recent).flatten(1, 2) for batch in (straight, turned))
+        assert torch.equal(symmetry.transform_planes(straight.state().stones, kinds), turned.state().stones)
+        before, turned_before = (flood.unpack_rows(batch.state().recent).flatten(1, 2) for batch in (straight, turned))
         assert torch.equal(symmetry.transform_planes(before, kinds), turned_before)
-        policy = symmetry.transform_actions(straight.policy, kinds)
-        torch.testing.assert_close(policy, turned.policy, rtol=1e-6, atol=1e-7)
-        assert torch.equal(symmetry.transform_planes(straight.ownership, kinds), turned.ownership)
+        policy = symmetry.transform_actions(straight.samples.policy, kinds)
+        torch.testing.assert_close(policy, turned.samples.policy)
+        assert torch.equal(symmetry.transform_planes(straight.samples.ownership, kinds), turned.samples.ownership)
 
 
 def test_credit_is_earned_spent_and_capped():
@@ -202,8 +206,8 @@ def test_held_out_games_are_only_drawn_for_validation(monkeypatch):
     monkeypatch.setattr(replay.buffer, "VALIDATION_SHARE", 0.3)
     buffer = filled(total=240)
     buffer.credit = 1e9
-    trained = set((buffer.take(2000).root_value.to(torch.int64) // 4).tolist())
-    validated = set((buffer.validation_batch(2000).root_value.to(torch.int64) // 4).tolist())
+    trained = set((buffer.take(2000).samples.root_value.to(torch.int64) // 4).tolist())
+    validated = set((buffer.validation_batch(2000).samples.root_value.to(torch.int64) // 4).tolist())
     assert trained and validated and not trained & validated
     assert Replay(SETTINGS, 5).validation_batch(3) is None
 
@@ -245,7 +249,9 @@ def test_resume_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch):
     for buffer in (whole, second):
         buffer.add(make_samples(100, 30))
     for one, other in ((whole.take(64), second.take(64)), (whole.validation_batch(8), second.validation_batch(8))):
-        assert torch.equal(one.root_value, other.root_value) and torch.equal(one.symmetry, other.symmetry)
+        assert torch.equal(one.samples.root_value, other.samples.root_value) and torch.equal(
+            one.symmetry, other.symmetry
+        )
     figures, same = second.statistics(5), whole.statistics(5)
     assert all(figures[name] == same[name] for name in figures if name not in ("held", "memory_bytes"))
 
@@ -256,6 +262,7 @@ def test_samples_newer_than_the_checkpoint_are_kept_and_count_once(tmp_path):
     state = buffer.state_dict()
     for first in range(40, 140, 20):
         buffer.add(make_samples(first, 20))
+    buffer.close()
     # Killed here: 32..127 are in finished shards, the open one of the checkpoint was removed, 128..139 are lost.
     resumed = reopened(tmp_path, state, KEEPING)
     assert numbers(resumed) == list(range(128)) and resumed.total == 128 and resumed.last_game == 31
@@ -279,13 +286,58 @@ def test_every_place_for_a_kill_leaves_whole_files(tmp_path):
     assert numbers(Replay(KEEPING, 5, tmp_path, resume=True)) == list(range(50))
     assert not list(tmp_path.glob(".*"))
     buffer.add(make_samples(50, 14))
+    buffer.close()
     overtaken.write_bytes(copy)
     resumed = Replay(KEEPING, 5, tmp_path, resume=True)
     assert numbers(resumed) == list(range(64))
     resumed.add(make_samples(64, 1))
     resumed.flush()
     names = ["open-000000000064-1.npz", "shard-000000000000-32.npz", "shard-000000000032-32.npz"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert names_in(tmp_path) == names
+
+
+def names_in(directory) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_shards_are_written_while_others_work(tmp_path, monkeypatch):
+    """A kill while a shard is still being written costs nothing that a checkpoint counts: the open shard is there."""
+    buffer = filled(tmp_path, 40, KEEPING)
+    buffer.flush()
+    state, goes_on, committed = buffer.state_dict(), threading.Event(), names_in(tmp_path)
+    write = replay.shards.save_shard
+    monkeypatch.setattr(replay.shards, "save_shard", lambda *given: goes_on.wait(60) and write(*given))
+    for first in range(40, 140, 20):
+        buffer.add(make_samples(first, 20))
+    assert names_in(tmp_path) == committed and buffer.total == 140
+    resumed = reopened(tmp_path, state, KEEPING)
+    assert numbers(resumed) == list(range(40)) and resumed.total == 40
+    goes_on.set()
+    buffer.flush()
+    assert numbers(Replay(KEEPING, 5, tmp_path, resume=True)) == list(range(140))
+    whole = [f"shard-{first:012d}-32.npz" for first in range(0, 128, 32)]
+    assert names_in(tmp_path) == ["open-000000000128-12.npz", *whole]
+
+
+def test_what_kept_a_shard_from_the_disk_is_raised_and_nothing_follows_it(tmp_path, monkeypatch):
+    buffer = filled(tmp_path, 40, KEEPING)
+    buffer.flush()
+    state, committed, write = buffer.state_dict(), names_in(tmp_path), replay.shards.save_shard
+
+    def full_disk(path, samples):
+        if "032-32" in path.name:
+            raise OSError(28, "No space left on device")
+        write(path, samples)
+
+    monkeypatch.setattr(replay.shards, "save_shard", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        for first in range(40, 1000, 20):
+            buffer.add(make_samples(first, 20))
+    with pytest.raises(OSError, match="No space left"):
+        buffer.flush()
+    assert names_in(tmp_path) == committed
+    buffer.close()
+    assert numbers(reopened(tmp_path, state, KEEPING)) == list(range(40))
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text"])
@@ -356,5 +408,7 @@ def test_older_files_lack_replies_and_short_values(tmp_path, lacking):
     buffer.add(make_samples(40, 40))
     buffer.credit = 100
     batch = buffer.take(100)  # of old and new samples together
-    is_new = batch.root_value >= 40
-    assert torch.equal(batch.short_values.isnan(), ~is_new.unsqueeze(1).expand(-1, 3)) and 0 < is_new.sum() < 100
+    is_new = batch.samples.root_value >= 40
+    assert (
+        torch.equal(batch.samples.short_values.isnan(), ~is_new.unsqueeze(1).expand(-1, 3)) and 0 < is_new.sum() < 100
+    )

@@ -21,7 +21,7 @@ from zerogo.game import GameState, Move
 from zerogo.pipeline import train
 from zerogo.players.analyst import analyst_of_playouts, with_fitting_leaves
 from zerogo.replay import Replay, Samples
-from zerogo.replay.samples import find_shards, load_shard
+from zerogo.replay.shards import find_shards, load_shard
 from zerogo.rules import Rules
 from zerogo.search import Search
 from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, batch_size, generate, random_games

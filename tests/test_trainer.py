@@ -3,30 +3,26 @@
 import copy
 import dataclasses
 import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 import torch
+from host_reads import host_reads
 from positions import play_random, swap_colours
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from zerogo import board, symmetry
-from zerogo.config import NetworkConfig, TrainingConfig
+from zerogo import board, kernels, symmetry
+from zerogo.config import NetworkConfig, ReplayConfig, TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
+from zerogo.losses import LOSSES, Targets, loss_parts, policy_metrics, score_metrics, value_metrics
 from zerogo.network import Network
-from zerogo.replay import TrainingBatch
+from zerogo.replay import Replay, Samples, TrainingBatch, position_fields
 from zerogo.rules import Rules
-from zerogo.trainer import (
-    LOSSES,
-    Trainer,
-    ownership_loss,
-    policy_loss,
-    reply_loss,
-    score_loss,
-    short_values_loss,
-    soft_policy_loss,
-    value_loss,
-)
+from zerogo.trainer import Trainer
 
 ENCODER = make_encoder("zero17", komi_input=True)
 HEADS, FLOAT = {"policy": 1.0, "value": 1.0, "ownership": 0.5}, torch.float32
@@ -34,25 +30,26 @@ SCHEDULE = ((0.0, 1.0), (0.8, 0.1))
 SETTINGS = TrainingConfig(batch=8, learning_rate=3e-3, warmup_samples=0, ema_samples=64, schedule=SCHEDULE)
 
 
-def make_batch(seed: int = 0, rules: list[Rules] | None = None) -> TrainingBatch:
+def make_batch(seed: int = 0, rules: list[Rules] | None = None, **changes: torch.Tensor) -> TrainingBatch:
     """Returns 8 positions with made-up targets."""
     state, _ = play_random(rules or [Rules(5)] * 8, 6, seed)
     games, side = state.num_games, state.board_size
     generator = torch.Generator().manual_seed(seed)
     rand = lambda *shape: torch.rand(*shape, generator=generator)  # noqa: E731
-    return TrainingBatch(
-        state=state,
-        policy=torch.softmax(6 * rand(games, side * side + 1), -1),
-        reply=torch.nn.functional.one_hot(torch.arange(games), side * side + 1).to(torch.float32),
-        policy_weight=torch.ones(games),
-        board_weight=torch.ones(games),
-        value=torch.where(rand(games) < 0.5, -1.0, 1.0),
-        root_value=rand(games),
-        short_values=2 * rand(games, 3) - 1,
-        score=rand(games),
-        ownership=torch.where(rand(games, side, side) < 0.5, -1.0, 1.0),
-        symmetry=torch.randint(8, (games,), generator=generator),
-    )
+    made = {
+        "policy": torch.softmax(6 * rand(games, side * side + 1), -1),
+        "reply": torch.arange(games),
+        "policy_weight": torch.ones(games),
+        "board_weight": torch.ones(games),
+        "value": torch.where(rand(games) < 0.5, -1.0, 1.0),
+        "root_value": rand(games),
+        "short_values": 2 * rand(games, 3) - 1,
+        "score": rand(games),
+        "ownership": torch.where(rand(games, side, side) < 0.5, -1.0, 1.0),
+    }
+    made |= dict.fromkeys(("game", "network_step"), torch.zeros(games))
+    samples = Samples(**position_fields(state) | made | changes)
+    return TrainingBatch.of(samples, torch.randint(8, (games,), generator=generator))
 
 
 def make_trainer(settings: TrainingConfig = SETTINGS, dtype: torch.dtype = FLOAT, heads: dict = HEADS) -> Trainer:
@@ -61,57 +58,63 @@ def make_trainer(settings: TrainingConfig = SETTINGS, dtype: torch.dtype = FLOAT
     return Trainer(Network(shape, ENCODER.num_planes, ENCODER.num_globals, 5), ENCODER, settings, heads, "cpu", dtype)
 
 
-def make_targets(rules: Rules | list[Rules] = Rules(2), **changes: torch.Tensor) -> TrainingBatch:  # noqa: B008
-    made = dict.fromkeys(("value", "root_value", "score", "symmetry"), torch.zeros(2))
+def make_targets(**changes: torch.Tensor) -> Targets:
+    made = dict.fromkeys(("value", "score"), torch.zeros(2))
     made |= {"policy": torch.full((2, 5), 0.2), "policy_weight": torch.ones(2), "board_weight": torch.ones(2)}
-    made |= {"reply": torch.eye(5)[:2], "short_values": torch.zeros(2, 3)}
-    return TrainingBatch(**made | {"state": board.new_games(2, rules), "ownership": torch.zeros(2, 2, 2)} | changes)
+    made |= {"reply": torch.eye(5)[:2], "has_reply": torch.ones(2, dtype=torch.bool)}
+    made |= {"short_values": torch.zeros(2, 3), "ownership": torch.zeros(2, 2, 2)}
+    return Targets(**made | changes)
+
+
+def loss_of(name: str, output: torch.Tensor, targets: Targets, weight: float = 1.0) -> torch.Tensor:
+    ((terms, parts),) = loss_parts({name: output}, targets, {name: weight})
+    assert torch.equal(terms.sum(), parts[name].sum())
+    return terms.sum() / weight
 
 
 def test_policy_loss() -> None:
     policy = torch.tensor([[1.0, 0, 0, 0, 0], [0, 0.5, 0.5, 0, 0]])
     logits = torch.log(torch.tensor([[0.5, 0.2, 0.1, 0.1, 0.1], [0.1, 0.4, 0.3, 0.1, 0.1]])) + 3
     each = torch.tensor([-math.log(0.5), -0.5 * (math.log(0.4) + math.log(0.3))])
-    loss, metrics = policy_loss(logits, make_targets(policy=policy))
+    loss, metrics = (of(logits, make_targets(policy=policy)) for of in (partial(loss_of, "policy"), policy_metrics))
     assert torch.isclose(loss, each.mean())
     assert torch.isclose(metrics["policy_kl"], (each - torch.tensor([0.0, math.log(2)])).mean(), atol=1e-6)
     assert metrics["policy_accuracy"] == 1
-    weighted, _ = policy_loss(logits, make_targets(policy=policy, policy_weight=torch.tensor([3.0, 1.0])))
+    weighted = loss_of("policy", logits, make_targets(policy=policy, policy_weight=torch.tensor([3.0, 1.0])), 0.15)
     assert torch.isclose(weighted, (3 * each[0] + each[1]) / 4)
-    nothing, _ = policy_loss(logits, make_targets(policy=policy, policy_weight=torch.zeros(2)))
-    assert nothing == 0
+    assert loss_of("policy", logits, make_targets(policy=policy, policy_weight=torch.zeros(2))) == 0
 
 
 def test_reply_loss_is_the_mean_over_samples_with_a_reply() -> None:
     logits = torch.log(torch.tensor([[0.5, 0.2, 0.1, 0.1, 0.1], [0.25, 0.25, 0.25, 0.125, 0.125]]))
-    assert float(reply_loss(logits, make_targets())[0]) == pytest.approx((math.log(2) + math.log(4)) / 2)
-    without = make_targets(reply=torch.eye(5)[:2] * torch.tensor([[1.0], [0.0]]))
-    assert float(reply_loss(logits, without)[0]) == pytest.approx(math.log(2))
-    assert float(reply_loss(logits, make_targets(policy_weight=torch.tensor([0.0, 1.0])))[0]) == pytest.approx(
-        math.log(4)
-    )
-    assert float(reply_loss(logits, make_targets(reply=torch.zeros(2, 5)))[0]) == 0
+    losses = [loss_of("reply", logits, make_targets()), (math.log(2) + math.log(4)) / 2]
+    one = torch.tensor([True, False])
+    without = make_targets(reply=torch.eye(5)[:2] * one.unsqueeze(1), has_reply=one)
+    losses += [loss_of("reply", logits, without, 0.15), math.log(2)]
+    losses += [loss_of("reply", logits, make_targets(policy_weight=torch.tensor([0.0, 1.0]))), math.log(4)]
+    losses += [loss_of("reply", logits, make_targets(reply=torch.zeros(2, 5), has_reply=one & ~one)), 0]
+    assert [float(loss) for loss in losses[::2]] == pytest.approx(losses[1::2])
 
 
 def test_score_loss_is_in_points_and_leaves_unknown_boards_out() -> None:
     targets = make_targets(score=torch.tensor([5.0, -90.0]), board_weight=torch.tensor([1.0, 0.0]))
-    loss, metrics = score_loss(torch.tensor([9.0, 0.0]), targets)
-    assert float(loss) == pytest.approx((4 / 20) ** 2 / 2) and float(metrics["score_error_points"]) == pytest.approx(
-        4.0
-    )
+    loss, metrics = (of(torch.tensor([9.0, 0.0]), targets) for of in (partial(loss_of, "score"), score_metrics))
+    assert float(loss) == pytest.approx((4 / 20) ** 2 / 2)
+    assert float(metrics["score_error_points"]) == pytest.approx(4.0)
 
 
 def test_the_soft_policy_is_the_fourth_root_made_to_sum_to_one() -> None:
     policy = torch.tensor([[0.8, 0.05, 0.05, 0.05, 0.05], [1.0, 0.0, 0.0, 0.0, 0.0]])
     soft = policy**0.25 / (policy**0.25).sum(1, keepdim=True)
     logits = torch.log(soft.clamp(min=1e-9))
-    loss, _ = soft_policy_loss(logits, make_targets(policy=policy))
+    loss = loss_of("soft_policy", logits, make_targets(policy=policy), 0.1)
     assert float(loss) == pytest.approx(float(torch.special.entr(soft).sum(1).mean()))  # least where it is met
 
 
 def test_value_loss_is_the_chance_of_winning() -> None:
     logit = torch.atanh(torch.tensor([0.6, 0.0]))
-    loss, metrics = value_loss(logit, make_targets(value=torch.tensor([1.0, 0.0])))
+    targets = make_targets(value=torch.tensor([1.0, 0.0]))
+    loss, metrics = loss_of("value", logit, targets, 0.5), value_metrics(logit, targets)
     assert torch.isclose(loss, torch.tensor((-math.log(0.8) + math.log(2)) / 2))
     assert metrics["value_accuracy"] == 1 and torch.isclose(metrics["value_mean"], torch.tensor(0.3))
 
@@ -119,26 +122,27 @@ def test_value_loss_is_the_chance_of_winning() -> None:
 def test_short_values_are_learned_where_they_are_known() -> None:
     logits = torch.atanh(torch.tensor([[0.6, 0.0, -0.2], [0.9, 0.9, 0.9]])).requires_grad_()
     short = torch.tensor([[1.0, 0.0, -1.0], [math.nan] * 3])  # of an older file
-    loss, _ = short_values_loss(logits, make_targets(short_values=short))
+    loss = loss_of("short_values", logits, make_targets(short_values=short))
     assert float(loss.detach()) == pytest.approx(-(math.log(0.8) + math.log(0.5) + math.log(0.6)) / 3)
     loss.backward()
     assert torch.isfinite(logits.grad).all() and not logits.grad[1].any() and logits.grad[0, 0] < 0 < logits.grad[0, 2]
-    assert short_values_loss(logits, make_targets(short_values=short[1:].repeat(2, 1)))[0] == 0
+    assert loss_of("short_values", logits, make_targets(short_values=short[1:].repeat(2, 1))) == 0
 
 
 def test_the_head_of_short_values_learns_by_heart() -> None:
     trainer = make_trainer(dataclasses.replace(SETTINGS, weight_decay=0.0), heads=HEADS | {"short_values": 1.0})
-    batch = make_batch()
-    batch = dataclasses.replace(batch, short_values=batch.value.unsqueeze(1) * torch.tensor([1.0, -1.0, 1.0]))
+    value = make_batch().samples.value
+    batch = make_batch(short_values=value.unsqueeze(1) * torch.tensor([1.0, -1.0, 1.0]))
     losses = [float(trainer.step(batch)["short_values_loss"]) for _ in range(150)]
     assert losses[0] == pytest.approx(math.log(2), abs=0.05) and losses[-1] < 0.1
 
 
 def test_ownership_loss_counts_the_points_that_exist() -> None:
     logits = torch.atanh(torch.tensor([[[0.6, 0.6], [0.6, 0.6]], [[-0.2, 0.9], [0.9, 0.9]]]))
-    loss, _ = ownership_loss(logits, make_targets([Rules(2), Rules(1)], ownership=torch.ones(2, 2, 2)))
+    on_board = on_board_mask(board.new_games(2, [Rules(2), Rules(1)]))
+    loss = loss_of("ownership", logits, make_targets(ownership=torch.ones(2, 2, 2), on_board=on_board), 1.5)
     assert torch.isclose(loss, torch.tensor(-(math.log(0.8) + math.log(0.4)) / 2))
-    everywhere, _ = ownership_loss(logits, make_targets(ownership=torch.ones(2, 2, 2)))
+    everywhere = loss_of("ownership", logits, make_targets(ownership=torch.ones(2, 2, 2)))
     assert torch.isclose(everywhere, torch.tensor(-(4 * math.log(0.8) + math.log(0.4) + 3 * math.log(0.95)) / 8))
 
 
@@ -186,7 +190,8 @@ def test_targets_are_the_movers() -> None:
     alone."""
     trainer, batch = make_trainer(), make_batch()
     planes, numbers, targets = trainer.turned(batch)
-    other_planes, other_numbers, other = trainer.turned(dataclasses.replace(batch, state=swap_colours(batch.state)))
+    swapped = position_fields(swap_colours(batch.state()))
+    other_planes, other_numbers, other = trainer.turned(make_batch(**swapped))
     assert torch.equal(planes[:, :16], other_planes[:, :16]) and torch.equal(numbers, other_numbers)
     assert torch.equal(targets.value, other.value) and torch.equal(targets.ownership, other.ownership)
 
@@ -243,7 +248,7 @@ def test_statistics_belong_to_the_averaged_weights(mixed: bool) -> None:
     for batch in batches:
         planes, _, targets = trainer.turned(batch)
         out = stem.conv(planes).permute(0, 2, 3, 1)
-        points = out[on_board_mask(targets.state)] if mixed else out.flatten(0, 2)
+        points = out[targets.on_board] if mixed else out.flatten(0, 2)
         means.append(points.mean(0))
         variances.append(points.var(0))
     assert torch.allclose(stem.norm.running_mean, torch.stack(means).mean(0), atol=1e-5)
@@ -301,6 +306,50 @@ def test_heads_and_formats_that_are_not_known() -> None:
         trainer.load_state_dict({"format": 0})
     fewer = make_trainer(heads={"policy": 1.0, "value": 1.0})
     assert "ownership_loss" not in fewer.step(make_batch())
+
+
+class Launches(TorchDispatchMode):
+    """Counts operations but for views, which launch nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+
+    def __torch_dispatch__(self, function, types, arguments=(), named=None):
+        results = [result.alias_info for result in function._schema.returns]
+        self.number += not any(alias is not None and not alias.is_write for alias in results)
+        return function(*arguments, **named or {})
+
+
+def launches(work: Callable[[], Any]) -> int:
+    with Launches() as counter:
+        work()
+    return counter.number
+
+
+@pytest.mark.parametrize("heads", [NetworkConfig().heads, dict.fromkeys(LOSSES, 0.5)])
+def test_a_step_launches_little_besides_the_network_and_waits_for_nothing(heads: dict[str, float]) -> None:
+    """Drawing the batch, copying it to a device, turning it, the losses with their gradients and every eighth metrics,
+    clipping, the averages. Kernels would only take away from it."""
+    trainer, draws = make_trainer(heads=heads), Replay(ReplayConfig(min_window=40, reuse=1000.0), 5)
+    for seed in range(5):
+        draws.add(dataclasses.replace(make_batch(seed).samples, game=torch.ones(8)))
+    with kernels.plain():
+        batch = draws.take(8)
+        trainer.step(batch)
+        planes, inputs, targets = trainer.turned(batch)
+        outputs = trainer.network(planes, inputs, None).values()
+        gradients = [torch.ones_like(output) for output in outputs]
+        network = launches(lambda: trainer.network(planes, inputs, None))
+        network += launches(lambda: torch.autograd.backward(list(outputs), gradients))
+        network += launches(trainer.optimizer.step)
+        steps = (lambda: trainer.step(draws.take(8), False)), (lambda: trainer.step(draws.take(8)))
+        ordinary, measured = (4 + launches(step) - network for step in steps)  # two copies, and two sums of the run's
+        assert 20 < ordinary <= 80 and (7 * ordinary + measured) / 8 <= 80
+        batch = draws.take(8)
+        with host_reads() as found:
+            trainer.step(batch)
+    assert not found
 
 
 @pytest.mark.gpu

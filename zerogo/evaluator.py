@@ -46,6 +46,7 @@ class Evaluator:
         if symmetries not in SYMMETRIES:
             raise InputError(f"symmetries are {symmetries!r}; allowed are {', '.join(SYMMETRIES)}")
         self.network, self.encoder, self.symmetries = network, encoder, symmetries
+        self._others = {symmetries: self}
 
     @staticmethod
     def from_network(
@@ -61,8 +62,12 @@ class Evaluator:
         return Evaluator(inference_copy(network, device, dtype, heads, compiled), encoder, symmetries)
 
     def with_symmetries(self, symmetries: str) -> Evaluator:
-        """Returns an evaluator over the same network that turns the board otherwise."""
-        return Evaluator(self.network, self.encoder, symmetries)
+        """Returns the evaluator over the same network that turns the board so, always the same one: a captured graph of
+        a search is good for one evaluator."""
+        if symmetries not in self._others:
+            other = self._others[symmetries] = Evaluator(self.network, self.encoder, symmetries)
+            other._others = self._others
+        return self._others[symmetries]
 
     @torch.inference_mode()
     def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:

@@ -300,7 +300,7 @@ class InferenceNetwork:
     share what it made."""
 
     def __init__(self, network: Network, device: torch.device, dtype: torch.dtype, compiled: bool = False) -> None:
-        self.device, self.dtype, self.network = device, dtype, network
+        self.device, self.dtype, self.network, self.compiled = device, dtype, network, compiled
         self._forward = torch.compile(network) if compiled else network
         self.num_planes, self.num_globals, self.heads = network.num_planes, network.num_globals, network.heads
 
@@ -308,6 +308,22 @@ class InferenceNetwork:
     def __call__(self, planes: Tensor, globals: Tensor, on_board: Tensor | None = None) -> dict[str, Tensor]:
         planes = planes.to(dtype=self.dtype, memory_format=torch.channels_last)
         return self._forward(planes, globals, on_board)
+
+    @torch.no_grad()
+    def load_(self, network: Network) -> None:
+        """Takes over the weights of a network of the same shape, in the places of its own: captured graphs and compiled
+        code, which read them there, stay good."""
+        new = _playing_copy(network, self.device, self.dtype, self.heads, self.compiled)
+        torch._foreach_copy_(_weights(self.network), _weights(new))
+        for own, other in zip(self.network.modules(), new.modules(), strict=True):
+            if isinstance(own, FusedConv) and own.in_one_step:
+                own.packed = other.packed  # in oneDNN's own layout; only the CPU has it, where nothing is captured
+
+
+def _weights(playing: Network) -> list[Tensor]:
+    """Returns all that an inference network multiplies with, but for what oneDNN has packed."""
+    joined = [tensor for module in playing.modules() if isinstance(module, Readout) for tensor in module.joined]
+    return [*playing.state_dict().values(), *joined]
 
 
 def inference_copy(
@@ -325,6 +341,12 @@ def inference_copy(
     relu to one kernel behind each convolution. On a CPU it loses: 2x32, 9x9, bf16, batch 256, one Zen 4 core: 15.1 ms
     around the oneDNN calls, for 12.5 ms without (one position alone: 0.57 for 0.84 ms)."""
     device = torch.device(device)
+    return InferenceNetwork(_playing_copy(network, device, dtype, heads, compiled), device, dtype, compiled)
+
+
+def _playing_copy(
+    network: Network, device: torch.device, dtype: torch.dtype, heads: Sequence[str] | None, compiled: bool
+) -> Network:
     playing = copy.deepcopy(network).eval().requires_grad_(False).to(device)
     if heads is not None:
         _keep_heads_(playing, heads)
@@ -334,7 +356,7 @@ def inference_copy(
                 setattr(module, name, FusedConv(layer, device, dtype, network.size, plain=compiled))
     playing.map_readout.freeze_(dtype)
     playing.scalar_readout.freeze_(torch.float32)
-    return InferenceNetwork(playing, device, dtype, compiled)
+    return playing
 
 
 def _keep_heads_(network: Network, heads: Sequence[str]) -> None:

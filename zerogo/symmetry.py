@@ -24,12 +24,12 @@ def inverse(symmetry: Tensor) -> Tensor:
 
 def transform_planes(planes: Tensor, symmetry: int | Tensor, size: Tensor | None = None) -> Tensor:
     """Returns transformed planes: [B, C, N, N] or [B, N, N] of any dtype, under one transform or one for each game
-    (int64 [B]).
+    (int64 [B], or their `tables`).
 
     size: int32 [B], the sides of the games' own boards; None is N. Four-dimensional results lie in channels_last
     memory: there one point is one row, and rows move faster than single numbers."""
     board_size = planes.shape[-1]
-    table = _tables(board_size, symmetry, size, planes.device)[..., :-1]
+    table = tables(board_size, symmetry, size, planes.device)[..., :-1]
     if planes.ndim == 3:
         return _take(planes.flatten(1), table).view_as(planes)
     num_games, channels = planes.shape[:2]
@@ -37,7 +37,7 @@ def transform_planes(planes: Tensor, symmetry: int | Tensor, size: Tensor | None
     if table.ndim == 1:
         moved = points.index_select(1, table)
     else:
-        first = torch.arange(num_games, device=planes.device).unsqueeze(1) * points.shape[1]
+        first = torch.arange(0, table.numel(), board_size * board_size, device=planes.device).unsqueeze(1)
         moved = points.flatten(0, 1).index_select(0, (table + first).flatten())
     return moved.view(num_games, board_size, board_size, channels).permute(0, 3, 1, 2)
 
@@ -46,11 +46,14 @@ def transform_actions(values: Tensor, symmetry: int | Tensor, size: Tensor | Non
     """Returns transformed numbers of actions, such as a policy: [B, A] of any dtype; else as `transform_planes`."""
     board_size = round((values.shape[-1] - 1) ** 0.5)
     assert board_size * board_size + 1 == values.shape[-1], f"{values.shape[-1]} actions belong to no square board"
-    return _take(values, _tables(board_size, symmetry, size, values.device))
+    return _take(values, tables(board_size, symmetry, size, values.device))
 
 
-def _tables(board_size: int, symmetry: int | Tensor, size: Tensor | None, device: torch.device) -> Tensor:
-    """Returns where the actions come from: int64 [A] where that is the same for all games, else [B, A]."""
+def tables(board_size: int, symmetry: int | Tensor, size: Tensor | None, device: torch.device) -> Tensor:
+    """Returns where the actions come from: int64 [A] where that is the same for all games, else [B, A], which the
+    functions above take in place of a symmetry where several want it."""
+    if isinstance(symmetry, Tensor) and symmetry.ndim > 1:
+        return symmetry
     if size is None:
         return action_table(board_size, device)[symmetry]
     return _own_table(board_size, device)[size.to(torch.int64), symmetry]

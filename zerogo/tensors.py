@@ -15,9 +15,10 @@ class TensorFields:
         """Returns a copy with the function applied to every tensor."""
         return _mapped(self, function)
 
-    def to(self, device: torch.device) -> Self:
-        """Returns a copy on a device."""
-        return self.map(lambda tensor: tensor.to(device))
+    def to(self, device: torch.device | str) -> Self:
+        """Returns a copy on a device, see `sent`."""
+        device = torch.device(device)
+        return self.map(lambda tensor: sent(tensor, device))
 
     def select(self, index: Tensor) -> Self:
         """Returns the rows `index` (int64 [K]) of every tensor: [B, ...] -> [K, ...]."""
@@ -34,6 +35,14 @@ class TensorFields:
         """Returns the batches joined along dimension 0; fields that are no tensors are those of the first part."""
         joined = iter([torch.cat(tensors) for tensors in zip(*(part.tensors() for part in parts), strict=True)])
         return parts[0].map(lambda _: next(joined))
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """Returns a tensor on a device. What goes from the host to a GPU goes through pinned memory, so nothing waits."""
+    if tensor.device == device:
+        return tensor
+    is_sent = tensor.device.type == "cpu" and device.type == "cuda"
+    return (tensor.pin_memory() if is_sent else tensor).to(device, non_blocking=is_sent)
 
 
 def _mapped(value: Any, function: Callable[[Tensor], Tensor]) -> Any:

@@ -1,118 +1,27 @@
-"""One step of learning: losses, optimiser, learning rate, averaged weights. What to learn from and when belongs to the
-pipeline."""
+"""One step of learning: augmentation, optimiser, learning rate, averaged weights. What to learn from and when belongs
+to the pipeline, how far a network is off to `losses`."""
 
 import copy
-import dataclasses
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from zerogo import symmetry
 from zerogo.config import TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import Encoder, on_board_mask
-from zerogo.network import SCORE_SCALE, Network
+from zerogo.losses import LOSSES, METRICS, Metrics, Targets, loss_parts
+from zerogo.network import Network
 from zerogo.replay import TrainingBatch
 
 # AdamW's beta 2. 0.99 averages about 100 steps; the usual 0.999 averages 1,000, too long where the run changes its
 # own data.
 SECOND_MOMENTUM = 0.99
 STATE_FORMAT = 1
-SOFTENED = 0.25  # power of the soft policy's target (KataGo)
-
-
-Metrics = dict[str, Tensor]
-Loss = Callable[[Tensor, TrainingBatch], tuple[Tensor, Metrics]]
-
-
-def policy_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
-    """Returns the cross-entropy of the search's policy [nats], a mean weighted by `policy_weight`: logits [B, A]."""
-    log_prior = F.log_softmax(logits, dim=-1)
-    share = targets.policy_weight / targets.policy_weight.sum().clamp(min=1e-6)
-    loss = ((-targets.policy * log_prior).sum(-1) * share).sum()
-    with torch.no_grad():
-        target_entropy = (torch.special.entr(targets.policy).sum(-1) * share).sum()
-        same = (logits.argmax(-1) == targets.policy.argmax(-1)).to(torch.float32)
-        metrics = {
-            "policy_entropy": ((-log_prior.exp() * log_prior).sum(-1) * share).sum(),
-            "policy_target_entropy": target_entropy,
-            "policy_kl": loss.detach() - target_entropy,
-            "policy_accuracy": (same * share).sum(),
-        }
-    return loss, metrics
-
-
-def reply_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
-    """Returns the cross-entropy of the other side's next move [nats], a mean over samples that have one, weighted by
-    `policy_weight`, as who plays at random teaches no reply either: logits [B, A]."""
-    share = targets.policy_weight * targets.reply.sum(-1)
-    losses = -(targets.reply * F.log_softmax(logits, dim=-1)).sum(-1)
-    return (losses * share).sum() / share.sum().clamp(min=1e-6), {}
-
-
-def soft_policy_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
-    """Returns the cross-entropy of the search's policy to the power of 1/4, made to sum to 1 [nats]: logits [B, A]."""
-    soft = targets.policy**SOFTENED
-    soft = soft / soft.sum(-1, keepdim=True)
-    share = targets.policy_weight / targets.policy_weight.sum().clamp(min=1e-6)
-    return (-(soft * F.log_softmax(logits, dim=-1)).sum(-1) * share).sum(), {}
-
-
-def value_loss(logit: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
-    """Returns the cross-entropy of the result [nats]: logit [B], (1 + tanh(logit)) / 2 is the chance of winning."""
-    loss = F.binary_cross_entropy_with_logits(2 * logit, (1 + targets.value) / 2)
-    with torch.no_grad():
-        value, decided = torch.tanh(logit), targets.value != 0
-        right = (decided & (value.sign() == targets.value.sign())).sum() / decided.sum().clamp(min=1)
-        metrics = {
-            "value_accuracy": right,
-            "value_mean": value.mean(),
-            "value_target_mean": targets.value.mean(),
-            "value_error": (value - targets.value).square().mean(),
-        }
-    return loss, metrics
-
-
-def short_values_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
-    """Returns the cross-entropy of the short-term values [nats], a mean over those that are known: logits [B, 3]."""
-    known = ~targets.short_values.isnan()
-    wins = (1 + torch.where(known, targets.short_values, 0.0)) / 2
-    losses = torch.where(known, F.binary_cross_entropy_with_logits(2 * logits, wins, reduction="none"), 0.0)
-    return losses.sum() / known.sum().clamp(min=1), {}
-
-
-def ownership_loss(logits: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
-    """Returns the mean cross-entropy [nats] of the owners of existing points, by `board_weight`: logits [B, N, N]."""
-    losses = F.binary_cross_entropy_with_logits(2 * logits, (1 + targets.ownership) / 2, reduction="none")
-    share = targets.board_weight / targets.board_weight.sum().clamp(min=1e-6)
-    on_board = on_board_mask(targets.state)
-    if on_board is None:
-        return (losses.mean((1, 2)) * share).sum(), {}
-    on_board = on_board.to(torch.float32)
-    return ((losses * on_board).sum((1, 2)) / on_board.sum((1, 2)) * share).sum(), {}
-
-
-def score_loss(score: Tensor, targets: TrainingBatch) -> tuple[Tensor, Metrics]:
-    """Returns Huber's loss of the final score, in units of SCORE_SCALE points, a mean by `board_weight`: score [B]."""
-    losses = F.huber_loss(score / SCORE_SCALE, targets.score / SCORE_SCALE, reduction="none")
-    share = targets.board_weight / targets.board_weight.sum().clamp(min=1e-6)
-    error = ((score.detach() - targets.score).abs() * share).sum()
-    return (losses * share).sum(), {"score_error_points": error}
-
-
-LOSSES: dict[str, Loss] = {
-    "policy": policy_loss,
-    "value": value_loss,
-    "ownership": ownership_loss,
-    "score": score_loss,
-    "reply": reply_loss,
-    "soft_policy": soft_policy_loss,
-    "short_values": short_values_loss,
-}
 
 
 class Trainer:
@@ -139,6 +48,9 @@ class Trainer:
         self.averaged = copy.deepcopy(network).eval().requires_grad_(False)
         self.optimizer = make_optimizer(network, settings)
         self.samples, self.steps, self.progress, self.average_weight = 0, 0, 0.0, 0.0
+        # What is averaged: parameters and batch-norm statistics, not their count of batches.
+        both = zip(self.averaged.state_dict().values(), self.network.state_dict(keep_vars=True).values(), strict=True)
+        self._pairs = [(mean, ours.detach()) for mean, ours in both if mean.is_floating_point()]
 
     @torch.no_grad()
     def start_from(self, weights: Mapping[str, Tensor]) -> None:
@@ -156,30 +68,30 @@ class Trainer:
         warm = min(1.0, (self.samples + self.settings.batch) / max(1, self.settings.warmup_samples))
         return self.settings.learning_rate * warm * (reached[-1] if reached else 1.0)
 
-    def step(self, batch: TrainingBatch) -> Metrics:
+    def step(self, batch: TrainingBatch, measures: bool = True) -> Metrics:
         """Learns from one batch and returns what was seen as tensors on the device, without waiting for it.
 
-        These are the total `loss`, `NAME_loss` of each head before its weight, the heads' metrics, `gradient_norm`
-        before clipping, and `learning_rate`."""
+        These are the total `loss` and `gradient_norm` before clipping, and, where it measures, `NAME_loss` of each head
+        before its weight (0 for a weight of 0), the heads' metrics, and `learning_rate`."""
         rate = self.learning_rate()
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.network.train()
-        loss, metrics = self._losses(self.network, batch)
+        loss, metrics = self._losses(self.network, batch, measures)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        limit = self.settings.gradient_clip or math.inf
-        metrics["gradient_norm"] = nn.utils.clip_grad_norm_(self.network.parameters(), limit).detach()
+        metrics["gradient_norm"] = self._clip()
         self.optimizer.step()
-        self.samples, self.steps = self.samples + len(batch.policy), self.steps + 1
-        self._average(len(batch.policy))
-        metrics["learning_rate"] = torch.full((), rate, device=self.device)
+        self.samples, self.steps = self.samples + len(batch), self.steps + 1
+        self._average(len(batch))
+        if measures:
+            metrics["learning_rate"] = torch.full((), rate, device=self.device)
         return metrics
 
     @torch.no_grad()
     def measure(self, batch: TrainingBatch) -> Metrics:
         """Returns the averaged network's losses and metrics on a held-out batch, without learning from it."""
-        return self._losses(self.averaged, batch)[1]
+        return self._losses(self.averaged, batch, True)[1]
 
     @torch.no_grad()
     def refresh_statistics(self, batches: Iterable[TrainingBatch]) -> None:
@@ -230,31 +142,43 @@ class Trainer:
             group.update(settings)
         self.optimizer.load_state_dict(state)
 
-    def turned(self, batch: TrainingBatch) -> tuple[Tensor, Tensor, TrainingBatch]:
-        """Returns planes, inputs and targets on the device, each turned by its symmetry; `state` stays as it is."""
+    def turned(self, batch: TrainingBatch) -> tuple[Tensor, Tensor, Targets]:
+        """Returns planes, global inputs and targets on the device, each turned by its symmetry."""
         batch = batch.to(self.device)
-        turn, size = batch.symmetry, None if batch.state.rules.same_size else batch.state.rules.size
-        planes = symmetry.transform_planes(self.encoder.planes(batch.state), turn, size)
-        policy, reply = (symmetry.transform_actions(moves, turn, size) for moves in (batch.policy, batch.reply))
-        ownership = symmetry.transform_planes(batch.ownership, turn, size)
-        targets = dataclasses.replace(batch, policy=policy, reply=reply, ownership=ownership)
-        return planes, self.encoder.globals(batch.state), targets
+        state = batch.state()
+        size = None if state.rules.same_size else state.rules.size
+        tables = symmetry.tables(batch.board_size, batch.symmetry, size, self.device)
+        planes = symmetry.transform_planes(self.encoder.planes(state), tables)
+        return planes, self.encoder.globals(state), Targets.of(batch.samples, tables, on_board_mask(state))
 
-    def _forward(self, network: Network, batch: TrainingBatch) -> tuple[dict[str, Tensor], TrainingBatch]:
+    def _forward(self, network: Network, batch: TrainingBatch) -> tuple[Metrics, Targets]:
         """Returns the network's outputs by head, and the targets that belong to them."""
         planes, inputs, targets = self.turned(batch)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16):
-            return network(planes, inputs, on_board_mask(targets.state)), targets
+            outputs = network(planes, inputs, targets.on_board)
+        return {name: outputs[name].to(torch.float32) for name in self.heads}, targets
 
-    def _losses(self, network: Network, batch: TrainingBatch) -> tuple[Tensor, Metrics]:
+    def _losses(self, network: Network, batch: TrainingBatch, measures: bool) -> tuple[Tensor, Metrics]:
         outputs, targets = self._forward(network, batch)
-        total = torch.zeros((), device=self.device)
-        metrics: Metrics = {}
-        for name, weight in self.heads.items():
-            loss, more = LOSSES[name](outputs[name].to(torch.float32), targets)
-            total = total + weight * loss
-            metrics |= {f"{name}_loss": loss.detach(), **more}
-        return total, {"loss": total.detach(), **metrics}
+        parts = loss_parts(outputs, targets, self.heads)
+        total = reduce(torch.add, [terms.sum() for terms, _ in parts])
+        metrics = {"loss": total.detach()}
+        if measures:
+            with torch.no_grad():
+                for _, terms in parts:
+                    metrics |= {f"{name}_loss": own.sum() / (self.heads[name] or 1.0) for name, own in terms.items()}
+                for name in [name for name in METRICS if name in self.heads]:
+                    metrics |= METRICS[name](outputs[name], targets)
+        return total, metrics
+
+    def _clip(self) -> Tensor:
+        """Makes the gradient as short as the settings want and returns its norm before, by the same operations as
+        `nn.utils.clip_grad_norm_`, which asks each of them for its device."""
+        gradients = [parameter.grad for parameter in self.network.parameters() if parameter.grad is not None]
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients)))
+        if self.settings.gradient_clip:
+            torch._foreach_mul_(gradients, (self.settings.gradient_clip / (norm + 1e-6)).clamp(max=1.0))
+        return norm
 
     @torch.no_grad()
     def _average(self, new_samples: int) -> None:
@@ -264,8 +188,7 @@ class Trainer:
         guess; `refresh_statistics` gives the right ones."""
         share = -math.expm1(-new_samples / self.settings.ema_samples)
         self.average_weight += (1.0 - self.average_weight) * share
-        ours = [tensor for tensor in self.network.state_dict().values() if tensor.is_floating_point()]
-        averaged = [tensor for tensor in self.averaged.state_dict().values() if tensor.is_floating_point()]
+        averaged, ours = zip(*self._pairs, strict=True)
         torch._foreach_lerp_(averaged, ours, share / self.average_weight)
 
 

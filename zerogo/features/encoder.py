@@ -91,8 +91,9 @@ class Encoder:
 
     def globals(self, state: State) -> Tensor:
         """Returns the global inputs: float32 [B, g]."""
-        view, nothing = View(state), torch.zeros(state.num_games, 0, device=state.device)
-        return torch.cat([nothing, *(group.read(view) for group in self._globals)], dim=1)
+        view = View(state)
+        told = [group.read(view) for group in self._globals]
+        return torch.cat(told, dim=1) if told else torch.zeros(state.num_games, 0, device=state.device)
 
 
 def make_encoder(name: str | Sequence[str], komi_input: bool) -> Encoder:

@@ -10,7 +10,7 @@ from zerogo.features.view import View
 
 def as_planes(*rows: Tensor) -> Tensor:
     """Returns planes as one tensor: int32 [B, N] each -> int32 [B, c, N]."""
-    return torch.stack(rows, dim=1)
+    return torch.stack(rows, dim=1) if len(rows) > 1 else rows[0].unsqueeze(1)
 
 
 def colour(view: View) -> Tensor:

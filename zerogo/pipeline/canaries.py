@@ -160,8 +160,9 @@ def _of_decided(last: Samples, evaluator: Evaluator) -> dict[str, float]:
 def of_batch(batch: TrainingBatch, trainer: Trainer) -> dict[str, float]:
     """Returns what a batch says as the trainer turns it, by tag: policies must stay off the turned stones."""
     _, _, targets = trainer.turned(batch)
-    size = None if batch.state.rules.same_size else batch.state.rules.size
-    stones = symmetry.transform_planes(batch.state.stones, batch.symmetry, size).to(targets.policy.device)
+    state = batch.state()
+    size = None if state.rules.same_size else state.rules.size
+    stones = symmetry.transform_planes(state.stones, batch.symmetry, size).to(targets.policy.device)
     on_stones = (targets.policy[:, :-1] * (stones != 0).flatten(1)).sum(1)[targets.policy_weight > 0]
     return _tagged({"target_on_stones": _most(on_stones)})
 

@@ -7,7 +7,7 @@ count)."""
 
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,12 +25,13 @@ from zerogo.pipeline import canaries
 from zerogo.pipeline.beside import MatchesBeside
 from zerogo.pipeline.canaries import Canaries
 from zerogo.pipeline.measures import Matches, final_boards, first_moves, selfplay_numbers
-from zerogo.replay import Replay, Samples, TrainingBatch
+from zerogo.replay import Replay, Samples, TrainingBatch, device_for
 from zerogo.runtime import RunLock, describe, make_directory, pick_compile, remove_leftovers
 from zerogo.selfplay import SelfPlay, SelfPlayResult, batch_size, random_games, reanalysis, write_games
 from zerogo.telemetry import Progress, Telemetry
 from zerogo.trainer import Trainer
 
+MEASURED = 8  # every so many steps the losses of the heads and their metrics are found, half as much again as learning
 STATISTICS_BATCHES = 8  # batches from which the averaged weights get their batch-norm statistics
 GENERATORS = ("generator", "validation_generator")  # of the replay's state, kept among the checkpoint's generators
 HELD_OUT_BATCHES = 4  # batches' worth of held-out samples that are measured after each round
@@ -61,6 +62,7 @@ def train(config: Config, resume: bool = False) -> None:
             run.go()
         finally:
             run.telemetry.close()
+            run.replay.close()
 
 
 def too_many_considered(search: SearchConfig, selfplay: SelfplayConfig) -> str:
@@ -90,6 +92,7 @@ class Run:
         setup = cli.set_up(config)
         self.device, self.dtype = setup.device, setup.dtype
         self.compiled = pick_compile(config.run.compile, self.device)
+        self._evaluators: dict[tuple[str, ...], Evaluator] = {}
         self.trainer, self.replay = self._new_trainer(config, start), self._open_replay(config, start)
         # Which opponent there is not is said at once.
         self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype)
@@ -134,7 +137,8 @@ class Run:
         for folder in ("", checkpoints.FOLDER, "games", "logs"):
             remove_leftovers(self.directory / folder)
         side, shards = config.game.largest_size, self.directory / "replay"
-        replay = Replay(config.replay, side, shards, config.run.seed, resume=True)
+        place = device_for(config.replay, side, self.device)
+        replay = Replay(config.replay, side, shards, config.run.seed, resume=True, device=place)
         if start is not None and "replay" in start.counters:
             replay.load_state_dict(start.counters["replay"] | start.generators)
         return replay
@@ -149,9 +153,16 @@ class Run:
         return replace(config, search=search, selfplay=settings), why
 
     def _evaluator(self, heads: tuple[str, ...] | None = None) -> Evaluator:
+        """Returns the evaluator that asks these heads, by default those of the search: always the same one, whose
+        weights become the averaged ones of now."""
         heads = heads or search_heads(self.config.network.heads, self.config.search.score_weight)
         network, encoder, options = self.trainer.averaged, self.trainer.encoder, {"compiled": self.compiled}
-        return Evaluator.from_network(network, encoder, self.device, self.dtype, heads=heads, **options)
+        if heads in self._evaluators:
+            self._evaluators[heads].network.load_(network)
+        else:
+            made = Evaluator.from_network(network, encoder, self.device, self.dtype, heads=heads, **options)
+            self._evaluators[heads] = made
+        return self._evaluators[heads]
 
     def _play_random_games(self) -> None:
         """Plays the random games that a run begins with; after a kill on the way, those that are missing."""
@@ -306,12 +317,15 @@ class Run:
             return {}
         batch, sums, start, first = self.config.training.batch, {}, time.monotonic(), self.trainer.steps
         steps = max(1, self.replay.credit // batch)
+        counts: Counter[str] = Counter()
         recent: deque[TrainingBatch] = deque(maxlen=STATISTICS_BATCHES)
         while self.replay.can_take(batch) and self._progress() < 1.0:
             self.trainer.set_progress(self._progress())
             recent.append(self.replay.take(batch))
-            for name, value in self.trainer.step(recent[-1]).items():
-                sums[name] = sums.get(name, 0.0) + value
+            measures = (self.trainer.steps - first) % MEASURED == 0
+            for name, value in self.trainer.step(recent[-1], measures).items():
+                sums[name] = sums[name] + value if name in sums else value
+                counts[name] += 1
             self._tick()
             self._shown["learned"] = f"{100 * (learned := (self.trainer.steps - first) / steps):.0f} %"
             self._part = 0.5 + 0.5 * learned if self.selfplay else 0.0
@@ -324,9 +338,9 @@ class Run:
         steps = self.trainer.steps - first
         if steps == 0:
             return {}
-        means = (torch.stack(list(sums.values())) / steps).tolist()
+        totals = torch.stack(list(sums.values())).tolist()
         seconds = time.monotonic() - start
-        numbers = {f"train/{name}": mean for name, mean in zip(sums, means, strict=True)}
+        numbers = {f"train/{name}": total / counts[name] for name, total in zip(sums, totals, strict=True)}
         self._require_finite(numbers["train/loss"])
         self.trainer.refresh_statistics(recent)
         numbers["train/samples_per_s"] = steps * batch / max(seconds, 1e-9)

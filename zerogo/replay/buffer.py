@@ -19,8 +19,11 @@ from torch import Tensor
 
 from zerogo.config import ReplayConfig
 from zerogo.errors import InputError
-from zerogo.replay.samples import Samples, Shard, TrainingBatch, find_shards, layout, load_shard, save_shard, shard_path
-from zerogo.runtime import make_directory, remove_leftovers
+from zerogo.replay import shards as files
+from zerogo.replay.samples import Samples, TrainingBatch, record_layout, union
+from zerogo.replay.shards import Shard
+from zerogo.runtime import Writer, free_bytes, make_directory, remove_leftovers
+from zerogo.tensors import sent
 
 VALIDATION_SHARE = 0.05  # share of games that are never learned from, only measured on
 _FIRST_ALLOCATION = 1024
@@ -56,7 +59,7 @@ class Replay:
     total: samples added in the run. taken: samples that training drew. credit: samples that training may still draw:
     each new sample earns `reuse`, and what is not used is kept up to `reuse` times the window. last_game: largest
     number of a game seen, -1 for none. All draws come from one generator of the given seed (validation from another),
-    whose states are saved."""
+    whose states are saved. device: where the samples lie and batches are drawn; the draws are the same everywhere."""
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class Replay:
         seed: int = 0,
         *,
         resume: bool = False,
+        device: torch.device | str = "cpu",
     ) -> None:
         self.settings = settings
         self.board_size = board_size
@@ -76,15 +80,19 @@ class Replay:
         self._written = 0  # number of the first sample that is in no finished shard
         self._stored = 0  # samples ever put into the ring; sample i of them lies in slot i % capacity
         self._missing = 0  # numbers between the oldest and the newest in memory that damaged or lost files took along
-        kinds = layout(board_size).items()
-        self._ring = Samples(**{name: torch.empty((0, *shape), dtype=dtype) for name, (dtype, shape) in kinds})
+        self._writer = Writer()
+        # Records; what else there is of each sample is on the host. A GPU's memory is taken at once: growing would take
+        # half as much again, and other parts of a run fill what is left.
+        allocation = settings.capacity if torch.device(device).type != "cpu" else 0
+        self._ring = torch.empty((allocation, record_layout(board_size)[1]), dtype=torch.int64, device=device)
         self._held = torch.empty(0, dtype=torch.bool)
+        self._kinds = torch.empty(0, dtype=torch.uint8)
         self._policy_time = torch.empty(0, dtype=torch.int64)  # samples there were when a policy was found
         self._slots: dict[bool, Tensor] | None = None
         self._generator = torch.Generator().manual_seed(seed)
         self._validation_generator = torch.Generator().manual_seed(seed + 1)
         if self.directory is not None:
-            shards = find_shards(self.directory)
+            shards = files.find_shards(self.directory)
             if shards and not resume:
                 holds = "already holds replay shards; resume that run or choose an empty directory"
                 raise InputError(f"{self.directory} {holds}")
@@ -102,32 +110,30 @@ class Replay:
         """Adds K samples, oldest first; writes the shards that are full then, removes those that left the window."""
         sides = f"samples of side {samples.board_size} into a replay of side {self.board_size}"
         assert samples.board_size == self.board_size, sides
-        samples = samples.packed()
-        start = 0
+        records, start = samples.records().cpu(), 0
         while start < len(samples):
             end = min(len(samples), start + max(1, self._shard_samples - (self.total - self._written)))
-            self._count(samples, start, end)
+            self._count(records[start:end])
             if self.total - self._written >= self._shard_samples:
                 self._finish_shard()
             start = end
         self.credit = self._most_credit(self.credit + self.settings.reuse * len(samples))
 
-    def _count(self, samples: Samples, start: int, end: int) -> None:
-        samples = samples.map(lambda tensor: tensor[start:end])
-        self._put(samples)
+    def _count(self, records: Tensor) -> None:
+        samples = Samples.of_records(records, self.board_size)
+        self._put(records, samples)
         self.total += len(samples)
         self.num_random += int((samples.network_step <= 0).sum())
 
-    def _put(self, samples: Samples) -> None:
+    def _put(self, records: Tensor, samples: Samples) -> None:
         """Writes samples, at most `capacity`, into the ring, which first grows as long as it may."""
         capacity = self.settings.capacity
-        needed, allocated = min(capacity, self._stored + len(samples)), len(self._ring)
+        needed, allocated = min(capacity, self._stored + len(samples)), len(self._held)
         if needed > allocated:
             self._grow(min(capacity, max(needed, 2 * allocated, _FIRST_ALLOCATION)))
         slots = torch.arange(self._stored, self._stored + len(samples)) % capacity
-        for ring, tensor in zip(self._ring.tensors(), samples.tensors(), strict=True):
-            ring[slots] = tensor  # index_copy_ would go row by row
-        self._held[slots] = is_held_out(samples.game)
+        self._ring[sent(slots, self._ring.device)] = sent(records, self._ring.device)  # index_copy_ would go row by row
+        self._held[slots], self._kinds[slots] = is_held_out(samples.game), samples.kinds()
         self._policy_time[slots] = self.total
         self._stored += len(samples)
         if len(samples):
@@ -142,7 +148,8 @@ class Replay:
             larger[: len(tensor)] = tensor
             return larger
 
-        self._ring, self._held, self._policy_time = self._ring.map(grown), grown(self._held), grown(self._policy_time)
+        self._ring = grown(self._ring) if len(self._ring) < allocation else self._ring
+        self._held, self._kinds, self._policy_time = map(grown, (self._held, self._kinds, self._policy_time))
 
     # Drawing
 
@@ -156,7 +163,7 @@ class Replay:
     @property
     def newest_step(self) -> int:
         """The training step of the youngest network that played a sample of the window, 0 where none has learned."""
-        return int(self._ring.network_step[self._newest(self.window)].max()) if len(self) else 0
+        return int(self._column("network_step", self._newest(self.window)).max()) if len(self) else 0
 
     def can_take(self, batch: int) -> bool:
         """Returns whether there's credit for a batch, and anything to draw."""
@@ -180,22 +187,32 @@ class Replay:
     def _draw(self, batch: int, slots: Tensor, generator: torch.Generator) -> TrainingBatch:
         index = slots[torch.randint(len(slots), (batch,), generator=generator)]
         symmetry = torch.randint(8, (batch,), generator=generator)
-        return TrainingBatch.of(self.read(index), symmetry)
+        kinds = union(self._kinds[index])
+        return TrainingBatch(self._records(index), sent(symmetry, self._ring.device), self.board_size, kinds)
+
+    def _records(self, slots: Tensor) -> Tensor:
+        return self._ring.index_select(0, sent(slots, self._ring.device))
 
     def read(self, slots: Tensor) -> Samples:
-        """Returns the samples in some slots of the ring: int64 [K]."""
-        return self._ring.map(lambda tensor: tensor[slots])
+        """Returns the samples in some slots of the ring, where the ring lies: int64 [K] on the host."""
+        return Samples.of_records(self._records(slots), self.board_size)
+
+    def _column(self, name: str, slots: Tensor) -> Tensor:
+        """Returns one field of the samples in some slots, on the host."""
+        ring = getattr(Samples.of_records(self._ring, self.board_size), name)
+        return ring[sent(slots, ring.device)].cpu()
 
     def oldest_policies(self, number: int) -> Tensor:
         """Returns the slots of up to `number` samples that are learned from, those with the oldest policies: int64."""
         slots = self._slots_of(held=False)
-        slots = slots[self._ring.policy_weight[slots] > 0]
+        slots = slots[self._column("policy_weight", slots) > 0]
         return slots[self._policy_time[slots].argsort(stable=True)[:number]]
 
     def update_policies(self, slots: Tensor, policy: Tensor, root_value: Tensor) -> None:
         """Puts newer searches in the place of what was found: int64 [K], float32 [K, A], float32 [K]."""
-        self._ring.policy[slots] = policy.to(self._ring.policy.dtype)
-        self._ring.root_value[slots] = root_value
+        ring, here = Samples.of_records(self._ring, self.board_size), sent(slots, self._ring.device)
+        ring.policy[here] = sent(policy, here.device).to(ring.policy.dtype)
+        ring.root_value[here] = sent(root_value, here.device)
         self._policy_time[slots] = self.total
 
     def _newest(self, number: int) -> Tensor:
@@ -214,7 +231,7 @@ class Replay:
         """Returns figures of the buffer: sizes in samples, mean age in steps behind `network_step`, reuse, shares."""
         newest = self._newest(self.window)
         size = max(1, len(newest))
-        made_at = self._ring.network_step[newest].clamp(min=0)
+        made_at = self._column("network_step", newest).clamp(min=0)
         return {
             "samples": float(self.total),
             "held": float(len(self)),
@@ -223,8 +240,8 @@ class Replay:
             "reuse": self.taken / max(1, self.total),
             "age_steps": float((network_step - made_at).sum()) / size,
             "validation_share": len(self._slots_of(held=True)) / size,
-            "learned_share": float((self._ring.policy_weight[newest] > 0).sum()) / size,
-            "memory_bytes": float(sum(tensor.nbytes for tensor in self._ring.tensors())),
+            "learned_share": float((self._column("policy_weight", newest) > 0).sum()) / size,
+            "memory_bytes": float(self._ring.nbytes),
         }
 
     def _most_credit(self, credit: float) -> float:
@@ -233,34 +250,32 @@ class Replay:
     # Files
 
     def flush(self) -> None:
-        """Saves the samples that are in no finished shard as the open shard; called before a checkpoint is saved."""
+        """Saves the samples that are in no finished shard as the open shard; called before a checkpoint is saved. All
+        files are written then; raises what kept one from it."""
         if self.directory is None:
             return
         pending = self.total - self._written
-        path = shard_path(self.directory, self._written, pending, is_open=True)
+        path = files.shard_path(self.directory, self._written, pending, is_open=True)
         if pending and not path.exists():
-            save_shard(path, self.read(self._newest(pending)))
-        self._remove_open(but=path)
+            self._writer.submit(files.save_shard, path, self.read(self._newest(pending)).packed())
+        self._writer.submit(files.remove_open, self.directory, path)
+        self._writer.wait()
+
+    def close(self) -> None:
+        """Waits for the files under way; whoever must know that they are written calls `flush`."""
+        self._writer.close()
 
     def _finish_shard(self) -> None:
-        pending = self.total - self._written
-        if self.directory is not None:
-            save_shard(shard_path(self.directory, self._written, pending), self.read(self._newest(pending)))
+        """Writes a shard in the writer's thread, where all older files are written before it."""
+        first, pending = self._written, self.total - self._written
         self._written = self.total
-        if self.directory is not None:
-            self._remove_open()
-            self._prune()
-
-    def _remove_open(self, but: Path | None = None) -> None:
-        for shard in find_shards(self.directory):
-            if shard.is_open and shard.path != but:
-                shard.path.unlink(missing_ok=True)
-
-    def _prune(self) -> None:
-        """Removes shards before the window, whose lower edge never moves back."""
-        for shard in [] if self.settings.keep_shards else find_shards(self.directory):
-            if not shard.is_open and shard.end <= self.total - self.window - self._missing:
-                shard.path.unlink(missing_ok=True)
+        if self.directory is None:
+            return
+        path = files.shard_path(self.directory, first, pending)
+        self._writer.submit(files.save_shard, path, self.read(self._newest(pending)).packed())
+        self._writer.submit(files.remove_open, self.directory)
+        if not self.settings.keep_shards:
+            self._writer.submit(files.remove_finished, self.directory, self.total - self.window - self._missing)
 
     def _load(self, shards: list[Shard]) -> None:
         finished = [shard for shard in shards if not shard.is_open]
@@ -281,7 +296,7 @@ class Replay:
     def _load_one(self, shard: Shard) -> bool:
         """Puts one file's samples into the ring; returns False, with a warning, where it can't be read."""
         try:
-            samples = load_shard(shard.path)
+            samples = files.load_shard(shard.path)
             if len(samples) != shard.count:
                 raise InputError(f"replay shard {shard.path} holds {len(samples)} samples; its name says {shard.count}")
         except InputError as error:
@@ -290,8 +305,9 @@ class Replay:
         if samples.board_size != self.board_size:
             sides = f"of side {samples.board_size}; this run's have side {self.board_size}"
             raise InputError(f"replay shard {shard.path} holds samples {sides}")
+        records = samples.records()
         for start in range(0, len(samples), self.settings.capacity):
-            self._count(samples, start, start + self.settings.capacity)
+            self._count(records[start : start + self.settings.capacity])
         return True
 
     # Resuming
@@ -320,10 +336,18 @@ class Replay:
             self.total = self._written = state["total"]
             self._missing -= newer
         recent = self._newest(min(max(0, newer), len(self)))
-        self.num_random = state["num_random"] + int((self._ring.network_step[recent] <= 0).sum())
+        self.num_random = state["num_random"] + int((self._column("network_step", recent) <= 0).sum())
         self.taken = state["taken"]
         self.last_game = max(self.last_game, state["last_game"])
         self._generator.set_state(state["generator"].cpu())
         self._validation_generator.set_state(state["validation_generator"].cpu())
         self._slots = None
         self.credit = self._most_credit(state["credit"] + self.settings.reuse * max(0, newer))
+
+
+def device_for(settings: ReplayConfig, board_size: int, device: torch.device) -> torch.device:
+    """Returns where a ring is to lie: in a GPU's memory where it takes at most a quarter of what is free, so that
+    batches are drawn there; else on the host."""
+    needed = settings.capacity * record_layout(board_size)[1] * torch.int64.itemsize
+    fits = device.type == "cuda" and 4 * needed <= (free_bytes(device) or 0)
+    return device if fits else torch.device("cpu")

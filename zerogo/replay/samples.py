@@ -1,26 +1,18 @@
-"""Samples: positions with their history, rules and targets, packed; the batches that a trainer takes; and their files.
-
-A file is called a shard: zipped numpy arrays with a checksum each, written to a temporary name and renamed. It is
-`shard-<number of its first sample>-<samples>.npz` and never changes. The samples of a shard that is not full yet are
-saved with each checkpoint as `open-<first>-<samples>.npz`."""
+"""Samples: positions with their history, rules and targets, packed; and the batches that a trainer takes."""
 
 from __future__ import annotations
 
-import dataclasses
-import re
-import zipfile
+import math
 from dataclasses import dataclass, field, fields
-from pathlib import Path
-from typing import Any, BinaryIO
+from functools import cache, cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from zerogo import board
-from zerogo.errors import InputError
 from zerogo.rules import SUPERKO, RulesBatch
-from zerogo.runtime import write_atomically
 from zerogo.tensors import TensorFields
 
 POSITIONS = 8  # the position itself and the seven before it
@@ -71,36 +63,90 @@ class Samples(TensorFields):
         """N, the side of the tensors."""
         return self.rows.shape[-1]
 
+    @classmethod
+    def of_records(cls, records: Tensor, board_size: int) -> Samples:
+        """Returns the samples that records hold (int64 [K, W], see `record_layout`), as views of them."""
+        given, fields = records.view(torch.uint8), {}
+        for name, (dtype, shape, first) in record_layout(board_size)[0].items():
+            last = first + math.prod(shape) * dtype.itemsize
+            fields[name] = given[:, first:last].view(dtype).view(len(records), *shape)
+        return cls(**fields)
+
+    def records(self) -> Tensor:
+        """Returns the samples in the types in which they are kept, each packed into W words: int64 [K, W]."""
+        words = record_layout(self.board_size)[1]
+        records = torch.zeros(len(self), words, dtype=torch.int64, device=self.rows.device)
+        for name, place in vars(Samples.of_records(records, self.board_size)).items():
+            tensor = getattr(self, name)
+            assert tensor.shape == place.shape, f"{name} is {list(tensor.shape)}, not {list(place.shape)}"
+            place.copy_(tensor)
+        return records
+
     def packed(self) -> Samples:
         """Returns the samples on the host in the types in which they are kept; this is the one copy from the device."""
-        kept = {}
-        for name, (dtype, shape) in layout(self.board_size).items():
-            tensor = getattr(self, name)
-            assert tensor.shape == (len(self), *shape), f"{name} is {list(tensor.shape)}, not [{len(self)}, {shape}]"
-            kept[name] = tensor.to(device="cpu", dtype=dtype)
-        return Samples(**kept)
+        return Samples.of_records(self.records().cpu(), self.board_size)
 
-    def state(self) -> board.State:
-        """Returns the positions as games for an encoder: with recent positions and moves, without superko's hashes."""
-        rows, names = self.rows.to(torch.int32), ("moves", "passes", "ply", "ko")
-        others = {name: getattr(self, name) for name in names}
-        restored = board.restore(rows[:, 0, 0], rows[:, 0, 1], rows[:, 1:], self.to_play, self._rules(), **others)
-        return dataclasses.replace(restored, captures=self.captures.to(torch.int32))
+    def kinds(self) -> Tensor:
+        """Returns which of the bits of KINDS each sample's rules set: uint8 [K]."""
+        flags = self.size != self.board_size, self.suicide, self.superko != _SIMPLE_KO, self.scoring != 0
+        return torch.stack([flag.to(torch.uint8) << bit for bit, flag in enumerate(flags)]).sum(0, dtype=torch.uint8)
 
-    def _rules(self) -> RulesBatch:
-        """The host looks at the rules (samples lie on the host, so it waits for nothing)."""
-        return RulesBatch(
-            size=self.size.to(torch.int32),
-            komi=self.komi,
-            superko=self.superko,
-            suicide=self.suicide,
-            scoring=self.scoring,
-            board_size=self.board_size,
-            same_size=bool((self.size == self.board_size).all()),
-            any_suicide=bool(self.suicide.any()),
-            any_superko=bool((self.superko != _SIMPLE_KO).any()),
-            any_territory=bool(self.scoring.any()),
-        )
+    def state(self, kinds: int | None = None) -> board.State:
+        """Returns the positions as games for an encoder: with recent positions and moves, without superko's hashes.
+
+        kinds: the bits of KINDS that any of the rules sets; by default the host looks."""
+        kinds = union(self.kinds()) if kinds is None else kinds
+        is_set = {name: bool(kinds & 1 << bit) for bit, name in enumerate(KINDS)}
+        is_set["same_size"] = not is_set.pop("other_size")
+        told = {name: getattr(self, name) for name in ("komi", "superko", "suicide", "scoring")}
+        rules = RulesBatch(size=self.size.to(torch.int32), board_size=self.board_size, **told, **is_set)
+        rows, same = self.rows.to(torch.int32), ("to_play", "passes", "ply", "ko", "moves")
+        known = {"black": rows[:, 0, 0], "white": rows[:, 0, 1], "recent": rows[:, 1:], "rules": rules}
+        known |= {name: getattr(self, name) for name in same} | {"captures": self.captures.to(torch.int32)}
+        return StoredState.of(known)
+
+
+class StoredState(board.State):
+    """The games of samples. What samples don't hold is restored when it is first asked for: finding the strings in
+    atari takes most of a batch's time, and zero17 never asks."""
+
+    @classmethod
+    def of(cls, known: dict[str, Any]) -> StoredState:
+        """Returns games of which some fields are known, by name: at least those that samples hold."""
+        state = object.__new__(cls)
+        vars(state).update(known)
+        return state
+
+    @cached_property
+    def on_board(self) -> Tensor:
+        """int32 [B, N], the points that exist."""
+        side, size = self.board_size, self.rules.size.unsqueeze(1)
+        if self.rules.same_size:
+            return _whole_rows(side, self.device).expand(len(size), -1)
+        return torch.where(torch.arange(side, device=self.device) < size, (1 << size) - 1, 0).to(torch.int32)
+
+    def __getattr__(self, name: str) -> Any:
+        known = vars(self)
+        if name not in self.__dataclass_fields__ or "black" not in known:
+            raise AttributeError(name)
+        restored = board.restore(**{field: part for field, part in known.items() if field != "on_board"})
+        vars(self).update(vars(restored) | known)
+        return known[name]
+
+
+@cache
+def _whole_rows(board_size: int, device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.full((1, board_size), (1 << board_size) - 1, dtype=torch.int32, device=device)
+
+
+# What a batch's rules ask for, in bits: `RulesBatch` has flags of these names, but for the first.
+KINDS = ("other_size", "any_suicide", "any_superko", "any_territory")
+
+
+def union(kinds: Tensor) -> int:
+    """Returns the bits that any sample's rules set: uint8 [K], at best on the host."""
+    return int(np.bitwise_or.reduce(kinds.cpu().numpy(), initial=np.uint8(0)))
 
 
 def position_fields(state: board.State) -> dict[str, Tensor]:
@@ -122,124 +168,43 @@ def layout(board_size: int) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
     return kinds | {"rows": (torch.int16 if board_size <= 15 else torch.int32, kinds["rows"][1])}
 
 
+@cache
+def record_layout(board_size: int) -> tuple[dict[str, tuple[torch.dtype, tuple[int, ...], int]], int]:
+    """Returns how samples lie in records: each field's type, shape and first byte, the widest types first, so that each
+    is aligned; and W, the words of a record."""
+    places, end = {}, 0
+    for name, (dtype, shape) in sorted(layout(board_size).items(), key=lambda kind: -kind[1][0].itemsize):
+        places[name] = dtype, shape, end
+        end += math.prod(shape) * dtype.itemsize
+    return {name: places[name] for name in layout(board_size)}, -(-end // torch.int64.itemsize)
+
+
 @dataclass(frozen=True)
 class TrainingBatch(TensorFields):
-    """What one training step learns from: B samples, not yet turned. The trainer applies each sample's symmetry to
-    planes and targets.
+    """What one training step learns from: B samples as they are kept, so that a device gets them in one copy; not yet
+    turned, which the trainer does.
 
-    state: the positions as games, leading B. policy: float32 [B, A], sums to 1. reply: float32 [B, A], 1 at the other
-    side's next move, 0 everywhere where there was none. policy_weight, value, root_value, score, board_weight: float32
-    [B], short_values: float32 [B, 3], as in `Samples`. ownership: float32 [B, N, N]. symmetry: int64 [B], a random
-    element of D4 (0 to 7) for every sample."""
+    records: int64 [B, W], see `record_layout`. symmetry: int64 [B], a random element of D4 (0 to 7) for every sample.
+    board_size: N. kinds: on the host, the bits of KINDS that any of the rules sets."""
 
-    state: board.State
-    policy: Tensor
-    reply: Tensor
-    policy_weight: Tensor
-    value: Tensor
-    root_value: Tensor
-    short_values: Tensor
-    score: Tensor
-    ownership: Tensor
-    board_weight: Tensor
+    records: Tensor
     symmetry: Tensor
+    board_size: int
+    kinds: int
 
     @classmethod
     def of(cls, samples: Samples, symmetry: Tensor) -> TrainingBatch:
-        """Returns the batch of samples on the host; symmetry int64 [B]. The policy sums to 1 again after float16."""
-        policy = samples.policy.to(torch.float32)
-        names = ("policy_weight", "value", "root_value", "score", "board_weight")
-        return cls(
-            state=samples.state(),
-            policy=policy / policy.sum(-1, keepdim=True).clamp(min=1e-6),
-            reply=(samples.reply.unsqueeze(1) == torch.arange(policy.shape[1])).to(torch.float32),
-            short_values=samples.short_values.to(torch.float32),
-            ownership=samples.ownership.to(torch.float32),
-            symmetry=symmetry,
-            **{name: getattr(samples, name) for name in names},
-        )
+        """Returns the batch of samples; symmetry int64 [B]."""
+        return cls(samples.records(), symmetry, samples.board_size, union(samples.kinds()))
+
+    @cached_property
+    def samples(self) -> Samples:
+        """The samples, as views of the records."""
+        return Samples.of_records(self.records, self.board_size)
+
+    def state(self) -> board.State:
+        """Returns the positions as games for an encoder; see `Samples.state`."""
+        return self.samples.state(self.kinds)
 
     def __len__(self) -> int:
-        return self.policy.shape[0]
-
-
-FORMAT = 1
-_NAME = re.compile(r"(shard|open)-(\d{12})-(\d+)\.npz")
-
-
-@dataclass(frozen=True)
-class Shard:
-    """A file of samples by its name: number of its first sample, and how many."""
-
-    path: Path
-    first: int
-    count: int
-    is_open: bool
-
-    @property
-    def end(self) -> int:
-        """The number of the next shard's first sample."""
-        return self.first + self.count
-
-
-def shard_path(directory: Path, first: int, count: int, is_open: bool = False) -> Path:
-    """Returns the path of the file that holds samples first to first + count - 1."""
-    return directory / f"{'open' if is_open else 'shard'}-{first:012d}-{count}.npz"
-
-
-def find_shards(directory: Path) -> list[Shard]:
-    """Returns the files of a directory in the order of their samples, finished ones before an open one."""
-    matches = [(path, _NAME.fullmatch(path.name)) for path in directory.iterdir()]
-    found = [Shard(path, int(match[2]), int(match[3]), match[1] == "open") for path, match in matches if match]
-    return sorted(found, key=lambda shard: (shard.is_open, shard.first, shard.count))
-
-
-def save_shard(path: str | Path, samples: Samples) -> None:
-    """Writes samples to a file, all of them or none."""
-    arrays = {name: tensor.numpy() for name, tensor in vars(samples.packed()).items()}
-    arrays["format"] = np.int64([FORMAT, len(samples), samples.board_size])
-
-    def write(file: BinaryIO) -> None:
-        # Level 1: histories repeat themselves, so it comes within a third of the best level's size in a fifth of the
-        # time.
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            for name, array in arrays.items():
-                with archive.open(f"{name}.npy", "w") as member:
-                    np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
-
-    write_atomically(path, write)
-
-
-def load_shard(path: str | Path) -> Samples:
-    """Returns the samples of a file.
-
-    Raises InputError where the file is missing, cut short, damaged, or of another format."""
-    path = Path(path)
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except FileNotFoundError:
-        raise InputError(f"replay shard {path} does not exist") from None
-    except Exception as error:  # what a damaged archive makes NumPy and zipfile raise has no common kind
-        what = f"is cut short or damaged ({type(error).__name__}); it must be a whole file of samples"
-        raise InputError(f"replay shard {path} {what}") from error
-    return _checked(path, arrays)
-
-
-def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Samples:
-    """Returns the samples of arrays that have the types and shapes of a shard; raises InputError."""
-    header = arrays.pop("format", None)
-    if header is None or header.shape != (3,) or header[0] != FORMAT:
-        raise InputError(f"replay shard {path} is of an unknown format; allowed is format {FORMAT}")
-    count, wanted = int(header[1]), layout(int(header[2]))
-    # What older files lack is learned as nothing.
-    arrays.setdefault("reply", np.full(count, -1, dtype=np.int16))
-    arrays.setdefault("short_values", np.full((count, 3), np.nan, dtype=np.float16))
-    if others := set(arrays) ^ set(wanted):
-        raise InputError(f"replay shard {path} has other fields than samples have: {', '.join(sorted(others))}")
-    tensors = {name: torch.from_numpy(arrays[name]) for name in wanted}
-    for name, (dtype, shape) in wanted.items():
-        if tensors[name].dtype != dtype or tensors[name].shape != (count, *shape):
-            found = f"{arrays[name].dtype} {list(arrays[name].shape)}"
-            raise InputError(f"replay shard {path}: {name} is {found}; it must be {dtype} {[count, *shape]}")
-    return Samples(**tensors)
+        return self.records.shape[0]
