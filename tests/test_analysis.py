@@ -615,6 +615,61 @@ def test_katagos_example_client(tmp_path: Path) -> None:
     assert (out, process.returncode) == ("", 0)
 
 
+class KaTrain:
+    """KaTrain's engine class (katrain/core/engine.py), rewritten: what it sends, and what it makes of each line."""
+
+    def __init__(self, process: subprocess.Popen) -> None:
+        self.process, self.queries, self.results, self.odd = process, {}, {}, []
+
+    def send(self, **query: Any) -> str:
+        """Sends a query under the next id."""
+        query["id"] = f"QUERY:{len(self.queries) + 1}"
+        self.queries[query["id"]] = True
+        self.process.stdin.write(json.dumps(query) + "\n")
+        self.process.stdin.flush()
+        return query["id"]
+
+    def analyse(self, rules: str, moves: list[list[str]], **more: Any) -> str:
+        """Asks for one position, as `request_analysis` does."""
+        settings = {"reportAnalysisWinratesAs": "BLACK", "maxTime": 8.0, "wideRootNoise": 0.04}
+        wants = dict.fromkeys(("includeOwnership", "includeMovesOwnership", "includePolicy"), True)
+        asked = {"rules": rules, "priority": 0, "analyzeTurns": [len(moves)], "maxVisits": 8, "komi": 6.5}
+        asked |= {"boardXSize": 5, "boardYSize": 5, "initialStones": [], "initialPlayer": "B", "moves": moves}
+        return self.send(**asked, **wants, overrideSettings=settings, **more)
+
+    def read(self) -> None:
+        """Takes lines until every query has its result; keeps what a person would find in the log."""
+        while any(self.queries.values()):
+            reply = json.loads(self.process.stdout.readline())
+            if not self.queries.get(reply.get("id")) or "error" in reply or "warning" in reply:
+                self.odd.append(reply)
+            self.queries[reply["id"]] = reply.get("isDuringSearch", False)
+            self.results.setdefault(reply["id"], []).append(reply)
+
+
+def test_katrains_engine() -> None:
+    """Games under its rules, other moves, a sweep, a ponder that a new game ends: all is answered, and nothing else."""
+    katrain = KaTrain(start("analysis", "-model", "mcts:2", "-analysis-threads", "12", "-override-config", "maxTime=9"))
+    moves, names, others = [["B", "C3"], ["W", "D4"], ["B", "pass"]], [], []
+    avoided = [{"moves": ["B2", "B3"], "player": "B", "untilDepth": 1}]
+    for rules in ("japanese", "chinese", "korean", "aga", "tromp-taylor", "new zealand"):
+        names += [katrain.analyse(rules, moves[:turn]) for turn in range(4)]
+        names += [katrain.analyse(rules, [*moves[:2], ["B", place]]) for place in ("A1", "E5")]
+        others.append(katrain.analyse(rules, moves[:2], avoidMoves=avoided))
+    board = {"boardXSize": 5, "boardYSize": 5, "moves": [], "rules": "japanese"}
+    ponder = katrain.send(**board, maxVisits=10**7, overrideSettings={"maxTime": 500}, reportDuringSearchEvery=0.1)
+    katrain.send(action="terminate", terminateId=ponder)
+    katrain.read()
+    assert not katrain.odd
+    for name in (*names, *others):
+        (reply,) = katrain.results[name]
+        assert len(reply["policy"]) == 26 and len(reply["ownership"]) == 25 and reply["rootInfo"]["visits"] == 8
+        assert all(len(move["ownership"]) == 25 and move["pv"] for move in reply["moveInfos"])
+        assert name in names or not {"B2", "B3"} & {move["move"] for move in reply["moveInfos"]}
+    katrain.process.terminate()
+    assert katrain.process.wait(timeout=60) is not None
+
+
 @pytest.mark.parametrize("cause", ["ctrl-c", "nobody reads"])
 def test_it_ends_quietly_while_it_waits_for_a_line(cause: str) -> None:
     process = start("--checkpoint", "mcts:8")

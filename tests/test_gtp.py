@@ -109,12 +109,13 @@ def test_parse(line: str, expected: list | None) -> None:
 
 
 def test_it_ends_at_once() -> None:
-    """Python used to collect all of torch once more, for two seconds and more, while the controller waited."""
+    """At its end Python would collect all of torch once more, for 3 to 7 seconds on a busy machine instead of 0.5 to 1;
+    what is frozen it leaves alone."""
+    text = "import atexit, gc; from zerogo.runtime import script_main as run; run(lambda: None)"
+    text = text.replace("; run", "; atexit.register(lambda: print(gc.get_freeze_count() > 100_000)); run")
+    assert subprocess.run((sys.executable, "-c", text), capture_output=True, text=True, cwd=ROOT).stdout == "True\n"
     process = Process(("--checkpoint", "mcts:2", "game.size=5", "--device", "cpu"))
-    assert process.ask("\ufeffgenmove b").startswith("= ")
-    process.ask("quit")
-    started = time.monotonic()
-    assert process.end()[0] == 0 and time.monotonic() - started < 1.2
+    assert process.ask("\ufeffgenmove b").startswith("= ") and process.ask("quit") == "=" and process.end()[0] == 0
 
 
 def test_blank_lines_and_comments_get_no_reply(talk: Talk) -> None:
