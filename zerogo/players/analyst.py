@@ -25,6 +25,7 @@ from zerogo.search.tree import NULL_NODE, ROOT, Tree, nodes_at
 
 LEAVES = 8  # of a step, where one game has the device for itself
 SIMULATIONS_A_LEAF = 8  # at least, of a move: several leaves a step cost strength where a move has few simulations
+MOST_OF_ROOT, MOST_OF_LEAF = 256, 8  # playouts of plain MCTS
 OWNERSHIP_PLAYOUTS = 64
 QUICK_PLAYOUTS = 16
 MOST_SCORED = 16  # candidates that are evaluated themselves; the others, hardly visited, get the position's score
@@ -119,7 +120,8 @@ def make_player(spec: str | Checkpoint, settings: EvaluationConfig, device: torc
     if external.is_external(spec):
         return external.ExternalPlayer(external.find(spec), settings.engine_seconds, settings.engine_processes)
     if playouts := playouts_of(spec):
-        return SearchPlayer(f"mcts:{playouts}", Search(PlayoutEvaluator(), PLAIN_MCTS), playouts)
+        search, simulations = _plain_search(playouts)
+        return SearchPlayer(f"mcts:{playouts}", search, simulations)
     if not Path(spec).exists():
         known = "random, mcts:N (N playouts a move), the path of a checkpoint, the folder of a run"
         raise InputError(f"there is no player {spec!r}; allowed are {known}, and engines: {external.KINDS}")
@@ -140,12 +142,13 @@ def make_analyst(
     the simulations bear it. Raises InputError for an unknown word (the random player does not analyse) and for a
     checkpoint that can't be loaded."""
     playouts = playouts_of(spec) if isinstance(spec, str) else None
-    number = simulations or playouts or settings.simulations
-    leaves = leaves or min(LEAVES, max(1, number // SIMULATIONS_A_LEAF))
     if playouts is not None:
-        return dataclasses.replace(analyst_of_playouts(playouts, device, leaves), simulations=number)
+        analyst = analyst_of_playouts(playouts, device, leaves)
+        return dataclasses.replace(analyst, simulations=simulations or analyst.simulations)
     if isinstance(spec, str) and not Path(spec).exists():
         raise InputError(f"{spec!r} can't think about positions; allowed are {KINDS}")
+    number = simulations or settings.simulations
+    leaves = leaves or _fitting(number)
     checkpoint = load_newest(spec) if isinstance(spec, str) else spec
     changes = {"algorithm": "puct", "keep_tree": True, "leaves": leaves}
     search = _network_search(checkpoint, settings, device, dtype, number, **changes)
@@ -154,11 +157,27 @@ def make_analyst(
     return Analyst(_name(checkpoint), search, number, checkpoint.sizes, **evaluators)
 
 
-def analyst_of_playouts(simulations: int, device: torch.device | str = "cpu", leaves: int = LEAVES) -> Analyst:
-    """Returns plain MCTS: its values are means of playouts, its ownership theirs."""
-    search = Search(PlayoutEvaluator(), dataclasses.replace(PLAIN_MCTS, keep_tree=True, leaves=leaves))
+def analyst_of_playouts(playouts: int, device: torch.device | str = "cpu", leaves: int | None = None) -> Analyst:
+    """Returns plain MCTS with so many playouts a move: its values are means of playouts, its ownership theirs."""
+    search, simulations = _plain_search(playouts)
+    changes = {"keep_tree": True, "leaves": leaves or _fitting(simulations)}
+    search = Search(search.evaluator, dataclasses.replace(PLAIN_MCTS, **changes), None, search.root_evaluator)
     evaluators = {"evaluator": PlayoutEvaluator(OWNERSHIP_PLAYOUTS), "quick": PlayoutEvaluator(QUICK_PLAYOUTS)}
-    return Analyst(f"mcts:{simulations}", search, simulations, **evaluators, device=torch.device(device))
+    return Analyst(f"mcts:{playouts}", search, simulations, **evaluators, device=torch.device(device))
+
+
+def _plain_search(playouts: int) -> tuple[Search, int]:
+    """Returns plain MCTS and how many simulations so many playouts are: a share of them tells the root which moves to
+    look at, and each leaf gets several where there are enough."""
+    root = max(1, min(playouts // 4, MOST_OF_ROOT))
+    leaf = max(1, min(playouts // 32, MOST_OF_LEAF))
+    search = Search(PlayoutEvaluator(leaf), PLAIN_MCTS, None, PlayoutEvaluator(root))
+    return search, max(1, (playouts - root) // leaf)
+
+
+def _fitting(simulations: int) -> int:
+    """Returns how many leaves a step may have where a move gets so many simulations."""
+    return min(LEAVES, max(1, simulations // SIMULATIONS_A_LEAF))
 
 
 def _network_search(

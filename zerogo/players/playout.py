@@ -13,9 +13,11 @@ from zerogo.board.superko import exact_legal_rows
 from zerogo.draws import Purpose
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation
+from zerogo.search.game import utility
 
 LONGEST = 2  # a playout ends after so many plies a point; sparing eyes, nearly all have ended by passes before
 MOST_PLAYOUTS = 100_000  # of a move, as many as `evaluation.simulations` may be
+FIRST_WEIGHT, FIRST_TEMPERATURE = 4.0, 0.15  # of all-moves-as-first, see `_first_moves`
 DROP_EVERY = 4  # tries between looks for playouts that are over
 _DRAW = 2  # seed of the playouts' draws
 
@@ -56,54 +58,60 @@ def playouts_of(word: str) -> int | None:
 
 
 class PlayoutEvaluator:
-    """An evaluator for plain MCTS: an even prior over the legal moves that fill no own eye, and pass; the value of one
-    playout, or what several say: the means of value, ownership and score.
+    """An evaluator for plain MCTS by random games (playouts): their mean value, ownership and score, and a prior by
+    all-moves-as-first (Gelly and Silver 2007): a move is the likelier, the better those games went in which the side to
+    move was the first to play there.
 
-    A playout is a function of the key that the search gives (or else of the position), so a game comes out alike alone
-    and among many; several are functions of the position alone."""
+    Only moves that are legal and fill no own eye have prior, and the pass. A playout is a function of the key that the
+    search gives, or else of the position, so a game comes out alike alone and among many."""
 
     def __init__(self, num_playouts: int = 1) -> None:
         self.num_playouts = num_playouts
 
     def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
-        """Returns prior and value, and of several playouts ownership and score, for the side to move."""
+        """Returns prior, value, ownership and score for the side to move."""
         legal = board.legal_actions(state) if legal is None else legal
         spared = flood.unpack_rows(sparing_rows(state, state.on_board, state.on_board)).flatten(1)
         sensible = legal & torch.cat([spared, torch.ones_like(spared[:, :1])], dim=1)
-        prior = sensible.to(torch.float32) / sensible.sum(1, keepdim=True)
-        sign = torch.where(state.to_play == board.BLACK, 1.0, -1.0)
-        if self.num_playouts > 1:
-            ownership, score, value = _means_black(state, self.num_playouts)
-            return Evaluation(prior, value * sign, ownership * sign.view(-1, 1, 1), score * sign)
         keys = draws.key(state.hash, state.to_play, state.ply) if key is None else key
-        black, white = _areas(state, keys)
-        score = (flood.count(black) - flood.count(white)).to(torch.float32).to(state.device) - state.rules.komi
-        return Evaluation(prior, torch.sign(score) * sign)
+        serial = torch.arange(self.num_playouts, device=state.device)
+        owned, first = _played(state, draws.key(_DRAW, keys.unsqueeze(1), serial))
+        sign = torch.where(state.to_play == board.BLACK, 1.0, -1.0).unsqueeze(1)
+        owned = owned * sign.view(-1, 1, 1, 1)
+        scores = owned.sum((2, 3)) - state.rules.komi.unsqueeze(1) * sign
+        results = torch.sign(scores)
+        prior = torch.where(sensible, _first_moves(first.flatten(2), results, scores, state.rules.size), 0.0)
+        prior = prior / prior.sum(1, keepdim=True)
+        return Evaluation(prior, results.mean(1), owned.mean(1), scores.mean(1))
 
 
-def _means_black(state: board.State, number: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns the means of playouts of each position for Black: ownership float32 [B, N, N], score and value [B]."""
-    games = torch.arange(state.num_games, device=state.device).repeat_interleave(number)
-    copies = state.select(games)
-    serial = torch.arange(number, device=state.device).repeat(state.num_games)
-    black, white = _areas(copies, draws.key(copies.hash, copies.to_play, copies.ply, serial))
-    owned = flood.unpack_rows(black).to(torch.float32) - flood.unpack_rows(white).to(torch.float32)
-    owned = owned.to(state.device).unflatten(0, (state.num_games, number))
-    scores = owned.sum((2, 3)) - state.rules.komi.unsqueeze(1)
-    return owned.mean(1), scores.mean(1), torch.sign(scores).mean(1)
+def _first_moves(first: Tensor, results: Tensor, scores: Tensor, size: Tensor) -> Tensor:
+    """Returns the weight of each action by all-moves-as-first: float32 [B, A], 1 for what no playout tells, as a pass.
+
+    first: bool [B, K, P], the points where the side to move was first. results, scores: float32 [B, K], of the K
+    playouts. Each is worth half its result and half its points; a move's mean counts as if FIRST_WEIGHT playouts more
+    had gone like all of them."""
+    points = (size.to(torch.float32) ** 2).unsqueeze(1)
+    worth = torch.round(256 * utility(results, scores, points, 0.5)) / 256  # sums are exact, whatever their order
+    number, total = first.sum(1), (first * worth.unsqueeze(2)).sum(1)
+    gain = (total - number * worth.mean(1, keepdim=True)) / (number + FIRST_WEIGHT)
+    return torch.nn.functional.pad(torch.exp(gain / FIRST_TEMPERATURE), (0, 1), value=1.0)
 
 
-def _areas(state: board.State, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """Plays a random game from each position, by keys int64 [B], and returns Black's and White's areas at its end, also
-    under territory rules, as then there is hardly a difference: int32 [B, N] each, on the host.
+def _played(state: board.State, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """Plays random games from each position, by keys int64 [B, K], and returns whose each point is at their ends, also
+    under territory rules, as then there is hardly a difference: float32 [B, K, N, N], 1 Black's and -1 White's; and
+    where the side to move was the first to play: bool [B, K, N, N].
 
     Both sides draw evenly among the points that are no own eye and no suicide (also where the rules allow it), by the
-    simple ko rule alone, and pass when there is none."""
-    host, keys = state.to(torch.device("cpu")), draws.key(_DRAW, keys).cpu()
-    longest = LONGEST * host.rules.size.to(torch.int32) ** 2
+    simple ko rule alone, and pass when there is none. All of it is done on the host."""
+    host, device, shape = state.to(torch.device("cpu")), state.device, keys.shape
+    keys, longest = keys.flatten().cpu(), LONGEST * host.rules.size.to(torch.int32) ** 2
     fast = kernels.module_for("playouts", host.black.device)
-    stones = _Playouts(host, keys, longest).stones_at_end() if fast is None else fast.play_out(host, keys, longest)
-    return scoring.area_rows(stones[0], stones[1], host.on_board)
+    stones, first = (_Playouts if fast is None else fast).play_out(host, keys, longest)
+    black, white = scoring.area_rows(stones[0], stones[1], host.on_board.repeat_interleave(shape[1], 0))
+    black, white, first = flood.unpack_rows(torch.stack([black, white, first])).to(device).unflatten(1, shape)
+    return black.to(torch.float32) - white.to(torch.float32), first
 
 
 class _Playouts:
@@ -111,9 +119,16 @@ class _Playouts:
 
     Planes are int32 [N + 2, B]: bit rows with a border of one point all around, games last, so that an operation runs
     along memory. stones: int32 [2, N + 2, B], of the side to move and of the other. struck: points that are not to be
-    tried now (suicides, ko). game_index: int64 [B], the games that are not over yet."""
+    tried now (suicides, ko). played, first: where a stone was placed, and where the side to move at the start placed
+    the first. game_index: int64 [B], the games that are not over yet."""
 
-    OF_GAMES = "stones on_board struck is_edge black_moves passes ply keys game_index longest".split()
+    OF_GAMES = "stones on_board struck is_edge black_moves passes ply keys game_index longest played first".split()
+
+    @staticmethod
+    def play_out(state: board.State, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]:
+        """Does what `kernels.cpu.playouts.play_out` does."""
+        games = torch.arange(len(keys)) // (len(keys) // state.num_games)
+        return _Playouts(state.select(games), keys, longest[games]).ends()
 
     def __init__(self, state: board.State, keys: Tensor, longest: Tensor) -> None:
         black, white, on_board = (_bordered(rows) for rows in (state.black, state.white, state.on_board))
@@ -126,14 +141,16 @@ class _Playouts:
         self.is_edge = on_board & _near(~on_board)
         self.columns = np.arange(state.board_size + 2, dtype=np.int32)[:, None]
         self.game_index, self.longest = np.arange(len(self.keys)), longest.numpy()
-        self.final = np.zeros((2, len(self.keys), state.board_size), dtype=np.int32)  # stones, black and white
+        self.played, self.first = np.zeros_like(on_board), np.zeros_like(on_board)
+        self.final = np.zeros((3, len(self.keys), state.board_size), dtype=np.int32)  # black, white, first
 
-    def stones_at_end(self) -> Tensor:
-        """Plays all games to the end and returns the black and the white stones: int32 [2, B, N]."""
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """Plays all games to the end and returns the black and the white stones, int32 [2, B, N], and `first`."""
         while self._drop_finished():
             for _ in range(DROP_EVERY):
                 self._try_one()
-        return torch.from_numpy(self.final)
+        final = torch.from_numpy(self.final)
+        return final[:2], final[2]
 
     def _drop_finished(self) -> bool:
         """Notes the boards of games that are over and goes on without them; returns whether any are left."""
@@ -142,7 +159,8 @@ class _Playouts:
             over = ~going
             stones, black_moves = self.stones[:, 1:-1, over] >> 1, self.black_moves[over]
             coloured = np.where(black_moves, stones, stones[::-1])
-            self.final[:, self.game_index[over]] = coloured.transpose(0, 2, 1)
+            ends = np.concatenate([coloured, self.first[None, 1:-1, over] >> 1])
+            self.final[:, self.game_index[over]] = ends.transpose(0, 2, 1)
             for name in self.OF_GAMES:
                 setattr(self, name, np.ascontiguousarray(getattr(self, name)[..., going]))
         return len(self.game_index) > 0
@@ -163,6 +181,9 @@ class _Playouts:
         placed = stones[0] & ~own
         self.struck = np.where(going, self._ko(placed, other, captured, has_captured), self.struck | placed)
         self.stones = np.where(going, stones[::-1], self.stones)
+        new = np.where(going, placed & ~self.played, 0)
+        self.first |= np.where(self.ply % 2 == 0, new, 0)
+        self.played |= new
         self.black_moves = self.black_moves ^ going
         self.passes = np.where(going, np.where(is_pass, self.passes + 1, 0), self.passes)
         self.ply += going

@@ -15,27 +15,30 @@ from zerogo.kernels.shared import PositionFields
 _mix = inline(draws.mix)
 
 
-def play_out(state: Any, keys: Tensor, longest: Tensor) -> Tensor:
-    """Returns the stones at the ends of random games from B positions, black and white: int32 [2, B, N].
+def play_out(state: Any, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the stones at the ends of K random games, black and white, int32 [2, K, N], and the points that the side
+    to move at a game's start was the first to play in it, int32 [K, N].
 
-    state: `board.State`. keys: int64 [B]. longest: int32 [B], plies after which a game ends."""
-    last = torch.empty(2, *state.black.shape, dtype=torch.int32)
+    state: `board.State` of B positions, K / B games from each. keys: int64 [K]. longest: int32 [B], plies after which a
+    game ends."""
+    last = torch.zeros(3, len(keys), state.board_size, dtype=torch.int32)
     given = (array(part) for part in (state.on_board, keys, longest, last))
     over_games(_play_out, len(keys), arrays_of(PositionFields, state), *given)
-    return last
+    return last[:2], last[2]
 
 
 @kernel
 def _play_out(start, stop, position, on_board, keys, longest, last):
-    size = on_board.shape[1]
-    work, struck, points = scratch(), np.zeros(size, np.int32), np.zeros(size, np.int32)
+    size, each = on_board.shape[1], len(keys) // len(on_board)
+    work, struck, points, seen = scratch(), np.zeros(size, np.int32), np.zeros(size, np.int32), np.zeros(size, np.int32)
     solid, off = np.full(size + 2, ~np.uint32(0)), np.full(size + 2, ~np.uint32(0))
     no_keys = np.zeros(2 * (size * size + 1), np.int64)  # a playout needs no hash
-    for game in range(start, stop):
+    for k in range(start, stop):
+        game = k // each
         for row in range(size):
             off[row + 1] = ~(np.uint32(on_board[game, row]) << np.uint32(1))
-            struck[row] = 0
-        ko, key, ply = position.ko[game], keys[game], 0
+            struck[row], seen[row] = 0, 0
+        ko, key, ply = position.ko[game], keys[k], 0
         passes, is_black = 2 if position.finished[game] else position.passes[game], position.to_play[game] == 1
         load(work, position, game, on_board[game])
         while passes < 2 and ply < longest[game]:
@@ -55,13 +58,16 @@ def _play_out(start, stop, position, on_board, keys, longest, last):
                 action = (row - 1) * size + bit_count((bit & -bit) - 1)
                 _, _, _, ko = move(work, size, action, 0, False, no_keys)
                 passes = 0
+                if ply & 1 == 0:
+                    last[2, k, row - 1] |= bit & ~seen[row - 1]
+                seen[row - 1] |= bit
             struck[:] = 0
             for row in range(1, size + 1):
                 work[OWN + row], work[OTHER + row] = work[OTHER + row], work[OWN + row]
             is_black, ply = not is_black, ply + 1
         for row in range(size):
             own, other = work[OWN + 1 + row], work[OTHER + 1 + row]
-            last[0, game, row], last[1, game, row] = (own, other) if is_black else (other, own)
+            last[0, k, row], last[1, k, row] = (own, other) if is_black else (other, own)
 
 
 @part
