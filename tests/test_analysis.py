@@ -288,7 +288,7 @@ def test_avoided_and_allowed_moves() -> None:
     is forbidden."""
     only = {"player": "B", "moves": ["B2", "pass"], "untilDepth": 1}
     never = [{"player": "B", "moves": ["B2", "A1"], "untilDepth": 1}, {"player": "W", "moves": ["C3"], "untilDepth": 3}]
-    wide = {"maxVisits": 60, "includePolicy": True, "boardXSize": 3, "boardYSize": 3}
+    wide = {"maxVisits": 200, "includePolicy": True, "boardXSize": 3, "boardYSize": 3}
     queries = query("only", allowMoves=[only], **wide), query("never", avoidMoves=never, **wide), query("free", **wide)
     replies = final(ask(*queries))
     assert first_moves(replies["only"]) == {"B2", "pass"}

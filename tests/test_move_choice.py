@@ -13,7 +13,7 @@ from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.players.analyst import Analysis, Candidate, analyst_of_playouts
 from zerogo.players.live import LiveGame
-from zerogo.players.move_choice import MoveChoiceSettings, dead_stones, decide, final_score_black
+from zerogo.players.move_choice import MoveChoiceSettings, decide, final_score_black, final_status
 from zerogo.players.playout import RandomPlayer
 from zerogo.players.session import AnalysisSession
 from zerogo.rules import Rules
@@ -217,7 +217,7 @@ def test_a_side_that_moves_twice() -> None:
 @BOTH
 def test_dead_stones_and_score(mirrored: bool) -> None:
     game = position(DEAD_WITHIN, mirrored, komi=9.5)
-    assert {coords.to_gtp(point, 6) for point in dead_stones(game, None)} == {"B6"}
+    assert {coords.to_gtp(point, 6) for point in final_status(game, None).dead} == {"B6"}
     assert final_score_black(game, None) == pytest.approx((-1 if mirrored else 1) * float(24 - 12 - 9.5))
     japanese = position(DEAD_WITHIN, mirrored, komi=0.5, scoring="territory")
     assert final_score_black(japanese, None) == japanese.state.score_black([(0, 1)])
@@ -225,12 +225,14 @@ def test_dead_stones_and_score(mirrored: bool) -> None:
 
 def test_ownership_decides_where_nothing_is_pass_alive() -> None:
     game = position(". . . . . \n . X . . . \n . . . . . \n . . . O . \n . . . . .")
-    assert dead_stones(game, None) == set()
-    assert [dead_stones(game, Owner(share)) for share in (0.8, -0.8, 0.3)] == [{18}, {6}, set()]
+    assert final_status(game, None).dead == set()
+    assert [final_status(game, Owner(share)).dead for share in (0.8, -0.8, 0.3)] == [{18}, {6}, set()]
     assert final_score_black(game, Owner(0.8)) == 24.5
     game.play(BLACK, 0)
-    assert dead_stones(game, Owner(0.8)) == {18}, "whoever is to move"
-    assert dead_stones(position(SETTLED), Owner(-1.0)) == set(), "pass-alive stones live whatever the analyst says"
+    assert final_status(game, Owner(0.8)).dead == {18}, "whoever is to move"
+    assert final_status(position(SETTLED), Owner(-1.0)).dead == set(), (
+        "pass-alive stones live whatever the analyst says"
+    )
 
 
 def play_to_the_end(size: int, playouts: int, colour: Colour, seed: int, **rules: object) -> LiveGame:

@@ -18,7 +18,7 @@ BLACK, WHITE = Colour.BLACK, Colour.WHITE
 # Black to move takes the whole board by C3 on 5x5 at this komi; White is alive nowhere.
 RULES = Rules(5, 3.5)
 ASKED = {"simulations": 30}
-LEAVES = [("mcts:10", {}, (10, 1)), ("mcts:400", {}, (400, 8)), ("mcts:400", ASKED, (30, 3))]
+LEAVES = [("mcts:10", {}, (8, 1)), ("mcts:400", {}, (37, 4)), ("mcts:400", ASKED, (30, 3))]
 LEAVES.append(("mcts:400", ASKED | {"leaves": 5}, (30, 5)))
 
 

@@ -368,13 +368,14 @@ def final_score(engine: Engine) -> str:
 
 @Command("final_status_list", "alive | dead | seki", 1)
 def final_status_list(engine: Engine, word: str) -> str:
-    """Returns the strings that are dead, or alive, one a line. What is in seki is alive."""
-    wanted = {"dead": [True], "alive": [False], "seki": []}.get(word.lower())
-    if wanted is None:
+    """Returns the strings that are dead, alive or in seki, one a line."""
+    if word.lower() not in ("alive", "dead", "seki"):
         raise InputError("invalid status")
-    dead, size = move_choice.dead_stones(engine.game, engine.analyst), engine.size
+    found, size = move_choice.final_status(engine.game, engine.analyst), engine.size
     strings = [sorted(coords.point(*at, size) for at in string.stones) for string in engine.game.state.board.strings()]
-    return "\n".join(coords.vertices(points, size) for points in sorted(strings) if (points[0] in dead) in wanted)
+    words = ["dead" if row[0] in found.dead else "seki" if row[0] in found.seki else "alive" for row in sorted(strings)]
+    pairs = zip(sorted(strings), words, strict=True)
+    return "\n".join(coords.vertices(points, size) for points, status in pairs if status == word.lower())
 
 
 @Command("loadsgf", "FILE [MOVE]", 1, ANY)

@@ -88,7 +88,9 @@ def choose(
         else:
             engine.session.set_position(engine.game, player)
             _search(engine, started, seconds, after_step)
-            action = _decide(engine, player, cleanup, timed, None if seconds is None else started + seconds)
+            changes = {"cleanup": cleanup or engine.options.cleanup, "is_over": bool(passes)}
+            changes["resign"] = engine.options.resign and timed
+            action = _decide(engine, player, changes, None if seconds is None else started + seconds)
     finally:
         for passer, passing in passes:
             engine.game.play(passer, passing)
@@ -166,10 +168,10 @@ def _search(engine: Engine, started: float, seconds: float | None, after_step: H
             return
 
 
-def _decide(engine: Engine, player: Colour, cleanup: bool, timed: bool, deadline: float | None) -> int | None:
-    """Returns the action that the search and `move_choice` lead to, None to resign."""
-    session, game, options, searched = engine.session, engine.game, engine.options, engine.now()
-    settings = replace(options, resign=options.resign and timed, cleanup=cleanup or options.cleanup)
+def _decide(engine: Engine, player: Colour, changes: dict[str, bool], deadline: float | None) -> int | None:
+    """Returns the action that the search and `move_choice` lead to, None to resign; changes: of the options."""
+    session, game, searched = engine.session, engine.game, engine.now()
+    settings = replace(engine.options, **changes)
     analysis = session.analysis(evaluates_children=False)
 
     def look(candidate: int) -> float:

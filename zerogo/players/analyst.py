@@ -143,8 +143,7 @@ def make_analyst(
     checkpoint that can't be loaded."""
     playouts = playouts_of(spec) if isinstance(spec, str) else None
     if playouts is not None:
-        analyst = analyst_of_playouts(playouts, device, leaves)
-        return dataclasses.replace(analyst, simulations=simulations or analyst.simulations)
+        return analyst_of_playouts(playouts, device, leaves, simulations)
     if isinstance(spec, str) and not Path(spec).exists():
         raise InputError(f"{spec!r} can't think about positions; allowed are {KINDS}")
     number = simulations or settings.simulations
@@ -157,9 +156,13 @@ def make_analyst(
     return Analyst(_name(checkpoint), search, number, checkpoint.sizes, **evaluators)
 
 
-def analyst_of_playouts(playouts: int, device: torch.device | str = "cpu", leaves: int | None = None) -> Analyst:
-    """Returns plain MCTS with so many playouts a move: its values are means of playouts, its ownership theirs."""
-    search, simulations = _plain_search(playouts)
+def analyst_of_playouts(
+    playouts: int, device: torch.device | str = "cpu", leaves: int | None = None, simulations: int | None = None
+) -> Analyst:
+    """Returns plain MCTS with so many playouts a move, or that does so many simulations with as many playouts each: its
+    values are means of playouts, its ownership theirs."""
+    search, fitting = _plain_search(playouts)
+    simulations = simulations or fitting
     changes = {"keep_tree": True, "leaves": leaves or _fitting(simulations)}
     search = Search(search.evaluator, dataclasses.replace(PLAIN_MCTS, **changes), None, search.root_evaluator)
     evaluators = {"evaluator": PlayoutEvaluator(OWNERSHIP_PLAYOUTS), "quick": PlayoutEvaluator(QUICK_PLAYOUTS)}

@@ -8,8 +8,8 @@ here, each from the view of the side to move:
 * *agreed*: what people would agree on, dead stones taken off by pass-alive regions first and then by ownership. Dead
   stones *matter* where the agreed result is better than one of the others: then they are captured before passing."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -20,9 +20,9 @@ from zerogo import scoring
 from zerogo.game import Colour, GameState, Move, Point, neighbours
 from zerogo.players.analyst import Analysis, Analyst, Candidate
 from zerogo.players.live import LiveGame
+from zerogo.players.status import Status, alive_points, as_points, indices, status
 from zerogo.sgf.record import with_to_play
 
-DEAD = -0.5  # a string is dead if its points' mean ownership, for its owner, is below
 CERTAIN = 0.9  # a point is decided if its ownership is as large, for either side
 FREE = 0.02  # passing costs nothing if its value is so little below the best move's
 TIDY = 0.1  # a capture or a move that goes on may be worth so much less than the best move
@@ -39,7 +39,7 @@ class MoveChoiceSettings:
     It resigns where its winrate is below `resign_winrate` after at least `resign_visits` visits, it is behind by more
     than the share `resign_points` of the board's points, and as many moves were played as the share `resign_after` of
     them (half in handicap games; see `_is_hopeless`). cleanup: before it passes, it captures the opponent's dead
-    stones, as far as that is safe (`kgs-genmove_cleanup`)."""
+    stones, as far as that is safe. is_over: nothing else is left to play for (`kgs-genmove_cleanup`)."""
 
     resign: bool = True
     resign_winrate: float = 0.05
@@ -47,6 +47,7 @@ class MoveChoiceSettings:
     resign_visits: int = 30
     resign_after: float = 0.2
     cleanup: bool = False
+    is_over: bool = False
 
 
 def decide(
@@ -57,9 +58,9 @@ def decide(
     analysis: the search's, for `to_play`. value_of: asks the search about a move that it has hardly tried. Passes where
     the opponent has passed and that wins, and where nothing is left to gain; plays inside pass-alive territory only to
     capture dead stones that matter, or all of them if `settings.cleanup` wants that."""
-    position = _Position(game, to_play, analysis, value_of)
+    position = _Position(game, to_play, analysis, value_of, settings)
     opponent_passed = game.moves[-1:] == [(to_play.other, position.pass_action)]
-    if position.is_settled or (opponent_passed and position.passing_wins):
+    if settings.is_over or position.is_settled or (opponent_passed and position.passing_wins):
         return _pass_or_capture(position, settings.cleanup)
     if settings.resign and _is_hopeless(position, settings):
         return None
@@ -69,46 +70,35 @@ def decide(
     return best
 
 
-def dead_stones(game: LiveGame, analyst: Analyst | None) -> set[int]:
-    """Returns the points whose stones are dead: by pass-alive regions, and of other strings by the analyst's ownership.
-
-    Without an analyst only stones in the other side's pass-alive territory are dead."""
+def final_status(game: LiveGame, analyst: Analyst | None) -> Status:
+    """Returns which stones are dead, and which live in seki, by `players.status`; without an analyst only stones in the
+    other side's pass-alive territory are dead."""
     if analyst is None:
-        return _dead(game.state, None)
-    ownership = analyst.evaluate(game.tensor(analyst.device)).ownership[0].to("cpu", torch.float32)
-    return _dead(game.state, ownership if game.to_play is Colour.BLACK else -ownership)
+        return status(game.state, None)
+    states = game.tensor(analyst.device)  # as if nobody had passed: playouts of a finished game say what stands there
+    states = replace(states, finished=torch.zeros_like(states.finished), passes=torch.zeros_like(states.passes))
+    ownership = analyst.evaluate(states).ownership[0].to("cpu", torch.float32)
+    return status(game.state, ownership if game.to_play is Colour.BLACK else -ownership)
 
 
 def final_score_black(game: LiveGame, analyst: Analyst | None) -> float:
     """Returns Black's score less White's and komi, by the game's way of scoring, after dead stones are taken off."""
-    return game.state.score_black(_points(dead_stones(game, analyst), game.size))
-
-
-def _dead(state: GameState, ownership_black: Tensor | None) -> set[int]:
-    """Returns the points of dead stones; ownership_black: float32 [N, N], None where only pass-alive regions count."""
-    alive, found = _alive_points(state), set()
-    for string in state.board.strings():
-        points = _indices(string.stones, state.rules.size)
-        if points <= alive[string.colour]:
-            continue
-        owned = 0.0 if ownership_black is None else float(ownership_black.flatten()[list(points)].mean())
-        if points <= alive[string.colour.other] or (owned if string.colour is Colour.BLACK else -owned) < DEAD:
-            found |= points
-    return found
-
-
-def _alive_points(state: GameState) -> dict[Colour, set[int]]:
-    """Returns the points, stones and territory, that are unconditionally each player's."""
-    planes = scoring.pass_alive(torch.tensor([state.stones()], dtype=torch.int8), suicide=state.rules.suicide)
-    black, white = (set(plane.flatten().nonzero().flatten().tolist()) for plane in planes)
-    return {Colour.BLACK: black, Colour.WHITE: white}
+    return game.state.score_black(as_points(final_status(game, analyst).dead, game.size))
 
 
 class _Position:
     """What is asked about one position before a move; counts are points for the side to move."""
 
-    def __init__(self, game: LiveGame, to_play: Colour, analysis: Analysis, value_of: ValueOf | None) -> None:
+    def __init__(
+        self,
+        game: LiveGame,
+        to_play: Colour,
+        analysis: Analysis,
+        value_of: ValueOf | None,
+        settings: MoveChoiceSettings,
+    ) -> None:
         self.game, self.to_play, self.analysis, self.value_of = game, to_play, analysis, value_of
+        self.settings = settings
         self.num_valued = 0
         self.size, self.pass_action = game.size, game.size**2
         self.state = with_to_play(game.state, to_play)
@@ -116,7 +106,7 @@ class _Position:
     @cached_property
     def alive(self) -> dict[Colour, set[int]]:
         """The points that are unconditionally each player's."""
-        return _alive_points(self.state)
+        return alive_points(self.state)
 
     @property
     def closed(self) -> set[int]:
@@ -130,8 +120,13 @@ class _Position:
 
     @cached_property
     def dead(self) -> set[int]:
-        """The points of all dead stones, as people would agree."""
-        return _dead(self.state, self._signed(torch.tensor(self.analysis.ownership, dtype=torch.float32)))
+        """The points of all dead stones, as people would agree; what is in doubt is searched only for a cleanup."""
+        return self.dead_in(self.state)
+
+    def dead_in(self, state: GameState) -> set[int]:
+        """Returns the same for a state that differs from the position by little."""
+        ownership = self._signed(torch.tensor(self.analysis.ownership, dtype=torch.float32))
+        return status(state, ownership, searches=self.settings.cleanup).dead
 
     @cached_property
     def as_it_stands(self) -> float:
@@ -143,7 +138,7 @@ class _Position:
     @cached_property
     def agreed(self) -> float:
         """The score with dead stones taken off, as people would agree."""
-        return self._signed(self.state.score_black(_points(self.dead, self.size)))
+        return self._signed(self.state.score_black(as_points(self.dead, self.size)))
 
     @property
     def passing_wins(self) -> bool:
@@ -227,7 +222,7 @@ def _capture(position: _Position) -> int | None:
     """Returns a move that captures dead stones, or fills a liberty of the string with the fewest; None if it harms."""
     other, size = position.to_play.other, position.size
     strings = [string for string in position.state.board.strings() if string.colour is other]
-    dead = [string for string in strings if _indices(string.stones, size) <= position.dead]
+    dead = [string for string in strings if indices(string.stones, size) <= position.dead]
     # Each liberty with the effort of the string that is easiest to take: fewest liberties first, then most stones.
     reach: dict[Point, tuple[int, int]] = {}
     for string in dead:
@@ -248,7 +243,7 @@ def _is_sound(position: _Position, action: int) -> bool:
         return False
     after, alive = before.play(move), position.alive[own]
     string = after.board.string_at(point)
-    if string is None or (alive and not _alive_points(after)[own] >= alive - {action}):
+    if string is None or (alive and not alive_points(after)[own] >= alive - {action}):
         return False
     is_eye = all(before.board.colour_at(near) is own for near in neighbours(point, position.size))
     return after.captures[own] > before.captures[own] or (len(string.liberties) >= 2 and not is_eye)
@@ -258,9 +253,13 @@ def _is_harmless(position: _Position, action: int) -> bool:
     """Whether a capture costs nothing: it lies in own pass-alive territory, or is worth hardly less than the best move.
 
     That stones are dead is only likely by the network, and a move against them may fill the liberty that the own stones
-    live by; so what the search has hardly tried is searched on its own, and refused where that can't be."""
+    live by; so what the search has hardly tried is searched on its own, and refused where that can't be. When the game
+    is over, all that lives must live after it."""
     if action in position.alive[position.to_play]:
         return True
+    if position.settings.is_over:
+        after = position.state.play(Move.from_action(action, position.size))
+        return not position.dead_in(after) - position.dead
     seen, analysis = position.candidate(action), position.analysis
     enough = (analysis.best.value if analysis.best else analysis.value) - TIDY
     if seen is not None and (seen.visits >= SURE_VISITS or seen.value < enough):
@@ -269,11 +268,3 @@ def _is_harmless(position: _Position, action: int) -> bool:
         return False
     position.num_valued += 1
     return position.value_of(action) >= enough
-
-
-def _indices(points: Iterable[Point], size: int) -> set[int]:
-    return {row * size + column for row, column in points}
-
-
-def _points(indices: Iterable[int], size: int) -> list[Point]:
-    return [Point(*divmod(index, size)) for index in indices]

@@ -78,11 +78,17 @@ class PlayoutEvaluator:
         owned, first = _played(state, draws.key(_DRAW, keys.unsqueeze(1), serial))
         sign = torch.where(state.to_play == board.BLACK, 1.0, -1.0).unsqueeze(1)
         owned = owned * sign.view(-1, 1, 1, 1)
-        scores = owned.sum((2, 3)) - state.rules.komi.unsqueeze(1) * sign
+        scores = self.scores(owned, state)
         results = torch.sign(scores)
         prior = torch.where(sensible, _first_moves(first.flatten(2), results, scores, state.rules.size), 0.0)
         prior = prior / prior.sum(1, keepdim=True)
         return Evaluation(prior, results.mean(1), owned.mean(1), scores.mean(1))
+
+    def scores(self, owned: Tensor, state: board.State) -> Tensor:
+        """Returns how many points each playout is won by for the side to move: float32 [B, K], of whose each point is
+        at the end, float32 [B, K, N, N]."""
+        komi = torch.where(state.to_play == board.BLACK, state.rules.komi, -state.rules.komi)
+        return owned.sum((2, 3)) - komi.unsqueeze(1)
 
 
 def _first_moves(first: Tensor, results: Tensor, scores: Tensor, size: Tensor) -> Tensor:

@@ -1,0 +1,194 @@
+"""Which strings of a finished board are dead, alive or in seki.
+
+Pass-alive regions decide first (Benson). Of the other strings, ownership decides where it is sure, and a search where
+it is not: plain MCTS that plays for the string alone, once with each side to move first. Where both have passed, a dead
+string can't be saved and a live one can't be killed, so that both searches should say the same; their mean is the
+verdict, since weak play spoils one or the other. Random playouts are never sure of much: a lone stone in a large
+territory lives in every third of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from zerogo import board, flood, scoring
+from zerogo.board import Position, State
+from zerogo.game import Board, Colour, GameState, Point, neighbours
+from zerogo.players.analyst import PLAIN_MCTS
+from zerogo.players.playout import PlayoutEvaluator
+from zerogo.rules import Rules
+from zerogo.search import Go, Search
+from zerogo.search.game import LeafStates, SearchPath, rows_of
+
+SURE_DEAD, SURE_ALIVE = -0.9, 0.6  # mean ownership of a string, for its owner, below and above which it is decided
+DEAD = -0.1  # a string is dead if its searches say less, on the average
+CLEAR = -0.5  # or, without searches, if its ownership is less
+MOST_SEARCHED = 32  # strings; where more are in doubt, the ownership of the others decides
+ROOT_PLAYOUTS, LEAF_PLAYOUTS, SIMULATIONS = 96, 8, 38  # of a search for one string
+MOST_SHARED = 4  # empty points that strings in seki share, all of a board
+FEW_POINTS = 1  # a group with no more points of its own can't have two eyes
+
+
+class Status(NamedTuple):
+    """The points of stones that are dead, and of those that live in seki; all other stones live."""
+
+    dead: set[int]
+    seki: set[int]
+
+
+def status(state: GameState, ownership_black: Tensor | None, searches: bool = True) -> Status:
+    """Returns the status of all stones; ownership_black: float32 [N, N], None where only pass-alive regions count.
+    searches: else ownership decides alone, and must be clear.
+
+    After two passes no large region is open to both sides: the weakest string beside one is dead, whatever was found,
+    where such strings would else live in seki."""
+    size, alive, dead, in_doubt = state.rules.size, alive_points(state), set(), []
+    for string in state.board.strings():
+        points = indices(string.stones, size)
+        if points <= alive[string.colour.other]:
+            dead |= points
+        elif ownership_black is not None and not points <= alive[string.colour]:
+            owned = float(ownership_black.flatten()[list(points)].mean())
+            in_doubt.append((owned if string.colour is Colour.BLACK else -owned, string.colour, points))
+    values = _looked_into(state, in_doubt) if searches else [(owned, points) for owned, _, points in in_doubt]
+    dead = dead.union(*(points for value, points in values if value < (DEAD if searches else CLEAR)))
+    seki, shared = _in_seki(state, alive, dead)
+    while state.is_over and len(shared) > MOST_SHARED:
+        _, weakest = min((found for found in values if found[1] <= seki), key=lambda found: found[0])
+        dead |= weakest
+        seki, shared = _in_seki(state, alive, dead)
+    return Status(dead, seki)
+
+
+def alive_points(state: GameState) -> dict[Colour, set[int]]:
+    """Returns the points, stones and territory, that are unconditionally each player's."""
+    planes = scoring.pass_alive(torch.tensor([state.stones()], dtype=torch.int8), suicide=state.rules.suicide)
+    black, white = (set(plane.flatten().nonzero().flatten().tolist()) for plane in planes)
+    return {Colour.BLACK: black, Colour.WHITE: white}
+
+
+def indices(points: frozenset[Point] | set[Point], size: int) -> set[int]:
+    """Returns points as indices."""
+    return {row * size + column for row, column in points}
+
+
+def as_points(found: set[int], size: int) -> list[Point]:
+    """Returns indices as points."""
+    return [Point(*divmod(index, size)) for index in found]
+
+
+def _looked_into(state: GameState, strings: list[tuple[float, Colour, set[int]]]) -> list[tuple[float, set[int]]]:
+    """Returns the ownership of strings by the searches where it was in doubt: ownership, colour and points of each."""
+    in_doubt = [entry for entry in strings if SURE_DEAD <= entry[0] <= SURE_ALIVE]
+    in_doubt = sorted(in_doubt, key=lambda entry: (abs(entry[0] - DEAD), min(entry[2])))[:MOST_SEARCHED]
+    found = {min(points): owned for owned, _, points in strings}
+    if in_doubt:
+        values = _searched(state, [(colour, points) for _, colour, points in in_doubt])
+        found |= {min(points): value for (_, _, points), value in zip(in_doubt, values, strict=True)}
+    return [(found[min(points)], points) for _, _, points in strings]
+
+
+# The search
+
+
+@dataclass(frozen=True)
+class StringState(State):
+    """Games that are about a string. wanted: int32 [B, N], its points as bit rows."""
+
+    wanted: Tensor
+
+
+class StringGo(Go):
+    """Go that is won, on `StringState`s, by who owns most of the string's points at the end."""
+
+    def outcome(self, states: StringState, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
+        """Counts the board as it stands."""
+        black, white = scoring.area_rows(position.black, position.white, rows_of(states.on_board, game_index))
+        wanted = rows_of(states.wanted, game_index)
+        score = (flood.count(black & wanted) - flood.count(white & wanted)).to(torch.float32)
+        return position.finished, torch.sign(torch.where(position.to_play == board.BLACK, score, -score))
+
+    def step_leaves(self, states: StringState, path: SearchPath, words: Tensor, actions: Tensor) -> LeafStates:
+        """The same with results by `outcome`."""
+        found = super().step_leaves(states, path, words, actions)
+        return LeafStates(**vars(found) | {"result": self.outcome(states, path.game_index, found.leaf)[1]})
+
+
+class StringEvaluator(PlayoutEvaluator):
+    """Playouts that are about a string."""
+
+    def scores(self, owned: Tensor, state: StringState) -> Tensor:
+        """Returns the points of the string that the side to move has at the end, less the other's."""
+        return (owned * flood.unpack_rows(state.wanted).unsqueeze(1)).sum((2, 3))
+
+
+def _searched(state: GameState, strings: list[tuple[Colour, set[int]]]) -> list[float]:
+    """Returns what the searches say about strings, from -1, it is dead, to 1, it lives."""
+    size, both = state.rules.size, 2 * len(strings)
+    wanted = torch.zeros(both, size * size, dtype=torch.bool)
+    for game, (_, points) in enumerate(strings):
+        wanted[2 * game : 2 * game + 2, list(points)] = True
+    stones = torch.tensor([state.stones()], dtype=torch.int8).expand(both, -1, -1).contiguous()
+    first = torch.tensor([Colour.BLACK.value, Colour.WHITE.value] * len(strings), dtype=torch.int8)
+    root: Any = board.from_stones(stones, first, Rules(size, suicide=state.rules.suicide, superko="simple"))
+    root = StringState(**vars(root), wanted=flood.pack_rows(wanted.unflatten(1, (size, size))))
+    evaluators = StringEvaluator(LEAF_PLAYOUTS), StringEvaluator(ROOT_PLAYOUTS)
+    values = Search(evaluators[0], PLAIN_MCTS, StringGo(), evaluators[1]).run(root, SIMULATIONS, seed=0).value
+    values = torch.where(first == Colour.BLACK.value, values, -values).view(-1, 2).mean(1).tolist()
+    return [value if colour is Colour.BLACK else -value for (colour, _), value in zip(strings, values, strict=True)]
+
+
+# Seki
+
+
+def _in_seki(state: GameState, alive: dict[Colour, set[int]], dead: set[int]) -> tuple[set[int], set[Point]]:
+    """Returns the stones that live without two eyes, beside a liberty that neither side can take from the other, and
+    the largest region of empty points that such stones share.
+
+    A group is what is joined by points that it alone reaches, once dead stones are off. It is in seki if it has at most
+    FEW_POINTS of them, is not pass-alive, and shares a liberty with such a group of the other side."""
+    size = state.rules.size
+    cleared = state.board.without(as_points(dead, size))
+    territory = cleared.territory()
+    weak, dame = [], {colour: set() for colour in Colour}
+    for colour in Colour:
+        for stones, own in _groups(cleared, colour, territory[colour]):
+            if len(own) <= FEW_POINTS and not indices(stones, size) <= alive[colour]:
+                near = {point for stone in stones for point in neighbours(stone, size)}
+                free = {point for point in near if cleared.string_at(point) is None} - own
+                weak.append((stones, free))
+                dame[colour] |= free
+    shared = dame[Colour.BLACK] & dame[Colour.WHITE]
+    seki = indices(set().union(*(stones for stones, free in weak if free & shared)), size)
+    regions = (_connected(point, lambda near: cleared.string_at(near) is None, size) for point in shared)
+    return seki, max(regions, key=len, default=set())
+
+
+def _connected(start: Point, is_inside: Callable[[Point], bool], size: int) -> set[Point]:
+    """Returns the points that are connected to one through points for which `is_inside` holds."""
+    found, frontier = {start}, [start]
+    while frontier:
+        near = {point for point in neighbours(frontier.pop(), size) if is_inside(point)} - found
+        found |= near
+        frontier += near
+    return found
+
+
+def _groups(cleared: Board, colour: Colour, territory: set[Point]) -> list[tuple[set[Point], set[Point]]]:
+    """Returns the stones of each group of a colour, and the points of the territory that it reaches."""
+    groups, unseen = [], {string for string in cleared.strings() if string.colour is colour}
+    while unseen:
+        frontier = [unseen.pop()]
+        stones, own = set(), set()
+        while frontier:
+            string = frontier.pop()
+            stones |= string.stones
+            for liberty in string.liberties & territory - own:
+                own |= _connected(liberty, territory.__contains__, cleared.size)
+            joined = {other for other in unseen if other.liberties & own}
+            unseen -= joined
+            frontier += joined
+        groups.append((stones, own))
+    return groups
