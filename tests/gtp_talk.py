@@ -35,7 +35,7 @@ def requests_of(script: str) -> list[str]:
 def engine(checkpoint: str = "mcts:8", *arguments: str) -> Engine:
     """Returns the engine that a command line asks for; what it says to people is in `engine.said`."""
     said: list[str] = []
-    options = ["--checkpoint", checkpoint, "--device", "cpu", "--precision", "float32", *arguments]
+    options = ["--checkpoint", checkpoint, "--device", "cpu", "--precision", "float32", "--seed", "1", *arguments]
     made = make_engine(parse(options), said.append)
     made.said = said
     return made

@@ -179,6 +179,9 @@ def test_stopped_games_count_for_who_did_not_stop_them() -> None:
     assert (summary["resigned"], summary["forfeits"]) == ([0, 1], [1, 1])
     assert summary["own_scores"] == {name: {"same": name == "b", "same_winner": 1, "of": 1} for name in "ab"}
     lines = "\n".join(result.lines())
+    assert "names another winner" not in lines
+    wrong = some_result(*"ab", num_games=4, game_0={"score_black": 2.0, "told": {"b": "W+2"}})
+    assert wrong.lines()[0].endswith("; BUT b names another winner than the referee in 1 of 1 games")
     assert "    game 3: a: crashed\n    game 4: b: hung" in lines and "b resigned in 1 of 4 games" in lines
     assert "  mean score -2.0 points over the games that were counted (1); " in lines
 

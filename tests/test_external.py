@@ -170,7 +170,12 @@ def test_start_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"--japanese-rules", "--simple-ko", "--forbid-suicide"} <= set(line)
     assert "--positional-superko" in find("gnugo:0").command(Rules(9), 5)
     line = find("pachi:1000").command(Rules(9), 5)
-    assert line[1:] == "-d0 -t =1000 -s 5 -r chinese threads=1 max_tree_size=100 resign_threshold=0".split()
+    options = "threads=1 max_tree_size=100 resign_threshold=0"
+    assert line[1:] == f"-d0 -t =1000 -s 5 -r chinese {options} pass_all_alive".split()
+    (tmp_path / "patterns_mm.gamma").touch()
+    line = find("pachi:1000").command(Rules(9, scoring="territory"), 5)
+    assert line[:3] == ["env", f"DATA_DIR={tmp_path}", str(tmp_path / "pachi")], "its files lie beside it"
+    assert line[3:] == f"-d0 -t =1000 -s 5 -r japanese {options}".split()
     with pytest.raises(InputError, match="pachi:1000 knows no suicide"):
         ExternalPlayer(find("pachi:1000")).check(rules)
     model = tmp_path / "net.bin.gz"

@@ -18,7 +18,7 @@ from tables import tables
 
 from zerogo import checkpoint, sgf
 from zerogo.errors import InputError
-from zerogo.gtp.engine import COMMANDS
+from zerogo.gtp.engine import COMMANDS, Engine
 from zerogo.gtp.protocol import Input, Reply, Request, parse
 
 TABLES = tables("gtp")
@@ -187,6 +187,37 @@ def test_it_plays_a_game_to_its_end(player: str) -> None:
     assert played[: len(moves)] == [f"{('black', 'white')[ply % 2]} {move}" for ply, move in enumerate(moves)]
     record = sgf.read_text(talk.value("printsgf"))
     assert len(record.moves) == len(moves) + 2 and record.result == talk.value("final_score")
+
+
+def twogtp(engines: list[Engine], number: int, size: int) -> set[tuple[str, ...]]:
+    """Returns the different games of a match as gogui-twogtp plays it: colours change, and each is told all."""
+    games = set()
+    for game in range(number):
+        talks, moves = [Talk(engine) for engine in (engines if game % 2 == 0 else engines[::-1])], []
+        for talk in talks:
+            for line in (f"boardsize {size}", "komi 7", "clear_board"):
+                talk.value(line)
+        while len(moves) < 4 * size**2 and [move.lower() for move in moves[-2:]] != ["pass", "pass"]:
+            colour, mover = "bw"[len(moves) % 2], len(moves) % 2
+            moves.append(talks[mover].value(f"genmove {colour}"))
+            if moves[-1] == "resign":
+                break
+            talks[1 - mover].value(f"play {colour} {moves[-1]}")
+        games.add(tuple(moves))
+    return games
+
+
+def test_games_of_a_match_differ() -> None:
+    """Ten games of one network against itself used to be one game, as every process had the same seed."""
+    words = ["--checkpoint", str(ROOT / gtp_talk.QUICKSTART), "--device", "cpu", "--simulations", "8"]
+    said: list[list[str]] = [[], []]
+    engines = [gtp_talk.make_engine(gtp_talk.parse(words), lines.append) for lines in said]
+    assert len(twogtp(engines, 10, 5)) >= 9
+    seeds = {int(re.match(r"seed (\d+): ", lines[0])[1]) for lines in said}
+    assert len(seeds) == 2
+    lines = ["genmove b", "genmove w", "genmove b", "clear_board", "genmove b", "genmove w", "genmove b"]
+    first, again = (raw(gtp_talk.engine(words[1], "--simulations", "8", "--seed", "5"), lines) for _ in range(2))
+    assert first == again
 
 
 def test_the_random_player_follows_its_seed() -> None:

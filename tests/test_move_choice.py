@@ -226,10 +226,10 @@ def test_dead_stones_and_score(mirrored: bool) -> None:
 def test_ownership_decides_where_nothing_is_pass_alive() -> None:
     game = position(". . . . . \n . X . . . \n . . . . . \n . . . O . \n . . . . .")
     assert final_status(game, None).dead == set()
-    assert [final_status(game, Owner(share)).dead for share in (0.8, -0.8, 0.3)] == [{18}, {6}, set()]
-    assert final_score_black(game, Owner(0.8)) == 24.5
+    assert [final_status(game, Owner(share)).dead for share in (0.95, -0.95, 0.3)] == [{18}, {6}, set()]
+    assert final_score_black(game, Owner(0.95)) == 24.5
     game.play(BLACK, 0)
-    assert final_status(game, Owner(0.8)).dead == {18}, "whoever is to move"
+    assert final_status(game, Owner(0.95)).dead == {18}, "whoever is to move"
     assert final_status(position(SETTLED), Owner(-1.0)).dead == set(), (
         "pass-alive stones live whatever the analyst says"
     )

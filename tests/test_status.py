@@ -1,5 +1,5 @@
-"""Dead stones, seki and the score on finished boards: positions that people know, and the ends of games of GNU Go (levels
-1 to 4 in turn, after a few random moves) against itself, judged by its `final_score` at level 10."""
+"""Dead stones, seki and the score on finished boards: positions that people know, and the ends of games of GNU Go
+(levels 1 to 4 in turn, after a few random moves) against itself, judged by its `final_score` at level 10."""
 
 import json
 from functools import cache

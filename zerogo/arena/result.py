@@ -168,6 +168,15 @@ class MatchResult:
             if said
         ]
 
+    def disagreements(self) -> list[str]:
+        """Returns in words which players name another winner than the referee, and how often."""
+        counts = {name: self.agreement(name)[1:] for name in dict.fromkeys((self.name_a, self.name_b))}
+        return [
+            f"BUT {name} names another winner than the referee in {said - same} of {said} games"
+            for name, (same, said) in counts.items()
+            if same < said
+        ]
+
     def summary(self) -> dict[str, Any]:
         """Returns the counts as plain values; what is infinite or unknown is None."""
         difference = [value if math.isfinite(value) else None for value in self.elo_difference]
@@ -204,7 +213,8 @@ class MatchResult:
         low, high = (100 * end for end in self.interval)
         counts = f"{self.wins} won, {self.losses} lost, {self.draws} drawn of {self.num_games}"
         head = f"{self.name_a} against {'itself, as Black' if self.is_self else self.name_b}"
-        lines = [f"{head}: {counts}: {100 * self.win_rate:.1f} % (95 % interval {low:.1f} to {high:.1f} %)"]
+        rate = f"{100 * self.win_rate:.1f} % (95 % interval {low:.1f} to {high:.1f} %)"
+        lines = ["; ".join([f"{head}: {counts}: {rate}", *self.disagreements()])]
         for colour, is_black in () if self.is_self else (("Black", True), ("White", False)):
             wins, draws, losses = self.by_colour(is_black)
             if wins + draws + losses:

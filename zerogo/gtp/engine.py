@@ -6,6 +6,7 @@
 A command that fails changes nothing of the engine."""
 
 import argparse
+import secrets
 import sys
 import time
 import traceback
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from zerogo import cli, rulesets
+from zerogo import cli, draws, rulesets
 from zerogo.coords import listed
 from zerogo.errors import InputError
 from zerogo.game import Colour
@@ -105,6 +106,8 @@ class Engine:
     def begin_game(self) -> None:
         """Begins a game of its own: with fresh clocks, and with draws that are not the last game's."""
         self.game_number += 1
+        if self.session is not None:
+            self.session.seed = int(draws.key(self.options.seed, self.game_number))
         self.own_colour = self.last_winrate = None
         self.clock.restart()
 
@@ -125,7 +128,11 @@ def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> En
     if arguments.rules is not None:
         rules = rulesets.parse(arguments.rules, rules.size, rules.komi)
     moves = {"resign": arguments.resign, "resign_winrate": arguments.resign_threshold, "cleanup": arguments.cleanup}
-    options = Options(**moves, most_simulations=arguments.simulations, seed=config.run.seed, ponder=arguments.ponder)
+    seed = config.run.seed
+    if arguments.seed is None and not any(text.startswith("run.seed=") for text in arguments.overrides):
+        seed = secrets.randbits(31)
+        log(f"seed {seed}: with --seed {seed} it draws the same again")
+    options = Options(**moves, most_simulations=arguments.simulations, seed=seed, ponder=arguments.ponder)
     options.simulations = config.evaluation.simulations
     if arguments.checkpoint != RANDOM:
         analyst = setup.analyst(arguments.checkpoint, arguments.simulations, arguments.leaves)

@@ -14,6 +14,7 @@ from zerogo.game import Colour
 from zerogo.gtp.engine import Command, Engine
 from zerogo.gtp.protocol import Reply, colour
 from zerogo.players import move_choice
+from zerogo.players.analyst import Candidate
 from zerogo.players.live import LiveGame
 from zerogo.players.playout import RandomPlayer
 from zerogo.sgf import result_text
@@ -22,6 +23,7 @@ MOVES_A_POINT = 0.45  # moves of one side that a game takes, for each point of t
 MIN_MOVES_A_POINT = 0.15  # and how many there may always still be
 LOOK_SIMULATIONS = 16  # for a move that `move_choice` asks about and the search has hardly tried
 CAUTION = 1.25  # the next step is taken to last so much longer than the longest of the last ones
+SAME = 0.1  # a move may be worth so much less than the best one, and be played for variety on the first N plies
 EVEN = 1e-7  # differences of priors that count as none
 Hook = Callable[[], None]
 
@@ -90,7 +92,7 @@ def choose(
             _search(engine, started, seconds, after_step)
             changes = {"cleanup": cleanup or engine.options.cleanup, "is_over": bool(passes)}
             changes["resign"] = engine.options.resign and timed
-            action = _decide(engine, player, changes, None if seconds is None else started + seconds)
+            action = _decide(engine, player, changes, None if seconds is None else started + seconds, varies=timed)
     finally:
         for passer, passing in passes:
             engine.game.play(passer, passing)
@@ -168,8 +170,11 @@ def _search(engine: Engine, started: float, seconds: float | None, after_step: H
             return
 
 
-def _decide(engine: Engine, player: Colour, changes: dict[str, bool], deadline: float | None) -> int | None:
-    """Returns the action that the search and `move_choice` lead to, None to resign; changes: of the options."""
+def _decide(
+    engine: Engine, player: Colour, changes: dict[str, bool], deadline: float | None, varies: bool
+) -> int | None:
+    """Returns the action that the search and `move_choice` lead to, None to resign; changes: of the options. varies:
+    whether the first moves of a game are drawn."""
     session, game, searched = engine.session, engine.game, engine.now()
     settings = replace(engine.options, **changes)
     analysis = session.analysis(evaluates_children=False)
@@ -181,9 +186,24 @@ def _decide(engine: Engine, player: Colour, changes: dict[str, bool], deadline: 
         return session.value_of(game, player, candidate, LOOK_SIMULATIONS)
 
     action = move_choice.decide(game, player, analysis, settings, look)
+    if varies and len(game.moves) < game.size and analysis.best and action == analysis.best.action != game.size**2:
+        action = _drawn(engine, analysis.candidates)
     engine.last_winrate = (player, analysis.winrate)
     engine.overhead.append(engine.now() - searched)
     return action
+
+
+def _drawn(engine: Engine, candidates: list[Candidate]) -> int:
+    """Returns a move drawn in proportion to the squares of the visits, among those that are hardly worse than the best
+    one, so that games differ."""
+    good = [
+        found for found in candidates if found.value >= candidates[0].value - SAME and found.action < engine.size**2
+    ]
+    if candidates[0] not in good:
+        return candidates[0].action
+    places = torch.tensor([engine.game_number]), torch.tensor([len(engine.game.moves)])
+    weights = torch.tensor([[float(found.visits**2) for found in good]])
+    return good[int(draws.choose(draws.key(engine.options.seed, *places, Purpose.MOVE), weights))].action
 
 
 @torch.inference_mode()

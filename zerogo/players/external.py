@@ -54,6 +54,7 @@ HOW_TO_INSTALL = {
     "katago": "; it is at https://github.com/lightvector/KataGo",
 }
 KINDS = "gnugo:LEVEL, pachi:PLAYOUTS, katago:VISITS (with :MODEL and :CONFIG where it needs them), gtp:COMMAND"
+PACHI_DATA = "patterns*", "book.dat", "joseki*", "*.prototxt"
 PACHI_LEAST = 500  # playouts; it refuses fewer
 GNUGO_SUPERKO = {"simple": "--simple-ko", "positional": "--positional-superko", "situational": "--situational-superko"}
 KATAGO_SETTINGS = "maxVisits={},maxPlayouts=1000000000,maxTime=1e9,ponderingEnabled=false,allowResignation=false"
@@ -345,12 +346,18 @@ def _gnugo(spec: str, rest: str) -> Program:
 
 
 def _pachi(spec: str, rest: str) -> Program:
+    """The referee counts what stands on the board, so Pachi takes every stone for alive when it passes. What it needs
+    besides, such as patterns, may lie beside it."""
     playouts, path = _number(spec, rest, PACHI_LEAST, 10**9 - 1, "playouts"), locate("pachi")
+    folder = Path(path).resolve().parent
+    has_data = "DATA_DIR" not in os.environ and any(True for kind in PACHI_DATA for _ in folder.glob(kind))
+    start = ["env", f"DATA_DIR={folder}", path] if has_data else [path]
 
     def _command(rules: Rules, seed: int) -> list[str]:
         name = "chinese" if rules.scoring == "area" else "japanese"
         options = ("threads=1", "max_tree_size=100", "resign_threshold=0")
-        return [path, "-d0", "-t", f"={playouts}", "-s", str(seed), "-r", name, *options]
+        options += ("pass_all_alive",) if rules.scoring == "area" else ()
+        return [*start, "-d0", "-t", f"={playouts}", "-s", str(seed), "-r", name, *options]
 
     return Program(spec, _command, knows_suicide=False)
 

@@ -55,9 +55,8 @@ def status(state: GameState, ownership_black: Tensor | None, searches: bool = Tr
     values = _looked_into(state, in_doubt) if searches else [(owned, points) for owned, _, points in in_doubt]
     dead = dead.union(*(points for value, points in values if value < (DEAD if searches else CLEAR)))
     seki, shared = _in_seki(state, alive, dead)
-    while state.is_over and len(shared) > MOST_SHARED:
-        _, weakest = min((found for found in values if found[1] <= seki), key=lambda found: found[0])
-        dead |= weakest
+    while state.is_over and len(shared) > MOST_SHARED and (weak := [found for found in values if found[1] <= seki]):
+        dead |= min(weak, key=lambda found: found[0])[1]
         seki, shared = _in_seki(state, alive, dead)
     return Status(dead, seki)
 
