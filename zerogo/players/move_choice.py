@@ -75,10 +75,16 @@ def final_status(game: LiveGame, analyst: Analyst | None) -> Status:
     other side's pass-alive territory are dead."""
     if analyst is None:
         return status(game.state, None)
-    states = game.tensor(analyst.device)  # as if nobody had passed: playouts of a finished game say what stands there
+    return status(game.state, sum(_ownership_black(game, analyst, to_play) for to_play in Colour) / 2)
+
+
+def _ownership_black(game: LiveGame, analyst: Analyst, to_play: Colour) -> Tensor:
+    """Returns the analyst's ownership as if nobody had passed: float32 [N, N]; for playouts of a finished game say only
+    what stands there, and one side alone may have no move but a bad one."""
+    states = game.tensor(analyst.device, to_play)
     states = replace(states, finished=torch.zeros_like(states.finished), passes=torch.zeros_like(states.passes))
     ownership = analyst.evaluate(states).ownership[0].to("cpu", torch.float32)
-    return status(game.state, ownership if game.to_play is Colour.BLACK else -ownership)
+    return ownership if to_play is Colour.BLACK else -ownership
 
 
 def final_score_black(game: LiveGame, analyst: Analyst | None) -> float:
