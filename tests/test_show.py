@@ -179,11 +179,13 @@ def test_playouts_can_think_too(folder: Path, capsys: pytest.CaptureFixture):
     assert "mcts:20" in printed and "Black wins" in printed
 
 
-def test_a_game_that_is_over_has_nothing_to_think_about(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+def test_a_game_that_is_over_is_thought_about_as_after_one_pass(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+):
     (tmp_path / "over.sgf").write_text("(;SZ[3]KM[4.5]RU[Chinese];B[];W[])")
     words = "--what candidates,visits,line,value --checkpoint @tiny.pt --device cpu --text".split()
     paths, printed = run(folder, capsys, str(tmp_path / "over.sgf"), *words, "--out", str(tmp_path / "over.png"))
-    assert "the game is over" in printed and paths[0].exists()
+    assert "Black wins" in printed and "best line:" in printed and paths[0].exists()
 
 
 @pytest.mark.parametrize(("words", "sentence"), TABLES["bad input"])

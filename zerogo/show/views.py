@@ -289,7 +289,7 @@ def _best_text(scene: Scene) -> str:
     """Returns the best move with its line, for the side to move."""
     best, size = scene.analysis.best, scene.game.size
     if best is None:
-        return "no move to think about: the game is over"
+        return "nothing was searched"
     line = coords.vertices(best.pv[:NAMED_MOVES], size)
     win = f"{scene.to_play.name.capitalize()} wins {100 * best.winrate:.1f} %, {best.score:+.1f} points"
     return f"{coords.to_gtp(best.action, size)}: {win}, {best.visits} visits\nbest line: {line}"
