@@ -43,7 +43,7 @@ SIDEWAYS = {
 BUDGETS = {
     "analysis": 1055,
     "arena": 1200,
-    "bench": 1440,
+    "bench": 1665,
     "board": 770,
     "config": 755,
     "features": 780,
@@ -59,7 +59,7 @@ BUDGETS = {
     "sgf": 890,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 133, 18_675, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 134, 18_771, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

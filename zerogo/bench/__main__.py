@@ -1,5 +1,5 @@
-"""`python -m zerogo.bench {board,net,features,search,profile,memory,selfplay,learn}`: reads the arguments and runs one
-measurement."""
+"""`python -m zerogo.bench {board,net,features,search,profile,memory,selfplay,train,gpu,learn}`: reads the arguments and
+runs one measurement."""
 
 import argparse
 import importlib
@@ -36,6 +36,8 @@ BENCHES = {
         MEMORY | {"precision": "bfloat16", "device": "auto", "threads": 0},
     ),
     "selfplay": ("search", "games, moves and samples of self-play", NET | {"sims": 8, "algorithm": "gumbel"}),
+    "train": ("gpu", "samples learned a second", NET | {"batch": "512"}),
+    "gpu": ("gpu", "all that a machine with a GPU is asked for, in ten minutes", {"part": "", "device": "auto"}),
     "learn": ("learn", "strength over minutes, games and simulations of training", LEARN),
 }
 # What the help says of an option, of one bench's under "NAME option", before the default.
@@ -68,6 +70,8 @@ HELP = {
     "games": "games against each opponent",
     "simulations": "simulations a move in the matches",
     "out": "folder of the runs, learn.jsonl and learn.svg; the same command goes on after an interruption",
+    "part": "kernels or rounds: that part alone; all parts and their verdicts without it",
+    "train batch": "samples of a step, or several as 64,{}",
     "board batch": "games played at once, or several as 64,{}",
     "features batch": "positions at once, or several as 64,{}",
     "memory size": "side of the board, or several",
