@@ -92,7 +92,8 @@ def choose(
             _search(engine, started, seconds, after_step)
             changes = {"cleanup": cleanup or engine.options.cleanup, "is_over": bool(passes)}
             changes["resign"] = engine.options.resign and timed
-            action = _decide(engine, player, changes, None if seconds is None else started + seconds, varies=timed)
+            deadline, varies = None if seconds is None else started + seconds, timed and not cleanup
+            action = _decide(engine, player, changes, deadline, varies)
     finally:
         for passer, passing in passes:
             engine.game.play(passer, passing)
