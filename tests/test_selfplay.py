@@ -24,6 +24,7 @@ from zerogo.replay import Replay, Samples
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.rules import Rules
 from zerogo.search import Search
+from zerogo.search.graph import StepGraph
 from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, batch_size, generate, random_games
 from zerogo.selfplay.loop import NEEDED, REMEMBERED, THRESHOLDS, Resignation
 from zerogo.selfplay.reanalysis import reanalyse
@@ -580,6 +581,21 @@ def pretended(monkeypatch) -> list[int]:
 def make_evaluator(settings: config.Config) -> Evaluator:
     encoder = make_encoder(settings.features.encoder, settings.features.komi_input)
     return Evaluator.from_network(tiny.network(settings), encoder)
+
+
+def test_a_captured_step_outlives_the_weights_that_it_was_captured_with() -> None:
+    settings = tiny.config()
+    evaluator = make_evaluator(settings)
+    playing = tiny.self_play(settings, evaluator, seed=1)
+    playing.play(2)  # until there is room for whole games
+    captured = StepGraph(playing.search, playing.search_state)
+    for seed in (2, 3):
+        evaluator.network.load_(tiny.network(settings, seed))
+        playing.use(evaluator, seed)
+        playing.play(2)
+        assert captured.serves(playing.search, playing.search_state)
+    playing.use(make_evaluator(settings), 4)
+    assert not captured.serves(playing.search, playing.search_state)
 
 
 def fitted(*overrides: str, most_games: int = batch_size.MOST) -> tuple[int, int, str]:

@@ -18,7 +18,7 @@ from zerogo import board, kernels, symmetry
 from zerogo.config import NetworkConfig, ReplayConfig, TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
-from zerogo.losses import LOSSES, Targets, loss_parts, policy_metrics, score_metrics, value_metrics
+from zerogo.losses import LOSSES, METRICS, Targets, loss_parts, policy_metrics, score_metrics, value_metrics
 from zerogo.network import Network
 from zerogo.replay import Replay, Samples, TrainingBatch, position_fields
 from zerogo.rules import Rules
@@ -350,6 +350,29 @@ def test_a_step_launches_little_besides_the_network_and_waits_for_nothing(heads:
         with host_reads() as found:
             trainer.step(batch)
     assert not found
+
+
+@pytest.mark.parametrize("sizes", [[5] * 8, [5, 3, 4, 5, 3, 2, 5, 4]])
+def test_a_ring_on_a_device_is_learned_from_there(sizes: list[int]) -> None:
+    """The device "meta" stands for a GPU: what reads a tensor there fails, and so does what mixes devices."""
+    heads = dict.fromkeys(LOSSES, 0.5)
+    shape = NetworkConfig(blocks=1, channels=8, pooling_channels=8, heads=heads)
+    draws, device = Replay(ReplayConfig(min_window=40, capacity=100, reuse=1000.0), 5, device="meta"), "meta"
+    samples = make_batch(rules=[Rules(size) for size in sizes]).samples
+    draws.add(dataclasses.replace(samples, game=torch.ones(8)))
+    with torch.device(device):
+        network = Network(shape, ENCODER.num_planes, ENCODER.num_globals, 5)
+    trainer = Trainer(network, ENCODER, SETTINGS, heads, device, FLOAT)
+    batch = draws.take(8)
+    planes, inputs, targets = trainer.turned(batch)
+    assert (batch.symmetry.device.type, targets.on_board is None) == (device, len(set(sizes)) == 1)
+    outputs = trainer.network(planes, inputs, targets.on_board)
+    found = [metric(outputs[name], targets) for name, metric in METRICS.items()]
+    sum(terms.sum() for terms, _ in loss_parts(outputs, targets, heads)).backward()
+    found.append({"gradient_norm": trainer._clip()})
+    trainer.average_weight = 0.5
+    trainer._average(8)
+    assert {number.device.type for numbers in found for number in numbers.values()} == {device}
 
 
 @pytest.mark.gpu
