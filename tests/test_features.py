@@ -19,6 +19,7 @@ from positions import of_stones, play_random, played, restoring, swap_colours
 from torch import Tensor
 
 from zerogo import board, checkpoint, coords, flood, kernels, symmetry
+from zerogo.board.position import find_atari
 from zerogo.config import Config, FeaturesConfig, SearchConfig, from_dict, with_overrides
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
@@ -381,6 +382,20 @@ def test_planes_agree_with_the_plain_ones(name: str, dtype: torch.dtype) -> None
             expected, numbers = encoder.planes(state, dtype), encoder.globals(state)
         assert found.dtype == dtype and found.is_contiguous(memory_format=torch.channels_last)
         assert torch.equal(found, expected) and torch.equal(told, numbers)
+
+
+@pytest.mark.parametrize("size", [1, 2, 9, 19, 25])
+def test_atari_is_found_as_by_floods(size: int) -> None:
+    """On any colouring, strings without liberties among them, also of boards smaller than their tensors."""
+    draw = torch.Generator().manual_seed(size)
+    sides = [max(1, size - number % 3) for number in range(150)]
+    on_board = board.new_games(150, [Rules(side) for side in sides], board_size=size).on_board
+    crowded = torch.rand(150, 1, 1, generator=draw)
+    stones = torch.randint(1, 3, (150, size, size), generator=draw)
+    stones = torch.where(torch.rand(150, size, size, generator=draw) < crowded, stones, 0)
+    black, white = (flood.pack_rows(stones == colour) & on_board for colour in (1, 2))
+    found = kernels.module_for("planes", CPU).atari(black, white, on_board)
+    assert torch.equal(found, find_atari(black, white, on_board)[0]) and (found.any() or size == 1)
 
 
 def test_several_threads_give_the_same() -> None:

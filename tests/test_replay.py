@@ -122,8 +122,13 @@ def test_a_batch_holds_the_state_that_was_played(size):
     assert (rules.any_suicide, rules.any_superko, rules.any_territory, rules.same_size) == (True, True, False, False)
     assert torch.equal(state.captures, samples.captures.to(torch.int32))
     restored = board.restore(*(getattr(state, name) for name in ("black", "white", "recent", "to_play", "rules")))
-    for name in ("atari", "hash", "on_board", "finished", "seen"):
+    for name in ("atari", "hash", "on_board", "finished", "seen", "cap"):
         assert torch.equal(getattr(state, name), getattr(restored, name)), name
+    some = torch.tensor([7, 1])
+    for chosen in (batch.state().select(some), state.select(some)):
+        for one, other in zip(chosen.tensors(), restored.select(some).tensors(), strict=True):
+            assert one.dtype == other.dtype and one.shape == other.shape
+        assert torch.equal(chosen.hash, restored.hash[some]) and torch.equal(chosen.atari, restored.atari[some])
     assert batch.records.dtype == torch.int64 and len(batch) == 12
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import cache, cached_property
 from typing import Any
@@ -11,7 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import board
+from zerogo import board, kernels
+from zerogo.board import zobrist
+from zerogo.board.position import find_atari
+from zerogo.board.state import NO_CAP
 from zerogo.rules import SUPERKO, RulesBatch
 from zerogo.tensors import TensorFields
 
@@ -107,8 +111,8 @@ class Samples(TensorFields):
 
 
 class StoredState(board.State):
-    """The games of samples. What samples don't hold is restored when it is first asked for: finding the strings in
-    atari takes most of a batch's time, and zero17 never asks."""
+    """The games of samples, as `board.restore` gives them. What samples don't hold is found when it is first asked for:
+    strings in atari and hashes took most of a batch's time, and zero17 never asks."""
 
     @classmethod
     def of(cls, known: dict[str, Any]) -> StoredState:
@@ -117,21 +121,23 @@ class StoredState(board.State):
         vars(state).update(known)
         return state
 
-    @cached_property
-    def on_board(self) -> Tensor:
-        """int32 [B, N], the points that exist."""
-        side, size = self.board_size, self.rules.size.unsqueeze(1)
-        if self.rules.same_size:
-            return _whole_rows(side, self.device).expand(len(size), -1)
-        return torch.where(torch.arange(side, device=self.device) < size, (1 << size) - 1, 0).to(torch.int32)
+    def select(self, index: Tensor) -> StoredState:
+        """Returns some of the games; what is not known yet is found for these alone."""
+        known = {name: part.index_select(0, index) for name, part in vars(self).items() if isinstance(part, Tensor)}
+        return StoredState.of(known | {"rules": self.rules.select(index)})
 
     def __getattr__(self, name: str) -> Any:
-        known = vars(self)
-        if name not in self.__dataclass_fields__ or "black" not in known:
+        if name not in _FOUND:
             raise AttributeError(name)
-        restored = board.restore(**{field: part for field, part in known.items() if field != "on_board"})
-        vars(self).update(vars(restored) | known)
-        return known[name]
+        vars(self)[name] = found = _FOUND[name](self)
+        return found
+
+
+def _on_board(state: board.State) -> Tensor:
+    side, size = state.board_size, state.rules.size.unsqueeze(1)
+    if state.rules.same_size:
+        return _whole_rows(side, state.device).expand(len(size), -1)
+    return torch.where(torch.arange(side, device=state.device) < size, (1 << size) - 1, 0).to(torch.int32)
 
 
 @cache
@@ -139,6 +145,23 @@ def _whole_rows(board_size: int, device: torch.device) -> Tensor:
     with torch.inference_mode(False):
         return torch.full((1, board_size), (1 << board_size) - 1, dtype=torch.int32, device=device)
 
+
+def _atari(state: board.State) -> Tensor:
+    fast, rows = kernels.module_for("planes", state.device), (state.black, state.white, state.on_board)
+    return fast.atari(*rows) if hasattr(fast, "atari") else find_atari(*rows)[0]
+
+
+_FOUND: dict[str, Callable[[board.State], Any]] = {
+    "on_board": _on_board,
+    "atari": _atari,
+    "hash": lambda state: zobrist.hash_stones(state.black, state.white),
+    "finished": lambda state: torch.zeros_like(state.to_play, dtype=torch.bool),
+    "cap": lambda state: torch.full_like(state.ply, NO_CAP),
+    "seen": lambda state: torch.empty(state.num_games, 0, dtype=torch.int64, device=state.device),
+    "links": lambda state: torch.empty(state.num_games, 0, dtype=torch.int32, device=state.device),
+    "lost": lambda state: torch.zeros_like(state.recent[:, 0]),
+    "ply_bound": lambda state: 0,
+}
 
 # What a batch's rules ask for, in bits: `RulesBatch` has flags of these names, but for the first.
 KINDS = ("other_size", "any_suicide", "any_superko", "any_territory")

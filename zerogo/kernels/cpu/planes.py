@@ -1,5 +1,5 @@
 """Encoders' planes on the CPU: all bits of a row of the board are collected first, then painted point by point. And
-the bit rows of three groups, for which torch takes many small steps."""
+the bit rows of three groups, and the strings in atari, for which torch takes many small steps."""
 
 from functools import cache
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from zerogo.kernels.cpu.loops import array, kernel, over_games, part
+from zerogo.kernels.cpu.strings import FREE, OTHER, OWN, STRIDE, STRING, TAKEN, scratch, string
 from zerogo.kernels.shared import COUNTS, ROWS
 
 # The bits of a 1, by dtype, and the integers of that width; other dtypes are painted as float32 first.
@@ -143,3 +144,31 @@ def eyes_of_row(solid, off, row):
     edge = (off[row] << one) | (off[row] >> one) | off[row - 1] | off[row + 1]
     corners = (both_above & both_below) | (((both_above & one_below) | (both_below & one_above)) & ~edge)
     return ((here << one) & (here >> one) & above & below & corners & ~here) >> one
+
+
+def atari(black: Tensor, white: Tensor, on_board: Tensor) -> Tensor:
+    """Returns the stones whose string has exactly one liberty, as `board.position.find_atari` does: int32 [B, N] three
+    times -> int32 [B, N]."""
+    found = torch.zeros_like(black, memory_format=torch.contiguous_format)
+    over_games(_atari, len(black), array(black), array(white), array(on_board), found.numpy())
+    return found
+
+
+@kernel
+def _atari(first, last, black, white, on_board, found):
+    size, work = black.shape[1], scratch()
+    for game in range(first, last):
+        work[TAKEN : TAKEN + STRIDE] = 0  # here the stones whose strings were found
+        for row in range(size):
+            work[OWN + row + 1], work[OTHER + row + 1] = black[game, row], white[game, row]
+            work[FREE + row + 1] = on_board[game, row] & ~(black[game, row] | white[game, row])
+        for plane in (OWN, OTHER):
+            for row in range(1, size + 1):
+                left = work[plane + row] & ~work[TAKEN + row]
+                while left != 0:
+                    liberties = string(work, plane, FREE, row, left & -left, False)
+                    for k in range(1, size + 1):
+                        work[TAKEN + k] |= work[STRING + k]
+                        if liberties == 1:
+                            found[game, k - 1] |= work[STRING + k]
+                    left &= ~work[STRING + row]
