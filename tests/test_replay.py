@@ -234,6 +234,14 @@ def test_more_samples_at_once_than_the_ring_holds(tmp_path):
     assert numbers(Replay(SETTINGS, 5, tmp_path, resume=True)) == numbers(buffer)
 
 
+def test_the_ring_lies_on_a_gpu_with_room_for_it(monkeypatch):
+    settings, needed = dataclasses.replace(SETTINGS, capacity=1000), 1000 * 608
+    for free, kind in ((4 * needed, "cuda"), (4 * needed - 1, "cpu"), (None, "cpu")):
+        monkeypatch.setattr(replay.buffer, "free_bytes", lambda device, free=free: free)
+        assert replay.device_for(settings, 9, torch.device("cuda")).type == kind
+        assert replay.device_for(settings, 9, torch.device("cpu")).type == "cpu"
+
+
 def test_statistics_tell_age_and_size():
     buffer = Replay(SETTINGS, 5)
     buffer.add(make_samples(0, 20, network_step=10))
