@@ -1,6 +1,9 @@
 """Eyes on diagrams, the random player, playouts seen from both sides, and players by their names."""
 
+import random
+
 import diagrams
+import numpy as np
 import pytest
 import tiny
 import torch
@@ -13,7 +16,8 @@ from zerogo.board.eyes import eyes
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
-from zerogo.players import Player
+from zerogo.game import GameState, Move, Point
+from zerogo.players import Player, playout
 from zerogo.players.analyst import GUMBEL_UNTIL, SearchPlayer, analyses, make_analyst, make_player
 from zerogo.players.playout import PlayoutEvaluator, RandomPlayer, draw_point, playouts_of
 from zerogo.rules import Rules
@@ -153,6 +157,46 @@ def test_playouts_by_kernels_are_those_by_numpy(plies: int) -> None:
             expected = PlayoutEvaluator(playouts)(state).tensors()
         found = PlayoutEvaluator(playouts)(state).tensors()
         assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_plain_mcts_looks_at_the_whole_board() -> None:
+    """It used to try moves in the order of their index, and play along the upper edge."""
+    moves = made("mcts:400").choose(board.new_games(16, Rules(9)), torch.arange(16), seed=1)
+    rows, columns = moves // 9, moves % 9
+    on_edge = (rows % 8 == 0) | (columns % 8 == 0)
+    assert int(on_edge.sum()) <= 2 and len(moves.unique()) >= 6
+
+
+def score_of_playout(state: GameState, chance: random.Random) -> float:
+    """Returns Black's score at the end of one random game by the plain rules."""
+    size, start = state.rules.size, state.ply
+    while not state.is_over and state.ply - start < 2 * size * size:
+        stones, colour = state.stones(), state.to_play.value
+        points = [(row, column) for row in range(size) for column in range(size) if not stones[row][column]]
+        moves = [Move(Point(*point)) for point in points if not plain_eye(stones, colour, *point)]
+        chance.shuffle(moves)
+        state = state.play(next((move for move in moves if state.why_illegal(move) is None), Move.pass_turn()))
+    return state.area_score_black()
+
+
+@pytest.mark.parametrize(
+    ("positions", "number"), [(4, 40), pytest.param(20, 500, marks=pytest.mark.slow)], ids=["few", "10000"]
+)
+def test_playouts_are_those_of_the_plain_rules(positions: int, number: int) -> None:
+    """In the mean score and its spread, from positions of random games; a false alarm once in some 10,000."""
+    chance, rules = random.Random(1), Rules(5, komi=0.0, superko="simple")
+    for serial in range(positions):
+        state = GameState.new(rules)
+        for _ in range(serial % 13):
+            state = state.play(chance.choice(state.legal_moves()[:-1] or [Move.pass_turn()]))
+        expected = np.array([score_of_playout(state, chance) for _ in range(number)])
+        stones = torch.tensor([state.stones()], dtype=torch.int8)
+        start = board.from_stones(stones, torch.tensor([state.to_play.value], dtype=torch.int8), rules)
+        keys = draws.key(serial, torch.arange(500)).unsqueeze(0)
+        found = playout._played(start, keys)[0].sum((2, 3))[0].double().numpy()
+        error = np.hypot(expected.std() / number**0.5, found.std() / len(found) ** 0.5)
+        assert abs(expected.mean() - found.mean()) <= 4.5 * error + 1e-9, state.stones()
+        assert expected.std() == pytest.approx(found.std(), abs=4.5 * found.std() / number**0.5 + 1e-9)
 
 
 def test_playouts_beat_random_moves_with_both_colours() -> None:
