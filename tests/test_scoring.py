@@ -5,8 +5,10 @@ import random
 from collections.abc import Callable
 from types import SimpleNamespace
 
+import interpreting  # noqa: F401
 import pytest
 import torch
+from compiling import compile_call
 from sgfmill import boards
 from slow_scoring import parts, slow_area, slow_benson
 
@@ -295,3 +297,39 @@ def test_empty_boards_belong_to_nobody():
     stones = torch.zeros(4, 5, 5, dtype=torch.int8)
     with pytest.raises(ValueError, match=r"suicide is \[1\]; it must be one bool, or bool \[4\]"):
         scoring.pass_alive(stones, suicide=torch.tensor([True]))
+
+
+def triton_scoring():
+    pytest.importorskip("triton")
+    return kernels._module("scoring", "cuda")
+
+
+def test_triton_finds_the_same(device):
+    """Random positions of sizes together, suicide allowed or not, some full of eyes; boards of 1 point, of one colour,
+    without a stone, and with strings that have no liberty."""
+    rng = random.Random(21)
+    sizes = [1, 2, 3, 4, 5, 6, 7] * (6 if device.type == "cpu" else 200)
+    grids = [random_legal(n, rng, rng.uniform(0.6, 0.95)) for n in sizes]
+    grids = [[[c and rng.choice((c, c, 1)) for c in row] for row in grid] for grid in grids]
+    odd = [[[0]], [[1]], [[1, 2], [2, 1]], [[0, 1], [1, 0]], [[1, 1], [1, 1]], [[0] * 7] * 7, [[2] * 7] * 7]
+    odd += [[[1 if (r + c) % 2 else 0 for c in range(7)] for r in range(7)]]  # so many regions that there can't be more
+    grids, sizes = grids + odd, sizes + [len(grid) for grid in odd]
+    stones = torch.zeros((len(sizes), 7, 7), dtype=torch.int8)
+    for i, grid in enumerate(grids):
+        stones[i, : sizes[i], : sizes[i]] = torch.tensor(grid, dtype=torch.int8)
+    state = as_state(stones, [Rules(size=n, suicide=bool(i % 3 == 0)) for i, n in enumerate(sizes)])
+    given = state.black, state.white, state.on_board, state.rules.suicide
+    with kernels.plain():
+        areas, settled = scoring.pass_alive_rows(*given), scoring.all_pass_alive(state)
+    moved = [part.to(device) for part in given]
+    for found, wanted in zip(triton_scoring().pass_alive_rows(*moved), areas, strict=True):
+        assert torch.equal(found.cpu(), wanted)
+    assert torch.equal(triton_scoring().all_pass_alive(*moved).cpu(), settled)
+    assert settled.any() and not settled.all() and all((area != 0).any() for area in areas)
+
+
+def test_triton_kernels_compile():
+    fast, rows, suicide = triton_scoring(), torch.zeros(2, 9, dtype=torch.int32), torch.zeros(2, dtype=torch.bool)
+    for function in (fast.pass_alive_rows, fast.all_pass_alive):
+        used = compile_call(function, rows, rows, rows, suicide)
+        assert all(use["spills"] == 0 and use["shared"] == 0 for uses in used.values() for use in uses.values())

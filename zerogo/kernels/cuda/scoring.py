@@ -1,0 +1,120 @@
+"""Unconditional life on CUDA, both colours of a game in one warp: Benson's algorithm as `zerogo.scoring` defines it.
+
+A row of the board is a lane (see `rows`). Regions and strings are found by floods, one after another, and anew in every
+round, of which there are few; how many vital regions a string has is kept as two planes, with one or more and with two
+or more."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from zerogo.kernels.cuda import rows
+
+
+def pass_alive_rows(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns Black's and White's pass-alive points: int32 [B, N] three times, bool [B] -> int32 [B, N] twice."""
+    found = torch.empty_like(black), torch.empty_like(white), None
+    _launch(black, white, on_board, suicide, found)
+    return found[:2]
+
+
+def all_pass_alive(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> Tensor:
+    """Returns whether every point is pass-alive: bool [B]. Most games need no more than a quick look."""
+    found = torch.empty_like(suicide)
+    _launch(black, white, on_board, suicide, (None, None, found))
+    return found
+
+
+def _launch(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor, found: tuple) -> None:
+    if len(black):
+        given = (part.contiguous() for part in (black, white, on_board, suicide))
+        alive_kernel[(len(black),)](*given, *found, N=black.shape[1], num_warps=1)
+
+
+@triton.jit
+def alive_kernel(blacks, whites, boards, suicides, black_area, white_area, is_alive, N: tl.constexpr):
+    """Writes the pass-alive points of one game, or whether all are."""
+    game = tl.program_id(0)
+    black, white = rows.load_rows(blacks, game, N), rows.load_rows(whites, game, N)
+    board, may_die = rows.load_rows(boards, game, N), tl.load(suicides + game) != 0
+    empty, goes_on = board & ~(black | white), tl.full((), 1, tl.int32) != 0
+    if is_alive is not None:
+        goes_on = _may_be_alive(black, white, empty)
+    alive_black, alive_white = tl.zeros_like(black), tl.zeros_like(white)
+    if goes_on:
+        alive_black = area_for_good(black, board & ~black, empty, may_die)
+        alive_white = area_for_good(white, board & ~white, empty, may_die)
+    if is_alive is not None:
+        missing = rows.any_point(board & ~(alive_black | alive_white))
+        tl.store(is_alive + game, goes_on & (missing == 0))
+    else:
+        rows.store_rows(black_area, game, alive_black, N)
+        rows.store_rows(white_area, game, alive_white, N)
+
+
+@triton.jit
+def _may_be_alive(black, white, empty):
+    """Returns False for most games that are not, see `scoring.all_pass_alive`: bool scalar."""
+    far_black, far_white = empty & ~rows.neighbours(black), empty & ~rows.neighbours(white)
+    open_points = far_black & rows.neighbours(far_black) & far_white & rows.neighbours(far_white)
+    return (rows.any_point(open_points) == 0) & (rows.count(empty) >= 2)
+
+
+@triton.jit
+def area_for_good(own, other, empty, may_die):
+    """Returns the pass-alive stones and territory of the colour of `own`: int32 [32] each, may_die a bool scalar.
+
+    other: all points without an own stone."""
+    must = tl.where(may_die, other, empty)
+    alive, changes = own, rows.any_point(own)
+    while changes:
+        twice = _with_two_eyes(own, alive, other, empty, must) & alive
+        changes = rows.any_point(alive ^ twice) & rows.any_point(twice)
+        alive = twice
+    area, left = alive, tl.where(rows.any_point(alive), other, 0)
+    near, near_struck, more = rows.neighbours(alive), rows.neighbours(own & ~alive), rows.any_point(left)
+    while more:
+        region = rows.flood(rows.first_plane(left), other)
+        left = left & ~region
+        is_closed = rows.any_point(region & near_struck) == 0
+        is_small = rows.count(region & ~near) <= 1
+        if is_closed & (is_small == 0):
+            once, _ = _count_eye(region, own, must, tl.zeros_like(own), tl.zeros_like(own))
+            is_small = rows.any_point(region & empty) & rows.any_point(once)
+        area = tl.where(is_closed & is_small, area | region, area)
+        more = rows.any_point(left)
+    return area
+
+
+@triton.jit
+def _with_two_eyes(own, alive, other, empty, must):
+    """Returns the strings with two vital regions or more that touch no string that was struck off."""
+    once, twice = tl.zeros_like(own), tl.zeros_like(own)
+    near, near_struck = rows.neighbours(own), rows.neighbours(own & ~alive)
+    left, more = other, rows.any_point(other)
+    while more:
+        region = rows.flood(rows.first_plane(left), other)
+        left = left & ~region
+        bars = (region & near_struck) | (region & must & ~near)
+        if rows.any_point(region & empty) & (rows.any_point(bars) == 0):
+            once, twice = _count_eye(region, own, must, once, twice)
+        more = rows.any_point(left)
+    return twice
+
+
+@triton.jit
+def _count_eye(region, own, must, once, twice):
+    """Returns the strings with one vital region and more, and with two and more, this region counted, too: it is vital
+    to those strings beside its first point to be touched that touch all others as well."""
+    wanted = region & must
+    beside = rows.neighbours(rows.first_plane(wanted)) & own
+    more = rows.any_point(beside)
+    while more:
+        string = rows.flood(rows.first_plane(beside), own)
+        beside = beside & ~string
+        is_vital = rows.any_point(wanted & ~rows.neighbours(string)) == 0
+        twice = tl.where(is_vital, twice | (once & string), twice)
+        once = tl.where(is_vital, once | string, once)
+        more = rows.any_point(beside)
+    return once, twice
