@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from zerogo.search.graph import HostReads
+from zerogo.runtime import HostReads
 
 
 class Calls(TorchFunctionMode):

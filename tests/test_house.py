@@ -17,7 +17,7 @@ PACKAGE = ROOT / "zerogo"
 # A module may import from lower layers only.
 LAYERS = (
     {"errors", "tensors"},
-    {"rules", "runtime", "coords", "elo", "telemetry", "draws", "batching"},
+    {"rules", "runtime", "coords", "elo", "telemetry", "draws", "batching", "resignation"},
     {"config", "symmetry", "flood", "rulesets", "kernels"},
     {"game", "board", "scoring"},
     {"features", "network", "replay", "sgf", "picture"},
@@ -47,19 +47,19 @@ BUDGETS = {
     "board": 770,
     "config": 755,
     "features": 780,
-    "files beside the folders": 4375,
+    "files beside the folders": 4500,
     "gtp": 1925,
-    "kernels": 4226,
+    "kernels": 4915,
     "pipeline": 955,
     "play": 560,
     "players": 2190,
     "replay": 710,
-    "search": 1620,
-    "selfplay": 780,
+    "search": 1625,
+    "selfplay": 860,
     "sgf": 890,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 134, 18_900, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 141, 19_500, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

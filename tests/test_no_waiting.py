@@ -18,8 +18,8 @@ from zerogo.evaluator import SYMMETRIES, Evaluator
 from zerogo.features import ENCODERS, Encoder, make_encoder
 from zerogo.network import Network
 from zerogo.rules import Rules
+from zerogo.runtime import HostReads
 from zerogo.search import Search, graph
-from zerogo.search.graph import HostReads
 
 TERRITORY = Rules(3, -3.0, "simple", scoring="territory")
 RULES = [Rules(4, 0.5, "positional"), Rules(4, 0.0, "situational", suicide=True), TERRITORY]

@@ -14,7 +14,7 @@ from slow_scoring import parts, slow_area, slow_benson
 
 from zerogo import flood, kernels, scoring
 from zerogo.rules import Rules, RulesBatch
-from zerogo.search.graph import HostReads
+from zerogo.runtime import HostReads
 
 
 def stones_of(*diagrams: str) -> torch.Tensor:

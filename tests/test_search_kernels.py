@@ -503,7 +503,7 @@ def test_compiles(size: int, leaves: int, algorithm: str, blind: Callable[[], No
     calls = [
         (tree_kernels.select, bare, settings),
         (tree_kernels.expand_and_backup, bare, selection, landed, prior, value),
-        (tree_kernels.move_nodes_, bare.tree, torch.arange(2), torch.zeros(2, bare.tree.num_nodes, dtype=torch.int64)),
+        (tree_kernels.keep_subtree_, bare.tree, torch.arange(2), torch.tensor([3, -1])),
     ]
     for function, *arguments in calls:
         for used_by in compile_call(function, *arguments).values():

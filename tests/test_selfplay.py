@@ -22,11 +22,11 @@ from zerogo.pipeline import train
 from zerogo.players.analyst import analyst_of_playouts, with_fitting_leaves
 from zerogo.replay import Replay, Samples
 from zerogo.replay.shards import find_shards, load_shard
+from zerogo.resignation import NEEDED, REMEMBERED, THRESHOLDS, Resignation
 from zerogo.rules import Rules
 from zerogo.search import Search
 from zerogo.search.graph import StepGraph
 from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, batch_size, generate, random_games
-from zerogo.selfplay.loop import NEEDED, REMEMBERED, THRESHOLDS, Resignation
 from zerogo.selfplay.reanalysis import reanalyse
 
 TREE = "search.algorithm=puct search.dirichlet_share=0 search.root_temperature=1 selfplay.temperature_start=0".split()
@@ -363,9 +363,9 @@ def test_games_go_on_with_the_schedules_next_number_of_simulations() -> None:
     config = tiny.config(*TABLE, "selfplay.simulations_schedule=[[0, 2], [0.5, 9]]", "search.keep_tree=false")
     selfplay = tiny.self_play(config, tiny.Table(), 3)
     assert selfplay.play(4).simulations / selfplay.states.num_games > 2 and selfplay.budgets == (2, 2)
-    numbers, plies = selfplay.numbers.tolist(), selfplay.states.ply.clone()
+    numbers, plies = selfplay.drawn.number.tolist(), selfplay.states.ply.clone()
     selfplay.set_progress(0.5)
-    assert selfplay.numbers.tolist() == numbers and torch.equal(selfplay.states.ply, plies)
+    assert selfplay.drawn.number.tolist() == numbers and torch.equal(selfplay.states.ply, plies)
     assert selfplay.search_state.budget.tolist() == [2] * 6  # searches under way keep theirs
     later = selfplay.play(6)
     assert selfplay.search_state.budget.tolist() == [9] * 6 and selfplay.search_state.overflowed == 0
@@ -376,11 +376,11 @@ def test_every_number_is_used_once() -> None:
     selfplay, collected = table_games(num_games=15)
     results = [collected, selfplay.play(1), selfplay.play(15)]
     finished = [game.number for one in results for game in one.games]
-    assert sorted(finished + selfplay.numbers.tolist()) == list(range(selfplay.next_game))
+    assert sorted(finished + selfplay.drawn.number.tolist()) == list(range(selfplay.next_game))
     by_samples = [set(one.all_samples().game.tolist()) for one in results]
     assert set.union(*by_samples) == set(finished) and sum(map(len, by_samples)) == len(finished)
     later = tiny.self_play(tiny.config("selfplay.games=6"), tiny.Table(), 3, first_game=77)
-    assert later.numbers.tolist() == [*range(77, 83)]
+    assert later.drawn.number.tolist() == [*range(77, 83)]
 
 
 KINDS = """

@@ -19,7 +19,13 @@ INVERSE = (0, 3, 2, 1, 4, 5, 6, 7)  # every mirror image is its own inverse
 
 def inverse(symmetry: Tensor) -> Tensor:
     """Returns the inverse of each transform: int64 [B] -> int64 [B]."""
-    return torch.where(symmetry < 4, -symmetry % 4, symmetry)
+    return _inverses(symmetry.device)[symmetry]
+
+
+@cache
+def _inverses(device: torch.device) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.tensor(INVERSE, device=device)
 
 
 def transform_planes(planes: Tensor, symmetry: int | Tensor, size: Tensor | None = None) -> Tensor:

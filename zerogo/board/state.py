@@ -18,6 +18,7 @@ from zerogo import flood, kernels
 from zerogo.board import zobrist
 from zerogo.board.position import Position, find_atari, play
 from zerogo.errors import InputError
+from zerogo.kernels import copies
 from zerogo.kernels.shared import HistoryFields
 from zerogo.rules import GameRules, RulesBatch
 
@@ -56,6 +57,11 @@ class State(Position):
     def suicide(self) -> Tensor | None:
         """bool [B] whether a game allows suicide, None where no game of the batch does."""
         return self.rules.suicide if self.rules.any_suicide else None
+
+    def select(self, index: Tensor) -> Self:
+        """Returns the games with an index: int64 [K]."""
+        found = iter(copies.take(self.tensors(), index))
+        return self.map(lambda _: next(found))
 
     def to(self, device: torch.device | str) -> Self:
         """Returns the games on a device."""
@@ -219,12 +225,13 @@ def _widened(state: State, width: int) -> State:
 # How they are replaced
 
 
-def put_(state: State, index: Tensor, games: State) -> State:
+def put_(state: State, index: Tensor, games: State, ply_bound: int | None = None) -> State:
     """Returns the batch with the games at the given indices (int64 [K], all different) replaced by those of a batch of
     K; takes over the tensors of the given state, which must not be used again.
 
     Looks at the greatest ply, so that H follows the longest game that is still played and not the number of steps: the
-    one wait for the host here."""
+    one wait for the host here. Where that is known (ply_bound), index and games may be the host's, and nothing waits.
+    """
     if state.board_size != games.board_size:
         sides = f"games of side {games.board_size} into a batch of side {state.board_size}"
         raise ValueError(f"put_: {sides}; both must be the same")
@@ -232,24 +239,12 @@ def put_(state: State, index: Tensor, games: State) -> State:
         raise ValueError(f"put_: the index is {index.dtype}; it must be int64, the numbers of the games")
     width = max(state.seen.shape[1], games.seen.shape[1])
     state, games = _widened(state, width), _widened(games, width)
-    _replace_(state.tensors(), index, games.tensors())
+    games = dataclasses.replace(games, links=games.links[:, : state.links.shape[1]])  # some devices have none
+    (copies.put_ if ply_bound is None else copies.put_from_host_)(state.tensors(), index, games.tensors())
     one, other = state.rules, games.rules
     flags = {flag: getattr(one, flag) or getattr(other, flag) for flag in vars(one) if flag.startswith("any_")}
     rules = dataclasses.replace(one, same_size=one.same_size and other.same_size, **flags)
-    return dataclasses.replace(state, rules=rules, ply_bound=int(state.ply.max()))
-
-
-def _replace_(old: list[Tensor], index: Tensor, new: list[Tensor]) -> None:
-    """Writes [K, ...] over the entries with the indices int64 [K] of [B, ...], in every tensor."""
-    pairs = list(zip(old, new, strict=True))
-    is_alike = all(one.dtype == other.dtype and other.shape == (len(index), *one.shape[1:]) for one, other in pairs)
-    is_dense = all(tensor.is_contiguous() for tensor in (*old, *new))
-    fast = kernels.module_for("board", index.device) if is_alike and is_dense and flood.may_look(index) else None
-    if fast is not None:
-        fast.replace_(old, index, new)
-        return
-    for one, other in pairs:
-        one[index] = other
+    return dataclasses.replace(state, rules=rules, ply_bound=int(state.ply.max()) if ply_bound is None else ply_bound)
 
 
 # Game records

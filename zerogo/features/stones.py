@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from zerogo import flood
+from zerogo import flood, kernels
 from zerogo.board import State
 from zerogo.features.view import View
 
@@ -21,8 +21,8 @@ def colour(view: View) -> Tensor:
 def history(view: View, number: int) -> Tensor:
     """Returns own stones now and in earlier positions, newest first, then the opponent's; empty before the first."""
     state = view.state
-    if view.fast is not None:
-        return view.fast.history(state.black, state.white, state.recent, state.to_play, number)
+    if hasattr(fast := kernels.module_for("planes", state.device), "history"):
+        return fast.history(state.black, state.white, state.recent, state.to_play, number)
     return torch.cat(view.colours(*_past(state, number)), dim=1)
 
 

@@ -159,6 +159,8 @@ class Go(Game):
 
     def pack(self, position: Position) -> Tensor:
         """Returns the positions as words: int32 [K, W]."""
+        if hasattr(fast := kernels.module_for("leaf_states", position.device), "pack"):
+            return fast.pack(position)
         flags = [position.to_play, position.passes, position.finished, position.ply, position.ko]
         small = torch.stack([flag.to(torch.int32) for flag in flags], dim=1)
         hashes = position.hash.unsqueeze(1).view(torch.int32)
@@ -196,7 +198,11 @@ class Go(Game):
 
     def outcome(self, states: State, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
         """The utility of the board as it stands: inside the tree dead stones count until they are captured."""
-        finished, value = position.finished, torch.zeros_like(position.ply, dtype=torch.float32)
+        finished, fast = position.finished, kernels.module_for("leaf_states", position.device)
+        if hasattr(fast, "outcome") and not (states.rules.any_territory or self.score_weight):
+            given = rows_of(states.on_board, game_index), rows_of(states.rules.komi, game_index)
+            return finished, fast.outcome(position, *given)
+        value = torch.zeros_like(position.ply, dtype=torch.float32)
         is_readable = flood.may_look(finished)
         over = finished.nonzero().squeeze(1) if is_readable else torch.arange(len(finished), device=finished.device)
         if over.numel() == 0:

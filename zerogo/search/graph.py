@@ -13,50 +13,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from zerogo import kernels
+from zerogo.runtime import HostReads
 from zerogo.search.tree import SearchState
 
 WARM_UP = 3  # steps without a graph, in which kernels are compiled and tables made; the last one is watched
 PAYS = 32  # a capture waits for the device, which is worth its while if so many steps come, or as many have been
-
-
-class HostReads(TorchDispatchMode):
-    """Notes in `found` the names of operations that would make the host wait for the device, while they run on any
-    device.
-
-    Those are the ones whose result or its shape the host must know, and copies between devices. Operations that torch
-    makes of others are taken apart, which it does not do by itself in inference mode, so that `argwhere` is seen there,
-    too. `Tensor.tolist` and `Tensor.numpy` of a CPU tensor, and `Tensor.to` the device where it is, are no operations
-    and stay unseen; off the CPU they copy."""
-
-    READS = "_local_scalar_dense item is_nonzero equal allclose nonzero masked_select bincount _unique _unique2".split()
-    READS += ["unique_consecutive", "unique_dim", "unique_dim_consecutive"]
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-
-    def __torch_dispatch__(self, function: Any, types: Any, arguments: tuple = (), named: dict | None = None) -> Any:
-        named, name = named or {}, function.overloadpacket.__name__
-        if name not in self.READS:
-            with self:
-                parts = function.decompose(*arguments, **named)
-            if parts is not NotImplemented:
-                return parts
-        result = function(*arguments, **named)
-        if name in self.READS or name == "repeat_interleave" and function._overloadname == "Tensor":
-            self.found.append(name)
-        elif name.startswith(("index", "_index_put")):
-            indices = arguments[1] if isinstance(arguments[1], (list, tuple)) else ()  # index_select has a number there
-            if any(index is not None and index.dtype in (torch.bool, torch.uint8) for index in indices):
-                self.found.append(f"{name} by a mask")
-        elif name in ("_to_copy", "copy_", "_copy_from", "_foreach_copy_"):
-            given = [one for part in (*arguments[:2], result) for one in (part if isinstance(part, list) else [part])]
-            if len({tensor.device.type for tensor in given if isinstance(tensor, Tensor)}) > 1:
-                self.found.append(f"{name} from device to device")
-        return result
 
 
 def replayed(search: Any, search_state: SearchState, steps_left: int | None = None) -> bool:

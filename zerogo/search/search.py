@@ -103,17 +103,25 @@ class Search:
         *,
         game_ids: Tensor | None = None,
         explore: bool | Tensor = False,
+        bare: Tensor | None = None,
     ) -> None:
         """Starts the next search of some games: evaluates bare roots, draws the noise, sets the budgets.
 
         games: int64 [K], ascending. budget: int or int64 [K], at most `search_state.longest`. A game that is over gets
-        none. explore: bool or bool [K], with root noise. The host may read here: it is between moves."""
+        none. explore: bool or bool [K], with root noise. bare: int64 [n] on the host, at which places of `games` roots
+        must be evaluated (`is_bare`); by default the host looks, which it may: it is between moves."""
         tree, longest = search_state.tree, search_state.longest
-        budgets = torch.as_tensor(budget, dtype=torch.int64, device=games.device).expand(games.shape)
-        if int(budgets.max()) > longest:
-            raise ValueError(f"begin: a budget of {int(budgets.max())} simulations in trees made for {longest}")
-        plies = rows_of(search_state.states.ply.to(torch.int64), games)
+        if (most := budget if isinstance(budget, int) else int(budget.max()) if bare is None else 0) > longest:
+            raise ValueError(f"begin: a budget of {most} simulations in trees made for {longest}")
+        budgets = budget if isinstance(budget, Tensor) else torch.full_like(games, budget)
+        plies = rows_of(search_state.states.ply, games)
         move_key = draws.key(seed, games if game_ids is None else game_ids, plies)
+        search_state.repeated_states = None
+        fast = kernels.module_for("roots", games.device) if self.settings.algorithm == "gumbel" else None
+        if fast is not None:
+            fast.begin(self, search_state, games, budgets, move_key, explore, bare)
+            return
+        explores = explore if isinstance(explore, Tensor) else torch.full_like(games, explore, dtype=torch.bool)
         search_state.keys[games] = draws.key(move_key, Purpose.SYMMETRY)
         overflowing = games[tree.size[games] + budgets >= tree.num_nodes]  # kept nodes leave too little room
         self.replace(search_state, overflowing, search_state.states)
@@ -122,11 +130,9 @@ class Search:
         budgets = torch.where(tree.terminal[games, ROOT], 0, budgets)
         search_state.budget[games], search_state.done[games] = budgets, 0
         search_state.depth_bound = int(search_state.deepest.max())
-        search_state.repeated_states = None
         nodes = self._roots(search_state, games)
         search_state.kept_visits[games] = nodes.visits
-        explores = torch.as_tensor(explore, device=games.device).expand(games.shape).unsqueeze(1)
-        self._explore(search_state, games, nodes, draws.key(move_key, Purpose.NOISE), explores)
+        self._explore(search_state, games, nodes, draws.key(move_key, Purpose.NOISE), explores.unsqueeze(1))
 
     def _explore(self, search_state: SearchState, games: Tensor, nodes: Nodes, keys: Tensor, explores: Tensor) -> None:
         """Draws the root noise: Gumbel's and its order of visits, or PUCT's Dirichlet, where `explores` (bool [K, 1])
@@ -169,15 +175,21 @@ class Search:
     def _init_roots(self, search_state: SearchState, games: Tensor, states: Any, legal: Tensor, keys: Tensor) -> None:
         """Evaluates and writes the roots of games whose trees are empty; states, legal, keys: theirs."""
         tree = search_state.tree
-        evaluation = self.root_evaluator(states, legal=legal, key=keys)
-        finished, result = self.game.outcome(search_state.states, games, states)
-        value = torch.where(finished, result, self.game.utility(states, evaluation))
-        tree.words[games, ROOT] = self.game.pack(states)
+        words, prior, value, finished = self.roots_of(states, legal, keys)
+        search_state.deepest[games] = 0
+        tree.words[games, ROOT] = words
         tree.children[games, ROOT] = legal.to(torch.int32) + CLOSED  # UNVISITED is CLOSED + 1
-        tree.prior[games, ROOT] = evaluation.prior.to(torch.float32)
+        tree.prior[games, ROOT] = prior
         tree.visits[games, ROOT], tree.value_sum[games, ROOT], tree.value[games, ROOT] = 1, value, value
         tree.square_sum[games, ROOT] = value * value
         tree.terminal[games, ROOT], tree.parent[games, ROOT], tree.size[games] = finished, NULL_NODE, 1
+
+    def roots_of(self, states: Any, legal: Tensor, keys: Tensor) -> tuple[Tensor, ...]:
+        """Returns what makes positions roots: words, priors float32 [K, A], values float32 [K], and which are over."""
+        evaluation = self.root_evaluator(states, legal=legal, key=keys)
+        finished, result = self.game.outcome(states, torch.arange(len(legal), device=legal.device), states)
+        value = torch.where(finished, result, self.game.utility(states, evaluation))
+        return self.game.pack(states), evaluation.prior.to(torch.float32), value, finished
 
     def run_simulations(self, search_state: SearchState) -> None:
         """Runs simulations until no budget is left. Off the CPU the host reads the counters only after the fewest steps
@@ -236,6 +248,9 @@ class Search:
 
     def result(self, search_state: SearchState, games: Tensor) -> SearchResult:
         """Returns what the searches of some games (int64 [K], ascending) have found so far."""
+        fast = kernels.module_for("roots", games.device) if self.settings.algorithm == "gumbel" else None
+        if fast is not None:
+            return SearchResult(*fast.result(search_state, games, self.settings), search_state)
         nodes = self._roots(search_state, games)
         if self.settings.algorithm == "puct":
             noisy = replace(nodes, prior=search_state.root_prior[games])
@@ -252,13 +267,13 @@ class Search:
         return SearchResult(nodes.visits.to(torch.int32), policy, value, nodes.prior, action, search_state)
 
     def advance(self, search_state: SearchState, games: Tensor, actions: Tensor, states: Any) -> None:
-        """Plays a move in some games: games, actions int64 [K]. states: the root states of all games after it."""
+        """Plays a move in some games: games, actions int64 [K]. states: the root states of all games after it. Off the
+        CPU nothing changes in games with an action below 0."""
         search_state.states = states
         if not self.settings.keep_tree:
             self.replace(search_state, games, states)
             return
-        keep_subtree_(search_state.tree, games, actions)
-        search_state.deepest[games] = (search_state.deepest[games] - 1).clamp(min=0)
+        keep_subtree_(search_state.tree, games, actions, search_state.deepest)
 
     def replace(self, search_state: SearchState, games: Tensor, states: Any) -> None:
         """Empties the trees of games (int64 [K]) that others replace. states: the root states of all games."""
@@ -370,6 +385,8 @@ def tempered(policy: Tensor, temperature: float | Tensor, keys: Tensor, places: 
     """Returns moves drawn in proportion to policy^(1 / temperature), the best where that is 0: int64 [K].
 
     policy: float32 [K, A]. temperature: one, or [K]. keys: int64 [K]. places: `Game.noise_places`."""
+    if (fast := kernels.module_for("draws", policy.device)) is not None:
+        return fast.tempered(policy, temperature, keys, places)
     heat = torch.as_tensor(temperature, dtype=torch.float32, device=policy.device).expand(policy.shape[0]).unsqueeze(1)
     logits = torch.log(policy) / heat.clamp(min=1e-4)
     return (logits - logits.amax(1, keepdim=True) + draws.gumbel(keys, policy.shape[1], places) * (heat > 0)).argmax(1)

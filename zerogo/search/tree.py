@@ -228,22 +228,26 @@ def reset_(tree: Tree, game_index: Tensor) -> None:
     tree.terminal[game_index] = False
 
 
-def keep_subtree_(tree: Tree, game_index: Tensor, actions: Tensor) -> None:
+def keep_subtree_(tree: Tree, game_index: Tensor, actions: Tensor, deepest: Tensor | None = None) -> None:
     """Makes the child by each action the root of its tree, with all below it: game_index, actions int64 [K].
 
-    Where there was no such node, or the game was over there, the tree is empty afterwards. Nodes keep their order, so a
-    node's index stays above its parent's. On the CPU a kernel does it all, on CUDA one moves the nodes."""
-    fast = kernels.module_for("tree", game_index.device)
-    if hasattr(fast, "keep_subtree_"):
-        fast.keep_subtree_(tree, game_index, actions)
+    Where there was no such node, or the game was over there, the tree is empty afterwards; off the CPU it stays as it
+    is with an action below 0. Nodes keep their order, so a node's index stays above its parent's. deepest: int64 [B],
+    how deep nodes lie at most, if that is to be one less."""
+    if (fast := kernels.module_for("tree", game_index.device)) is not None:
+        fast.keep_subtree_(tree, game_index, actions, deepest)
         return
-    new_root = tree.children[game_index, ROOT, actions].to(torch.int64).clamp(min=NULL_NODE)
-    exists = (new_root != NULL_NODE) & (tree.size[game_index] > 0) & ~tree.terminal[game_index, new_root]
+    if deepest is not None:
+        deepest[game_index] = (deepest[game_index] - (actions >= 0).to(torch.int64)).clamp(min=0)
+    new_root = tree.children[game_index, ROOT, actions.clamp(min=0)].to(torch.int64).clamp(min=NULL_NODE)
+    new_root = torch.where(actions < 0, ROOT, new_root)
+    exists = (new_root != NULL_NODE) & (tree.size[game_index] > 0)
+    exists = exists & ((actions < 0) | ~tree.terminal[game_index, new_root])
     node = torch.arange(tree.num_nodes, device=game_index.device).expand(len(game_index), -1)
     in_use = (node >= ROOT) & (node < ROOT + tree.size[game_index].unsqueeze(1))
     kept = _is_below(tree.parent[game_index], new_root) & in_use & exists.unsqueeze(1)
     place = torch.where(kept, kept.cumsum(1), NULL_NODE)
-    (_move_nodes if fast is None else fast.move_nodes_)(tree, game_index, place)
+    _move_nodes(tree, game_index, place)
     tree.size[game_index] = kept.sum(1)
 
 

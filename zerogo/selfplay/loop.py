@@ -1,26 +1,52 @@
 """The games: search, move, record, replace. Games share each step of the search; one whose budget is spent moves at
 once on a CPU, within `check_every` simulations elsewhere."""
 
+from __future__ import annotations
+
+import dataclasses
 import time
-from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from zerogo import board, coords, draws, scoring
+from zerogo import board, coords, draws, kernels, scoring
 from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
 from zerogo.draws import Purpose
 from zerogo.evaluator import Evaluator
 from zerogo.flood import may_look
-from zerogo.rules import Rules, own_actions
+from zerogo.kernels import copies
+from zerogo.resignation import Resignation
+from zerogo.rules import own_actions
 from zerogo.search import Search, SearchResult, tempered
+from zerogo.search.game import rows_of
 from zerogo.selfplay.opening import begin
 from zerogo.selfplay.record import EndReason, FinishedGame, Recorder, SelfPlayResult
+from zerogo.tensors import TensorFields, sent
 
-REMEMBERED = 1000  # games without resignation that the threshold of resignation rests on
-NEEDED = 50  # of them before anybody resigns
-THRESHOLDS = tuple(-0.5 - 0.01 * k for k in range(50))  # -0.50 to -0.99, the boldest first
+
+@dataclass(frozen=True)
+class Drawn(TensorFields):
+    """What each of B games draws once, by its number. number: int64 [B]. opening: int32 [B], plies drawn from the prior
+    at the start, so that games differ. bool [B] each: ends_settled, it ends once every point is pass-alive; may_resign;
+    is_kept, as SGF."""
+
+    number: Tensor
+    opening: Tensor
+    ends_settled: Tensor
+    may_resign: Tensor
+    is_kept: Tensor
+
+
+@dataclass(frozen=True)
+class Plan(TensorFields):
+    """What the present searches of B games are for. is_full: bool [B], the policy is learned. is_sample: bool [B], the
+    position is. budget: int64 [B]."""
+
+    is_full: Tensor
+    is_sample: Tensor
+    budget: Tensor
 
 
 class SelfPlay:
@@ -47,23 +73,24 @@ class SelfPlay:
         self.next_game = first_game
         self.search = Search(evaluator, search)
         self.use(evaluator, 0)
-        self.resignation = Resignation(settings.resign_false_positive)
+        self.resignation = Resignation(settings.resign_false_positive, settings.resign_min_ply)
         self.num_games = settings.games
         self.set_progress(progress)
-        everyone = torch.arange(self.num_games, device=device)
-        self.is_first = torch.ones_like(everyone, dtype=torch.bool)  # whether no game has ended in this place yet
-        self.numbers = torch.zeros_like(everyone)
-        self.is_full, self.is_sample = (torch.zeros_like(everyone, dtype=torch.bool) for _ in range(2))
-        self.states = self._new_games(everyone)
-        self.recorder = Recorder(self.num_games, self.max_plies, game.largest_size, device)
+        self.everyone = torch.arange(self.num_games, device=device)
+        self.is_first = torch.ones(self.num_games, dtype=torch.bool)  # whether no game has ended in this place yet
+        states, drawn = self._new_games(self.num_games)
+        self.states, self.drawn = states.to(device), drawn.to(device)
+        self.recorder = Recorder.empty(self.num_games, self.max_plies, game.largest_size, device)
         self.search_state = self.search.init(self.states, settings.all_simulations[-1])  # for the whole schedule
-        self._begin_searches(everyone)
+        self._draw_plan(self.everyone)
+        self.fewest_left = min(self.budgets)
+        self._begin_searches(self.everyone)
 
     def use(self, evaluator: Evaluator, network_step: int) -> None:
         """Goes on, in games under way too, with another network, which has learned for `network_step` steps."""
         self.search.evaluator = evaluator.with_symmetries(self.search.settings.symmetry_leaf)
         self.search.root_evaluator = evaluator.with_symmetries(self.search.settings.symmetry_root)
-        self.network_step = network_step
+        self.network_steps = torch.full((self.settings.games,), network_step, device=self.device)
 
     def set_progress(self, progress: float) -> None:
         """Tells how much of the run is over, 0 to 1: from the next searches on, in games under way too, the schedule's
@@ -85,58 +112,99 @@ class SelfPlay:
         every_place: also until the first game of each of the B places is finished. Else the first that are finished of
         games that began together are the shortest, which are no fair sample."""
         collected, start = SelfPlayResult(), time.monotonic()
-        overflowed = self.search_state.overflowed.clone()
+        overflowed, done = self.search_state.overflowed.clone(), int(self.search_state.done.sum())
         while until is None or time.monotonic() < until:
             if len(collected.lengths) >= num_games and not (every_place and bool(self.is_first.any())):
                 break
-            self._simulate(collected)
-            spent = (~self.search_state.unspent).nonzero().squeeze(1)  # between simulations the host may look
-            if len(spent):
-                self._move(spent, collected)
+            self._simulate()
+            # Between simulations a CPU may look who has spent a budget; elsewhere that comes with what the moves do.
+            looks = may_look(self.search_state.budget)
+            moving = (~self.search_state.unspent).nonzero().squeeze(1) if looks else self.everyone
+            if len(moving):
+                self._move(moving, collected)
                 if show is not None:
                     show(collected)
         collected.seconds = time.monotonic() - start
         collected.overflowed = int(self.search_state.overflowed - overflowed)
+        collected.simulations += int(self.search_state.done.sum()) - done
         if self.settings.resign_share:
             self.resignation.update()
         return collected
 
-    def _simulate(self, collected: SelfPlayResult) -> None:
-        """Runs steps until a game may have spent its budget. On other devices, where reading `left` would wait, it runs
+    def _simulate(self) -> None:
+        """Runs steps until a game may have spent its budget; where reading what is left would wait, at least
         `check_every` simulations."""
-        left, done = (self.search_state.budget - self.search_state.done).clamp(min=0), self.search_state.done.clone()
-        number = int(left.min()) if may_look(left) else self.settings.check_every
+        if may_look(self.search_state.budget):
+            number = int((self.search_state.budget - self.search_state.done).min())
+        else:
+            number = max(self.fewest_left, self.settings.check_every)
         for _ in range(max(1, -(-number // self.search.settings.leaves))):
             self.search.simulate(self.search_state)
-        collected.simulations += int((self.search_state.done - done).sum())
 
     def _move(self, game_index: Tensor, collected: SelfPlayResult) -> None:
-        """Plays the moves of these games, replaces those that are over, and starts the next searches."""
-        is_whole = len(game_index) == self.num_games
-        before = self.states if is_whole else self.states.select(game_index)
-        result = self.search.result(self.search_state, game_index)
-        actions = self._choose(game_index, before, result)
-        found = {"actions": actions, "policy": result.policy, "root_value": result.value}
-        found |= {"policy_weight": self.is_full[game_index], "is_sample": self.is_sample[game_index]}
-        found["network_step"] = torch.full_like(game_index, self.network_step)
-        self.recorder.write(game_index, before, game=self.numbers[game_index], **found)
-        _add_diagnostics(collected, result)
-        resigns = self._resigns(game_index, before, result)
-        after = board.step_(before, actions)
-        ends = self._ends(game_index, after, resigns)
-        self.states = after if is_whole else board.put_(self.states, game_index, after)
-        self.search.advance(self.search_state, game_index, actions, self.states)
-        over = (ends >= 0).nonzero().squeeze(1)
-        if len(over):
-            self.is_first[game_index[over]] = False
-            self._collect(game_index[over], ends[over], collected)
-            self.states = board.put_(self.states, game_index[over], self._new_games(game_index[over]))
-            self.search.replace(self.search_state, game_index[over], self.states)
-        self._begin_searches(game_index)
+        """Plays the moves of those of these games whose budget is spent (on a CPU they all are), replaces those that
+        are over, and starts the next searches.
 
-    def _drawn(self, game_index: Tensor, *parts: Tensor | int) -> Tensor:
-        """Returns a number in (0, 1) for each game by its own number and what else decides: float32 [K]."""
-        return draws.uniform(draws.key(self.seed, self.numbers[game_index], *parts), 1).squeeze(1)
+        All that the host must know of it comes in one copy. Until then games that do not move take part without an
+        effect: what is drawn or recorded for them is what will be when they do."""
+        search_state, is_whole = self.search_state, len(game_index) == self.num_games
+        before = self.states if is_whole else self.states.select(game_index)
+        stays = None if may_look(game_index) else search_state.unspent
+        result = self.search.result(search_state, game_index)
+        actions = self._choose(game_index, before, result)
+        self._record(game_index, before, actions, result)
+        after = _played(before, actions, stays)
+        seen = {"resigns": self._resigns(game_index, before, result)} if self.settings.resign_share else {}
+        seen |= {"settled": scoring.all_pass_alive(after), "may_end": rows_of(self.drawn.ends_settled, game_index)}
+        self.states = after if is_whole else board.put_(self.states, game_index, after)
+        actions = actions if stays is None else torch.where(stays, board.NO_MOVE, actions)
+        self.search.advance(search_state, game_index, actions, self.states)
+        self._draw_plan(game_index)
+        of_games = {"done": search_state.done, "budget": search_state.budget, "next": self.plan.budget}
+        of_games["size"] = search_state.tree.size
+        seen |= {name: rows_of(numbers, game_index) for name, numbers in of_games.items()}
+        seen |= {"ply": after.ply, "finished": after.finished, "passes": after.passes} | _diagnostics(result)
+        seen = dict(zip(seen, copies.to_host(list(seen.values())), strict=True))
+        moved, over, ends, bare, ply_bound = self._understood(seen, collected)
+        if len(over):
+            self._replace(game_index[over] if stays is None else over, ends, collected, ply_bound)
+        if stays is None:
+            self._begin_searches(game_index)
+        elif len(moved):
+            self._begin_searches(self._on_device(moved), bare)
+
+    def _understood(self, seen: dict[str, Tensor], collected: SelfPlayResult) -> tuple:
+        """Counts on the host what K games have done; returns which of them have moved, which are over, by what
+        (`EndReason`), which of those that have moved need new roots, and the greatest ply of games that go on."""
+        has_moved = seen["done"] >= seen["budget"]
+        ends = torch.where(seen["settled"] & seen["may_end"], int(EndReason.ALL_PASS_ALIVE), -1)
+        by_itself = torch.where(seen["passes"] >= 2, int(EndReason.PASSES), int(EndReason.CAPPED))
+        ends = torch.where(seen["finished"], by_itself, ends)
+        if "resigns" in seen:
+            ends = torch.where(seen["resigns"], int(EndReason.RESIGNED), ends)
+        ends = torch.where(has_moved, ends, -1)
+        moved, is_over = has_moved.nonzero().squeeze(1), ends >= 0
+        collected.simulations += int(seen["done"][moved].sum())
+        collected.prior_kl += float(seen["kl"][moved].sum())
+        collected.prior_entropy += float(seen["entropy"][moved].sum())
+        collected.moves += len(moved)
+        left = torch.where(has_moved, seen["next"], seen["budget"] - seen["done"])
+        self.fewest_left = min(int(left.min()), *self.budgets) if is_over.any() else int(left.min())
+        is_full = seen["size"] + seen["next"] >= self.search_state.tree.num_nodes  # what is kept leaves too little room
+        bare = (is_over | (seen["size"] == 0) | is_full)[moved].nonzero().squeeze(1)
+        ply_bound = int(torch.where(is_over, 0, seen["ply"]).max())
+        return moved, is_over.nonzero().squeeze(1), ends[is_over], bare, ply_bound
+
+    def _on_device(self, games: Tensor) -> Tensor:
+        """Returns games that the host has named (int64 [K], ascending) on the device."""
+        return self.everyone if len(games) == self.num_games else sent(games, self.device)
+
+    def _record(self, game_index: Tensor, before: board.State, actions: Tensor, result: SearchResult) -> None:
+        found = {"actions": actions, "policy": result.policy, "root_value": result.value}
+        of_games = {"policy_weight": self.plan.is_full, "is_sample": self.plan.is_sample, "game": self.drawn.number}
+        of_games["network_step"] = self.network_steps
+        found |= {name: rows_of(numbers, game_index) for name, numbers in of_games.items()}
+        self.recorder.write(game_index, before, **found)
 
     def _choose(self, game_index: Tensor, states: board.State, result: SearchResult) -> Tensor:
         """Returns the moves to play: int64 [K]. In the opening drawn from the prior; then Gumbel's own choice, or
@@ -145,7 +213,7 @@ class SelfPlay:
         if is_gumbel and not settings.opening_plies:
             return result.action
         sizes, is_mixed = states.rules.size, not states.rules.same_size
-        keys = draws.key(self.seed, self.numbers[game_index], states.ply, Purpose.MOVE)
+        keys = draws.key(self.seed, rows_of(self.drawn.number, game_index), states.ply, Purpose.MOVE)
         places = own_actions(sizes, states.board_size) if is_mixed else None
         chosen = result.action
         if not is_gumbel:
@@ -155,139 +223,119 @@ class SelfPlay:
             chosen = tempered(result.policy, temperature, keys, places)
         if settings.opening_plies:
             drawn = tempered(result.prior, settings.opening_temperature, keys, places)
-            chosen = torch.where(self._in_opening(game_index), drawn, chosen)
+            chosen = torch.where(states.ply < rows_of(self.drawn.opening, game_index), drawn, chosen)
         return chosen
 
-    def _in_opening(self, game_index: Tensor) -> Tensor:
-        """Returns whether the next moves are drawn from the prior, so that games differ: bool [K].
+    def _draw_plan(self, game_index: Tensor) -> None:
+        """Draws how the next searches of games are, each full or cheap (playout-cap randomisation)."""
+        ply, number = rows_of(self.states.ply, game_index), rows_of(self.drawn.number, game_index)
+        # What is drawn from the prior becomes no sample. It is searched all the same: games that moved at once would be
+        # out of step with the others, and a move by a few costs as much host time as one by all.
+        is_full = is_sample = ply >= rows_of(self.drawn.opening, game_index)
+        budget = torch.full_like(number, self.budgets[0])
+        if self.settings.full_share < 1:
+            drawn = draws.uniform(draws.key(self.seed, number, ply, Purpose.BUDGET), 1).squeeze(1)
+            is_long = drawn < self.settings.full_share
+            budget, is_full = torch.where(is_long, *self.budgets), is_full & is_long
+            is_sample = is_sample if self.settings.learn_cheap else is_full
+        plan = Plan(is_full, is_sample, budget)
+        if len(game_index) == self.num_games:
+            self.plan = plan
+        else:
+            copies.put_(self.plan.tensors(), game_index, plan.tensors())
 
-        The number of such plies is drawn from an exponential distribution (KataGo), in proportion to the points."""
-        mean = self.settings.opening_plies * self.states.rules.size[game_index].to(torch.float32) ** 2
-        return self.states.ply[game_index] < (-mean * torch.log(self._drawn(game_index, Purpose.OPENING_PLIES))).floor()
-
-    def _begin_searches(self, game_index: Tensor) -> None:
-        """Starts the next searches, each full or cheap by a draw of its own (playout-cap randomisation)."""
-        ply = self.states.ply[game_index].to(torch.int64)
-        is_full = self._drawn(game_index, ply, Purpose.BUDGET) < self.settings.full_share
-        is_sample = is_full | self.settings.learn_cheap
-        budget = torch.where(is_full, *self.budgets)
-        if self.settings.opening_plies:
-            # What is drawn from the prior becomes no sample. It is searched all the same: games that moved at once
-            # would be out of step with the others, and a move by a few costs as much host time as one by all.
-            is_searched = ~self._in_opening(game_index)
-            is_full, is_sample = is_full & is_searched, is_sample & is_searched
-        self.is_full[game_index], self.is_sample[game_index] = is_full, is_sample
+    def _begin_searches(self, game_index: Tensor, bare: Tensor | None = None) -> None:
+        """Starts the next searches, as planned. bare: see `search.Search.begin`."""
         # Gumbel's noise is what varies its moves, so cheap searches keep it; under PUCT the temperature does that.
-        explore = torch.ones_like(is_full) if self.search.settings.algorithm == "gumbel" else is_full
-        ids = self.numbers[game_index]
-        self.search.begin(self.search_state, game_index, budget, self.seed, game_ids=ids, explore=explore)
+        explore = self.search.settings.algorithm == "gumbel" or rows_of(self.plan.is_full, game_index)
+        known = {"game_ids": rows_of(self.drawn.number, game_index), "explore": explore, "bare": bare}
+        self.search.begin(self.search_state, game_index, rows_of(self.plan.budget, game_index), self.seed, **known)
 
-    def _new_games(self, game_index: Tensor) -> board.State:
-        """Returns fresh games with the next numbers, each with its own rules."""
-        numbers = torch.arange(self.next_game, self.next_game + len(game_index))
-        self.next_game += len(game_index)
-        self.numbers[game_index] = numbers.to(self.device)
-        return begin(self.game, numbers, self.seed, self.device)
+    def _new_games(self, number: int) -> tuple[board.State, Drawn]:
+        """Returns fresh games with the next numbers, each with its own rules, and what is drawn for them, on the
+        host."""
+        host, settings = torch.device("cpu"), self.settings
+        numbers = torch.arange(self.next_game, self.next_game + number)
+        self.next_game += number
+        states = begin(self.game, numbers, self.seed, host)
+
+        def drawn(purpose: Purpose) -> Tensor:
+            return draws.uniform(draws.key(self.seed, numbers, purpose), 1).squeeze(1)
+
+        # The plies drawn from the prior have an exponential distribution (KataGo), in proportion to the points.
+        mean = settings.opening_plies * states.rules.size.to(torch.float32) ** 2
+        return states, Drawn(
+            number=numbers,
+            opening=(-mean * torch.log(drawn(Purpose.OPENING_PLIES))).floor().to(torch.int32),
+            ends_settled=drawn(Purpose.SETTLED) < settings.settled_end_share,
+            may_resign=drawn(Purpose.RESIGN) < settings.resign_share,
+            is_kept=drawn(Purpose.SGF) < settings.sgf_share,
+        )
 
     def _resigns(self, game_index: Tensor, states: board.State, result: SearchResult) -> Tensor:
         """Returns whether the side to move gives up: bool [K]."""
-        if not self.settings.resign_share:
-            return torch.zeros_like(states.finished)
         is_late, is_low = states.ply >= self.settings.resign_min_ply, result.value < self.resignation.threshold
-        return self._may_resign(game_index) & is_late & is_low
+        return rows_of(self.drawn.may_resign, game_index) & is_late & is_low
 
-    def _may_resign(self, game_index: Tensor) -> Tensor:
-        return self._drawn(game_index, Purpose.RESIGN) < self.settings.resign_share
+    def _replace(self, games: Tensor, ends: Tensor, collected: SelfPlayResult, ply_bound: int) -> None:
+        """Takes in games that are over and puts new ones into their places: int64 [K] on the host, as all other
+        arguments are."""
+        self.is_first[games] = False
+        index = self._on_device(games)
+        self._collect(*self._on_host(index), ends, collected)
+        states, drawn = self._new_games(len(games))
+        knows_all = not may_look(index)
+        self.states = board.put_(self.states, games, states, ply_bound if knows_all else None)
+        copies.put_from_host_(self.drawn.tensors(), games, drawn.tensors())
+        self.search.replace(self.search_state, index, self.states)
+        self._draw_plan(index)
 
-    def _ends(self, game_index: Tensor, after: board.State, resigns: Tensor) -> Tensor:
-        """Returns what ended the games by this move: int64 [K], an `EndReason`, -1 for those that go on."""
-        stops_early = self._drawn(game_index, Purpose.SETTLED) < self.settings.settled_end_share
-        ends = torch.where(scoring.all_pass_alive(after) & stops_early, int(EndReason.ALL_PASS_ALIVE), -1)
-        by_itself = torch.where(after.passes >= 2, int(EndReason.PASSES), int(EndReason.CAPPED))
-        ends = torch.where(after.finished, by_itself, ends)
-        return torch.where(resigns, int(EndReason.RESIGNED), ends)
+    def _on_host(self, index: Tensor) -> tuple[board.State, Recorder, Drawn]:
+        """Returns games (int64 [K]) on the host, without what only a game that goes on needs, with what was recorded of
+        them."""
+        unused = {name: getattr(self.states, name)[:, :0] for name in ("seen", "links", "lost", "recent", "moves")}
+        states, tables = dataclasses.replace(self.states, **unused), self.recorder.tables
+        found = iter(copies.to_host([*states.tensors(), *tables.values(), *self.drawn.tensors()], index))
+        states = states.map(lambda _: next(found))
+        return states, Recorder({name: next(found) for name in tables}), self.drawn.map(lambda _: next(found))
 
-    def _collect(self, game_index: Tensor, ends: Tensor, collected: SelfPlayResult) -> None:
-        """Adds the samples and the records of finished games. ends: int64 [K]."""
-        states = self.states.select(game_index)
-        score, ownership = scoring.result_black(states, ends == int(EndReason.ALL_PASS_ALIVE))
+    def _collect(
+        self, states: board.State, recorder: Recorder, drawn: Drawn, ends: Tensor, collected: SelfPlayResult
+    ) -> None:
+        """Adds the samples and the records of finished games, all on the host. ends: int64 [K]."""
+        settled = ends == int(EndReason.ALL_PASS_ALIVE)
+        score, ownership = scoring.result_black(states, settled if settled.any() else None)
         # The resigning side's last move is played all the same, so the side to move now is the winner.
         winner = torch.where(states.to_play == board.BLACK, 1.0, -1.0)
         is_resigned = ends == int(EndReason.RESIGNED)
         result, length = torch.where(is_resigned, winner, score), states.ply.to(torch.int64)
-        samples = self.recorder.samples(game_index, length, result, ownership, is_resigned)
+        samples = recorder.samples(length, result, ownership, is_resigned)
         if len(samples):
             collected.samples.append(samples.packed())
         collected.add_finished(states, result, ends, ownership)
-        is_kept = self._drawn(game_index, Purpose.SGF) < self.settings.sgf_share
-        for k in is_kept.nonzero().squeeze(1).tolist():
-            collected.games.append(self._finished_game(int(game_index[k]), states.rules.at(k), result[k], ends[k]))
+        for k in drawn.is_kept.nonzero().squeeze(1).tolist():
+            rules, played = states.rules.at(k), slice(0, int(length[k]))
+            actions, values = (recorder.tables[name][k, played].tolist() for name in ("actions", "root_value"))
+            moves = [coords.on_other_board(action, self.game.largest_size, rules.size) for action in actions]
+            game = int(drawn.number[k]), rules, moves, values, float(result[k]), EndReason(int(ends[k]))
+            collected.games.append(FinishedGame(*game))
         if self.settings.resign_share:
-            self._learn_resignation(game_index, length, score)
-
-    def _finished_game(self, index: int, rules: Rules, score_black: Tensor, end: Tensor) -> FinishedGame:
-        """Returns the moves and values of one of the games as they were recorded."""
-        played = slice(0, int(self.states.ply[index]))
-        actions, values = (self.recorder.tables[name][index, played].tolist() for name in ("actions", "root_value"))
-        moves = [coords.on_other_board(action, self.game.largest_size, rules.size) for action in actions]
-        return FinishedGame(int(self.numbers[index]), rules, moves, values, float(score_black), EndReason(int(end)))
-
-    def _learn_resignation(self, game_index: Tensor, length: Tensor, score_black: Tensor) -> None:
-        """Remembers the lowest value of each side from `resign_min_ply` on, of games that nobody might resign."""
-        ply = torch.arange(self.max_plies, device=game_index.device)
-        counts = (ply >= self.settings.resign_min_ply) & (ply < length.unsqueeze(1))
-        values = self.recorder.tables["root_value"][game_index]
-        is_black = self.recorder.tables["to_play"][game_index] == board.BLACK
-        black = torch.where(counts & is_black, values, 1.0).amin(1)
-        white = torch.where(counts & ~is_black, values, 1.0).amin(1)
-        plays_out = ~self._may_resign(game_index) & (score_black != 0)
-        for k in plays_out.nonzero().squeeze(1).tolist():
-            pair = float(black[k]), float(white[k])
-            self.resignation.add(*(pair if score_black[k] > 0 else pair[::-1]))
+            values, is_black = recorder.tables["root_value"], recorder.tables["to_play"] == board.BLACK
+            self.resignation.learn(values, is_black, length, torch.where(drawn.may_resign, 0.0, score))
 
 
-def _add_diagnostics(collected: SelfPlayResult, result: SearchResult) -> None:
-    log_prior = torch.log(result.prior.clamp(min=1e-20))
-    log_policy = torch.log(result.policy.clamp(min=1e-20))
-    collected.prior_kl += float((result.policy * (log_policy - log_prior)).sum())
-    collected.prior_entropy -= float((result.prior * log_prior).sum())
-    collected.moves += len(result.action)
+def _played(before: board.State, actions: Tensor, stays: Tensor | None) -> board.State:
+    """Returns games, none of which is over, after the actions but for those that stay: bool [K], None is none."""
+    if stays is None:
+        return board.step_(before, actions)
+    after = board.step_(dataclasses.replace(before, finished=stays), actions)
+    return dataclasses.replace(after, finished=after.finished > stays)
 
 
-class Resignation:
-    """The lowest values that winners and losers saw in games that were played out, and the boldest threshold that they
-    allow.
-
-    A player that falls below the threshold resigns. Had the players of the remembered games done so, at most
-    `false_positive` of those resignations would have been by the winner (AlphaGo Zero's rule)."""
-
-    def __init__(self, false_positive: float) -> None:
-        self.false_positive = false_positive
-        self.games: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
-        self.threshold = -2.0  # below every value: nobody resigns
-        self.measured = 0.0
-
-    def add(self, winner_lowest: float, loser_lowest: float) -> None:
-        """Remembers a game that was played out: the lowest root value that each side saw, in [-1, 1], 1 for none."""
-        self.games.append((winner_lowest, loser_lowest))
-
-    def update(self) -> None:
-        """Sets the threshold, and the share of false resignations measured at it."""
-        self.threshold, self.measured = -2.0, 0.0
-        if len(self.games) < NEEDED:
-            return
-        for threshold in THRESHOLDS:
-            false = sum(winner < threshold for winner, _ in self.games)
-            resigned = sum(min(pair) < threshold for pair in self.games)
-            if false <= self.false_positive * resigned:
-                self.threshold, self.measured = threshold, false / max(1, resigned)
-                return
-
-    def state_dict(self) -> dict:
-        """Returns what a checkpoint keeps."""
-        return {"games": [list(pair) for pair in self.games]}
-
-    def load_state_dict(self, state: dict) -> None:
-        """Goes on from a checkpoint."""
-        self.games = deque((tuple(pair) for pair in state["games"]), maxlen=REMEMBERED)
-        self.update()
+def _diagnostics(result: SearchResult) -> dict[str, Tensor]:
+    """Returns KL(search policy, prior) and the prior's entropy of each search [nats]: float32 [K] each."""
+    if (fast := kernels.module_for("roots", result.prior.device)) is not None:
+        return dict(zip(("kl", "entropy"), fast.entropies(result.policy, result.prior), strict=True))
+    log_prior, log_policy = (torch.log(share.clamp(min=1e-20)) for share in (result.prior, result.policy))
+    kl = (result.policy * (log_policy - log_prior)).sum(1)
+    return {"kl": kl, "entropy": -(result.prior * log_prior).sum(1)}

@@ -68,7 +68,7 @@ def _play_random(game: GameConfig, numbers: Tensor, seed: int, device: torch.dev
     player = RandomPlayer()
     states = begin(game, numbers, seed, device)
     numbers = numbers.to(device)
-    recorder = Recorder(len(numbers), int(states.cap.max()), states.board_size, device)
+    recorder = Recorder.empty(len(numbers), int(states.cap.max()), states.board_size, device)
     exists = torch.nn.functional.pad(flood.unpack_rows(states.on_board).flatten(1), (0, 1), value=True)  # the pass too
     even = exists / exists.sum(1, keepdim=True)
     while len(going := (~states.finished).nonzero().squeeze(1)):
@@ -81,8 +81,8 @@ def _play_random(game: GameConfig, numbers: Tensor, seed: int, device: torch.dev
         states = board.put_(states, going, board.step_(before, actions))
         collected.moves += len(going)
     score, ownership = scoring.result_black(states)
-    everyone, length = torch.arange(len(numbers), device=device), states.ply.to(torch.int64)
-    samples = recorder.samples(everyone, length, score, ownership, is_resigned=torch.zeros_like(states.finished))
+    length = states.ply.to(torch.int64)
+    samples = recorder.samples(length, score, ownership, is_resigned=torch.zeros_like(states.finished))
     # Nobody searched, so there are no root values to come, whose best guess the result is.
     samples = replace(samples, short_values=samples.value.unsqueeze(1).expand(-1, 3))
     collected.samples.append(samples.packed())

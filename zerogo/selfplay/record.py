@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from zerogo import board
-from zerogo.replay import POSITIONS, Samples, layout, position_fields
+from zerogo.kernels import copies
+from zerogo.replay import POSITIONS, Samples, layout
 from zerogo.rules import Rules
 
 KNOWN_AT_THE_END = ("reply", "short_values", "value", "score", "ownership", "board_weight")  # fields of `Samples`
@@ -83,6 +84,7 @@ class SelfPlayResult:
             self.last_ownership += [owners[:n, :n] for n, owners in zip(wanted, ownership.cpu(), strict=False)]
 
 
+@dataclass
 class Recorder:
     """The positions and searches of B games by ply: tables [B, T, …] on the games' device, T plies at most.
 
@@ -90,17 +92,20 @@ class Recorder:
     `is_sample` (bool), whether the ply is to be learned from. Of the eight positions of a sample only
     the newest is kept: the others are those of the plies before it."""
 
-    def __init__(self, num_games: int, max_plies: int, board_size: int, device: torch.device) -> None:
+    tables: dict[str, Tensor]
+
+    @staticmethod
+    def empty(num_games: int, max_plies: int, board_size: int, device: torch.device) -> "Recorder":
+        """Returns a recorder without a ply."""
         kinds = {name: kind for name, kind in layout(board_size).items() if name not in KNOWN_AT_THE_END}
         kinds |= {
             "rows": (kinds["rows"][0], (2, board_size)),
             "actions": (torch.int16, ()),
             "is_sample": (torch.bool, ()),
         }
-        self.tables = {
-            name: torch.zeros(num_games, max_plies, *shape, dtype=dtype, device=device)
-            for name, (dtype, shape) in kinds.items()
-        }
+        first = num_games, max_plies
+        tables = {name: torch.zeros(*first, *s, dtype=dtype, device=device) for name, (dtype, s) in kinds.items()}
+        return Recorder(tables)
 
     def write(self, game_index: Tensor, states: board.State, **found: Tensor) -> None:
         """Writes one ply of the games `game_index` (int64 [K]) before it is played: states of K games, and what stands
@@ -108,44 +113,39 @@ class Recorder:
 
         actions: int64 [K]. policy: float32 [K, A]. root_value: float32 [K], side to move. is_sample,
         policy_weight: bool [K]. game, network_step: int64 [K]."""
-        ply = states.ply.to(torch.int64)
-        found |= position_fields(states)
-        found["rows"] = found["rows"][:, 0]
-        for name, table in self.tables.items():
-            table[game_index, ply] = found[name].to(table.dtype)
+        row = torch.add(states.ply, game_index, alpha=self.tables["actions"].shape[1])
+        found["rows"] = torch.stack((states.black, states.white), dim=1)
+        known = {**vars(states.rules), **vars(states), **found}
+        copies.put_([table.flatten(0, 1) for table in self.tables.values()], row, [known[name] for name in self.tables])
 
-    def samples(
-        self, game_index: Tensor, length: Tensor, score_black: Tensor, ownership_black: Tensor, is_resigned: Tensor
-    ) -> Samples:
-        """Returns the samples of finished games: the plies that were written as such, game by game.
+    def samples(self, length: Tensor, score_black: Tensor, ownership_black: Tensor, is_resigned: Tensor) -> Samples:
+        """Returns the samples of all games, which are over: the plies that were written as such, game by game.
 
-        game_index, length: int64 [K]. score_black: float32 [K], komi included. ownership_black: int8 [K, N, N].
-        is_resigned: bool [K], the final board is then unknown."""
-        plies = torch.arange(self.tables["is_sample"].shape[1], device=game_index.device)
-        is_kept = self.tables["is_sample"][game_index] & (plies < length.unsqueeze(1))
-        which, ply = is_kept.nonzero().unbind(1)  # between moves the host may look
-        game = game_index[which]
+        length: int64 [B]. score_black: float32 [B], komi included. ownership_black: int8 [B, N, N]. is_resigned: bool
+        [B], the final board is then unknown."""
+        plies = torch.arange(self.tables["is_sample"].shape[1], device=length.device)
+        is_kept = self.tables["is_sample"] & (plies < length.unsqueeze(1))
+        game, ply = is_kept.nonzero().unbind(1)  # between moves the host may look
         fields = {name: t[game, ply] for name, t in self.tables.items() if name not in ("rows", "actions", "is_sample")}
         following = self.tables["actions"][game, (ply + 1).clamp(max=len(plies) - 1)]
         back = ply.unsqueeze(1) - torch.arange(POSITIONS, device=ply.device)
         rows = self.tables["rows"][game.unsqueeze(1), back.clamp(min=0)]
         sign = torch.where(fields["to_play"] == board.BLACK, 1, -1)
-        score = score_black[which] * sign
-        short_values = self._short_values_black(game_index, length, score_black)[which, ply] * sign.unsqueeze(1)
+        score = score_black[game] * sign
         return Samples(
             **fields,
             rows=torch.where((back >= 0).view(-1, POSITIONS, 1, 1), rows, 0),
-            reply=torch.where(ply + 1 < length[which], following, -1),
+            reply=torch.where(ply + 1 < length[game], following, -1),
             value=torch.sign(score),
-            short_values=short_values,
+            short_values=self._short_values_black(length, score_black)[game, ply] * sign.unsqueeze(1),
             score=score,
-            ownership=(ownership_black[which] * sign.view(-1, 1, 1)).to(torch.int8),
-            board_weight=(~is_resigned[which]).to(torch.float32),
+            ownership=(ownership_black[game] * sign.view(-1, 1, 1)).to(torch.int8),
+            board_weight=(~is_resigned[game]).to(torch.float32),
         )
 
-    def _short_values_black(self, game_index: Tensor, length: Tensor, score_black: Tensor) -> Tensor:
-        values, is_black = self.tables["root_value"][game_index], self.tables["to_play"][game_index] == board.BLACK
-        area = self.tables["size"][game_index, 0].to(torch.float32) ** 2
+    def _short_values_black(self, length: Tensor, score_black: Tensor) -> Tensor:
+        values, is_black = self.tables["root_value"], self.tables["to_play"] == board.BLACK
+        area = self.tables["size"][:, 0].to(torch.float32) ** 2
         return short_values_black(torch.where(is_black, values, -values), length, torch.sign(score_black), area)
 
 

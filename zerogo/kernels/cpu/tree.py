@@ -396,8 +396,11 @@ def _back_up(trees, path, depth, row, value):
 # Keep a subtree
 
 
-def keep_subtree_(tree: Any, games: Tensor, actions: Tensor) -> None:
-    """Makes the child by each action the root of its tree, with all below it: games, actions int64 [K]."""
+def keep_subtree_(tree: Any, games: Tensor, actions: Tensor, deepest: Tensor | None = None) -> None:
+    """Makes the child by each action the root of its tree, with all below it: games, actions int64 [K]. deepest: int64
+    [B], brought up by one."""
+    if deepest is not None:
+        deepest[games] = (deepest[games] - 1).clamp(min=0)
     over_games(_keep, len(games), arrays_of(tree), array(games), array(actions))
 
 

@@ -23,6 +23,12 @@ def mix(z):
 
 
 @triton.jit
+def key_of(key, word):
+    """Returns `draws.key` of a key and one more word: int64."""
+    return mix(mix(key + GOLDEN) * 5 + GOLDEN + word)
+
+
+@triton.jit
 def uniform_at(key, place):
     """Returns a key's number at a place (int64), uniform in (0, 1): float32."""
     bits = (mix(key + (place + 1) * GOLDEN) >> 40) & 0xFFFFFF
@@ -130,3 +136,32 @@ def gamma_kernel(found, keys, alphas, places, n, total, TRIES: tl.constexpr, BLO
         is_found = is_found | accepted
     boost = tl.log(uniform_at(mix(key + GOLDEN), place)) / alpha
     tl.store(found + at, tl.log(d * chosen) + boost, mask=exists)
+
+
+def tempered(policy: Tensor, temperature: float | Tensor, keys: Tensor, places: Tensor | None) -> Tensor:
+    """Returns `search.search.tempered`: float32 [K, A], one or [K], int64 [K] -> int64 [K]."""
+    (number, actions), found = policy.shape, torch.empty_like(keys, memory_format=torch.contiguous_format)
+    heat = temperature.to(torch.float32).contiguous() if isinstance(temperature, Tensor) else None
+    given = keys.contiguous(), None if places is None else places.contiguous(), heat
+    if number:
+        sizes = {"TILE": triton.next_power_of_2(actions), "enable_fp_fusion": False}
+        tempered_kernel[(number,)](
+            found, policy.contiguous(), *given, 0.0 if heat is not None else float(temperature), actions, **sizes
+        )
+    return found
+
+
+@triton.jit(do_not_specialize=["temperature", "actions"])
+def tempered_kernel(found, policy, keys, places, heats, temperature, actions, TILE: tl.constexpr):
+    """Draws one game's move in proportion to policy^(1 / temperature)."""
+    k, move = tl.program_id(0).to(tl.int64), tl.arange(0, TILE)
+    exists, place = move < actions, move.to(tl.int64)
+    heat = tl.zeros([TILE], tl.float32) + temperature
+    if heats is not None:
+        heat = tl.zeros([TILE], tl.float32) + tl.load(heats + k)
+    if places is not None:
+        place = tl.load(places + k * actions + move, mask=exists, other=0)
+    logit = tl.div_rn(tl.log(tl.load(policy + k * actions + move, mask=exists, other=0.0)), tl.maximum(heat, 1e-4))
+    noise = tl.where(heat > 0, gumbel_at(tl.load(keys + k), place), 0.0)
+    score = logit - tl.max(tl.where(exists, logit, -float("inf")), 0) + noise
+    tl.store(found + k, tl.argmax(tl.where(exists, score, -float("inf")), 0).to(tl.int64))

@@ -6,6 +6,7 @@ is packed; here `small` points at the first word after the rows."""
 
 from typing import Any
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -34,6 +35,38 @@ def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Te
     return after._asdict() | found._asdict()
 
 
+def pack(position: Any) -> Tensor:
+    """Returns `search.game.Go.pack`: int32 [K, W]."""
+    return _read(position, None, None)[0]
+
+
+def outcome(position: Any, on_board: Tensor, komi: Tensor) -> Tensor:
+    """Returns the side to move's result by area, 0 where the game goes on: float32 [K]. on_board, komi: [K, N], [K]."""
+    return _read(position, on_board.contiguous(), komi.contiguous())[1]
+
+
+def _read(position: Any, on_board: Tensor | None, komi: Tensor | None) -> tuple[Tensor, Tensor]:
+    fields = shared.fields_of(PositionFields, position)
+    number, size = fields.black.shape
+    words = fields.black.new_empty(number, 3 * size + shared.WORDS_AFTER_ROWS)
+    result = torch.empty(number, dtype=torch.float32, device=words.device)
+    if number:
+        root_kernel[(number,)](fields, on_board, komi, words, result, N=size, num_warps=1)
+    return words, result
+
+
+@triton.jit
+def root_kernel(fields, on_board, komi, words, result, N: tl.constexpr):
+    """Packs one position, or says how it ended."""
+    k = tl.program_id(0)
+    position = board.load_position(fields, k, N)
+    if on_board is None:
+        _pack(words + k * (3 * N + SMALL_WORDS), position, N)
+    else:
+        found = _result(position, rows.load_rows(on_board, k, N), tl.load(komi + k))
+        tl.store(result + k, tl.where(position.finished, found, 0.0))
+
+
 @triton.jit(do_not_specialize=["num_levels", "width"])
 def leaf_kernel(
     words, actions, path, games, keys, after, found, num_levels, width,
@@ -59,7 +92,7 @@ def leaf_kernel(
     board.store_position(after, k, position, N)
     _pack(found.words + k * (3 * N + SMALL_WORDS), position, N)
     legal, _ = board.legal_points(position, on_board, suicide, N)
-    _store_points(found.legal + k * (N * N + 1), legal, N)
+    rows.store_points(found.legal + k * (N * N + 1), legal, N)
     at, move = tl.arange(0, TILE), tl.arange(0, 8)
     tl.store(found.recent + k * (RECENT * 2 * N) + at, past, mask=at < RECENT * 2 * N)
     tl.store(found.moves + k * MOVES + move, past_moves.to(tl.int16), mask=move < MOVES)
@@ -107,16 +140,6 @@ def _pack(words, position, N: tl.constexpr):
     tl.store(small + PLY, position.ply)
     tl.store(small + KO, position.ko)
     tl.store(small + CAPTURES + tl.arange(0, 2), position.captures)
-
-
-@triton.jit
-def _store_points(points, plane, N: tl.constexpr):
-    """Writes a plane as flags point by point, and True for pass: bool [A]."""
-    for start in range(0, N * N + 1, rows.LANES):
-        point = start + tl.arange(0, rows.LANES)
-        place = tl.minimum(point, N * N - 1)
-        is_set = (((tl.gather(plane, place // N, 0) >> (place % N)) & 1) != 0) | (point == N * N)
-        tl.store(points + point, is_set, mask=point <= N * N)
 
 
 @triton.jit

@@ -63,3 +63,30 @@ def paint_kernel(
         count = tl.load(counts + index.to(tl.int64) * (total // C) + point, exists & is_count, 0).to(tl.int32)
         result = tl.where(is_count, (tl.minimum(count, greatest) == own).to(tl.int32), result)
     tl.store(planes + element, result.to(tl.float32).to(planes.dtype.element_ty), exists)
+
+
+def history(black: Tensor, white: Tensor, recent: Tensor, to_play: Tensor, number: int) -> Tensor:
+    """Returns own stones now and in `number` earlier positions, then the opponent's, as `cpu.planes.history`: int32 [B,
+    2 * (number + 1), N]."""
+    (num_games, size), (_, kept, _, _) = black.shape, recent.shape
+    found = torch.empty(num_games, 2 * (number + 1), size, dtype=torch.int32, device=black.device)
+    if num_games:
+        given = black.contiguous(), white.contiguous(), recent.contiguous(), to_play.contiguous(), found
+        tile = triton.next_power_of_2(2 * (number + 1) * size)
+        history_kernel[(num_games,)](*given, N=size, NUMBER=number, KEPT=kept, TILE=tile)
+    return found
+
+
+@triton.jit
+def history_kernel(
+    black, white, recent, to_play, found, N: tl.constexpr, NUMBER: tl.constexpr, KEPT: tl.constexpr, TILE: tl.constexpr
+):
+    """Writes one game's."""
+    game, at = tl.program_id(0).to(tl.int64), tl.arange(0, TILE)
+    ago, row, is_other = (at // N) % (NUMBER + 1), at % N, at // (N * (NUMBER + 1))
+    exists, is_white = at < 2 * (NUMBER + 1) * N, is_other == (tl.load(to_play + game) == 1).to(tl.int32)
+    stones = tl.load(black + game * N + row, mask=exists & (ago == 0) & (is_white == 0), other=0)
+    stones |= tl.load(white + game * N + row, mask=exists & (ago == 0) & is_white, other=0)
+    earlier = ((game * KEPT + ago - 1) * 2 + is_white.to(tl.int32)) * N + row
+    stones |= tl.load(recent + earlier, mask=exists & (ago > 0), other=0)
+    tl.store(found + game * (2 * (NUMBER + 1) * N) + at, stones, mask=exists)

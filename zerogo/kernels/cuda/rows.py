@@ -101,6 +101,16 @@ def store_rows(pointer, index, rows, N: tl.constexpr):
 
 
 @triton.jit
+def store_points(points, plane, N: tl.constexpr):
+    """Writes a plane as flags point by point, and True for pass: bool [A]."""
+    for start in range(0, N * N + 1, LANES):
+        point = start + tl.arange(0, LANES)
+        place = tl.minimum(point, N * N - 1)
+        is_set = (((tl.gather(plane, place // N, 0) >> (place % N)) & 1) != 0) | (point == N * N)
+        tl.store(points + point, is_set, mask=point <= N * N)
+
+
+@triton.jit
 def fill_sideways(rows, within):
     """Returns the points of `within` whose run of its row holds a point of `rows`, which lie within.
 

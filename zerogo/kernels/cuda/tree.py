@@ -1,6 +1,6 @@
 """The trees of a search on CUDA, one program a game: all selections of a step in one launch, all that it writes in
-another, and the nodes that are kept moved in a third; as `search.selection.select`, `search.search.expand_and_backup`
-and `search.tree._move_nodes` in torch.
+another, and the subtrees that are kept in a third; as `search.selection.select`, `search.search.expand_and_backup` and
+`search.tree.keep_subtree_` in torch.
 
 What a node has for every move is a tile: A lanes and more, the next power of two; when choosing, a lane behind the last
 move is a closed one. A node's scores are computed in registers from tiles that are loaded once; only the path, the
@@ -60,7 +60,7 @@ def select(search_state: Any, settings: Any) -> Slots:
     tree, leaves = search_state.tree, settings.leaves
     num_games, num_nodes, _ = tree.children.shape
     number = leaves * num_games
-    empty = (like.new_zeros(number) for like in (tree.size, tree.size, tree.terminal, tree.terminal))
+    empty = (like.new_empty(number) for like in (tree.size, tree.size, tree.terminal, tree.terminal))
     slots = Slots(tree.size.new_empty(number, num_nodes), *empty)
     under_way = torch.zeros_like(tree.visits) if leaves > 1 else tree.visits  # one simulation never reads it
     searches = fields_of(Searches, search_state)
@@ -257,13 +257,24 @@ def _spread(game, node, total, mean):
 @triton.jit
 def _sigma(game, node):
     """Returns `gumbel.sigma` of `gumbel.completed_values`."""
-    settings, visits = game.settings, node.visits
-    is_visited = visits > 0
+    return _scale(game, node) * _completed(game, node)
+
+
+@triton.jit
+def _scale(game, node):
+    """Returns by what `gumbel.sigma` multiplies values."""
+    return (game.settings.c_visit + tl.max(node.visits, 0)) * game.settings.c_scale
+
+
+@triton.jit
+def _completed(game, node):
+    """Returns `gumbel.completed_values`."""
+    visits, is_visited = node.visits, node.visits > 0
     weight = tl.where(is_visited, tl.maximum(node.prior, TINY), 0.0)
     number = tl.sum(visits, 0)
     average = tl.div_rn(_exact_sum(weight * node.value), tl.maximum(_exact_sum(weight), TINY))
     mixed = tl.div_rn(tl.load(game.trees.value + node.row) + number * average, 1.0 + number)
-    return (settings.c_visit + tl.max(visits, 0)) * settings.c_scale * tl.where(is_visited, node.value, mixed)
+    return tl.where(is_visited, node.value, mixed)
 
 
 @triton.jit
@@ -395,21 +406,67 @@ def _back_up(trees, path, depth, reached, own):
 # Keep a subtree
 
 
-def move_nodes_(tree: Any, games: Tensor, place: Tensor) -> None:
-    """Moves the nodes of some games to their places and empties the rest: games int64 [K], place int64 [K, M],
-    NULL_NODE for nodes that are dropped, else not above the node, and rising."""
-    given = fields_of(Trees, tree), games.contiguous(), place.contiguous(), tree.num_nodes
-    move_kernel[(len(games),)](*given, **launch(tree))
+def keep_subtree_(tree: Any, games: Tensor, actions: Tensor, deepest: Tensor | None = None) -> None:
+    """Makes the child by each action the root of its tree, with all below it: games, actions int64 [K]. With an action
+    below 0 a tree stays as it is. deepest: int64 [B], brought up by one."""
+    place = games.new_empty(len(games), tree.num_nodes)
+    given = games.contiguous(), actions.contiguous(), place, deepest, tree.num_nodes
+    if len(games):
+        keep_kernel[(len(games),)](fields_of(Trees, tree), *given, **launch(tree))
 
 
 @triton.jit(do_not_specialize=["num_nodes"])
-def move_kernel(trees, games, place, num_nodes, KIND: tl.constexpr):
-    """Moves the nodes of one game, several at once, from the root on: a node's place is never above it, so what is
-    still to be moved is not written over."""
-    game = tl.load(games + tl.program_id(0))
-    first, place = game * num_nodes, place + tl.program_id(0).to(tl.int64) * num_nodes
-    end = tl.load(trees.size + game) + ROOT
-    start, kept = game * 0 + ROOT, game * 0
+def keep_kernel(trees, games, actions, places, deepest, num_nodes, KIND: tl.constexpr):
+    """Numbers the nodes of one game that are kept, and moves them."""
+    k, game = tl.program_id(0).to(tl.int64), tl.load(games + tl.program_id(0)).to(tl.int64)
+    first, action, place = game * num_nodes, tl.load(actions + k), places + k * num_nodes
+    if action >= 0:
+        size = tl.load(trees.size + game)
+        new_root = tl.load(trees.children + (first + ROOT) * KIND.ACTIONS + action)
+        if (new_root <= NULL_NODE) | (size == 0) | (tl.load(trees.terminal + first + tl.maximum(new_root, 0)) != 0):
+            new_root = new_root * 0 + NULL_NODE
+        kept = _number_kept(trees, first, place, size + ROOT, new_root)
+        _move_all(trees, place, first, size + ROOT, KIND)
+        tl.store(trees.size + game, kept)
+        if deepest is not None:
+            tl.store(deepest + game, tl.maximum(tl.load(deepest + game) - 1, 0))
+
+
+@triton.jit
+def _number_kept(trees, first, place, end, new_root):
+    """Writes each node's new index, NULL_NODE where it is dropped, and returns how many are kept.
+
+    A node is marked where its parent is; parents come before it, so that of LEVELS nodes at once all are right after as
+    many looks as a chain among them is long."""
+    kept, start = end * 0, end * 0
+    while start < end:
+        node = start + tl.arange(0, LEVELS)
+        is_node = (node >= ROOT) & (node < end)
+        parent = tl.load(trees.parent + first + node, mask=is_node & (node > ROOT), other=0).to(tl.int64)
+        is_root = is_node & (node == new_root) & (new_root > NULL_NODE)
+        earlier = tl.load(place + parent, mask=is_node & (parent > NULL_NODE) & (parent < start), other=0)
+        marked, changes = is_root | (earlier > NULL_NODE), end > 0
+        while changes:
+            inside = (parent >= start) & (parent > NULL_NODE) & is_node
+            above = tl.gather(marked.to(tl.int32), tl.where(inside, parent - start, 0).to(tl.int32), 0)
+            after = marked | (inside & (above != 0))
+            changes = tl.max((after != marked).to(tl.int32), 0) != 0
+            marked = after
+        number = kept + tl.cumsum(marked.to(tl.int64), 0)
+        tl.store(place + node, tl.where(marked, number, NULL_NODE), mask=node < end)
+        kept += tl.sum(marked.to(tl.int64), 0)
+        tl.debug_barrier()
+        start += LEVELS
+    return kept
+
+
+@triton.jit
+def _move_all(trees, place, first, end, KIND: tl.constexpr):
+    """Moves the nodes of one game to their places and empties the rest: place points to int64 [M], NULL_NODE for nodes
+    that are dropped, else not above the node, and rising; end: behind the last node.
+
+    Several go at once, from the root on: what is still to be moved is not written over."""
+    start, kept = first * 0 + ROOT, first * 0
     while start < end:
         node = start + tl.arange(0, ROWS)
         target = tl.load(place + node, mask=node < end, other=0)

@@ -1,0 +1,85 @@
+"""Rows of many tensors at once, by Numba and by Triton, interpreted where there is no GPU, as torch writes them."""
+
+import interpreting  # noqa: F401
+import pytest
+import torch
+from compiling import compile_call
+from torch import Tensor
+
+from zerogo import kernels
+from zerogo.kernels import copies
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(params=["numba", "plain", "triton"])
+def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    if request.param == "plain":
+        monkeypatch.setattr(kernels, "_in_use", False)
+    if request.param != "triton":
+        return CPU
+    pytest.importorskip("triton")
+    monkeypatch.setattr(kernels, "module_for", lambda name, device: kernels._module(name, "cuda"))
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def tables(number: int) -> list[Tensor]:
+    """Tensors of all types and widths, one wider than a block, one with rows further apart than they are wide."""
+    torch.manual_seed(number)
+    wide = torch.randint(-9, 9, (number, 1500), dtype=torch.int16)
+    rows = torch.rand(number, 6, 2)[:, :4]
+    return [
+        torch.rand(number) < 0.5,
+        torch.randint(-(2**62), 2**62, (number, 3)),
+        wide,
+        rows,
+        torch.rand(number),
+        torch.rand(number, 0, 3),
+    ]
+
+
+@pytest.mark.parametrize("places", [[4, 0, 7], [5]])
+def test_rows_are_put_where_they_belong(places: list[int], where: torch.device) -> None:
+    index = torch.tensor(places)
+    wanted, found, new = tables(8), [part.to(where) for part in tables(8)], tables(len(places))
+    for to, source in zip(wanted, new, strict=True):
+        to[index] = source
+    copies.put_(found, index.to(where), [source.to(where) for source in new])
+    assert all(torch.equal(one.cpu(), other) for one, other in zip(found, wanted, strict=True))
+    found = [part.to(where).contiguous() for part in tables(8)]
+    copies.put_from_host_(found, index, new)
+    assert all(torch.equal(one.cpu(), other) for one, other in zip(found, wanted, strict=True))
+    copies.put_(found, index[:0].to(where), [source[:0].to(where) for source in new])
+    assert all(torch.equal(one.cpu(), other) for one, other in zip(found, wanted, strict=True))
+
+
+def test_types_become_those_of_the_target(where: torch.device) -> None:
+    targets = [torch.zeros(4, 2, dtype=dtype, device=where) for dtype in (torch.int16, torch.float16, torch.bool)]
+    numbers = torch.tensor([[1, 0], [3, -2]], device=where)
+    copies.put_(targets, torch.tensor([3, 1], device=where), [numbers, numbers.to(torch.float32) / 4, numbers != 0])
+    assert targets[0].tolist() == [[0, 0], [3, -2], [0, 0], [1, 0]]
+    assert targets[1].tolist() == [[0, 0], [0.75, -0.5], [0, 0], [0.25, 0]]
+    assert targets[2].tolist() == [[False, False], [True, True], [False, False], [True, False]]
+
+
+@pytest.mark.parametrize("index", [None, [5, 5, 0], []])
+def test_rows_come_to_the_host(index: list[int] | None, where: torch.device) -> None:
+    given = tables(8)
+    rows = None if index is None else torch.tensor(index, dtype=torch.int64)
+    found = copies.to_host([part.to(where) for part in given], None if rows is None else rows.to(where))
+    for one, other in zip(found, given, strict=True):
+        assert torch.equal(one, other if rows is None else other[rows]) and one.dtype == other.dtype
+    if rows is not None:
+        taken = copies.take([part.to(where) for part in given], rows.to(where))
+        assert all(torch.equal(one.cpu(), other[rows]) for one, other in zip(taken, given, strict=True))
+
+
+def test_kernels_compile() -> None:
+    pytest.importorskip("triton")
+    from zerogo.kernels.cuda import copies as fast
+
+    given, index = tables(8), torch.tensor([4, 0, 7])
+    compile_call(fast.put_, given, index, [part[:3] for part in given])
+    rows = [copies.as_bytes(part) for part in given]
+    compile_call(fast.packed, rows, index)
+    compile_call(fast.packed, rows, None)

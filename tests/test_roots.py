@@ -1,0 +1,161 @@
+"""The roots of a Gumbel search between moves by Triton's kernels, interpreted where there is no GPU, as torch has them:
+how a search begins, what it finds, and the subtrees that are kept, over several moves of games of their own rules."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import interpreting  # noqa: F401
+import pytest
+import torch
+from compiling import compile_call
+from searches import GUMBEL, RULES, TableEvaluator, random_games, searched
+from torch import Tensor
+
+from zerogo import board, draws, kernels
+from zerogo.config import SearchConfig
+from zerogo.rules import Rules, own_actions
+from zerogo.search import Search, SearchState, tempered
+from zerogo.search.game import Go
+from zerogo.search.gumbel import considered_visits, phase_ends
+from zerogo.search.tree import ROOT
+from zerogo.selfplay.loop import _played
+
+CPU = torch.device("cpu")
+BESIDE_THE_TREE = "budget done root_prior gumbel kept_visits order phase_end keys deepest overflowed".split()
+
+
+@pytest.fixture
+def use(device: torch.device, monkeypatch: pytest.MonkeyPatch, looks_nowhere: Callable[[], None]) -> Callable:
+    """Chooses Triton's kernels of these names, none for torch, and returns the device."""
+    pytest.importorskip("triton")
+    looks_nowhere()
+
+    def choose(*names: str) -> torch.device:
+        offered = {name: kernels._module(name, "cuda") for name in names}
+        monkeypatch.setattr(kernels, "module_for", lambda name, device: offered.get(name))
+        return device if names else CPU
+
+    return choose
+
+
+def moments(rules: Rules | list[Rules], leaves: int, budget: int, moves: int, device: torch.device) -> Iterator[list]:
+    """Yields all that is known of four searches after each beginning and each end, one of which has no budget, one a
+    small one, and one no noise; kept trees overflow where they can."""
+    states, games = random_games(rules, 4, 5, move_cap=40)[0].to(device), torch.arange(4, device=device)
+    settings = dataclasses.replace(GUMBEL, max_considered=5, leaves=leaves, cuda_graph=False)
+    search = Search(TableEvaluator(), settings)
+    search_state = search.init(states, budget)
+    explores = torch.tensor([True, True, False, True], device=device)
+    for turn in range(moves):
+        budgets = torch.tensor([budget, 0, 3, budget - turn % 2], device=device)
+        some = games if turn % 2 == 0 else games[1:]
+        search.begin(search_state, some, budgets[some], turn, explore=explores[some])
+        tree = search_state.tree
+        node = torch.arange(tree.num_nodes, device=device)
+        used = (node >= ROOT) & (node < ROOT + tree.size.unsqueeze(1))
+        of_nodes = [part[used] for part in tree.tensors() if part.ndim > 1]
+        yield [getattr(search_state, name).clone() for name in BESIDE_THE_TREE] + of_nodes + [tree.size.clone()]
+        search.run_simulations(search_state)
+        found = search.result(search_state, games)
+        yield [found.visits, found.policy, found.value, found.prior, found.action]
+        stays = games == 3 if turn == 1 else torch.zeros_like(games, dtype=torch.bool)
+        states = _played(states, found.action, stays)
+        search.advance(search_state, games, torch.where(stays, board.NO_MOVE, found.action), states)
+        yield [search_state.deepest.clone(), tree.size.clone()]
+
+
+@pytest.mark.parametrize("leaves", [1, 3])
+@pytest.mark.parametrize("rules", [RULES[0], [RULES[1], RULES[2], RULES[5], RULES[4]]], ids=["one", "mixed"])
+def test_searches_begin_and_end_alike(rules: Rules | list[Rules], leaves: int, use: Callable) -> None:
+    use()
+    wanted = list(moments(rules, leaves, 8, 4, CPU))
+    found = moments(rules, leaves, 8, 4, use("tree", "roots", "draws"))
+    for one, other in zip(found, wanted, strict=True):
+        for ours, torchs in zip(one, other, strict=True):
+            torch.testing.assert_close(ours.cpu(), torchs, rtol=1e-5, atol=1e-6)
+
+
+def test_every_schedule_is_the_tables(use: Callable) -> None:
+    """How many visits a move must have by simulation, and where phases end, for any number of moves and any budget."""
+    device = use("tree", "roots", "draws")
+    search = Search(TableEvaluator(), dataclasses.replace(GUMBEL, max_considered=16))
+    states = board.new_games(12, Rules(5), device=device)
+    search_state = search.init(states, 40)
+    games = torch.arange(12, device=device)
+    search.begin(search_state, games, 40, 1)
+    fast, explores = kernels._module("roots", "cuda"), torch.ones(12, dtype=torch.bool, device=device)
+    for considered, first in ((16, 0), (7, 3), (5, 29), (2, 11), (1, 20)):
+        budgets = torch.arange(first, first + 12, device=device)
+        legal = torch.ones(12, 26, dtype=torch.bool, device=device)
+        fast.begin_searches(search_state, games, legal, games, budgets, explores, None, considered)
+        for game, budget in enumerate(budgets.tolist()):
+            rest = [0] * (40 - budget)
+            assert search_state.order[game].tolist() == [*considered_visits(considered, budget), *rest]
+            assert search_state.phase_end[game].tolist() == [*phase_ends(considered, budget), *rest]
+
+
+def test_moves_are_drawn_alike(use: Callable) -> None:
+    torch.manual_seed(3)
+    policy = torch.softmax(3 * torch.randn(40, 26), dim=1) * (torch.rand(40, 26) < 0.7)
+    policy[:, 25] += 1e-6
+    keys, places = draws.key(1, torch.arange(40)), own_actions(torch.full((40,), 4, dtype=torch.int32), 5)
+    for heat in (0.0, 0.4, 2.0, torch.rand(40) * (torch.arange(40) > 5)):
+        for at in (None, places):
+            use()
+            wanted = tempered(policy, heat, keys, at)
+            device = use("draws")
+            warm = heat.to(device) if isinstance(heat, Tensor) else heat
+            found = tempered(policy.to(device), warm, keys.to(device), None if at is None else at.to(device))
+            assert torch.equal(found.cpu(), wanted)
+
+
+@pytest.mark.parametrize("rules", [RULES[0], RULES[1], [RULES[2], RULES[3]]], ids=["area", "suicide", "mixed"])
+def test_roots_are_packed_scored_and_shown_alike(rules: Rules | list[Rules], use: Callable) -> None:
+    """Finished games among others, after passes too; the moves that superko leaves."""
+    rules = [rules[k % 2] for k in range(8)] if isinstance(rules, list) else rules
+    states, game = random_games(rules, 8, 9, move_cap=9 if not isinstance(rules, list) else 40)[0], Go()
+    over = dataclasses.replace(states, finished=torch.arange(8) % 2 == 0)
+    games = torch.arange(8)
+
+    def read(state: board.State, device: torch.device) -> list[Tensor]:
+        state = state.to(device)
+        finished, result = game.outcome(state, games.to(device), state)
+        some = state.select(games[::3].to(device))
+        found = [game.pack(state), finished, torch.where(finished, result, 0.0), board.legal_actions(state)]
+        return [part.cpu() for part in (*found, *some.tensors())]
+
+    for state in (states, over):
+        use()
+        wanted = read(state, CPU)
+        found = read(state, use("leaf_states", "board", "copies"))
+        assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True) if other.shape[1:] != (0,))
+
+
+@pytest.mark.parametrize("size", [9, 19])
+def test_kernels_compile(size: int, use: Callable) -> None:
+    """To machine code that spills next to nothing."""
+    use()
+    states, settings = board.new_games(2, Rules(size=size)), SearchConfig(algorithm="gumbel", max_considered=16)
+    search_state: SearchState = searched(Search(TableEvaluator(), settings), states, torch.tensor([4, 4]), steps=1)
+    bare, games = dataclasses.replace(search_state, states=None, repeated_states=None), torch.arange(2)
+    legal, flags = board.legal_actions(states), torch.ones(2, dtype=torch.bool)
+    words, prior, value = search_state.tree.words[:, 1], torch.rand(legal.shape), torch.rand(2)
+    roots, leaves = kernels._module("roots", "cuda"), kernels._module("leaf_states", "cuda")
+    position = dataclasses.replace(states, rules=None)
+    places = own_actions(states.rules.size, size)
+    calls = [
+        (roots.result, bare, games, settings),
+        (roots.entropies, prior, prior),
+        (roots.make_roots, bare, games, words, prior, value, flags),
+        (roots.begin_searches, bare, games, legal, games, games, None, None, 16),
+        (roots.begin_searches, bare, games, legal, games, games, flags, places, 16),
+        (leaves.pack, position),
+        (leaves.outcome, position, states.on_board, states.rules.komi),
+        (kernels._module("board", "cuda").legal_actions, states, torch.zeros(2 * size * size + 2, dtype=torch.int64)),
+        (kernels._module("draws", "cuda").tempered, prior, 2.0, games, None),
+        (kernels._module("draws", "cuda").tempered, prior, value, games, places),
+        (kernels._module("planes", "cuda").history, states.black, states.white, states.recent, states.to_play, 7),
+    ]
+    for function, *arguments in calls:
+        for used_by in compile_call(function, *arguments).values():
+            assert used_by and all(used["spills"] <= 64 for used in used_by.values()), (function, used_by)

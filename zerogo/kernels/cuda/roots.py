@@ -1,0 +1,254 @@
+"""What happens at the roots between two moves of a Gumbel search on CUDA, one program a game: what a search has found,
+and the next one's beginning, one launch each; as `search.Search` does it in torch.
+
+Sums of priors are made in float64, where torch's order of additions in float32 would leave a trace."""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from zerogo.draws import Purpose
+from zerogo.kernels import copies
+from zerogo.kernels.cuda import draws, tree
+from zerogo.kernels.cuda.draws import key
+from zerogo.kernels.cuda.tree import CLOSED, LEVELS, NULL_NODE, ROOT, TINY, UNVISITED
+from zerogo.kernels.shared import Searches, Trees, fields_of
+from zerogo.tensors import sent
+
+NOISE, SYMMETRY = tl.constexpr(int(Purpose.NOISE)), tl.constexpr(int(Purpose.SYMMETRY))
+
+
+@triton.jit
+def _root_of(trees, searches, game, num_nodes, prior, settings, KIND: tl.constexpr):
+    """Returns what is known of one game's root, as choices want it; prior points to its moves'."""
+    whole = tree.Game(trees, trees.visits, searches, game, game * num_nodes, settings)
+    return whole, tree._node_at(whole, game * num_nodes + ROOT, prior, KIND)
+
+
+def result(search_state: Any, games: Tensor, settings: Any) -> tuple[Tensor, ...]:
+    """Returns the fields of `search.SearchResult` but for the last, of some games (int64 [K]): visits, policy, value,
+    prior and action."""
+    searched, number = search_state.tree, len(games)
+    actions = searched.children.shape[2]
+    by_move = [searched.prior.new_empty(number, actions, dtype=kind) for kind in (torch.int32, *[torch.float32] * 2)]
+    visits, policy, prior = by_move
+    value, action = prior.new_empty(number), prior.new_empty(number, dtype=torch.int64)
+    result_kernel[(number,)](
+        fields_of(Trees, searched), fields_of(Searches, search_state), games.contiguous(),
+        visits, policy, value, prior, action, searched.num_nodes, settings.c_visit, settings.c_scale,
+        **tree.launch(searched),
+    )  # fmt: skip
+    return visits, policy, value, prior, action
+
+
+@triton.jit(do_not_specialize=["num_nodes"])
+def result_kernel(
+    trees, searches, games, visits, policy, value, priors, action, num_nodes, c_visit, c_scale, KIND: tl.constexpr
+):
+    """Writes what the search of one game has found."""
+    k, game = tl.program_id(0).to(tl.int64), tl.load(games + tl.program_id(0)).to(tl.int64)
+    row = game * num_nodes + ROOT
+    settings = tree.Settings(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, c_visit, c_scale)
+    whole, node = _root_of(trees, searches, game, num_nodes, trees.prior + row * KIND.ACTIONS, settings, KIND)
+    moves = tl.arange(0, KIND.TILE)
+    exists, at = moves < KIND.ACTIONS, k * KIND.ACTIONS + moves
+    completed = tree._completed(whole, node)
+    logit = tl.log(tl.maximum(node.prior, TINY)) + tree._scale(whole, node) * completed
+    logit = tl.where(node.is_open, logit, -float("inf"))
+    weight = tl.exp(logit - tl.max(logit, 0))
+    found = tl.div_rn(weight, tl.zeros_like(weight) + tree._exact_sum(weight))
+    new = node.visits - tl.load(searches.kept_visits + game * KIND.ACTIONS + moves, mask=exists, other=0.0)
+    new = tl.where(node.is_open, new, -1.0)
+    noise = tl.load(searches.gumbel + game * KIND.ACTIONS + moves, mask=exists, other=0.0)
+    best = tl.argmax(tl.where(node.is_open & (new == tl.max(new, 0)), logit + noise, -float("inf")), 0)
+    mean = tree._exact_sum(found * completed)
+    if tl.load(trees.terminal + row) != 0:
+        mean = tl.load(trees.value + row)
+    tl.store(visits + at, node.visits.to(tl.int32), mask=exists)
+    tl.store(policy + at, found, mask=exists)
+    tl.store(priors + at, node.prior, mask=exists)
+    tl.store(value + k, mean)
+    tl.store(action + k, best.to(tl.int64))
+
+
+def entropies(policy: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns KL(policy, prior) and the prior's entropy [nats]: float32 [K, A] twice -> float32 [K] twice."""
+    number, actions = policy.shape
+    found = policy.new_empty(number), policy.new_empty(number)
+    if number:
+        sizes = {"TILE": triton.next_power_of_2(actions)}
+        entropy_kernel[(number,)](policy.contiguous(), prior.contiguous(), *found, actions, **sizes)
+    return found
+
+
+@triton.jit(do_not_specialize=["actions"])
+def entropy_kernel(policies, priors, kl, entropy, actions, TILE: tl.constexpr):
+    """Writes those of one game."""
+    k, move = tl.program_id(0).to(tl.int64), tl.arange(0, TILE)
+    policy = tl.load(policies + k * actions + move, mask=move < actions, other=0.0)
+    prior = tl.load(priors + k * actions + move, mask=move < actions, other=0.0)
+    log_prior, log_policy = tl.log(tl.maximum(prior, TINY)), tl.log(tl.maximum(policy, TINY))
+    tl.store(kl + k, tl.sum(policy * (log_policy - log_prior), 0))
+    tl.store(entropy + k, -tl.sum(prior * log_prior, 0))
+
+
+# The next search
+
+
+def make_roots(search_state: Any, games: Tensor, words: Tensor, prior: Tensor, value: Tensor, finished: Tensor) -> None:
+    """Empties the trees of some games (int64 [K], all different) and writes their roots; counts those where there was
+    something to be kept. words: int32 [K, W]. prior: float32 [K, A]. value: float32 [K]. finished: bool [K]."""
+    searched = search_state.tree
+    made = (part.contiguous() for part in (words, prior, value, finished))
+    make_kernel[(len(games),)](
+        fields_of(Trees, searched), search_state.deepest, search_state.overflowed, games.contiguous(), *made,
+        searched.num_nodes, **tree.launch(searched),
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["num_nodes"])
+def make_kernel(trees, deepest, overflowed, games, words, priors, values, finished, num_nodes, KIND: tl.constexpr):
+    """Writes the root of one game; `begin_kernel` closes what is illegal."""
+    k, game = tl.program_id(0).to(tl.int64), tl.load(games + tl.program_id(0)).to(tl.int64)
+    row, size, value = game * num_nodes + ROOT, tl.load(trees.size + game), tl.load(values + k)
+    moves, word = tl.arange(0, KIND.TILE), tl.arange(0, KIND.WORD_TILE)
+    start = size * 0 + 1
+    while start < size:
+        node = start + tl.arange(0, LEVELS)
+        tl.store(trees.visits + row + node, 0, mask=node < size)
+        tl.store(trees.value_sum + row + node, 0.0, mask=node < size)
+        tl.store(trees.square_sum + row + node, 0.0, mask=node < size)
+        tl.store(trees.terminal + row + node, node < 0, mask=node < size)
+        start += LEVELS
+    tl.atomic_add(overflowed, (size > 0).to(tl.int64))
+    packed = tl.load(words + k * KIND.WORDS + word, mask=word < KIND.WORDS)
+    prior = tl.load(priors + k * KIND.ACTIONS + moves, mask=moves < KIND.ACTIONS)
+    tl.store(trees.words + row * KIND.WORDS + word, packed, mask=word < KIND.WORDS)
+    tl.store(trees.children + row * KIND.ACTIONS + moves, moves * 0 + UNVISITED, mask=moves < KIND.ACTIONS)
+    tl.store(trees.prior + row * KIND.ACTIONS + moves, prior, mask=moves < KIND.ACTIONS)
+    tl.store(trees.visits + row, 1)
+    tl.store(trees.value_sum + row, value)
+    tl.store(trees.square_sum + row, value * value)
+    tl.store(trees.value + row, value)
+    tl.store(trees.terminal + row, tl.load(finished + k))
+    tl.store(trees.parent + row, NULL_NODE)
+    tl.store(trees.size + game, size * 0 + 1)
+    tl.store(deepest + game, size * 0)
+
+
+def begin(
+    search: Any, search_state: Any, games: Tensor, budgets: Tensor, move_keys: Tensor, explore: bool | Tensor,
+    bare: Tensor | None,
+) -> None:  # fmt: skip
+    """Does what `search.Search.begin` does; games, budgets, move_keys: int64 [K]. The host waits only where it does not
+    know which roots are bare."""
+    states, searched = search_state.states, search_state.tree
+    states = states if len(games) == search_state.num_games else states.select(games)
+    legal = search.game.root_legal(states)
+    if bare is None:
+        size = searched.size[games]
+        bare = ((size == 0) | (size + budgets >= searched.num_nodes)).nonzero().squeeze(1)
+    if len(bare):
+        chosen = games, legal, key((move_keys, int(Purpose.ROOT_SYMMETRY)), 0)
+        if len(bare) < len(games):
+            index = sent(bare, games.device)
+            states, chosen = states.select(index), copies.take(chosen, index)
+        make_roots(search_state, chosen[0], *search.roots_of(states, *chosen[1:]))
+    places = search.game.noise_places(search_state.states, games)
+    if not isinstance(explore, Tensor):
+        explore = None if explore else torch.zeros_like(games, dtype=torch.bool)
+    begin_searches(search_state, games, legal, move_keys, budgets, explore, places, search.settings.max_considered)
+
+
+def begin_searches(
+    search_state: Any, games: Tensor, legal: Tensor, move_keys: Tensor, budgets: Tensor, explores: Tensor | None,
+    places: Tensor | None, max_considered: int,
+) -> None:  # fmt: skip
+    """Makes the trees of some games (int64 [K]), which have roots, ready for the next search.
+
+    legal: bool [K, A]. move_keys, budgets: int64 [K]. explores: bool [K], None is all. places: int64 [K, A], see
+    `search.game.Game.noise_places`."""
+    searched = search_state.tree
+    given = (part.contiguous() for part in (games, legal, move_keys, budgets))
+    begin_kernel[(len(games),)](
+        fields_of(Trees, searched), fields_of(Searches, search_state), search_state.keys, *given,
+        explores, None if places is None else places.contiguous(), searched.num_nodes, search_state.longest,
+        max_considered,
+        **tree.launch(searched),
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["num_nodes", "longest", "max_considered"])
+def begin_kernel(
+    trees, searches, symmetry_keys, games, legal, move_keys, budgets, explores, places, num_nodes, longest,
+    max_considered, KIND: tl.constexpr,
+):  # fmt: skip
+    """Begins the search of one game."""
+    k, game = tl.program_id(0).to(tl.int64), tl.load(games + tl.program_id(0)).to(tl.int64)
+    row, moves = game * num_nodes + ROOT, tl.arange(0, KIND.TILE)
+    exists, at, own = moves < KIND.ACTIONS, row * KIND.ACTIONS + moves, game * KIND.ACTIONS + moves
+    is_legal = tl.load(legal + k * KIND.ACTIONS + moves, mask=exists, other=0) != 0
+    children = tl.where(is_legal, tl.load(trees.children + at, mask=exists, other=CLOSED), CLOSED)
+    prior = tl.where(is_legal, tl.load(trees.prior + at, mask=exists, other=0.0), 0.0)
+    total, number = tree._exact_sum(prior), tl.sum(is_legal.to(tl.int32), 0).to(tl.float32)
+    even = tl.div_rn(is_legal.to(tl.float32), tl.zeros_like(prior) + number)
+    prior = tl.where(total > 0.0, tl.div_rn(prior, tl.zeros_like(prior) + total), even)
+    tl.store(trees.children + at, children, mask=exists)
+    tl.store(trees.prior + at, prior, mask=exists)
+    has_node = children > NULL_NODE
+    kept = tl.load(trees.visits + game * num_nodes + tl.maximum(children, NULL_NODE), mask=has_node, other=0)
+    place = moves.to(tl.int64)
+    if places is not None:
+        place = tl.load(places + k * KIND.ACTIONS + moves, mask=exists, other=0)
+    key = tl.load(move_keys + k)
+    noise = draws.gumbel_at(draws.key_of(key, NOISE), place)
+    if explores is not None:
+        noise = tl.where(tl.load(explores + k) != 0, noise, 0.0)
+    tl.store(searches.kept_visits + own, kept.to(tl.float32), mask=exists)
+    tl.store(searches.root_prior + own, prior, mask=exists)
+    tl.store(searches.gumbel + own, noise, mask=exists)
+    budget = tl.where(tl.load(trees.terminal + row) != 0, 0, tl.load(budgets + k))
+    tl.store(searches.budget + game, budget)
+    tl.store(searches.done + game, budget * 0)
+    tl.store(symmetry_keys + game, draws.key_of(key, SYMMETRY))
+    considered = tl.minimum(tl.sum((children != CLOSED).to(tl.int32), 0), max_considered)
+    _halve(searches.order + game * longest, searches.phase_end + game * longest, considered, budget, longest, KIND)
+
+
+@triton.jit
+def _halve(order, phase_end, considered, budget, longest, KIND: tl.constexpr):
+    """Writes `gumbel.considered_visits` and `gumbel.phase_ends` of a budget, 0 behind it: a round gives each move of a
+    phase one visit, and a phase ends where the next round has fewer."""
+    start = budget * 0
+    while start < longest:
+        at = start + tl.arange(0, LEVELS)
+        tl.store(order + at, at.to(tl.int32) * 0, mask=(at >= budget) & (at < longest))
+        tl.store(phase_end + at, at.to(tl.int32) * 0, mask=(at >= budget) & (at < longest))
+        start += LEVELS
+    phases = tl.full((), 1, tl.int32)
+    while (1 << phases) < considered:
+        phases += 1
+    moves, width = tl.arange(0, KIND.TILE), tl.maximum(considered, 1).to(tl.int64)
+    done, visits, first = budget * 0, budget * 0, budget * 0
+    while done < budget:
+        left = tl.maximum(1, budget // (phases * width))
+        if considered <= 1:
+            left = budget
+        while (left > 0) & (done < budget):
+            number = tl.minimum(width, budget - done)
+            tl.store(order + done + moves, (moves * 0 + visits).to(tl.int32), mask=moves < number)
+            done += number
+            visits += 1
+            left -= 1
+            following = tl.where(left > 0, width, tl.maximum(2, width // 2))
+            if tl.minimum(following, budget - done) < number:
+                at = first
+                while at < done:
+                    place = at + tl.arange(0, LEVELS)
+                    tl.store(phase_end + place, (place * 0 + done).to(tl.int32), mask=place < done)
+                    at += LEVELS
+                first = done
+        width = tl.maximum(2, width // 2)

@@ -1,0 +1,62 @@
+"""When a player of self-play gives up: at the boldest threshold that few winners would have fallen below."""
+
+from collections import deque
+
+import torch
+from torch import Tensor
+
+REMEMBERED = 1000  # games without resignation that the threshold of resignation rests on
+NEEDED = 50  # of them before anybody resigns
+THRESHOLDS = tuple(-0.5 - 0.01 * k for k in range(50))  # -0.50 to -0.99, the boldest first
+
+
+class Resignation:
+    """The lowest values that winners and losers saw in games that were played out, and the boldest threshold that they
+    allow.
+
+    A player that falls below the threshold resigns. Had the players of the remembered games done so, at most
+    `false_positive` of those resignations would have been by the winner (AlphaGo Zero's rule)."""
+
+    def __init__(self, false_positive: float, min_ply: int = 0) -> None:
+        self.false_positive, self.min_ply = false_positive, min_ply
+        self.games: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
+        self.threshold = -2.0  # below every value: nobody resigns
+        self.measured = 0.0
+
+    def add(self, winner_lowest: float, loser_lowest: float) -> None:
+        """Remembers a game that was played out: the lowest root value that each side saw, in [-1, 1], 1 for none."""
+        self.games.append((winner_lowest, loser_lowest))
+
+    def learn(self, values: Tensor, is_black: Tensor, length: Tensor, score_black: Tensor) -> None:
+        """Remembers the lowest value of each side from `min_ply` on, of K games with a score; all on the host.
+
+        values: float32 [K, T] by ply, of the side to move. is_black: bool [K, T], who that is. length: int64 [K].
+        score_black: float32 [K], 0 for a game that does not count."""
+        ply = torch.arange(values.shape[1])
+        counts = (ply >= self.min_ply) & (ply < length.unsqueeze(1))
+        black = torch.where(counts & is_black, values, 1.0).amin(1)
+        white = torch.where(counts & ~is_black, values, 1.0).amin(1)
+        for k in score_black.nonzero().squeeze(1).tolist():
+            pair = float(black[k]), float(white[k])
+            self.add(*(pair if score_black[k] > 0 else pair[::-1]))
+
+    def update(self) -> None:
+        """Sets the threshold, and the share of false resignations measured at it."""
+        self.threshold, self.measured = -2.0, 0.0
+        if len(self.games) < NEEDED:
+            return
+        for threshold in THRESHOLDS:
+            false = sum(winner < threshold for winner, _ in self.games)
+            resigned = sum(min(pair) < threshold for pair in self.games)
+            if false <= self.false_positive * resigned:
+                self.threshold, self.measured = threshold, false / max(1, resigned)
+                return
+
+    def state_dict(self) -> dict:
+        """Returns what a checkpoint keeps."""
+        return {"games": [list(pair) for pair in self.games]}
+
+    def load_state_dict(self, state: dict) -> None:
+        """Goes on from a checkpoint."""
+        self.games = deque((tuple(pair) for pair in state["games"]), maxlen=REMEMBERED)
+        self.update()
