@@ -5,14 +5,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import tiny
 import torch
 
-from zerogo import checkpoint
-from zerogo.pipeline import Matches
+from zerogo import checkpoint, kernels
+from zerogo.errors import InputError
+from zerogo.pipeline import Matches, run
 from zerogo.pipeline.beside import MatchesBeside
 from zerogo.telemetry import Telemetry
 
@@ -50,6 +52,39 @@ def test_they_show_what_matches_in_the_run_would(saved: Path, tmp_path: Path) ->
     assert of_the_run.pool == alone.pool != []
     assert lines[:2] == ["waiting for the matches of step 7", "step 7:"]
     assert [one.rpartition(",")[0] for one in lines[2:]] == [line.rpartition(",")[0]]  # but for the seconds
+
+
+class Telling(Matches):
+    def play(self, checkpoint: checkpoint.Checkpoint, num_games: int) -> Iterator[tuple]:
+        yield "", f"{kernels.in_use(self.device)}, {torch.get_num_threads()} thread", None, {}
+
+
+def test_their_process_is_set_up_as_the_run_is(tmp_path: Path) -> None:
+    settings, lines = tiny.config("run.kernels=plain", "run.threads=2"), []
+    weights = tiny.network(settings).state_dict()
+    checkpoint.save(tmp_path / "plain.pt", checkpoint.Checkpoint(settings, 7, weights, weights))
+    one = beside(Telling(settings.game, settings.evaluation, 1, tiny.CPU, torch.float32), tmp_path, lines)
+    one.start(tmp_path / "plain.pt", 7, 1.0)
+    one.conclude(wait=True)
+    with kernels.plain():
+        assert lines[-1] == f"{kernels.in_use(tiny.CPU)}, 1 thread"
+
+
+def test_they_end_with_a_run_that_fails_and_keep_their_checkpoint_till_then(tmp_path: Path, monkeypatch) -> None:
+    started, rounds, play = [], [], run.Run._round
+
+    def fails(self: run.Run) -> None:
+        rounds.append(play(self))
+        started.append((self.beside._process, self.beside.path))
+        if len(rounds) == 4:
+            assert self.beside.path.exists() and len(checkpoint.paths(self.directory)) == 2
+            raise InputError("a canary")
+
+    monkeypatch.setattr(run.Run, "_round", fails)
+    options = "evaluation.opponents=['mcts:100000']", "evaluation.every_iterations=1", "pipeline.keep_checkpoints=1"
+    with pytest.raises(InputError, match="a canary"):
+        tiny.run(tmp_path, *options, "pipeline.iterations=9")
+    assert started[0] == (None, None) and not started[-1][0].is_alive()
 
 
 def test_a_checkpoint_that_is_gone_is_a_sentence(tmp_path: Path) -> None:

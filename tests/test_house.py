@@ -50,7 +50,7 @@ BUDGETS = {
     "files beside the folders": 4500,
     "gtp": 1925,
     "kernels": 4915,
-    "pipeline": 955,
+    "pipeline": 960,
     "play": 560,
     "players": 2190,
     "replay": 710,

@@ -79,6 +79,18 @@ def test_window_follows_the_published_law(exponent):
         assert window(int(total), settings) == pytest.approx(expected, rel=0.01)
 
 
+def test_unwritten_samples_that_fill_a_capacity_that_was_lowered_are_written_first(tmp_path):
+    before = filled(tmp_path, 30)
+    before.flush()
+    settings = dataclasses.replace(SETTINGS, min_window=10, capacity=20)
+    after = reopened(tmp_path, before.state_dict(), settings)
+    after.add(make_samples(30, 5))
+    after.flush()
+    held = {path.name: load_shard(path).root_value.tolist() for path in tmp_path.iterdir()}
+    assert held == {"shard-000000000010-20.npz": [*range(10, 30)], "open-000000000030-5.npz": [*range(30, 35)]}
+    assert numbers(after) == [*range(15, 35)]
+
+
 def test_window_is_everything_at_first_and_never_more_than_the_capacity():
     settings = ReplayConfig(min_window=1000, capacity=2000)
     assert [window(n, settings) for n in (0, 1, 999, 1000)] == [0, 1, 999, 1000]

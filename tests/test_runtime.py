@@ -1,6 +1,7 @@
 """Devices, locks, atomic files, and what a run tells: one sentence for what is refused, nothing that blocks is left
 by a killed process, no gaps or repeats in the charts after it."""
 
+import argparse
 import io
 import json
 import math
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy
@@ -18,7 +19,7 @@ import pytest
 import tiny
 import torch
 
-from zerogo import board, runtime
+from zerogo import bench, board, runtime
 from zerogo.errors import InputError
 from zerogo.rules import Rules
 from zerogo.runtime import RunLock, write_atomically
@@ -114,36 +115,52 @@ def test_threads() -> None:
         runtime.set_up_cpu(-1)
 
 
-def rates_of(choice: runtime.ThreadChoice, machine: Sequence[float], seconds: float) -> float:
-    """Works so long on a machine that does machine[k] pieces a second with 2^k threads; returns pieces a second."""
+def rates_of(choice: runtime.ThreadChoice, machine: Mapping[int, float], seconds: float) -> float:
+    """Works so long on a machine that does machine[k] pieces a second with k threads; returns pieces a second."""
     done = passed = 0.0
     while passed < seconds:
-        rate = machine[choice.now.bit_length() - 1]
+        rate = machine[choice.now]
         choice.note(rate * 0.01, 0.01)
         done, passed = done + rate * 0.01, passed + 0.01
     return done / passed
 
 
 @pytest.mark.parametrize(
-    "most, quiet, busy", [(2, (100, 180), (90, 40)), (8, (100, 190, 350, 600), (95, 170, 120, 60))]
+    "most, quiet, busy",
+    [
+        (2, {1: 100, 2: 180}, {1: 90, 2: 40}),
+        (8, {1: 100, 2: 190, 4: 350, 8: 600}, {1: 95, 2: 170, 4: 120, 8: 60}),
+        (6, {1: 100, 2: 190, 3: 280, 4: 350, 6: 500}, {1: 95, 2: 90, 3: 80, 4: 70, 6: 60}),
+    ],
 )
-def test_threads_by_what_the_machine_gives(most: int, quiet: tuple, busy: tuple, monkeypatch) -> None:
+def test_threads_by_what_the_machine_gives(most: int, quiet: dict, busy: dict, monkeypatch) -> None:
     used = []
     monkeypatch.setattr(torch, "set_num_threads", used.append)
     choice = runtime.ThreadChoice(most)
-    assert rates_of(choice, quiet, 120) > 0.97 * max(quiet) and choice.now == most
-    assert rates_of(choice, busy, 120) > 0.9 * max(busy), "a machine that gets slower is noticed at once"
-    assert busy[choice.now.bit_length() - 1] == max(busy)
-    assert rates_of(choice, quiet, 300) > 0.75 * max(quiet) and choice.now == most
-    assert used and set(used) <= {1, 2, 4, 8}
+    assert rates_of(choice, quiet, 120) > 0.97 * max(quiet.values()) and choice.now == most
+    assert rates_of(choice, busy, 120) > 0.9 * max(busy.values()), "a machine that gets slower is noticed at once"
+    assert busy[choice.now] == max(busy.values())
+    assert rates_of(choice, quiet, 300) > 0.75 * max(quiet.values()) and choice.now == most
+    assert used and set(used) <= quiet.keys()
 
 
 def test_a_number_of_threads_that_was_asked_for_stays(monkeypatch) -> None:
     before = torch.get_num_threads()
     try:
         runtime.set_up_cpu(2)
-        rates_of(runtime.THREADS, (100, 100), 10)
+        rates_of(runtime.THREADS, {1: 100, 2: 100}, 10)
         assert torch.get_num_threads() == 2
+    finally:
+        runtime.set_up_cpu(1)
+        torch.set_num_threads(before)
+
+
+def test_what_is_compared_has_one_number_of_threads() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        bench.open_device(argparse.Namespace(threads=0, device="cpu"))
+        assert runtime.THREADS.most == 1
     finally:
         runtime.set_up_cpu(1)
         torch.set_num_threads(before)

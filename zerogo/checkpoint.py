@@ -266,15 +266,15 @@ def find(path: str | Path) -> Path:
     return Path(load_newest(path).source) if Path(path).is_dir() else Path(path)
 
 
-def prune(run_directory: str | Path, keep: int, newest: Path | None = None) -> list[Path]:
+def prune(run_directory: str | Path, keep: int, newest: Path | None = None, needed: Path | None = None) -> list[Path]:
     """Removes all but the `keep` newest checkpoints of a run (0 keeps all) and returns those removed.
 
     newest: the one just written, which counts as the newest. What lies beyond it could not be loaded (or the run would
-    have gone on from there): it takes no whole one's place, and stays for a person to look at."""
+    have gone on from there): it takes no whole one's place, and stays for a person to look at. needed: is kept, too."""
     found = paths(run_directory)
     if newest is not None:
         found = found[: found.index(newest) + 1]
-    removed = found[:-keep] if keep else []
+    removed = [path for path in found[:-keep] if path != needed] if keep else []
     for path in removed:
         path.unlink(missing_ok=True)
     return removed

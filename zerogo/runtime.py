@@ -131,8 +131,8 @@ class ThreadChoice:
                 self._try_another()
 
     def _try_another(self) -> None:
-        """Begins a trial of half and of double the number in turn."""
-        others = [number for number in (self.now // 2, 2 * self.now) if 1 <= number <= self.most]
+        """Begins a trial of half and of double the number (at most the largest) in turn."""
+        others = sorted({max(1, self.now // 2), min(2 * self.now, self.most)} - {self.now})
         self._before, self._trials = self.now, self._trials + 1
         self._use(others[self._trials % len(others)])
 

@@ -43,7 +43,7 @@ def whole_numbers(text: str) -> list[int]:
 
 def open_device(args: argparse.Namespace) -> torch.device:
     """Returns the device of --device, with the CPU set up."""
-    set_up_cpu(args.threads)
+    set_up_cpu(set_up_cpu(args.threads))  # a number that stays: what is compared has the same
     return pick_device(args.device)
 
 

@@ -45,7 +45,7 @@ HELP = {
     "size": "side of the board, or several as 9,19",
     "batch": "positions evaluated at once, or several as 64,{}",
     "device": "auto, cpu or cuda",
-    "threads": "CPU threads; 0: as many as are a gain",
+    "threads": "CPU threads, the same for all that is compared; 0 leaves the choice to torch",
     "seconds": "length of one round",
     "rounds": "rounds, of which the best or the median counts",
     "blocks": "residual blocks",

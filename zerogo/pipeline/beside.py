@@ -10,9 +10,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
-from zerogo import checkpoint
+from zerogo import checkpoint, cli
+from zerogo.config import with_overrides
 from zerogo.errors import InputError
 from zerogo.pipeline.measures import Matches
 from zerogo.telemetry import Telemetry
@@ -38,6 +37,7 @@ class MatchesBeside:
     def __init__(self, matches: Matches, telemetry: Telemetry, note: Callable[[str], None], begun: float = 0.0) -> None:
         self.matches, self.telemetry, self.note = matches, telemetry, note
         self.step, self.begun, self.concluded = 0, begun, begun
+        self.path: Path | None = None  # of the checkpoint that they need
         self._process: multiprocessing.Process | None = None
 
     @property
@@ -46,13 +46,13 @@ class MatchesBeside:
         return self._process is not None
 
     def start(self, path: Path, step: int, seconds: float) -> None:
-        """Begins the matches of the checkpoint in a file."""
+        """Begins the matches of the checkpoint in a file, which must stay until they are concluded."""
         spawn = multiprocessing.get_context("spawn")  # a fork would share CUDA and the threads' locks
         self._results, sender = spawn.Pipe(duplex=False)
         self._process = spawn.Process(target=_play, args=(sender, self.matches, path), daemon=True)
         self._process.start()
         sender.close()  # the child's copy is the only one left, so its death is seen
-        self.step, self.begun = step, seconds
+        self.path, self.step, self.begun = path, step, seconds
 
     def conclude(self, wait: bool = False) -> None:
         """Prints and charts what the matches showed, if they are over; what fails there does not end the run.
@@ -70,13 +70,20 @@ class MatchesBeside:
             for line in (f"step {self.step}:", *found.lines):
                 self.note(line)
             self.telemetry.scalars(self.step, found.numbers)
-        self._process, self.concluded = None, self.begun
+        self.path, self._process, self.concluded = None, None, self.begun
+
+    def close(self) -> None:
+        """Ends matches that nobody will conclude."""
+        if self.are_on:
+            self._process.kill()
+            self._process.join()
+            self.path = self._process = None
 
     def _take(self) -> Played | str:
         """Returns what the matches showed once they are over, or a sentence that says why there is nothing."""
         try:
             return self._results.recv()
-        except EOFError:
+        except (EOFError, OSError):  # before a message, and within one
             self._process.join()
             return f"their process ended with {self._process.exitcode}"
 
@@ -87,10 +94,11 @@ def _play(results: Connection, matches: Matches, path: Path) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if hasattr(os, "nice"):
         os.nice(NICENESS)
-    torch.set_num_threads(1)
     lines, numbers = [], {}
     try:
-        for _, line, _, found in matches.play(checkpoint.load(path), matches.settings.games):
+        network = checkpoint.load(path)
+        cli.set_up(with_overrides(network.config, ["run.threads=1"]))  # the run's device and kernels
+        for _, line, _, found in matches.play(network, matches.settings.games):
             lines.append(line)
             numbers |= found
         results.send(Played(lines, numbers, matches.pool))

@@ -61,6 +61,7 @@ def train(config: Config, resume: bool = False) -> None:
         try:
             run.go()
         finally:
+            run.beside.close()
             run.telemetry.close()
             run.replay.close()
 
@@ -156,12 +157,11 @@ class Run:
         """Returns the evaluator that asks these heads, by default those of the search: always the same one, whose
         weights become the averaged ones of now."""
         heads = heads or search_heads(self.config.network.heads, self.config.search.score_weight)
-        network, encoder, options = self.trainer.averaged, self.trainer.encoder, {"compiled": self.compiled}
         if heads in self._evaluators:
-            self._evaluators[heads].network.load_(network)
+            self._evaluators[heads].network.load_(self.trainer.averaged)
         else:
-            made = Evaluator.from_network(network, encoder, self.device, self.dtype, heads=heads, **options)
-            self._evaluators[heads] = made
+            parts = self.trainer.averaged, self.trainer.encoder, self.device, self.dtype
+            self._evaluators[heads] = Evaluator.from_network(*parts, heads=heads, compiled=self.compiled)
         return self._evaluators[heads]
 
     def _play_random_games(self) -> None:
@@ -398,7 +398,7 @@ class Run:
         self.replay.flush()
         path = checkpoints.path_of(self.directory, self.trainer.steps)
         checkpoints.save(path, self._checkpoint())
-        checkpoints.prune(self.directory, self.config.pipeline.keep_checkpoints, path)
+        checkpoints.prune(self.directory, self.config.pipeline.keep_checkpoints, path, self.beside.path)
         self.telemetry.flush()
         self._last_checkpoint = self.seconds
         return path

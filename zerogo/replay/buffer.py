@@ -112,7 +112,7 @@ class Replay:
         assert samples.board_size == self.board_size, sides
         records, start = samples.records().cpu(), 0
         while start < len(samples):
-            end = min(len(samples), start + max(1, self._shard_samples - (self.total - self._written)))
+            end = min(len(samples), start + max(0, self._shard_samples - (self.total - self._written)))
             self._count(records[start:end])
             if self.total - self._written >= self._shard_samples:
                 self._finish_shard()
