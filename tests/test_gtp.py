@@ -114,6 +114,8 @@ def test_it_ends_at_once() -> None:
     text = "import atexit, gc; from zerogo.runtime import script_main as run; run(lambda: None)"
     text = text.replace("; run", "; atexit.register(lambda: print(gc.get_freeze_count() > 100_000)); run")
     assert subprocess.run((sys.executable, "-c", text), capture_output=True, text=True, cwd=ROOT).stdout == "True\n"
+    text = "import triton; from zerogo.runtime import script_main as run; run(lambda: None)"
+    assert subprocess.run((sys.executable, "-c", text), capture_output=True, text=True, cwd=ROOT).stderr == ""
     process = Process(("--checkpoint", "mcts:2", "game.size=5", "--device", "cpu"))
     assert process.ask("\ufeffgenmove b").startswith("= ") and process.ask("quit") == "=" and process.end()[0] == 0
 

@@ -47,7 +47,7 @@ BUDGETS = {
     "board": 770,
     "config": 755,
     "features": 780,
-    "files beside the folders": 4500,
+    "files beside the folders": 4509,
     "gtp": 1925,
     "kernels": 4915,
     "pipeline": 960,

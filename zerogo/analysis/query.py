@@ -263,6 +263,8 @@ def _turns(fields: dict[str, Any], last: int) -> tuple[tuple[int, int], ...]:
         raise QueryError("priority and priorities are both given; only one of them may be", "priority")
     with at_field("analyzeTurns"):
         given = _list("analyzeTurns", fields.get("analyzeTurns", [last]), "turn numbers")
+        if not given:
+            raise InputError("analyzeTurns is []; there must be one turn or more")
         turns = [whole("a turn", turn, 0, last) for turn in given]
     with at_field("priority"):
         priorities = [whole("priority", fields.get("priority", 0), -MOST_PRIORITY, MOST_PRIORITY)] * len(turns)
