@@ -1,6 +1,8 @@
 """The evaluator: legal moves, symmetries, perspective, mixed sizes."""
 
 import dataclasses
+import gc
+import weakref
 
 import pytest
 import torch
@@ -167,3 +169,15 @@ def test_each_way_to_turn_the_board_has_one_evaluator() -> None:
     assert others["none"] is evaluator and [other.symmetries for other in others.values()] == list(SYMMETRIES)
     with pytest.raises(InputError):
         evaluator.with_symmetries("some")
+
+
+def test_an_evaluator_that_is_not_used_any_more_frees_its_network() -> None:
+    one = Evaluator.from_network(make_network(), ENCODER)
+    other, network = one.with_symmetries("all"), weakref.ref(one.network)
+    assert one.with_symmetries("all") is other and other.with_symmetries("none") is one
+    gc.disable()
+    try:
+        del one, other
+        assert network() is None
+    finally:
+        gc.enable()

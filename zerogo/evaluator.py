@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -46,7 +47,7 @@ class Evaluator:
         if symmetries not in SYMMETRIES:
             raise InputError(f"symmetries are {symmetries!r}; allowed are {', '.join(SYMMETRIES)}")
         self.network, self.encoder, self.symmetries = network, encoder, symmetries
-        self._others = {symmetries: self}
+        self._others = WeakValueDictionary({symmetries: self})  # nothing but its users keeps a network in memory
 
     @staticmethod
     def from_network(
@@ -62,12 +63,11 @@ class Evaluator:
         return Evaluator(inference_copy(network, device, dtype, heads, compiled), encoder, symmetries)
 
     def with_symmetries(self, symmetries: str) -> Evaluator:
-        """Returns the evaluator over the same network that turns the board so, always the same one: a captured graph of
-        a search is good for one evaluator."""
-        if symmetries not in self._others:
-            other = self._others[symmetries] = Evaluator(self.network, self.encoder, symmetries)
-            other._others = self._others
-        return self._others[symmetries]
+        """Returns the evaluator over the same network that turns the board so, the same one as long as it is in use: a
+        captured graph of a search is good for one evaluator."""
+        other = self._others.get(symmetries) or Evaluator(self.network, self.encoder, symmetries)
+        self._others[symmetries], other._others = other, self._others
+        return other
 
     @torch.inference_mode()
     def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
