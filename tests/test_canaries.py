@@ -126,7 +126,7 @@ def test_policies_that_are_turned_otherwise_than_the_board_are_seen(samples: Sam
     batch = TrainingBatch.of(late, torch.arange(len(late)) % 8)
     assert not broken(canaries.of_batch(batch, trainer))
     right = symmetry.transform_actions
-    wrong = lambda values, turn, size=None: right(values, symmetry.inverse(turn), size)  # noqa: E731
+    wrong = lambda values, tables, size=None: right(values, tables.argsort(1), size)  # noqa: E731
     monkeypatch.setattr(symmetry, "transform_actions", wrong)
     assert broken(canaries.of_batch(batch, trainer)) == {"target_on_stones"}
 

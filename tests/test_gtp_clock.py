@@ -80,7 +80,7 @@ class SlowSession:
 
     def analysis(self, **_: object) -> types.SimpleNamespace:
         self.now += self.overhead / 2
-        return types.SimpleNamespace(winrate=0.5)
+        return types.SimpleNamespace(winrate=0.5, best=None)
 
 
 def quick(state: board.State) -> types.SimpleNamespace:
