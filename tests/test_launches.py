@@ -99,7 +99,7 @@ class Uncounted:
 
 
 @interpreted
-@pytest.mark.parametrize(("simulations", "moves"), [(8, 7), (32, 2)])
+@pytest.mark.parametrize(("simulations", "moves"), [(4, 7), pytest.param(32, 2, marks=pytest.mark.slow)])
 def test_moves_launch_little_and_wait_once(
     simulations: int, moves: int, on_cuda: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,7 +117,6 @@ def test_moves_launch_little_and_wait_once(
             assert found.total() <= (200 if ended else 60), found
             assert waited == ["cpu"] * (2 if ended else 1)
             assert found["make_kernel"] <= 1 and found["begin_kernel"] == found["result_kernel"] == 1
-    print(kinds)
     numbers = [number for number, ended in kinds if not ended]
     assert moves < 6 or any(ended for _, ended in kinds) and min(numbers) < 40 < max(numbers)
 
