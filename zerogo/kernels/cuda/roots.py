@@ -14,7 +14,7 @@ from zerogo.draws import Purpose
 from zerogo.kernels import copies
 from zerogo.kernels.cuda import draws, tree
 from zerogo.kernels.cuda.draws import key
-from zerogo.kernels.cuda.tree import CLOSED, LEVELS, NULL_NODE, ROOT, TINY, UNVISITED
+from zerogo.kernels.cuda.tree import CLOSED, LEVELS, NULL_NODE, ROOT, TINY, UNVISITED, empty_nodes
 from zerogo.kernels.shared import Searches, Trees, fields_of
 from zerogo.tensors import sent
 
@@ -115,14 +115,7 @@ def make_kernel(trees, deepest, overflowed, games, words, priors, values, finish
     k, game = tl.program_id(0).to(tl.int64), tl.load(games + tl.program_id(0)).to(tl.int64)
     row, size, value = game * num_nodes + ROOT, tl.load(trees.size + game), tl.load(values + k)
     moves, word = tl.arange(0, KIND.TILE), tl.arange(0, KIND.WORD_TILE)
-    start = size * 0 + 1
-    while start < size:
-        node = start + tl.arange(0, LEVELS)
-        tl.store(trees.visits + row + node, 0, mask=node < size)
-        tl.store(trees.value_sum + row + node, 0.0, mask=node < size)
-        tl.store(trees.square_sum + row + node, 0.0, mask=node < size)
-        tl.store(trees.terminal + row + node, node < 0, mask=node < size)
-        start += LEVELS
+    empty_nodes(trees, row - ROOT, size * 0 + ROOT + 1, size + ROOT)  # all behind the root
     tl.atomic_add(overflowed, (size > 0).to(tl.int64))
     packed = tl.load(words + k * KIND.WORDS + word, mask=word < KIND.WORDS)
     prior = tl.load(priors + k * KIND.ACTIONS + moves, mask=moves < KIND.ACTIONS)

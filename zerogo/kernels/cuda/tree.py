@@ -475,7 +475,12 @@ def _move_all(trees, place, first, end, KIND: tl.constexpr):
         kept += tl.sum(stays.to(tl.int64), 0)
         start += ROWS
     tl.debug_barrier()
-    start = kept + ROOT
+    empty_nodes(trees, first, kept + ROOT, end)
+
+
+@triton.jit
+def empty_nodes(trees, first, start, end):
+    """Empties the nodes from start to before end of one game, whose first node is `first`."""
     while start < end:
         node = start + tl.arange(0, LEVELS)
         tl.store(trees.visits + first + node, 0, mask=node < end)
