@@ -49,17 +49,17 @@ BUDGETS = {
     "features": 780,
     "files beside the folders": 4509,
     "gtp": 1925,
-    "kernels": 4915,
+    "kernels": 4910,
     "pipeline": 960,
     "play": 560,
     "players": 2190,
-    "replay": 710,
+    "replay": 701,
     "search": 1625,
     "selfplay": 860,
     "sgf": 890,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 141, 19_500, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 141, 19_510, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+import tiny
 import torch
 
 from zerogo import board, flood, replay, symmetry
@@ -31,7 +32,7 @@ def make_samples(first: int, count: int, size: int = 5, network_step: int = 1, p
         state = board.step(state, torch.multinomial(legal, 1, generator=draw).squeeze(1))
     policy = torch.rand(count, size * size + 1, generator=draw) + 0.01
     return Samples(
-        **replay.position_fields(state),
+        **tiny.position_fields(state),
         policy=(policy / policy.sum(1, keepdim=True)).to(torch.float16),
         policy_weight=(number % 4 != 0).to(torch.float32),
         board_weight=(number % 3 != 0).to(torch.float32),
@@ -175,7 +176,7 @@ def played(actions: list[torch.Tensor], policy: torch.Tensor, ownership: torch.T
     for action in actions:
         state = board.step(state, action)
     sample = make_samples(0, len(policy))
-    sample = dataclasses.replace(sample, **replay.position_fields(state), policy=policy, ownership=ownership)
+    sample = dataclasses.replace(sample, **tiny.position_fields(state), policy=policy, ownership=ownership)
     return replay.TrainingBatch.of(sample.packed(), torch.zeros(len(policy), dtype=torch.int64))
 
 

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+import tiny
 import torch
 from host_reads import host_reads
 from positions import play_random, swap_colours
@@ -20,7 +21,7 @@ from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
 from zerogo.losses import LOSSES, METRICS, Targets, loss_parts, policy_metrics, score_metrics, value_metrics
 from zerogo.network import Network
-from zerogo.replay import Replay, Samples, TrainingBatch, position_fields
+from zerogo.replay import Replay, Samples, TrainingBatch
 from zerogo.rules import Rules
 from zerogo.trainer import Trainer
 
@@ -48,7 +49,7 @@ def make_batch(seed: int = 0, rules: list[Rules] | None = None, **changes: torch
         "ownership": torch.where(rand(games, side, side) < 0.5, -1.0, 1.0),
     }
     made |= dict.fromkeys(("game", "network_step"), torch.zeros(games))
-    samples = Samples(**position_fields(state) | made | changes)
+    samples = Samples(**tiny.position_fields(state) | made | changes)
     return TrainingBatch.of(samples, torch.randint(8, (games,), generator=generator))
 
 
@@ -190,7 +191,7 @@ def test_targets_are_the_movers() -> None:
     alone."""
     trainer, batch = make_trainer(), make_batch()
     planes, numbers, targets = trainer.turned(batch)
-    swapped = position_fields(swap_colours(batch.state()))
+    swapped = tiny.position_fields(swap_colours(batch.state()))
     other_planes, other_numbers, other = trainer.turned(make_batch(**swapped))
     assert torch.equal(planes[:, :16], other_planes[:, :16]) and torch.equal(numbers, other_numbers)
     assert torch.equal(targets.value, other.value) and torch.equal(targets.ownership, other.ownership)

@@ -50,6 +50,15 @@ def self_play(settings: Config, evaluator: object, seed: int, first_game: int = 
     return SelfPlay(settings.game, settings.search, settings.selfplay, evaluator, CPU, seed, first_game)
 
 
+def position_fields(state: board.State) -> dict[str, Tensor]:
+    """Returns the fields of `Samples` that a batch of games gives, from `rows` to `komi`; targets are the caller's."""
+    newest = torch.stack((state.black, state.white), dim=1).unsqueeze(1)
+    of_state = {name: getattr(state, name) for name in ("to_play", "passes", "ply", "ko", "moves")}
+    of_rules = {name: getattr(state.rules, name) for name in ("superko", "scoring", "suicide", "komi")}
+    narrowed = {"captures": state.captures.to(torch.int16), "size": state.rules.size.to(torch.int8)}
+    return {"rows": torch.cat((newest, state.recent), dim=1)} | of_state | of_rules | narrowed
+
+
 class Table:
     """An evaluator whose answers are a fixed function of the position, in numbers that no order of additions can
     round."""

@@ -1,10 +1,10 @@
 """What self-play gave and training takes: samples, their ring buffer with its window and ratio, and their files."""
 
 from zerogo.replay.buffer import Replay, device_for, is_held_out, window
-from zerogo.replay.samples import POSITIONS, Samples, TrainingBatch, layout, position_fields
+from zerogo.replay.samples import POSITIONS, Samples, TrainingBatch, layout
 from zerogo.replay.shards import find_shards, load_shard, save_shard, shard_path
 
 __all__ = [
     "POSITIONS", "Replay", "Samples", "TrainingBatch", "device_for", "find_shards", "is_held_out", "layout",
-    "load_shard", "position_fields", "save_shard", "shard_path", "window",
+    "load_shard", "save_shard", "shard_path", "window",
 ]  # fmt: skip

@@ -172,15 +172,6 @@ def union(kinds: Tensor) -> int:
     return int(np.bitwise_or.reduce(kinds.cpu().numpy(), initial=np.uint8(0)))
 
 
-def position_fields(state: board.State) -> dict[str, Tensor]:
-    """Returns the fields of `Samples` that a batch of games gives, from `rows` to `komi`; targets are the caller's."""
-    newest = torch.stack((state.black, state.white), dim=1).unsqueeze(1)
-    of_state = {name: getattr(state, name) for name in ("to_play", "passes", "ply", "ko", "moves")}
-    of_rules = {name: getattr(state.rules, name) for name in ("superko", "scoring", "suicide", "komi")}
-    narrowed = {"captures": state.captures.to(torch.int16), "size": state.rules.size.to(torch.int8)}
-    return {"rows": torch.cat((newest, state.recent), dim=1)} | of_state | of_rules | narrowed
-
-
 def layout(board_size: int) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
     """Returns how each field is kept: its type, and its shape without the leading K."""
     letters = {"N": board_size, "A": board_size * board_size + 1}
