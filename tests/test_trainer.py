@@ -13,7 +13,7 @@ import torch
 from host_reads import host_reads
 from positions import play_random, swap_colours
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from zerogo import board, kernels, symmetry
 from zerogo.config import NetworkConfig, ReplayConfig, TrainingConfig
@@ -269,7 +269,8 @@ def test_resumed_training_is_the_same_bit_for_bit(optimizer: str, tmp_path) -> N
         whole.set_progress(number / 5)
         whole.step(batch)
         if number == 2:
-            torch.save(whole.state_dict(), tmp_path / "state.pt")
+            # As a checkpoint does: what is saved is contiguous, while kernels lie channels last.
+            torch.save(tree_map_only(torch.Tensor, torch.Tensor.contiguous, whole.state_dict()), tmp_path / "state.pt")
     resumed = make_trainer(settings)
     resumed.step(batches[4])  # what was there before must not matter
     resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))

@@ -141,6 +141,9 @@ class Trainer:
         for group, settings in zip(state["param_groups"], own, strict=True):
             group.update(settings)
         self.optimizer.load_state_dict(state)
+        for parameter, kept in self.optimizer.state.items():  # a fused step takes them to lie as the parameter does
+            same = {name: part for name, part in kept.items() if part is not None and part.shape == parameter.shape}
+            kept |= {name: torch.empty_like(parameter).copy_(part) for name, part in same.items()}
 
     def turned(self, batch: TrainingBatch) -> tuple[Tensor, Tensor, Targets]:
         """Returns planes, global inputs and targets on the device, each turned by its symmetry."""
