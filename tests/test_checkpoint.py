@@ -2,6 +2,7 @@
 sentence."""
 
 import dataclasses
+import io
 import os
 import pickle
 import subprocess
@@ -14,8 +15,10 @@ from pathlib import Path
 import numpy
 import pytest
 import torch
+from limits import within
 
 from zerogo import checkpoint
+from zerogo.bounds import misfit
 from zerogo.checkpoint import Checkpoint, load, save
 from zerogo.config import Config, with_overrides
 from zerogo.draws import Purpose
@@ -215,6 +218,62 @@ def test_parts_and_versions(file: Path) -> None:
     assert "did you mean game.size?" in complaint(changed(file, config={"game": {"sise": 9}}))
     assert "game.size is 99" in complaint(changed(file, config={"game": {"size": 99}}))
     assert load(changed(file, future="a part that this version doesn't know")).step == 7
+
+
+def test_what_a_run_goes_on_from_has_its_types(file: Path) -> None:
+    replay = {"total": 3, "taken": 3, "num_random": 0, "credit": 1.0, "last_game": 1}
+    for counters, sentence in (
+        ({"seconds": "many"}, "counters.seconds is 'many'; it must be a number"),
+        ({"seconds": float("nan")}, "counters.seconds is 'nan'"),
+        ({"rounds": 1.5}, "counters.rounds is '1.5'; it must be a whole number"),
+        ({"games": True}, "counters.games is 'True'"),
+        ({"replay": [3]}, "counters.replay is no mapping"),
+        ({"replay": replay | {"last_game": None}}, "counters.replay.last_game is 'None'"),
+        ({"resignation": {"games": [[0.5, 1.0], [0.5]]}}, "counters.resignation.games[1] has 1 entries"),
+        ({"matches": {"pool": {}}}, "counters.matches.pool is no list"),
+        ({"matches": {"pool": [["a", 3, 1, 0, 0, 9]]}}, "counters.matches.pool[0][1] is '3'; it must be a text"),
+    ):
+        assert sentence in misfit({"counters": counters}, checkpoint.KINDS, "")
+    assert ": trainer.steps is '[]'" in complaint(changed(file, trainer={"steps": []}))
+    assert load(changed(file, counters={"replay": replay, "matches": {"pool": [["a", "b", 1, 0, 0]]}})).step == 7
+
+
+class Large:
+    """What a pickle of a few bytes can ask torch's own reader for."""
+
+    def __reduce__(self) -> tuple:
+        return bytearray, (4 * 10**9,)
+
+
+def test_small_files_take_little_memory(file: Path, tmp_path: Path) -> None:
+    """Files of at most a few hundred KB that stand for gigabytes are refused before they take any."""
+    config = tiny_config("network.channels=4096", "network.blocks=4")
+    with torch.device("meta"):
+        shapes = {name: tensor.shape for name, tensor in checkpoint.fresh_network(config).state_dict().items()}
+    view = {name: torch.zeros(()).expand(shape) for name, shape in shapes.items()}
+    deep, wide = [], list(range(100))
+    for _ in range(60):
+        deep, wide = [deep], [wide, wide]
+    refused = {
+        "its tensors would take more memory": {"config": config.to_dict(), "weights": view, "averaged_weights": view},
+        "lists in lists": {"config": {"game": {"size": deep}}},
+        "more than 1000000 values": {"config": {"game": wide}},
+        "a whole number of 1000 bits": {"config": {"game": {"size": 1 << 999}}},
+        "could run code": {"time": Large()},
+    }
+    paths = {
+        words: changed(file, **parts).rename(tmp_path / str(k)) for k, (words, parts) in enumerate(refused.items())
+    }
+    paths["compressed"] = tmp_path / "deflated"
+    zeros = io.BytesIO()
+    torch.save({"a": torch.zeros(10_000_000)}, zeros)
+    with zipfile.ZipFile(zeros) as old, zipfile.ZipFile(paths["compressed"], "w", zipfile.ZIP_DEFLATED) as new:
+        for one in old.infolist():
+            new.writestr(one.filename, old.read(one))
+    del zeros
+    with within(200):
+        for words, path in paths.items():
+            assert path.stat().st_size < 2_000_000 and words in complaint(path)
 
 
 def test_weights_must_fit(file: Path) -> None:

@@ -17,7 +17,7 @@ PACKAGE = ROOT / "zerogo"
 # A module may import from lower layers only.
 LAYERS = (
     {"errors", "tensors"},
-    {"rules", "runtime", "coords", "elo", "telemetry", "draws", "batching", "resignation"},
+    {"bounds", "rules", "runtime", "coords", "elo", "telemetry", "draws", "batching", "resignation"},
     {"config", "symmetry", "flood", "rulesets", "kernels"},
     {"game", "board", "scoring"},
     {"features", "network", "replay", "sgf", "picture"},
@@ -47,19 +47,19 @@ BUDGETS = {
     "board": 770,
     "config": 755,
     "features": 780,
-    "files beside the folders": 4509,
+    "files beside the folders": 4535,
     "gtp": 1925,
     "kernels": 4910,
     "pipeline": 960,
     "play": 560,
     "players": 2190,
-    "replay": 701,
+    "replay": 706,
     "search": 1625,
     "selfplay": 860,
     "sgf": 890,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 141, 19_511, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 141, 19_606, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
+from limits import within
 
 from zerogo import board, flood, replay, symmetry
 from zerogo.config import ReplayConfig
@@ -386,6 +387,16 @@ def test_a_damaged_shard_is_named_and_all_others_are_kept(tmp_path, caplog, dama
     assert numbers(resumed) == [*range(32), *range(64, 100)] and resumed.total == 100
     resumed.add(make_samples(100, 40))
     assert numbers(resumed) == [*range(32), *range(64, 140)]
+
+
+def test_a_small_file_that_stands_for_gigabytes_is_left_out(tmp_path, caplog):
+    buffer = filled(tmp_path, 64)
+    path = tmp_path / "shard-000000000032-32.npz"
+    with np.load(path) as archive:
+        np.savez_compressed(path, **{**archive, "ownership": np.zeros((2_000_000, 5, 5), np.int8)})
+    with within(20), pytest.raises(InputError, match="stand for 500"):
+        load_shard(path)
+    assert numbers(reopened(tmp_path, buffer.state_dict())) == list(range(32)) and "is refused" in caplog.text
 
 
 def test_a_missing_or_damaged_open_shard_costs_only_itself(tmp_path, caplog):

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import datetime
 import errno
-import pickle
 import re
 import warnings
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import coords
+from zerogo import bounds, coords
 from zerogo.config import Config, from_dict
 from zerogo.errors import InputError
 from zerogo.features import Encoder, make_encoder
@@ -31,11 +29,18 @@ FORMAT = "zerogo checkpoint"
 VERSION = 1
 FOLDER = "checkpoints"
 NAME = re.compile(r"step-(\d{8,})\.pt")
-ZIP_MAGIC = b"PK\x03\x04"
 PARTS: dict[str, type] = {
     "config": dict, "encoder": str, "size": int, "step": int, "weights": dict, "averaged_weights": dict,
     "trainer": dict, "generators": dict, "counters": dict, "revision": str, "time": str,
 }  # fmt: skip
+# What a run goes on from, see `bounds.misfit`.
+KINDS = {
+    "trainer": dict.fromkeys(("samples", "steps"), int) | dict.fromkeys(("progress", "average_weight"), float),
+    "counters": dict.fromkeys(("rounds", "simulations", "games", "samples"), int)
+    | {"seconds": float, "last_match": float, "resignation": {"games": [(float, float)]}}
+    | {"replay": dict.fromkeys(("total", "taken", "num_random", "last_game"), int) | {"credit": float}}
+    | {"matches": {"pool": [(str, str, int, int, int)]}},
+}
 
 
 @dataclass
@@ -118,6 +123,8 @@ def load(path: str | Path) -> Checkpoint:
     missing = [name for name, kind in PARTS.items() if not isinstance(parts.get(name), kind)]
     if missing:
         raise InputError(f"checkpoint {path} lacks {', '.join(missing)}; it is damaged or was not written by zerogo")
+    if wrong := bounds.misfit(parts, KINDS, ""):
+        raise InputError(f"checkpoint {path}: {wrong.removeprefix('.')}")
     config = from_dict(parts["config"], f"checkpoint {path}")
     others = {name: parts[name] for name in PARTS if name not in ("config", "encoder", "size")}
     checkpoint = Checkpoint(config=config, source=str(path), **others)
@@ -129,28 +136,14 @@ def load(path: str | Path) -> Checkpoint:
 
 
 def _read(path: Path) -> Any:
-    """Returns what torch reads from the file. Raises InputError with the reason when it can't."""
+    """Returns what torch reads from the file. Raises InputError with the reason when it can't, or may not."""
+    bounds.require_checkpoint(path)
     try:
-        with open(path, "rb") as file:
-            magic = file.read(len(ZIP_MAGIC))
-    except OSError as error:
-        raise InputError(f"cannot read the checkpoint {path}: {error.strerror or error}") from None
-    if magic != ZIP_MAGIC:
-        raise InputError(f"{path} is not a zerogo checkpoint")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            is_damaged = archive.testzip() is not None  # torch itself doesn't look at the checksums of tensors
-    except Exception:  # zipfile raises almost anything: BadZipFile, EOFError, NotImplementedError, zlib.error, …
-        is_damaged = True
-    if is_damaged:
-        raise InputError(f"checkpoint {path} is cut short or damaged; use an older one")
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
-        why = "it holds more than tensors and plain values, which could run code"
-        raise InputError(f"{path} is refused: {why}") from None
+        parts = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # an archive of another program: RuntimeError, KeyError, AttributeError, …
         raise InputError(f"{path} is not a zerogo checkpoint ({type(error).__name__} while reading it)") from None
+    bounds.require_modest(parts, str(path), path.stat().st_size)
+    return parts
 
 
 def _portable(value: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import BinaryIO
 import numpy as np
 import torch
 
+from zerogo import bounds
 from zerogo.errors import InputError
 from zerogo.replay.samples import Samples, layout
 from zerogo.runtime import write_atomically
@@ -68,13 +69,17 @@ def save_shard(path: str | Path, samples: Samples) -> None:
 def load_shard(path: str | Path) -> Samples:
     """Returns the samples of a file.
 
-    Raises InputError where the file is missing, cut short, damaged, or of another format."""
+    Raises InputError where the file is missing, cut short, damaged, of another format, or stands for far more than it
+    is."""
     path = Path(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
+            bounds.require_ratio(archive.zip, f"replay shard {path}")
             arrays = {name: archive[name] for name in archive.files}
     except FileNotFoundError:
         raise InputError(f"replay shard {path} does not exist") from None
+    except InputError:
+        raise
     except Exception as error:  # what a damaged archive makes NumPy and zipfile raise has no common kind
         what = f"is cut short or damaged ({type(error).__name__}); it must be a whole file of samples"
         raise InputError(f"replay shard {path} {what}") from error

@@ -1,0 +1,114 @@
+"""Limits on what a file may make this process take, asked before memory is taken: a file from a stranger must not need
+more than its own size, or than what it is good for."""
+
+import pickletools
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from zerogo.errors import InputError
+
+MOST_VALUES = 1_000_000  # in nested lists and mappings, each counted as often as it is reached
+MOST_DEPTH = 50
+MOST_NUMBER = 2**64
+MOST_PICKLED = 16 * 2**20  # bytes of a checkpoint without its tensors; a run of a month has one of them
+LEAST_UNPACKED, MOST_RATIO = 2**24, 100  # bytes of a compressed archive; samples of games were seen to need up to 28
+ZIP_MAGIC = b"PK\x03\x04"
+PICKLED = "data.pkl"  # as torch calls it
+# All that a pickle may name: what torch writes for tensors and plain values. torch's own list is longer, and its
+# bytearray(10**10) is 10 GB of nothing.
+NAMES = ("collections OrderedDict", "torch._utils _rebuild_tensor_v2")
+STORAGES = ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool")
+ALLOWED_NAMES = {*NAMES, *(f"torch {name}Storage" for name in STORAGES)}
+WORDS = {int: "a whole number", float: "a number", str: "a text", dict: "a mapping", list: "a list"}
+
+
+def require_checkpoint(path: Path) -> None:
+    """Raises InputError unless the file is an undamaged archive such as torch writes, which takes no more memory than
+    the file when it is read: nothing in it is compressed, runs code or makes what it does not hold."""
+    try:
+        with open(path, "rb") as file:
+            magic = file.read(len(ZIP_MAGIC))
+    except OSError as error:
+        raise InputError(f"cannot read the checkpoint {path}: {error.strerror or error}") from None
+    if magic != ZIP_MAGIC:
+        raise InputError(f"{path} is not a zerogo checkpoint")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            refused = _refused(archive, path.stat().st_size)
+            is_damaged = not refused and archive.testzip() is not None  # torch doesn't look at the tensors' checksums
+    except Exception:  # zipfile raises almost anything: BadZipFile, EOFError, NotImplementedError, zlib.error, …
+        refused, is_damaged = "", True
+    if refused:
+        raise InputError(f"{path} is refused: {refused}")
+    if is_damaged:
+        raise InputError(f"checkpoint {path} is cut short or damaged; use an older one")
+
+
+def _refused(archive: zipfile.ZipFile, size: int) -> str:
+    """Returns why an archive in a file of `size` bytes is not to be read, "" where it may be."""
+    members = archive.infolist()
+    if any(one.compress_type for one in members) or sum(one.file_size for one in members) > size:
+        return "it is compressed, so that it may be far larger than its file"
+    for one in members:
+        if not one.filename.endswith(PICKLED):
+            continue
+        if one.file_size > MOST_PICKLED:
+            return f"it holds {one.file_size} bytes of plain values, more than {MOST_PICKLED}"
+        for operation, name, _ in pickletools.genops(archive.read(one)):
+            if operation.name in ("GLOBAL", "STACK_GLOBAL", "INST") and name not in ALLOWED_NAMES:
+                return "it holds more than tensors and plain values, which could run code"
+    return ""
+
+
+def require_ratio(archive: zipfile.ZipFile, where: str) -> None:
+    """Raises InputError for an archive that is large and more than `MOST_RATIO` times as large as its file."""
+    archive.fp.seek(0, 2)
+    unpacked, packed = sum(one.file_size for one in archive.infolist()), archive.fp.tell()
+    if unpacked > max(LEAST_UNPACKED, MOST_RATIO * packed):
+        raise InputError(f"{where} is refused: its {packed} bytes stand for {unpacked}, more than samples of games do")
+
+
+def require_modest(value: Any, where: str, most_bytes: int = 0) -> None:
+    """Raises InputError for more than `MOST_VALUES` nested values or `MOST_DEPTH` levels, and for tensors of more bytes
+    together than `most_bytes`. What is reached on several ways counts each time, as copies of it would; a tensor
+    counts once, with all elements, which a view of stride 0 has many of in a few bytes."""
+    waiting, count, tensors = [(value, 0)], 0, {}
+    while waiting:
+        one, depth = waiting.pop()
+        parts = [*one.keys(), *one.values()] if isinstance(one, Mapping) else one
+        if isinstance(one, (Mapping, list, tuple, set)):
+            count += len(parts)
+            if count > MOST_VALUES or depth > MOST_DEPTH:
+                nested = f"more than {MOST_VALUES} values, or lists in lists {MOST_DEPTH} deep"
+                raise InputError(f"{where} is refused: it holds {nested}")
+            waiting += [(part, depth + 1) for part in parts]
+        elif hasattr(one, "element_size"):
+            tensors[id(one)] = one.numel() * one.element_size()
+        elif isinstance(one, int) and abs(one) >= MOST_NUMBER:
+            raise InputError(f"{where} is refused: it holds a whole number of {one.bit_length()} bits")
+    if sum(tensors.values()) > most_bytes:
+        raise InputError(f"{where} is refused: its tensors would take more memory than its file holds")
+
+
+def misfit(value: Any, kind: Any, name: str) -> str:
+    """Returns what is wrong with a nested value of that name, "" where nothing is. kind: a type, a list of the one kind
+    that all of its entries have, a tuple of the kinds of a list's first entries, or the kinds of a mapping's entries by
+    name, as far as they are there. A float is any finite number, and a tensor of one kind only."""
+    if isinstance(kind, (dict, list, tuple)):
+        is_mapping = isinstance(kind, dict)
+        if not isinstance(value, dict if is_mapping else list):
+            return f"{name} is no {'mapping' if is_mapping else 'list'}"
+        if is_mapping:
+            named = [(f"{name}.{key}", value[key], kind[key]) for key in kind if key in value]
+        elif isinstance(kind, list):
+            named = [(f"{name}[{place}]", one, kind[0]) for place, one in enumerate(value)]
+        elif len(value) < len(kind):
+            return f"{name} has {len(value)} entries; it must have {len(kind)}"
+        else:
+            named = [(f"{name}[{place}]", *pair) for place, pair in enumerate(zip(value, kind, strict=False))]
+        return next(filter(None, (misfit(one, part, place) for place, one, part in named)), "")
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")
+    is_fine = is_number if kind is float else isinstance(value, kind) and (kind is not int or is_number)
+    return "" if is_fine else f"{name} is {str(value)[:40]!r}; it must be {WORDS.get(kind, kind.__name__)}"
