@@ -33,6 +33,7 @@ from zerogo.players.analyst import Analyst, analyst_of_playouts
 from zerogo.players.live import LiveGame
 from zerogo.players.restrictions import RestrictedGo
 from zerogo.rules import Rules
+from zerogo.runtime import TOO_LONG
 from zerogo.search import Search
 
 ROOT = Path(__file__).parent.parent
@@ -403,7 +404,7 @@ def test_only_the_size_that_the_network_knows() -> None:
     assert error.value.field == "boardXSize"
 
 
-BROKEN = [*TABLES["broken lines"], b'\xff{"id":"a"}', "[" * 100_000, '{"id": 1' + "0" * 5000 + "}"]
+BROKEN = [*TABLES["broken lines"], TOO_LONG, b'\xff{"id":"a"}', "[" * 100_000, '{"id": 1' + "0" * 5000 + "}"]
 
 
 def test_broken_lines_are_answered() -> None:

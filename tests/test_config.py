@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
+from limits import within
 
 from zerogo import config
 from zerogo.config import Config, GameConfig, NetworkConfig, load
@@ -173,6 +174,7 @@ def test_bad_values_together() -> None:
         ("game:\n  size: 9\n  komy: 7\n", "bad.yaml, line 3: unknown key game.komy; did you mean game.komi?"),
         ("game:\n  size: 9\n\ngmae: {}\n", "bad.yaml, line 4: unknown section gmae; did you mean game?"),
         ("game:\n  size: nine\n", "bad.yaml, line 2: game.size is 'nine'; it must be a whole number from 1 to 25"),
+        ("a: &a [1]\nb: &b [*a, *a]\n", "bad.yaml, line 2: this is not valid YAML (an alias, such as *name, is not"),
         ("game:\n  size: 9\n  size: 7\n", "bad.yaml, line 3: game.size is given a second time"),
         ("game:\n", "bad.yaml, line 1: section game is None; it must hold settings such as size: …"),
         ("", "bad.yaml: expected sections such as game and search, found None"),
@@ -189,6 +191,15 @@ def test_bad_files(tmp_path: Path, text: str | bytes, expected: str) -> None:
     assert file_complaint(tmp_path, text).startswith(expected)
     with pytest.raises(InputError, match="cannot read the config .*No such file"):
         load(tmp_path / "missing.yaml")
+
+
+def test_large_files_and_deep_brackets_take_little(tmp_path: Path) -> None:
+    with within(60):
+        assert file_complaint(tmp_path, "run: " + "[" * 20_000) == "bad.yaml: the brackets are nested too deeply"
+        assert file_complaint(tmp_path, "#" * 10**6) == "bad.yaml has more than 262144 letters; no config has"
+        shortened = file_complaint(tmp_path, "game:\n  size: [" + "1, " * 900 + "]")
+        assert len(shortened) < 2100 and shortened.endswith("1, 1]; it must be a whole number from 1 to 25")
+        assert complaint("game.size=" + "[" * 20_000).endswith("game.size must be a whole number from 1 to 25")
 
 
 def test_simulations_by_progress() -> None:

@@ -20,6 +20,7 @@ from zerogo import checkpoint, sgf
 from zerogo.errors import InputError
 from zerogo.gtp.engine import COMMANDS, Engine
 from zerogo.gtp.protocol import Input, Reply, Request, parse
+from zerogo.runtime import TOO_LONG
 
 TABLES = tables("gtp")
 TESTED_ELSEWHERE = {"list_commands", "cputime", "gomill-cpu_time", "printsgf", "gogui-analyze_commands"}
@@ -124,6 +125,10 @@ def test_blank_lines_and_comments_get_no_reply(talk: Talk) -> None:
     assert raw(talk.engine, "\n\n# hello\n \t \n1 name # who?\n\n") == "=1 zerogo\n\n"
     assert raw(talk.engine, "") == ""
     assert raw(talk.engine, "7") == "?7 unknown command\n\n"  # a number alone asks for nothing, but its sender waits
+
+
+def test_a_line_without_end_is_refused(talk: Talk) -> None:
+    assert raw(talk.engine, [TOO_LONG.decode(), "name"]).startswith("? this line had more than 1048576 bytes\n\n= ")
 
 
 def test_a_reply_holds_no_blank_line() -> None:

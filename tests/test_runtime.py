@@ -18,11 +18,12 @@ import numpy
 import pytest
 import tiny
 import torch
+from limits import within
 
 from zerogo import bench, board, runtime
 from zerogo.errors import InputError
 from zerogo.rules import Rules
-from zerogo.runtime import RunLock, write_atomically
+from zerogo.runtime import TOO_LONG, RunLock, write_atomically
 from zerogo.telemetry import METRICS_FILE, Progress, Telemetry
 
 ROOT = Path(__file__).parent.parent
@@ -321,6 +322,10 @@ def test_a_pipe_gives_whole_lines_of_bytes_and_a_missing_stdin_none(monkeypatch)
     assert piped(b"\xff\xfe\n\xc3", b"\xa9\r\n") == [b"\xff\xfe", b"\xc3\xa9\r"]
     long = b"x" * 300_000
     assert piped(long, b"\nname\n") == [long, b"name"]
+    with within(8):  # of 100 MB
+        assert piped(b"a\n", *[b"x" * 10**6] * 100, b"\nb\n", b"y" * 2**21) == [b"a", TOO_LONG, b"b", TOO_LONG]
+    for most in (b"z" * 2**20, b"z" * 65_536 * 2):
+        assert piped(most + b"\n" + most) == [most, most]
     monkeypatch.setattr(sys, "stdin", None)
     assert list(runtime.lines_of_stdin()) == []
 

@@ -6,3 +6,9 @@ class InputError(ValueError):
     is allowed.
 
     Scripts print the sentence to stderr and exit with status 2; a traceback is never shown for it."""
+
+    MOST = 2000  # letters; of a longer sentence, which quotes what was given, the middle is left out
+
+    def __init__(self, sentence: str = "") -> None:
+        half = self.MOST // 2
+        super().__init__(sentence if len(sentence) <= self.MOST else f"{sentence[:half]} … {sentence[-half:]}")

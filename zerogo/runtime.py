@@ -32,6 +32,8 @@ INPUT_ERROR_STATUS = 2
 INTERRUPTED_STATUS = 130  # 128 + SIGINT, what shells report
 CGROUP = Path("/sys/fs/cgroup")
 _CHUNK = 1 << 16  # bytes that are read at a time
+MOST_OF_A_LINE = 2**20  # bytes of GTP or JSON; those of a game of a thousand moves are 20,000
+TOO_LONG = b"this line had more than %d bytes" % MOST_OF_A_LINE
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_… of malloc.h
 
 
@@ -376,18 +378,20 @@ def remove_leftovers(directory: str | Path) -> None:
 
 def lines_of(handle: int) -> Iterator[bytes]:
     """Yields the lines of a file handle without their ends, each as soon as it is whole; a last one without an end
-    counts, too.
+    counts, too. Of more than `MOST_OF_A_LINE` nothing is kept: `TOO_LONG` stands for such a line.
 
     The handle is read directly: Python can't shut down cleanly while a thread waits inside its buffered stdin."""
     pending: list[bytes] = []  # joined once, as a long line comes in many parts
+    size = 0
     while chunk := os.read(handle, _CHUNK):
-        first, *others = chunk.split(b"\n")
-        pending.append(first)
-        for other in others:
-            yield b"".join(pending)
-            pending = [other]
-    if rest := b"".join(pending):
-        yield rest
+        *ends, rest = chunk.split(b"\n")
+        for end in ends:
+            yield TOO_LONG if size + len(end) > MOST_OF_A_LINE else b"".join([*pending, end])
+            pending, size = [], 0
+        size += len(rest)
+        pending = [*pending, rest] if size <= MOST_OF_A_LINE else []
+    if size:
+        yield b"".join(pending) or TOO_LONG
 
 
 def lines_of_stdin() -> Iterator[bytes]:

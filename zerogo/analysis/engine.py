@@ -236,6 +236,8 @@ def check_moves(query: Query, game: LiveGame) -> None:
 
 def _object(line: str | bytes) -> dict[str, Any]:
     """Returns a line's JSON object. Raises InputError for anything else, and where it has no id."""
+    if line == runtime.TOO_LONG:
+        raise InputError(line.decode())
     try:
         text = (line.decode() if isinstance(line, bytes) else line).removeprefix("\ufeff")  # Windows begins a file so
         fields = json.loads(text, parse_constant=_finite, parse_float=_finite)

@@ -40,6 +40,7 @@ __all__ = [
 ]  # fmt: skip
 
 BY_NAME: dict[str, type[Section]] = {section.NAME: section for section in SECTIONS}
+MOST_LETTERS = 2**18  # of a file; one with every key and its meaning has 20,000
 KEYS: dict[str, Any] = {f"{section.NAME}.{entry.name}": entry for section in SECTIONS for entry in fields(section)}
 
 
@@ -170,19 +171,35 @@ def with_overrides(
     return from_dict(values, where, places)
 
 
+class _Loader(yaml.SafeLoader):
+    """Reads YAML whose values are all written out: a few nested aliases (*name) would stand for gigabytes."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node:
+        """Returns the next node. Raises ComposerError for an alias."""
+        if self.check_event(yaml.AliasEvent):
+            refused = "an alias, such as *name, is not read; write its value out"
+            raise yaml.composer.ComposerError(None, None, refused, self.peek_event().start_mark)
+        return super().compose_node(parent, index)
+
+
 def _read_yaml(path: Path) -> tuple[Any, dict[str, str]]:
     """Returns the file's values, and the place ("file, line 12") of every section and key."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with open(path, encoding="utf-8") as file:
+            text = file.read(MOST_LETTERS + 1)
     except OSError as error:
         raise InputError(f"cannot read the config {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise InputError(f"cannot read the config {path}: it is not UTF-8 text") from None
+    if len(text) > MOST_LETTERS:
+        raise InputError(f"{path} has more than {MOST_LETTERS} letters; no config has")
     try:
-        places = _places(yaml.compose(text, Loader=yaml.SafeLoader), "", str(path))
-        return yaml.safe_load(text), places
+        places = _places(yaml.compose(text, Loader=_Loader), "", str(path))
+        return yaml.load(text, _Loader), places
     except InputError:
         raise
+    except RecursionError:
+        raise InputError(f"{path}: the brackets are nested too deeply") from None
     except (yaml.YAMLError, ValueError) as error:  # ValueError: YAML reads 2024-99-99 as a date that does not exist
         mark = getattr(error, "problem_mark", None)
         place = f"{path}, line {mark.line + 1}" if mark else str(path)
@@ -218,8 +235,8 @@ def _override(values: dict[str, dict[str, Any]], places: dict[str, str], text: s
     if entry is None or (part and not str(entry.type).startswith("dict")):
         raise InputError(f"override {text!r}: {_unknown(key)}")
     try:
-        value = raw.strip() if entry.type == "str" else yaml.safe_load(raw)
-    except (yaml.YAMLError, ValueError):
+        value = raw.strip() if entry.type == "str" else yaml.load(raw, _Loader)
+    except (yaml.YAMLError, ValueError, RecursionError):
         raise InputError(f"override {text!r}: {section}.{name} must be {allowed(entry)}") from None
     values[section][name] = values[section][name] | {part: value} if part else value
     places[f"{section}.{name}"] = f"override {text!r}"

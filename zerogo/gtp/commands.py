@@ -22,6 +22,7 @@ from zerogo.players import move_choice
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession, room_for
 from zerogo.rules import MAX_SIZE, Rules
+from zerogo.runtime import TOO_LONG
 from zerogo.sgf import result_text
 
 # What lz-analyze speaks is Leela Zero's protocol since 0.16. Lizzie reads the number before the first space as Leela
@@ -40,6 +41,9 @@ def serve(engine: Engine, source: protocol.Input, write: Callable[[str], None]) 
     """Answers every line until `quit` or the end of the input. write: writes and flushes."""
     engine.interrupted = source.asks_to_stop
     while (line := source.take()) is not None:
+        if line == TOO_LONG.decode():
+            protocol.Reply("", write, source).send(line, "?")
+            continue
         request = protocol.parse(line)
         if request is not None:
             answer(engine, request, source, write)

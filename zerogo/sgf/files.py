@@ -52,6 +52,7 @@ _NUMBER = re.compile(r"[+-]?\d{1,12}(?:[.,]\d{0,20})?|[+-]?[.,]\d{1,20}")
 _COLOUR_OF = {"AB": 1, "AW": 2, "AE": 0}
 Node = dict[str, list[bytes]]
 MOST_BYTES = 64 * 2**20  # of a file; the largest collections of commented games are a tenth of it
+MOST_TOKENS = 500_000  # nodes and values of one game with its variations; a dictionary of joseki has half of them
 MOST_NODES = 2_000_000  # of all lines of a tree together, each counted from the root
 # How a file of each encoding begins; the last two lack a byte order mark.
 STARTS = (
@@ -84,6 +85,7 @@ _LONG_NAMES = {
 }  # fmt: skip
 _VALUE_OR_NAME = re.compile(rb"\[(?:[^\]\\]+|\\.)*\]?|[A-Za-z]{4,}", re.DOTALL)
 _LONG_NAME = re.compile(rb"(?i)[\s;(\]](size|boardsize|black|white)\s*\[")
+_TOKEN = re.compile(rb"\[[^\\\]]*(?:\\.[^\\\]]*)*\]|[;()]", re.DOTALL)
 _SPACES = bytes.maketrans(b"\t\f\v", b"   ")
 _LINE_BREAK = re.compile(rb"\n\r|\r\n|\r")
 
@@ -438,10 +440,24 @@ def parse(source: str | bytes, where: str) -> Coarse_game_tree:
         )
     if not data.strip(b"\0 \t\r\n"):
         raise InputError(f"{where}: it is empty; a game record such as (;SZ[9];B[ee]) is needed")
+    if data.count(b"[") + data.count(b";") > MOST_TOKENS and _num_tokens(data) > MOST_TOKENS:
+        raise InputError(f"{where}: its first game has more than {MOST_TOKENS} nodes and values; no game record has")
     try:
         return sgf_grammar.parse_sgf_game(data)
     except ValueError as error:
         raise InputError(f"{where}: {_complaint(data, str(error))}") from None
+
+
+def _num_tokens(data: bytes) -> int:
+    """Returns how many nodes, brackets of trees and values the first game has, at most one beyond the limit.
+
+    sgfmill makes a list of all of them, at about 200 bytes each."""
+    depth, count, start = 0, 0, re.search(rb"\(\s*;", data)
+    for found in islice(_TOKEN.finditer(data, start.start() if start else 0), MOST_TOKENS + 1):
+        depth, count = depth + {40: 1, 41: -1}.get(data[found.start()], 0), count + 1
+        if depth == 0:
+            break
+    return count
 
 
 def _complaint(data: bytes, reason: str) -> str:
