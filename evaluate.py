@@ -25,9 +25,9 @@ examples:
   python evaluate.py checkpoints/9x9 gnugo:10 --games 100 --out match && echo done
   python evaluate.py checkpoints/9x9 gnugo:10 --games 100 --out match --resume      # goes on after an interruption
 
-An engine that crashes, says nothing for evaluation.engine_seconds, or plays an illegal move loses that game, and the
-match goes on. The rules are those of the first checkpoint's run, unless --config or section.key=value say otherwise
-(`python train.py --keys` lists them).
+An engine that crashes, says nothing for evaluation.engine_seconds (engine_start_seconds when it starts), or plays an
+illegal move loses that game, and the match goes on. The rules are those of the first checkpoint's run, unless --config
+or section.key=value say otherwise (`python train.py --keys` lists them).
 """
 
 

@@ -3,6 +3,7 @@ installed."""
 
 import json
 import math
+import multiprocessing
 import os
 import re
 import shutil
@@ -12,10 +13,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 import torch
+from limits import within
 from matches import FAKE, Always, Last, command, config, same, written
 from sgfmill.sgf import Sgf_game
 
@@ -103,6 +106,55 @@ def test_a_process_that_does_not_read_is_not_waited_for() -> None:
         process.ask(["play b A1"] * 50_000, 0.3)  # far more than a pipe takes
     process.kill()
     assert time.monotonic() - begin < 30
+
+
+ENDLESS = {
+    "a line": "= " + "x" * 5000,
+    "short lines": "= 1\na\nb\n" * 500,
+    "blank lines": "\n" * 5000,
+    "whole answers": "= D4\n\n" * 500,
+    "whole answers with numbers": "=1 D4\n\n" * 500,
+    "a banner": "hello\n\n" * 500,
+}
+
+
+@pytest.mark.parametrize("case", ENDLESS)
+def test_an_answer_without_end_is_cut(case: str) -> None:
+    """An engine that knows numbers is found out at the next answer; whoever repeats whole ones plays none of them
+    twice in a position. Memory stays flat in any case."""
+    text = f"import os\nwhile True: os.write(1, {ENDLESS[case].encode()!r})"
+    process = EngineProcess([sys.executable, "-S", "-c", text])
+    with within(10):
+        if "numbers" in case:
+            assert process.ask(["genmove b"], 20) == ["D4"]
+        if case == "whole answers":
+            assert process.ask(["genmove b"] * 1000, 20) == ["D4"] * 1000
+        else:
+            with pytest.raises(
+                EngineFault, match="more than 262144 bytes for an answer|where the answer to 'genmove w'"
+            ):
+                process.ask(["genmove w"], 20)
+    process.kill()
+
+
+def hang(told: Connection) -> None:
+    """Waits for an engine that takes no notice of signals and of the end of its input, nor does what it has started."""
+    engine = EngineProcess(["/bin/sh", "-c", "trap '' HUP INT TERM; sleep 600 & echo = $$ $!; echo; wait; sleep 600"])
+    told.send([int(pid) for pid in engine.ask(["name"], 60)[0].split()])
+    engine.ask(["genmove b"], 600)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_an_engine_that_hangs_ends_with_its_parent_however_that_ends(number: int) -> None:
+    forked = multiprocessing.get_context("fork")  # which imports nothing anew
+    receiver, sender = forked.Pipe(duplex=False)
+    parent = forked.Process(target=hang, args=(sender,))
+    parent.start()
+    engines = receiver.recv()
+    os.kill(parent.pid, number)
+    assert len(engines) == 2 and all(map(gone, engines))
+    parent.join()
+    assert parent.exitcode == -number
 
 
 def test_all_that_an_engine_has_started_ends_with_it(tmp_path: Path) -> None:
@@ -278,10 +330,14 @@ def test_an_engine_that_knows_them_is_told_rules_and_seeds(use, tmp_path: Path) 
     assert mark.read_text() == before
 
 
-def test_what_can_not_start_is_refused_at_once(use, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_can_not_start_is_refused_at_once(use) -> None:
     for mode, size, sentence in (
-        ("dead", 5, r"dead ended with status 1 at 'list_commands' \(cannot find my network\); it was started as: "),
-        ("good", 25, "good refused 'boardsize 25': unacceptable size; it was started as"),
+        (
+            "dead",
+            5,
+            r"dead ended with status 1 at 'list_commands' \(cannot find my network\) \(evaluation.engine_start",
+        ),
+        ("good", 25, "good refused 'boardsize 25': unacceptable size"),
         ("misleading", 5, r"misleading said '=1 boardsize.*' where the answer to 'boardsize 5' was due"),
     ):
         with pytest.raises(InputError, match=sentence):
@@ -289,9 +345,12 @@ def test_what_can_not_start_is_refused_at_once(use, monkeypatch: pytest.MonkeyPa
     fine = use("good")
     fine.check(RULES)
     assert fine.label == "Fake 1.0"
-    monkeypatch.setattr("zerogo.players.external.START_SECONDS", 0.2)
-    with pytest.raises(InputError, match="no answer to 'list_commands' within 0.2 s"):
-        use("slow").check(RULES)
+    settings = config("evaluation.engine_start_seconds=0.2").evaluation
+    slow = make_player(command("slow"), settings, torch.device("cpu"), torch.float32)
+    with pytest.raises(
+        InputError, match=r"'list_commands' within 0.2 s \(evaluation.engine_start_seconds is 0.2\); it"
+    ):
+        slow.check(RULES)
 
 
 def test_bugs_of_our_own_players_stay_bugs(use) -> None:

@@ -45,21 +45,21 @@ BUDGETS = {
     "arena": 1200,
     "bench": 1665,
     "board": 770,
-    "config": 772,
+    "config": 775,
     "features": 780,
     "files beside the folders": 4550,
     "gtp": 1930,
     "kernels": 4910,
     "pipeline": 960,
     "play": 560,
-    "players": 2190,
+    "players": 2208,
     "replay": 706,
     "search": 1625,
     "selfplay": 860,
     "sgf": 905,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 141, 19_638, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 141, 19_697, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

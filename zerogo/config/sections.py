@@ -475,6 +475,9 @@ class EvaluationConfig(Section):
         "random", "turning the board: none, random (the root by all 8 from 64 simulations on), all", choices=SYMMETRIES
     )
     engine_seconds: float = option(60.0, "seconds after which a silent engine loses the game", above=0, high=10**6)
+    engine_start_seconds: float = option(
+        120.0, "the same for an engine's first answer; some tune themselves to the machine then", above=0, high=10**6
+    )
     engine_processes: int = option(0, "processes of a GTP engine that think at once; 0 is the usable cores", 0, 4096)
 
 

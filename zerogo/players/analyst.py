@@ -118,7 +118,8 @@ def make_player(spec: str | Checkpoint, settings: EvaluationConfig, device: torc
     if spec == RandomPlayer.name:
         return RandomPlayer()
     if external.is_external(spec):
-        return external.ExternalPlayer(external.find(spec), settings.engine_seconds, settings.engine_processes)
+        limits = settings.engine_seconds, settings.engine_processes, settings.engine_start_seconds
+        return external.ExternalPlayer(external.find(spec), *limits)
     if playouts := playouts_of(spec):
         search, simulations = _plain_search(playouts)
         return SearchPlayer(f"mcts:{playouts}", search, simulations)

@@ -39,10 +39,13 @@ from zerogo.players import FORFEIT, RESIGN
 from zerogo.rules import Rules
 from zerogo.runtime import usable_cores
 
-MOST_BYTES = 1 << 22  # of what an engine may say before a reply is complete; beyond it, it is running wild
+MOST_BYTES = 1 << 18  # of what an engine may say before a reply is complete; beyond it, it is running wild
 KEPT_OF_STDERR = 4000  # bytes
 QUIT_SECONDS = 1.0
-START_SECONDS = 600.0  # for the first answer: some engines tune themselves to the machine when they first run on it
+# Beside each engine, so that it ends with this process however that dies, and if it ignores the end of its input: the
+# pipe to this shell closes then. What the kernel offers (PR_SET_PDEATHSIG) goes by the thread that started the engine,
+# and misses what that has started.
+GUARD = "trap '' HUP INT QUIT TERM; read -r never; kill -9 -{}"
 SHOWN = 60  # letters of what an engine says that a report quotes
 COLOURS = ("b", "w")
 GENMOVE = "genmove"
@@ -77,11 +80,15 @@ class EngineProcess:
         pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
         try:
             self._process = subprocess.Popen(list(command), bufsize=0, start_new_session=True, **pipes)
+            guard = ["/bin/sh", "-c", GUARD.format(self._process.pid)]
+            silent = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+            self._guard = subprocess.Popen(guard, start_new_session=True, **silent)
         except OSError as error:
             raise EngineFault(f"could not be started: {error.strerror or error}") from None
         self._incoming, self._outgoing, self._stderr = b"", b"", b""
         self._reply: list[str] = []  # lines of the reply that is being read
         self._noise: list[str] = []  # lines outside of replies
+        self._heard = 0  # bytes since the last reply
         self._has_spoken = self._is_closed = self._repeats_numbers = False
         self.is_numbering, self._number = True, 0
         self._selector = selectors.DefaultSelector()
@@ -121,8 +128,10 @@ class EngineProcess:
         self._is_closed = True
         self.interrupt()
         self._process.wait()
+        self._guard.kill()
+        self._guard.wait()
         self._selector.close()
-        for stream in self._streams:
+        for stream in (*self._streams, self._guard.stdin):
             with contextlib.suppress(OSError):
                 stream.close()
 
@@ -138,7 +147,7 @@ class EngineProcess:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise EngineFault(f"no answer to {command!r} within {seconds:g} s")
-            if len(self._incoming) > MOST_BYTES:
+            if self._heard > MOST_BYTES:
                 raise EngineFault(f"more than {MOST_BYTES} bytes for an answer to {command!r}")
             if not self._read_and_write(left):
                 raise EngineFault(f"{self._ending()} at {command!r}{self._last_words()}")
@@ -168,18 +177,20 @@ class EngineProcess:
                 if not chunk:
                     self._selector.unregister(stderr)
             elif chunk := os.read(key.fd, 1 << 16):
-                self._incoming += chunk
+                self._incoming, self._heard = self._incoming + chunk, self._heard + len(chunk)
             else:
                 return False
         return True
 
     def _next_reply(self) -> tuple[bool, str, str] | None:
         """Returns a reply out of what has come, None where it is not whole yet: whether it is a "=", number, text."""
-        while b"\n" in self._incoming:
-            raw, self._incoming = self._incoming.split(b"\n", 1)
+        *lines, rest = self._incoming.split(b"\n")
+        for place, raw in enumerate(lines):
             line = raw.decode("utf-8", "replace").replace("\r", "").rstrip()
             if self._reply and not line:
                 reply, self._reply, self._noise, self._has_spoken = self._reply, [], [], True
+                self._incoming = b"\n".join([*lines[place + 1 :], rest])
+                self._heard = len(self._incoming)
                 number, first = re.fullmatch(r".([0-9]*)(.*)", reply[0]).groups()
                 return reply[0][0] == "=", number, "\n".join([first.strip(), *reply[1:]]).strip()
             if self._reply or line[:1] in ("=", "?"):
@@ -188,6 +199,7 @@ class EngineProcess:
                 self._noise = [*self._noise[-2:], line]
             elif self._noise and self._has_spoken:
                 raise EngineFault(f"said {self._noise[0][:SHOWN]!r} where a reply begins with = or ?")
+        self._incoming = rest
         return None
 
     def _ending(self) -> str:
@@ -216,10 +228,11 @@ def move_of(text: str, size: int) -> int | None:
 
 class Worker:
     """One process of an engine, started when it is first needed and anew after a fault, and the position that it holds.
-    rules: of its games. seconds: for each answer. label: the engine's name and version, known once it is started."""
+    rules: of its games. seconds, start_seconds: for each answer, and for the first. label: the engine's name and
+    version, known once it is started."""
 
-    def __init__(self, command: Sequence[str], rules: Rules, seconds: float) -> None:
-        self.command, self.rules, self.seconds = command, rules, seconds
+    def __init__(self, command: Sequence[str], rules: Rules, seconds: float, start_seconds: float) -> None:
+        self.command, self.rules, self.seconds, self.start_seconds = command, rules, seconds, start_seconds
         self.process, self.is_closed, self.label = None, False, ""
         self._known: set[str] = set()  # the engine's commands
         self._moves: tuple[int, ...] | None = None  # what stands on the process's board; None where that is not known
@@ -278,7 +291,7 @@ class Worker:
         for is_numbering in (True, False):  # it may be that it trips over the numbers
             self.process.is_numbering = is_numbering
             with contextlib.suppress(Refusal):
-                (listed,) = self.process.ask(["list_commands"], START_SECONDS)
+                (listed,) = self.process.ask(["list_commands"], self.start_seconds)
                 if listed:
                     return listed
         return ""
@@ -396,11 +409,15 @@ class ExternalPlayer:
     """A `StatefulPlayer` that asks a GTP engine: many games at once, each of which stays with its process unless others
     have much less to do, and every fault kept apart from the other games.
 
-    seconds: how long an answer may take before the game is lost. processes: how many think at once, one thread each,
-    which waits; 0 for as many as usable cores. label: the engine's own name and version, known after `check`."""
+    seconds: how long an answer may take before the game is lost; start_seconds: the same for the first of a process.
+    processes: how many think at once, one thread each, which waits; 0 for as many as usable cores. label: the engine's
+    own name and version, known after `check`."""
 
-    def __init__(self, program: Program, seconds: float = 60.0, processes: int = 0) -> None:
+    def __init__(
+        self, program: Program, seconds: float = 60.0, processes: int = 0, start_seconds: float = 120.0
+    ) -> None:
         self.program, self.seconds, self.processes = program, seconds, processes or usable_cores()
+        self.start_seconds = start_seconds
         self.name, self.label = program.name, ""
         self._rules: Rules | None = None
         self._workers: list[Worker] = []
@@ -420,7 +437,9 @@ class ExternalPlayer:
             worker.open()
         except EngineFault as fault:
             self.close()
-            raise InputError(f"{self.name} {fault}; it was started as: {' '.join(worker.command)}") from None
+            limit = f"evaluation.engine_start_seconds is {self.start_seconds:g}"
+            started = f"it was started as: {' '.join(worker.command)}"
+            raise InputError(f"{self.name} {fault} ({limit}); {started}") from None
         self.label = worker.label
 
     def begin(self, game_ids: Sequence[int], rules: Rules) -> None:
@@ -473,7 +492,7 @@ class ExternalPlayer:
         if not self._workers or rules != self._rules:
             self.close()
             command, self._rules = self.program.command(rules, _seed_of(0)), rules
-            self._workers = [Worker(command, rules, self.seconds) for _ in range(self.processes)]
+            self._workers = [Worker(command, rules, self.seconds, self.start_seconds) for _ in range(self.processes)]
             self._threads = ThreadPoolExecutor(self.processes, thread_name_prefix="engine")
 
     def _ask(self, games: Sequence[int], command: str, seed: int) -> list[str | EngineFault]:
