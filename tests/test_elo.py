@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from limits import within
 
 from zerogo import elo
 
@@ -64,9 +65,14 @@ def test_elo_and_win_rate_are_inverse() -> None:
         elo.elo_of(1.5)
 
 
+def rate(points: np.ndarray, anchor: int = 0) -> elo.Ratings:
+    """Returns the ratings of a table: row i, column j is what i won against j."""
+    return elo.bradley_terry(elo.Meetings.of_table(points), anchor)
+
+
 def test_two_players_get_their_elo_difference() -> None:
     points = np.array([[0.0, 7500.0], [2500.0, 0.0]])
-    rated = elo.bradley_terry(points, anchor=1)
+    rated = rate(points, 1)
     assert rated.elo[1] == 0 and rated.elo[0] == pytest.approx(elo.elo_of(0.75), abs=0.2)
     # The variance of a logit is 1 / (n p (1 - p)).
     half = elo.Z95 * elo.ELO_PER_NAT / math.sqrt(10_000 * 0.75 * 0.25)
@@ -77,7 +83,7 @@ def test_two_players_get_their_elo_difference() -> None:
 def test_ratings_are_the_maximum_by_brute_force() -> None:
     """Three players: a fine grid over both free ratings has no better point than Newton's."""
     points = np.array([[0, 12, 17.5], [8, 0, 14], [2.5, 6, 0]])
-    rated = elo.bradley_terry(points, anchor=2)
+    rated = rate(points, 2)
 
     def log_posterior(ratings: np.ndarray) -> np.ndarray:
         total = -0.5 * ((ratings - ratings.mean(-1, keepdims=True)) ** 2).sum(-1) / elo.SPREAD**2
@@ -102,21 +108,21 @@ def test_simulated_pool_is_found_again() -> None:
         for j in range(i):
             won = generator.binomial(400, elo.win_rate(truth[i] - truth[j]))
             points[i, j], points[j, i] = won, 400 - won
-    rated = elo.bradley_terry(points)
+    rated = rate(points)
     assert ((rated.low <= truth) & (truth <= rated.high)).all()
     assert np.abs(rated.elo - truth).max() < 80
 
 
 def test_whoever_won_all_is_finite_and_last_in_doubt() -> None:
     points = np.array([[0, 200, 200], [0, 0, 150], [0, 50, 0]], dtype=float)
-    rated = elo.bradley_terry(points, anchor=2)
+    rated = rate(points, 2)
     assert np.isfinite(rated.elo).all() and rated.elo[0] > rated.elo[1] + 500
     assert rated.high[0] - rated.low[0] > rated.high[1] - rated.low[1]
 
 
 def test_the_anchor_shifts_ratings_and_nothing_else() -> None:
     points = np.array([[0, 30, 40], [20, 0, 25], [10, 25, 0]], dtype=float)
-    first, last = elo.bradley_terry(points, 0), elo.bradley_terry(points, 2)
+    first, last = rate(points, 0), rate(points, 2)
     assert first.elo - first.elo[2] == pytest.approx(last.elo, abs=1e-6)
     assert first.high[2] - first.elo[2] == pytest.approx(last.high[0] - last.elo[0])
 
@@ -124,11 +130,47 @@ def test_the_anchor_shifts_ratings_and_nothing_else() -> None:
 def test_players_that_never_met_have_a_wide_interval() -> None:
     points = np.zeros((4, 4))
     points[0, 1] = points[1, 0] = points[2, 3] = points[3, 2] = 50
-    rated = elo.bradley_terry(points)
+    rated = rate(points)
     assert np.abs(rated.elo) == pytest.approx(0, abs=1e-6)
     assert rated.high[1] < 150 and rated.high[2] > 1000
     with pytest.raises(ValueError, match="must be"):
-        elo.bradley_terry(np.zeros((2, 3)))
+        rate(np.zeros((2, 3)))
+
+
+def month(count: int) -> tuple[dict[str, int], list[tuple[str, str, float, float]]]:
+    """Returns players, and results of checkpoints that met two anchors and the one before them, the last at 900 Elo."""
+    generator, names = np.random.default_rng(3), {name: k for k, name in enumerate(["a", "b", *map(str, range(count))])}
+    truth = [0.0, 400.0, *np.linspace(0, 900, count)]
+    pairs = [(str(k), other) for k in range(count) for other in ("a", "b", str(k - 1)) if other != "-1"]
+    won = [generator.binomial(100, elo.win_rate(truth[names[one]] - truth[names[other]])) for one, other in pairs]
+    return names, [(*pair, points, 100 - points) for pair, points in zip(pairs, won, strict=True)]
+
+
+def test_a_pool_of_thousands_takes_little() -> None:
+    names, results = month(4320)
+    with within(30, seconds=5):
+        rated = elo.bradley_terry(elo.Meetings.of_results(names, results), 0, of=[4321])
+    assert rated.low[-1] < 900 < rated.high[-1] and np.isnan(rated.low[5]) and abs(rated.elo[1] - 400) < 30
+
+
+def test_sparse_ratings_are_those_of_whole_matrices() -> None:
+    names, results = month(60)
+    halves = [(two, one, lost / 2, won / 2) for one, two, won, lost in results]
+    rated = elo.bradley_terry(
+        elo.Meetings.of_results(names, [*halves, *(half[1::-1] + half[:1:-1] for half in halves)])
+    )
+    points = np.zeros((62, 62))
+    for one, two, won, lost in results:
+        points[names[one], names[two]], points[names[two], names[one]] = won, lost
+    met = points + points.T > 0
+    games, nats = points + points.T + elo.PRIOR_DRAWS * met, rated.elo / elo.ELO_PER_NAT
+    expected, ridge = 1 / (1 + np.exp(nats[None] - nats[:, None])), (elo.ELO_PER_NAT / elo.SPREAD) ** 2
+    gradient = (points + elo.PRIOR_DRAWS / 2 * met - games * expected).sum(1) - ridge * nats
+    assert np.ptp(gradient) == pytest.approx(0, abs=1e-6)  # what the anchor's shift makes of 0 is the same for all
+    weight = games * expected * (1 - expected)
+    inverse = np.linalg.inv(np.diag(weight.sum(1) + ridge) - weight)
+    half = elo.Z95 * elo.ELO_PER_NAT * np.sqrt(np.diag(inverse) + inverse[0, 0] - 2 * inverse[0])
+    assert rated.high - rated.elo == pytest.approx(half)
 
 
 def test_sprt_known_form() -> None:

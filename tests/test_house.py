@@ -47,7 +47,7 @@ BUDGETS = {
     "board": 770,
     "config": 775,
     "features": 780,
-    "files beside the folders": 4550,
+    "files beside the folders": 4610,
     "gtp": 1930,
     "kernels": 4910,
     "pipeline": 960,
@@ -59,7 +59,7 @@ BUDGETS = {
     "sgf": 905,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 141, 19_697, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 141, 19_739, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

@@ -5,7 +5,7 @@ A game gives points: 1 for a win, 0.5 for a draw, 0 for a loss. Elo is logistic:
 float64."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -69,49 +69,107 @@ def elo_of(rate: float) -> float:
 
 @dataclass(frozen=True)
 class Ratings:
-    """Elo of n players: float64 [n] each, the anchor at 0 without an interval of its own."""
+    """Elo of n players: float64 [n] each, the anchor at 0 without an interval of its own; nan where an interval was not
+    asked for."""
 
     elo: np.ndarray
     low: np.ndarray
     high: np.ndarray
 
 
-def bradley_terry(points: np.ndarray, anchor: int = 0) -> Ratings:
-    """Returns the ratings of a pool from points [n, n]: points[i, j] is what i won against j, draws as half.
+@dataclass(frozen=True)
+class Meetings:
+    """What n players won against each other, in sparse form: i, j int64 [k], each pair once; points float64 [k, 2], of
+    i and of j, draws as half."""
+
+    num_players: int
+    i: np.ndarray
+    j: np.ndarray
+    points: np.ndarray
+
+    @classmethod
+    def of_table(cls, points: np.ndarray) -> "Meetings":
+        """Returns the pairs of a table float64 [n, n]: row i, column j is what i won against j."""
+        points = np.asarray(points, dtype=np.float64)
+        if points.ndim != 2 or points.shape[0] != points.shape[1] or not np.isfinite(points).all() or points.min() < 0:
+            raise ValueError(f"bradley_terry: points are {points.shape}; they must be [n, n], finite and not negative")
+        i, j = np.nonzero(np.triu(points + points.T, 1))
+        return cls(len(points), i, j, np.stack([points[i, j], points[j, i]], 1))
+
+    @classmethod
+    def of_results(cls, names: dict[str, int], results: Iterable[tuple[str, str, float, float]]) -> "Meetings":
+        """Returns the pairs of results (one, other, points of one, points of the other), any number for each pair.
+        names: every player's number."""
+        sums: dict[tuple[int, int], list[float]] = {}
+        for one, other, won, lost in results:
+            i, j = names[one], names[other]
+            pair = sums.setdefault((min(i, j), max(i, j)), [0.0, 0.0])
+            pair[i > j] += won
+            pair[i <= j] += lost
+        i, j = np.array([*sums], dtype=np.int64).reshape(-1, 2).T
+        return cls(len(names), i, j, np.array([*sums.values()], dtype=np.float64).reshape(-1, 2))
+
+    def sums(self, of_i: np.ndarray, of_j: np.ndarray) -> np.ndarray:
+        """Returns for each player the sum over its pairs of what each gives to i and to j: float64 [k] -> [n]."""
+        return np.bincount(self.i, of_i, self.num_players) + np.bincount(self.j, of_j, self.num_players)
+
+
+def bradley_terry(meetings: Meetings, anchor: int = 0, of: Sequence[int] | None = None) -> Ratings:
+    """Returns the ratings of a pool, and the intervals of the players `of`, by default all.
 
     The maximum of the posterior by Newton's method (Bradley and Terry 1952). The prior, `PRIOR_DRAWS` between
     any two that met and a spread of `SPREAD`, keeps whoever won or lost all finite. Intervals come from the
-    Hessian there, relative to the anchor."""
-    points = np.array(points, dtype=np.float64)
-    count = points.shape[0]
-    if points.shape != (count, count) or not np.isfinite(points).all() or (points < 0).any():
-        raise ValueError(f"bradley_terry: points are {points.shape}; they must be [n, n], finite and not negative")
-    np.fill_diagonal(points, 0.0)
-    met = (points + points.T) > 0
-    points = points + met * (PRIOR_DRAWS / 2)
-    games = points + points.T
-    ridge = (ELO_PER_NAT / SPREAD) ** 2
-    nats = np.zeros(count)
+    Hessian there, relative to the anchor. Time and memory are linear in the pairs, an interval costs another solution:
+    a month's run has thousands of players, each of which met a few."""
+    count, ridge = meetings.num_players, (ELO_PER_NAT / SPREAD) ** 2
+    points = meetings.points + PRIOR_DRAWS / 2
+    games, nats = points.sum(1), np.zeros(count)
     for _ in range(500):
-        gradient, hessian = _slope(nats, points, games, ridge)
-        step = np.linalg.solve(hessian, gradient)
+        expected, solve = _curvature(meetings, nats, games, ridge)
+        beyond = points[:, 0] - games * expected
+        step = solve(meetings.sums(beyond, -beyond) - ridge * nats)
         nats = nats + step / max(1.0, np.abs(step).max())  # at most 174 Elo: far away the parabola is no guide
         if np.abs(step).max() < 1e-10:
             break
-    covariance = np.linalg.inv(_slope(nats, points, games, ridge)[1]) * ELO_PER_NAT**2
+    solve = _curvature(meetings, nats, games, ridge)[1]
     elo = (nats - nats[anchor]) * ELO_PER_NAT
-    variance = np.diag(covariance) + covariance[anchor, anchor] - 2 * covariance[anchor]
-    variance[anchor] = 0.0
-    half = Z95 * np.sqrt(np.maximum(variance, 0.0))
+    half = np.full(count, math.nan)
+    for player in range(count) if of is None else of:
+        difference = np.zeros(count)
+        difference[player] += 1
+        difference[anchor] -= 1
+        half[player] = Z95 * ELO_PER_NAT * math.sqrt(max(0.0, difference @ solve(difference)))
+    half[anchor] = 0.0
     return Ratings(elo, elo - half, elo + half)
 
 
-def _slope(nats: np.ndarray, points: np.ndarray, games: np.ndarray, ridge: float) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the gradient [n] of the log posterior and its negative Hessian [n, n] at ratings in nats."""
-    expected = 0.5 * (1 + np.tanh((nats[:, None] - nats[None, :]) / 2))
-    gradient = (points - games * expected).sum(1) - ridge * nats
+def _curvature(
+    meetings: Meetings, nats: np.ndarray, games: np.ndarray, ridge: float
+) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+    """Returns the points a game that i expects against j, float64 [k], and what solves the negative Hessian of the log
+    posterior at these ratings for a right side [n]: conjugate gradients, scaled by the diagonal."""
+    i, j = meetings.i, meetings.j
+    expected = 0.5 * (1 + np.tanh((nats[i] - nats[j]) / 2))
     weight = games * expected * (1 - expected)
-    return gradient, np.diag(weight.sum(1) + ridge) - weight
+    diagonal = meetings.sums(weight, weight) + ridge
+
+    def solve(right: np.ndarray) -> np.ndarray:
+        found, left = np.zeros_like(right), right.copy()
+        scaled = left / diagonal
+        direction, size = scaled, left @ scaled
+        least = 1e-24 * size
+        for _ in range(10 * len(right)):
+            if size <= least:
+                break
+            image = diagonal * direction - meetings.sums(weight * direction[j], weight * direction[i])
+            length = size / (direction @ image)
+            found, left = found + length * direction, left - length * image
+            scaled = left / diagonal
+            before, size = size, left @ scaled
+            direction = scaled + size / before * direction
+        return found
+
+    return expected, solve
 
 
 @dataclass(frozen=True)

@@ -262,9 +262,9 @@ def points_table(names: Sequence[str], results: Sequence[MatchResult]) -> np.nda
 
 def rate(names: Sequence[str], results: Sequence[MatchResult]) -> elo.Ratings:
     """Returns the players' Elo over the weakest of them, who is at 0 without an interval of its own."""
-    points = points_table(names, results)
-    weakest = int(elo.bradley_terry(points).elo.argmin())
-    return elo.bradley_terry(points, anchor=weakest)
+    meetings = elo.Meetings.of_table(points_table(names, results))
+    weakest = int(elo.bradley_terry(meetings, of=[]).elo.argmin())
+    return elo.bradley_terry(meetings, anchor=weakest)
 
 
 def rating_rows(

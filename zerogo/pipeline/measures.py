@@ -203,16 +203,13 @@ class Matches:
     def _rating(self, area: str, name: str, size: int) -> dict[str, float]:
         """Returns the player's Elo in the run's pool on a board, the random player (or first opponent) at 0."""
         pool = [entry[:5] for entry in self.pool if entry[5] == size]
-        names = sorted({name for entry in pool for name in entry[:2]})
-        if name not in names:
+        numbers = {name: k for k, name in enumerate(dict.fromkeys(name for entry in pool for name in entry[:2]))}
+        if name not in numbers:
             return {}
-        points = np.zeros((len(names), len(names)))
-        for one, other, wins, draws, losses in pool:
-            i, j = names.index(one), names.index(other)
-            points[i, j] += wins + draws / 2
-            points[j, i] += losses + draws / 2
-        anchor = names.index("random" if "random" in names else pool[0][1])
-        return {f"{area}/elo": float(elo.bradley_terry(points, anchor).elo[names.index(name)])}
+        points = ((one, other, wins + draws / 2, losses + draws / 2) for one, other, wins, draws, losses in pool)
+        meetings = elo.Meetings.of_results(numbers, points)
+        anchor = numbers["random" if "random" in numbers else pool[0][1]]
+        return {f"{area}/elo": float(elo.bradley_terry(meetings, anchor, of=[]).elo[numbers[name]])}
 
 
 def describe(spec: str, result: MatchResult) -> str:
