@@ -48,18 +48,18 @@ BUDGETS = {
     "config": 775,
     "features": 780,
     "files beside the folders": 4610,
-    "gtp": 1930,
+    "gtp": 1970,
     "kernels": 4910,
     "pipeline": 960,
     "play": 560,
-    "players": 2208,
+    "players": 2300,
     "replay": 706,
     "search": 1625,
     "selfplay": 860,
     "sgf": 905,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 141, 19_739, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 141, 19_820, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

@@ -218,16 +218,18 @@ def test_a_side_that_moves_twice() -> None:
 def test_dead_stones_and_score(mirrored: bool) -> None:
     game = position(DEAD_WITHIN, mirrored, komi=9.5)
     assert {coords.to_gtp(point, 6) for point in final_status(game, None).dead} == {"B6"}
-    assert final_score_black(game, None) == pytest.approx((-1 if mirrored else 1) * float(24 - 12 - 9.5))
+    assert final_score_black(game, final_status(game, None)) == pytest.approx(
+        (-1 if mirrored else 1) * float(24 - 12 - 9.5)
+    )
     japanese = position(DEAD_WITHIN, mirrored, komi=0.5, scoring="territory")
-    assert final_score_black(japanese, None) == japanese.state.score_black([(0, 1)])
+    assert final_score_black(japanese, final_status(japanese, None)) == japanese.state.score_black([(0, 1)])
 
 
 def test_ownership_decides_where_nothing_is_pass_alive() -> None:
     game = position(". . . . . \n . X . . . \n . . . . . \n . . . O . \n . . . . .")
     assert final_status(game, None).dead == set()
     assert [final_status(game, Owner(share)).dead for share in (0.95, -0.95, 0.3)] == [{18}, {6}, set()]
-    assert final_score_black(game, Owner(0.95)) == 24.5
+    assert final_score_black(game, final_status(game, Owner(0.95))) == 24.5
     game.play(BLACK, 0)
     assert final_status(game, Owner(0.95)).dead == {18}, "whoever is to move"
     assert final_status(position(SETTLED), Owner(-1.0)).dead == set(), (

@@ -3,22 +3,22 @@
 
 import json
 from functools import cache
-from pathlib import Path
 
 import pytest
 import torch
 from diagrams import parse
+from gtp_talk import ROOT, Talk, engine
 
 from zerogo import coords
 from zerogo.config import EvaluationConfig
-from zerogo.game import Colour
+from zerogo.game import Colour, GameState
+from zerogo.players import status
 from zerogo.players.analyst import Analyst, make_analyst
 from zerogo.players.live import LiveGame
-from zerogo.players.move_choice import final_score_black, final_status
+from zerogo.players.move_choice import Judge, final_score_black, final_status
 from zerogo.players.status import Status
 from zerogo.rules import Rules
 
-ROOT = Path(__file__).parent.parent
 FINISHED = json.loads((ROOT / "tests/data/finished.json").read_text())  # stones, to play, komi, Black's score
 # Two walls, and a white stone in Black's territory that could live there against weak play.
 WALLS = "\n".join([". . . . X O . . ."] * 4 + [". O . . X O . . ."] + [". . . . X O . . ."] * 4)
@@ -28,6 +28,7 @@ ALIVE_BELOW = """
     O O O O O O O O O
     . O . O O O O O O
 """
+UNFINISHED = ". X . O . \n O . . . X \n . . X . . \n X . O . O \n . O . X ."
 # Who plays a shared liberty loses: four in a row may be taken, but leave two eyes.
 SEKI = (
     "X X X X X X X X X \n X O O O O O O O X \n X O . X X X . O X \n X O O O O O O O X \n X X X X X X X X X"
@@ -64,25 +65,82 @@ def found(diagram: str, word: str = "mcts:8") -> Status:
     return final_status(finished(parse(diagram), 7.0), analyst(word))
 
 
-@pytest.mark.parametrize("word", ["mcts:1", "mcts:400", "9x9.pt"])
+@pytest.mark.parametrize("word", ["mcts:400", "9x9.pt"])
 def test_a_lone_stone_in_a_large_territory_is_dead(word: str) -> None:
     """Playouts from after two passes used to take every stone for alive, 64 from before them said nothing."""
     game = finished(parse(WALLS), 7.0)
     assert vertices(final_status(game, analyst(word)).dead) == {"B5"}
-    assert final_score_black(game, analyst(word)) == 2.0
+    assert final_score_black(game, final_status(game, analyst(word))) == 2.0
 
 
 @pytest.mark.parametrize("swapped", [False, True])
 def test_seki(swapped: bool) -> None:
     rows = [[(0, 2, 1)[point] if swapped else point for point in row] for row in parse(SEKI)]
-    status = final_status(finished(rows, 7.0), analyst("mcts:8"))
+    known = final_status(finished(rows, 7.0), analyst("mcts:8"))
     ring = {f"{column}{row}" for column in "BCDEFGH" for row in (6, 7, 8)} - {"C7", "G7"}
-    assert not status.dead and vertices(status.seki) == ring
+    assert not known.dead and vertices(known.seki) == ring
 
 
 def test_what_can_be_reduced_to_one_eye_is_dead() -> None:
-    status = found(NAKADE)
-    assert "C8" in vertices(status.dead) and "E7" not in vertices(status.dead) and not status.seki
+    known = found(NAKADE)
+    assert "C8" in vertices(known.dead) and "E7" not in vertices(known.dead) and not known.seki
+
+
+class Watched:
+    """The searches for strings, on a clock that goes on by a second with each, and by little with every look."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.strings, self._search = 0.0, [], status._searched
+        monkeypatch.setattr(status, "_searched", self)
+
+    def __call__(self, state: GameState, strings: list, *first: int) -> list[float]:
+        self.now += len(strings)
+        self.strings += [min(points) for _, points in strings]
+        return self._search(state, strings, *first)
+
+    def look(self) -> float:
+        self.now += 0.01
+        return self.now
+
+
+def test_searches_end_in_time_and_verdicts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A board of 19x19 took 6 to 17 s whatever the clock said, and the next command did all of it again. The order in
+    which strings are searched, and how many at a time, changes nothing about them."""
+    watched, game = Watched(monkeypatch), finished(parse(UNFINISHED), 7.0)
+    whole = final_status(game, analyst("mcts:8"))
+    order, judge = watched.strings, Judge(analyst("mcts:8"), watched.look)
+    assert len(order) == len(set(order)) > 8
+    watched.strings = []
+    assert judge(game) == whole == judge(game) and watched.strings == order
+    judge.clear()
+    assert judge(game, watched.now + 100) == whole and watched.strings == 2 * order
+    for seconds, number in ((6.5, 6), (0, 0)):
+        watched.strings = []
+        judge.clear()
+        judge(game, watched.now + seconds, keeps=False)
+        assert watched.strings == order[:number]
+    watched.strings = []
+    assert judge(game, keeps=False) == whole and watched.strings == order, "a verdict cut short was kept"
+
+
+def test_a_cleanup_takes_the_dead_stone_and_passes_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After two passes on the board of two walls; what final_status_list says is not found once more for it."""
+    watched, talk = Watched(monkeypatch), Talk(engine("mcts:8", "game.size=9", "--rules", "chinese"))
+    talk.engine.now = talk.engine.judge.limit.now = watched.look
+    for durations in (talk.engine.step_time, talk.engine.overhead):
+        durations.clear()
+    talk.engine.game = finished(parse(WALLS), 7.0)
+    assert (talk.value("final_score"), talk.value("final_status_list dead")) == ("B+2", "B5")
+    assert len(watched.strings) == len(set(watched.strings)) > 0
+    moves = []
+    while (moves or [""])[-1] != "pass":
+        talk.value("time_settings 0 9 1")
+        before = watched.now
+        moves.append(talk.value("kgs-genmove_cleanup b"))
+        assert watched.now - before <= 9 - 0.3
+        talk.value("play w pass")
+    assert {*moves[:-1]} == {"A5", "B4", "B6", "C5"} and len(moves) == 5
+    assert talk.value("final_score") == "B+2"
 
 
 @pytest.mark.parametrize(("word", "size"), [("mcts:400", 9), ("9x9.pt", 9), ("7x7.pt", 7), ("quickstart-5x5.pt", 5)])
@@ -92,5 +150,6 @@ def test_winners_of_finished_games(word: str, size: int, number: int | None) -> 
     entries, right = FINISHED[str(size)][:number], 0
     for stones, to_play, komi, score in entries:
         rows = [[".XO".index(point) for point in stones[at : at + size]] for at in range(0, size * size, size)]
-        right += final_score_black(finished(rows, komi, to_play), analyst(word)) * score > 0
+        game = finished(rows, komi, to_play)
+        right += final_score_black(game, final_status(game, analyst(word))) * score > 0
     assert right >= (0.95 * len(entries) if number is None else number - 1)

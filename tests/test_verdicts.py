@@ -127,7 +127,8 @@ def test_gtp(name: str, player: str) -> None:
 def test_python(name: str, player: str) -> None:
     known = POSITIONS[name]
     engine = set_up(player, known).engine
-    assert known.score in ("", result_text(move_choice.final_score_black(engine.game, engine.analyst)))
+    found = move_choice.final_status(engine.game, engine.analyst)
+    assert known.score in ("", result_text(move_choice.final_score_black(engine.game, found)))
 
 
 @pytest.mark.parametrize(("name", "player"), but_for(dict.fromkeys(UNSEEN, (WEAK, NETWORKS[9]))))

@@ -81,6 +81,12 @@ def _cputime(engine: Engine) -> str:
     return f"{time.process_time():.2f}"
 
 
+def _clear_cache(engine: Engine) -> None:
+    engine.judge.clear()
+    if engine.session:
+        engine.session.clear()
+
+
 SHORT_COMMANDS = (  # those of one expression
     Command("protocol_version", handler=lambda engine: "2"),
     Command("name", handler=lambda engine: NAME),
@@ -105,7 +111,7 @@ SHORT_COMMANDS = (  # those of one expression
         "kata-time_settings", KATA_USAGE, 0, ANY, handler=lambda engine, *words: engine.clock.restart(kata_time(words))
     ),
     Command("kata-get-models", needs_search=True, handler=_models),
-    Command("clear_cache", handler=lambda engine: engine.session.clear() if engine.session else None),
+    Command("clear_cache", handler=_clear_cache),
     Command(
         "kata-get-rules", handler=lambda engine: json.dumps(rulesets.to_json(engine.game.rules), separators=(",", ":"))
     ),
@@ -367,7 +373,7 @@ def time_left(engine: Engine, player: str, seconds: str, number: str) -> None:
 @Command("final_score")
 def final_score(engine: Engine) -> str:
     """Returns the result in points as the board stands, dead stones taken off: B+3.5, W+0.5, or 0 for a draw."""
-    return result_text(move_choice.final_score_black(engine.game, engine.analyst))
+    return result_text(move_choice.final_score_black(engine.game, genmove.verdict(engine)))
 
 
 @Command("final_status_list", "alive | dead | seki", 1)
@@ -375,7 +381,7 @@ def final_status_list(engine: Engine, word: str) -> str:
     """Returns the strings that are dead, alive or in seki, one a line."""
     if word.lower() not in ("alive", "dead", "seki"):
         raise InputError("invalid status")
-    found, size = move_choice.final_status(engine.game, engine.analyst), engine.size
+    found, size = genmove.verdict(engine), engine.size
     strings = [sorted(coords.point(*at, size) for at in string.stones) for string in engine.game.state.board.strings()]
     words = ["dead" if row[0] in found.dead else "seki" if row[0] in found.seki else "alive" for row in sorted(strings)]
     pairs = zip(sorted(strings), words, strict=True)

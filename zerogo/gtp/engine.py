@@ -24,7 +24,7 @@ from zerogo.gtp.protocol import Input, Reply, Request
 from zerogo.players import plays_on, require_size
 from zerogo.players.analyst import Analyst, with_fitting_leaves
 from zerogo.players.live import LiveGame
-from zerogo.players.move_choice import MoveChoiceSettings
+from zerogo.players.move_choice import Judge, MoveChoiceSettings
 from zerogo.players.session import AnalysisSession, room_for
 
 NAME = "zerogo"
@@ -59,7 +59,8 @@ class Engine:
     side that `genmove` played last. last_winrate: a side and its winrate before its last move, None where nothing was
     searched. resignation: the position of the last one, and the result in SGF's words. interrupted: whether a person
     wants the move now. stopped: the position in which `stop` has ended the pondering. log: writes a line for a person.
-    now: seconds of a clock. step_time, overhead: durations of a step of the search, and of all else of a move."""
+    now: seconds of a clock. step_time, overhead: durations of a step of the search, and of all else of a move but the
+    judge's. judge: says which stones are dead."""
 
     name: str
     game: LiveGame
@@ -79,6 +80,10 @@ class Engine:
     overhead: Durations = field(default_factory=Durations)
     resignation: tuple[tuple[int, int], str] | None = None
     stopped: tuple[int, int] | None = None
+    judge: Judge = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.judge = Judge(self.analyst, self.now)
 
     @property
     def size(self) -> int:
@@ -102,6 +107,7 @@ class Engine:
         factor = (size / self.size) ** 2
         self.step_time = Durations(factor * seconds for seconds in self.step_time)
         self.overhead = Durations(factor * seconds for seconds in self.overhead)
+        self.judge.limit.seconds_each *= factor
 
     def begin_game(self) -> None:
         """Begins a game of its own: with fresh clocks, and with draws that are not the last game's."""

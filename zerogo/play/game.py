@@ -19,10 +19,9 @@ from zerogo.game import Colour
 from zerogo.players import require_size
 from zerogo.players.analyst import KINDS, Analysis, Analyst
 from zerogo.players.live import LiveGame
-from zerogo.players.move_choice import MoveChoiceSettings, decide, final_status
+from zerogo.players.move_choice import MoveChoiceSettings, decide, final_score_black, final_status
 from zerogo.players.playout import RandomPlayer
 from zerogo.players.session import AnalysisSession, room_for
-from zerogo.players.status import as_points
 from zerogo.rules import Rules
 
 ADVISER = "mcts:400"  # gives hints and judges dead stones where no bot of the game analyses
@@ -362,8 +361,8 @@ class TerminalGame:
 
     def _counted(self) -> tuple[float, str]:
         """Returns Black's score with komi, and which stones are dead, by whose judgement."""
-        dead = final_status(self.game, self._adviser().analyst).dead
-        score = self.game.state.score_black(as_points(dead, self.game.size))
+        found = final_status(self.game, self._adviser().analyst)
+        score, dead = final_score_black(self.game, found), found.dead
         points = coords.vertices(sorted(dead), self.game.size)
         return score, f"; {self._adviser().name} takes these stones for dead: {points}" if dead else ""
 

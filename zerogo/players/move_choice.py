@@ -8,6 +8,8 @@ here, each from the view of the side to move:
 * *agreed*: what people would agree on, dead stones taken off by pass-alive regions first and then by ownership. Dead
   stones *matter* where the agreed result is better than one of the others: then they are captured before passing."""
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,10 +19,10 @@ import torch
 from torch import Tensor
 
 from zerogo import scoring
-from zerogo.game import Colour, GameState, Move, Point, neighbours
+from zerogo.game import Colour, Move, Point, neighbours
 from zerogo.players.analyst import Analysis, Analyst, Candidate
 from zerogo.players.live import LiveGame
-from zerogo.players.status import Status, alive_points, as_points, indices, status
+from zerogo.players.status import Status, TimeLimit, alive_points, as_points, indices, status
 from zerogo.sgf.record import with_to_play
 
 CERTAIN = 0.9  # a point is decided if its ownership is as large, for either side
@@ -28,6 +30,7 @@ FREE = 0.02  # passing costs nothing if its value is so little below the best mo
 TIDY = 0.1  # a capture or a move that goes on may be worth so much less than the best move
 SURE_VISITS = 8  # a move's value is taken from the search as it is if it was visited so often
 MOST_VALUED = 4  # moves against dead stones that are searched on their own before one move
+REMEMBERED = 16  # positions whose verdicts a `Judge` keeps
 
 ValueOf = Callable[[int], float]  # an action's value, -1 to 1 for the side to move, by a search of that move alone
 
@@ -51,14 +54,20 @@ class MoveChoiceSettings:
 
 
 def decide(
-    game: LiveGame, to_play: Colour, analysis: Analysis, settings: MoveChoiceSettings, value_of: ValueOf | None = None
+    game: LiveGame,
+    to_play: Colour,
+    analysis: Analysis,
+    settings: MoveChoiceSettings,
+    value_of: ValueOf | None = None,
+    judge: Callable[[LiveGame], Status] | None = None,
 ) -> int | None:
-    """Returns the action to play, None to resign.
+    """Returns the action to play, None to resign; the game is as before.
 
-    analysis: the search's, for `to_play`. value_of: asks the search about a move that it has hardly tried. Passes where
-    the opponent has passed and that wins, and where nothing is left to gain; plays inside pass-alive territory only to
-    capture dead stones that matter, or all of them if `settings.cleanup` wants that."""
-    position = _Position(game, to_play, analysis, value_of, settings)
+    analysis: the search's, for `to_play`. value_of: asks the search about a move that it has hardly tried. judge: says
+    for a cleanup what is dead, by default the analysis does. Passes where the opponent has passed and that wins, and
+    where nothing is left to gain; plays inside pass-alive territory only to capture dead stones that matter, or all of
+    them if `settings.cleanup` wants that."""
+    position = _Position(game, to_play, analysis, value_of, settings, judge)
     opponent_passed = game.moves[-1:] == [(to_play.other, position.pass_action)]
     if settings.is_over or position.is_settled or (opponent_passed and position.passing_wins):
         return _pass_or_capture(position, settings.cleanup)
@@ -70,12 +79,42 @@ def decide(
     return best
 
 
-def final_status(game: LiveGame, analyst: Analyst | None) -> Status:
+def final_status(
+    game: LiveGame, analyst: Analyst | None, limit: TimeLimit | None = None, is_over: bool = False
+) -> Status:
     """Returns which stones are dead, and which live in seki, by `players.status`; without an analyst only stones in the
-    other side's pass-alive territory are dead."""
+    other side's pass-alive territory are dead. limit: of its searches. is_over: whether to judge as after two passes,
+    also where these are not among the moves."""
+    state = replace(game.state, passes=2) if is_over else game.state
     if analyst is None:
-        return status(game.state, None)
-    return status(game.state, sum(_ownership_black(game, analyst, to_play) for to_play in Colour) / 2)
+        return status(state, None)
+    return status(state, sum(_ownership_black(game, analyst, to_play) for to_play in Colour) / 2, limit=limit)
+
+
+class Judge:
+    """Says what `final_status` finds, within a time, and says the same when it is asked about a position again."""
+
+    def __init__(self, analyst: Analyst | None, now: Callable[[], float] = time.monotonic) -> None:
+        self.analyst, self.limit = analyst, TimeLimit(now)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets all verdicts."""
+        self._known: dict[tuple, Status] = {}
+
+    def __call__(self, game: LiveGame, deadline: float = math.inf, is_over: bool = False, keeps: bool = True) -> Status:
+        """Returns the status of all stones. deadline: in seconds of `now`. keeps: also what had too little time."""
+        state = game.state
+        key = tuple(map(tuple, state.stones())), state.rules, is_over or state.is_over
+        if key not in self._known:
+            self.limit.deadline, self.limit.ran_out = deadline, False
+            found = final_status(game, self.analyst, self.limit, is_over)
+            if self.limit.ran_out and not keeps:
+                return found
+            self._known[key] = found
+            for old in list(self._known)[:-REMEMBERED]:
+                del self._known[old]
+        return self._known[key]
 
 
 def _ownership_black(game: LiveGame, analyst: Analyst, to_play: Colour) -> Tensor:
@@ -87,9 +126,9 @@ def _ownership_black(game: LiveGame, analyst: Analyst, to_play: Colour) -> Tenso
     return ownership if to_play is Colour.BLACK else -ownership
 
 
-def final_score_black(game: LiveGame, analyst: Analyst | None) -> float:
+def final_score_black(game: LiveGame, found: Status) -> float:
     """Returns Black's score less White's and komi, by the game's way of scoring, after dead stones are taken off."""
-    return game.state.score_black(as_points(final_status(game, analyst).dead, game.size))
+    return game.state.score_black(as_points(found.dead, game.size))
 
 
 class _Position:
@@ -102,9 +141,11 @@ class _Position:
         analysis: Analysis,
         value_of: ValueOf | None,
         settings: MoveChoiceSettings,
+        judge: Callable[[LiveGame], Status] | None = None,
     ) -> None:
         self.game, self.to_play, self.analysis, self.value_of = game, to_play, analysis, value_of
         self.settings = settings
+        self._judge = judge if judge and settings.cleanup else self._by_analysis
         self.num_valued = 0
         self.size, self.pass_action = game.size, game.size**2
         self.state = with_to_play(game.state, to_play)
@@ -127,12 +168,20 @@ class _Position:
     @cached_property
     def dead(self) -> set[int]:
         """The points of all dead stones, as people would agree; what is in doubt is searched only for a cleanup."""
-        return self.dead_in(self.state)
+        return self._judge(self.game).dead
 
-    def dead_in(self, state: GameState) -> set[int]:
-        """Returns the same for a state that differs from the position by little."""
+    def dead_after(self, action: int) -> set[int]:
+        """Returns the same for the position after a legal move of the side to move."""
+        self.game.play(self.to_play, action)
+        try:
+            return self._judge(self.game).dead
+        finally:
+            self.game.undo()
+
+    def _by_analysis(self, game: LiveGame) -> Status:
+        """Returns the status of a position that differs from the analysed one by little."""
         ownership = self._signed(torch.tensor(self.analysis.ownership, dtype=torch.float32))
-        return status(state, ownership, searches=self.settings.cleanup).dead
+        return status(game.state, ownership, searches=self.settings.cleanup)
 
     @cached_property
     def as_it_stands(self) -> float:
@@ -264,8 +313,7 @@ def _is_harmless(position: _Position, action: int) -> bool:
     if action in position.alive[position.to_play]:
         return True
     if position.settings.is_over:
-        after = position.state.play(Move.from_action(action, position.size))
-        return not position.dead_in(after) - position.dead
+        return not position.dead_after(action) - position.dead
     seen, analysis = position.candidate(action), position.analysis
     enough = (analysis.best.value if analysis.best else analysis.value) - TIDY
     if seen is not None and (seen.visits >= SURE_VISITS or seen.value < enough):

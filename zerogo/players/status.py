@@ -6,6 +6,8 @@ string can't be saved and a live one can't be killed, so that both searches shou
 verdict, since weak play spoils one or the other. Random playouts are never sure of much: a lone stone in a large
 territory lives in every third of them."""
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -27,6 +29,8 @@ DEAD = -0.1  # a string is dead if its searches say less, on the average
 CLEAR = -0.5  # or, without searches, if its ownership is less
 MOST_SEARCHED = 32  # strings; where more are in doubt, the ownership of the others decides
 ROOT_PLAYOUTS, LEAF_PLAYOUTS, SIMULATIONS = 96, 8, 38  # of a search for one string
+AT_ONCE = 4  # strings that are searched together where time counts: after them the clock is looked at
+CAUTION = 1.25  # the next ones are taken to last so much longer than the last ones
 MOST_SHARED = 4  # empty points that strings in seki share, all of a board
 FEW_POINTS = 1  # a group with no more points of its own can't have two eyes
 
@@ -38,9 +42,37 @@ class Status(NamedTuple):
     seki: set[int]
 
 
-def status(state: GameState, ownership_black: Tensor | None, searches: bool = True) -> Status:
+@dataclass
+class TimeLimit:
+    """When searches for strings must have ended. deadline: in seconds of `now`. seconds_each: what a string took last.
+    ran_out: whether there was no time for a string, so that its ownership decided."""
+
+    now: Callable[[], float] = time.monotonic
+    deadline: float = math.inf
+    seconds_each: float = 0.0
+    ran_out: bool = False
+
+    def fitting(self, most: int) -> int:
+        """Returns how many strings, up to `most`, there is time to search now; one where nothing is known of them."""
+        if self.deadline == math.inf:
+            return most
+        left = self.deadline - self.now()
+        known = CAUTION * self.seconds_each
+        number = min(AT_ONCE, most, int(left / known) if known else 1) if left > 0 else 0
+        self.ran_out |= number == 0
+        return number
+
+    def took(self, seconds: float, number: int) -> None:
+        """Takes how long so many strings took; a slow one counts for less with every later one."""
+        self.seconds_each = max(seconds / number, self.seconds_each / 2)
+
+
+def status(
+    state: GameState, ownership_black: Tensor | None, searches: bool = True, limit: TimeLimit | None = None
+) -> Status:
     """Returns the status of all stones; ownership_black: float32 [N, N], None where only pass-alive regions count.
-    searches: else ownership decides alone, and must be clear.
+    searches: else ownership decides alone, and must be clear. limit: of the searches; those that are least in doubt are
+    left out.
 
     After two passes no large region is open to both sides: the weakest string beside one is dead, whatever was found,
     where such strings would else live in seki."""
@@ -52,7 +84,9 @@ def status(state: GameState, ownership_black: Tensor | None, searches: bool = Tr
         elif ownership_black is not None and not points <= alive[string.colour]:
             owned = float(ownership_black.flatten()[list(points)].mean())
             in_doubt.append((owned if string.colour is Colour.BLACK else -owned, string.colour, points))
-    values = _looked_into(state, in_doubt) if searches else [(owned, points) for owned, _, points in in_doubt]
+    values = [(owned, points) for owned, _, points in in_doubt]
+    if searches:
+        values = _looked_into(state, in_doubt, limit or TimeLimit())
     dead = dead.union(*(points for value, points in values if value < (DEAD if searches else CLEAR)))
     seki, shared = _in_seki(state, alive, dead)
     while state.is_over and len(shared) > MOST_SHARED and (weak := [found for found in values if found[1] <= seki]):
@@ -78,14 +112,20 @@ def as_points(found: set[int], size: int) -> list[Point]:
     return [Point(*divmod(index, size)) for index in found]
 
 
-def _looked_into(state: GameState, strings: list[tuple[float, Colour, set[int]]]) -> list[tuple[float, set[int]]]:
+def _looked_into(
+    state: GameState, strings: list[tuple[float, Colour, set[int]]], limit: TimeLimit
+) -> list[tuple[float, set[int]]]:
     """Returns the ownership of strings by the searches where it was in doubt: ownership, colour and points of each."""
     in_doubt = [entry for entry in strings if SURE_DEAD <= entry[0] <= SURE_ALIVE]
     in_doubt = sorted(in_doubt, key=lambda entry: (abs(entry[0] - DEAD), min(entry[2])))[:MOST_SEARCHED]
     found = {min(points): owned for owned, _, points in strings}
-    if in_doubt:
-        values = _searched(state, [(colour, points) for _, colour, points in in_doubt])
-        found |= {min(points): value for (_, _, points), value in zip(in_doubt, values, strict=True)}
+    done = 0
+    while done < len(in_doubt) and (number := limit.fitting(len(in_doubt) - done)):
+        before, some = limit.now(), in_doubt[done : done + number]
+        values = _searched(state, [(colour, points) for _, colour, points in some], done)
+        limit.took(limit.now() - before, number)
+        found |= {min(points): value for (_, _, points), value in zip(some, values, strict=True)}
+        done += number
     return [(found[min(points)], points) for _, _, points in strings]
 
 
@@ -123,8 +163,9 @@ class StringEvaluator(PlayoutEvaluator):
         return (owned * flood.unpack_rows(state.wanted).unsqueeze(1)).sum((2, 3))
 
 
-def _searched(state: GameState, strings: list[tuple[Colour, set[int]]]) -> list[float]:
-    """Returns what the searches say about strings, from -1, it is dead, to 1, it lives."""
+def _searched(state: GameState, strings: list[tuple[Colour, set[int]]], first_string: int = 0) -> list[float]:
+    """Returns what the searches say about strings, from -1, it is dead, to 1, it lives, whatever others are searched
+    beside them. first_string: the number of the first one, by which they draw."""
     size, both = state.rules.size, 2 * len(strings)
     wanted = torch.zeros(both, size * size, dtype=torch.bool)
     for game, (_, points) in enumerate(strings):
@@ -134,7 +175,8 @@ def _searched(state: GameState, strings: list[tuple[Colour, set[int]]]) -> list[
     root: Any = board.from_stones(stones, first, Rules(size, suicide=state.rules.suicide, superko="simple"))
     root = StringState(**vars(root), wanted=flood.pack_rows(wanted.unflatten(1, (size, size))))
     evaluators = StringEvaluator(LEAF_PLAYOUTS), StringEvaluator(ROOT_PLAYOUTS)
-    values = Search(evaluators[0], PLAIN_MCTS, StringGo(), evaluators[1]).run(root, SIMULATIONS, seed=0).value
+    search, game_ids = Search(evaluators[0], PLAIN_MCTS, StringGo(), evaluators[1]), torch.arange(both)
+    values = search.run(root, SIMULATIONS, seed=0, game_ids=2 * first_string + game_ids).value
     values = torch.where(first == Colour.BLACK.value, values, -values).view(-1, 2).mean(1).tolist()
     return [value if colour is Colour.BLACK else -value for (colour, _), value in zip(strings, values, strict=True)]
 
