@@ -308,7 +308,7 @@ def test_a_prepared_analysis_asks_nothing(fresh: Engine, monkeypatch: pytest.Mon
     parts = 1
     while not fresh.session.prepare():
         parts += 1
-    assert asked == [1] * len(asked) and parts >= len(asked) > 2
+    assert asked == [1] * len(asked) and parts >= len(asked) > 1
     number = len(asked)
     scores = [candidate.score for candidate in fresh.session.analysis().candidates]
     assert len(asked) == number and len(set(scores)) > 1
