@@ -301,14 +301,14 @@ def test_a_prepared_analysis_asks_nothing(fresh: Engine, monkeypatch: pytest.Mon
     asked, real = [], Analyst.evaluate
     counting = lambda self, states, *a, **k: asked.append(states.num_games) or real(self, states, *a, **k)  # noqa: E731
     monkeypatch.setattr(Analyst, "evaluate", counting)
-    raw(fresh, "play b A1")
+    raw(fresh, "play b B2")
     fresh.session.set_position(fresh.game)
     for _ in range(40):
         fresh.session.step()
     parts = 1
     while not fresh.session.prepare():
         parts += 1
-    assert asked == [1] * len(asked) and parts >= len(asked) > 1
+    assert asked == [1] * len(asked) and parts >= len(asked) > 2
     number = len(asked)
     scores = [candidate.score for candidate in fresh.session.analysis().candidates]
     assert len(asked) == number and len(set(scores)) > 1
