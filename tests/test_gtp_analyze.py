@@ -17,7 +17,7 @@ from tables import tables
 
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.gtp import analyze
+from zerogo.gtp import analyze, genmove
 from zerogo.gtp.analyze import AnalyzeRequest, kata_line, lz_line, read_request
 from zerogo.gtp.engine import COMMANDS, Engine
 from zerogo.players.analyst import Analysis, Analyst, Candidate
@@ -255,6 +255,12 @@ def test_how_far_ownership_spreads(fresh: Engine) -> None:
     found = replace(by_hand(), ownership=own, candidates=[move, replace(move, visits=9, ownership=None)])
     assert found.ownership_stdev == pytest.approx(np.std([1, -0.5, -0.5, -0.5]))
     assert replace(found, candidates=[]).ownership_stdev == 0
+
+
+def test_a_fault_while_pondering_ends_nothing(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(genmove, "ponder", lambda *_: 1 / 0)
+    assert raw(fresh, ["name", "1 name"]) == "= zerogo\n\n=1 zerogo\n\n"
+    assert "internal error in pondering: ZeroDivisionError" in fresh.said[-1]
 
 
 def test_pondering_keeps_its_tree(fresh: Engine) -> None:

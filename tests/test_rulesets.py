@@ -91,8 +91,8 @@ def test_json_of_tromp_taylor_is_what_katago_prints_and_its_fields_are_the_defau
     ("fields", "what"),
     [
         ({"tax": "ALL"}, "tax is 'ALL'; allowed are NONE"),
-        ({"tax": "SEKI"}, "tax is 'SEKI'; allowed are NONE"),
-        ({"whiteHandicapBonus": "N-1"}, "whiteHandicapBonus is 'N-1'; allowed are 0"),
+        ({"tax": "SEKI"}, "tax is 'SEKI'; allowed are NONE; no points .* eyes in seki count"),
+        ({"whiteHandicapBonus": "N-1"}, "whiteHandicapBonus is 'N-1'; allowed are 0; add the points .* to komi"),
         ({"hasButton": True}, "hasButton is True; allowed are false"),
         ({"ko": "SPIGHT"}, "ko is 'SPIGHT'; allowed are SIMPLE"),
         ({"ko": 1}, "ko is 1"),

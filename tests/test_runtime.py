@@ -258,6 +258,16 @@ def kill_when_it_writes(text: str, path: Path) -> None:
     process.wait()
 
 
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    """`printsgf /dev/full` used to put a file in the device's place."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    write_atomically(path, lambda file: file.write(b"game"))
+    assert os.read(reader, 9) == b"game" and path.is_fifo()
+    os.close(reader)
+
+
 def test_write_atomically_survives_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "a.bin"
     path.write_bytes(b"whole")

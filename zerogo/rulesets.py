@@ -68,6 +68,11 @@ _KATAGO_WORDS = {  # of the string that KataGo writes into RU, such as koPOSITIO
 _KATAGO_WORD = re.compile(r"(ko|scoring|score|tax|sui|button|whb|fpok)(N-1|[A-Z]+|[01])")
 NOT_PLAYED = re.compile(r"taxSEKI|whbN(-1)?")  # of that string: a game's other rules are worth having without these
 _SWITCHES = ("suicide", "hasButton", "friendlyPassOk")
+_INSTEAD = {  # of what is refused
+    "tax": "no points are taken off: eyes in seki count, and two eyes cost nothing",
+    "whiteHandicapBonus": "add the points for handicap stones to komi",
+    "hasButton": "the first pass earns no half point",
+}
 
 
 def canonical(name: str) -> str | None:
@@ -128,7 +133,8 @@ def from_json(fields: Mapping[str, Any], size: int, komi: float | None = None) -
         value = value.upper() if isinstance(value, str) else value
         if not any(value == choice and type(value) is type(choice) for choice in allowed[key]):
             choices = ", ".join(choice if isinstance(choice, str) else json.dumps(choice) for choice in allowed[key])
-            raise InputError(f"rules: {key} is {fields.get(key, value)!r}; allowed are {choices}")
+            instead = f"; {_INSTEAD[key]}" if key in _INSTEAD else ""
+            raise InputError(f"rules: {key} is {fields.get(key, value)!r}; allowed are {choices}{instead}")
     superko, scoring = str(given.get("ko", "positional")).lower(), str(given.get("scoring", "area")).lower()
     usual = 6.5 if scoring == "territory" else 7.5
     return Rules(size, usual if komi is None else komi, superko, given.get("suicide", True), scoring)

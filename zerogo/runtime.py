@@ -302,10 +302,14 @@ def require_new_folder(path: Path, option: str) -> None:
 
 def write_atomically(path: str | Path, writer: Callable[[BinaryIO], Any]) -> None:
     """Makes `path` hold what `writer` writes into the binary file it gets: all of it or, after a crash at any moment,
-    what was there.
+    what was there. A device or a pipe is written to as it is.
 
     The temporary file lies beside it under a name that starts with "." and ends in ".tmp" (see `remove_leftovers`)."""
     path = Path(path)
+    if path.exists() and not path.is_file():  # a file put in the place of /dev/full would stay there
+        with open(path, "wb") as file:
+            writer(file)
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with open(temporary, "wb") as file:

@@ -236,12 +236,14 @@ def _moves(values: Any, size: int) -> Iterator[Move]:
 
 
 def _start(fields: dict[str, Any], size: int) -> Rows:
-    """Returns the rows of the board at the start; of two stones on a point the later one stands."""
+    """Returns the rows of the board at the start."""
     points = [0] * (size * size)
     with at_field("initialStones"):
         for colour, action in _moves(fields.get("initialStones", []), size):
             if action == size * size:
                 raise InputError("a pass is no stone; initial stones are pairs of player and point")
+            if points[action]:
+                raise InputError(f"{coords.to_gtp(action, size)} has two stones; a point may have one")
             points[action] = colour.value
     return tuple(tuple(points[row * size : (row + 1) * size]) for row in range(size))
 
@@ -317,7 +319,10 @@ def _restrictions(fields: dict[str, Any], size: int) -> Restrictions | None:
     name = "allowMoves" if "allowMoves" in fields else "avoidMoves"
     with at_field(name):
         entries = _list(name, fields.get(name, []), "objects with player, moves and untilDepth")
-        return restrict(size, **{name.removesuffix("Moves"): [_restriction(name, entry, size) for entry in entries]})
+        found = [_restriction(name, entry, size) for entry in entries]
+        if name == "allowMoves" and len({mover for mover, _, _ in found}) < len(found):
+            raise InputError("allowMoves has two entries for one player; each may have one")
+        return restrict(size, **{name.removesuffix("Moves"): found})
 
 
 def _restriction(name: str, entry: Any, size: int) -> Entry:

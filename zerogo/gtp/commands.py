@@ -15,7 +15,7 @@ from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp import analyze, genmove, protocol  # noqa: F401 (their commands join the table)
 from zerogo.gtp.clock import KATA_KINDS, KATA_USAGE, KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kata_time, kgs_time
-from zerogo.gtp.engine import ANY, COMMANDS, NAME, TREE_BYTES, Command, Engine, answer, refusals
+from zerogo.gtp.engine import ANY, COMMANDS, NAME, TREE_BYTES, Command, Engine, answer, refusals, tell_internal
 from zerogo.gtp.protocol import BAD_VERTEX, colour, integer, moves, real, truth, vertex
 from zerogo.picture import board_text
 from zerogo.players import move_choice
@@ -49,7 +49,11 @@ def serve(engine: Engine, source: protocol.Input, write: Callable[[str], None]) 
             answer(engine, request, source, write)
             if request.command == QUIT:
                 return
-        genmove.ponder(engine, source.is_waiting)
+        try:
+            genmove.ponder(engine, source.is_waiting)
+        except Exception as error:  # no game is lost by it
+            tell_internal(engine, "pondering", error)
+            engine.stopped = engine.position
 
 
 def _offered(engine: Engine) -> list[str]:

@@ -227,9 +227,15 @@ def answer(engine: Engine, request: Request, source: Input, write: Callable[[str
     except BrokenPipeError:
         raise  # nobody reads any more
     except Exception as error:
-        where, kind = traceback.extract_tb(error.__traceback__)[-1], type(error).__name__
-        engine.warn(f"internal error in {request.command}: {kind} at {where.filename}, line {where.lineno}: {error}")
-        problem = f"internal error: {kind}"
+        tell_internal(engine, request.command, error)
+        problem = f"internal error: {type(error).__name__}"
     if problem and not reply.has_begun:
         reply.send(problem, sign="?")
     reply.end()
+
+
+def tell_internal(engine: Engine, at: str, error: Exception) -> None:
+    """Writes for a person what went wrong inside, and where; at: the command, or what else was done."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{type(error).__name__} at {where.filename}, line {where.lineno}"
+    engine.warn(f"internal error in {at}: {place}: {error}")
