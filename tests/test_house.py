@@ -41,14 +41,14 @@ SIDEWAYS = {
 # Lines that each part may have, formatted at 120 columns: what makes one grow says why in its commit and raises the
 # number here.
 BUDGETS = {
-    "analysis": 1055,
+    "analysis": 1060,
     "arena": 1200,
     "bench": 1665,
     "board": 770,
     "config": 775,
     "features": 780,
-    "files beside the folders": 4610,
-    "gtp": 1970,
+    "files beside the folders": 4616,
+    "gtp": 1975,
     "kernels": 4910,
     "pipeline": 960,
     "play": 560,
