@@ -5,6 +5,7 @@ import io
 import json
 import math
 import re
+from contextlib import suppress
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,8 +20,9 @@ from PIL import Image
 from sgfmill.sgf import Sgf_game
 
 from zerogo import arena, board, elo, scoring
-from zerogo.arena import MatchResult, play_match
+from zerogo.arena import MatchResult, evaluate, play_match
 from zerogo.arena.journal import GAMES_FILE, Journal, game_file, record_of
+from zerogo.arena.match import MatchGames
 from zerogo.arena.report import chosen_games, histogram_svg, write_report
 from zerogo.arena.result import FORFEIT, RESIGNED, PlayedGame, Stop, rate, told_score
 from zerogo.errors import InputError
@@ -190,6 +192,45 @@ def test_scores_that_engines_tell() -> None:
     told = {"B+3.5": 3.5, "w+0.5": -0.5, "0": 0.0, "Draw": 0.0, "W+12.0 (upper bound: -1)": -12.0}
     told |= dict.fromkeys(["B+R", "", "B+nan"])
     assert {text: told_score(text) for text in told} == told
+
+
+class Interrupt(BaseException):
+    """Ends a match as a kill does: nothing handles it."""
+
+
+def test_a_match_makes_progress_however_often_it_is_interrupted(tmp_path: Path, monkeypatch) -> None:
+    """Games of equal players end together, after more plies than any start lives for. Moves of plies that were not kept
+    are made again, and the same."""
+    settings, play_ply, words = (
+        config("game.size=3", "evaluation.simulations=2"),
+        MatchGames.play_ply,
+        ["mcts:2", "random"],
+    )
+    starts, new = 0, 0
+
+    def few(games: MatchGames) -> list[PlayedGame]:
+        nonlocal new
+        new += games.ply >= games.begun.shape[1]
+        if new == 2:  # one ply was new
+            raise Interrupt
+        return play_ply(games)
+
+    monkeypatch.setattr(MatchGames, "play_ply", few)
+    results = None
+    while results is None:
+        starts, new = starts + 1, 0
+        with suppress(Interrupt):
+            results = evaluate(words, 6, settings, tmp_path / "a", 1, resume=True)
+            break
+        with open(tmp_path / "a" / "moves.jsonl", "a") as file:
+            file.write("[0, 7, {")  # a line that was cut
+    monkeypatch.undo()
+    assert starts > 10 and not (tmp_path / "a" / "moves.jsonl").exists()
+    assert all(map(same, results, evaluate(words, 6, settings, tmp_path / "b", 1)))
+    with pytest.raises(InputError, match="a move that was kept of ply 1 is illegal"):
+        play_match(First(), First(), SMALL, 2, 1, begun={1: [4, 4]})
+    with pytest.raises(InputError, match="of ply 0 is illegal"):
+        play_match(First(), First(), SMALL, 2, 1, begun={0: [10]})
 
 
 def test_kept_games_come_back_as_they_were(tmp_path: Path) -> None:

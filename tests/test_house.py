@@ -42,7 +42,7 @@ SIDEWAYS = {
 # number here.
 BUDGETS = {
     "analysis": 1060,
-    "arena": 1200,
+    "arena": 1255,
     "bench": 1665,
     "board": 770,
     "config": 775,
@@ -59,7 +59,7 @@ BUDGETS = {
     "sgf": 905,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 141, 19_820, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 141, 19_859, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

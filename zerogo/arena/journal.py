@@ -1,8 +1,9 @@
-"""The folder of an evaluation while it is played: every game is kept as soon as it ends, so that what was interrupted
-goes on.
+"""The folder of an evaluation while it is played: every move is kept as soon as it is made and every game as soon as it
+ends, so that what was interrupted goes on from there.
 
     match.json       who plays, and under what settings
     games.jsonl      one finished game in each line
+    moves.jsonl      moves of the games under way: [match, ply of the first, {game: moves}]; removed at the end
     games/*.sgf      the same games for people; each is there before its line is
 
 A killed process leaves at most an incomplete last line, which is dropped."""
@@ -26,13 +27,15 @@ from zerogo.runtime import RunLock, make_directory, remove_leftovers, sync_direc
 
 SETTINGS_FILE = "match.json"
 GAMES_FILE = "games.jsonl"
+MOVES_FILE = "moves.jsonl"
 GAMES_FOLDER = "games"
 NUM_GAMES = "games"  # the setting that may grow when a match goes on
 
 
 class Journal(contextlib.ExitStack):
     """Keeps the finished games of an evaluation. Use it as a context manager; it locks the folder against a second
-    process. pairs: the players' names of each match, A first. finished: the games so far, by the match's index."""
+    process. pairs: the players' names of each match, A first. finished: the games so far, by the match's index. begun:
+    likewise the moves of games that had begun, by their numbers."""
 
     def __init__(
         self, folder: Path, settings: Mapping[str, Any], pairs: Sequence[tuple[str, str]], rules: Rules, resume: bool
@@ -48,10 +51,15 @@ class Journal(contextlib.ExitStack):
         for place in (folder, folder / GAMES_FOLDER):
             remove_leftovers(place)
         self.finished = _read_games(folder / GAMES_FILE, len(self.pairs))
+        self.begun = _read_moves(folder / MOVES_FILE, self.finished)
         if known != settings:
             text = json.dumps(settings, indent=1) + "\n"
             write_atomically(folder / SETTINGS_FILE, lambda file: file.write(text.encode()))
+        if (folder / MOVES_FILE).exists():  # without what is over, and lines that were cut
+            kept = [json.dumps([match, 0, games]) + "\n" for match, games in enumerate(self.begun) if games]
+            write_atomically(folder / MOVES_FILE, lambda file: file.write("".join(kept).encode()))
         self._lines = self.enter_context(open(folder / GAMES_FILE, "ab"))
+        self._moves = self.enter_context(open(folder / MOVES_FILE, "a", encoding="ascii"))
         sync_directory(folder)
 
     @property
@@ -67,6 +75,16 @@ class Journal(contextlib.ExitStack):
         self._lines.write(b"".join(_line_of(match, game) for game in games))
         self._lines.flush()
         os.fsync(self._lines.fileno())
+
+    def add_moves(self, match: int, ply: int, moves: Mapping[int, int]) -> None:
+        """Keeps the actions of one ply in games of a match: whole after a kill, not after a power cut."""
+        line = json.dumps([match, ply, {number: [action] for number, action in moves.items()}])
+        self._moves.write(line + "\n")
+        self._moves.flush()
+
+    def forget_moves(self) -> None:
+        """Removes the moves of games under way, of which there are none any more."""
+        (self.folder / MOVES_FILE).unlink(missing_ok=True)
 
 
 def game_file(names: tuple[str, str], number: int) -> str:
@@ -150,6 +168,22 @@ def _read_games(path: Path, num_matches: int) -> list[list[PlayedGame]]:
     if len(kept) < len(lines):
         write_atomically(path, lambda file: file.writelines(kept))
     return [list(games.values()) for games in found]
+
+
+def _read_moves(path: Path, finished: Sequence[Sequence[PlayedGame]]) -> list[dict[int, list[int]]]:
+    """Returns the moves of unfinished games by match and number, each up to a line that a crash has left incomplete."""
+    begun: list[dict[int, list[int]]] = [{} for _ in finished]
+    for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
+        with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):
+            match, ply, games = json.loads(line) if line.endswith(b"\n") else []
+            for number, moves in games.items():
+                known = begun[match].setdefault(int(number), [])
+                if len(known) == ply:
+                    known += map(int, moves)
+    for games, over in zip(begun, finished, strict=True):
+        for game in over:
+            games.pop(game.number, None)
+    return begun
 
 
 def _game_of(line: bytes) -> tuple[int, PlayedGame]:

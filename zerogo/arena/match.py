@@ -47,7 +47,9 @@ def play_match(
     device: torch.device | str = "cpu",
     on_progress: Callable[[float], None] = lambda played: None,
     on_games: Callable[[list[PlayedGame]], None] = lambda games: None,
+    on_moves: Callable[[int, dict[int, int]], None] = lambda ply, moves: None,
     finished: Sequence[PlayedGame] = (),
+    begun: Mapping[int, list[int]] | None = None,
     first_game: int = 0,
     at_once: int | None = None,
 ) -> MatchResult:
@@ -57,9 +59,11 @@ def play_match(
     opening; "a_black" gives A Black in all. opening_plies: moves at the start that the random player makes, drawn from
     the seed and the pair's number. move_cap: ply at which a game ends, None for 2 * size * size. on_progress: called
     with the number of games played so far; one that goes on counts as the share of the move cap that it has reached.
-    on_games: called with games as soon as they end. finished: games that an interrupted match has left, which are not
-    played again. first_game: the first game's number. at_once: games of one batch, None for a fitting number. Where
-    both players are one and the same object, one call chooses the moves of both sides.
+    on_games: called with games as soon as they end. on_moves: called at each ply with it and the actions in the games
+    that go on. finished, begun: games that an interrupted match has left, which are not played again, and the moves of
+    unfinished ones by their numbers, which go on from there. first_game: the first game's number. at_once: games of one
+    batch, None for a fitting number. Where both players are one and the same object, one call chooses the moves of both
+    sides.
 
     Games end by two passes or at the cap, and are counted as `score` says. Players of ours never resign; an engine
     may, and loses a game by an illegal move and whatever else goes wrong with it, while the match goes on."""
@@ -68,14 +72,18 @@ def play_match(
     players, is_paired = (player_a, player_b), colours == "paired"
     numbers = range(first_game, first_game + num_games)
     games = [game for game in finished if game.number in numbers]
-    missing = sorted(set(numbers) - {game.number for game in games})
+    missing = {number: (begun or {}).get(number, []) for number in set(numbers) - {game.number for game in games}}
     at_once = at_once or (ENGINE_GAMES_AT_ONCE if engines(players) else GAMES_AT_ONCE)
-    for start in range(0, len(missing), at_once):
-        before, some = num_games - len(missing) + start, missing[start : start + at_once]
-        batch = MatchGames(players, rules, seed, is_paired, opening_plies, cap, device, some)
+    while missing:
+        before, plies = num_games - len(missing), max(map(len, missing.values()))
+        some = sorted(number for number, moves in missing.items() if len(moves) == plies)[:at_once]
+        kept = [missing.pop(number) for number in some]
+        batch = MatchGames(players, rules, seed, is_paired, opening_plies, cap, device, some, kept)
         while not batch.are_over:
             over = batch.play_ply()
             games += over
+            if batch.ply > plies and batch.last_moves:
+                on_moves(batch.ply - 1, batch.last_moves)
             if over:
                 on_games(over)
             on_progress(before + batch.progress())
@@ -104,7 +112,8 @@ def _check(colours: str, num_games: int, opening_plies: int, at_once: int | None
 @dataclass(eq=False)
 class MatchGames:
     """G games of a match that are played together. players: A and B. is_paired: A is Black in games with even numbers,
-    otherwise in all. game_numbers: theirs in the match.
+    otherwise in all. game_numbers: theirs in the match. kept: the moves with which each begins, equally many.
+    last_moves: the actions of the last ply in the games that had one, by their numbers.
 
     Only the K games that go on are kept in `states`, so finished ones cost nothing; `game_index`, int64 [K], says which
     of the G they are. Other tensors have leading G."""
@@ -117,8 +126,11 @@ class MatchGames:
     cap: int
     device: torch.device | str
     game_numbers: Sequence[int]
+    kept: Sequence[list[int]] = ()
 
     def __post_init__(self) -> None:
+        self.last_moves: dict[int, int] = {}
+        self.begun = torch.tensor(self.kept or [[]] * len(self.game_numbers), dtype=torch.int64, device=self.device)
         self.engines, self.ply, count = engines(self.players), 0, len(self.game_numbers)
         self.numbers = torch.tensor(self.game_numbers, dtype=torch.int64, device=self.device)
         self.opening = self.numbers // 2 if self.is_paired else self.numbers
@@ -153,12 +165,13 @@ class MatchGames:
             actions = actions[going]
             self._keep(torch.tensor(going, dtype=torch.int64, device=actions.device))
         self.ply += 1
+        self.last_moves = dict(zip(self.numbers[self.game_index].tolist(), actions.tolist(), strict=True))
         if self.are_over:
             return over
         self.moves[self.game_index, self.ply - 1] = actions.to(torch.int16)
         self.states = board.step_(self.states, actions)
         for engine in self.engines:
-            engine.notify(self.numbers[self.game_index].tolist(), actions.tolist())
+            engine.notify([*self.last_moves], [*self.last_moves.values()])
         finished = self.states.finished.nonzero().squeeze(1)  # between moves the host may look
         if finished.numel():
             over += self._end(finished.tolist(), {})
@@ -173,6 +186,16 @@ class MatchGames:
 
     def _choose(self) -> tuple[Tensor, dict[int, Stop]]:
         """Returns the moves of the games that go on, int64 [K], and why games stop here, by their index among the K."""
+        if self.ply < self.begun.shape[1]:
+            actions = self.begun[self.game_index, self.ply]
+            legal, last = board.legal_actions(self.states), self.rules.size**2
+            if (
+                not legal.gather(1, actions.clamp(0, last).unsqueeze(1)).all()
+                or actions.min() < 0
+                or actions.max() > last
+            ):
+                raise InputError(f"match: a move that was kept of ply {self.ply} is illegal; begin the match anew")
+            return actions, {}
         if self.ply < self.opening_plies:
             return RandomPlayer().choose(self.states, self.opening[self.game_index], self.opening_seed), {}
         actions = self._ask()

@@ -112,10 +112,13 @@ class Tournament:
         with Progress("match", total, "games", done=journal.num_finished) as progress:
             if journal.num_finished:
                 progress.note(f"{journal.num_finished} of {total} games are there already")
+            if begun := sum(map(len, journal.begun)):
+                progress.note(f"{begun} games go on from where they were")
             for index in range(len(self.pairs)):
                 results.append(self._play_match(index, journal, progress))
                 if len(self.pairs) > 1:
                     progress.note(results[-1].lines()[0])  # what is known so far; all of it comes at the end
+        journal.forget_moves()
         return results
 
     def _play_match(self, index: int, journal: Journal, progress: Progress) -> MatchResult:
@@ -133,7 +136,9 @@ class Tournament:
             device=self.device,
             on_progress=lambda played: progress.update(index * self.num_games + played),
             on_games=partial(journal.add, index),
+            on_moves=partial(journal.add_moves, index),
             finished=journal.finished[index],
+            begun=journal.begun[index],
         )
 
     def conclude(self, out_dir: Path, results: Sequence[MatchResult], seconds: float) -> None:
