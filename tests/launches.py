@@ -26,6 +26,8 @@ NONE = (
     "is_nonzero",
     "item",
     "equal",
+    "_record_function_enter_new",
+    "_record_function_exit",
 )
 SEVERAL = {"constant_pad_nd": 2, "sort": 3, "topk": 2, "nonzero": 3, "_unique2": 6, "repeat_interleave": 3}
 # Out of place, a copy comes first.

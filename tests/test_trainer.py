@@ -4,22 +4,22 @@ import copy
 import dataclasses
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
 import tiny
 import torch
 from host_reads import host_reads
+from interpreting import interpreted
+from launches import as_on_cuda, launches
 from positions import play_random, swap_colours
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from zerogo import board, kernels, symmetry
 from zerogo.config import NetworkConfig, ReplayConfig, TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
-from zerogo.losses import LOSSES, METRICS, Targets, loss_parts, policy_metrics, score_metrics, value_metrics
+from zerogo.losses import LOSSES, Targets, loss_parts, metrics
 from zerogo.network import Network
 from zerogo.replay import Replay, Samples, TrainingBatch
 from zerogo.rules import Rules
@@ -68,19 +68,24 @@ def make_targets(**changes: torch.Tensor) -> Targets:
 
 
 def loss_of(name: str, output: torch.Tensor, targets: Targets, weight: float = 1.0) -> torch.Tensor:
-    ((terms, parts),) = loss_parts({name: output}, targets, {name: weight})
-    assert torch.equal(terms.sum(), parts[name].sum())
-    return terms.sum() / weight
+    parts = loss_parts({name: output}, targets, {name: weight})
+    loss, found = parts[0][0].sum() / weight, metrics({name: output.detach()}, targets, {name: weight}, parts)
+    assert len(parts) == 1 and torch.isclose(found[f"{name}_loss"], loss)
+    return loss
+
+
+def metrics_of(name: str, output: torch.Tensor, targets: Targets) -> dict[str, torch.Tensor]:
+    return metrics({name: output}, targets, {name: 1.0}, [])
 
 
 def test_policy_loss() -> None:
     policy = torch.tensor([[1.0, 0, 0, 0, 0], [0, 0.5, 0.5, 0, 0]])
     logits = torch.log(torch.tensor([[0.5, 0.2, 0.1, 0.1, 0.1], [0.1, 0.4, 0.3, 0.1, 0.1]])) + 3
     each = torch.tensor([-math.log(0.5), -0.5 * (math.log(0.4) + math.log(0.3))])
-    loss, metrics = (of(logits, make_targets(policy=policy)) for of in (partial(loss_of, "policy"), policy_metrics))
+    loss, found = (of("policy", logits, make_targets(policy=policy)) for of in (loss_of, metrics_of))
     assert torch.isclose(loss, each.mean())
-    assert torch.isclose(metrics["policy_kl"], (each - torch.tensor([0.0, math.log(2)])).mean(), atol=1e-6)
-    assert metrics["policy_accuracy"] == 1
+    assert torch.isclose(found["policy_kl"], (each - torch.tensor([0.0, math.log(2)])).mean(), atol=1e-6)
+    assert found["policy_accuracy"] == 1
     weighted = loss_of("policy", logits, make_targets(policy=policy, policy_weight=torch.tensor([3.0, 1.0])), 0.15)
     assert torch.isclose(weighted, (3 * each[0] + each[1]) / 4)
     assert loss_of("policy", logits, make_targets(policy=policy, policy_weight=torch.zeros(2))) == 0
@@ -99,9 +104,9 @@ def test_reply_loss_is_the_mean_over_samples_with_a_reply() -> None:
 
 def test_score_loss_is_in_points_and_leaves_unknown_boards_out() -> None:
     targets = make_targets(score=torch.tensor([5.0, -90.0]), board_weight=torch.tensor([1.0, 0.0]))
-    loss, metrics = (of(torch.tensor([9.0, 0.0]), targets) for of in (partial(loss_of, "score"), score_metrics))
+    loss, found = (of("score", torch.tensor([9.0, 0.0]), targets) for of in (loss_of, metrics_of))
     assert float(loss) == pytest.approx((4 / 20) ** 2 / 2)
-    assert float(metrics["score_error_points"]) == pytest.approx(4.0)
+    assert float(found["score_error_points"]) == pytest.approx(4.0)
 
 
 def test_the_soft_policy_is_the_fourth_root_made_to_sum_to_one() -> None:
@@ -115,9 +120,9 @@ def test_the_soft_policy_is_the_fourth_root_made_to_sum_to_one() -> None:
 def test_value_loss_is_the_chance_of_winning() -> None:
     logit = torch.atanh(torch.tensor([0.6, 0.0]))
     targets = make_targets(value=torch.tensor([1.0, 0.0]))
-    loss, metrics = loss_of("value", logit, targets, 0.5), value_metrics(logit, targets)
+    loss, found = loss_of("value", logit, targets, 0.5), metrics_of("value", logit, targets)
     assert torch.isclose(loss, torch.tensor((-math.log(0.8) + math.log(2)) / 2))
-    assert metrics["value_accuracy"] == 1 and torch.isclose(metrics["value_mean"], torch.tensor(0.3))
+    assert found["value_accuracy"] == 1 and torch.isclose(found["value_mean"], torch.tensor(0.3))
 
 
 def test_short_values_are_learned_where_they_are_known() -> None:
@@ -310,47 +315,33 @@ def test_heads_and_formats_that_are_not_known() -> None:
     assert "ownership_loss" not in fewer.step(make_batch())
 
 
-class Launches(TorchDispatchMode):
-    """Counts operations but for views, which launch nothing."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.number = 0
-
-    def __torch_dispatch__(self, function, types, arguments=(), named=None):
-        results = [result.alias_info for result in function._schema.returns]
-        self.number += not any(alias is not None and not alias.is_write for alias in results)
-        return function(*arguments, **named or {})
-
-
-def launches(work: Callable[[], Any]) -> int:
-    with Launches() as counter:
-        work()
-    return counter.number
-
-
+@interpreted
 @pytest.mark.parametrize("heads", [NetworkConfig().heads, dict.fromkeys(LOSSES, 0.5)])
-def test_a_step_launches_little_besides_the_network_and_waits_for_nothing(heads: dict[str, float]) -> None:
-    """Drawing the batch, copying it to a device, turning it, the losses with their gradients and every eighth metrics,
-    clipping, the averages. Kernels would only take away from it."""
-    trainer, draws = make_trainer(heads=heads), Replay(ReplayConfig(min_window=40, reuse=1000.0), 5)
-    for seed in range(5):
-        draws.add(dataclasses.replace(make_batch(seed).samples, game=torch.ones(8)))
-    with kernels.plain():
-        batch = draws.take(8)
+def test_a_step_launches_little_besides_the_network_and_waits_for_nothing(
+    heads: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taking the samples from the ring, turning them, the losses with their gradients and at every eighth step metrics,
+    clipping, the averages; with Triton's kernels, as on CUDA. Every step keeps to it, also one that measures."""
+    pytest.importorskip("triton")
+    trainer, batch = make_trainer(heads=heads), make_batch()
+    trainer.step(batch)
+
+    def count(work: Callable[[], Any]) -> int:
+        with launches(monkeypatch) as counted:
+            work()
+        return counted.found.total()
+
+    planes, inputs, targets = trainer.turned(batch)
+    outputs = trainer.network(planes, inputs, None).values()
+    gradients = [torch.ones_like(output) for output in outputs]
+    as_on_cuda(monkeypatch)
+    network = count(lambda: trainer.network(planes, inputs, None)) + count(trainer.optimizer.step)
+    network += count(lambda: torch.autograd.backward(list(outputs), gradients))
+    ring = 4  # index and symmetry sent, rows taken, what was seen added to the run's sums
+    for measures, least in ((False, 20), (True, 40)):
+        assert least < ring + count(lambda measures=measures: trainer.step(batch, measures)) - network <= 80
+    with kernels.plain(), host_reads() as found:
         trainer.step(batch)
-        planes, inputs, targets = trainer.turned(batch)
-        outputs = trainer.network(planes, inputs, None).values()
-        gradients = [torch.ones_like(output) for output in outputs]
-        network = launches(lambda: trainer.network(planes, inputs, None))
-        network += launches(lambda: torch.autograd.backward(list(outputs), gradients))
-        network += launches(trainer.optimizer.step)
-        steps = (lambda: trainer.step(draws.take(8), False)), (lambda: trainer.step(draws.take(8)))
-        ordinary, measured = (4 + launches(step) - network for step in steps)  # two copies, and two sums of the run's
-        assert 20 < ordinary <= 80 and (7 * ordinary + measured) / 8 <= 80
-        batch = draws.take(8)
-        with host_reads() as found:
-            trainer.step(batch)
     assert not found
 
 
@@ -369,12 +360,13 @@ def test_a_ring_on_a_device_is_learned_from_there(sizes: list[int]) -> None:
     planes, inputs, targets = trainer.turned(batch)
     assert (batch.symmetry.device.type, targets.on_board is None) == (device, len(set(sizes)) == 1)
     outputs = trainer.network(planes, inputs, targets.on_board)
-    found = [metric(outputs[name], targets) for name, metric in METRICS.items()]
-    sum(terms.sum() for terms, _ in loss_parts(outputs, targets, heads)).backward()
-    found.append({"gradient_norm": trainer._clip()})
+    parts = loss_parts(outputs, targets, heads)
+    sum(terms.sum() for terms, _ in parts).backward()
+    found = metrics({name: output.detach() for name, output in outputs.items()}, targets, heads, parts)
+    found["gradient_norm"] = trainer._clip()
     trainer.average_weight = 0.5
     trainer._average(8)
-    assert {number.device.type for numbers in found for number in numbers.values()} == {device}
+    assert {number.device.type for number in found.values()} == {device}
 
 
 @pytest.mark.gpu

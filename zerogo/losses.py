@@ -18,6 +18,9 @@ from zerogo.tensors import TensorFields
 SOFTENED = 0.25  # power of the soft policy's target (KataGo)
 
 Metrics = dict[str, Tensor]
+Part = tuple[Tensor, dict[str, int]]  # terms of heads of a kind, and how many columns each has
+SAMPLES, BY_POLICY, BY_BOARD, DECIDED = range(4)  # the weights of `metrics`
+Rows = list[tuple[str, int]]  # names of numbers that samples have, and by which weight their mean is taken
 # How heads learn: those that tell an action by cross-entropy, those whose tanh lies between -1 and 1 by that of two
 # outcomes, and the score by Huber's loss.
 MOVES, SIGNS = ("policy", "reply", "soft_policy"), ("value", "ownership", "short_values")
@@ -58,9 +61,9 @@ class Targets(TensorFields):
         )
 
 
-def loss_parts(outputs: Metrics, targets: Targets, heads: Mapping[str, float]) -> list[tuple[Tensor, Metrics]]:
+def loss_parts(outputs: Metrics, targets: Targets, heads: Mapping[str, float]) -> list[Part]:
     """Returns the terms of the losses, each head's weighted with its entry of `heads`: a tensor for heads of one kind,
-    of which the views by name are the heads' own. The loss is the sum of all terms.
+    [k, B, A] or [B, n], and the width of each head's own. The loss is the sum of all terms.
 
     policy, soft_policy: cross-entropy of the search's policy and of its power of 1/4, made to sum to 1 [nats], means by
     `policy_weight`; reply: that of the other side's next move, a mean over samples that have one, by the same weight,
@@ -82,11 +85,11 @@ def loss_parts(outputs: Metrics, targets: Targets, heads: Mapping[str, float]) -
         parts.append(_sign_terms(outputs, given))
     if "score" in heads:
         off = F.huber_loss(outputs["score"] / SCORE_SCALE, targets.score / SCORE_SCALE, reduction="none")
-        parts.append((terms := off * (factors[-1] * heads["score"]), {"score": terms}))
+        parts.append((off * (factors[-1] * heads["score"]), {"score": 1}))
     return parts
 
 
-def _move_terms(outputs: Metrics, targets: Targets, names: list[str], factors: Tensor) -> tuple[Tensor, Metrics]:
+def _move_terms(outputs: Metrics, targets: Targets, names: list[str], factors: Tensor) -> Part:
     """Returns the terms of heads of MOVES, k of them. factors: float32 [k, B], by which each sample's log-probabilities
     are multiplied."""
     wanted = {"policy": targets.policy, "reply": targets.reply}
@@ -95,26 +98,25 @@ def _move_terms(outputs: Metrics, targets: Targets, names: list[str], factors: T
         wanted["soft_policy"] = soft / soft.sum(-1, keepdim=True)
     log_priors = F.log_softmax(torch.stack([outputs[name] for name in names]), dim=-1)
     terms = torch.stack([wanted[name] for name in names]) * factors.unsqueeze(-1) * log_priors
-    return terms, dict(zip(names, terms.unbind(), strict=True))
+    return terms, dict.fromkeys(names, terms.shape[-1])
 
 
-def _sign_terms(outputs: Metrics, given: dict[str, tuple[Tensor, Tensor]]) -> tuple[Tensor, Metrics]:
+def _sign_terms(outputs: Metrics, given: dict[str, tuple[Tensor, Tensor]]) -> Part:
     """Returns the terms of heads of SIGNS. given: what `_sign` returns for each."""
     wanted, factors = (torch.cat(columns, 1) for columns in zip(*given.values(), strict=True))
     logits = torch.cat([outputs[name].reshape(len(wanted), -1) for name in given], 1)
     terms = F.binary_cross_entropy_with_logits(2 * logits, (1 + wanted) / 2, factors, reduction="none")
-    widths = [part.shape[1] for part, _ in given.values()]
-    return terms, dict(zip(given, terms.split(widths, 1), strict=True))
+    return terms, {name: part.shape[1] for name, (part, _) in given.items()}
 
 
 def _sign(name: str, targets: Targets, weight: float, board_share: Tensor) -> tuple[Tensor, Tensor]:
     """Returns what an output of SIGNS is to be, and what each of its terms is multiplied by: float32 [B, n] each."""
     wanted = getattr(targets, name).flatten(1) if name != "value" else targets.value.unsqueeze(1)
     if name == "value":
-        return wanted, torch.full_like(wanted, weight / len(wanted))
+        return wanted, _constants((weight / len(wanted),), wanted.device).expand_as(wanted)
     if name == "short_values":
-        known = ~wanted.isnan()
-        return torch.where(known, wanted, 0.0), torch.where(known, weight / known.sum().clamp(min=1), 0.0)
+        known = wanted == wanted  # else NaN
+        return wanted.nan_to_num(0.0), known * (weight / known.sum().clamp(min=1))
     share = (board_share * weight).unsqueeze(1)
     if targets.on_board is None:
         return wanted, (share / wanted.shape[1]).expand_as(wanted)
@@ -129,42 +131,74 @@ def _constants(numbers: tuple[float, ...], device: torch.device) -> Tensor:
         return torch.tensor(numbers, device=device)
 
 
-def policy_metrics(logits: Tensor, targets: Targets) -> Metrics:
-    """Returns the entropies of the prior and of the policy and their divergence [nats], and how often the best moves
-    agree, means weighted by `policy_weight`: logits [B, A]."""
+def metrics(outputs: Metrics, targets: Targets, heads: Mapping[str, float], parts: list[Part]) -> Metrics:
+    """Returns what a batch shows beside its loss: `NAME_loss` of each head before its weight (0 for a weight of 0); and
+    of the heads that there are
+
+    policy_entropy, policy_target_entropy, policy_kl [nats]: of the prior, of the policy, and their divergence, and
+    policy_accuracy, how often their best moves agree, means by `policy_weight`; value_mean, value_target_mean,
+    value_error (squared), and value_accuracy, how often the value has the result's sign where there is a winner;
+    score_error_points: the mean error by `board_weight`.
+
+    Each is the mean of a row of numbers, one of each sample, by one of four weights, and all are made at once. outputs:
+    without gradients. parts: what `loss_parts` returned for them."""
+    number = len(targets.value)
+    ones = _constants((1.0,), targets.value.device).expand(number)
+    decided = torch.ne(targets.value, 0, out=torch.empty_like(targets.value))
+    weights = torch.stack([ones, targets.policy_weight, targets.board_weight, decided])
+    rows = [(name, SAMPLES) for _, names in parts for name in names]
+    scales = tuple(number / (heads[name] or 1.0) for name, _ in rows)
+    table = [_sums(terms.detach(), names) for terms, names in parts]
+    for head in [head for head in METRICS if head in heads]:
+        names, own = METRICS[head](outputs[head], targets)
+        rows, table = rows + names, table + own
+    means = torch.cat(table) @ weights.T / weights.sum(1).clamp(min=1e-6)
+    losses = means[: len(scales), SAMPLES] * _constants(scales, means.device)
+    found = {f"{name}_loss": loss for (name, _), loss in zip(rows, losses.unbind(), strict=False)}
+    found |= {name: means[row, by] for row, (name, by) in enumerate(rows) if row >= len(scales)}
+    if "policy_kl" in found:  # so far the sum of policy x log prior
+        found["policy_kl"] = -(found["policy_kl"] + found["policy_target_entropy"])
+    return found
+
+
+def _sums(terms: Tensor, widths: dict[str, int]) -> Tensor:
+    """Returns the sum of each sample's terms by head: float32 [heads, B]."""
+    if terms.ndim < 3:
+        return _members(tuple(widths.values()), terms.device) @ terms.reshape(-1, sum(widths.values())).T
+    return terms.sum(-1)
+
+
+@cache
+def _members(widths: tuple[int, ...], device: torch.device) -> Tensor:
+    """Returns 1 where a column belongs to a head: float32 [heads, sum of widths]."""
+    with torch.inference_mode(False):
+        return torch.block_diag(*(torch.ones(1, width) for width in widths)).to(device)
+
+
+def _policy_rows(logits: Tensor, targets: Targets) -> tuple[Rows, list[Tensor]]:
     log_prior = F.log_softmax(logits, dim=-1)
-    share = targets.policy_weight / targets.policy_weight.sum().clamp(min=1e-6)
     both = torch.stack([log_prior.exp(), targets.policy])
-    entropy, target_entropy = torch.special.entr(both).sum(-1) @ share
+    cross = (targets.policy * log_prior).sum(-1)
     best, wanted = both.argmax(-1)
-    return {
-        "policy_entropy": entropy,
-        "policy_target_entropy": target_entropy,
-        "policy_kl": -((targets.policy * log_prior).sum(-1) @ share) - target_entropy,
-        "policy_accuracy": (best == wanted).to(torch.float32) @ share,
-    }
+    agree = torch.eq(best, wanted, out=torch.empty_like(cross))
+    names = "policy_entropy", "policy_target_entropy", "policy_kl", "policy_accuracy"
+    return [(name, BY_POLICY) for name in names], [torch.special.entr(both).sum(-1), cross[None], agree[None]]
 
 
-def value_metrics(logit: Tensor, targets: Targets) -> Metrics:
-    """Returns how often the value has the result's sign, where there is a winner, means, and the squared error: logit
-    [B]."""
-    value, decided = torch.tanh(logit), targets.value != 0
-    return {
-        "value_accuracy": (decided & (value.sign() == targets.value.sign())).sum() / decided.sum().clamp(min=1),
-        "value_mean": value.mean(),
-        "value_target_mean": targets.value.mean(),
-        "value_error": (value - targets.value).square().mean(),
-    }
+def _value_rows(logit: Tensor, targets: Targets) -> tuple[Rows, list[Tensor]]:
+    value, wanted = torch.tanh(logit), targets.value
+    right = torch.gt(value * wanted, 0, out=torch.empty_like(value))
+    error = F.mse_loss(value, wanted, reduction="none")
+    names = ("value_mean", SAMPLES), ("value_target_mean", SAMPLES), ("value_error", SAMPLES)
+    return [*names, ("value_accuracy", DECIDED)], [row[None] for row in (value, wanted, error, right)]
 
 
-def score_metrics(score: Tensor, targets: Targets) -> Metrics:
-    """Returns the score's mean error [points] by `board_weight`: score [B]."""
-    share = targets.board_weight / targets.board_weight.sum().clamp(min=1e-6)
-    return {"score_error_points": ((score - targets.score).abs() * share).sum()}
+def _score_rows(score: Tensor, targets: Targets) -> tuple[Rows, list[Tensor]]:
+    return [("score_error_points", BY_BOARD)], [(score - targets.score).abs()[None]]
 
 
-METRICS: dict[str, Callable[[Tensor, Targets], Metrics]] = {
-    "policy": policy_metrics,
-    "value": value_metrics,
-    "score": score_metrics,
+METRICS: dict[str, Callable[[Tensor, Targets], tuple[Rows, list[Tensor]]]] = {
+    "policy": _policy_rows,
+    "value": _value_rows,
+    "score": _score_rows,
 }

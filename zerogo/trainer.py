@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zerogo import symmetry
+from zerogo import losses, symmetry
 from zerogo.config import TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import Encoder, on_board_mask
-from zerogo.losses import LOSSES, METRICS, Metrics, Targets, loss_parts
+from zerogo.losses import LOSSES, Metrics, Targets, loss_parts
 from zerogo.network import Network
 from zerogo.replay import TrainingBatch
 
@@ -168,10 +168,7 @@ class Trainer:
         metrics = {"loss": total.detach()}
         if measures:
             with torch.no_grad():
-                for _, terms in parts:
-                    metrics |= {f"{name}_loss": own.sum() / (self.heads[name] or 1.0) for name, own in terms.items()}
-                for name in [name for name in METRICS if name in self.heads]:
-                    metrics |= METRICS[name](outputs[name], targets)
+                metrics |= losses.metrics(outputs, targets, self.heads, parts)
         return total, metrics
 
     def _clip(self) -> Tensor:

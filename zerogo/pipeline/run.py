@@ -323,9 +323,12 @@ class Run:
             self.trainer.set_progress(self._progress())
             recent.append(self.replay.take(batch))
             measures = (self.trainer.steps - first) % MEASURED == 0
-            for name, value in self.trainer.step(recent[-1], measures).items():
-                sums[name] = sums[name] + value if name in sums else value
-                counts[name] += 1
+            seen = self.trainer.step(recent[-1], measures)
+            if sums:  # which the first step, a measured one, has begun; one launch adds all of a step
+                added = torch._foreach_add([sums[name] for name in seen], list(seen.values()))
+                seen = dict(zip(seen, added, strict=True))
+            sums |= seen
+            counts.update(seen.keys())
             self._tick()
             self._shown["learned"] = f"{100 * (learned := (self.trainer.steps - first) / steps):.0f} %"
             self._part = 0.5 + 0.5 * learned if self.selfplay else 0.0
@@ -335,8 +338,7 @@ class Run:
                 self.trainer.refresh_statistics(recent)
                 self._save()
         self._shown.pop("learned", None)
-        steps = self.trainer.steps - first
-        if steps == 0:
+        if not (steps := self.trainer.steps - first):
             return {}
         totals = torch.stack(list(sums.values())).tolist()
         seconds = time.monotonic() - start

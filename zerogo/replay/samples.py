@@ -106,8 +106,7 @@ class Samples(TensorFields):
         rules = RulesBatch(size=self.size.to(torch.int32), board_size=self.board_size, **told, **is_set)
         rows, same = self.rows.to(torch.int32), ("to_play", "passes", "ply", "ko", "moves")
         known = {"black": rows[:, 0, 0], "white": rows[:, 0, 1], "recent": rows[:, 1:], "rules": rules}
-        known |= {name: getattr(self, name) for name in same} | {"captures": self.captures.to(torch.int32)}
-        return StoredState.of(known)
+        return StoredState.of(known | {name: getattr(self, name) for name in same} | {"kept_captures": self.captures})
 
 
 class StoredState(board.State):
@@ -154,6 +153,7 @@ def _atari(state: board.State) -> Tensor:
 _FOUND: dict[str, Callable[[board.State], Any]] = {
     "on_board": _on_board,
     "atari": _atari,
+    "captures": lambda state: state.kept_captures.to(torch.int32),
     "hash": lambda state: zobrist.hash_stones(state.black, state.white),
     "finished": lambda state: torch.zeros_like(state.to_play, dtype=torch.bool),
     "cap": lambda state: torch.full_like(state.ply, NO_CAP),
