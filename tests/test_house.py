@@ -47,9 +47,9 @@ BUDGETS = {
     "board": 770,
     "config": 775,
     "features": 780,
-    "files beside the folders": 4616,
+    "files beside the folders": 4646,
     "gtp": 1975,
-    "kernels": 4914,
+    "kernels": 5005,
     "pipeline": 960,
     "play": 560,
     "players": 2300,
@@ -59,7 +59,7 @@ BUDGETS = {
     "sgf": 905,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 141, 19_859, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 141, 19_898, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

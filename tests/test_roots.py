@@ -155,6 +155,7 @@ def test_kernels_compile(size: int, use: Callable) -> None:
         (kernels._module("draws", "cuda").tempered, prior, 2.0, games, None),
         (kernels._module("draws", "cuda").tempered, prior, value, games, places),
         (kernels._module("planes", "cuda").history, states.black, states.white, states.recent, states.to_play, 7),
+        (kernels._module("playouts", "cuda").play_out, states, games, states.rules.size),
     ]
     for function, *arguments in calls:
         for used_by in compile_call(function, *arguments).values():

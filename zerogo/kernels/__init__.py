@@ -1,10 +1,10 @@
 """Compiled versions of the hot operations, and the one place that chooses among them.
 
 `cpu/` holds loops over games that Numba compiles, `cuda/` Triton kernels, one program a game. Both have modules of the
-same names with functions of the same arguments and results; a few the CPU alone has (`scoring`, `board.replace_`). The
-torch operations that they stand in for run on any device, do the same, and are what the tests hold the kernels against.
-Where the compiler is missing, or does not work, they do the work alone. Tactics and ladders have
-no torch version: `cpu_loops` gives the CPU's for all devices."""
+same names with functions of the same arguments and results; a few the CPU alone has (`board.replace_`). The torch
+operations that they stand in for run on any device, do the same, and are what the tests hold the kernels against. Where
+the compiler is missing, or does not work, they do the work alone. Tactics and ladders have no torch version:
+`cpu_loops` gives the CPU's for all devices."""
 
 import importlib
 import importlib.util

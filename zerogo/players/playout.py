@@ -14,6 +14,7 @@ from zerogo.draws import Purpose
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation
 from zerogo.search.game import utility
+from zerogo.tensors import sent
 
 LONGEST = 2  # a playout ends after so many plies a point; sparing eyes, nearly all have ended by passes before
 MOST_PLAYOUTS = 100_000  # of a move, as many as `evaluation.simulations` may be
@@ -110,13 +111,15 @@ def _played(state: board.State, keys: Tensor) -> tuple[Tensor, Tensor]:
     where the side to move was the first to play: bool [B, K, N, N].
 
     Both sides draw evenly among the points that are no own eye and no suicide (also where the rules allow it), by the
-    simple ko rule alone, and pass when there is none. All of it is done on the host."""
-    host, device, shape = state.to(torch.device("cpu")), state.device, keys.shape
-    keys, longest = keys.flatten().cpu(), LONGEST * host.rules.size.to(torch.int32) ** 2
-    fast = kernels.module_for("playouts", host.black.device)
-    stones, first = (_Playouts if fast is None else fast).play_out(host, keys, longest)
-    black, white = scoring.area_rows(stones[0], stones[1], host.on_board.repeat_interleave(shape[1], 0))
-    black, white, first = flood.unpack_rows(torch.stack([black, white, first])).to(device).unflatten(1, shape)
+    simple ko rule alone, and pass when there is none. A device that has no kernel for it leaves it to the host."""
+    device, shape, fast = state.device, keys.shape, kernels.module_for("playouts", state.device)
+    if fast is None:
+        state, keys = state.to(torch.device("cpu")), keys.cpu()
+        fast = kernels.module_for("playouts", state.device) or _Playouts
+    longest, exists = LONGEST * state.rules.size.to(torch.int32) ** 2, state.on_board.repeat_interleave(shape[1], 0)
+    stones, first = fast.play_out(state, keys.flatten(), longest)
+    black, white = scoring.area_rows(stones[0], stones[1], exists)
+    black, white, first = flood.unpack_rows(sent(torch.stack([black, white, first]), device)).unflatten(1, shape)
     return black.to(torch.float32) - white.to(torch.float32), first
 
 

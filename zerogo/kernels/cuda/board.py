@@ -105,7 +105,7 @@ def _if_in_atari(string, free):
 
 
 @triton.jit
-def _put_stone(place, own, opponent, atari, on_board, suicide):
+def put_stone(place, own, opponent, atari, on_board, suicide):
     """Returns own and the opponent's stones and those in atari after a stone was placed (or none: an empty plane), what
     it took, what it lost by suicide, and whether the one stone taken must not be retaken at once: int32 [32] five
     times, bool."""
@@ -134,7 +134,7 @@ def moved(before, action, on_board, suicide, cap, keys, N: tl.constexpr):
     is_black, going = before.to_play == 1, before.finished == 0
     own, opponent = sides(before)
     place = rows.point_rows(tl.where(going, action, -1), N)
-    own, opponent, atari, taken, lost, is_ko = _put_stone(place, own, opponent, before.atari, on_board, suicide)
+    own, opponent, atari, taken, lost, is_ko = put_stone(place, own, opponent, before.atari, on_board, suicide)
     removed = taken | lost
     was_black = is_black ^ rows.any_point(taken)
     placed_key = tl.load(keys + action + tl.where(is_black, 0, N * N + 1), mask=going, other=0)

@@ -1,0 +1,91 @@
+"""Random games on CUDA, whole ones in one launch, a warp each: what `players.playout` does in NumPy, with the same
+draws."""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from zerogo.kernels.cuda import board, rows
+from zerogo.kernels.cuda.draws import GOLDEN, mix
+from zerogo.kernels.shared import PositionFields, fields_of
+
+
+def play_out(state: Any, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the stones at the ends of K random games, and the points that the side to move played first; see
+    `cpu.playouts.play_out`."""
+    number, size = len(keys), state.board_size
+    last = torch.empty(3, number, size, dtype=torch.int32, device=keys.device)
+    if number:
+        given = (part.contiguous() for part in (state.on_board, keys, longest))
+        each = number // state.num_games
+        play_kernel[(number,)](fields_of(PositionFields, state), *given, last, each, N=size, num_warps=1)
+    return last[:2], last[2]
+
+
+@triton.jit(do_not_specialize=["each"])
+def play_kernel(fields, on_board, keys, longest, last, each, N: tl.constexpr):
+    """Plays one game to its end. A point that is drawn and may not be played is struck out, and another one drawn."""
+    k = tl.program_id(0)
+    game = k // each
+    position, exists = board.load_position(fields, game, N), rows.load_rows(on_board, game, N)
+    own, other = board.sides(position)
+    atari, struck, key = position.atari, rows.point_rows(position.ko, N), tl.load(keys + k)
+    seen, first, none = tl.zeros_like(own), tl.zeros_like(own), tl.zeros_like(own)
+    passes, ply = tl.where(position.finished, 2, position.passes), position.ply * 0
+    most = tl.load(longest + game)
+    goes_on = (passes < 2) & (ply < most)
+    while goes_on:
+        empty = exists & ~(own | other)
+        points = empty & ~struck & ~_eyes(own, exists)
+        key += GOLDEN
+        place = _point_of(points, (mix(key) >> 40) & 0xFFFFFF)
+        is_pass = rows.any_point(points) == 0
+        safe = rows.neighbours(empty | (own & ~atari) | (other & atari))
+        is_move = rows.any_point(place & safe)
+        struck |= place
+        if is_move:
+            own, other, atari, taken, _, is_ko = board.put_stone(place, own, other, atari, exists, False)
+            first |= tl.where((ply & 1) == 0, place & ~seen, 0)
+            seen |= place
+            struck = tl.where(is_ko, taken, 0)
+        passes = tl.where(is_move, 0, passes + is_pass.to(tl.int32))
+        if is_move | is_pass:
+            own, other, ply = other, own, ply + 1
+            struck = tl.where(is_pass, none, struck)
+        goes_on = (passes < 2) & (ply < most)
+    is_black = (position.to_play == 1) == ((ply & 1) == 0)
+    planes = tl.num_programs(0).to(tl.int64)
+    rows.store_rows(last, k, tl.where(is_black, own, other), N)
+    rows.store_rows(last, planes + k, tl.where(is_black, other, own), N)
+    rows.store_rows(last, 2 * planes + k, first, N)
+
+
+@triton.jit
+def _eyes(own, exists):
+    """Returns `board.eyes.eyes`, whatever stands on them: int32 [32]."""
+    off = ~exists
+    solid = own | off
+    above, below = rows.from_above(solid), rows.from_below(solid)
+    a, b, c, d = (above << 1) | 1, above >> 1, (below << 1) | 1, below >> 1
+    edge = (off << 1) | 1 | (off >> 1) | rows.from_above(off) | rows.from_below(off)
+    corners = (a & b & c & d) | (((a & b & (c | d)) | (c & d & (a | b))) & ~edge)
+    return ((solid << 1) | 1) & (solid >> 1) & above & below & corners & ~solid
+
+
+@triton.jit
+def _point_of(points, drawn):
+    """Returns the plane of the point that a number of 24 bits draws, nothing of an empty plane: int32 [32]."""
+    in_row = rows.row_counts(points)
+    until = tl.cumsum(in_row, 0)
+    rank = ((drawn * tl.sum(in_row, 0)) >> 24).to(tl.int32)
+    left, bits, column = rank - (until - in_row), points, tl.zeros_like(points)
+    is_row = (left >= 0) & (rank < until)
+    for halving in tl.static_range(5):  # the column of the bit with `left` ones below it
+        low = rows.row_counts(bits & ((1 << (16 >> halving)) - 1))
+        is_above = low <= left
+        left, bits = tl.where(is_above, left - low, left), tl.where(is_above, bits >> (16 >> halving), bits)
+        column += tl.where(is_above, 16 >> halving, 0)
+    return tl.where(is_row, 1 << column, 0)
