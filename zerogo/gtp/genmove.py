@@ -23,6 +23,7 @@ from zerogo.sgf import result_text
 MOVES_A_POINT = 0.45  # moves of one side that a game takes, for each point of the board: it shares out the main time
 MIN_MOVES_A_POINT = 0.15  # and how many there may always still be
 CLEANUP_SHARE = 0.7  # of the time of a move in a cleanup goes to what is dead now and after it, the rest to the search
+LAST_SHARE = 0.1  # of that time, in which no further position is looked at
 VERDICT_SECONDS = 5.0  # that what is dead is searched for where no move's time counts
 LOOK_SIMULATIONS = 16  # for a move that `move_choice` asks about and the search has hardly tried
 CAUTION = 1.25  # the next step is taken to last so much longer than the longest of the last ones
@@ -198,10 +199,13 @@ def _decide(
             return -1.0
         return session.value_of(game, player, candidate, LOOK_SIMULATIONS)
 
-    def judge(position: LiveGame) -> Status:
-        """Returns what is dead, found in half of the time that is left, since others may be asked about."""
+    def judge(position: LiveGame) -> Status | None:
+        """Returns what is dead, found in half of the time that is left, as other positions may be asked about; None
+        where hardly any is left for those."""
         nonlocal judged
         before = engine.now()
+        if judged and until - before < LAST_SHARE * (until - searched):
+            return None
         found = engine.judge(position, (before + until) / 2, settings.is_over, keeps=False)
         judged += engine.now() - before
         return found

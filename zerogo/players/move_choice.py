@@ -59,14 +59,14 @@ def decide(
     analysis: Analysis,
     settings: MoveChoiceSettings,
     value_of: ValueOf | None = None,
-    judge: Callable[[LiveGame], Status] | None = None,
+    judge: Callable[[LiveGame], Status | None] | None = None,
 ) -> int | None:
     """Returns the action to play, None to resign; the game is as before.
 
     analysis: the search's, for `to_play`. value_of: asks the search about a move that it has hardly tried. judge: says
-    for a cleanup what is dead, by default the analysis does. Passes where the opponent has passed and that wins, and
-    where nothing is left to gain; plays inside pass-alive territory only to capture dead stones that matter, or all of
-    them if `settings.cleanup` wants that."""
+    for a cleanup what is dead, by default the analysis does; of positions after a move it may say None. Passes where
+    the opponent has passed and that wins, and where nothing is left to gain; plays inside pass-alive territory only to
+    capture dead stones that matter, or all of them if `settings.cleanup` wants that."""
     position = _Position(game, to_play, analysis, value_of, settings, judge)
     opponent_passed = game.moves[-1:] == [(to_play.other, position.pass_action)]
     if settings.is_over or position.is_settled or (opponent_passed and position.passing_wins):
@@ -141,7 +141,7 @@ class _Position:
         analysis: Analysis,
         value_of: ValueOf | None,
         settings: MoveChoiceSettings,
-        judge: Callable[[LiveGame], Status] | None = None,
+        judge: Callable[[LiveGame], Status | None] | None = None,
     ) -> None:
         self.game, self.to_play, self.analysis, self.value_of = game, to_play, analysis, value_of
         self.settings = settings
@@ -170,13 +170,15 @@ class _Position:
         """The points of all dead stones, as people would agree; what is in doubt is searched only for a cleanup."""
         return self._judge(self.game).dead
 
-    def dead_after(self, action: int) -> set[int]:
-        """Returns the same for the position after a legal move of the side to move."""
+    def keeps_all_alive(self, action: int) -> bool:
+        """Whether all that lives now surely lives after a legal move of the side to move."""
+        now = self.dead
         self.game.play(self.to_play, action)
         try:
-            return self._judge(self.game).dead
+            after = self._judge(self.game)
         finally:
             self.game.undo()
+        return after is not None and not after.dead - now
 
     def _by_analysis(self, game: LiveGame) -> Status:
         """Returns the status of a position that differs from the analysed one by little."""
@@ -313,7 +315,7 @@ def _is_harmless(position: _Position, action: int) -> bool:
     if action in position.alive[position.to_play]:
         return True
     if position.settings.is_over:
-        return not position.dead_after(action) - position.dead
+        return position.keeps_all_alive(action)
     seen, analysis = position.candidate(action), position.analysis
     enough = (analysis.best.value if analysis.best else analysis.value) - TIDY
     if seen is not None and (seen.visits >= SURE_VISITS or seen.value < enough):
