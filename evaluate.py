@@ -24,6 +24,7 @@ examples:
   python evaluate.py random mcts:100 --games 20 game.size=5 game.komi=24.5
   python evaluate.py checkpoints/9x9 gnugo:10 --games 100 --out match && echo done
   python evaluate.py checkpoints/9x9 gnugo:10 --games 100 --out match --resume      # goes on after an interruption
+  python evaluate.py --ratings checkpoints/9x9                                      # of the run's own matches
 
 An engine that crashes, says nothing for evaluation.engine_seconds (engine_start_seconds when it starts), or plays an
 illegal move loses that game, and the match goes on. The rules are those of the first checkpoint's run, unless --config
@@ -37,7 +38,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         description=__doc__, epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("players", nargs="+", metavar="player", help="two or more players; section.key=value may stand among them")
+    add("players", nargs="*", metavar="player", help="two or more players; section.key=value may stand among them")
+    add("--ratings", type=Path, metavar="RUN", help="show how strong a run's checkpoints are by its matches so far")
     add("--games", type=int, default=100, metavar="N", help="games of each pair, half with each colour (default: 100)")
     add("--opening", type=int, default=0, metavar="N", help="random moves at the start, alike for both games of a pair")
     add("--out", type=Path, metavar="FOLDER", help="new folder for the results (default: checkpoints/match-DATE-TIME)")
@@ -51,17 +53,20 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parsed = parser.parse_intermixed_args(arguments)
     parsed.overrides = [text for text in parsed.players if cli.is_override(text)]
     parsed.players = [text for text in parsed.players if not cli.is_override(text)]
-    if len(parsed.players) < 2:
+    if len(parsed.players) < 2 and parsed.ratings is None:
         parser.error("give two players or more, such as: checkpoints/quickstart random")
     return parsed
 
 
 def main(arguments: argparse.Namespace) -> None:
     """Does what the command line says."""
-    from zerogo.arena import evaluate
+    from zerogo.arena import evaluate, pool
     from zerogo.errors import InputError
     from zerogo.runtime import require_new_folder
 
+    if arguments.ratings is not None:
+        print("\n".join(pool.show(arguments.ratings)))
+        return
     if arguments.games < 2:
         raise InputError(f"--games is {arguments.games}; it must be 2 or more, so that both players get both colours")
     if arguments.resume and arguments.out is None:

@@ -1,7 +1,9 @@
 """Matches beside a run: the run goes on meanwhile, outlives what goes wrong in them, and takes them along when it
 dies."""
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,11 +13,14 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
+from matches import some_result
 
 from zerogo import checkpoint, kernels
+from zerogo.arena import pool
 from zerogo.errors import InputError
 from zerogo.pipeline import Matches, run
 from zerogo.pipeline.beside import MatchesBeside
+from zerogo.pipeline.rating import measure
 from zerogo.telemetry import Telemetry
 
 
@@ -24,8 +29,8 @@ def saved(tmp_path: Path) -> Path:
     """A checkpoint of a network that has not learned."""
     settings = tiny.config()
     weights = tiny.network(settings).state_dict()
-    checkpoint.save(tmp_path / "step-00000007.pt", checkpoint.Checkpoint(settings, 7, weights, weights))
-    return tmp_path / "step-00000007.pt"
+    checkpoint.save(checkpoint.path_of(tmp_path, 7), checkpoint.Checkpoint(settings, 7, weights, weights))
+    return checkpoint.path_of(tmp_path, 7)
 
 
 def matches(*overrides: str) -> Matches:
@@ -48,23 +53,48 @@ def test_they_show_what_matches_in_the_run_would(saved: Path, tmp_path: Path) ->
     alone = matches("evaluation.games=4")
     ((_, line, _, numbers),) = alone.play(checkpoint.load(saved), 4)
     (record,) = tiny.lines(tmp_path / "logs" / "metrics.jsonl")
-    assert numbers.items() <= record.items() and record["step"] == 7
+    assert {name: record[name] for name in numbers} == pytest.approx(numbers) and record["step"] == 7
     assert of_the_run.pool == alone.pool != []
     assert lines[:2] == ["waiting for the matches of step 7", "step 7:"]
-    assert [one.rpartition(",")[0] for one in lines[2:]] == [line.rpartition(",")[0]]  # but for the seconds
+    assert [one.rpartition(",")[0] for one in lines[2:3]] == [line.rpartition(",")[0]]  # but for the seconds
+    assert re.fullmatch(r"  Elo -?\d+ \(-?\d+ to -?\d+\)", lines[3]) and len(lines) == 4
+
+
+def test_a_checkpoint_enters_the_pool_and_meets_the_best_and_those_that_tell_most(tmp_path: Path) -> None:
+    of_the_run, met = matches(), tmp_path / pool.FILE
+    weights = tiny.network(tiny.config()).state_dict()
+    for step in (7, 8, 9, 10, 11):
+        checkpoint.save(
+            checkpoint.path_of(tmp_path, step), checkpoint.Checkpoint(tiny.config(), step, weights, weights)
+        )
+    before = [pool.Meeting(f"tiny@{step}", "random", 3, 25 * (step - 6), 100, [0] * 5, 1) for step in (7, 8, 9)]
+    met.write_text("".join(json.dumps(one._asdict()) + "\n" for one in before))
+    path = checkpoint.path_of(tmp_path, 10)
+    newest = checkpoint.load(path)
+    lines, numbers = zip(*measure(of_the_run, newest, path), strict=True)
+    (*_, last, other), found = pool.read(met)[3:], pool.read(met)
+    assert [one[:2] for one in found[3:5]] == [("tiny@10", "random"), ("tiny@10", "tiny@9")], "tiny@9 is the best"
+    assert (last.opponent, len(found)) == ("tiny@9", 6) and other.opponent in ("tiny@7", "tiny@8")
+    assert [*numbers[-2], *numbers[-1]] == ["eval/elo", "eval/elo_low", "eval/elo_high", "eval/sprt_llr"]
+    assert lines[-2].startswith("  Elo ") and re.fullmatch(r"  it .* stronger.* than tiny@9, by an SPRT", lines[-1])
+    checkpoint.path_of(tmp_path, 9).write_bytes(b"")
+    again = [line for line, _ in measure(of_the_run, newest, path)]  # as after a kill
+    assert pool.read(met) == found and again[1].startswith("  warning: no match against tiny@9: ")
+    assert again[2:4] == [*lines[2:4]]
 
 
 class Telling(Matches):
     def play(self, checkpoint: checkpoint.Checkpoint, num_games: int) -> Iterator[tuple]:
-        yield "", f"{kernels.in_use(self.device)}, {torch.get_num_threads()} thread", None, {}
+        nothing = some_result("a", "a")  # of one colour, so that no pool keeps it
+        yield "", f"{kernels.in_use(self.device)}, {torch.get_num_threads()} thread", nothing, {}
 
 
 def test_their_process_is_set_up_as_the_run_is(tmp_path: Path) -> None:
     settings, lines = tiny.config("run.kernels=plain", "run.threads=2"), []
     weights = tiny.network(settings).state_dict()
-    checkpoint.save(tmp_path / "plain.pt", checkpoint.Checkpoint(settings, 7, weights, weights))
+    checkpoint.save(tmp_path / "run" / "plain.pt", checkpoint.Checkpoint(settings, 7, weights, weights))
     one = beside(Telling(settings.game, settings.evaluation, 1, tiny.CPU, torch.float32), tmp_path, lines)
-    one.start(tmp_path / "plain.pt", 7, 1.0)
+    one.start(tmp_path / "run" / "plain.pt", 7, 1.0)
     one.conclude(wait=True)
     with kernels.plain():
         assert lines[-1] == f"{kernels.in_use(tiny.CPU)}, 1 thread"

@@ -42,7 +42,7 @@ SIDEWAYS = {
 # number here.
 BUDGETS = {
     "analysis": 1060,
-    "arena": 1255,
+    "arena": 1400,
     "bench": 1665,
     "board": 770,
     "config": 775,
@@ -50,7 +50,7 @@ BUDGETS = {
     "files beside the folders": 4646,
     "gtp": 1975,
     "kernels": 5005,
-    "pipeline": 960,
+    "pipeline": 1030,
     "play": 560,
     "players": 2300,
     "replay": 706,
@@ -59,7 +59,7 @@ BUDGETS = {
     "sgf": 905,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 141, 19_898, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 142, 20_012, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

@@ -471,6 +471,7 @@ class EvaluationConfig(Section):
     score_weight: float = option(0.0, "share of points in the value, in matches and play", 0, 0.1)
     opening_plies: int = option(2, "random moves that begin each pair of games, so that they differ", 0, 1000)
     opponents: tuple[str, ...] = option(("random", "mcts:200"), OPPONENTS)
+    earlier_opponents: int = option(2, "earlier checkpoints that are met: the best, and those that tell most", 0, 100)
     symmetry: str = option(
         "random", "turning the board: none, random (the root by all 8 from 64 simulations on), all", choices=SYMMETRIES
     )

@@ -14,6 +14,7 @@ from zerogo import checkpoint, cli
 from zerogo.config import with_overrides
 from zerogo.errors import InputError
 from zerogo.pipeline.measures import Matches
+from zerogo.pipeline.rating import measure
 from zerogo.telemetry import Telemetry
 
 NICENESS = 10  # what training leaves of the cores
@@ -98,7 +99,7 @@ def _play(results: Connection, matches: Matches, path: Path) -> None:
     try:
         network = checkpoint.load(path)
         cli.set_up(with_overrides(network.config, ["run.threads=1"]))  # the run's device and kernels
-        for _, line, _, found in matches.play(network, matches.settings.games):
+        for line, found in measure(matches, network, path):
             lines.append(line)
             numbers |= found
         results.send(Played(lines, numbers, matches.pool))

@@ -1,0 +1,88 @@
+"""The pool of a run's matches: a file that only grows, ratings, whom to meet, and verdicts."""
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matches import some_result
+
+from zerogo import elo
+from zerogo.arena import pool
+from zerogo.arena.pool import Meeting
+from zerogo.errors import InputError
+
+ROOT = Path(__file__).parent.parent
+
+
+def meeting(player: str, opponent: str, points: float, games: int = 100, seed: int = 1, size: int = 5) -> Meeting:
+    return Meeting(player, opponent, size, points, games, [0, 0, games // 2, 0, 0], seed)
+
+
+def test_each_match_is_kept_once_whatever_a_kill_leaves(tmp_path: Path) -> None:
+    path, result = tmp_path / pool.FILE, some_result(num_games=6, game_1={"score_black": 0.0})
+    assert pool.read(path) == []
+    for one in (result, replace(result, is_self=True), replace(result, is_paired=False), result):
+        pool.add(path, one)
+    with open(path, "a") as file:
+        file.write('{"player": "a", "oppo')
+    pool.add(path, replace(result, seed=8))
+    for broken in ("[]", "{}", '{"player": 1}', "null", "\xff"):
+        with open(path, "a", encoding="latin-1") as file:
+            file.write(broken + "\n")
+    first, second = pool.read(path)
+    # Black wins pairs by 3 and loses them by 1 in turn, but for the drawn game: A's pairs are 1.5, 1 and 1 points.
+    assert first == Meeting("anna", "bert", 5, 3.5, 6, [0, 0, 2, 1, 0], result.seed) and second == first._replace(
+        seed=8
+    )
+    assert path.read_bytes().count(b"\n") == 3 + 1 + 5
+
+
+def test_ratings_are_those_of_all_that_met_and_intervals_of_some() -> None:
+    met = [
+        meeting("a@1", "random", 70),
+        meeting("a@2", "random", 90),
+        meeting("a@2", "a@1", 75),
+        meeting("b", "c", 9, size=3),
+    ]
+    rows = pool.rate(met, 5)
+    numbers = {"random": 0, "a@1": 1, "a@2": 2}
+    expected = elo.bradley_terry(
+        elo.Meetings.of_results(numbers, [(one[0], one[1], one[3], 100 - one[3]) for one in met[:3]])
+    )
+    assert [row[0] for row in rows] == ["a@2", "a@1", "random"]
+    for name, *values in rows:
+        k = numbers[name]
+        assert values == pytest.approx([expected.elo[k], expected.low[k], expected.high[k]])
+    many = [meeting(f"x@{k}", "random", 50 + k / 2) for k in range(60)]
+    assert [row[0] for row in pool.rate(many, 5, ["x@0"])] == [f"x@{k}" for k in range(59, 39, -1)] + ["x@0"]
+    assert pool.rate(met, 9) == [] and pool.table(met, 3)[1].split()[0] == "c"
+
+
+def test_who_tells_most_is_about_as_strong_and_little_known() -> None:
+    met = [meeting("weak", "random", 60), meeting("even", "random", 95), meeting("known", "random", 95)]
+    met += [meeting("newest", "random", 95), meeting("newest", "known", 500, games=1000)]
+    order = pool.most_telling(met, 5, "newest", ["known", "weak", "even", "never met"], 100)
+    assert order[0] == "even" and order[-1] == "never met"
+
+
+def test_the_verdict_counts_pairs_of_both_directions() -> None:
+    pairs = [1, 2, 20, 30, 25]
+    met = [Meeting("new", "best", 5, 100, 156, pairs, 1), Meeting("best", "new", 5, 56, 156, pairs[::-1], 2)]
+    met.append(Meeting("new", "best", 9, 0, 156, pairs[::-1], 3))
+    assert pool.verdict(met, 5, "new", "best") == elo.sprt(2 * np.array(pairs), pool.ELO0, pool.ELO1)
+    assert pool.verdict(met, 5, "new", "best").verdict == "H1" and pool.verdict(met, 9, "new", "best").verdict == "H0"
+    assert pool.verdict(met, 5, "best", "new").verdict == "H0" and pool.verdict(met, 5, "new", "x").llr == 0
+
+
+def test_a_person_sees_the_ratings_of_a_run(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match="matches.jsonl holds no matches; a run writes it with evaluation.every_minutes"
+    ):
+        pool.show(tmp_path)
+    pool.add(tmp_path / pool.FILE, some_result(num_games=6))
+    line = (sys.executable, "evaluate.py", "--ratings", str(tmp_path))
+    shown = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, check=True).stdout.splitlines()
+    assert shown[0] == "5x5, 6 games" and sorted(row.split()[0] for row in shown[2:]) == ["anna", "bert"]

@@ -1,0 +1,143 @@
+"""What the checkpoints of a run won against fixed opponents and each other, in a file of the run that only grows: their
+ratings with intervals, whom the newest should meet, and whether it is stronger than another.
+
+    matches.jsonl    one match in each line
+
+A killed process leaves at most an incomplete last line, which is passed over."""
+
+import json
+import math
+import os
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from zerogo import elo
+from zerogo.arena.result import MatchResult
+from zerogo.errors import InputError
+
+FILE = "matches.jsonl"
+ELO0, ELO1 = 0.0, 20.0  # of the SPRT: no stronger, and stronger by as much as a day's change of a long run
+SHOWN = 20  # players in a table: the strongest, and those that are asked for
+
+
+class Meeting(NamedTuple):
+    """A match of two players on a board of that side. points: of the player, draws as half. pairs: numbers of pairs of
+    games with one opening in which it got 0, 0.5, 1, 1.5 and 2 points. seed: of the match; the same players and seed
+    are the same match, played again after an interruption."""
+
+    player: str
+    opponent: str
+    size: int
+    points: float
+    games: int
+    pairs: list[int]
+    seed: int
+
+    @classmethod
+    def of(cls, result: MatchResult) -> "Meeting":
+        """Returns what a pool keeps of a match with both colours."""
+        pairs = np.bincount((2 * result.pair_points()[0]).astype(int), minlength=5).tolist()
+        points = float(result.points_a.sum())
+        return cls(result.name_a, result.name_b, result.rules.size, points, result.num_games, pairs, result.seed)
+
+
+def add(path: Path, result: MatchResult) -> None:
+    """Adds a match to the file, for good; nothing where only one colour was at stake, which says less of strength."""
+    if result.is_self or not result.is_paired:
+        return
+    with open(path, "a+b") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - 1))
+        is_cut = file.read(1) not in (b"", b"\n")
+        file.write(b"\n" * is_cut + json.dumps(Meeting.of(result)._asdict()).encode() + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read(path: Path) -> list[Meeting]:
+    """Returns the matches of a file, each once, none where there is no file."""
+    found: dict[tuple, Meeting] = {}
+    for line in path.read_bytes().splitlines() if path.exists() else []:
+        with suppress(ValueError, TypeError):
+            meeting = Meeting(**json.loads(line))
+            if 0 <= float(meeting.points) <= int(meeting.games) and len(meeting.pairs) == 5:
+                found[meeting.player, meeting.opponent, int(meeting.size), meeting.seed, meeting.games] = meeting
+    return list(found.values())
+
+
+def _meetings(meetings: Sequence[Meeting], size: int) -> tuple[dict[str, int], elo.Meetings]:
+    """Returns the players who met on boards of that side, the anchor first, and their pairs."""
+    here = [meeting for meeting in meetings if meeting.size == size]
+    players = dict.fromkeys(name for meeting in here for name in meeting[:2])
+    anchor = "random" if "random" in players else here[0].opponent
+    numbers = {name: k for k, name in enumerate(dict.fromkeys([anchor, *players]))}
+    points = [(one.player, one.opponent, one.points, one.games - one.points) for one in here]
+    return numbers, elo.Meetings.of_results(numbers, points)
+
+
+def rate(meetings: Sequence[Meeting], size: int, names: Collection[str] = ()) -> list[tuple[str, float, float, float]]:
+    """Returns name, Elo and its interval of the strongest players and of `names`, the strongest first; the random
+    player, or the first opponent, is at 0."""
+    if not any(meeting.size == size for meeting in meetings):
+        return []
+    numbers, pairs = _meetings(meetings, size)
+    players, values = list(numbers), elo.bradley_terry(pairs, of=[]).elo
+    order = np.argsort(-values, kind="stable").tolist()
+    shown = [k for place, k in enumerate(order) if place < SHOWN or players[k] in names]
+    ratings = elo.bradley_terry(pairs, of=shown)
+    return [(players[k], *(float(found[k]) for found in (ratings.elo, ratings.low, ratings.high))) for k in shown]
+
+
+def table(meetings: Sequence[Meeting], size: int, names: Collection[str] = ()) -> list[str]:
+    """Returns the lines of `rate` for people."""
+    rows = rate(meetings, size, names)
+    width = max([len("player"), *(len(row[0]) for row in rows)])
+    lines = [f"{'player':<{width}}  {'Elo':>6}  95 % interval"]
+    for name, value, low, high in rows:
+        lines.append(f"{name:<{width}}  {value:>6.0f}  {f'{low:.0f} to {high:.0f}' if high > low else 'anchor'}")
+    return lines
+
+
+def most_telling(meetings: Sequence[Meeting], size: int, newest: str, others: Sequence[str], games: int) -> list[str]:
+    """Returns the others in the order of what so many games against each would tell of the newest's strength, the most
+    first: log(1 + games p (1 - p) variance), with the expected win rate p and the variance of the difference in nats.
+
+    So whoever is about as strong and is least known against it comes first. The newest must have met somebody."""
+    numbers, pairs = _meetings(meetings, size)
+    known = [name for name in others if name in numbers]
+    ratings = elo.bradley_terry(pairs, numbers[newest], of=[numbers[name] for name in known])
+
+    def told(name: str) -> float:
+        k = numbers[name]
+        rate = elo.win_rate(ratings.elo[k])
+        deviation = (ratings.high[k] - ratings.elo[k]) / elo.Z95 / elo.ELO_PER_NAT
+        return math.log1p(games * rate * (1 - rate) * deviation**2)
+
+    return [*sorted(known, key=told, reverse=True), *(name for name in others if name not in numbers)]
+
+
+def verdict(meetings: Sequence[Meeting], size: int, one: str, other: str) -> elo.Sprt:
+    """Returns what an SPRT of "no stronger" against "`ELO1` stronger" says of one, from all pairs of games against the
+    other on boards of that side."""
+    counts = np.zeros(5)
+    for meeting in meetings:
+        if meeting.size == size and {meeting.player, meeting.opponent} == {one, other}:
+            counts += meeting.pairs if meeting.player == one else meeting.pairs[::-1]
+    return elo.sprt(counts, ELO0, ELO1)
+
+
+def show(folder: Path) -> list[str]:
+    """Returns the tables of a run's pool, one for each board. Raises InputError where the run has none."""
+    meetings = read(folder / FILE)
+    if not meetings:
+        raise InputError(f"{folder / FILE} holds no matches; a run writes it with evaluation.every_minutes")
+    lines = []
+    for size in sorted({meeting.size for meeting in meetings}):
+        lines += [
+            f"{size}x{size}, {sum(one.games for one in meetings if one.size == size)} games",
+            *table(meetings, size),
+        ]
+    return lines

@@ -1,0 +1,71 @@
+"""The rating pool of a run: each checkpoint that is measured also meets earlier ones, the best and those that tell most
+of its strength, and the file of the pool says how strong all are."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from zerogo import checkpoint
+from zerogo.arena import cap_for, play_match, pool
+from zerogo.checkpoint import Checkpoint
+from zerogo.errors import InputError
+from zerogo.pipeline.measures import Matches
+from zerogo.players.analyst import make_player
+
+VERDICTS = {"H1": "is stronger", "H0": "is not stronger", "continue": "may be stronger, more games are needed"}
+
+
+def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple[str, dict[str, float]]]:
+    """Plays the checkpoint of a file against the opponents of the settings, and on boards where it has met any of them
+    against earlier ones of its run; adds all to the run's pool, and yields lines and the charts' numbers by tag."""
+    folder = path.parents[1]
+    for _, line, result, found in matches.play(network, matches.settings.games):
+        pool.add(folder / pool.FILE, result)
+        yield line, found
+    game, settings = matches.game, matches.settings
+    player, is_mixed = make_player(network, settings, matches.device, matches.dtype), bool(game.sizes)
+    stem, steps = player.name.rpartition("@")[0], {_step(file): file for file in checkpoint.paths(folder)}
+    earlier = {f"{stem}@{step}": file for step, file in steps.items() if step < network.step}
+    for size in game.all_sizes:
+        where, area = (f"{size}x{size}, ", f"eval/{size}x{size}") if is_mixed else ("", "eval")
+        # Without those of a measurement that was interrupted, so that it comes out the same.
+        met = [one for one in pool.read(folder / pool.FILE) if one.player != player.name or one.opponent not in earlier]
+        if not any(player.name in meeting[:2] and meeting.size == size for meeting in met):
+            continue
+        order = pool.most_telling(met, size, player.name, list(earlier), settings.games)
+        order = dict.fromkeys([*_best(met, size, order), *order])
+        for name in list(order)[: settings.earlier_opponents]:
+            try:
+                other = make_player(checkpoint.load(earlier[name]), settings, matches.device, matches.dtype)
+            except InputError as error:  # it may have been removed meanwhile
+                yield f"  {where}warning: no match against {name}: {error}", {}
+                continue
+            options = {"opening_plies": settings.opening_plies, "device": matches.device}
+            cap, rules = cap_for(game, [other], size), game.rules(size=size)
+            result = play_match(player, other, rules, settings.games, matches.seed, move_cap=cap, **options)
+            pool.add(folder / pool.FILE, result)
+            yield f"  {where}{result.lines()[0]}", {}
+        yield from _standing(folder, size, player.name, list(earlier), where, area)
+
+
+def _standing(
+    folder: Path, size: int, name: str, earlier: list[str], where: str, area: str
+) -> Iterator[tuple[str, dict[str, float]]]:
+    """Yields what the pool says of a player: its rating, and the verdict against the best of the earlier ones."""
+    met = pool.read(folder / pool.FILE)
+    rated = {row[0]: row[1:] for row in pool.rate(met, size, [name, *earlier])}
+    value, low, high = rated[name]
+    numbers = {f"{area}/elo": value, f"{area}/elo_low": low, f"{area}/elo_high": high}
+    yield f"  {where}Elo {value:.0f} ({low:.0f} to {high:.0f})", numbers
+    for best in _best(met, size, earlier):
+        if any({name, best} == {*meeting[:2]} and meeting.size == size for meeting in met):
+            found = pool.verdict(met, size, name, best)
+            yield f"  {where}it {VERDICTS[found.verdict]} than {best}, by an SPRT", {f"{area}/sprt_llr": found.llr}
+
+
+def _step(path: Path) -> int:
+    return int(checkpoint.NAME.fullmatch(path.name)[1])
+
+
+def _best(met: list[pool.Meeting], size: int, names: list[str]) -> list[str]:
+    """Returns the one of the names who is rated highest, none where nobody is."""
+    return [row[0] for row in pool.rate(met, size, names) if row[0] in names][:1]
