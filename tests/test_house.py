@@ -45,21 +45,21 @@ BUDGETS = {
     "arena": 1400,
     "bench": 1665,
     "board": 770,
-    "config": 775,
+    "config": 776,
     "features": 780,
-    "files beside the folders": 4646,
+    "files beside the folders": 4688,
     "gtp": 1975,
-    "kernels": 5005,
+    "kernels": 5050,
     "pipeline": 1030,
     "play": 560,
-    "players": 2300,
+    "players": 2302,
     "replay": 706,
     "search": 1625,
     "selfplay": 860,
     "sgf": 905,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 142, 20_012, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 142, 20_061, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

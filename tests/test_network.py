@@ -4,7 +4,11 @@ import dataclasses
 
 import pytest
 import torch
+from compiling import compile_call
+from interpreting import interpreted
+from launches import as_on_cuda, launches
 
+from zerogo import batching, cli, kernels
 from zerogo.config import NetworkConfig
 from zerogo.config.sections import VALUE_POOLING
 from zerogo.errors import InputError
@@ -132,6 +136,42 @@ def test_the_copy_for_playing_agrees(settings: NetworkConfig, dtype, tolerance: 
         for name, output in playing(planes, numbers, mask).items():
             assert output.dtype == torch.float32 and not output.requires_grad
             assert (output - expected[name]).abs().max() < tolerance, name
+
+
+@interpreted
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.bfloat16, 0.1)])
+def test_epilogues_by_a_kernel(dtype: torch.dtype, tolerance: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bias, global inputs, residual, relu and mask, in one pass behind every convolution; the faster way is chosen."""
+    pytest.importorskip("triton")
+    network, (planes, numbers) = make_network(), make_input(3, 4)
+    playing, mask = inference_copy(network, "cpu", dtype, ("policy", "value")), torch.ones(3, 4, 4, dtype=torch.bool)
+    mask[0, 3:] = mask[0, :, 3:] = False
+    planes[0] *= mask[0]
+    with pytest.raises(InputError, match="run.epilogues is on, but"):
+        cli.pick_epilogues("on", playing)
+    assert cli.pick_epilogues("auto", playing) == "off"
+    as_on_cuda(monkeypatch)
+    rates = iter((1.0, 2.0, 2.0, 1.0))
+    monkeypatch.setattr(batching, "speed", lambda *_: next(rates))
+    assert [cli.pick_epilogues(choice, playing) for choice in ("off", "auto", "auto", "on")] == [
+        "off",
+        "on",
+        "off",
+        "on",
+    ]
+    for on_board in (None, mask):
+        with launches(monkeypatch) as counted:
+            found = playing(planes, numbers, on_board)
+        assert counted.found["finish_kernel"] == counted.found["convolution"] > 4
+        for name, output in inference_copy(network, "cpu", dtype)(planes, numbers, on_board).items():
+            assert name not in found or (output - found[name]).abs().max() < tolerance, name
+
+
+def test_the_kernel_of_epilogues_compiles() -> None:
+    pytest.importorskip("triton")
+    y, bias = torch.zeros(2, 96, 9, 9, dtype=torch.bfloat16).to(memory_format=torch.channels_last), torch.zeros(96)
+    for residual, mask in ((None, None), (y, None), (bias.view(1, -1, 1, 1).expand(2, -1, -1, -1), y[:, 0] == 0)):
+        assert all(compile_call(kernels._module("epilogues", "cuda").finish_, y, bias, residual, mask, True).values())
 
 
 @pytest.mark.parametrize("size", [1, 3, 9, 19])

@@ -14,6 +14,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
 import torch
 import torch.nn.functional as F
@@ -119,7 +120,7 @@ class FusedConv(nn.Module):
         self.conv = conv.to(device=device, dtype=dtype, memory_format=torch.channels_last)
         has_onednn = torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_convolution_pointwise")
         self.in_one_step = device.type == "cpu" and has_onednn and not plain
-        self.packed = conv.weight.detach()
+        self.packed, self.epilogue = conv.weight.detach(), None  # see `InferenceNetwork.use_epilogues`
         if self.in_one_step and hasattr(torch.ops.mkldnn, "_reorder_convolution_weight"):
             shape = [PACKED_FOR, conv.in_channels, size, size]
             self.packed = torch.ops.mkldnn._reorder_convolution_weight(
@@ -129,6 +130,9 @@ class FusedConv(nn.Module):
     def forward(self, x: Tensor, on_board: Tensor | None, residual: Tensor | None = None, relu: bool = True) -> Tensor:
         """Returns what the `ConvNorm` returns, up to rounding."""
         conv = self.conv
+        if self.epilogue is not None:
+            y = F.conv2d(x, conv.weight, padding=conv.padding)
+            return self.epilogue.finish_(y, conv.bias, residual, on_board, relu)
         if not self.in_one_step:
             y = conv(x)
             return _finish(y if residual is None else y.add_(residual.to(y.dtype)), on_board, relu)
@@ -308,6 +312,12 @@ class InferenceNetwork:
     def __call__(self, planes: Tensor, globals: Tensor, on_board: Tensor | None = None) -> dict[str, Tensor]:
         planes = planes.to(dtype=self.dtype, memory_format=torch.channels_last)
         return self._forward(planes, globals, on_board)
+
+    def use_epilogues(self, fast: ModuleType | None) -> None:
+        """Leaves all that follows a convolution to a kernel (`kernels.cuda.epilogues`); None: to torch's steps."""
+        for layer in self.network.modules():
+            if isinstance(layer, FusedConv):
+                layer.epilogue = fast
 
     @torch.no_grad()
     def load_(self, network: Network) -> None:

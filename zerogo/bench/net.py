@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from zerogo import bench, board, draws
+from zerogo import bench, board, cli, draws
 from zerogo.board import State
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError
@@ -87,6 +87,7 @@ class NetworkSetup:
             _spread_(self.network, self.encoder, self.state, args.spread)
         setup = (self.network, self.encoder, self.device, self.dtype)
         self.evaluator = Evaluator.from_network(*setup, "random", HEADS)
+        self.epilogues = cli.pick_epilogues("auto", self.evaluator.network)
 
     @cached_property
     def forwards(self) -> list[Callable[[], Any]]:
@@ -109,7 +110,7 @@ class NetworkSetup:
     def line(self, name: str) -> dict[str, Any]:
         """Returns what every line says of its configuration."""
         line = bench.line_of(name, self.state.board_size, self.state.num_games, self.device, self.dtype)
-        return line | {"blocks": self.args.blocks, "channels": self.args.channels}
+        return line | {"blocks": self.args.blocks, "channels": self.args.channels, "epilogues": self.epilogues}
 
 
 def middle_games(size: int, batch: int, device: torch.device) -> State:

@@ -229,6 +229,7 @@ class RunConfig(Section):
     precision: str = option("auto", "network arithmetic; auto is bfloat16 where that is fast", choices=PRECISIONS)
     kernels: str = option("auto", "auto: Numba or Triton if installed; plain: torch alone", choices=("auto", "plain"))
     compile: str = option("auto", "torch.compile for self-play; auto is off", choices=COMPILE, source="measured")
+    epilogues: str = option("auto", "a kernel for bias, residual, relu on CUDA; auto tries both", choices=COMPILE)
     directory: str = option("checkpoints", "folder of all runs")
     name: str = option("", "folder of this run inside `directory`; empty takes the config file's name")
     start_from: str = option("", "checkpoint whose weights a new run begins with, of any board size")

@@ -92,7 +92,7 @@ class Run:
         self.simulations = int(counters.get("simulations", 0))
         setup = cli.set_up(config)
         self.device, self.dtype = setup.device, setup.dtype
-        self.compiled = pick_compile(config.run.compile, self.device)
+        self.compiled, self.epilogues = pick_compile(config.run.compile, self.device), config.run.epilogues
         self._evaluators: dict[tuple[str, ...], Evaluator] = {}
         self.trainer, self.replay = self._new_trainer(config, start), self._open_replay(config, start)
         # Which opponent there is not is said at once.
@@ -162,6 +162,7 @@ class Run:
         else:
             parts = self.trainer.averaged, self.trainer.encoder, self.device, self.dtype
             self._evaluators[heads] = Evaluator.from_network(*parts, heads=heads, compiled=self.compiled)
+            self.epilogues = cli.pick_epilogues(self.epilogues, self._evaluators[heads].network)
         return self._evaluators[heads]
 
     def _play_random_games(self) -> None:
