@@ -21,8 +21,8 @@ from zerogo.bench.memory import peak_bytes
 from zerogo.bench.net import peaks_of
 from zerogo.bench.search import PARTS, REST, STAGES, StageClock
 from zerogo.rules import Rules
+from zerogo.runtime import captured
 from zerogo.search import search as steps
-from zerogo.search.graph import captured
 
 CPU = "--device cpu --threads 1"
 COMMON = {"bench", "size", "batch", "device", "dtype", "threads"}

@@ -47,7 +47,7 @@ BUDGETS = {
     "board": 770,
     "config": 776,
     "features": 780,
-    "files beside the folders": 4688,
+    "files beside the folders": 4725,
     "gtp": 1975,
     "kernels": 5050,
     "pipeline": 1030,
@@ -59,7 +59,7 @@ BUDGETS = {
     "sgf": 905,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 142, 20_061, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 142, 20_076, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

@@ -12,7 +12,7 @@ import pytest
 import torch
 from searches import GUMBEL, PUCT, TableEvaluator, random_games
 
-from zerogo import board
+from zerogo import board, runtime
 from zerogo.config import SearchConfig
 from zerogo.rules import Rules
 from zerogo.search import Search, SearchState, graph
@@ -165,13 +165,13 @@ def test_a_broken_capture_leaves_the_stream_as_it_was(monkeypatch: pytest.Monkey
         device=lambda device: on(made.stream), stream=on, current_stream=lambda device: made.stream,
         Stream=lambda device: [device], CUDAGraph=object, graph=capture,
     )  # fmt: skip
-    monkeypatch.setattr(graph, "torch", SimpleNamespace(cuda=fake))
-    graph._capture_stream.cache_clear()
+    monkeypatch.setattr(runtime, "torch", SimpleNamespace(cuda=fake))
+    runtime._capture_stream.cache_clear()
     for _ in range(2):
         with pytest.raises(RuntimeError, match="invalidated"):
-            graph.record(lambda: None, device)
+            runtime.record(lambda: None, device)
         assert made.stream == "the process's own"
-    graph._capture_stream.cache_clear()
+    runtime._capture_stream.cache_clear()
     assert made.streams[0] == [device] and made.streams[0] is made.streams[1]
 
 

@@ -563,9 +563,9 @@ AUTO = ("selfplay.games=0", "search.leaves=0", "selfplay.full_simulations=40", "
 
 
 @pytest.fixture
-def pretended(monkeypatch) -> list[int]:
-    """Makes a device on which a call costs as much as 15 positions, 512 of which are enough; returns the sizes that are
-    asked for."""
+def pretended(monkeypatch, request) -> list[int]:
+    """Makes a device on which a call of the evaluator costs as much as 15 positions, 512 of which are enough, and one
+    in whole moves that much or as much as the test says; returns the evaluator's sizes that are asked for."""
     asked: list[int] = []
 
     def speed(work, size: int, synchronize) -> float:
@@ -574,7 +574,12 @@ def pretended(monkeypatch) -> list[int]:
         synchronize()
         return 1e6 * size / (15 + size)
 
+    def simulated(game, search, settings, evaluator, device) -> float:
+        return 1e6 * settings.games * search.leaves / (moves + settings.games * search.leaves)
+
+    moves = getattr(request, "param", 15)
     monkeypatch.setattr(batching, "speed", speed)
+    monkeypatch.setattr(batch_size, "simulated", simulated)
     return asked
 
 
@@ -613,8 +618,23 @@ def test_games_fill_the_batch_before_leaves_do(pretended: list[int]) -> None:
     games, leaves, why = fitted(*AUTO)
     assert (games, leaves) == (256, 1)
     rates = "944,649 evaluations/s in batches of 256, 5 % less in those of 128, 3 % more in those of 512"
-    assert why.startswith(f"256 games at once: {rates}")
+    whole = "944,649 simulations/s of whole moves in batches of 256, 5 % less in those of 128, 3 % more in those of 512"
+    assert why == f"256 games at once: {whole}; {rates}"
     assert pretended == [64, 128, 256, 512, 1024]
+
+
+@pytest.mark.parametrize("pretended", [150], indirect=True)
+def test_what_moves_cost_asks_for_more_games(pretended: list[int]) -> None:
+    assert fitted(*AUTO)[:2] == (2048, 1) and max(pretended) == 1024
+
+
+def test_whole_moves_are_timed_with_games_that_end(monkeypatch) -> None:
+    settings, ended = tiny.config("game.size=3", "selfplay.games=4", "selfplay.full_simulations=2"), []
+    play = SelfPlay.play
+    monkeypatch.setattr(SelfPlay, "play", lambda *given: ended.append(play(*given)) or ended[-1])
+    sections = settings.game, settings.search, settings.selfplay
+    assert batch_size.simulated(*sections, tiny.Table(), tiny.CPU) > 0
+    assert ended[0].moves == 4 and {1, 2} <= set(ended[0].lengths + ended[1].lengths)
 
 
 def test_leaves_fill_what_games_leave_open(pretended: list[int], monkeypatch) -> None:

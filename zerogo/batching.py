@@ -27,9 +27,9 @@ class BatchChoice:
     rates: dict[int, float]
     most: int
 
-    def why(self) -> str:
+    def why(self, what: str = "evaluations/s in batches") -> str:
         """Returns for a person what the batch brings, and what the next smaller and larger one would."""
-        words, sizes = [f"{self.rates[self.size]:,.0f} evaluations/s in batches of {self.size:,}"], list(self.rates)
+        words, sizes = [f"{self.rates[self.size]:,.0f} {what} of {self.size:,}"], list(self.rates)
         place = sizes.index(self.size)
         for other in sizes[max(0, place - 1) : place] + sizes[place + 1 : place + 2]:
             change = round(100 * (self.rates[other] / self.rates[self.size] - 1))
@@ -39,15 +39,18 @@ class BatchChoice:
         return ", ".join(words)
 
 
-def find(rate: Callable[[int], float], most: int, least: int = 1) -> BatchChoice:
+def find(
+    rate: Callable[[int], float], most: int, least: int = 1, patience: int = PATIENCE, longest: float = LONGEST_SECONDS
+) -> BatchChoice:
     """Returns the smallest batch that is within `GAIN` of the fastest one.
 
     rate: positions a second in batches of a size. It is asked for `least` and its doubles, and for `most` at last,
-    until they bring nothing more or the device's memory is full."""
+    until as many doublings as `patience` brought nothing more, a batch took longer than `longest` seconds, or the
+    device's memory is full."""
     assert 1 <= most and 1 <= least, f"from {least} to {most} positions"
     rates: dict[int, float] = {}
     size = min(least, most)
-    while size <= most and not _is_flat(list(rates.values())):
+    while size <= most and not _is_flat(list(rates.values()), patience):
         try:
             rates[size] = rate(size)
         except RuntimeError as error:
@@ -57,16 +60,16 @@ def find(rate: Callable[[int], float], most: int, least: int = 1) -> BatchChoice
                 raise
             most = size - 1
             break
-        if size / rates[size] > LONGEST_SECONDS:
+        if size / rates[size] > longest:
             break
         size = most if size < most < 2 * size else 2 * size
     best = max(rates.values())
     return BatchChoice(min(size for size, found in rates.items() if found >= (1 - GAIN) * best), rates, most)
 
 
-def _is_flat(rates: list[float]) -> bool:
+def _is_flat(rates: list[float], patience: int) -> bool:
     """Says whether the last doublings brought nothing worth having."""
-    before, last = rates[:-PATIENCE], rates[-PATIENCE:]
+    before, last = rates[:-patience], rates[-patience:]
     return bool(before) and max(last) < (1 + GAIN) * max(before)
 
 

@@ -204,7 +204,6 @@ def pick_epilogues(choice: str, network: InferenceNetwork) -> str:
 
     from zerogo import batching, kernels, runtime
     from zerogo.errors import InputError
-    from zerogo.search.graph import captured
 
     device, fast = network.device, kernels.module_for("epilogues", network.device)
     if choice == "on" and (fast is None or network.compiled):
@@ -218,7 +217,7 @@ def pick_epilogues(choice: str, network: InferenceNetwork) -> str:
         inputs, rates = torch.zeros(MEASURED_BATCH, network.num_globals, device=device), {}
         for way, kernel in (("off", None), ("on", fast)):
             network.use_epilogues(kernel)
-            work = captured(lambda: network(planes, inputs), device) or (lambda: network(planes, inputs))
+            work = runtime.captured(lambda: network(planes, inputs), device) or (lambda: network(planes, inputs))
             rates[way] = batching.speed(work, MEASURED_BATCH, lambda: runtime.synchronize(device))
         choice = max(rates, key=rates.get)
     network.use_epilogues(fast if choice == "on" else None)

@@ -18,6 +18,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,6 +32,7 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 INPUT_ERROR_STATUS = 2
 INTERRUPTED_STATUS = 130  # 128 + SIGINT, what shells report
 CGROUP = Path("/sys/fs/cgroup")
+WARM_UP = 3  # steps without a CUDA graph, in which kernels are compiled and tables made; the last one is watched
 _CHUNK = 1 << 16  # bytes that are read at a time
 MOST_OF_A_LINE = 2**20  # bytes of GTP or JSON; those of a game of a thousand moves are 20,000
 TOO_LONG = b"this line had more than %d bytes" % MOST_OF_A_LINE
@@ -476,3 +478,36 @@ class HostReads(TorchDispatchMode):
             if len({tensor.device.type for tensor in given if isinstance(tensor, Tensor)}) > 1:
                 self.found.append(f"{name} from device to device")
         return result
+
+
+def captured(work: Callable[[], Any], device: torch.device) -> Callable[[], Any] | None:
+    """Returns what replays any work as a CUDA graph, to measure what a search replays; None where that can't be."""
+    if device.type != "cuda":
+        return None
+    for _ in range(WARM_UP):
+        work()
+    with HostReads() as reads:
+        work()
+    if reads.found:
+        return None
+    try:
+        return record(work, device)
+    except RuntimeError:  # lack of memory is one, too: a graph has tensors of its own
+        return None
+
+
+def record(step: Callable[[], Any], device: torch.device) -> Callable[[], None]:
+    """Returns what replays a step, which itself is not made. Raises RuntimeError where it can't be captured; then torch
+    would leave the capture's stream as the present one, which is why that is entered here."""
+    with torch.cuda.device(device), torch.cuda.stream(torch.cuda.current_stream(device)):
+        graph = torch.cuda.CUDAGraph()
+        # Other threads may go on with what a capture forbids.
+        with torch.cuda.graph(graph, stream=_capture_stream(device), capture_error_mode="thread_local"):
+            step()
+    return graph.replay
+
+
+@cache
+def _capture_stream(device: torch.device) -> torch.cuda.Stream:
+    """Returns the stream on which a device's steps are captured: torch's own is one for all devices."""
+    return torch.cuda.Stream(device)

@@ -21,8 +21,7 @@ from zerogo.evaluator import Evaluator
 from zerogo.features import ENCODERS, Encoder, make_encoder
 from zerogo.network import Network, inference_copy
 from zerogo.rules import Rules
-from zerogo.runtime import pick_dtype
-from zerogo.search.graph import captured
+from zerogo.runtime import captured, pick_dtype
 
 BESIDE = "zero17"
 HEADS = ("policy", "value")  # what a search asks for

@@ -8,17 +8,15 @@ captured; whether it does is watched before (`HostReads`)."""
 import dataclasses
 import warnings
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from zerogo import kernels
-from zerogo.runtime import HostReads
+from zerogo.runtime import WARM_UP, HostReads, record
 from zerogo.search.tree import SearchState
 
-WARM_UP = 3  # steps without a graph, in which kernels are compiled and tables made; the last one is watched
 PAYS = 32  # a capture waits for the device, which is worth its while if so many steps come, or as many have been
 
 
@@ -114,39 +112,6 @@ class StepGraph:
             self.search.step(search_state)
         finally:
             search_state.states, search_state.repeated_states = before
-
-
-def captured(work: Callable[[], Any], device: torch.device) -> Callable[[], Any] | None:
-    """Returns what replays any work as a CUDA graph, to measure what a search replays; None where that can't be."""
-    if device.type != "cuda":
-        return None
-    for _ in range(WARM_UP):
-        work()
-    with HostReads() as reads:
-        work()
-    if reads.found:
-        return None
-    try:
-        return record(work, device)
-    except RuntimeError:  # lack of memory is one, too: a graph has tensors of its own
-        return None
-
-
-def record(step: Callable[[], Any], device: torch.device) -> Callable[[], None]:
-    """Returns what replays a step, which itself is not made. Raises RuntimeError where it can't be captured; then torch
-    would leave the capture's stream as the present one, which is why that is entered here."""
-    with torch.cuda.device(device), torch.cuda.stream(torch.cuda.current_stream(device)):
-        graph = torch.cuda.CUDAGraph()
-        # Other threads may go on with what a capture forbids.
-        with torch.cuda.graph(graph, stream=_capture_stream(device), capture_error_mode="thread_local"):
-            step()
-    return graph.replay
-
-
-@cache
-def _capture_stream(device: torch.device) -> torch.cuda.Stream:
-    """Returns the stream on which a device's steps are captured: torch's own is one for all devices."""
-    return torch.cuda.Stream(device)
 
 
 def _needs(search: Any, search_state: SearchState) -> list[Any]:

@@ -4,6 +4,7 @@ machine (0).
 Games come first: they fill the network's batch without changing what is searched. Several leaves a step make a search a
 little weaker, so they only fill what memory, or the number of games that are wanted, leaves open."""
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
 from zerogo.evaluator import Evaluator
 from zerogo.players.analyst import SIMULATIONS_A_LEAF
 from zerogo.players.playout import RandomPlayer
-from zerogo.search.graph import captured
+from zerogo.runtime import captured
 from zerogo.selfplay.loop import SelfPlay
 from zerogo.selfplay.opening import begin
 
@@ -23,6 +24,8 @@ FEWEST, MOST = 64, 65536  # what a step of the search costs whatever its batch, 
 MEMORY_SHARE = 0.4  # of what is free: the training and the network's own work need room, too
 DIFFERENT = 64  # positions that are measured; larger batches repeat them
 PLIES_A_POINT = 0.4
+LONGEST_MOVE = 2.0  # seconds of a whole move of all games, beyond which no more of them are tried
+WHOLE_MOVES_SECONDS = 0.3  # of whole moves that are timed, at least one
 
 
 def fitted(
@@ -36,7 +39,9 @@ def fitted(
     """Returns the sections search and selfplay with numbers in place of selfplay.games 0 and search.leaves 0, and why
     these; "" where both are set.
 
-    The evaluator is timed on positions of random games in growing batches. most_games: that there is any use for."""
+    The evaluator is timed on positions of random games in growing batches, then whole moves in half the batch that it
+    takes and in larger ones: what a move costs beside the network comes once for all games. most_games: that there is
+    any use for."""
     games, leaves = settings.games, search.leaves
     if games and leaves:
         return search, settings, ""
@@ -46,12 +51,36 @@ def fitted(
     # Few leaves of a search with few simulations.
     fewest = settings.all_simulations[0]
     most_games, most_leaves = games or most_games, leaves or max(1, fewest // SIMULATIONS_A_LEAF)
-    evaluator, has_graph = evaluator.with_symmetries(search.symmetry_leaf), search.cuda_graph
-    found = _measured(evaluator, _random_positions(game, device), most_games * most_leaves, has_graph)
-    games = games or max(1, min(most_games, found.size // (leaves or 1)))
-    leaves = leaves or min(most_leaves, max(1, found.size // games))
-    words = f"{games:,} games at once" + (f", {leaves} leaves of each tree in a step" if leaves > 1 else "")
-    return replace(search, leaves=leaves), replace(settings, games=games), f"{words}: {found.why()}"
+    turned, most = evaluator.with_symmetries(search.symmetry_leaf), most_games * most_leaves
+
+    def sections(size: int) -> tuple[SearchConfig, SelfplayConfig]:
+        many = games or max(1, min(most_games, size // (leaves or 1)))
+        several = leaves or min(most_leaves, max(1, size // many))
+        return replace(search, leaves=several), replace(settings, games=many)
+
+    found = _measured(turned, _random_positions(game, device), most, search.cuda_graph)
+    least, longest = max(1, found.size // 2), LONGEST_MOVE / fewest
+    whole = batching.find(
+        lambda size: simulated(game, *sections(size), evaluator, device), most, least, patience=1, longest=longest
+    )
+    search, settings = sections(whole.size)
+    words = f"{settings.games:,} games at once"
+    words += f", {search.leaves} leaves of each tree in a step" if search.leaves > 1 else ""
+    return search, settings, f"{words}: {whole.why('simulations/s of whole moves in batches')}; {found.why()}"
+
+
+def simulated(
+    game: GameConfig, search: SearchConfig, settings: SelfplayConfig, evaluator: Evaluator, device: torch.device
+) -> float:
+    """Returns the simulations a second of whole moves, in which games end as often as in a run: with caps of their
+    own."""
+    playing = SelfPlay(game, search, settings, evaluator, device, seed=0)
+    plies = int(2 * PLIES_A_POINT * playing.states.board_size**2) + 1
+    cap = torch.minimum(1 + playing.everyone % plies, playing.states.cap).to(playing.states.cap.dtype)
+    playing.states = replace(playing.states, cap=cap)
+    for seconds in (0.0, WHOLE_MOVES_SECONDS):  # the first move sets things up
+        played = playing.play(MOST * plies, time.monotonic() + max(seconds, 1e-3))
+    return played.simulations / played.seconds
 
 
 def _random_positions(game: GameConfig, device: torch.device) -> board.State:
