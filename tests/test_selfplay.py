@@ -669,7 +669,14 @@ def test_memory_is_that_of_the_games(monkeypatch) -> None:
     bytes_a_game = (batch_size._bytes(selfplay.search_state) + batch_size._bytes(selfplay.recorder)) / 50
     monkeypatch.setattr(runtime, "free_bytes", lambda device: int(bytes_a_game * 1000 / batch_size.MEMORY_SHARE))
     alone = tiny.self_play(tiny.config("selfplay.games=1", "selfplay.full_simulations=60"), tiny.Table(), 1)
-    assert 950 <= batch_size._games_in_memory(alone) <= 1100
+    assert 950 <= (all_free := batch_size._games_in_memory(alone)) <= 1100
+    monkeypatch.setattr(batch_size, "PROCESS_BYTES", int(bytes_a_game * 100 / batch_size.MEMORY_SHARE))
+    matches = config.EvaluationConfig(games=2, simulations=alone.search_state.tree.num_nodes)
+    left = batch_size._games_in_memory(alone, matches)
+    assert all_free - 105 <= left <= all_free - 100  # 100 for the process, some four trees
+    assert batch_size._games_in_memory(alone, dataclasses.replace(matches, every_minutes=0)) == all_free
+    monkeypatch.setattr(batch_size, "PROCESS_BYTES", 2**60)
+    assert batch_size._games_in_memory(alone, matches) == 0
     monkeypatch.setattr(runtime, "free_bytes", lambda device: None)
     assert batch_size._games_in_memory(alone) == batch_size.MOST
 

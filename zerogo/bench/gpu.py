@@ -22,7 +22,7 @@ from zerogo.bench.net import NetworkSetup
 from zerogo.config import GameConfig, NetworkConfig, ReplayConfig, TrainingConfig
 from zerogo.errors import InputError
 from zerogo.pipeline import train
-from zerogo.replay import Replay, TrainingBatch
+from zerogo.replay import Replay, TrainingBatch, device_for
 from zerogo.runtime import describe, pick_device
 from zerogo.selfplay import random_games
 from zerogo.telemetry import METRICS_FILE
@@ -209,7 +209,7 @@ def _learning(setup: NetworkSetup, size: int, batch: int) -> dict[str, Callable[
     samples a second that were; both are warm."""
     heads, settings = NetworkConfig().heads, TrainingConfig(batch=batch)
     trainer = Trainer(setup.network, setup.encoder, settings, heads, setup.device, setup.dtype)
-    replay = Replay(ReplayConfig(), size, device=setup.device)
+    replay = Replay(ReplayConfig(), size, device=device_for(ReplayConfig(), size, setup.device))
     replay.add(random_games(GameConfig(size=size), RANDOM_GAMES, 1, 0, setup.device).all_samples())
 
     def _take() -> TrainingBatch:

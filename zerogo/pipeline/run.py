@@ -150,7 +150,8 @@ class Run:
         if start is not None:
             search = replace(search, leaves=search.leaves or start.config.search.leaves)
             settings = replace(settings, games=settings.games or start.config.selfplay.games)
-        search, settings, why = batch_size.fitted(config.game, search, settings, self._evaluator(), self.device)
+        parts = config.game, search, settings, self._evaluator(), self.device
+        search, settings, why = batch_size.fitted(*parts, matches=config.evaluation)
         return replace(config, search=search, selfplay=settings), why
 
     def _evaluator(self, heads: tuple[str, ...] | None = None) -> Evaluator:

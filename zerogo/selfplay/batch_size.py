@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from zerogo import batching, board, kernels, runtime
-from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
+from zerogo.config import EvaluationConfig, GameConfig, SearchConfig, SelfplayConfig
 from zerogo.evaluator import Evaluator
 from zerogo.players.analyst import SIMULATIONS_A_LEAF
 from zerogo.players.playout import RandomPlayer
@@ -22,6 +22,7 @@ from zerogo.selfplay.opening import begin
 
 FEWEST, MOST = 64, 65536  # what a step of the search costs whatever its batch, as much as some positions, is not timed
 MEMORY_SHARE = 0.4  # of what is free: the training and the network's own work need room, too
+PROCESS_BYTES = 2**30  # of another process with torch and a network: on a GPU its context and libraries, an estimate
 DIFFERENT = 64  # positions that are measured; larger batches repeat them
 PLIES_A_POINT = 0.4
 LONGEST_MOVE = 2.0  # seconds of a whole move of all games, beyond which no more of them are tried
@@ -35,19 +36,20 @@ def fitted(
     evaluator: Evaluator,
     device: torch.device,
     most_games: int = MOST,
+    matches: EvaluationConfig | None = None,
 ) -> tuple[SearchConfig, SelfplayConfig, str]:
     """Returns the sections search and selfplay with numbers in place of selfplay.games 0 and search.leaves 0, and why
     these; "" where both are set.
 
     The evaluator is timed on positions of random games in growing batches, then whole moves in half the batch that it
     takes and in larger ones: what a move costs beside the network comes once for all games. most_games: that there is
-    any use for."""
+    any use for. matches: what a process beside this one plays now and then, and needs memory for."""
     games, leaves = settings.games, search.leaves
     if games and leaves:
         return search, settings, ""
     if not games:
         alone = SelfPlay(game, replace(search, leaves=1), replace(settings, games=1), evaluator, device, seed=0)
-        most_games = max(1, min(most_games, _games_in_memory(alone)))
+        most_games = max(1, min(most_games, _games_in_memory(alone, matches)))
     # Few leaves of a search with few simulations.
     fewest = settings.all_simulations[0]
     most_games, most_leaves = games or most_games, leaves or max(1, fewest // SIMULATIONS_A_LEAF)
@@ -115,12 +117,15 @@ def _measured(evaluator: Evaluator, states: board.State, most: int, has_graph: b
     return batching.find(rate, most, FEWEST)
 
 
-def _games_in_memory(alone: SelfPlay) -> int:
-    """Returns for how many games like the given one there is memory, trees and records included; MOST if unknown."""
-    free = runtime.free_bytes(alone.device)
+def _games_in_memory(alone: SelfPlay, matches: EvaluationConfig | None = None) -> int:
+    """Returns for how many games like the given one there is memory, trees and records included; MOST if unknown. Left
+    out is what matches beside the run take: a process, and a tree for each of the two players of all their games."""
+    free, tree = runtime.free_bytes(alone.device), alone.search_state.tree
     if free is None:
         return MOST
-    return int(MEMORY_SHARE * free) // (_bytes(alone.search_state) + _bytes(alone.recorder))
+    if matches is not None and (matches.every_minutes or matches.every_iterations):
+        free -= PROCESS_BYTES + 2 * matches.games * matches.simulations * _bytes(tree) // tree.num_nodes
+    return max(0, int(MEMORY_SHARE * free)) // (_bytes(alone.search_state) + _bytes(alone.recorder))
 
 
 def _bytes(thing: Any) -> int:
