@@ -391,6 +391,9 @@ def test_a_run_checks_its_engines_at_the_start() -> None:
     matches_of(config(f"evaluation.opponents=[random, '{command('good')}@white']"))
     with pytest.raises(InputError, match="cannot find my network"):
         matches_of(config(f"evaluation.opponents=['{command('dead')}']"))
+    with pytest.warns(UserWarning, match="is left out: fake_engine ended with status 1"):
+        some = matches_of(config(f"evaluation.opponents=['{command('dead')}?', '{command('good')}?', 'random?']"))
+    assert list(map(len, some.sizes_of.values())) == [0, 1, 1]
 
 
 def test_engines_get_as_many_plies_in_a_run_as_in_an_evaluation(use, monkeypatch: pytest.MonkeyPatch) -> None:

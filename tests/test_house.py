@@ -50,16 +50,16 @@ BUDGETS = {
     "files beside the folders": 4725,
     "gtp": 1975,
     "kernels": 5050,
-    "pipeline": 1031,
+    "pipeline": 1040,
     "play": 560,
-    "players": 2302,
+    "players": 2305,
     "replay": 706,
     "search": 1625,
     "selfplay": 862,
     "sgf": 905,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 144, 20_079, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 144, 20_082, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

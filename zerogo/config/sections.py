@@ -216,6 +216,7 @@ HEADS_WORDS = (
 )
 SCHEDULE = ((0.0, 1.0), (0.75, 0.3), (0.9, 0.1))
 OPPONENTS = "random, mcts:N (N playouts a move), self, a checkpoint, gnugo:LEVEL, …; with @white always White"
+OPPONENTS += ", with ? at the end met where it is installed"
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import contextlib
 import re
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from zerogo.selfplay.record import END_TAGS, SelfPlayResult
 from zerogo.telemetry import Telemetry
 
 BINS = 10
-WHITE = "@white"
+WHITE, OPTIONAL = "@white", "?"
 
 
 def selfplay_numbers(collected: SelfPlayResult, samples: Samples | None) -> dict[str, float]:
@@ -121,6 +122,12 @@ class Matches:
         all_sizes = self.game.all_sizes
         if spec == "self":
             return list(all_sizes)
+        if spec.endswith(OPTIONAL):
+            try:
+                return self._sizes_of(spec.removesuffix(OPTIONAL))
+            except InputError as error:
+                warnings.warn(f"evaluation.opponents: {spec} is left out: {error}", stacklevel=2)
+                return []
         with self._opponent(spec) as opponent:
             sizes = [size for size in all_sizes if plays_on(opponent, size)]
             if not sizes:
@@ -175,7 +182,8 @@ class Matches:
         is_mixed = bool(self.game.sizes)
         for size in self.game.all_sizes:
             area, where = (f"eval/{size}x{size}", f"{size}x{size}, ") if is_mixed else ("eval", "")
-            for spec in [spec for spec in self.settings.opponents if size in self.sizes_of[spec]]:
+            here = [spec for spec in self.settings.opponents if size in self.sizes_of[spec]]
+            for spec in [spec.removesuffix(OPTIONAL) for spec in here]:
                 start = time.monotonic()
                 result = self._match(player, spec, size, num_games)
                 tag = f"{area}/" + re.sub(r"[^\w.=-]+", "_", spec.replace(":", ""))
