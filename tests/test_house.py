@@ -45,7 +45,7 @@ BUDGETS = {
     "arena": 1400,
     "bench": 1665,
     "board": 770,
-    "config": 776,
+    "config": 780,
     "features": 780,
     "files beside the folders": 4725,
     "gtp": 1975,
