@@ -34,8 +34,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 def main(arguments: argparse.Namespace) -> None:
     """Does what the command line says."""
     from zerogo.errors import InputError
+    from zerogo.pipeline import generate
     from zerogo.runtime import require_new_folder
-    from zerogo.selfplay import generate
 
     if arguments.games < 1:
         raise InputError(f"--games is {arguments.games}; it must be 1 or more")

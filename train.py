@@ -20,7 +20,7 @@ examples:
   tensorboard --logdir checkpoints                       shows the curves and pictures of all runs
 
 A run is a folder, checkpoints/NAME, with its settings (config.yaml), checkpoints, samples, games and logs.
-Stop it with Ctrl-C or in any other way; --resume goes on from the last complete checkpoint.
+Stop it with Ctrl-C or in any other way; --resume goes on from where it was.
 """
 
 
@@ -47,6 +47,7 @@ def read_config(arguments: argparse.Namespace) -> Any:
     """Returns the run's Config with its name filled in: from --config, from the run that is resumed, or the quick
     start's."""
     from zerogo.config import load, with_overrides
+    from zerogo.pipeline import commits
 
     path = arguments.config or QUICKSTART
     named = {"run.name": arguments.run, "run.start_from": arguments.origin}
@@ -54,9 +55,9 @@ def read_config(arguments: argparse.Namespace) -> Any:
     if arguments.resume and arguments.config is None:
         # Where the run lies now counts, not where it lay when it was started; other overrides are for its own settings.
         run = load(path, [text for text in overrides if text.startswith("run.")]).run
-        stored = Path(run.directory) / run.name / "config.yaml"
-        if stored.exists():
-            return load(stored, [*overrides, f"run.directory={run.directory}", f"run.name={run.name}"])
+        where = [*overrides, f"run.directory={run.directory}", f"run.name={run.name}"]
+        if found := commits.config_of(run.folder, where):
+            return found
     config = load(path, overrides)
     return config if config.run.name else with_overrides(config, [f"run.name={path.stem}"])
 
@@ -72,7 +73,7 @@ def main(arguments: argparse.Namespace) -> None:
     if arguments.export:
         from zerogo import checkpoint
 
-        newest = checkpoint.load_newest(Path(config.run.directory) / config.run.name)
+        newest = checkpoint.load_newest(config.run.folder)
         checkpoint.export(arguments.export, newest)
         print(f"{arguments.export} holds the network of step {newest.step}")
         return

@@ -84,7 +84,7 @@ def test_a_checkpoint_enters_the_pool_and_meets_the_best_and_those_that_tell_mos
 
 
 class Telling(Matches):
-    def play(self, checkpoint: checkpoint.Checkpoint, num_games: int) -> Iterator[tuple]:
+    def play(self, checkpoint: checkpoint.Checkpoint, num_games: int, *_) -> Iterator[tuple]:
         nothing = some_result("a", "a")  # of one colour, so that no pool keeps it
         yield "", f"{kernels.in_use(self.device)}, {torch.get_num_threads()} thread", nothing, {}
 

@@ -17,7 +17,7 @@ PACKAGE = ROOT / "zerogo"
 # A module may import from lower layers only.
 LAYERS = (
     {"errors", "tensors"},
-    {"bounds", "rules", "runtime", "coords", "elo", "telemetry", "draws", "batching", "resignation"},
+    {"bounds", "rules", "runtime", "signals", "coords", "elo", "telemetry", "draws", "batching", "resignation"},
     {"config", "symmetry", "flood", "rulesets", "kernels"},
     {"game", "board", "scoring"},
     {"features", "network", "replay", "sgf", "picture"},
@@ -45,21 +45,21 @@ BUDGETS = {
     "arena": 1400,
     "bench": 1665,
     "board": 770,
-    "config": 780,
+    "config": 793,
     "features": 780,
-    "files beside the folders": 4725,
+    "files beside the folders": 5024,
     "gtp": 1975,
     "kernels": 5050,
-    "pipeline": 1040,
+    "pipeline": 1693,
     "play": 560,
     "players": 2305,
-    "replay": 706,
+    "replay": 745,
     "search": 1625,
     "selfplay": 862,
     "sgf": 905,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 144, 20_082, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 148, 20_330, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

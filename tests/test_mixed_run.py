@@ -15,14 +15,14 @@ from zerogo import arena, checkpoint, cli, sgf
 from zerogo.analysis.query import AnalysisSettings, QueryError, parse
 from zerogo.config import EvaluationConfig, with_overrides
 from zerogo.errors import InputError
+from zerogo.pipeline import commits, generate
 from zerogo.players import plays_on
 from zerogo.players.analyst import make_analyst, make_player
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession
-from zerogo.replay import Replay, Samples
+from zerogo.replay import Replay
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.rules import Rules
-from zerogo.selfplay import generate
 from zerogo.selfplay.opening import drawn_rules
 
 SIZES = {3: 8.5, 4: 1.5, 5: 24.5}  # and their komi
@@ -36,10 +36,6 @@ MIXED = """
 
 def run(folder: Path, *overrides: str, resume: bool = False) -> Path:
     return tiny.run(folder, *MIXED, *overrides, resume=resume)
-
-
-def all_samples(folder: Path) -> Samples:
-    return Samples.cat([load_shard(shard.path) for shard in find_shards(folder / "replay")])
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +53,7 @@ def copied(finished: Path, tmp_path: Path) -> Path:
 
 
 def test_samples_and_games_of_all_boards(finished: Path) -> None:
-    samples, found = all_samples(finished), checkpoint.newest(finished)
+    samples, found = tiny.all_samples(finished), checkpoint.newest(finished)
     config = found.config
     assert samples.board_size == 5 and found.sizes == {3, 4, 5} and config.game.rules().komi == 1.5
     numbers = samples.game.unique()
@@ -89,9 +85,9 @@ def test_charts_tell_the_boards_apart(finished: Path) -> None:
 
 
 def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
-    before, old = checkpoint.newest(copied / "tiny"), all_samples(copied / "tiny")
+    before, old = checkpoint.newest(copied / "tiny"), tiny.all_samples(copied / "tiny")
     folder = run(copied, "pipeline.iterations=3", "game.sizes=[[5, 3, 24.5], [4, 1, 1.5], [3, 1, 8.5]]", resume=True)
-    after, samples = checkpoint.newest(folder), all_samples(folder)
+    after, samples = checkpoint.newest(folder), tiny.all_samples(folder)
     assert (before.counters["rounds"], after.counters["rounds"]) == (2, 3) and after.step > before.step
     for name, tensor in vars(old).items():
         assert torch.equal(getattr(samples, name)[: len(old)], tensor), name
@@ -110,8 +106,9 @@ def test_what_is_resumed_is_what_was_left(copied: Path) -> None:
         same = [torch.equal(state.averaged_weights[name], old) for name, old in before.averaged_weights.items()]
         assert all(same)
         folder, seed = copied / "tiny" / "replay", state.config.run.seed
-        replay = Replay(state.config.replay, 5, folder, seed, resume=True)
-        replay.load_state_dict(state.counters["replay"] | state.generators)
+        commit = next(commits.starts(copied / "tiny"))
+        kept = commit.counters["replay"] | commit.generators | commit.run["replay"]
+        replay = Replay(state.config.replay, 5, folder, seed, resume=True, state=kept)
         replay.credit = 16
         replays.append(replay.take(16))
     assert torch.equal(replays[0].records, replays[1].records) and len(set(replays[0].samples.size.tolist())) > 1

@@ -68,10 +68,8 @@ LAW = {  # exponent to pairs of samples so far and window, as published
 
 
 def reopened(directory, state, settings=SETTINGS) -> Replay:
-    """A buffer of what a directory holds, with a checkpoint's counters."""
-    buffer = Replay(settings, 5, directory, resume=True)
-    buffer.load_state_dict(state)
-    return buffer
+    """A buffer as it was committed."""
+    return Replay(settings, 5, directory, resume=True, state=state)
 
 
 @pytest.mark.parametrize("exponent", LAW)
@@ -83,14 +81,13 @@ def test_window_follows_the_published_law(exponent):
 
 def test_unwritten_samples_that_fill_a_capacity_that_was_lowered_are_written_first(tmp_path):
     before = filled(tmp_path, 30)
-    before.flush()
     settings = dataclasses.replace(SETTINGS, min_window=10, capacity=20)
     after = reopened(tmp_path, before.state_dict(), settings)
     after.add(make_samples(30, 5))
     after.flush()
     held = {path.name: load_shard(path).root_value.tolist() for path in tmp_path.iterdir()}
-    assert held == {"shard-000000000010-20.npz": [*range(10, 30)], "open-000000000030-5.npz": [*range(30, 35)]}
-    assert numbers(after) == [*range(15, 35)]
+    assert held == {"shard-000000000010-20.npz": [*range(10, 30)]}
+    assert numbers(after) == [*range(15, 35)] == numbers(reopened(tmp_path, after.state_dict(), settings))
 
 
 def test_window_is_everything_at_first_and_never_more_than_the_capacity():
@@ -245,7 +242,7 @@ def test_more_samples_at_once_than_the_ring_holds(tmp_path):
     buffer.add(make_samples(0, 600))
     assert numbers(buffer) == list(range(344, 600)) and buffer.total == 600
     buffer.flush()
-    assert numbers(Replay(SETTINGS, 5, tmp_path, resume=True)) == numbers(buffer)
+    assert numbers(reopened(tmp_path, buffer.state_dict())) == numbers(buffer)
 
 
 def test_the_ring_lies_on_a_gpu_with_room_for_it(monkeypatch):
@@ -269,9 +266,7 @@ def test_resume_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch):
     whole, first = filled(None, 100), filled(tmp_path, 100)
     whole.take(50), first.take(50)
     first.flush()
-    state = first.state_dict()
-    second = Replay(SETTINGS, 5, tmp_path, seed=99, resume=True)
-    second.load_state_dict(state)
+    second = Replay(SETTINGS, 5, tmp_path, seed=99, resume=True, state=first.state_dict())
     assert second.credit == whole.credit and second.total == 100 and second.last_game == 24
     for buffer in (whole, second):
         buffer.add(make_samples(100, 30))
@@ -283,44 +278,41 @@ def test_resume_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch):
     assert all(figures[name] == same[name] for name in figures if name not in ("held", "memory_bytes"))
 
 
-def test_samples_newer_than_the_checkpoint_are_kept_and_count_once(tmp_path):
+def test_what_was_finished_after_a_commit_comes_again(tmp_path):
     buffer = filled(tmp_path, 40, KEEPING)
-    buffer.flush()
     state = buffer.state_dict()
     for first in range(40, 140, 20):
         buffer.add(make_samples(first, 20))
     buffer.close()
-    # Killed here: 32..127 are in finished shards, the open one of the checkpoint was removed, 128..139 are lost.
+    whole = [f"shard-{first:012d}-32.npz" for first in range(0, 128, 32)]
+    assert names_in(tmp_path) == whole  # killed here
     resumed = reopened(tmp_path, state, KEEPING)
-    assert numbers(resumed) == list(range(128)) and resumed.total == 128 and resumed.last_game == 31
-    assert resumed.credit == min(2.0 * 128, 2.0 * resumed.window)
-    resumed.add(make_samples(128, 40))
+    assert numbers(resumed) == list(range(40)) and (resumed.total, resumed.last_game) == (40, 9)
+    assert resumed.credit == state["credit"]
+    resumed.add(make_samples(40, 30))
     resumed.flush()
-    assert numbers(Replay(KEEPING, 5, tmp_path, resume=True)) == list(range(168))
+    assert names_in(tmp_path) == whole
+    state = resumed.state_dict()
+    resumed.committed()
+    assert names_in(tmp_path) == whole[:2] and numbers(reopened(tmp_path, state, KEEPING)) == list(range(70))
 
 
-def test_every_place_for_a_kill_leaves_whole_files(tmp_path):
-    """A temporary file, an open shard that a finished one has overtaken, and two open shards are what kills can
-    leave."""
+def test_runs_of_before_commits_go_on(tmp_path):
+    """They left open shards, of several the longest holds all, and one that a finished one has overtaken."""
     buffer = filled(tmp_path, 40, KEEPING)
-    buffer.flush()
-    overtaken = next(tmp_path.glob("open-*"))
-    copy = overtaken.read_bytes()
-    buffer.add(make_samples(40, 10))
-    buffer.flush()
-    overtaken.write_bytes(copy)
-    (tmp_path / ".shard-000000000064-32.npz.77.tmp").write_bytes(copy[:100])
+    for first, end in ((0, 20), (32, 40), (32, 50)):
+        save_shard(tmp_path / f"open-{first:012d}-{end - first}.npz", make_samples(first, end - first))
+    (tmp_path / ".shard-000000000064-32.npz.77.tmp").write_bytes(b"part")
+    state = {name: value for name, value in buffer.state_dict().items() if name != "pending"}
     assert numbers(Replay(KEEPING, 5, tmp_path, resume=True)) == list(range(50))
-    assert not list(tmp_path.glob(".*"))
-    buffer.add(make_samples(50, 14))
-    buffer.close()
-    overtaken.write_bytes(copy)
-    resumed = Replay(KEEPING, 5, tmp_path, resume=True)
-    assert numbers(resumed) == list(range(64))
-    resumed.add(make_samples(64, 1))
+    resumed = reopened(tmp_path, state, KEEPING)
+    assert numbers(resumed) == list(range(40)) and not list(tmp_path.glob(".*"))
+    resumed.add(make_samples(40, 30))
+    state = resumed.state_dict()
     resumed.flush()
-    names = ["open-000000000064-1.npz", "shard-000000000000-32.npz", "shard-000000000032-32.npz"]
-    assert names_in(tmp_path) == names
+    resumed.committed()
+    assert names_in(tmp_path) == ["shard-000000000000-32.npz", "shard-000000000032-32.npz"]
+    assert numbers(reopened(tmp_path, state, KEEPING)) == list(range(70))
 
 
 def names_in(directory) -> list[str]:
@@ -328,7 +320,7 @@ def names_in(directory) -> list[str]:
 
 
 def test_shards_are_written_while_others_work(tmp_path, monkeypatch):
-    """A kill while a shard is still being written costs nothing that a checkpoint counts: the open shard is there."""
+    """A kill while a shard is still being written costs nothing that was committed."""
     buffer = filled(tmp_path, 40, KEEPING)
     buffer.flush()
     state, goes_on, committed = buffer.state_dict(), threading.Event(), names_in(tmp_path)
@@ -341,9 +333,8 @@ def test_shards_are_written_while_others_work(tmp_path, monkeypatch):
     assert numbers(resumed) == list(range(40)) and resumed.total == 40
     goes_on.set()
     buffer.flush()
-    assert numbers(Replay(KEEPING, 5, tmp_path, resume=True)) == list(range(140))
-    whole = [f"shard-{first:012d}-32.npz" for first in range(0, 128, 32)]
-    assert names_in(tmp_path) == ["open-000000000128-12.npz", *whole]
+    assert numbers(reopened(tmp_path, buffer.state_dict(), KEEPING)) == list(range(140))
+    assert names_in(tmp_path) == [f"shard-{first:012d}-32.npz" for first in range(0, 128, 32)]
 
 
 def test_what_kept_a_shard_from_the_disk_is_raised_and_nothing_follows_it(tmp_path, monkeypatch):
@@ -399,26 +390,42 @@ def test_a_small_file_that_stands_for_gigabytes_is_left_out(tmp_path, caplog):
     assert numbers(reopened(tmp_path, buffer.state_dict())) == list(range(32)) and "is refused" in caplog.text
 
 
-def test_a_missing_or_damaged_open_shard_costs_only_itself(tmp_path, caplog):
-    buffer = filled(tmp_path, 40)
-    resumed = reopened(tmp_path, buffer.state_dict())  # without flush: 8 samples are in no file
-    assert "8 samples" in caplog.text and resumed.total == 40 and len(resumed) == 32
-    buffer.flush()
-    path = next(tmp_path.glob("open-*"))
-    path.write_bytes(path.read_bytes()[:50])
-    resumed = reopened(tmp_path, buffer.state_dict())
-    assert numbers(resumed) == list(range(32)) and resumed.total == 40 and path.name in caplog.text
-    resumed.add(make_samples(40, 40))
+def test_a_missing_shard_costs_only_itself(tmp_path, caplog):
+    state = filled(tmp_path, 80).state_dict()
+    (tmp_path / "shard-000000000032-32.npz").unlink()
+    resumed = reopened(tmp_path, state)
+    assert numbers(resumed) == [*range(32), *range(64, 80)] and resumed.total == 80 and "32 samples" in caplog.text
+    resumed.add(make_samples(80, 40))
     resumed.flush()
-    assert numbers(Replay(SETTINGS, 5, tmp_path, resume=True)) == [*range(32), *range(40, 80)]
+    assert numbers(reopened(tmp_path, resumed.state_dict())) == [*range(32), *range(64, 120)]
 
 
-def test_shards_that_left_the_window_for_good_are_removed(tmp_path):
-    buffer = filled(tmp_path / "a", 1000)
-    assert len(list((tmp_path / "a").iterdir())) < 12
-    assert numbers(Replay(SETTINGS, 5, tmp_path / "a", resume=True))[-buffer.window :][0] <= 992 - buffer.window
-    filled(tmp_path / "b", 1000, dataclasses.replace(SETTINGS, keep_shards=True))
+def test_shards_that_left_the_window_for_good_are_removed_when_no_commit_needs_them(tmp_path):
+    buffer = filled(tmp_path / "a", 900)
+    state = buffer.state_dict()
+    buffer.committed()
+    buffer.add(make_samples(900, 100))
+    buffer.flush()
+    buffer.committed()
+    assert len(list((tmp_path / "a").iterdir())) < 15
+    for one, newest in ((state, 899), (buffer.state_dict(), 999)):
+        again = reopened(tmp_path / "a", one)
+        assert numbers(again)[-again.window :] == [*range(newest + 1 - again.window, newest + 1)]
+    kept = filled(tmp_path / "b", 1000, dataclasses.replace(SETTINGS, keep_shards=True))
+    kept.committed()
+    kept.committed()
     assert len(list((tmp_path / "b").glob("shard-*"))) == 1000 // 32
+
+
+def test_policies_that_were_found_anew_survive(tmp_path):
+    buffer = filled(tmp_path, 80)
+    slots, policy = torch.arange(10, 40), torch.full((30, 26), 0.5)
+    buffer.update_policies(slots, policy, torch.zeros(30))
+    buffer.add(make_samples(80, 20))
+    buffer.flush()
+    again = reopened(tmp_path, buffer.state_dict())
+    assert torch.equal(again.newest(100).policy, buffer.newest(100).policy)
+    assert torch.equal(again.oldest_policies(100), buffer.oldest_policies(100))
 
 
 def test_a_directory_in_use_another_size_and_missing_files_are_refused(tmp_path):

@@ -362,7 +362,6 @@ def test_scalars_reach_both(tmp_path: Path) -> None:
 def test_pictures(tmp_path: Path) -> None:
     with Telemetry(tmp_path) as telemetry:
         telemetry.image("board/final", numpy.zeros((6, 8, 3), dtype=numpy.uint8), 1)
-        telemetry.flush()
         assert events(tmp_path).Tags()["images"] == ["board/final"]
     telemetry.close()
 

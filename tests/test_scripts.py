@@ -15,6 +15,7 @@ from sgfmill.sgf import Sgf_game
 from zerogo import checkpoint, cli, runtime
 from zerogo.config import Config, load, with_overrides
 from zerogo.errors import InputError
+from zerogo.pipeline import commits
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = ("train", "selfplay", "evaluate")
@@ -148,12 +149,12 @@ def test_train_goes_on(trained: Path, monkeypatch, capsys) -> None:
     """Without --config under the settings that the run had; with a part of a checkpoint, from the one before, which is
     said."""
     folder = trained / "checkpoints" / "mine"
-    newest = checkpoint.paths(folder)[-1]
+    newest = commits.paths(folder)[-1]
     content = newest.read_bytes()
     newest.write_bytes(content[:2000])
     words = ["--resume", "--run", "mine", "pipeline.final_matches=false"]
     status, errors = inside("train", words, trained, monkeypatch, capsys)
-    assert status == 0 and errors.startswith(f"warning: skipped: checkpoint checkpoints/mine/checkpoints/{newest.name}")
+    assert status == 0 and errors.startswith(f"warning: skipped: checkpoint checkpoints/mine/commits/{newest.name}")
     assert checkpoint.newest(folder).counters["rounds"] == 2
     newest.write_bytes(content)
 

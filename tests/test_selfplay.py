@@ -18,7 +18,7 @@ from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
 from zerogo.flood import unpack_rows
 from zerogo.game import GameState, Move
-from zerogo.pipeline import train
+from zerogo.pipeline import batch_size, generate, train
 from zerogo.players.analyst import analyst_of_playouts, with_fitting_leaves
 from zerogo.replay import Replay, Samples
 from zerogo.replay.shards import find_shards, load_shard
@@ -26,7 +26,7 @@ from zerogo.resignation import NEEDED, REMEMBERED, THRESHOLDS, Resignation
 from zerogo.rules import Rules
 from zerogo.search import Search
 from zerogo.search.graph import StepGraph
-from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, batch_size, generate, random_games
+from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, random_games
 from zerogo.selfplay.reanalysis import reanalyse
 
 TREE = "search.algorithm=puct search.dirichlet_share=0 search.root_temperature=1 selfplay.temperature_start=0".split()

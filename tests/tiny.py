@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from zerogo import board, draws
 from zerogo.checkpoint import fresh_network
 from zerogo.config import Config, with_overrides
 from zerogo.evaluator import Evaluation
 from zerogo.network import Network
-from zerogo.pipeline import train
+from zerogo.pipeline import commits, train
+from zerogo.replay import Samples
+from zerogo.replay.shards import find_shards, load_shard
 from zerogo.rules import own_actions
 from zerogo.selfplay import SelfPlay
 
@@ -98,6 +102,14 @@ def run(folder: Path, *overrides: str, resume: bool = False) -> Path:
     return folder / "tiny"
 
 
+def all_samples(folder: Path) -> Samples:
+    """Returns the samples of a run, those that no shard has yet among them."""
+    newest = next(commits.starts(folder))
+    side = newest.config.game.largest_size
+    shards = [load_shard(shard.path) for shard in find_shards(folder / "replay")]
+    return Samples.cat([*shards, Samples.of_records(newest.run["replay"]["pending"], side)])
+
+
 def files(folder: Path) -> dict[str, bytes]:
     """Returns what all files of a folder hold, by their paths within it; without the lock, which says who was there."""
     found = {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
@@ -109,3 +121,25 @@ def lines(path: Path) -> list[dict]:
     text = path.read_text()
     assert not text or text.endswith("\n"), f"{path}: the last line is broken"
     return [json.loads(line) for line in text.splitlines()]
+
+
+def different(one: Path, other: Path) -> list[str]:
+    """Returns the names of what differs between two runs, but for times: weights, all of training, games in flight,
+    numbers in the charts."""
+    found = []
+    for folder in (one, other):
+        state = vars(next(commits.starts(folder)))
+        kept = {name: state[name] for name in ("step", "weights", "averaged_weights", "trainer", "generators")}
+        kept |= {"counters": state["counters"], "charts": lines(folder / "logs" / "metrics.jsonl"), "files": []}
+        kept["run"] = {name: part for name, part in state["run"].items() if name != "logs"}
+        kept["files"] = [path.name for path in sorted(folder.rglob("*.pt")) if path.name.startswith("step")]
+        found.append({keystr(path): part for path, part in tree_flatten_with_path(kept)[0]})
+    times = r"_per_s|seconds|'time'|minutes|last_|replay/held|begun"
+    names = [name for name in {**found[0], **found[1]} if not re.search(times, name)]
+    return [name for name in names if not _same(*(of.get(name) for of in found))]
+
+
+def _same(one: object, other: object) -> bool:
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return torch.equal(one, other)
+    return one == other

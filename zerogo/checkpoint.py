@@ -10,7 +10,7 @@ import datetime
 import errno
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -31,13 +31,19 @@ FOLDER = "checkpoints"
 NAME = re.compile(r"step-(\d{8,})\.pt")
 PARTS: dict[str, type] = {
     "config": dict, "encoder": str, "size": int, "step": int, "weights": dict, "averaged_weights": dict,
-    "trainer": dict, "generators": dict, "counters": dict, "revision": str, "time": str,
+    "trainer": dict, "generators": dict, "counters": dict, "run": dict, "revision": str, "time": str,
 }  # fmt: skip
 # What a run goes on from, see `bounds.misfit`.
 KINDS = {
     "trainer": dict.fromkeys(("samples", "steps"), int) | dict.fromkeys(("progress", "average_weight"), float),
     "counters": dict.fromkeys(("rounds", "simulations", "games", "samples"), int)
-    | {"seconds": float, "last_match": float, "resignation": {"games": [(float, float)]}}
+    | {
+        "seconds": float,
+        "last_match": float,
+        "last_checkpoint": float,
+        "saved": [int],
+        "resignation": {"games": [(float, float)]},
+    }
     | {"replay": dict.fromkeys(("total", "taken", "num_random", "last_game"), int) | {"credit": float}}
     | {"matches": {"pool": [(str, str, int, int, int)]}},
 }
@@ -50,8 +56,9 @@ class Checkpoint:
     step: training steps so far. weights, averaged_weights: the network's state by parameter name (the averaged ones
     play, with batch-norm statistics of their own). trainer: optimiser, schedule position, whatever the trainer asks to
     get back, nothing in a network alone. generators: state of each torch.Generator, uint8. counters: games, samples,
-    seconds and other running totals. revision: of the code that wrote it. time: when, in UTC. source: the file it was
-    read from, for messages; not saved. All values are tensors, numbers, texts, or lists and dictionaries of these."""
+    seconds and other running totals. run: in a commit what else a run goes on with, games in flight above all.
+    revision: of the code that wrote it. time: when, in UTC. source: the file it was read from, for messages; not saved.
+    All values are tensors, numbers, texts, or lists and dictionaries of these."""
 
     config: Config
     step: int
@@ -60,6 +67,7 @@ class Checkpoint:
     trainer: dict[str, Any] = field(default_factory=dict)
     generators: dict[str, Tensor] = field(default_factory=dict)
     counters: dict[str, Any] = field(default_factory=dict)
+    run: dict[str, Any] = field(default_factory=dict)
     revision: str = field(default_factory=code_revision)
     time: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"))
     source: str = "checkpoint"
@@ -83,7 +91,8 @@ class Checkpoint:
         """Returns what is needed to play and to begin another run: the averaged weights, once, and the config without
         the places of its maker's files."""
         config = replace(self.config, run=replace(self.config.run, directory="checkpoints", start_from=""))
-        return replace(self, config=config, weights=self.averaged_weights, trainer={}, generators={}, counters={})
+        alone = {"trainer": {}, "generators": {}, "counters": {}, "run": {}}
+        return replace(self, config=config, weights=self.averaged_weights, **alone)
 
 
 def save(path: str | Path, checkpoint: Checkpoint) -> None:
@@ -120,6 +129,7 @@ def load(path: str | Path) -> Checkpoint:
     if not isinstance(version, int) or version > VERSION:
         known = f"this zerogo reads versions up to {VERSION}, so update it"
         raise InputError(f"checkpoint {path} has format version {version!r}; {known}")
+    parts.setdefault("run", {})  # which came later
     missing = [name for name, kind in PARTS.items() if not isinstance(parts.get(name), kind)]
     if missing:
         raise InputError(f"checkpoint {path} lacks {', '.join(missing)}; it is damaged or was not written by zerogo")
@@ -259,15 +269,17 @@ def find(path: str | Path) -> Path:
     return Path(load_newest(path).source) if Path(path).is_dir() else Path(path)
 
 
-def prune(run_directory: str | Path, keep: int, newest: Path | None = None, needed: Path | None = None) -> list[Path]:
+def prune(
+    run_directory: str | Path, keep: int, newest: Path | None = None, needed: Collection[Path] = ()
+) -> list[Path]:
     """Removes all but the `keep` newest checkpoints of a run (0 keeps all) and returns those removed.
 
     newest: the one just written, which counts as the newest. What lies beyond it could not be loaded (or the run would
-    have gone on from there): it takes no whole one's place, and stays for a person to look at. needed: is kept, too."""
+    have gone on from there): it takes no whole one's place, and stays to be looked at. needed: are kept, too."""
     found = paths(run_directory)
     if newest is not None:
         found = found[: found.index(newest) + 1]
-    removed = [path for path in found[:-keep] if path != needed] if keep else []
+    removed = [path for path in found[:-keep] if path not in needed] if keep else []
     for path in removed:
         path.unlink(missing_ok=True)
     return removed

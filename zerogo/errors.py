@@ -1,4 +1,6 @@
-"""The one exception that means: the person who started this gave something that can't be used."""
+"""The exceptions that are no bugs: bad input, and a signal that ends the process."""
+
+import signal
 
 
 class InputError(ValueError):
@@ -12,3 +14,11 @@ class InputError(ValueError):
     def __init__(self, sentence: str = "") -> None:
         half = self.MOST // 2
         super().__init__(sentence if len(sentence) <= self.MOST else f"{sentence[:half]} … {sentence[-half:]}")
+
+
+class Interrupted(KeyboardInterrupt):
+    """A signal asked the process to leave. number: of the signal; scripts exit with 128 more, as shells report it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"interrupted by {signal.Signals(number).name}")
+        self.number = number

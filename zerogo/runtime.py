@@ -6,6 +6,7 @@ Nothing is probed or changed at import; every function says what it touches."""
 import atexit
 import contextlib
 import ctypes
+import errno
 import fcntl
 import gc
 import importlib.util
@@ -26,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from zerogo.errors import InputError
+from zerogo.errors import InputError, Interrupted
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 INPUT_ERROR_STATUS = 2
@@ -254,32 +255,45 @@ def _cpu_name() -> str:
 class RunLock(contextlib.AbstractContextManager):
     """Holds a run directory for this process, which is made when it is missing; a second holder gets InputError.
 
-    The lock is the kernel's (flock): it ends with the process, however that dies, so a leftover file never blocks a
-    resume. Use it as a context manager, or call `release`."""
+    The lock is the kernel's (flock), on the directory itself, which nobody takes away from under the holder; file
+    systems that lock no directories lock the file inside that names the holder. It ends with the process, however that
+    dies, so a leftover file never blocks a resume. Use it as a context manager, or call `release`."""
 
     FILE = ".lock"
 
     def __init__(self, directory: str | Path, way_out: str = "choose another run.name") -> None:
         """way_out: what the sentence for a second holder offers him besides waiting."""
-        self.directory = make_directory(directory)
+        self.directory, self._held = make_directory(directory), contextlib.ExitStack()
         try:
-            self._file = open(self.directory / self.FILE, "a+")
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            handle = os.open(self.directory, os.O_RDONLY)
+            self._held.callback(os.close, handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in (errno.EBADF, errno.EINVAL, errno.ENOTSUP):  # a network's: they lock files alone
+                    raise
+            file = self._held.enter_context(open(self.directory / self.FILE, "a+"))
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._file.seek(0)
-            holder = self._file.read().strip()
-            self._file.close()
-            who = f" by process {holder}" if holder else ""
-            raise InputError(f"the folder {directory} is already in use{who}; wait for it or {way_out}") from None
+            self._held.close()
+            raise InputError(
+                f"the folder {directory} is already in use{self._holder()}; wait for it or {way_out}"
+            ) from None
         except OSError as error:
+            self._held.close()
             raise InputError(f"cannot lock the folder {directory}: {error.strerror}") from None
-        self._file.truncate(0)
-        self._file.write(f"{os.getpid()}\n")
-        self._file.flush()
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+
+    def _holder(self) -> str:
+        with contextlib.suppress(OSError):
+            return f" by process {(self.directory / self.FILE).read_text().strip()}"
+        return ""
 
     def release(self) -> None:
         """Frees the directory; a second call does nothing."""
-        self._file.close()
+        self._held.close()
 
     def __exit__(self, *_: object) -> None:
         self.release()
@@ -319,22 +333,29 @@ def write_atomically(path: str | Path, writer: Callable[[BinaryIO], Any]) -> Non
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        why = (
+            error.__context__ if isinstance(error, RuntimeError) else error
+        )  # torch raises one for what a disk refuses
+        if isinstance(why, OSError):
+            raise OSError(why.errno, why.strerror, str(path)) from None
         raise
     sync_directory(path.parent)
 
 
 class Writer:
     """A thread that does the work of writing files, one after the other in the order in which it is given: compressing
-    leaves Python to others meanwhile.
+    leaves Python to others meanwhile. call: does a piece of work, for example again and again.
 
     Once something fails, nothing that was given after it is done, as that may rely on it, and `submit` and `wait` raise
     what it raised. The thread ends by itself with the process, when all is done."""
 
     MOST_WAITING = 8  # pieces of work, whose data memory holds meanwhile
 
-    def __init__(self) -> None:
+    def __init__(self, call: Callable[..., Any] = lambda work, *arguments: work(*arguments)) -> None:
+        self._call = call
         self._thread: ThreadPoolExecutor | None = None
         self._waiting: deque[Future] = deque()
         self._error: BaseException | None = None
@@ -361,7 +382,7 @@ class Writer:
     def _do(self, work: Callable[..., Any], *arguments: Any) -> None:
         if self._error is None:
             try:
-                work(*arguments)
+                self._call(work, *arguments)
             except BaseException as error:
                 self._error = error
 
@@ -408,8 +429,8 @@ def lines_of_stdin() -> Iterator[bytes]:
 def script_main(function: Callable[[], int | None]) -> None:
     """Runs a script's main function and ends the process with its status.
 
-    InputError becomes one sentence on stderr and status 2, Ctrl-C status 130; anything else is a bug and keeps its
-    traceback. A warning is one sentence, too."""
+    InputError becomes one sentence on stderr and status 2, Ctrl-C status 130, as other signals that were taken have
+    theirs; anything else is a bug and keeps its traceback. A warning is one sentence, too."""
     atexit.register(_silence_stderr)  # after whatever is registered later
     with _closed_pipes(), warnings.catch_warnings():
         warnings.showwarning = lambda message, *_, **__: print(f"warning: {message}", file=sys.stderr)
@@ -418,9 +439,9 @@ def script_main(function: Callable[[], int | None]) -> None:
         except InputError as error:
             print(f"error: {error}", file=sys.stderr)
             status = INPUT_ERROR_STATUS
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
-            status = INTERRUPTED_STATUS
+        except KeyboardInterrupt as error:
+            print(str(error) or "interrupted", file=sys.stderr)
+            status = 128 + error.number if isinstance(error, Interrupted) else INTERRUPTED_STATUS
     gc.freeze()  # else Python collects all of torch once more, for 2 s, while a controller waits for the process's end
     sys.exit(status)
 

@@ -3,20 +3,25 @@
 TensorBoard is imported when it is first needed, as that takes a second."""
 
 import contextlib
+import io
 import json
 import math
+import os
+import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from tqdm import tqdm
 
 from zerogo.runtime import write_atomically
 
 METRICS_FILE = "metrics.jsonl"
+EVENTS = "events.out.tfevents.{}"  # the names that TensorBoard looks for
+NUMBER = re.compile(EVENTS.format("").replace(".", r"\.") + r"(\d+)")
 PLAIN_SECONDS = 10.0  # between two lines of progress in a log file
 
 
@@ -28,58 +33,134 @@ class Telemetry(contextlib.AbstractContextManager):
     finite number. It reaches the operating system whole when `scalars` returns, so a killed process loses none; a line
     that a power cut left incomplete is dropped at the next start.
 
-    resume_step: the step that the run goes on from. What an earlier process wrote for later steps will come again and
-    is removed here, from the lines and from TensorBoard's view. None keeps every complete line."""
+    A run that goes on says from where: sizes, what a commit kept of `sizes()`, to which the files are cut back, or,
+    where those are not known, resume_step, after which lines are dropped. TensorBoard is told to forget what it may
+    have read beyond, in any case. None of both keeps every complete line. call: does what writes, for example again and
+    again."""
 
-    def __init__(self, directory: str | Path, resume_step: int | None = None) -> None:
-        self.directory = Path(directory)
+    def __init__(
+        self,
+        directory: str | Path,
+        resume_step: int | None = None,
+        sizes: Mapping[str, int] | None = None,
+        call: Callable[..., Any] = lambda work, *arguments: work(*arguments),
+    ) -> None:
+        self.directory, self._call = Path(directory), call
         self.directory.mkdir(parents=True, exist_ok=True)
         self.path = self.directory / METRICS_FILE
-        _keep_complete_lines(self.path, resume_step)
-        self._lines: TextIO = open(self.path, "a", encoding="utf-8")
-        self._resume_step = resume_step
-        self._writer: Any = None
+        if sizes is None or not self._cut_back(sizes):
+            _keep_complete_lines(self.path, resume_step)
+        self._lines = _Appended(self.path)
+        self._resume_step, self._events = resume_step, None
 
-    @property
-    def writer(self) -> Any:
-        """The TensorBoard writer, made at its first use."""
-        if self._writer is None:
-            from torch.utils.tensorboard import SummaryWriter  # costs a second, which a run without scalars never needs
+    def _cut_back(self, sizes: Mapping[str, int]) -> bool:
+        """Leaves of the files what they held at a commit; False where the lines are fewer."""
+        for path in self.directory.glob(EVENTS.format("*")):
+            if path.name not in sizes:
+                path.unlink()
+            elif path.stat().st_size > sizes[path.name]:
+                os.truncate(path, sizes[path.name])
+        wanted = sizes.get(METRICS_FILE, 0)
+        if (self.path.stat().st_size if self.path.exists() else 0) < wanted:
+            return False
+        if self.path.exists():
+            os.truncate(self.path, wanted)
+        return True
 
-            # A purge tells TensorBoard to forget the steps that an interrupted process had already written.
-            purge_step = None if self._resume_step is None else self._resume_step + 1
-            self._writer = SummaryWriter(str(self.directory), purge_step=purge_step, flush_secs=30)
-        return self._writer
+    def sizes(self) -> dict[str, int]:
+        """Returns how many bytes each file holds, all of them on the disk: what a commit keeps."""
+        files = [self._lines] + ([self._events] if self._events else [])
+        for file in files:
+            os.fsync(file.handle)
+        paths = [self.path, *self.directory.glob(EVENTS.format("*"))]
+        return {path.name: path.stat().st_size for path in paths}
+
+    def trim(self, most: int) -> None:
+        """Drops the oldest half of the lines and the oldest event files where the logs have more bytes than that; 0 is
+        no limit. An event file is closed when it has an eighth of them."""
+        if most and self._events and os.fstat(self._events.handle).st_size > most // 8:
+            self._events.close()
+            self._events = self._resume_step = None
+        sizes = {path: path.stat().st_size for path in sorted(self.directory.glob(EVENTS.format("*")))}
+        for path in list(sizes)[:-1]:
+            if most and sum(sizes.values()) > most // 2:
+                path.unlink()
+                del sizes[path]
+        if most and os.fstat(self._lines.handle).st_size > most // 2:
+            lines = self.path.read_bytes().splitlines(keepends=True)
+            self._call(write_atomically, self.path, lambda file: file.writelines(lines[len(lines) // 2 :]))
+            self._lines.close()
+            self._lines = _Appended(self.path)
+
+    def _write_events(self, step: int, summaries: Iterable[Any], seconds: float) -> None:
+        """Writes TensorBoard's records, all at once. The files' numbers rise, whatever the clock does, as TensorBoard
+        reads them in the order of their names."""
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        stream, found = io.BytesIO(), [Event(wall_time=seconds, step=step, summary=one) for one in summaries]
+        if self._events is None:
+            numbers = [int(digits[0]) for path in self.directory.iterdir() if (digits := NUMBER.findall(path.name))]
+            self._events = _Appended(
+                self.directory / EVENTS.format(f"{max([int(seconds), *(n + 1 for n in numbers)]):010d}")
+            )
+            found.insert(0, Event(wall_time=seconds, file_version="brain.Event:2"))
+            if self._resume_step is not None:
+                forget = SessionLog(status=SessionLog.START)
+                found.insert(1, Event(wall_time=seconds, step=self._resume_step + 1, session_log=forget))
+        writer = RecordWriter(stream)
+        for event in found:
+            writer.write(event.SerializeToString())
+        self._call(self._events.append, stream.getvalue())
 
     def scalars(self, step: int, values: Mapping[str, Any]) -> None:
         """Writes a step's numbers (or one-element tensors, from their device), named "area/quantity_unit"."""
-        numbers = {name: float(value) for name, value in values.items()}
-        for name, number in numbers.items():
-            self.writer.add_scalar(name, number, step)
-        record = {"step": int(step), "time": round(time.time(), 3)}
+        from torch.utils.tensorboard.summary import scalar  # costs a second, which a run without scalars never needs
+
+        numbers, now = {name: float(value) for name, value in values.items()}, time.time()
+        self._write_events(step, (scalar(name, number) for name, number in numbers.items()), now)
+        record = {"step": int(step), "time": round(now, 3)}
         record |= {name: number if math.isfinite(number) else None for name, number in numbers.items()}
-        self._lines.write(json.dumps(record) + "\n")
-        self._lines.flush()
+        self._call(self._lines.append, (json.dumps(record) + "\n").encode())
 
     def image(self, tag: str, pixels: Any, step: int) -> None:
         """Writes a picture: an array uint8 [height, width, 3]."""
-        self.writer.add_image(tag, pixels, step, dataformats="HWC")
+        from torch.utils.tensorboard.summary import image
 
-    def flush(self) -> None:
-        """Makes everything written so far readable by others."""
-        self._lines.flush()
-        if self._writer is not None:
-            self._writer.flush()
+        self._write_events(step, [image(tag, pixels, dataformats="HWC")], time.time())
 
     def close(self) -> None:
-        """Writes out and closes the files; a second call does nothing."""
-        self._lines.close()
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        """Closes the files; a second call does nothing."""
+        for file in (self._lines, self._events):
+            if file is not None:
+                file.close()
+        self._events = None
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class _Appended:
+    """A file that grows by whole records: what the disk refuses in the middle of one is taken off again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.handle = path, os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+
+    def append(self, record: bytes) -> None:
+        """Writes a record. Raises OSError, with the file's name, and leaves the file as it was."""
+        before = os.fstat(self.handle).st_size
+        try:
+            while record:
+                record = record[os.write(self.handle, record) :]
+        except OSError as error:
+            os.ftruncate(self.handle, before)
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
+
+    def close(self) -> None:
+        """Closes the file; a second call does nothing."""
+        if self.handle >= 0:
+            os.close(self.handle)
+        self.handle = -1
 
 
 def _keep_complete_lines(path: Path, last_step: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Dataclasses of tensors: apply a function to all of them, select rows, concatenate batches."""
+"""Dataclasses of tensors: apply a function to all of them, select rows, concatenate batches, and what files hold."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -35,6 +35,22 @@ class TensorFields:
         """Returns the batches joined along dimension 0; fields that are no tensors are those of the first part."""
         joined = iter([torch.cat(tensors) for tensors in zip(*(part.tensors() for part in parts), strict=True)])
         return parts[0].map(lambda _: next(joined))
+
+
+def state_of(value: Any) -> Any:
+    """Returns a dataclass of tensors and plain values as dictionaries, nested as it is: what a file holds of it."""
+    if not dataclasses.is_dataclass(value):
+        return value
+    return {field.name: state_of(getattr(value, field.name)) for field in dataclasses.fields(value)}
+
+
+def restored(template: Any, state: Any) -> Any:
+    """Returns what had such a state; template: one of its kind, whose devices the tensors get."""
+    if isinstance(template, Tensor):
+        return state.to(template.device)
+    if not dataclasses.is_dataclass(template):
+        return state
+    return dataclasses.replace(template, **{name: restored(getattr(template, name), state[name]) for name in state})
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:

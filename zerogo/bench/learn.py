@@ -35,7 +35,7 @@ def run_learn(args: argparse.Namespace) -> None:
     played = {(line["seed"], line["step"], line["opponent"]) for line in lines}
     for seed in range(1, args.seeds + 1):
         one = settings_of(base, args, seed)
-        directory = Path(one.run.directory) / one.run.name
+        directory = one.run.folder
         newest, is_begun = checkpoint.newest(directory), (directory / "config.yaml").exists()
         if newest is None or newest.counters["seconds"] < 60 * args.minutes:
             with contextlib.redirect_stdout(sys.stderr):  # stdout has the lines alone

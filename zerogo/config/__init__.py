@@ -148,10 +148,15 @@ def _nearest(name: str, valid: list[str]) -> str:
     return f"did you mean {close[0]}?" if close else f"valid names are {', '.join(valid)}"
 
 
-def load(path: str | Path | None, overrides: Sequence[str] = ()) -> Config:
+def load(path: str | Path | None, overrides: Sequence[str] = (), base: Config | None = None) -> Config:
     """Returns the config of a YAML file (with None: the defaults) after "section.key=value" overrides; of equal ones
-    the last wins. Raises InputError with the file and line of what is wrong."""
+    the last wins. base: in place of the defaults. Raises InputError with the file and line of what is wrong."""
     values, places = ({}, {}) if path is None else _read_yaml(Path(path))
+    if base is not None and isinstance(values, Mapping):
+        given = {name: entries for name, entries in values.items() if isinstance(entries, Mapping)}
+        values = {name: known | given.get(name, {}) for name, known in base.to_dict().items()} | {
+            name: entries for name, entries in values.items() if name not in BY_NAME or name not in given
+        }
     return with_overrides(from_dict(values, str(path), places), overrides, str(path or "config"), places)
 
 

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from zerogo.coords import listed
@@ -235,6 +236,11 @@ class RunConfig(Section):
     name: str = option("", "folder of this run inside `directory`; empty takes the config file's name")
     start_from: str = option("", "checkpoint whose weights a new run begins with, of any board size")
 
+    @property
+    def folder(self) -> Path:
+        """Where the run lies."""
+        return Path(self.directory).expanduser() / self.name
+
     def _check(self) -> None:
         if "/" in self.name or "\\" in self.name or self.name.startswith("."):
             plain = "a plain folder name without / and without a leading dot"
@@ -432,6 +438,7 @@ class ReplayConfig(Section):
     reuse: float = option(4.0, "training samples per new one", above=0, high=1000, source="KataGo; 2 measured on 5x5")
     shard_samples: int = option(4096, "samples in one file on disk", 1, 10**8)
     keep_shards: bool = option(False, "keep the files of samples that have left the window")
+    archive_samples: int = option(0, "most samples that keep_shards keeps behind the window; 0 is all", 0, 10**12)
 
     def _check(self) -> None:
         if self.min_window > self.capacity:
@@ -493,7 +500,11 @@ class PipelineConfig(Section):
     games_per_iteration: int = option(256, "finished games of one round", 1, 10**7)
     minutes: float = option(0.0, "minutes of the run, resumed parts together; 0 is unlimited", 0, 10**7)
     checkpoint_minutes: float = option(10.0, "minutes between checkpoints; 0 is after every round", 0, 10**6)
+    commit_seconds: float = option(30.0, "work that a kill costs at most; commits take 2 % of the time", 0, 3600)
     keep_checkpoints: int = option(5, "newest checkpoints that are kept; 0 keeps all", 0, 10**6)
+    keep_every: int = option(50, "every so many checkpoints one is kept for ever; 0 is none", 0, 10**6)
+    keep_games: int = option(20_000, "newest SGF games that are kept; 0 keeps all", 0, 10**8)
+    logs_mb: float = option(2000.0, "most megabytes of logs; then the oldest half goes; 0 is no limit", 0, 10**6)
     canaries: str = option("stop", "what a broken exact canary does; others only warn", choices=("stop", "warn"))
     final_matches: bool = option(True, "end the run with matches that show what was learned")
 

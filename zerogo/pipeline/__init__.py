@@ -1,6 +1,7 @@
 """The whole loop on one device: self-play, training and evaluation in turn, with its schedules, charts and resume."""
 
+from zerogo.pipeline.generate import generate
 from zerogo.pipeline.measures import Matches
-from zerogo.pipeline.run import train
+from zerogo.pipeline.start import train
 
-__all__ = ["Matches", "train"]
+__all__ = ["Matches", "generate", "train"]

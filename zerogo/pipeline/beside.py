@@ -55,6 +55,15 @@ class MatchesBeside:
         sender.close()  # the child's copy is the only one left, so its death is seen
         self.path, self.step, self.begun = path, step, seconds
 
+    def state_dict(self) -> dict[str, Any]:
+        """Returns which matches are on, for a commit."""
+        return {"path": str(self.path), "step": self.step, "begun": self.begun} if self.are_on else {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Begins those of a commit again."""
+        if state and Path(state["path"]).exists():
+            self.start(Path(state["path"]), state["step"], state["begun"])
+
     def conclude(self, wait: bool = False) -> None:
         """Prints and charts what the matches showed, if they are over; what fails there does not end the run.
 

@@ -4,7 +4,7 @@ import contextlib
 import re
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +110,26 @@ class Matches:
     met on those."""
 
     def __init__(
-        self, game: GameConfig, settings: EvaluationConfig, seed: int, device: torch.device, dtype: torch.dtype
+        self,
+        game: GameConfig,
+        settings: EvaluationConfig,
+        seed: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        known: Sequence[str] = (),
     ) -> None:
-        """Raises InputError for an opponent that there is not, before a run has spent its hours."""
+        """Raises InputError for an opponent that there is not, before a run has spent its hours; known: which there
+        were before, and may come back."""
         self.game, self.settings, self.seed, self.device, self.dtype = game, settings, seed, device, dtype
         self.pool: list[list[Any]] = []
-        self.sizes_of = {spec: self._sizes_of(spec) for spec in settings.opponents}
+        self.sizes_of: dict[str, list[int]] = {}
+        for spec in settings.opponents:
+            try:
+                self.sizes_of[spec] = self._sizes_of(spec)
+            except InputError:
+                if spec not in known:
+                    raise
+                self.sizes_of[spec] = list(game.all_sizes)  # `play` says what is wrong
 
     def _sizes_of(self, spec: str) -> list[int]:
         """Returns on which boards an opponent is met. Raises InputError where there are none."""
@@ -161,7 +175,9 @@ class Matches:
         print(f"what it learned, {self.settings.simulations} simulations a move, komi {komi}:")
         results: list[MatchResult] = []
         numbers: dict[str, float] = {}
-        for _, line, result, found in self.play(checkpoint, self.settings.final_games):
+        for _, line, result, found in self.play(
+            checkpoint, self.settings.final_games, lambda text: print(f"warning: {text}")
+        ):
             print(line, flush=True)
             results.append(result)
             numbers |= found
@@ -175,9 +191,11 @@ class Matches:
                 ratings = rate(names, paired) if paired else None
                 print(f"  {write_report(folder, here, names, ratings, checkpoint.config.to_dict())} shows them")
 
-    def play(self, checkpoint: Checkpoint, num_games: int) -> Iterator[tuple[str, str, MatchResult, dict[str, float]]]:
+    def play(
+        self, checkpoint: Checkpoint, num_games: int, warn: Callable[[str], None] = warnings.warn
+    ) -> Iterator[tuple[str, str, MatchResult, dict[str, float]]]:
         """Yields of each match when it is over: the opponent of the settings, a line, the result, and the charts'
-        numbers by tag."""
+        numbers by tag. warn: is told of an opponent who is not there, whose match is left out."""
         player = make_player(checkpoint, self.settings, self.device, self.dtype)
         is_mixed = bool(self.game.sizes)
         for size in self.game.all_sizes:
@@ -185,7 +203,11 @@ class Matches:
             here = [spec for spec in self.settings.opponents if size in self.sizes_of[spec]]
             for spec in [spec.removesuffix(OPTIONAL) for spec in here]:
                 start = time.monotonic()
-                result = self._match(player, spec, size, num_games)
+                try:
+                    result = self._match(player, spec, size, num_games)
+                except (InputError, OSError) as error:
+                    warn(f"no match against {spec} on {size}x{size}: {error}")
+                    continue
                 tag = f"{area}/" + re.sub(r"[^\w.=-]+", "_", spec.replace(":", ""))
                 numbers = {f"{tag}_winrate": result.win_rate, f"{tag}_score_points": result.mean_score}
                 numbers[f"{tag}_whole_board_black"] = result.whole_board_black
@@ -208,16 +230,31 @@ class Matches:
             self.pool.append([player.name, opponent.name, result.wins, result.draws, result.losses, size])
         return result
 
+    def best(self) -> list[int]:
+        """Returns the step of the player who is rated highest on the board that people play, none before any match."""
+        pool = [entry[:5] for entry in self.pool if entry[5] == self.game.size]
+        players = {entry[0] for entry in pool}
+        if not players:
+            return []
+        names, ratings = _ratings(pool)
+        best = max(players, key=lambda name: ratings[names.index(name)])
+        return [int(best.rpartition("@")[2])]
+
     def _rating(self, area: str, name: str, size: int) -> dict[str, float]:
         """Returns the player's Elo in the run's pool on a board, the random player (or first opponent) at 0."""
         pool = [entry[:5] for entry in self.pool if entry[5] == size]
-        numbers = {name: k for k, name in enumerate(dict.fromkeys(name for entry in pool for name in entry[:2]))}
-        if name not in numbers:
+        if not any(name in entry[:2] for entry in pool):
             return {}
-        points = ((one, other, wins + draws / 2, losses + draws / 2) for one, other, wins, draws, losses in pool)
-        meetings = elo.Meetings.of_results(numbers, points)
-        anchor = numbers["random" if "random" in numbers else pool[0][1]]
-        return {f"{area}/elo": float(elo.bradley_terry(meetings, anchor, of=[]).elo[numbers[name]])}
+        names, ratings = _ratings(pool)
+        return {f"{area}/elo": float(ratings[names.index(name)])}
+
+
+def _ratings(pool: list[list[Any]]) -> tuple[list[str], np.ndarray]:
+    """Returns the names of all who met, and their Elo, the random player (or first opponent) at 0: float64 [K]."""
+    numbers = {name: k for k, name in enumerate(dict.fromkeys(name for entry in pool for name in entry[:2]))}
+    points = ((one, other, wins + draws / 2, losses + draws / 2) for one, other, wins, draws, losses in pool)
+    anchor = numbers["random" if "random" in numbers else pool[0][1]]
+    return list(numbers), elo.bradley_terry(elo.Meetings.of_results(numbers, points), anchor, of=[]).elo
 
 
 def describe(spec: str, result: MatchResult) -> str:

@@ -18,9 +18,11 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
     """Plays the checkpoint of a file against the opponents of the settings, and on boards where it has met any of them
     against earlier ones of its run; adds all to the run's pool, and yields lines and the charts' numbers by tag."""
     folder = path.parents[1]
-    for _, line, result, found in matches.play(network, matches.settings.games):
+    left_out: list[str] = []
+    for _, line, result, found in matches.play(network, matches.settings.games, left_out.append):
         pool.add(folder / pool.FILE, result)
         yield line, found
+    yield from ((f"  warning: {text}", {}) for text in left_out)
     game, settings = matches.game, matches.settings
     player, is_mixed = make_player(network, settings, matches.device, matches.dtype), bool(game.sizes)
     stem, steps = player.name.rpartition("@")[0], {_step(file): file for file in checkpoint.paths(folder)}

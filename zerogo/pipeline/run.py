@@ -1,85 +1,57 @@
 """One run: its folder, its parts, and the loop over them.
 
-Everything that a run knows is in its folder: config.yaml, checkpoints, replay, games, logs. It may be killed at any
-moment. The samples that a checkpoint counts are written before it; it is renamed into place when it is whole. So the
-newest one is always complete, and at most the games since then are lost (finished shards of theirs are kept and
-count)."""
+Everything that a run knows is in its folder: config.yaml, commits, checkpoints, replay, games, logs. It may be killed
+at any moment: it goes on from the newest commit (`commits`), as if it had not stopped. Between two commits nothing is
+asked of time or chance that a commit does not keep, but for `pipeline.minutes` and what follows from it."""
 
-import math
 import time
-from collections import Counter, deque
 from dataclasses import replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from zerogo import checkpoint as checkpoints
 from zerogo import cli, kernels
 from zerogo.checkpoint import Checkpoint
-from zerogo.config import Config, SearchConfig, SelfplayConfig
+from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator, search_heads
 from zerogo.features import make_encoder
-from zerogo.pipeline import canaries
+from zerogo.pipeline import batch_size, canaries, commits
 from zerogo.pipeline.beside import MatchesBeside
 from zerogo.pipeline.canaries import Canaries
+from zerogo.pipeline.commits import Commits, Round
+from zerogo.pipeline.limits import prune_games
 from zerogo.pipeline.measures import Matches, final_boards, first_moves, selfplay_numbers
-from zerogo.replay import Replay, Samples, TrainingBatch, device_for
-from zerogo.runtime import RunLock, describe, make_directory, pick_compile, remove_leftovers
-from zerogo.selfplay import SelfPlay, SelfPlayResult, batch_size, random_games, reanalysis, write_games
+from zerogo.replay import Replay, Samples, device_for
+from zerogo.runtime import code_revision, describe, pick_compile, remove_leftovers
+from zerogo.selfplay import SelfPlay, SelfPlayResult, random_games, reanalysis, write_games
+from zerogo.signals import Signals
 from zerogo.telemetry import Progress, Telemetry
 from zerogo.trainer import Trainer
 
 MEASURED = 8  # every so many steps the losses of the heads and their metrics are found, half as much again as learning
-STATISTICS_BATCHES = 8  # batches from which the averaged weights get their batch-norm statistics
 GENERATORS = ("generator", "validation_generator")  # of the replay's state, kept among the checkpoint's generators
 HELD_OUT_BATCHES = 4  # batches' worth of held-out samples that are measured after each round
 PICTURE_EVERY = 10  # rounds between pictures
 
 
-def train(config: Config, resume: bool = False) -> None:
-    """Trains as the config says and leaves everything in `<run.directory>/<run.name>`; resume goes on from its newest
-    complete checkpoint.
+class Diverged(Exception):
+    """Learning has led to numbers that are none. step: by which it was seen."""
 
-    Raises InputError where the folder is in use, holds a run that was not to be resumed, or nothing that could be."""
-    directory = Path(config.run.directory) / config.run.name
-    nothing = InputError(f"{directory} holds no run to resume; start one without --resume")
-    if resume and not directory.exists():
-        raise nothing
-    with RunLock(make_directory(directory)):
-        found = checkpoints.paths(directory)
-        if not resume and (found or any(directory.glob("replay/*.npz"))):
-            raise InputError(f"{directory} already holds a run; go on with --resume, or choose another name with --run")
-        newest = checkpoints.newest(directory)
-        if resume and newest is None and not (directory / "config.yaml").exists():
-            raise nothing
-        if resume and newest is None and found:
-            what = f"none of the {len(found)} checkpoints in {directory} can be loaded"
-            raise InputError(f"{what}; move them away to begin anew")
-        run = Run(config, directory, newest)
-        try:
-            run.go()
-        finally:
-            run.beside.close()
-            run.telemetry.close()
-            run.replay.close()
-
-
-def too_many_considered(search: SearchConfig, selfplay: SelfplayConfig) -> str:
-    """Returns what is wrong where Gumbel's root considers more moves than half of the simulations, else ""."""
-    fewest = selfplay.all_simulations[0]
-    if search.algorithm != "gumbel" or search.max_considered <= max(1, fewest / 2):
-        return ""
-    many = f"search.max_considered is {search.max_considered}, more than half of self-play's {fewest} simulations"
-    return f"{many}: few moves get a second visit, and little is read beyond them"
+    def __init__(self, what: str, step: int) -> None:
+        super().__init__(f"{what} by step {step}")
+        self.step = step
 
 
 class Run:
-    """The parts of a run and the loop over them. start: the checkpoint to go on from, None for a new run."""
+    """The parts of a run and the loop over them. start: what to go on from, None for a new run. failures: how often
+    learning has diverged from there."""
 
-    def __init__(self, config: Config, directory: Path, start: Checkpoint | None) -> None:
-        self._clock = time.monotonic()
+    def __init__(
+        self, config: Config, directory: Path, start: Checkpoint | None, signals: Signals, failures: int = 0
+    ) -> None:
+        self._clock, self.signals, self.directory = time.monotonic(), signals, directory
         if start is not None:
             if not start.trainer:
                 raise InputError(
@@ -87,40 +59,50 @@ class Run:
                 )
             checkpoints.require_compatible(start, config)
         counters = {} if start is None else start.counters
-        self.directory = directory
         self.seconds, self.rounds = float(counters.get("seconds", 0.0)), int(counters.get("rounds", 0))
         self.simulations = int(counters.get("simulations", 0))
         setup = cli.set_up(config)
         self.device, self.dtype = setup.device, setup.dtype
         self.compiled, self.epilogues = pick_compile(config.run.compile, self.device), config.run.epilogues
+        self.revision = code_revision()
         self._evaluators: dict[tuple[str, ...], Evaluator] = {}
         self.trainer, self.replay = self._new_trainer(config, start), self._open_replay(config, start)
         # Which opponent there is not is said at once.
-        self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype)
+        known = () if start is None else start.config.evaluation.opponents
+        self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype, known)
         self.config = config
         self.config, self.why_so_many = self._with_batch_size(config, start)
+        for line in [] if start is None else commits.changes(start.config, self.config):
+            signals.note(line)
         # Only now: what is wrong with the settings has been said, and the old ones still stand.
-        self.config.dump(directory / "config.yaml")
+        signals.patiently(self.config.dump, directory / "config.yaml")
         if start is not None:
             weights = {"network": start.weights, "averaged": start.averaged_weights}
             self.trainer.load_state_dict(start.trainer | weights)
+            self.matches.load_state_dict(counters["matches"])
+        if failures:
+            self.replay.redraw(config.run.seed + 2 * failures)
         # Without a checkpoint all begins anew, and what a killed process charted will come again.
-        self.telemetry = Telemetry(directory / "logs", -1 if start is None else start.step)
-        self._last_checkpoint = self.seconds
+        logs = -1 if start is None else start.step, None if start is None else start.run.get("logs")
+        self.telemetry = Telemetry(directory / "logs", *logs, call=signals.patiently)
+        self._last_checkpoint = float(counters.get("last_checkpoint", self.seconds))
+        self.saved = list(counters.get("saved", ()))  # the steps of all checkpoints, those that are gone among them
         self._shown: dict[str, float | str] = {}
         self._line, self._part = self._introduce(), 0.0  # the part of a round that is over: half of it is learning
         self._games, self._samples_before = 0, self.trainer.samples  # self-play's games in this process; for the rates
         last_match = float(counters.get("last_match", 0.0))
         self.beside = MatchesBeside(self.matches, self.telemetry, self._line.note, last_match)
+        self.commits, self.round = Commits(directory, config.pipeline.commit_seconds), Round()
         self.selfplay: SelfPlay | None = None
-        if start is None:
-            self._play_random_games()
-            self._learn()  # from random games the value learns first what living strings are: 100 Elo at equal games
-        self.selfplay = self._new_selfplay()
-        for part, name in ((self.matches, "matches"), (self.selfplay.resignation, "resignation")):
-            if name in counters:
-                part.load_state_dict(counters[name])
+        if start is not None:
+            self._go_on_from(start)
         self.watch = Canaries(stops=config.pipeline.canaries == "stop")
+
+    def close(self) -> None:
+        """Ends what goes on beside, and closes the files."""
+        self.beside.close()
+        self.telemetry.close()
+        self.replay.close()
 
     # The parts
 
@@ -135,14 +117,15 @@ class Run:
         return trainer
 
     def _open_replay(self, config: Config, start: Checkpoint | None) -> Replay:
-        for folder in ("", checkpoints.FOLDER, "games", "logs"):
+        for folder in ("", commits.FOLDER, checkpoints.FOLDER, "games", "logs"):
             remove_leftovers(self.directory / folder)
         side, shards = config.game.largest_size, self.directory / "replay"
         place = device_for(config.replay, side, self.device)
-        replay = Replay(config.replay, side, shards, config.run.seed, resume=True, device=place)
-        if start is not None and "replay" in start.counters:
-            replay.load_state_dict(start.counters["replay"] | start.generators)
-        return replay
+        state = None if start is None or "replay" not in start.counters else start.counters["replay"] | start.generators
+        options = {"resume": True, "device": place, "call": self.signals.patiently}
+        if state is not None:
+            options["state"] = state | start.run.get("replay", {})
+        return Replay(config.replay, side, shards, config.run.seed, **options)
 
     def _with_batch_size(self, config: Config, start: Checkpoint | None) -> tuple[Config, str]:
         """Returns the config with numbers of games and leaves, and why these; what was found once stays."""
@@ -166,18 +149,36 @@ class Run:
             self.epilogues = cli.pick_epilogues(self.epilogues, self._evaluators[heads].network)
         return self._evaluators[heads]
 
-    def _play_random_games(self) -> None:
-        """Plays the random games that a run begins with; after a kill on the way, those that are missing."""
-        first, seed = self.replay.last_game + 1, self.config.run.seed
-        missing = self.config.selfplay.random_opening_games - first
-        if missing > 0 and not self.config.run.start_from:  # weights that have learned need none
-            collected = random_games(self.config.game, missing, seed, first, self.device)
-            self._keep(collected, collected.all_samples())
+    def _go_on_from(self, start: Checkpoint) -> None:
+        """Goes on with the games and the round of a commit; from a checkpoint with new games and another round."""
+        if "round" in start.run:
+            self.round = Round.of(start.run["round"], self.device)
+        else:
+            self.selfplay = self._new_selfplay(int(start.counters["games"]))
+            self.selfplay.resignation.load_state_dict(start.counters["resignation"])
+        if "games" in start.run:
+            self.selfplay = self._new_selfplay(int(start.counters["games"]))
+            old, now = start.config, self.config
+            if (old.game, old.search, old.selfplay) == (now.game, now.search, now.selfplay):
+                self.selfplay.load_state_dict(start.run["games"])
+            else:
+                self.signals.note("the games in flight begin anew, under the new settings")
+        self.beside.load_state_dict(start.run.get("beside", {}))
 
-    def _new_selfplay(self) -> SelfPlay:
+    def _begin(self) -> None:
+        """Plays the random games that a run begins with, and learns from them: the value learns first what living
+        strings are, worth 100 Elo at equal games."""
+        settings, first = self.config.run, self.replay.last_game + 1
+        number = 0 if settings.start_from else self.config.selfplay.random_opening_games  # what has learned needs none
+        if not self.round.is_learning:
+            with self.signals.at_once():  # of which the commit before them is enough
+                games = random_games(self.config.game, max(0, number - first), settings.seed, first, self.device)
+            self._keep(games.all_samples())
+        self._learn()
+        self.round, self.selfplay = Round(), self._new_selfplay(max(number, self.replay.last_game + 1))
+
+    def _new_selfplay(self, first: int) -> SelfPlay:
         config, evaluator = self.config, self._evaluator()
-        random_games = 0 if config.run.start_from else config.selfplay.random_opening_games
-        first = max(self.replay.last_game + 1, random_games)
         sections = config.game, config.search, config.selfplay
         selfplay = SelfPlay(*sections, evaluator, self.device, config.run.seed, first, self._progress())
         # Weights of another run have learned, so their first samples are not those of a player that has not.
@@ -189,14 +190,22 @@ class Run:
     def go(self) -> None:
         """Runs until the config says that it is over, then shows what was learned."""
         with self._line:
+            self._commit()  # from here on there is something to go on from, and the settings are kept
+            if self.selfplay is None:
+                self._begin()
             while self._progress() < 1.0:
                 self._round()
                 self._evaluate_if_due()
-            self.beside.conclude(wait=True)
+                self._heed()
+            self._commit()
+            with self.signals.at_once():
+                self.beside.conclude(wait=True)
         self._save()
         if self.config.pipeline.final_matches:
-            self.matches.final(self._checkpoint(), self.telemetry, self.directory)
+            with self.signals.at_once():
+                self.matches.final(self._checkpoint(), self.telemetry, self.directory)
             self._save()  # with the results
+        self._commit()
 
     def _introduce(self) -> Progress:
         """Says what runs where, and returns the line of progress."""
@@ -207,8 +216,6 @@ class Run:
             print(f"self-play: {self.why_so_many}", flush=True)
         by_time, by_rounds = (settings.minutes, "min", self.seconds / 60), (settings.iterations, "rounds", self.rounds)
         line = Progress(run.name, *(by_time if settings.minutes else by_rounds))
-        if warning := too_many_considered(self.config.search, self.config.selfplay):
-            line.note(f"warning: {warning}")
         if len(self.replay) < (least := self._least_samples()):
             line.note(f"learning begins when there are {least:,} samples, replay.min_window")
         return line
@@ -236,25 +243,14 @@ class Run:
         self._line.update(minutes if settings.minutes else self.rounds + self._part, amounts, **self._shown)
 
     def _round(self) -> None:
-        """One round: play, learn, chart, and save when it is due."""
-        settings = self.config.pipeline
-        until = self._clock + 60 * settings.minutes - self.seconds if settings.minutes else None
-        self.selfplay.set_progress(self._progress())
-        collected = self.selfplay.play(settings.games_per_iteration, until, self._show, every_place=True)
-        samples, found = collected.all_samples(), {}
-        if samples is not None:  # what is wrong is neither kept nor learned from
-            found = canaries.of_games(collected, samples) | canaries.of_samples(samples)
-            self._look(found)
-        self.simulations, self._games = self.simulations + collected.simulations, self._games + len(collected.lengths)
-        found |= self._reanalyse(samples, until)  # before the new samples come, whose policies are as new as can be
-        self._keep(collected, samples)
-        self._tick()
-        numbers, first = selfplay_numbers(collected, samples) | found, self.trainer.steps
-        numbers |= self._learn()
-        if samples is not None:
-            numbers |= self._canaries(samples, numbers, self.trainer.steps - first)
+        """One round: play, learn, chart, and save when it is due. It goes on where a commit has it."""
+        if not self.round.is_learning:
+            self._play()
+        numbers, collected = self.round.numbers | self._learn(), self.round.collected
+        if self.round.num_samples:
+            numbers |= self._canaries(numbers)
         self.selfplay.use(self._evaluator(), self.trainer.steps)
-        self.rounds, self._part = self.rounds + 1, 0.0
+        self.rounds, self._part, self.round = self.rounds + 1, 0.0, Round()
         self._tick()
         self._chart(collected, numbers)
         if self._checkpoint_is_due():
@@ -263,6 +259,34 @@ class Run:
         found = {"loss": numbers.get("train/loss"), "length": numbers.get("selfplay/game_length_plies")}
         self._shown |= {name: number for name, number in found.items() if number is not None}
         self._show()
+
+    def _play(self) -> None:
+        """Plays the games of a round, looks at them, and puts them into the replay."""
+        settings, collected = self.config.pipeline, self.round.collected
+        until = self._clock + 60 * settings.minutes - self.seconds if settings.minutes else None
+        self.selfplay.set_progress(self._progress())
+        wanted = settings.games_per_iteration, until, self._show, True, collected
+        while not self.selfplay.play(*wanted, pause=self._is_asked).is_whole:
+            self._heed()
+        samples, found = collected.all_samples(), {}
+        if samples is not None:  # what is wrong is neither kept nor learned from
+            found = canaries.of_games(collected, samples) | canaries.of_samples(samples)
+            self._look(found)
+        found |= self._reanalyse(samples, until)  # before the new samples come, whose policies are as new as can be
+        self.simulations, self._games = self.simulations + collected.simulations, self._games + len(collected.lengths)
+        self.round.numbers = selfplay_numbers(collected, samples) | found
+        self._keep(samples)
+
+    def _is_asked(self) -> bool:
+        """Whether a commit is due, or a signal asks for something."""
+        return self.signals.wanted or self.commits.is_due()
+
+    def _heed(self) -> None:
+        """Commits where it is time to, or a signal asks for it, and leaves where one does."""
+        self._tick()
+        if self._is_asked():
+            self._commit()
+            self.signals.leave_if_asked()
 
     def _reanalyse(self, samples: Samples | None, until: float | None) -> dict[str, float]:
         """Searches old positions again, as many as the settings want for a round's samples, or until the run's time is
@@ -273,7 +297,9 @@ class Run:
             return {}
         seed = reanalysis.seed_of(self.config.run.seed, self.trainer.steps)
         wanted = number, simulations, seed, self.device, self.selfplay.num_games, until
-        done = reanalysis.reanalyse(self.replay, search, *wanted)
+        self._commit()
+        with self.signals.at_once():
+            done = reanalysis.reanalyse(self.replay, search, *wanted)
         self.simulations += done * simulations
         return {"replay/reanalysed": done}
 
@@ -287,67 +313,65 @@ class Run:
             self.telemetry.scalars(self.trainer.steps, found)
             raise
 
-    def _canaries(self, samples: Samples, numbers: dict[str, float], learned: int) -> dict[str, float]:
-        """Returns the canaries' figures of a round that was learned from and looks at them. learned: its steps."""
-        found = canaries.of_training(numbers, self.replay, self.trainer.steps, learned)
+    def _canaries(self, numbers: dict[str, float]) -> dict[str, float]:
+        """Returns the canaries' figures of a round that was learned from and looks at them."""
+        found = canaries.of_training(numbers, self.replay, self.trainer.steps, self.trainer.steps - self.round.first)
         batch = self.replay.validation_batch(self.config.training.batch)
         if batch is not None:
             found |= canaries.of_batch(batch, self.trainer)
+        samples = self.replay.newest(self.round.num_samples)
         found |= canaries.of_network(samples, self._evaluator(("policy", "value", "ownership")))
         self._look(found)
         return found
 
-    def _require_finite(self, loss: Tensor | float) -> None:
-        """Raises InputError where learning has diverged, before anything of it is played, saved or learned from."""
-        if not math.isfinite(loss):
-            what = f"the loss is {float(loss)} by step {self.trainer.steps}"
-            raise InputError(f"{what}; lower training.learning_rate and --resume")
+    def _require_finite(self) -> None:
+        """Raises Diverged where learning has led to numbers that are none, before anything of it is played or saved."""
+        for name, network in (("weights", self.trainer.network), ("averaged weights", self.trainer.averaged)):
+            if not commits.is_finite(network.state_dict().values()):
+                raise Diverged(f"the {name} are no numbers", self.trainer.steps)
 
     def _checkpoint_is_due(self) -> bool:
         return self.seconds - self._last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes
 
-    def _keep(self, collected: SelfPlayResult, samples: Samples | None) -> None:
-        """Puts the samples into the replay and the kept games into files."""
+    def _keep(self, samples: Samples | None) -> None:
+        """Puts the samples into the replay, and begins to learn: all that its credit allows, if there are enough."""
         if samples is not None:
             self.replay.add(samples)
-        write_games(self.directory / "games", collected.games, self.config.run.name)
+        self._write_games()
+        self.round.collected.samples.clear()
+        batch, is_enough = self.config.training.batch, len(self.replay) >= self._least_samples()
+        self.round.steps = max(1, self.replay.credit // batch) if is_enough else 0
+        self.round.is_learning, self.round.first = True, self.trainer.steps
+        self.round.num_samples = min(len(self.replay), 0 if samples is None else len(samples))
+
+    def _write_games(self) -> None:
+        """Writes the kept games that are finished."""
+        games = self.round.collected.games
+        self.signals.patiently(write_games, self.directory / "games", games, self.config.run.name)
+        games.clear()
 
     def _learn(self) -> dict[str, float]:
         """Trains for all that the replay's credit allows, or until the run's time is over; returns means of what was
-        seen, read at once. Checkpoints that are due on the way are saved, as a large round learns for long."""
-        if len(self.replay) < self._least_samples():
-            return {}
-        batch, sums, start, first = self.config.training.batch, {}, time.monotonic(), self.trainer.steps
-        steps = max(1, self.replay.credit // batch)
-        counts: Counter[str] = Counter()
-        recent: deque[TrainingBatch] = deque(maxlen=STATISTICS_BATCHES)
-        while self.replay.can_take(batch) and self._progress() < 1.0:
+        seen, read at once."""
+        batch, begun, round = self.config.training.batch, time.monotonic(), self.round
+        while round.steps and self.replay.can_take(batch) and self._progress() < 1.0:
             self.trainer.set_progress(self._progress())
-            recent.append(self.replay.take(batch))
-            measures = (self.trainer.steps - first) % MEASURED == 0
-            seen = self.trainer.step(recent[-1], measures)
-            if sums:  # which the first step, a measured one, has begun; one launch adds all of a step
-                added = torch._foreach_add([sums[name] for name in seen], list(seen.values()))
-                seen = dict(zip(seen, added, strict=True))
-            sums |= seen
-            counts.update(seen.keys())
+            taken, done = self.replay.take(batch), self.trainer.steps - round.first
+            round.note(taken, self.trainer.step(taken, measures=done % MEASURED == 0))
             self._tick()
-            self._shown["learned"] = f"{100 * (learned := (self.trainer.steps - first) / steps):.0f} %"
+            self._shown["learned"] = f"{100 * (learned := (done + 1) / round.steps):.0f} %"
             self._part = 0.5 + 0.5 * learned if self.selfplay else 0.0
             self._show()
-            if self.selfplay and self.config.pipeline.checkpoint_minutes and self._checkpoint_is_due():
-                self._require_finite(sums["loss"])
-                self.trainer.refresh_statistics(recent)
-                self._save()
+            round.seconds, begun = round.seconds + time.monotonic() - begun, time.monotonic()
+            self._heed()
         self._shown.pop("learned", None)
-        if not (steps := self.trainer.steps - first):
+        steps = self.trainer.steps - round.first
+        if steps == 0:
             return {}
-        totals = torch.stack(list(sums.values())).tolist()
-        seconds = time.monotonic() - start
-        numbers = {f"train/{name}": total / counts[name] for name, total in zip(sums, totals, strict=True)}
-        self._require_finite(numbers["train/loss"])
-        self.trainer.refresh_statistics(recent)
-        numbers["train/samples_per_s"] = steps * batch / max(seconds, 1e-9)
+        numbers = round.means()
+        self.trainer.refresh_statistics(round.recent)
+        self._require_finite()
+        numbers["train/samples_per_s"] = steps * batch / max(round.seconds, 1e-9)
         held_out = self.replay.validation_batch(HELD_OUT_BATCHES * batch)
         if held_out is not None:
             measured = self.trainer.measure(held_out)
@@ -388,21 +412,52 @@ class Run:
             self.beside.start(self._save(), self.trainer.steps, self.seconds)
 
     def _checkpoint(self) -> Checkpoint:
-        state = self.trainer.state_dict()
+        """Returns all but the games in flight and what has to do with them."""
+        state, replay = self.trainer.state_dict(), self.replay.state_dict()
         weights, averaged = state.pop("network"), state.pop("averaged")
         counters = {"seconds": self.seconds, "rounds": self.rounds, "last_match": self.beside.concluded}
-        counters |= {"games": self.selfplay.next_game, "samples": self.trainer.samples, "simulations": self.simulations}
-        parts = {"replay": self.replay, "resignation": self.selfplay.resignation, "matches": self.matches}
-        counters |= {name: part.state_dict() for name, part in parts.items()}
-        generators = {name: counters["replay"].pop(name) for name in GENERATORS}
-        return Checkpoint(self.config, self.trainer.steps, weights, averaged, state, generators, counters)
+        counters |= {"last_checkpoint": self._last_checkpoint, "saved": self.saved}
+        counters["matches"] = self.matches.state_dict()
+        counters |= {"samples": self.trainer.samples, "simulations": self.simulations, "games": 0}
+        if self.selfplay is not None:
+            counters |= {"games": self.selfplay.next_game, "resignation": self.selfplay.resignation.state_dict()}
+        generators = {name: replay.pop(name) for name in GENERATORS}
+        run = {"replay": {name: replay.pop(name) for name in ("pending", "policies") if name in replay}}
+        counters["replay"] = replay
+        parts = weights, averaged, state, generators, counters, run
+        return Checkpoint(self.config, self.trainer.steps, *parts, revision=self.revision)
+
+    def _commit(self) -> None:
+        """Writes all that the run is, so that it goes on from here as if nothing had happened."""
+        self._require_finite()
+        self._tick()
+        self._write_games()
+        self.replay.flush()
+        self.signals.patiently(self._write_commit)
+        self.signals.saves = False
+
+    def _write_commit(self) -> None:
+        found = self._checkpoint()
+        found.run |= {
+            "round": self.round.state_dict(),
+            "beside": self.beside.state_dict(),
+            "logs": self.telemetry.sizes(),
+        }
+        if self.selfplay is not None:
+            found.run["games"] = self.selfplay.state_dict()
+        self.commits.write(found)
+        self.replay.committed()
 
     def _save(self) -> Path:
-        """Writes the samples first, then the checkpoint that counts on them, and returns its path."""
-        self.replay.flush()
+        """Writes a checkpoint, which stays as long as the settings say, and returns its path."""
+        self._last_checkpoint, settings = self.seconds, self.config.pipeline
+        self.saved += [self.trainer.steps] if self.trainer.steps not in self.saved[-1:] else []
         path = checkpoints.path_of(self.directory, self.trainer.steps)
-        checkpoints.save(path, self._checkpoint())
-        checkpoints.prune(self.directory, self.config.pipeline.keep_checkpoints, path, self.beside.path)
-        self.telemetry.flush()
-        self._last_checkpoint = self.seconds
+        self.signals.patiently(checkpoints.save, path, replace(self._checkpoint(), run={}))
+        every = settings.keep_every
+        steps = self.matches.best() + (self.saved[every - 1 :: every] if every else [])
+        needed = {self.beside.path, *(checkpoints.path_of(self.directory, step) for step in steps)}
+        checkpoints.prune(self.directory, settings.keep_checkpoints, path, needed)
+        prune_games(self.directory / "games", settings.keep_games)
+        self.telemetry.trim(int(settings.logs_mb * 1e6))
         return path

@@ -3,14 +3,14 @@ resuming.
 
 **How samples are numbered and survive.** Samples are numbered through the run in the order in which they are added.
 Whenever `shard_samples` of them are together they become a finished shard, whose name says the first number and the
-count. `flush()`, called before a checkpoint is saved, writes the rest to an open shard (the one before it is removed
-only after that). After a kill at any moment `Replay(…, resume=True)` loads everything in these files, also what is
-newer than the checkpoint: those games were played and count once. `load_state_dict` then gives the checkpoint's
-counters what these newer samples earn. Self-play must number its next games after `last_game`, so that a game that was
-lost half way or saved after the checkpoint never comes a second time under the same number. A file that is damaged is
-left out with a warning that names it; all others are kept, and numbers go on after it."""
+count. The rest is in `state_dict`, which a commit of the run keeps after `flush`. `Replay(…, resume=True, state=…)` is
+what was committed: of the files just what the state counts. What was finished later is played again, under the same
+names. Files that no commit needs are removed after the next one (`committed`). A file that is damaged is left out with
+a warning that names it; all others are kept."""
 
 import logging
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from zerogo.errors import InputError
 from zerogo.replay import shards as files
 from zerogo.replay.samples import Samples, TrainingBatch, record_layout, union
 from zerogo.replay.shards import Shard
-from zerogo.runtime import Writer, free_bytes, make_directory, remove_leftovers
+from zerogo.runtime import free_bytes
 from zerogo.tensors import sent
 
 VALIDATION_SHARE = 0.05  # share of games that are never learned from, only measured on
@@ -53,8 +53,9 @@ def is_held_out(game: Tensor) -> Tensor:
 class Replay:
     """Samples in a ring buffer of at most `capacity`, with their files where a directory is given.
 
-    With `resume`, what the directory's files hold is loaded, as far back as the window and the capacity reach; the
-    caller holds the run's lock. Raises InputError where they are of another board size, or there without `resume`.
+    With `resume`, what the directory's files hold is loaded, as far back as the window and the capacity reach, and no
+    further than `state` counts, what `state_dict` returned; the caller holds the run's lock. Raises InputError where
+    they are of another board size, or there without `resume`. call: does what writes, for example again and again.
 
     total: samples added in the run. taken: samples that training drew. credit: samples that training may still draw:
     each new sample earns `reuse`, and what is not used is kept up to `reuse` times the window. last_game: largest
@@ -69,18 +70,19 @@ class Replay:
         seed: int = 0,
         *,
         resume: bool = False,
+        state: dict[str, Any] | None = None,
         device: torch.device | str = "cpu",
+        call: Callable[..., Any] = lambda work, *arguments: work(*arguments),
     ) -> None:
         self.settings = settings
         self.board_size = board_size
-        self.directory = None if directory is None else make_directory(directory)
+        self._files = None if directory is None else files.ShardFolder(directory, resume, call)
         self.total = self.taken = self.num_random = 0
         self.last_game = -1
         self._shard_samples = min(settings.shard_samples, settings.capacity)
         self._written = 0  # number of the first sample that is in no finished shard
         self._stored = 0  # samples ever put into the ring; sample i of them lies in slot i % capacity
         self._missing = 0  # numbers between the oldest and the newest in memory that damaged or lost files took along
-        self._writer = Writer()
         # Records; what else there is of each sample is on the host. A GPU's memory is taken at once: growing would take
         # half as much again, and other parts of a run fill what is left.
         allocation = settings.capacity if torch.device(device).type != "cpu" else 0
@@ -89,16 +91,14 @@ class Replay:
         self._kinds = torch.empty(0, dtype=torch.uint8)
         self._policy_time = torch.empty(0, dtype=torch.int64)  # samples there were when a policy was found
         self._slots: dict[bool, Tensor] | None = None
+        self._reanalysed = False
         self._generator = torch.Generator().manual_seed(seed)
         self._validation_generator = torch.Generator().manual_seed(seed + 1)
-        if self.directory is not None:
-            shards = files.find_shards(self.directory)
-            if shards and not resume:
-                holds = "already holds replay shards; resume that run or choose an empty directory"
-                raise InputError(f"{self.directory} {holds}")
-            remove_leftovers(self.directory)
-            self._load(shards)
+        if self._files is not None:
+            self._load(math.inf if state is None else state["total"] - len(state.get("pending", ())))
         self.credit = self._most_credit(settings.reuse * self.total)
+        if state is not None:
+            self._take_over(state)
 
     def __len__(self) -> int:
         """Samples in memory."""
@@ -197,6 +197,10 @@ class Replay:
         """Returns the samples in some slots of the ring, where the ring lies: int64 [K] on the host."""
         return Samples.of_records(self._records(slots), self.board_size)
 
+    def newest(self, number: int) -> Samples:
+        """Returns the newest samples, at most as many as there are, oldest first, on the host."""
+        return self.read(self._newest(min(number, len(self)))).packed()
+
     def _column(self, name: str, slots: Tensor) -> Tensor:
         """Returns one field of the samples in some slots, on the host."""
         ring = getattr(Samples.of_records(self._ring, self.board_size), name)
@@ -213,7 +217,7 @@ class Replay:
         ring, here = Samples.of_records(self._ring, self.board_size), sent(slots, self._ring.device)
         ring.policy[here] = sent(policy, here.device).to(ring.policy.dtype)
         ring.root_value[here] = sent(root_value, here.device)
-        self._policy_time[slots] = self.total
+        self._policy_time[slots], self._reanalysed = self.total, True
 
     def _newest(self, number: int) -> Tensor:
         """Returns the slots of the newest samples, oldest first: int64 [number]."""
@@ -250,51 +254,44 @@ class Replay:
     # Files
 
     def flush(self) -> None:
-        """Saves the samples that are in no finished shard as the open shard; called before a checkpoint is saved. All
-        files are written then; raises what kept one from it."""
-        if self.directory is None:
-            return
-        pending = self.total - self._written
-        path = files.shard_path(self.directory, self._written, pending, is_open=True)
-        if pending and not path.exists():
-            self._writer.submit(files.save_shard, path, self.read(self._newest(pending)).packed())
-        self._writer.submit(files.remove_open, self.directory, path)
-        self._writer.wait()
+        """Waits until all finished shards are written; raises what kept one from it. Called before a commit."""
+        if self._files is not None:
+            self._files.flush()
+
+    def committed(self) -> None:
+        """Removes the files that neither of the two newest commits needs, the one just written among them."""
+        if self._files is not None:
+            edge, more = self.total - self.window - self._missing, self.settings.archive_samples
+            self._files.committed((edge - (more or edge)) if self.settings.keep_shards else edge)
 
     def close(self) -> None:
         """Waits for the files under way; whoever must know that they are written calls `flush`."""
-        self._writer.close()
+        if self._files is not None:
+            self._files.close()
 
     def _finish_shard(self) -> None:
-        """Writes a shard in the writer's thread, where all older files are written before it."""
-        first, pending = self._written, self.total - self._written
-        self._written = self.total
-        if self.directory is None:
-            return
-        path = files.shard_path(self.directory, first, pending)
-        self._writer.submit(files.save_shard, path, self.read(self._newest(pending)).packed())
-        self._writer.submit(files.remove_open, self.directory)
-        if not self.settings.keep_shards:
-            self._writer.submit(files.remove_finished, self.directory, self.total - self.window - self._missing)
+        first, self._written = self._written, self.total
+        if self._files is not None:
+            self._files.write(first, self.newest(self.total - first))
 
-    def _load(self, shards: list[Shard]) -> None:
-        finished = [shard for shard in shards if not shard.is_open]
-        end = max((shard.end for shard in finished), default=0)
-        # An open shard that a finished one has overtaken was left by a kill between the two steps; of several the
-        # longest holds all.
-        unfinished = [shard for shard in shards if shard.is_open and shard.first >= end][-1:]
-        total = max([end] + [shard.end for shard in unfinished])
-        needed = [shard for shard in finished if shard.end > total - self.settings.capacity]
-        for shard in needed:
-            self._load_one(shard)
-        loaded = [self._load_one(shard) for shard in unfinished]
+    def _load(self, most: float) -> None:
+        """Loads the samples with numbers below `most`."""
+        shards, end = self._files.usable(most)
+        total = int(min(max((shard.end for shard in shards), default=0), most))
+        needed = [shard for shard in shards if shard.end > total - self.settings.capacity]
+        loaded = [self._load_one(shard, total) for shard in needed]
         # Unwritten samples must be in memory: not so after damage, or where the capacity was lowered.
-        self._written = max(end, total - len(self)) if all(loaded) else total
+        self._written = max(end, total - len(self)) if not loaded or loaded[-1] else total
         self.total = total
         self._missing = max(0, total - needed[0].first - self._stored) if needed else 0
+        if total < most < math.inf:
+            _log.warning("%d samples that the run knows are missing in %s", most - total, self._files.directory)
+            self.total = self._written = int(most)
+            self._missing += int(most) - total
 
-    def _load_one(self, shard: Shard) -> bool:
-        """Puts one file's samples into the ring; returns False, with a warning, where it can't be read."""
+    def _load_one(self, shard: Shard, most: int) -> bool:
+        """Puts one file's samples below a number into the ring; returns False, with a warning, where it can't be
+        read."""
         try:
             samples = files.load_shard(shard.path)
             if len(samples) != shard.count:
@@ -305,44 +302,47 @@ class Replay:
         if samples.board_size != self.board_size:
             sides = f"of side {samples.board_size}; this run's have side {self.board_size}"
             raise InputError(f"replay shard {shard.path} holds samples {sides}")
-        records = samples.records()
-        for start in range(0, len(samples), self.settings.capacity):
-            self._count(records[start : start + self.settings.capacity])
+        self._count_all(samples.records()[: most - shard.first])
         return True
+
+    def _count_all(self, records: Tensor) -> None:
+        for part in records.split(self.settings.capacity):
+            self._count(part)
 
     # Resuming
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what a checkpoint saves: counters, credit, and generators (uint8 tensors)."""
-        return {
-            "total": self.total,
-            "taken": self.taken,
-            "num_random": self.num_random,
-            "credit": float(self.credit),
-            "last_game": self.last_game,
-            "generator": self._generator.get_state(),
-            "validation_generator": self._validation_generator.get_state(),
-        }
+        """Returns what a commit keeps: counters, credit, generators (uint8), and what is in no finished shard: samples,
+        and policies that were found anew."""
+        state = {name: getattr(self, name) for name in ("total", "taken", "num_random", "last_game")}
+        state |= {"credit": float(self.credit), "generator": self._generator.get_state()}
+        state["validation_generator"] = self._validation_generator.get_state()
+        if self._files is not None:
+            state["pending"] = self._records(self._newest(self.total - self._written)).cpu()
+        if self._reanalysed:
+            slots = self._newest(len(self))
+            state["policies"] = {name: self._column(name, slots) for name in ("policy", "root_value")}
+            state["policies"]["time"] = self._policy_time[slots]
+        return state
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over a checkpoint's counters; samples that are newer than the checkpoint count and earn as if just
-        added.
-
-        Where files of the checkpoint are gone, a warning names how many samples are missing, and numbers go on from the
-        checkpoint's."""
-        newer = self.total - state["total"]
-        if newer < 0:
-            _log.warning("%d samples that the checkpoint knows are missing in %s", -newer, self.directory)
-            self.total = self._written = state["total"]
-            self._missing -= newer
-        recent = self._newest(min(max(0, newer), len(self)))
-        self.num_random = state["num_random"] + int((self._column("network_step", recent) <= 0).sum())
-        self.taken = state["taken"]
-        self.last_game = max(self.last_game, state["last_game"])
+    def _take_over(self, state: dict[str, Any]) -> None:
+        """Goes on from a state, whose finished shards are loaded."""
+        self._count_all(state.get("pending", self._ring[:0].cpu()))
+        self._written = max(self._written, self.total - len(self))  # where the capacity was lowered
+        self.taken, self.num_random, self.last_game = state["taken"], state["num_random"], state["last_game"]
         self._generator.set_state(state["generator"].cpu())
         self._validation_generator.set_state(state["validation_generator"].cpu())
+        if "policies" in state:
+            number = min(len(self), len(state["policies"]["time"]))
+            policy, value, when = (state["policies"][name][-number:] for name in ("policy", "root_value", "time"))
+            self.update_policies(self._newest(number), policy, value)
+            self._policy_time[self._newest(number)] = when
         self._slots = None
-        self.credit = self._most_credit(state["credit"] + self.settings.reuse * max(0, newer))
+        self.credit = self._most_credit(state["credit"])
+
+    def redraw(self, seed: int) -> None:
+        """Draws other batches from here on: those to come have led nowhere."""
+        self._generator.manual_seed(seed)
 
 
 def device_for(settings: ReplayConfig, board_size: int, device: torch.device) -> torch.device:

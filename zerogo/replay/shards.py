@@ -1,15 +1,18 @@
 """Files of samples, called shards: zipped numpy arrays with a checksum each, written to a temporary name and renamed.
 
-One is `shard-<number of its first sample>-<samples>.npz` and never changes. The samples of a shard that is not full yet
-are saved with each checkpoint as `open-<first>-<samples>.npz`."""
+One is `shard-<number of its first sample>-<samples>.npz` and never changes. In runs of before commits the samples of a
+shard that was not full yet were saved with each checkpoint as `open-<first>-<samples>.npz`; they are read, no more
+written."""
 
 from __future__ import annotations
 
 import re
 import zipfile
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -17,9 +20,10 @@ import torch
 from zerogo import bounds
 from zerogo.errors import InputError
 from zerogo.replay.samples import Samples, layout
-from zerogo.runtime import write_atomically
+from zerogo.runtime import Writer, make_directory, remove_leftovers, write_atomically
 
 FORMAT = 1
+COMMITS = 2  # newest ones of a run that may be gone back to
 _NAME = re.compile(r"(shard|open)-(\d{12})-(\d+)\.npz")
 
 
@@ -38,9 +42,9 @@ class Shard:
         return self.first + self.count
 
 
-def shard_path(directory: Path, first: int, count: int, is_open: bool = False) -> Path:
+def shard_path(directory: Path, first: int, count: int) -> Path:
     """Returns the path of the file that holds samples first to first + count - 1."""
-    return directory / f"{'open' if is_open else 'shard'}-{first:012d}-{count}.npz"
+    return directory / f"shard-{first:012d}-{count}.npz"
 
 
 def find_shards(directory: Path) -> list[Shard]:
@@ -105,15 +109,50 @@ def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Samples:
     return Samples(**tensors)
 
 
-def remove_open(directory: Path, but: Path | None = None) -> None:
-    """Removes shards that are not full, all but one."""
-    for shard in find_shards(directory):
-        if shard.is_open and shard.path != but:
-            shard.path.unlink(missing_ok=True)
+class ShardFolder:
+    """The files of a replay in a directory. Raises InputError where there are some that were not to be resumed.
 
+    What is no longer counted, or has left the window, goes only when no commit of the run needs it any more. call: does
+    what writes, for example again and again."""
 
-def remove_finished(directory: Path, before: int) -> None:
-    """Removes shards before the window, whose lower edge never moves back."""
-    for shard in find_shards(directory):
-        if not shard.is_open and shard.end <= before:
-            shard.path.unlink(missing_ok=True)
+    def __init__(self, directory: str | Path, resume: bool, call: Callable[..., Any]) -> None:
+        self.directory = make_directory(directory)
+        self._shards, self._writer = find_shards(self.directory), Writer(call)
+        if self._shards and not resume:
+            holds = "already holds replay shards; resume that run or choose an empty directory"
+            raise InputError(f"{self.directory} {holds}")
+        remove_leftovers(self.directory)
+        self._edges = deque([0], maxlen=COMMITS)  # before which samples no window needs, at the last commits
+        self._obsolete: set[Path] = set()
+
+    def usable(self, most: float) -> tuple[list[Shard], int]:
+        """Returns the files that hold samples with numbers below `most`, in their order, and the number behind the last
+        finished one that holds none above; the others are obsolete."""
+        finished = [shard for shard in self._shards if not shard.is_open]
+        end = max((shard.end for shard in finished if shard.end <= most), default=0)
+        # Open shards are of before commits; of several the longest holds all.
+        found = finished + [shard for shard in self._shards if shard.is_open and shard.first >= end][-1:]
+        self._obsolete = {shard.path for shard in found if shard.end > most}
+        return [shard for shard in found if shard.first < most], end
+
+    def write(self, first: int, samples: Samples) -> None:
+        """Writes a finished shard in the writer's thread, where all older ones are written before it."""
+        path = shard_path(self.directory, first, len(samples))
+        self._writer.submit(save_shard, path, samples)
+        self._obsolete.discard(path)
+
+    def flush(self) -> None:
+        """Waits until all is written. Raises what kept something from it."""
+        self._writer.wait()
+
+    def close(self) -> None:
+        """Waits for the files under way without a word of errors."""
+        self._writer.close()
+
+    def committed(self, edge: int) -> None:
+        """Removes what the newest commits do not need. edge: before which no window needs samples from now on."""
+        self._edges.append(edge)
+        shards = [shard for shard in find_shards(self.directory) if shard.is_open or shard.end <= self._edges[0]]
+        for path in self._obsolete.union(shard.path for shard in shards):
+            path.unlink(missing_ok=True)
+        self._obsolete.clear()

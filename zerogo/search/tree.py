@@ -73,6 +73,11 @@ class Tree(TensorFields):
         """What one node costs in memory, all told."""
         return sum(tensor[0, 0].numel() * tensor.element_size() for tensor in self.tensors() if tensor is not self.size)
 
+    @property
+    def in_use(self) -> Tensor:
+        """bool [B, M]: the nodes that there are, and NULL_NODE."""
+        return torch.arange(self.num_nodes, device=self.size.device) - ROOT < self.size.unsqueeze(1)
+
     def at(self, name: str, rows: Tensor) -> Tensor:
         """Returns a field of some nodes: rows int64 [K] -> [K, ...]."""
         return getattr(self, name).flatten(0, 1).index_select(0, rows)

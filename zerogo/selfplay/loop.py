@@ -7,6 +7,7 @@ import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,9 +22,15 @@ from zerogo.resignation import Resignation
 from zerogo.rules import own_actions
 from zerogo.search import Search, SearchResult, tempered
 from zerogo.search.game import rows_of
+from zerogo.search.tree import SearchState
 from zerogo.selfplay.opening import begin
 from zerogo.selfplay.record import EndReason, FinishedGame, Recorder, SelfPlayResult
-from zerogo.tensors import TensorFields, sent
+from zerogo.tensors import TensorFields, restored, sent, state_of
+
+# What a state holds of self-play, and of its searches beside their trees.
+IN_FLIGHT = "states drawn plan is_first network_steps next_game budgets fewest_left steps_left".split()
+NOT_KEPT = ("states", "tree", "repeated_states", "graph")
+OF_SEARCHES = tuple(field.name for field in dataclasses.fields(SearchState) if field.name not in NOT_KEPT)
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ class SelfPlay:
         self.recorder = Recorder.empty(self.num_games, self.max_plies, game.largest_size, device)
         self.search_state = self.search.init(self.states, settings.all_simulations[-1])  # for the whole schedule
         self._draw_plan(self.everyone)
-        self.fewest_left = min(self.budgets)
+        self.fewest_left, self.steps_left = min(self.budgets), 0
         self._begin_searches(self.everyone)
 
     def use(self, evaluator: Evaluator, network_step: int) -> None:
@@ -91,6 +98,34 @@ class SelfPlay:
         self.search.evaluator = evaluator.with_symmetries(self.search.settings.symmetry_leaf)
         self.search.root_evaluator = evaluator.with_symmetries(self.search.settings.symmetry_root)
         self.network_steps = torch.full((self.settings.games,), network_step, device=self.device)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns all that the games in flight are: of trees and records what is in use."""
+        search, tree, tables = self.search_state, self.search_state.tree, self.recorder.tables
+        state = {name: state_of(getattr(self, name)) for name in IN_FLIGHT}
+        state |= {"search": {name: getattr(search, name) for name in OF_SEARCHES}, "tree_size": tree.size}
+        state["nodes"] = {name: t[tree.in_use] for name, t in vars(tree).items() if t is not tree.size}
+        state["records"] = {name: table[self._recorded] for name, table in tables.items()}
+        return state | {"resignation": self.resignation.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on with the games of a state, as many and under the same settings as these."""
+        search, tree, tables = self.search_state, self.search_state.tree, self.recorder.tables
+        for one, names, kept in ((self, IN_FLIGHT, state), (search, OF_SEARCHES, state["search"])):
+            for name in names:
+                setattr(one, name, restored(getattr(one, name), kept[name]))
+        search.states, search.repeated_states = self.states, None
+        tree.size.copy_(state["tree_size"])
+        for name, nodes in state["nodes"].items():
+            getattr(tree, name).zero_()[tree.in_use] = nodes.to(self.device)
+        for name, rows in state["records"].items():
+            tables[name].zero_()[self._recorded] = rows.to(self.device)
+        self.resignation.load_state_dict(state["resignation"])
+
+    @property
+    def _recorded(self) -> Tensor:
+        """bool [B, T]: the plies that were played."""
+        return torch.arange(self.max_plies, device=self.device) < self.states.ply.unsqueeze(1)
 
     def set_progress(self, progress: float) -> None:
         """Tells how much of the run is over, 0 to 1: from the next searches on, in games under way too, the schedule's
@@ -105,18 +140,24 @@ class SelfPlay:
         until: float | None = None,
         show: Callable[[SelfPlayResult], None] | None = None,
         every_place: bool = False,
+        collected: SelfPlayResult | None = None,
+        pause: Callable[[], bool] = lambda: False,
     ) -> SelfPlayResult:
         """Plays on until that many games more are finished, or until `time.monotonic()` reaches a time, and returns
         what they gave. show: called with what there is so far, whenever moves were played.
 
         every_place: also until the first game of each of the B places is finished. Else the first that are finished of
-        games that began together are the shortest, which are no fair sample."""
-        collected, start = SelfPlayResult(), time.monotonic()
+        games that began together are the shortest, which are no fair sample. pause: asked after each step of the
+        search; once it says so the result, whose `is_whole` is False, is to be given back as `collected` to go on."""
+        collected, start = collected or SelfPlayResult(), time.monotonic()
+        collected.is_whole = False
         overflowed, done = self.search_state.overflowed.clone(), int(self.search_state.done.sum())
         while until is None or time.monotonic() < until:
             if len(collected.lengths) >= num_games and not (every_place and bool(self.is_first.any())):
+                collected.is_whole = True
                 break
-            self._simulate()
+            if not self._simulate(pause):
+                break
             # Between simulations a CPU may look who has spent a budget; elsewhere that comes with what the moves do.
             looks = may_look(self.search_state.budget)
             moving = (~self.search_state.unspent).nonzero().squeeze(1) if looks else self.everyone
@@ -124,22 +165,30 @@ class SelfPlay:
                 self._move(moving, collected)
                 if show is not None:
                     show(collected)
-        collected.seconds = time.monotonic() - start
-        collected.overflowed = int(self.search_state.overflowed - overflowed)
+        else:
+            collected.is_whole = True
+        collected.seconds += time.monotonic() - start
+        collected.overflowed += int(self.search_state.overflowed - overflowed)
         collected.simulations += int(self.search_state.done.sum()) - done
-        if self.settings.resign_share:
+        if self.settings.resign_share and collected.is_whole:
             self.resignation.update()
         return collected
 
-    def _simulate(self) -> None:
+    def _simulate(self, pause: Callable[[], bool]) -> bool:
         """Runs steps until a game may have spent its budget; where reading what is left would wait, at least
-        `check_every` simulations."""
-        if may_look(self.search_state.budget):
-            number = int((self.search_state.budget - self.search_state.done).min())
-        else:
-            number = max(self.fewest_left, self.settings.check_every)
-        for _ in range(max(1, -(-number // self.search.settings.leaves))):
+        `check_every` simulations. Returns False where it was to pause before."""
+        if self.steps_left == 0:
+            if may_look(self.search_state.budget):
+                number = int((self.search_state.budget - self.search_state.done).min())
+            else:
+                number = max(self.fewest_left, self.settings.check_every)
+            self.steps_left = max(1, -(-number // self.search.settings.leaves))
+        while self.steps_left:
+            if pause():
+                return False
             self.search.simulate(self.search_state)
+            self.steps_left -= 1
+        return True
 
     def _move(self, game_index: Tensor, collected: SelfPlayResult) -> None:
         """Plays the moves of those of these games whose budget is spent (on a CPU they all are), replaces those that

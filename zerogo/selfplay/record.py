@@ -1,16 +1,19 @@
 """What is kept of self-play: positions and searches by ply during a game, samples and results when it is over."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zerogo import board
+from zerogo import board, sgf
 from zerogo.kernels import copies
 from zerogo.replay import POSITIONS, Samples, layout
 from zerogo.rules import Rules
+from zerogo.runtime import make_directory, write_atomically
 
 KNOWN_AT_THE_END = ("reply", "short_values", "value", "score", "ownership", "board_weight")  # fields of `Samples`
 BOARDS_SHOWN = 9
@@ -48,7 +51,7 @@ class SelfPlayResult:
 
     games: the share that is written as SGF. last_boards, last_ownership: int8 [N, N] of a few games, each of its own
     size; Black's view. prior_kl, prior_entropy: sums over the moves of KL(search policy, prior) and of the prior's
-    entropy [nats]. overflowed: trees that ran out of nodes."""
+    entropy [nats]. overflowed: trees that ran out of nodes. is_whole: whether all that was asked for is there."""
 
     samples: list[Samples] = field(default_factory=list)
     games: list[FinishedGame] = field(default_factory=list)
@@ -65,6 +68,7 @@ class SelfPlayResult:
     prior_kl: float = 0.0
     prior_entropy: float = 0.0
     overflowed: int = 0
+    is_whole: bool = False
 
     def all_samples(self) -> Samples | None:
         """Returns all samples as one batch, None where there are none."""
@@ -163,3 +167,19 @@ def short_values_black(values_black: Tensor, length: Tensor, result_black: Tenso
         average[:, :-step] += (1 - now) ** step * average[:, step:]
         step *= 2
     return average[:, :-1]
+
+
+def write_games(directory: Path, games: Sequence[FinishedGame], player: str) -> None:
+    """Writes games as SGF, each with the values that the search saw as comments, named by their numbers."""
+    if games:
+        make_directory(directory)
+    for game in games:
+        comments = [f"value for the side to move {value:+.3f}" for value in game.root_values]
+        comments[-1:] = [f"{comments[-1]}\nended by: {END_TAGS[game.end]}"] if comments else []
+        values_black = [value if ply % 2 == 0 else -value for ply, value in enumerate(game.root_values)]
+        winrates = [min(1.0, max(0.0, (1 + value) / 2)) for value in values_black]
+        result = sgf.result_text(game.score_black, game.end == EndReason.RESIGNED)
+        shown = {"comments": comments, "winrates_black": winrates}
+        record = sgf.GameRecord(rules=game.rules, moves=game.moves, result=result, black=player, white=player, **shown)
+        text = sgf.to_text(record).encode()
+        write_atomically(directory / f"game-{game.number:08d}.sgf", lambda file, text=text: file.write(text))

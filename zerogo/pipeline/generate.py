@@ -1,37 +1,19 @@
-"""Games of a trained network written to files: what `selfplay.py` starts, and where a run keeps the games it
-samples."""
+"""Games of a trained network written to files: what `selfplay.py` starts."""
 
 import dataclasses
-from collections.abc import Sequence
 from pathlib import Path
 
-from zerogo import kernels, sgf
+from zerogo import kernels
 from zerogo.checkpoint import Checkpoint, require_compatible
 from zerogo.cli import Setup
 from zerogo.evaluator import Evaluator, search_heads
+from zerogo.pipeline import batch_size
 from zerogo.replay import save_shard, shard_path
 from zerogo.runtime import describe, make_directory, pick_compile
-from zerogo.selfplay import batch_size
-from zerogo.selfplay.loop import SelfPlay
-from zerogo.selfplay.record import END_TAGS, EndReason, FinishedGame
+from zerogo.selfplay import SelfPlay, write_games
 from zerogo.telemetry import Progress
 
 LOOK_EVERY = 16  # finished games between two updates of the progress line
-
-
-def write_games(directory: Path, games: Sequence[FinishedGame], player: str) -> None:
-    """Writes games as SGF, each with the values that the search saw as comments, named by their numbers."""
-    if games:
-        make_directory(directory)
-    for game in games:
-        comments = [f"value for the side to move {value:+.3f}" for value in game.root_values]
-        comments[-1:] = [f"{comments[-1]}\nended by: {END_TAGS[game.end]}"] if comments else []
-        values_black = [value if ply % 2 == 0 else -value for ply, value in enumerate(game.root_values)]
-        winrates = [min(1.0, max(0.0, (1 + value) / 2)) for value in values_black]
-        result = sgf.result_text(game.score_black, game.end == EndReason.RESIGNED)
-        shown = {"comments": comments, "winrates_black": winrates}
-        record = sgf.GameRecord(rules=game.rules, moves=game.moves, result=result, black=player, white=player, **shown)
-        sgf.write(directory / f"game-{game.number:08d}.sgf", record)
 
 
 def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path) -> None:

@@ -1,0 +1,318 @@
+"""What does not end a run: signals, readers that go, a disk that refuses, numbers that are none, settings that are
+gone."""
+
+import contextlib
+import errno
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from zerogo import checkpoint, config, signals
+from zerogo.errors import InputError, Interrupted
+from zerogo.pipeline import commits, limits, run
+from zerogo.pipeline.commits import Commits
+from zerogo.runtime import RunLock, write_atomically
+from zerogo.signals import LastingStream, Signals
+from zerogo.telemetry import Telemetry
+from zerogo.trainer import Trainer
+
+ROUNDS = ("pipeline.iterations=2", "replay.min_window=100", "replay.capacity=400")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was never stopped."""
+    return tiny.run(tmp_path_factory.mktemp("whole"), *ROUNDS)
+
+
+class Die(BaseException):
+    pass
+
+
+def asked_at(monkeypatch: pytest.MonkeyPatch, numbers: set[int], act: Callable[[run.Run], None]) -> list[int]:
+    """Acts when a run asks for the n-th time whether to commit; returns the count in a list."""
+    count = [0]
+
+    def is_asked(self: run.Run) -> bool:
+        count[0] += 1
+        if count[0] in numbers:
+            act(self)
+        return self.signals.wanted
+
+    monkeypatch.setattr(run.Run, "_is_asked", is_asked)
+    return count
+
+
+def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_is_not(
+    whole: Path, tmp_path: Path, monkeypatch
+) -> None:
+    """Stopped in its games, between the simulations of a search, in its steps, and by each signal."""
+    numbers = iter([signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT] * 3)
+    count = asked_at(monkeypatch, {3, 9, 60, 70, 75, 80, 130}, lambda _: os.kill(os.getpid(), next(numbers)))
+    phases = set()
+    while True:
+        try:
+            tiny.run(tmp_path, *ROUNDS, resume=(tmp_path / "tiny").exists())
+            break
+        except Interrupted as stopped:
+            assert stopped.number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+            newest = next(commits.starts(tmp_path / "tiny"))
+            count[0] += 1
+            phases.add((newest.run["round"]["is_learning"], "games" in newest.run))
+    assert phases == {(True, False), (False, True), (True, True)}, count
+    assert not tiny.different(whole, tmp_path / "tiny")
+    read = EventAccumulator(str(tmp_path / "tiny" / "logs")).Reload()
+    assert [(event.step, event.value) for event in read.Scalars("train/loss")] == [
+        (event.step, event.value) for event in EventAccumulator(str(whole / "logs")).Reload().Scalars("train/loss")
+    ]
+
+
+def test_a_signal_to_save_saves_and_a_second_one_to_leave_leaves_at_once(tmp_path: Path, monkeypatch, capfd) -> None:
+    asked_at(monkeypatch, {60}, lambda _: os.kill(os.getpid(), signal.SIGUSR1))
+    written, write = [], Commits.write
+    monkeypatch.setattr(Commits, "write", lambda self, commit: (written.append(commit), write(self, commit)))
+    tiny.run(tmp_path, *ROUNDS)
+    assert len(written) == 4 and 0 == written[0].step < written[1].step < written[2].step == written[3].step
+    if (child := os.fork()) == 0:
+        with Signals():
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGTERM)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 128 + signal.SIGTERM
+
+
+def test_a_signal_that_is_ignored_stays_ignored_and_long_work_ends_at_once() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    try:
+        with Signals() as taken:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not taken.wanted
+            with pytest.raises(Interrupted), taken.at_once():
+                os.kill(os.getpid(), signal.SIGTERM)
+                time.sleep(60)
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_the_program_goes_on_without_its_readers_and_leaves_when_it_is_told_to(tmp_path: Path) -> None:
+    tiny.config("pipeline.iterations=0", "pipeline.commit_seconds=0.5").dump(tmp_path / "endless.yaml")
+    command = [sys.executable, str(Path(__file__).parent.parent / "train.py"), "--config", "endless.yaml"]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, cwd=tmp_path, env=environment) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        process.stderr.close()
+        folder, start = tmp_path / "checkpoints" / "tiny", time.monotonic()
+        while process.poll() is None and not checkpoint.paths(folder) and time.monotonic() - start < 300:
+            time.sleep(0.1)
+        before, start = [path.name for path in commits.paths(folder)], time.monotonic()
+        process.terminate()
+        assert process.wait(60) == 128 + signal.SIGTERM and time.monotonic() - start < 10
+        assert checkpoint.paths(folder) and commits.paths(folder)[-1].name > before[-1]
+
+
+def test_a_stream_outlives_its_reader() -> None:
+    reader, writer = os.pipe()
+    stream = LastingStream(os.fdopen(writer, "w"))
+    os.close(reader)
+    for _ in range(3):
+        print("into nothing", file=stream, flush=True)
+    stream.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(errno.ENOSPC, "room on the disk"), (errno.EFBIG, "ulimit -f"), (errno.EACCES, "permission to write")],
+)
+def test_a_disk_that_refuses_is_waited_for(number: int, words: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    """Refused are renames of commits, checkpoints and shards, and what is appended to the logs."""
+    monkeypatch.setattr(signals, "PATIENCE", 0.01)
+    refusals = iter([True, False, True, True] + [False] * 6 + [True] * 2 + [False] * 10**6)
+
+    def refused(work: Callable) -> Callable:
+        def wrapped(*arguments, **options):
+            if next(refusals):
+                raise OSError(number, os.strerror(number))
+            return work(*arguments, **options)
+
+        return wrapped
+
+    monkeypatch.setattr(os, "replace", refused(os.replace))
+    folder = tiny.run(tmp_path, "pipeline.iterations=1")
+    assert checkpoint.newest(folder).counters["rounds"] == 1
+    errors = capsys.readouterr().err
+    assert words in errors and "cannot write" in errors and "goes on" in errors and "Traceback" not in errors
+    assert not list(folder.rglob("*.tmp"))
+
+
+def test_a_limit_of_the_size_of_files_is_waited_for(tmp_path: Path, monkeypatch) -> None:
+    """The kernel's own refusal, in a process of its own; part of a record that was written is taken off again."""
+    if (child := os.fork()) == 0:
+        status = 1
+        with contextlib.suppress(BaseException):
+            telemetry, lifted = Telemetry(tmp_path, call=(taken := Signals(print)).patiently), []
+            limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+            taken._wait = lambda: (lifted.append(1), resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+            for step in range(3):
+                resource.setrlimit(resource.RLIMIT_FSIZE, (500 * step + 300, limit[1]))
+                telemetry.scalars(step, {"a" * 200: step, "b" * 200: step})
+            taken.patiently(write_atomically, tmp_path / "large", lambda file: torch.save(torch.zeros(9999), file))
+            telemetry.close()
+            status = 0 if lifted else 2
+        os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert [record["step"] for record in tiny.lines(tmp_path / "metrics.jsonl")] == [0, 1, 2]
+    assert [event.step for event in EventAccumulator(str(tmp_path)).Reload().Scalars("a" * 200)] == [0, 1, 2]
+
+
+def poisoning(monkeypatch: pytest.MonkeyPatch, steps: range, averaged: bool) -> None:
+    """Makes the network's weights, or the averages, no numbers after some of the training steps of this process."""
+    count, step = iter(range(10**6)), Trainer.step
+
+    def poisoned(self: Trainer, *arguments, **options):
+        found = step(self, *arguments, **options)
+        if next(count) in steps:
+            network = self.averaged if averaged else self.network
+            next(network.parameters()).data.fill_(torch.nan)
+        return found
+
+    monkeypatch.setattr(Trainer, "step", poisoned)
+
+
+@pytest.mark.parametrize("averaged", [False, True])
+def test_numbers_that_are_none_are_never_saved(averaged: bool, tmp_path: Path, monkeypatch, capsys) -> None:
+    poisoning(monkeypatch, range(30, 31), averaged)
+    folder = tiny.run(tmp_path, *ROUNDS)
+    assert "averaged weights are no numbers" in (said := capsys.readouterr().err) or not averaged
+    assert "goes back to step" in said and "draws other batches" in said
+    for path in [*checkpoint.paths(folder), *commits.paths(folder)]:
+        found = checkpoint.load(path)
+        assert commits.is_finite([*found.weights.values(), *found.averaged_weights.values()])
+    assert checkpoint.newest(folder).counters["rounds"] == 2
+
+
+def test_learning_that_diverges_again_and_again_ends_with_advice_that_helps(tmp_path: Path, monkeypatch) -> None:
+    with monkeypatch.context() as patched:
+        poisoning(patched, range(30, 10**6), averaged=False)
+        with pytest.raises(InputError, match="lower training.learning_rate and --resume"):
+            tiny.run(tmp_path, *ROUNDS)
+    folder = tiny.run(tmp_path, *ROUNDS, resume=True)
+    assert checkpoint.newest(folder).counters["rounds"] == 2
+
+
+def test_settings_that_are_cut_or_gone_are_those_of_the_newest_commit(whole: Path, tmp_path: Path, capsys) -> None:
+    folder = shutil.copytree(whole, tmp_path / "tiny")
+    path, where = folder / "config.yaml", [f"run.directory={tmp_path}"]
+    text, known = path.read_text(), config.load(path, where)
+    assert commits.config_of(folder, where) == known
+    path.write_text("training: {learning_rate: 0.5}\n")
+    changed = commits.config_of(folder, where)
+    assert commits.changes(known, changed) == ["training.learning_rate is 0.5; it was 0.001"]
+    path.unlink()
+    assert commits.config_of(folder, where) == known
+    for length in range(100, len(text), len(text) // 7):
+        path.write_text(text[:length])
+        with warnings.catch_warnings():  # of what can't be read
+            warnings.simplefilter("ignore")
+            found = commits.config_of(folder, where)
+        assert all("; it was" in line for line in commits.changes(known, found))
+        assert len(commits.changes(known, found)) <= 1
+    path.write_text(text.replace("learning_rate: 0.001", "learning_rate: 0.002"))
+    tiny.run(tmp_path, *ROUNDS, "training.learning_rate=0.002", resume=True)
+    assert "training.learning_rate is 0.002; it was 0.001" in capsys.readouterr().err
+
+
+def test_a_lock_that_was_removed_by_hand_still_holds(tmp_path: Path) -> None:
+    with RunLock(tmp_path):
+        (tmp_path / RunLock.FILE).unlink()
+        with pytest.raises(InputError, match="already in use"):
+            RunLock(tmp_path)
+    RunLock(tmp_path).release()
+
+
+def test_a_clock_that_is_set_back_hides_nothing_and_nothing_is_charted_twice(tmp_path: Path, monkeypatch) -> None:
+    """Steps may stay the same: rounds without a training step."""
+    now = time.time()
+    with Telemetry(tmp_path) as telemetry:
+        telemetry.scalars(5, {"a": 1.0})
+        sizes = telemetry.sizes()
+        telemetry.scalars(5, {"a": 2.0})
+        telemetry.scalars(6, {"a": 3.0})
+    monkeypatch.setattr(time, "time", lambda: now - 86400)
+    for last in (2.0, 2.5):  # what was not committed comes again, twice
+        with Telemetry(tmp_path, 5, sizes) as telemetry:
+            telemetry.scalars(5, {"a": last})
+            telemetry.scalars(7, {"a": 4.0})
+    assert [(record["step"], record["a"]) for record in tiny.lines(tmp_path / "metrics.jsonl")] == [
+        (5, 1.0),
+        (5, 2.5),
+        (7, 4.0),
+    ]
+    shown = EventAccumulator(str(tmp_path)).Reload().Scalars("a")
+    assert [(event.step, event.value) for event in shown] == [(5, 1.0), (5, 2.5), (7, 4.0)]
+
+
+def test_the_home_of_runs(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert tiny.config("run.directory=~/runs").run.folder == tmp_path / "runs" / "tiny"
+
+
+def test_an_opponent_that_is_gone_is_left_out(tmp_path: Path, capsys) -> None:
+    """Before the run it is refused; on the way, and when the run goes on, its matches are left out."""
+    settings = tiny.config()
+    weights = tiny.network(settings).state_dict()
+    checkpoint.save(tmp_path / "other.pt", checkpoint.Checkpoint(settings, 7, weights, weights))
+    words = (f"evaluation.opponents=['{tmp_path}/other.pt', random]", "pipeline.final_matches=true")
+    tiny.run(tmp_path, *words, "pipeline.iterations=1")
+    (tmp_path / "other.pt").unlink()
+    capsys.readouterr()
+    tiny.run(tmp_path, *words, "pipeline.iterations=2", resume=True)
+    said = capsys.readouterr().out
+    assert f"warning: no match against {tmp_path}/other.pt on 3x3: " in said and "against random: " in said
+    with pytest.raises(InputError, match="cannot read the checkpoint|other.pt"):
+        tiny.run(tmp_path / "new", *words)
+
+
+def test_what_can_not_be_is_refused_before_it_starts(tmp_path: Path, monkeypatch) -> None:
+    with pytest.raises(InputError, match="training.batch is 9999, .* at most 1600 samples"):
+        tiny.run(tmp_path, *ROUNDS, "training.batch=9999")
+    monkeypatch.setattr(limits.runtime, "free_bytes", lambda device: 10**8)
+    with pytest.raises(InputError, match=r"replay.capacity=(\d+) would fit") as caught:
+        tiny.run(tmp_path, "replay.capacity=10000000")
+    fits = str(caught.value).rpartition("replay.capacity=")[2].split()[0]
+    assert "10000000" not in fits
+    assert " of memory of 100 MB free; in a month " in limits.plan(tiny.config(f"replay.capacity={fits}"), tiny.CPU)
+    monkeypatch.setattr(limits.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 1, 1000))
+    with pytest.raises(InputError, match="may grow to .* lower"):
+        tiny.run(tmp_path)
+    assert not (tmp_path / "tiny" / "config.yaml").exists()
+
+
+def test_what_stays_of_checkpoints_games_and_logs(tmp_path: Path) -> None:
+    words = "pipeline.keep_checkpoints=1", "pipeline.keep_every=2", "selfplay.sgf_share=1", "pipeline.keep_games=5"
+    folder = tiny.run(tmp_path, *words, "pipeline.iterations=4", "evaluation.every_iterations=0")
+    steps = next(commits.starts(folder)).counters["saved"]
+    assert len(steps) == 4
+    assert [path.name for path in checkpoint.paths(folder)] == [f"step-{steps[k]:08d}.pt" for k in (1, 3)]
+    assert len(list((folder / "games").iterdir())) == 5
+    with Telemetry(tmp_path / "logs") as telemetry:
+        for step in range(100):
+            telemetry.scalars(step, {"a": 1.0})
+            telemetry.trim(4000)
+            assert sum(path.stat().st_size for path in (tmp_path / "logs").iterdir()) < 5000
+    steps = [record["step"] for record in tiny.lines(tmp_path / "logs" / "metrics.jsonl")]
+    assert steps == list(range(100 - len(steps), 100)) and len(steps) > 10

@@ -1,0 +1,161 @@
+"""Commits: all that a run is at one moment, often, so that it goes on as if it had never stopped.
+
+A commit is one file, a checkpoint (`zerogo.checkpoint`) whose part `run` holds the games in flight, the round under
+way, samples that no shard has yet, and how long the logs were. Finished shards are written before it, it is renamed
+into place when it is whole, and the one before it stays. What it needs of other files stays until two newer ones do
+without."""
+
+import math
+import re
+import time
+import warnings
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zerogo import checkpoint
+from zerogo.checkpoint import Checkpoint
+from zerogo.config import Config, load
+from zerogo.errors import InputError
+from zerogo.replay import Samples, TrainingBatch
+from zerogo.selfplay import SelfPlayResult
+
+FOLDER = "commits"
+NAME = re.compile(r"commit-(\d{9})\.pt")
+KEPT = 2  # newest commits: one may turn out to be damaged
+FIRST_WAIT = 1.0  # seconds to a process's first commit; then twice as long each time, up to pipeline.commit_seconds
+MOST_OF_TIME = 0.02  # share of the time that commits may take
+STATISTICS_BATCHES = 8  # batches from which the averaged weights get their batch-norm statistics
+
+
+class Commits:
+    """The commits of a run, and when the next one is due. seconds: most of them between two, unless a commit takes
+    long."""
+
+    def __init__(self, directory: Path, seconds: float) -> None:
+        self.directory, self._seconds, self._wait = directory, seconds, min(FIRST_WAIT, seconds)
+        self._number = max((int(NAME.fullmatch(path.name)[1]) for path in paths(directory)), default=0)
+        self._next = time.monotonic() + self._wait
+
+    def is_due(self) -> bool:
+        """Whether it is time for the next one."""
+        return time.monotonic() >= self._next
+
+    def write(self, commit: Checkpoint) -> None:
+        """Writes a commit and removes the oldest. Raises OSError, after which it may be called again."""
+        start = time.monotonic()
+        checkpoint.save(self.directory / FOLDER / f"commit-{self._number + 1:09d}.pt", commit)
+        self._number += 1
+        for path in paths(self.directory)[:-KEPT]:
+            path.unlink(missing_ok=True)
+        now, self._wait = time.monotonic(), min(2 * self._wait, self._seconds)
+        self._next = now + max(self._wait, (now - start) / MOST_OF_TIME)
+
+
+def paths(directory: Path) -> list[Path]:
+    """Returns the commits of a run, oldest first, whole or not."""
+    return sorted(path for path in (directory / FOLDER).glob("commit-*.pt") if NAME.fullmatch(path.name))
+
+
+def starts(directory: Path) -> Iterator[Checkpoint]:
+    """Yields what a run can go on from, the newest first: its commits, then its checkpoints. Warns of each that does
+    not load, and of weights that are no numbers, which versions before commits saved."""
+    for path in [*reversed(paths(directory)), *reversed(checkpoint.paths(directory))]:
+        try:
+            found = checkpoint.load(path)
+        except InputError as error:
+            warnings.warn(f"skipped: {error}", stacklevel=2)
+            continue
+        if is_finite([*found.weights.values(), *found.averaged_weights.values()]):
+            yield found
+        else:
+            warnings.warn(f"skipped: checkpoint {path} has weights that are no numbers", stacklevel=2)
+
+
+def is_finite(tensors: Iterable[Tensor]) -> bool:
+    """Returns whether all numbers are finite (waits for the device once)."""
+    numbers = [tensor.detach() for tensor in tensors if tensor.is_floating_point()]
+    return bool(torch.stack(torch._foreach_norm(numbers, math.inf)).isfinite().all())
+
+
+def config_of(directory: Path, overrides: list[str]) -> Config | None:
+    """Returns the settings that a run goes on under: those of what it goes on from, over them those of its config.yaml,
+    over them the overrides; None where there is neither. Warns of a config.yaml that can't be read."""
+    start, path = next(starts(directory), None), directory / "config.yaml"
+    if start is None:
+        return load(path, overrides) if path.exists() else None
+    if not path.exists():
+        return load(None, overrides, start.config)
+    try:
+        return load(path, overrides, start.config)
+    except InputError as error:
+        found = load(None, overrides, start.config)  # what is wrong with the overrides is no fault of the file
+        warnings.warn(f"{error}; the settings of {start.source} count", stacklevel=2)
+        path.replace(path.with_name("config.yaml.unread"))
+        return found
+
+
+def changes(old: Config, new: Config) -> list[str]:
+    """Returns a line for each setting that is another than it was, but for where the run lies."""
+    before, now = old.to_dict(), new.to_dict()
+    keys = [(section, key) for section, entries in now.items() for key in entries]
+    keys = [key for key in keys if key not in (("run", "directory"), ("run", "name"))]
+    return [f"{s}.{k} is {now[s][k]}; it was {before[s][k]}" for s, k in keys if now[s][k] != before[s][k]]
+
+
+@dataclass
+class Round:
+    """A round that goes on: what its games and its steps have given so far.
+
+    collected: of the games; its samples are in the replay once the round learns, num_samples of them. numbers: the
+    charts' by tag. first: the training step before it. steps: that it is to make. sums, counts: of what steps have
+    shown. recent: the last batches. seconds: of learning."""
+
+    collected: SelfPlayResult = field(default_factory=SelfPlayResult)
+    is_learning: bool = False
+    num_samples: int = 0
+    numbers: dict[str, float] = field(default_factory=dict)
+    first: int = 0
+    steps: int = 0
+    sums: dict[str, Tensor] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    recent: deque[TrainingBatch] = field(default_factory=lambda: deque(maxlen=STATISTICS_BATCHES))
+    seconds: float = 0.0
+
+    def note(self, batch: TrainingBatch, metrics: Mapping[str, Tensor]) -> None:
+        """Adds what a training step has shown."""
+        self.recent.append(batch)
+        if self.sums:  # which the first step, a measured one, has begun; one launch adds all of a step
+            added = torch._foreach_add([self.sums[name] for name in metrics], list(metrics.values()))
+            metrics = dict(zip(metrics, added, strict=True))
+        self.sums |= metrics
+        self.counts.update(metrics.keys())
+
+    def means(self) -> dict[str, float]:
+        """Returns the means of what the steps have shown, by tag; waits for the device."""
+        totals = torch.stack(list(self.sums.values())).tolist() if self.sums else []
+        return {f"train/{name}": total / self.counts[name] for name, total in zip(self.sums, totals, strict=True)}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what a commit keeps. The games that are written as SGF have been before."""
+        samples = self.collected.all_samples()
+        state = vars(self) | {"collected": vars(self.collected) | {"samples": [], "games": []}}
+        state["records"] = [] if samples is None else [samples.records(), samples.board_size]
+        state["recent"] = [[batch.records, batch.symmetry, batch.board_size, batch.kinds] for batch in self.recent]
+        return state
+
+    @classmethod
+    def of(cls, state: dict[str, Any], device: torch.device) -> "Round":
+        """Returns the round of a commit, what it learns on a device."""
+        known = {name: state[name] for name in ("is_learning", "num_samples", "numbers", "first", "steps", "seconds")}
+        collected = SelfPlayResult(**state["collected"])
+        collected.samples = [Samples.of_records(*state["records"])] if state["records"] else []
+        sums = {name: total.to(device) for name, total in state["sums"].items()}
+        one = cls(collected, sums=sums, counts=Counter(state["counts"]), **known)
+        one.recent.extend(TrainingBatch(*parts) for parts in state["recent"])
+        return one

@@ -1,0 +1,125 @@
+"""What a run may take: memory and disk, planned from its settings before it starts, and what of its files stays."""
+
+import math
+import shutil
+from pathlib import Path
+
+import torch
+
+from zerogo import runtime
+from zerogo.config import Config
+from zerogo.errors import InputError
+from zerogo.features import make_encoder
+from zerogo.kernels.shared import WORDS_AFTER_ROWS
+from zerogo.network import Network
+from zerogo.replay import device_for, window
+from zerogo.replay.samples import record_layout
+from zerogo.search.tree import Tree
+from zerogo.selfplay.record import Recorder
+from zerogo.signals import existing
+
+MONTH = 30 * 24 * 60  # minutes
+GROWS = 1.5  # a ring on the host that grows is there twice for a moment, at half its size
+PACKED = 1 / 6  # of a sample's memory is what a shard takes on the disk; 1/6 to 1/7 was seen from 5x5 to 9x9
+WEIGHTS, LEARNING = 16, 20  # bytes a parameter: in a checkpoint (weights, averages, two statistics), and in memory
+LOG, GAME = 17_000, 4_000  # bytes of the logs of a round, a minute long, and of an SGF
+FAR = 10**9  # samples, after which a window hardly grows
+
+
+def require_learnable(config: Config) -> None:
+    """Raises InputError for a batch that the samples of no window would ever earn."""
+    largest = int(config.replay.reuse * window(FAR, config.replay))
+    if config.training.batch > largest:
+        what = (
+            f"training.batch is {config.training.batch}, but the window earns at most {largest} samples to learn from"
+        )
+        raise InputError(f"{what} (replay.reuse times its size), so nothing would be learned; lower it to that")
+
+
+def memory(config: Config, device: torch.device) -> dict[str, float]:
+    """Returns the bytes of what a run will hold, by setting: replay on its device, games in flight, network. Games
+    whose number is still to be found will fit by that."""
+    network, side, record = _network(config), config.game.largest_size, record_layout(config.game.largest_size)[1] * 8
+    nodes = (2 if config.search.keep_tree else 1) * config.selfplay.all_simulations[-1] + 2
+    trees = Tree.empty(1, nodes, side * side + 1, 3 * side + WORDS_AFTER_ROWS, torch.device("meta"))
+    plies = max(config.game.plies(size) for size in config.game.all_sizes)
+    records = Recorder.empty(1, plies, side, torch.device("meta")).tables.values()
+    game = nodes * trees.bytes_per_node + sum(table.nbytes for table in records)
+    is_on_host = device_for(config.replay, side, device).type == "cpu"
+    return {
+        "replay.capacity": config.replay.capacity * record * (GROWS if is_on_host else 1.0),
+        "selfplay.games": float(config.selfplay.games * game),
+        "network": float(LEARNING * network),
+    }
+
+
+def _network(config: Config) -> int:
+    encoder = make_encoder(config.features.encoder, config.features.komi_input)
+    with torch.device("meta"):
+        network = Network(config.network, encoder.num_planes, encoder.num_globals, config.game.largest_size)
+    return network.num_parameters()
+
+
+def disk(config: Config, games: float) -> dict[str, float]:
+    """Returns the most bytes that a run's files take after a month, or at its end if that comes before, by kind. games:
+    bytes of the games in flight."""
+    settings, saved = config.pipeline, WEIGHTS * _network(config)
+    share = min(1.0, (settings.minutes or MONTH) / MONTH)
+    written = share * MONTH / max(1.0, settings.checkpoint_minutes)
+    kept = written if settings.keep_checkpoints == 0 else settings.keep_checkpoints + 1
+    kept += written / settings.keep_every if settings.keep_every else 0
+    record = record_layout(config.game.largest_size)[1] * 8
+    logs = min(settings.logs_mb * 1e6 or math.inf, share * MONTH * LOG)
+    return {
+        "checkpoints": kept * saved,
+        "commits": 3 * (saved + games + config.replay.shard_samples * record),  # one of them under way
+        "replay": (config.replay.capacity + config.replay.archive_samples) * record * PACKED,
+        "games": (settings.keep_games or 100_000) * GAME * min(1.0, 100 * config.selfplay.sgf_share),
+        "logs": logs,
+    }
+
+
+def plan(config: Config, device: torch.device) -> str:
+    """Returns in a line what a run will take. Raises InputError, with what would fit, where there is not so much."""
+    needed, free, host = memory(config, device), runtime.free_bytes(torch.device("cpu")), torch.device("cpu")
+    if device.type == "cuda":  # where all lies but for the replay, which may
+        on_host = device_for(config.replay, config.game.largest_size, device).type == "cpu"
+        _require(config, {name: size for name, size in needed.items() if name != "replay.capacity"}, device)
+        _require(config, {"replay.capacity": needed["replay.capacity"] if on_host else 0.0}, host)
+    else:
+        _require(config, needed, host)
+    files = disk(config, needed["selfplay.games"])
+    place = config.run.folder
+    there = sum(path.stat().st_size for path in place.rglob("*") if path.is_file()) if place.exists() else 0
+    room, total = shutil.disk_usage(existing(place)).free + there, sum(files.values())
+    parts = ", ".join(f"{name} {_size(size)}" for name, size in files.items())
+    if total > room:
+        what = "pipeline.keep_checkpoints, keep_every, keep_games and logs_mb, and replay.capacity"
+        raise InputError(f"{place} may grow to {_size(total)} ({parts}); {_size(room)} are free: lower {what}")
+    free_words = "" if free is None else f" of {_size(free)} free"
+    words = f"plans {_size(sum(needed.values()))} of memory{free_words}"
+    return f"{words}; in a month {_size(total)} of disk at most ({parts})"
+
+
+def _require(config: Config, needed: dict[str, float], device: torch.device) -> None:
+    """Raises InputError where the memory of a device has no room for what is needed, by setting."""
+    free, total = runtime.free_bytes(device), sum(needed.values())
+    if free is None or total <= free:
+        return
+    largest = max(needed, key=needed.__getitem__)
+    room = free - (total - needed[largest])
+    now = {"replay.capacity": config.replay.capacity, "selfplay.games": config.selfplay.games}.get(largest, 0)
+    fits = int(0.9 * now * room / needed[largest])
+    way_out = f"{largest}={fits} would fit" if fits > 0 else "take smaller settings"
+    parts = ", ".join(f"{name} {_size(size)}" for name, size in needed.items())
+    raise InputError(f"{_size(total)} of memory are planned ({parts}); {_size(free)} are free: {way_out}")
+
+
+def _size(size: float) -> str:
+    return f"{size / 1e9:.3g} GB" if size >= 1e9 else f"{size / 1e6:.2g} MB" if size < 1e7 else f"{size / 1e6:.0f} MB"
+
+
+def prune_games(directory: Path, keep: int) -> None:
+    """Removes all but the newest SGF games of a run, by their numbers; 0 keeps all."""
+    for path in sorted(directory.glob("game-*.sgf"))[:-keep] if keep else ():
+        path.unlink(missing_ok=True)

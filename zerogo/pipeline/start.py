@@ -1,0 +1,72 @@
+"""How a run is started: new, from where it was, or from further back where learning has diverged."""
+
+from pathlib import Path
+
+from zerogo import checkpoint as checkpoints
+from zerogo.checkpoint import Checkpoint
+from zerogo.config import Config, SearchConfig, SelfplayConfig
+from zerogo.errors import InputError
+from zerogo.pipeline import commits, limits
+from zerogo.pipeline.run import Diverged, Run
+from zerogo.runtime import RunLock, make_directory, pick_device
+from zerogo.signals import Signals, lasting_streams
+
+MOST_FAILURES, FAR = 3, 1000  # times in a row, at most so many steps apart, that learning may diverge
+
+
+def train(config: Config, resume: bool = False) -> None:
+    """Trains as the config says and leaves everything in `run.folder`; resume goes on from its newest commit, or
+    complete checkpoint.
+
+    Raises InputError where the folder is in use, holds a run that was not to be resumed, or nothing that could be;
+    Interrupted where a signal ended it, with all that was done committed."""
+    directory = config.run.folder
+    nothing = InputError(f"{directory} holds no run to resume; start one without --resume")
+    if resume and not directory.exists():
+        raise nothing
+    with lasting_streams(), Signals() as signals, RunLock(make_directory(directory)):
+        found = commits.paths(directory) + checkpoints.paths(directory)
+        if not resume and (found or any(directory.glob("replay/*.npz"))):
+            raise InputError(f"{directory} already holds a run; go on with --resume, or choose another name with --run")
+        start = next(commits.starts(directory), None)
+        if resume and start is None and not (directory / "config.yaml").exists():
+            raise nothing
+        if resume and start is None and found:
+            what = f"none of the {len(found)} checkpoints in {directory} can be loaded"
+            raise InputError(f"{what}; move them away to begin anew")
+        limits.require_learnable(config)
+        said = [f"{directory} {limits.plan(config, pick_device(config.run.device))}"]
+        if warning := too_many_considered(config.search, config.selfplay):
+            said.append(f"warning: {warning}")
+        _go(config, directory, start, signals, said)
+
+
+def _go(config: Config, directory: Path, start: Checkpoint | None, signals: Signals, said: list[str]) -> None:
+    """Goes through the run, from an older commit or checkpoint on, and with other batches, where learning diverges.
+    said: lines to say once nothing has turned out to be wrong with the settings."""
+    failed: list[int] = []  # at which steps; those of long ago do not count
+    while True:
+        run = Run(config, directory, start, signals, len(failed))
+        for line in said if not failed else ():
+            signals.note(line)
+        try:
+            run.go()
+            return
+        except Diverged as error:
+            failed = [*(step for step in failed if step > error.step - FAR), error.step]
+            where = list(commits.starts(directory))[: len(failed)]
+            if len(failed) > MOST_FAILURES or not where:
+                raise InputError(f"{error}, again and again; lower training.learning_rate and --resume") from None
+            start = where[-1]
+            signals.note(f"warning: {error}; goes back to step {start.step} ({start.source}) and draws other batches")
+        finally:
+            run.close()
+
+
+def too_many_considered(search: SearchConfig, selfplay: SelfplayConfig) -> str:
+    """Returns what is wrong where Gumbel's root considers more moves than half of the simulations, else ""."""
+    fewest = selfplay.all_simulations[0]
+    if search.algorithm != "gumbel" or search.max_considered <= max(1, fewest / 2):
+        return ""
+    many = f"search.max_considered is {search.max_considered}, more than half of self-play's {fewest} simulations"
+    return f"{many}: few moves get a second visit, and little is read beyond them"

@@ -1,0 +1,159 @@
+"""What a long run outlives: signals that ask it to leave or to save, readers of its lines that have gone, and a disk
+that takes no more."""
+
+import contextlib
+import errno
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any, TextIO
+
+from zerogo.errors import Interrupted
+
+LEAVING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
+SAVING = "SIGUSR1"
+PATIENCE = 5.0  # seconds between two tries to write
+
+
+class Signals(contextlib.AbstractContextManager):
+    """Takes the signals of this process: the first that asks to leave is noted, until the run has saved; a second one
+    ends the process at once, which breaks no file, as all are written aside and renamed. One that the process was
+    started to ignore (nohup) stays ignored.
+
+    leaving: the number of the signal that asks to leave, 0 for none. saves: whether one asks to save and go on. note:
+    says a line to the person."""
+
+    def __init__(self, note: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)) -> None:
+        self.leaving, self.saves, self.note = 0, False, note
+        self._at_once = self._waiting = 0
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> "Signals":
+        handlers = dict.fromkeys(LEAVING, self._leave) | {SAVING: self._save}
+        if threading.current_thread() is threading.main_thread():  # no other may set handlers
+            for name, handler in handlers.items():
+                number = getattr(signal, name, None)  # some systems lack some
+                if number is not None and signal.getsignal(number) != signal.SIG_IGN:
+                    self._before[number] = signal.signal(number, handler)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _leave(self, number: int, _: FrameType | None) -> None:
+        if self.leaving:
+            os._exit(128 + number)
+        self.leaving = number
+        if self._at_once or self._waiting:
+            raise Interrupted(number)
+
+    def _save(self, number: int, _: FrameType | None) -> None:
+        self.saves = True
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a signal asks to save, to leave or to go on."""
+        return self.saves or self.leaving != 0
+
+    def leave_if_asked(self) -> None:
+        """Raises Interrupted where a signal has asked to leave: called when all is saved."""
+        if self.leaving:
+            raise Interrupted(self.leaving)
+
+    @contextlib.contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Within it the first signal already ends what is done: for long work of which nothing is to be saved."""
+        self.leave_if_asked()
+        self._at_once += 1
+        try:
+            yield
+        finally:
+            self._at_once -= 1
+
+    def patiently(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Returns work(*arguments), which writes files and may be done again; where the disk refuses, says what it
+        needs and waits until it takes it. In any thread. Raises Interrupted where a signal asks to leave meanwhile."""
+        said = ""
+        while True:
+            try:
+                result = work(*arguments)
+            except OSError as error:
+                if said != (said := refusal(error)):
+                    self.note(f"warning: {said}; the run waits and tries again every {PATIENCE:g} s")
+                self._wait()
+            else:
+                if said:
+                    self.note("the run goes on: the disk takes what it writes")
+                return result
+
+    def _wait(self) -> None:
+        self.leave_if_asked()
+        self._waiting += 1
+        try:
+            for _ in range(10):
+                threading.Event().wait(PATIENCE / 10)
+                self.leave_if_asked()
+        finally:
+            self._waiting -= 1
+
+
+def refusal(error: OSError) -> str:
+    """Returns what could not be written, why, and what it needs."""
+    place = Path(error.filename) if isinstance(error.filename, str) else None
+    needs = "it needs a disk that can be written to"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        free = "" if place is None else f" ({shutil.disk_usage(existing(place)).free / 1e6:,.0f} MB are free)"
+        needs = f"it needs room on the disk{free}"
+    elif error.errno == errno.EFBIG:
+        needs = "it needs a higher limit of the size of a file (ulimit -f)"
+    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        needs = "it needs the permission to write there"
+    return f"cannot write {place or 'a file'}: {error.strerror or error}; {needs}"
+
+
+def existing(path: Path) -> Path:
+    """Returns the path, or the nearest folder above it that is there."""
+    return next((folder for folder in (path, *path.absolute().parents) if folder.exists()), Path("/"))
+
+
+class LastingStream:
+    """A text stream whose reader may go (`| head`, a closed terminal): what is written from then on is dropped."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Writes or drops the text; returns its length."""
+        self._try(self._stream.write, text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Hands on what was written, or drops it."""
+        self._try(self._stream.flush)
+
+    def _try(self, work: Callable[..., Any], *arguments: Any) -> None:
+        try:
+            work(*arguments)
+        except (OSError, ValueError):  # a closed file is a ValueError
+            with contextlib.suppress(OSError, ValueError):  # for processes that are started later, too
+                os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+
+
+@contextlib.contextmanager
+def lasting_streams() -> Iterator[None]:
+    """Within it stdout and stderr outlive their readers."""
+    before = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = (stream and LastingStream(stream) for stream in before)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before
