@@ -4,11 +4,10 @@ import dataclasses
 
 import pytest
 import torch
-from compiling import compile_call
 from interpreting import interpreted
 from launches import as_on_cuda, launches
 
-from zerogo import batching, cli, kernels
+from zerogo import batching, cli
 from zerogo.config import NetworkConfig
 from zerogo.config.sections import VALUE_POOLING
 from zerogo.errors import InputError
@@ -167,11 +166,15 @@ def test_epilogues_by_a_kernel(dtype: torch.dtype, tolerance: float, monkeypatch
             assert name not in found or (output - found[name]).abs().max() < tolerance, name
 
 
-def test_the_kernel_of_epilogues_compiles() -> None:
-    pytest.importorskip("triton")
-    y, bias = torch.zeros(2, 96, 9, 9, dtype=torch.bfloat16).to(memory_format=torch.channels_last), torch.zeros(96)
-    for residual, mask in ((None, None), (y, None), (bias.view(1, -1, 1, 1).expand(2, -1, -1, -1), y[:, 0] == 0)):
-        assert all(compile_call(kernels._module("epilogues", "cuda").finish_, y, bias, residual, mask, True).values())
+@pytest.mark.gpu
+def test_epilogues_on_cuda() -> None:
+    network, given = make_network(), [part.cuda() for part in make_input(70, 9)]
+    playing, found = inference_copy(network, "cuda"), []
+    for choice in ("off", "on"):
+        assert cli.pick_epilogues(choice, playing) == choice
+        found.append(playing(*given))
+    assert all((found[0][name] - output).abs().max() < 0.02 for name, output in found[1].items())  # TF32
+    assert cli.pick_epilogues("auto", playing) in ("off", "on")
 
 
 @pytest.mark.parametrize("size", [1, 3, 9, 19])

@@ -181,6 +181,14 @@ def test_playouts_by_triton_are_those_by_numpy(monkeypatch: pytest.MonkeyPatch) 
     assert counted.found["play_kernel"] == 1 and not waits
 
 
+@pytest.mark.gpu
+def test_playouts_on_cuda_are_those_of_the_cpu() -> None:
+    state, _ = play_random([Rules(5), Rules(9), Rules(19), Rules(9, suicide=True)] * 50, 40, seed=5)
+    found = PlayoutEvaluator(4)(state.to("cuda")).tensors()
+    for one, other in zip(found, PlayoutEvaluator(4)(state).tensors(), strict=True):
+        assert torch.allclose(one.cpu(), other, atol=1e-5)  # exponentials may differ in the last bits
+
+
 def test_plain_mcts_looks_at_the_whole_board() -> None:
     """It used to try moves in the order of their index, and play along the upper edge."""
     moves = made("mcts:400").choose(board.new_games(16, Rules(9)), torch.arange(16), seed=1)

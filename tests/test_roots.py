@@ -142,7 +142,8 @@ def test_kernels_compile(size: int, use: Callable) -> None:
     words, prior, value = search_state.tree.words[:, 1], torch.rand(legal.shape), torch.rand(2)
     roots, leaves = kernels._module("roots", "cuda"), kernels._module("leaf_states", "cuda")
     position = dataclasses.replace(states, rules=None)
-    places = own_actions(states.rules.size, size)
+    places, finish_ = own_actions(states.rules.size, size), kernels._module("epilogues", "cuda").finish_
+    y = torch.zeros(2, 96, size, size, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
     calls = [
         (roots.result, bare, games, settings),
         (roots.entropies, prior, prior),
@@ -156,6 +157,9 @@ def test_kernels_compile(size: int, use: Callable) -> None:
         (kernels._module("draws", "cuda").tempered, prior, value, games, places),
         (kernels._module("planes", "cuda").history, states.black, states.white, states.recent, states.to_play, 7),
         (kernels._module("playouts", "cuda").play_out, states, games, states.rules.size),
+        (finish_, y, torch.zeros(96), None, None, False),
+        (finish_, y, torch.zeros(96), y, y[:, 0] == 0, True),
+        (finish_, y, torch.zeros(96), y[:, :, :1, :1], None, True),
     ]
     for function, *arguments in calls:
         for used_by in compile_call(function, *arguments).values():
