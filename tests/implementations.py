@@ -17,13 +17,11 @@ from zerogo.features import Encoder
 from zerogo.features.readings import MOST_ANSWERS, Ladders
 
 NO_INTERPRETER = pytest.mark.skipif(torch.cuda.is_available(), reason="interpreted without a GPU, compiled with one")
-EACH = [
+READERS = [  # of tactics and ladders, which have no torch version
     "compiled",
-    "plain",
     pytest.param("interpreted", marks=NO_INTERPRETER),
     pytest.param("cuda", marks=pytest.mark.gpu),
 ]
-READERS = [EACH[0], *EACH[2:]]  # of tactics and ladders, which have no torch version
 
 
 def module(name: str, implementation: str) -> ModuleType:

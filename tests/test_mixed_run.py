@@ -60,8 +60,9 @@ def test_samples_and_games_of_all_boards(finished: Path) -> None:
     rules = dict(zip(numbers.tolist(), drawn_rules(config.game, numbers, config.run.seed), strict=True))
     assert len(samples) == found.counters["replay"]["total"]
     assert min(Counter(one.size for one in rules.values()).values()) > 5
+    kept = samples.state().rules
     for k in range(len(samples)):
-        assert samples.state().rules.at(k) == rules[int(samples.game[k])]
+        assert kept.at(k) == rules[int(samples.game[k])]
     for path in (finished / "games").glob("*.sgf"):
         record = sgf.read(path)
         assert record.rules.size in SIZES and all(0 <= move <= record.rules.size**2 for move in record.moves)
@@ -168,7 +169,7 @@ def test_an_opponent_for_one_board_is_met_there(finished: Path, tmp_path: Path) 
     weights = tiny.network(single).state_dict()
     checkpoint.save(tmp_path / "four.pt", checkpoint.Checkpoint(single, 1, weights, weights))
     assert make_player(str(tmp_path / "four.pt"), EvaluationConfig(), tiny.CPU, torch.float32).sizes == {4}
-    opponents = (f"evaluation.opponents=[random, '{tmp_path}/four.pt']", "evaluation.every_iterations=1")
+    opponents = (f"evaluation.opponents=[random, '{tmp_path}/four.pt']", "evaluation.every_iterations=2")
     folder = run(tmp_path / "runs", *opponents)
     pool = checkpoint.newest(folder).counters["matches"]["pool"]
     assert [(entry[1], entry[5]) for entry in pool] == [("random", 3), ("random", 4), ("tiny@1", 4), ("random", 5)]

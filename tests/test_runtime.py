@@ -283,18 +283,23 @@ def script(body: str) -> subprocess.Popen:
     return start(f"{imports}\ndef main():\n    {body}\nscript_main(main)")
 
 
+def raising(error: BaseException) -> int:
+    raise error
+
+
 @pytest.mark.parametrize(
-    ("body", "status", "message"),
+    ("main", "status", "message"),
     [
-        ("pass", 0, ""),
-        ("return 3", 3, ""),
-        ("raise InputError('size is 26; allowed are 1 to 25')", 2, "error: size is 26; allowed are 1 to 25\n"),
-        ("raise KeyboardInterrupt", 130, "interrupted\n"),
+        (lambda: None, 0, ""),
+        (lambda: 3, 3, ""),
+        (lambda: raising(InputError("size is 26; allowed are 1 to 25")), 2, "error: size is 26; allowed are 1 to 25\n"),
+        (lambda: raising(KeyboardInterrupt()), 130, "interrupted\n"),
     ],
 )
-def test_script_main(body: str, status: int, message: str) -> None:
-    process = script(body)
-    assert (process.communicate()[1], process.returncode) == (message, status)
+def test_script_main(main, status: int, message: str, capsys) -> None:
+    with pytest.raises(SystemExit) as ended:
+        runtime.script_main(main)
+    assert (capsys.readouterr().err, ended.value.code) == (message, status)
 
 
 def test_script_main_shows_bugs_and_ignores_a_closed_pipe() -> None:

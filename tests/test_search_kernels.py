@@ -70,9 +70,9 @@ class Case:
         return plain, ours
 
 
-def cases(triton: list[tuple[str, int]], numba: bool = True) -> pytest.MarkDecorator:
-    """Runs a test by Numba with all settings and by Triton with those given: (settings, leaves)."""
-    found = [("numba", name, leaves) for name in SETTINGS for leaves in (1, 4, 11)] if numba else []
+def cases(triton: list[tuple[str, int]], by_numba: tuple[int, ...] = (1, 4, 11)) -> pytest.MarkDecorator:
+    """Runs a test by Numba with all settings and these leaves, and by Triton with those given: (settings, leaves)."""
+    found = [("numba", name, leaves) for name in SETTINGS for leaves in by_numba]
     found = [pytest.param(one, id=f"{one[1]}-{one[2]}-numba") for one in found]
     for name, leaves in triton:
         found.append(pytest.param(("interpreted", name, leaves), id=f"{name}-{leaves}-interpreted"))
@@ -151,7 +151,7 @@ def test_go_is_searched_alike(case: Case) -> None:
     assert int(plain.exact_leaves[0]) > 0
 
 
-@cases([("puct", 1), ("gumbel", 3)], numba=False)
+@cases([("puct", 1), ("gumbel", 3)], by_numba=())
 def test_go_is_searched_alike_by_kernels_alone(case: Case) -> None:
     """With those for boards and for leaves, in games of different rules and sizes; a simulation reads nothing."""
     rules = [Rules(size=3, komi=0.5, suicide=True), Rules(size=4, superko="situational")]
@@ -173,7 +173,7 @@ def test_every_step_is_the_same(case: Case) -> None:
     """Games that end inside the trees, with suicide and superko, budgets of their own, and another search on the kept
     trees."""
     states, _ = random_games(RULES[1], 7, 5, move_cap=14)
-    search, budgets = Search(TableEvaluator(passing=4), case.settings), torch.tensor([0, 1, 30, 17, 30, 9, 30])
+    search, budgets = Search(TableEvaluator(passing=4), case.settings), torch.tensor([0, 1, 20, 17, 20, 9, 20])
     fast = slow = None
     for turn in range(2):
         fast = searched(search, states, budgets.roll(turn), fast, turn, steps=0)
@@ -194,11 +194,11 @@ def test_every_step_is_the_same(case: Case) -> None:
     assert int(fast.exact_leaves[0]) > 0
 
 
-@NUMBA
+@cases([], by_numba=(1, 11))
 @pytest.mark.parametrize("rule", [RULES[2], RULES[4], Rules(2, 0.0, "positional", True)], ids=["3", "2", "2p"])
 def test_superko_closes_the_same_moves(case: Case, rule: Rules) -> None:
     states, _ = random_games(rule, 6, 5, move_cap=40)
-    search, budgets = Search(TableEvaluator(), case.settings), torch.tensor([40] * 6)
+    search, budgets = Search(TableEvaluator(), case.settings), torch.tensor([30] * 6)
     plain, _ = case.both(lambda device: searched(search, states, budgets))
     assert int(plain.exact_leaves[1]) > 0 or not plain.done.any()
 
@@ -213,8 +213,8 @@ def test_a_tree_is_filled_to_its_last_node(case: Case) -> None:
     searches.check_sums(plain)
 
 
-@pytest.mark.parametrize(("size", "budgets"), [(7, [120, 60, 120, 33, 80]), (9, [100] * 10)])
-@NUMBA
+@pytest.mark.parametrize(("size", "budgets"), [(7, [60, 30, 60, 17, 40]), (9, [50] * 10)])
+@cases([], by_numba=(1, 4))
 def test_numbers_that_round_are_rounded_alike(case: Case, size: int, budgets: list[int]) -> None:
     states, _ = random_games(Rules(size=size, komi=6.5), len(budgets), 12)
     search = Search(searches.AnyNumbers(), case.settings)
@@ -251,12 +251,12 @@ def test_a_kept_tree_that_would_overflow_is_dropped(case: Case) -> None:
     assert int(case.both(run)[1].overflowed) == 1
 
 
-@cases([("puct", 1)])
+@cases([("puct", 1)], by_numba=(1,))
 def test_a_long_line_is_followed_and_backed_up(case: Case) -> None:
     """Deeper than the nodes that Triton backs up at once, to its end, met twice; beside it is a closed move."""
 
     def run(device: torch.device) -> SearchState:
-        search = search_of(LINE, dataclasses.replace(case.settings, leaves=1), device)
+        search = search_of(LINE, case.settings, device)
         with kernels.plain():
             search_state = searched(search, LINE.new([0]).to(device), torch.tensor([75], device=device), steps=69)
         for _ in range(3):
@@ -380,14 +380,14 @@ def test_the_spread_of_values_decides(case: Case) -> None:
         assert found.action[: len(facts)].tolist() == expected
 
 
-@cases([("puct", 1), ("gumbel", 1)])
+@cases([("puct", 1), ("gumbel", 1)], by_numba=(1,))
 def test_of_equal_moves_the_lowest_is_taken(case: Case) -> None:
     search_state = strange_trees(362, 0, case.device)
     closed = torch.arange(362, device=case.device) < 5
     search_state.tree.children[:] = torch.where(closed, CLOSED, UNVISITED)
     search_state.root_prior[:], search_state.gumbel[:] = 1 / 512, 0.0
     with case.use():
-        found = select(search_state, dataclasses.replace(case.settings, leaves=1))
+        found = select(search_state, case.settings)
     assert found.action[found.counts].tolist() == [5, 5] and found.depth.tolist() == [0, 0, 0]
 
 
@@ -434,13 +434,13 @@ def check_kept(case: Case, tree: Tree, games: Tensor, actions: Tensor) -> Tree:
     return plain
 
 
-@NUMBA
+@cases([], by_numba=(1,))
 def test_kept_subtrees_are_the_same(case: Case) -> None:
     """Every move of every root in turn: one that was searched, was not, is closed, or ends the game; other games are
     left alone."""
     states, _ = random_games(RULES[2], 5, 3, move_cap=8)
     states = board.step(states, torch.where(torch.arange(5) < 3, 9, board.legal_actions(states).int().argmax(1)))
-    search = Search(TableEvaluator(passing=6), dataclasses.replace(case.settings, leaves=1))
+    search = Search(TableEvaluator(passing=6), case.settings)
     tree, games = searched(search, states, torch.tensor([50, 50, 10, 1, 50])).tree, torch.tensor([0, 2, 3, 4])
     kinds, ends = set(), 0
     for action in range(10):
