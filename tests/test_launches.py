@@ -99,7 +99,7 @@ class Uncounted:
 
 
 @interpreted
-@pytest.mark.parametrize(("simulations", "moves"), [(4, 7), pytest.param(32, 2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("simulations", "moves"), [(4, 6), pytest.param(32, 2, marks=pytest.mark.slow)])
 def test_moves_launch_little_and_wait_once(
     simulations: int, moves: int, on_cuda: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,7 +118,7 @@ def test_moves_launch_little_and_wait_once(
             assert waited == ["cpu"] * (2 if ended else 1)
             assert found["make_kernel"] <= 1 and found["begin_kernel"] == found["result_kernel"] == 1
     numbers = [number for number, ended in kinds if not ended]
-    assert moves < 6 or any(ended for _, ended in kinds) and min(numbers) < 40 < max(numbers)
+    assert moves < 5 or any(ended for _, ended in kinds) and min(numbers) < 40 < max(numbers)
 
 
 @interpreted
@@ -153,12 +153,12 @@ def test_what_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_games_are_the_cpus(on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches of two lengths, so that some games move while others go on; games that are over, resigned ones too, are
     taken in and replaced."""
-    words = (*WORDS, "game.move_cap=6", "selfplay.games=3", "selfplay.full_simulations=5", "selfplay.sgf_share=1")
+    words = (*WORDS, "game.move_cap=6", "selfplay.games=3", "selfplay.full_simulations=3", "selfplay.sgf_share=1")
     words = (*words, "selfplay.full_share=0.5", "selfplay.cheap_simulations=2", "selfplay.resign_share=0.5")
     config = tiny.config(*words, "selfplay.resign_min_ply=1")
 
     def games(number: int) -> tuple[dict[int, tuple], dict[int, tuple]]:
-        made = tiny.self_play(config, tiny.Table(), 3)
+        made = tiny.self_play(config, tiny.Table(), 2)
         made.resignation.threshold = -0.3
         found = made.play(number)
         samples = found.all_samples()
@@ -168,10 +168,10 @@ def test_the_games_are_the_cpus(on_cuda: None, monkeypatch: pytest.MonkeyPatch) 
             learned[game] = (own.ply.tolist(), own.reply.tolist(), own.value.tolist(), own.rows.tolist())
         return {game.number: (game.moves, game.end, game.score_black) for game in found.games}, learned
 
-    ours = games(5)
+    ours = games(4)
     monkeypatch.undo()
-    wanted = games(9)
-    assert len(ours[0]) >= 5 and {game[1] for game in ours[0].values()} > {1}
+    wanted = games(8)
+    assert len(ours[0]) >= 4 and {game[1] for game in ours[0].values()} >= {0, 1, 3}
     for one, other in zip(ours, wanted, strict=True):
         shared = one.keys() & other.keys()
-        assert len(shared) >= 4 and all(one[number] == other[number] for number in shared)
+        assert len(shared) >= 3 and all(one[number] == other[number] for number in shared)

@@ -169,7 +169,7 @@ def test_an_opponent_for_one_board_is_met_there(finished: Path, tmp_path: Path) 
     weights = tiny.network(single).state_dict()
     checkpoint.save(tmp_path / "four.pt", checkpoint.Checkpoint(single, 1, weights, weights))
     assert make_player(str(tmp_path / "four.pt"), EvaluationConfig(), tiny.CPU, torch.float32).sizes == {4}
-    opponents = (f"evaluation.opponents=[random, '{tmp_path}/four.pt']", "evaluation.every_iterations=2")
+    opponents = (f"evaluation.opponents=[random, '{tmp_path}/four.pt']", "evaluation.every_iterations=1")
     folder = run(tmp_path / "runs", *opponents)
     pool = checkpoint.newest(folder).counters["matches"]["pool"]
     assert [(entry[1], entry[5]) for entry in pool] == [("random", 3), ("random", 4), ("tiny@1", 4), ("random", 5)]
