@@ -7,21 +7,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from types import ModuleType
 
-import interpreting  # noqa: F401 (it makes the interpreter twice as fast)
 import pytest
 import torch
+from interpreting import interpreted
 from torch import Tensor
 
 from zerogo import board, kernels
 from zerogo.features import Encoder
 from zerogo.features.readings import MOST_ANSWERS, Ladders
 
-NO_INTERPRETER = pytest.mark.skipif(torch.cuda.is_available(), reason="interpreted without a GPU, compiled with one")
-READERS = [  # of tactics and ladders, which have no torch version
-    "compiled",
-    pytest.param("interpreted", marks=NO_INTERPRETER),
-    pytest.param("cuda", marks=pytest.mark.gpu),
-]
+# Of tactics and ladders, which have no torch version.
+READERS = ["compiled", pytest.param("interpreted", marks=interpreted), pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
 def module(name: str, implementation: str) -> ModuleType:

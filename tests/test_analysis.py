@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from tables import DATA, tables
 
 from zerogo import board, coords, kernels
+from zerogo.analysis.__main__ import main, read_settings
 from zerogo.analysis.__main__ import parse as parse_arguments
-from zerogo.analysis.__main__ import read_settings
 from zerogo.analysis.batch import BatchKind, SearchBatch, SearchTask, roots
 from zerogo.analysis.engine import AnalysisEngine, Limits
 from zerogo.analysis.query import AnalysisSettings, Query, QueryError, parse, read_config
@@ -687,14 +687,13 @@ def test_it_ends_quietly_while_it_waits_for_a_line(cause: str) -> None:
     assert process.stderr.read() == ("interrupted\n" if cause == "ctrl-c" else "")
 
 
-def test_the_end_of_input_need_not_be_waited_for_and_what_cannot_think_is_one_sentence() -> None:
+def test_the_end_of_input_need_not_be_waited_for_and_what_cannot_think_is_refused() -> None:
     began = time.monotonic()
     process = start("--checkpoint", "mcts:8", "-quit-without-waiting")
     out, _ = process.communicate(json.dumps(query(maxVisits=100_000)) + "\n", timeout=60)
     assert process.returncode == 0 and "rootInfo" not in out and time.monotonic() - began < 50
-    process = start("--checkpoint", "random")
-    out, errors = process.communicate("", timeout=60)
-    assert process.returncode == 2 and out == "" and errors.startswith("error: ") and errors.count("\n") == 1
+    with pytest.raises(InputError):
+        main(parse_arguments(["--checkpoint", "random", "--threads", "1"]))
 
 
 def test_batches_refuse_more_than_they_hold() -> None:

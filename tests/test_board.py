@@ -8,19 +8,7 @@ from collections.abc import Callable
 import boards
 import pytest
 import torch
-from boards import (
-    DEVICE,
-    IMPLEMENTATIONS,
-    NUMBA,
-    TRITON,
-    assert_same,
-    doing,
-    done,
-    kinds,
-    random_games,
-    random_moves,
-    start,
-)
+from boards import IMPLEMENTATIONS, NUMBA, TRITON, assert_same, doing, done, kinds, random_games, random_moves, start
 from cases import CASES, PERFT_2X2, spiral
 from diagrams import parse, show
 from lockstep import Lockstep
@@ -52,8 +40,7 @@ def play_all(state: State, vertices: str) -> State:
 
 # size, games of each of the six kinds of rules; the rest of the sizes, and more games, are slow
 COPIES = {1: 1, 2: 8, 3: 8, 4: 6, 5: 4, 6: 3, 7: 2, 9: 2, 13: 1}
-MANY = {size: 10 - size // 2 for size in range(1, 14)}
-SLOW = [pytest.param(*each, marks=pytest.mark.slow, id="{}-{}".format(*each)) for each in MANY.items()]
+SLOW = [pytest.param(size, 10 - size // 2, marks=pytest.mark.slow) for size in range(1, 14)]
 
 
 @pytest.mark.parametrize("size, copies", [*COPIES.items(), *SLOW])
@@ -223,8 +210,7 @@ def test_number_of_legal_positions_4x4() -> None:
     for index, *others in torch.stack(images, 1).tolist():
         if index > min(others):
             continue
-        upper = rows[:, index]
-        stones = torch.cat([upper.unsqueeze(1).expand_as(rows), rows], dim=2)
+        stones = torch.cat([rows[:, index : index + 1].expand_as(rows), rows], dim=2)
         beside = flood.neighbours(~(stones[0] | stones[1]) & 0b1111)
         breathes = (flood.flood(beside & stones, stones) == stones).all(-1).all(0)
         found += int(breathes.sum()) * len({index, *others})
@@ -375,10 +361,8 @@ def test_games_to_their_ends(name: str, way: str) -> None:
     for ply, (state, actions) in enumerate(random_games(rules, plies)):
         if way != "numba" and (ply < first or (ply - first) % every):
             continue
-        if (
-            way == "triton" and DEVICE.type == "cpu" and len(rules) > 6
-        ):  # interpreted: a fifth of the games, of all kinds
-            few = torch.arange(ply % 5, len(rules), 5)
+        if way == "triton" and boards.DEVICE.type == "cpu" and len(rules) > 6:
+            few = torch.arange(ply % 5, len(rules), 5)  # the interpreter takes its time: some games of all kinds
             state, actions = state.select(few), actions[few]
         legal, after = done(way, exact_legal_rows, state), done(way, board.step, state, actions)
         assert torch.equal(legal, done("plain", exact_legal_rows, state)), ply

@@ -10,6 +10,7 @@ import torch
 from cases import spiral
 from features_slow import INPUTS, LADDERS, PLANES, SLOW_AREA, Seen, slow_globals
 from implementations import READERS, encode, read_ladders
+from interpreting import interpreted
 from ladder_reader import TooLong, board_of
 from positions import of_stones, random_actions
 
@@ -52,7 +53,7 @@ def compare(state: board.State, games: dict[int, Seen], groups: list[str], imple
     planes, numbers = encode(encoder, state, implementation)
     planes, given_up = planes.numpy(), torch.zeros(state.num_games)
     if LADDERS & set(groups):
-        given_up = read_ladders(state).given_up
+        given_up = read_ladders(state, "cuda" if implementation == "cuda" else "compiled").given_up
     left_out = 0
     for index, seen in games.items():
         size, first = seen.size, 0
@@ -81,8 +82,8 @@ def run(rules: list[Rules], plies: int, share: float, groups: list[str], seed: i
     for state, games in positions(rules, plies, seed):
         is_kept = torch.rand(len(games), generator=generator) < share
         chosen = {index: seen for (index, seen), kept in zip(games.items(), is_kept.tolist(), strict=True) if kept}
-        for implementation in by or ("compiled",) if chosen else ():
-            compare(state.select(torch.tensor([*chosen])), dict(enumerate(chosen.values())), groups, implementation)
+        for way in by or ("compiled",) if chosen else ():
+            compare(state.select(torch.tensor([*chosen])), dict(enumerate(chosen.values())), groups, way)
         number += len(chosen)
     return number
 
@@ -90,23 +91,21 @@ def run(rules: list[Rules], plies: int, share: float, groups: list[str], seed: i
 WITHOUT_LADDERS = [group for group in PLANES if group not in LADDERS]
 
 
-def test_all_groups_on_small_boards() -> None:
-    assert run(RULES, 90, 0.09, WITHOUT_LADDERS, 1, "compiled", "plain") > 150
+@pytest.mark.parametrize("by", [("compiled", "plain"), pytest.param(("cuda",), marks=pytest.mark.gpu)])
+def test_all_groups_on_small_boards(by: tuple[str, ...]) -> None:
+    assert run(RULES, 90, 0.09, WITHOUT_LADDERS, 1, *by) > 150
 
 
-@pytest.mark.parametrize("by", READERS[1:])
-def test_all_groups_by_triton(by: str) -> None:
-    """Ladders, read by the interpreter, take seconds a position."""
-    if by == "cuda":
-        assert run(RULES, 90, 0.12, WITHOUT_LADDERS, 1, by) > 150
-        assert run(RULES[:12], 60, 0.15, sorted(LADDERS), 2, by) > 60
-    else:
-        assert run(RULES[:5], 30, 0.06, WITHOUT_LADDERS, 1, by) > 5
-        assert run(RULES[:1], 30, 0.04, sorted(LADDERS), 1, by) > 0
+@interpreted
+def test_all_groups_by_triton() -> None:
+    """A ladder takes the interpreter seconds."""
+    assert run(RULES[:5], 30, 0.06, WITHOUT_LADDERS, 1, "interpreted") > 5
+    assert run(RULES[:1], 30, 0.04, sorted(LADDERS), 1, "interpreted") > 0
 
 
-def test_ladders_on_small_boards() -> None:
-    assert run(RULES[:12], 60, 0.15, sorted(LADDERS), 2) > 60
+@pytest.mark.parametrize("by", ["compiled", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_ladders_on_small_boards(by: str) -> None:
+    assert run(RULES[:12], 60, 0.15, sorted(LADDERS), 2, by) > 60
 
 
 @pytest.mark.parametrize("by", ["compiled", pytest.param("cuda", marks=pytest.mark.gpu)])

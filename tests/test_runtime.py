@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy
 import pytest
@@ -277,40 +278,25 @@ def test_write_atomically_survives_a_kill(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def script(body: str) -> subprocess.Popen:
-    """Starts a script whose main function has the given body."""
-    imports = "from zerogo.errors import InputError\nfrom zerogo.runtime import script_main"
-    return start(f"{imports}\ndef main():\n    {body}\nscript_main(main)")
-
-
-def raising(error: BaseException) -> int:
-    raise error
-
-
-@pytest.mark.parametrize(
-    ("main", "status", "message"),
-    [
-        (lambda: None, 0, ""),
-        (lambda: 3, 3, ""),
-        (lambda: raising(InputError("size is 26; allowed are 1 to 25")), 2, "error: size is 26; allowed are 1 to 25\n"),
-        (lambda: raising(KeyboardInterrupt()), 130, "interrupted\n"),
-    ],
-)
-def test_script_main(main, status: int, message: str, capsys) -> None:
-    with pytest.raises(SystemExit) as ended:
-        runtime.script_main(main)
-    assert (capsys.readouterr().err, ended.value.code) == (message, status)
+def test_script_main(capsys) -> None:
+    stopped = Mock(side_effect=[InputError("no"), KeyboardInterrupt()])
+    cases = [(lambda: None, 0, ""), (lambda: 3, 3, ""), (stopped, 2, "error: no\n"), (stopped, 130, "interrupted\n")]
+    for main, status, message in cases:
+        with pytest.raises(SystemExit) as ended:
+            runtime.script_main(main)
+        assert (capsys.readouterr().err, ended.value.code) == (message, status)
 
 
 def test_script_main_shows_bugs_and_ignores_a_closed_pipe() -> None:
-    process = script("return 1 / 0")
+    script = "from zerogo.runtime import script_main\ndef main():\n    {}\nscript_main(main)"
+    process = start(script.format("return 1 / 0"))
     assert "ZeroDivisionError" in process.communicate()[1] and process.returncode == 1
-    process = script("for _ in range(100000): print('x' * 80)")
+    process = start(script.format("for _ in range(100000): print('x' * 80)"))
     process.stdout.readline()
     process.stdout.close()
-    start = time.monotonic()
+    start_time = time.monotonic()
     assert process.stderr.read() == ""
-    assert process.wait() == 1 and time.monotonic() - start < 30
+    assert process.wait() == 1 and time.monotonic() - start_time < 30
 
 
 def piped(*chunks: bytes) -> list[bytes]:
@@ -416,12 +402,6 @@ def test_a_killed_process_loses_no_line(tmp_path: Path) -> None:
     with Telemetry(tmp_path, resume_step=1) as telemetry:
         telemetry.scalars(2, {"a": 2.0})
     assert [record["a"] for record in tiny.lines(tmp_path / METRICS_FILE)] == [1.0, 2.0]
-
-
-def test_tensorboard_is_not_imported_before_it_is_needed() -> None:
-    text = "import sys, zerogo.telemetry as t; t.Progress('a', 1, 'b'); print('tensorboard' in sys.modules)"
-    done = subprocess.run((sys.executable, "-c", text), capture_output=True, text=True, cwd=ROOT, check=True)
-    assert done.stdout == "False\n"
 
 
 @pytest.fixture
