@@ -61,7 +61,7 @@ def test_they_show_what_matches_in_the_run_would(saved: Path, tmp_path: Path) ->
 
 
 def test_a_checkpoint_enters_the_pool_and_meets_the_best_and_those_that_tell_most(tmp_path: Path) -> None:
-    of_the_run, met = matches(), tmp_path / pool.FILE
+    of_the_run, met = matches("evaluation.earlier_opponents=2"), tmp_path / pool.FILE
     weights = tiny.network(tiny.config()).state_dict()
     for step in (7, 8, 9, 10, 11):
         checkpoint.save(

@@ -42,7 +42,7 @@ def run(folder: Path, *overrides: str, resume: bool = False) -> Path:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of two rounds with matches, that the tests only look at."""
     matches = ("pipeline.final_matches=true", "evaluation.every_iterations=1", "evaluation.opponents=[random, self]")
-    return run(tmp_path_factory.mktemp("finished"), *matches)
+    return run(tmp_path_factory.mktemp("finished"), *matches, "evaluation.earlier_opponents=1")
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_charts_tell_the_boards_apart(finished: Path) -> None:
     assert len(matches) == 2  # after the first round and at the end
     for size in SIZES:
         tags = {f"eval/{size}x{size}/elo", f"eval/{size}x{size}/self_whole_board_black"}
-        assert all(tags <= record.keys() for record in matches)
+        assert all(tags <= record.keys() for record in matches) and f"eval/{size}x{size}/elo_low" in matches[0]
         assert any(f"selfplay_{size}x{size}/share_of_games" in record for record in records)
         assert "random" in (finished / f"{size}x{size}" / "report.html").read_text()
     assert not any("eval/elo" in record for record in records)

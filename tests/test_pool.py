@@ -1,7 +1,6 @@
 """The pool of a run's matches: a file that only grows, ratings, whom to meet, and verdicts."""
 
-import subprocess
-import sys
+import runpy
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +12,6 @@ from zerogo import elo
 from zerogo.arena import pool
 from zerogo.arena.pool import Meeting
 from zerogo.errors import InputError
-
-ROOT = Path(__file__).parent.parent
 
 
 def meeting(player: str, opponent: str, points: float, games: int = 100, seed: int = 1, size: int = 5) -> Meeting:
@@ -77,12 +74,13 @@ def test_the_verdict_counts_pairs_of_both_directions() -> None:
     assert pool.verdict(met, 5, "best", "new").verdict == "H0" and pool.verdict(met, 5, "new", "x").llr == 0
 
 
-def test_a_person_sees_the_ratings_of_a_run(tmp_path: Path) -> None:
+def test_a_person_sees_the_ratings_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     with pytest.raises(
         InputError, match="matches.jsonl holds no matches; a run writes it with evaluation.every_minutes"
     ):
         pool.show(tmp_path)
     pool.add(tmp_path / pool.FILE, some_result(num_games=6))
-    line = (sys.executable, "evaluate.py", "--ratings", str(tmp_path))
-    shown = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, check=True).stdout.splitlines()
+    script = runpy.run_path(str(Path(__file__).parent.parent / "evaluate.py"))
+    script["main"](script["parse"](["--ratings", str(tmp_path)]))
+    shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "5x5, 6 games" and sorted(row.split()[0] for row in shown[2:]) == ["anna", "bert"]
