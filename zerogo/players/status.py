@@ -32,6 +32,7 @@ ROOT_PLAYOUTS, LEAF_PLAYOUTS, SIMULATIONS = 96, 8, 38  # of a search for one str
 AT_ONCE = 4  # strings that are searched together where time counts: after them the clock is looked at
 CAUTION = 1.25  # the next ones are taken to last so much longer than the last ones
 MOST_SHARED = 4  # empty points that strings in seki share, all of a board
+MANY_STONES, SURELY_NO_SEKI = 6, -0.7  # of a string with an eye in seki: the least stones, the least value
 FEW_POINTS = 1  # a group with no more points of its own can't have two eyes
 
 
@@ -87,11 +88,12 @@ def status(
     values = [(owned, points) for owned, _, points in in_doubt]
     if searches:
         values = _looked_into(state, in_doubt, limit or TimeLimit())
-    dead = dead.union(*(points for value, points in values if value < (DEAD if searches else CLEAR)))
-    seki, shared = _in_seki(state, alive, dead)
-    while state.is_over and len(shared) > MOST_SHARED and (weak := [found for found in values if found[1] <= seki]):
+    most = DEAD if searches else CLEAR
+    dead = dead.union(*(points for value, points in values if value < most and not _is_stuck(state, points, value)))
+    seki, in_open = _in_seki(state, alive, dead)
+    while state.is_over and (weak := [found for found in values if found[1] <= in_open]):
         dead |= min(weak, key=lambda found: found[0])[1]
-        seki, shared = _in_seki(state, alive, dead)
+        seki, in_open = _in_seki(state, alive, dead)
     return Status(dead, seki)
 
 
@@ -184,9 +186,28 @@ def _searched(state: GameState, strings: list[tuple[Colour, set[int]]], first_st
 # Seki
 
 
-def _in_seki(state: GameState, alive: dict[Colour, set[int]], dead: set[int]) -> tuple[set[int], set[Point]]:
+def _is_stuck(state: GameState, points: set[int], value: float) -> bool:
+    """Whether a large string is likely in seki by its own eye, though playouts, which pass only where no move is left,
+    take one side for dead: it and a large neighbour have an eye each and one liberty in common, and who plays there is
+    in atari. What its capture would leave is too large for one eye."""
+    size, board = state.rules.size, state.board
+    string = board.string_at(as_points(points, size)[0])
+    if not state.is_over or value < SURELY_NO_SEKI or len(string.stones) < MANY_STONES or len(string.liberties) != 2:
+        return False
+    for liberty in string.liberties:
+        others = {board.string_at(point) for point in neighbours(liberty, size)} - {string}
+        other = others.pop() if len(others) == 1 else None
+        if other is None or len(other.stones) < MANY_STONES or len(other.liberties) != 2:
+            continue
+        eyes = ((point, of) for of in (string, other) for point in of.liberties - {liberty})
+        if all({board.string_at(near) for near in neighbours(point, size)} == {of} for point, of in eyes):
+            return True
+    return False
+
+
+def _in_seki(state: GameState, alive: dict[Colour, set[int]], dead: set[int]) -> tuple[set[int], set[int]]:
     """Returns the stones that live without two eyes, beside a liberty that neither side can take from the other, and
-    the largest region of empty points that such stones share.
+    those beside a larger region that both sides share, where nothing is settled yet.
 
     A group is what is joined by points that it alone reaches, once dead stones are off. It is in seki if it has at most
     FEW_POINTS of them, is not pass-alive, and shares a liberty with such a group of the other side."""
@@ -202,9 +223,10 @@ def _in_seki(state: GameState, alive: dict[Colour, set[int]], dead: set[int]) ->
                 weak.append((stones, free))
                 dame[colour] |= free
     shared = dame[Colour.BLACK] & dame[Colour.WHITE]
-    seki = indices(set().union(*(stones for stones, free in weak if free & shared)), size)
-    regions = (_connected(point, lambda near: cleared.string_at(near) is None, size) for point in shared)
-    return seki, max(regions, key=len, default=set())
+    regions = [_connected(point, lambda near: cleared.string_at(near) is None, size) for point in shared]
+    large = set().union(*(region for region in regions if len(region) > MOST_SHARED))
+    in_open = indices(set().union(*(stones for stones, free in weak if free & shared & large)), size)
+    return indices(set().union(*(stones for stones, free in weak if free & shared)), size) - in_open, in_open
 
 
 def _connected(start: Point, is_inside: Callable[[Point], bool], size: int) -> set[Point]:
