@@ -70,7 +70,7 @@ def main(arguments: argparse.Namespace) -> None:
     analyst = setup.analyst(arguments.checkpoint, leaves=arguments.leaves)
     settings = read_settings(arguments, analyst.simulations if arguments.checkpoint.startswith("mcts:") else None)
     limits = Limits(positions=arguments.positions, memory=int(arguments.memory * 2**30))
-    room = f"up to {limits.positions} positions at a time, {torch.get_num_threads()} threads"
+    room = f"up to {limits.positions} positions at a time, threads: {torch.get_num_threads()}"
     print(f"{analyst.name} on {setup.device}: {room}", file=sys.stderr)
     print("Started, ready to begin handling requests", file=sys.stderr, flush=True)
     engine = AnalysisEngine(analyst, write, settings, limits)
