@@ -450,14 +450,18 @@ class Run:
 
     def _save(self) -> Path:
         """Writes a checkpoint, which stays as long as the settings say, and returns its path."""
-        self._last_checkpoint, settings = self.seconds, self.config.pipeline
+        self._last_checkpoint = self.seconds
         self.saved += [self.trainer.steps] if self.trainer.steps not in self.saved[-1:] else []
         path = checkpoints.path_of(self.directory, self.trainer.steps)
         self.signals.patiently(checkpoints.save, path, replace(self._checkpoint(), run={}))
-        every = settings.keep_every
+        self.signals.patiently(self._tidy, path)
+        return path
+
+    def _tidy(self, newest: Path) -> None:
+        """Removes of checkpoints, games and logs what the settings have no room for."""
+        settings, every = self.config.pipeline, self.config.pipeline.keep_every
         steps = self.matches.best() + (self.saved[every - 1 :: every] if every else [])
         needed = {self.beside.path, *(checkpoints.path_of(self.directory, step) for step in steps)}
-        checkpoints.prune(self.directory, settings.keep_checkpoints, path, needed)
+        checkpoints.prune(self.directory, settings.keep_checkpoints, newest, needed)
         prune_games(self.directory / "games", settings.keep_games)
         self.telemetry.trim(int(settings.logs_mb * 1e6))
-        return path

@@ -1,5 +1,6 @@
 """How a run is started: new, from where it was, or from further back where learning has diverged."""
 
+from itertools import islice
 from pathlib import Path
 
 from zerogo import checkpoint as checkpoints
@@ -54,7 +55,7 @@ def _go(config: Config, directory: Path, start: Checkpoint | None, signals: Sign
             return
         except Diverged as error:
             failed = [*(step for step in failed if step > error.step - FAR), error.step]
-            where = list(commits.starts(directory))[: len(failed)]
+            where = list(islice(commits.starts(directory), len(failed)))
             if len(failed) > MOST_FAILURES or not where:
                 raise InputError(f"{error}, again and again; lower training.learning_rate and --resume") from None
             start = where[-1]
