@@ -139,7 +139,7 @@ class Trainer:
             self.optimizer.state.clear()
             return
         for group, settings in zip(state["param_groups"], own, strict=True):
-            group.update(settings)
+            group.update(settings | {"lr": group["lr"]})  # which each step sets
         self.optimizer.load_state_dict(state)
         for parameter, kept in self.optimizer.state.items():  # a fused step takes them to lie as the parameter does
             same = {name: part for name, part in kept.items() if part is not None and part.shape == parameter.shape}
