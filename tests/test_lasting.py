@@ -3,6 +3,7 @@ gone."""
 
 import contextlib
 import errno
+import io
 import os
 import resource
 import shutil
@@ -82,7 +83,9 @@ def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_is_not(
 def test_a_signal_to_save_saves_and_a_second_one_to_leave_leaves_at_once(tmp_path: Path, monkeypatch, capfd) -> None:
     asked_at(monkeypatch, {60}, lambda _: os.kill(os.getpid(), signal.SIGUSR1))
     written, write = [], Commits.write
-    monkeypatch.setattr(Commits, "write", lambda self, commit: (written.append(commit), write(self, commit)))
+    monkeypatch.setattr(
+        Commits, "write", lambda self, commit, begun: (written.append(commit), write(self, commit, begun))
+    )
     tiny.run(tmp_path, *ROUNDS)
     assert len(written) == 4 and 0 == written[0].step < written[1].step < written[2].step == written[3].step
     if (child := os.fork()) == 0:
@@ -132,6 +135,27 @@ def test_a_stream_outlives_its_reader() -> None:
     for _ in range(3):
         print("into nothing", file=stream, flush=True)
     stream.close()
+
+
+def test_a_log_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    """Once it was closed for good, and said not even that the run goes on."""
+    raw = open(tmp_path / "log", "wb", buffering=0)
+    write, raw_is_full = raw.write, [True]
+
+    class Disk(io.RawIOBase):
+        writable = lambda self: True  # noqa: E731
+        fileno = raw.fileno
+
+        def write(self, part: bytes) -> int:
+            if raw_is_full[0]:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return write(part)
+
+    stream = LastingStream(io.TextIOWrapper(io.BufferedWriter(Disk())))
+    print("cannot write", file=stream, flush=True)
+    raw_is_full[0] = False
+    print("goes on", file=stream, flush=True)
+    assert (tmp_path / "log").read_text().splitlines() == ["cannot write", "goes on"]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from zerogo.errors import Interrupted
 LEAVING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
 SAVING = "SIGUSR1"
 PATIENCE = 5.0  # seconds between two tries to write
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Signals(contextlib.AbstractContextManager):
@@ -123,7 +124,8 @@ def existing(path: Path) -> Path:
 
 
 class LastingStream:
-    """A text stream whose reader may go (`| head`, a closed terminal): what is written from then on is dropped."""
+    """A text stream whose reader may go (`| head`, a closed terminal): what is written from then on is dropped. A log
+    waits in its buffer for a full disk to have room."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -143,7 +145,9 @@ class LastingStream:
     def _try(self, work: Callable[..., Any], *arguments: Any) -> None:
         try:
             work(*arguments)
-        except (OSError, ValueError):  # a closed file is a ValueError
+        except (OSError, ValueError) as error:  # a closed file is a ValueError
+            if getattr(error, "errno", None) in NO_ROOM:
+                return
             with contextlib.suppress(OSError, ValueError):  # for processes that are started later, too
                 os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 

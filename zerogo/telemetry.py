@@ -101,9 +101,8 @@ class Telemetry(contextlib.AbstractContextManager):
         stream, found = io.BytesIO(), [Event(wall_time=seconds, step=step, summary=one) for one in summaries]
         if self._events is None:
             numbers = [int(digits[0]) for path in self.directory.iterdir() if (digits := NUMBER.findall(path.name))]
-            self._events = _Appended(
-                self.directory / EVENTS.format(f"{max([int(seconds), *(n + 1 for n in numbers)]):010d}")
-            )
+            name = EVENTS.format(f"{max([int(seconds), *(n + 1 for n in numbers)]):010d}")
+            self._events = self._call(_Appended, self.directory / name)
             found.insert(0, Event(wall_time=seconds, file_version="brain.Event:2"))
             if self._resume_step is not None:
                 forget = SessionLog(status=SessionLog.START)

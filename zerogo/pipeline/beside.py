@@ -112,7 +112,7 @@ def _play(results: Connection, matches: Matches, path: Path) -> None:
             lines.append(line)
             numbers |= found
         results.send(Played(lines, numbers, matches.pool))
-    except InputError as error:
+    except (InputError, OSError) as error:  # a full disk, for one, refuses a line of the pool's file
         results.send(str(error))
 
 
