@@ -46,15 +46,15 @@ class Commits:
         """Whether it is time for the next one."""
         return time.monotonic() >= self._next
 
-    def write(self, commit: Checkpoint) -> None:
-        """Writes a commit and removes the oldest. Raises OSError, after which it may be called again."""
-        start = time.monotonic()
+    def write(self, commit: Checkpoint, begun: float) -> None:
+        """Writes a commit and removes the oldest. begun: the time at which making it began, to hold `MOST_OF_TIME`.
+        Raises OSError, after which it may be called again."""
         checkpoint.save(self.directory / FOLDER / f"commit-{self._number + 1:09d}.pt", commit)
         self._number += 1
         for path in paths(self.directory)[:-KEPT]:
             path.unlink(missing_ok=True)
         now, self._wait = time.monotonic(), min(2 * self._wait, self._seconds)
-        self._next = now + max(self._wait, (now - start) / MOST_OF_TIME)
+        self._next = now + max(self._wait, (now - begun) / MOST_OF_TIME)
 
 
 def paths(directory: Path) -> list[Path]:

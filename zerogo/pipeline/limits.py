@@ -98,7 +98,8 @@ def plan(config: Config, device: torch.device) -> str:
         raise InputError(f"{place} may grow to {_size(total)} ({parts}); {_size(room)} are free: lower {what}")
     free_words = "" if free is None else f" of {_size(free)} free"
     words = f"plans {_size(sum(needed.values()))} of memory{free_words}"
-    return f"{words}; in a month {_size(total)} of disk at most ({parts})"
+    unknown = "" if config.selfplay.games else ", without the games in flight, whose number is still to be found"
+    return f"{words}; in a month {_size(total)} of disk at most ({parts}){unknown}"
 
 
 def _require(config: Config, needed: dict[str, float], device: torch.device) -> None:

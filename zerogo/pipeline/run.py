@@ -437,7 +437,7 @@ class Run:
         self.signals.saves = False
 
     def _write_commit(self) -> None:
-        found = self._checkpoint()
+        begun, found = time.monotonic(), self._checkpoint()
         found.run |= {
             "round": self.round.state_dict(),
             "beside": self.beside.state_dict(),
@@ -445,7 +445,7 @@ class Run:
         }
         if self.selfplay is not None:
             found.run["games"] = self.selfplay.state_dict()
-        self.commits.write(found)
+        self.commits.write(found, begun)
         self.replay.committed()
 
     def _save(self) -> Path:

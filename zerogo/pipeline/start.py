@@ -48,6 +48,8 @@ def _go(config: Config, directory: Path, start: Checkpoint | None, signals: Sign
     failed: list[int] = []  # at which steps; those of long ago do not count
     while True:
         run = Run(config, directory, start, signals, len(failed))
+        if start is not None:  # games in flight, gigabytes at times, which the callers' names would keep to the end
+            start.run.clear()
         for line in said if not failed else ():
             signals.note(line)
         try:

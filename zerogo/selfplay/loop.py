@@ -100,11 +100,12 @@ class SelfPlay:
         self.network_steps = torch.full((self.settings.games,), network_step, device=self.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns all that the games in flight are: of trees and records what is in use."""
+        """Returns all that the games in flight are: of trees and records what is in use, trees on the host, as a GPU
+        may have no room for them twice."""
         search, tree, tables = self.search_state, self.search_state.tree, self.recorder.tables
         state = {name: state_of(getattr(self, name)) for name in IN_FLIGHT}
         state |= {"search": {name: getattr(search, name) for name in OF_SEARCHES}, "tree_size": tree.size}
-        state["nodes"] = {name: t[tree.in_use] for name, t in vars(tree).items() if t is not tree.size}
+        state["nodes"] = {name: t[tree.in_use].cpu() for name, t in vars(tree).items() if t is not tree.size}
         state["records"] = {name: table[self._recorded] for name, table in tables.items()}
         return state | {"resignation": self.resignation.state_dict()}
 
