@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from zerogo.errors import InputError, Interrupted
+from zerogo.signals import NO_ROOM, refusal
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 INPUT_ERROR_STATUS = 2
@@ -438,6 +439,11 @@ def script_main(function: Callable[[], int | None]) -> None:
             status = function() or 0
         except InputError as error:
             print(f"error: {error}", file=sys.stderr)
+            status = INPUT_ERROR_STATUS
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            print(f"error: {refusal(error)}", file=sys.stderr)
             status = INPUT_ERROR_STATUS
         except KeyboardInterrupt as error:
             print(str(error) or "interrupted", file=sys.stderr)

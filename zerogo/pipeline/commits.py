@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,6 +31,7 @@ NAME = re.compile(r"commit-(\d{9})\.pt")
 KEPT = 2  # newest commits: one may turn out to be damaged
 FIRST_WAIT = 1.0  # seconds to a process's first commit; then twice as long each time, up to pipeline.commit_seconds
 MOST_OF_TIME = 0.02  # share of the time that commits may take
+OF_GAMES = ("lengths", "scores_black", "sizes", "komi", "ends")  # lists of a round's result, a number for each game
 STATISTICS_BATCHES = 8  # batches from which the averaged weights get their batch-norm statistics
 
 
@@ -144,7 +146,9 @@ class Round:
     def state_dict(self) -> dict[str, Any]:
         """Returns what a commit keeps. The games that are written as SGF have been before."""
         samples = self.collected.all_samples()
-        state = vars(self) | {"collected": vars(self.collected) | {"samples": [], "games": []}}
+        # Tensors, as a checkpoint of a million plain values is refused: those of 200,000 games.
+        of_games = {name: torch.from_numpy(np.array(getattr(self.collected, name))) for name in OF_GAMES}
+        state = vars(self) | {"collected": vars(self.collected) | {"samples": [], "games": []} | of_games}
         state["records"] = [] if samples is None else [samples.records(), samples.board_size]
         state["recent"] = [[batch.records, batch.symmetry, batch.board_size, batch.kinds] for batch in self.recent]
         return state
@@ -153,7 +157,8 @@ class Round:
     def of(cls, state: dict[str, Any], device: torch.device) -> "Round":
         """Returns the round of a commit, what it learns on a device."""
         known = {name: state[name] for name in ("is_learning", "num_samples", "numbers", "first", "steps", "seconds")}
-        collected = SelfPlayResult(**state["collected"])
+        kept = state["collected"].items()
+        collected = SelfPlayResult(**{name: one.tolist() if isinstance(one, Tensor) else one for name, one in kept})
         collected.samples = [Samples.of_records(*state["records"])] if state["records"] else []
         sums = {name: total.to(device) for name, total in state["sums"].items()}
         one = cls(collected, sums=sums, counts=Counter(state["counts"]), **known)
