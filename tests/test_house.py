@@ -52,7 +52,7 @@ BUDGETS = {
     "kernels": 5050,
     "pipeline": 1706,
     "play": 560,
-    "players": 2325,
+    "players": 2328,
     "replay": 745,
     "search": 1625,
     "selfplay": 862,

@@ -68,6 +68,10 @@ class EngineFault(Exception):
     """What an engine did wrong, in a few words without its name."""
 
 
+class Silence(EngineFault):
+    """No answer in time."""
+
+
 class Refusal(EngineFault):
     """An answer that begins with "?"; the engine lives and goes on."""
 
@@ -146,7 +150,7 @@ class EngineProcess:
         while (reply := self._next_reply()) is None:
             left = deadline - time.monotonic()
             if left <= 0:
-                raise EngineFault(f"no answer to {command!r} within {seconds:g} s")
+                raise Silence(f"no answer to {command!r} within {seconds:g} s")
             if self._heard > MOST_BYTES:
                 raise EngineFault(f"more than {MOST_BYTES} bytes for an answer to {command!r}")
             if not self._read_and_write(left):
@@ -437,9 +441,9 @@ class ExternalPlayer:
             worker.open()
         except EngineFault as fault:
             self.close()
-            limit = f"evaluation.engine_start_seconds is {self.start_seconds:g}"
+            limits = f"evaluation.engine_seconds is {self.seconds:g}, engine_start_seconds {self.start_seconds:g}; "
             started = f"it was started as: {' '.join(worker.command)}"
-            raise InputError(f"{self.name} {fault} ({limit}); {started}") from None
+            raise InputError(f"{self.name} {fault}; {limits * isinstance(fault, Silence)}{started}") from None
         self.label = worker.label
 
     def begin(self, game_ids: Sequence[int], rules: Rules) -> None:
