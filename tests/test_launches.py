@@ -80,7 +80,7 @@ def counted_moves(
         evaluator.network = Uncounted(network, counted)
     while True:
         counted.found, waits[:], collected = Counter(), [], SelfPlayResult()
-        selfplay._simulate()
+        selfplay._simulate(lambda: False)
         selfplay._move(selfplay.everyone, collected)
         assert max(map(Counter.total, steps)) <= 40
         if collected.moves:
