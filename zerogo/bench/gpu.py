@@ -4,7 +4,9 @@ and what was seen stands beside what is expected. `train`: samples learned a sec
 import argparse
 import contextlib
 import json
+import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -89,16 +91,21 @@ def run_gpu(args: argparse.Namespace) -> None:
 def _run(part: Part) -> tuple[dict[str, Any], str]:
     """Runs a command, passes its lines on, and returns its last JSON line and what went wrong, "" for nothing."""
     command = [sys.executable, "-m", *shlex.split(part.command)]
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=part.seconds)
-    except subprocess.TimeoutExpired:
-        return {}, f"not over after {part.seconds} s"
-    sys.stdout.write(done.stdout)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True, **pipes) as process:
+        try:
+            out, errors = process.communicate(timeout=part.seconds)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)  # what it started would keep the pipes open, and the GPU busy
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+            return {}, f"not over after {part.seconds} s"
+    sys.stdout.write(out)
     sys.stdout.flush()
-    sys.stderr.write(done.stderr)
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    last = (done.stderr.strip() or done.stdout.strip() or "nothing was printed").splitlines()[-1]
-    return json.loads(lines[-1]) if lines else {}, last[:80] if done.returncode else ""
+    sys.stderr.write(errors)
+    lines = [line for line in out.splitlines() if line.startswith("{")]
+    last = (errors.strip() or out.strip() or "nothing was printed").splitlines()[-1]
+    return json.loads(lines[-1]) if lines else {}, last[:80] if process.returncode else ""
 
 
 def _judged(name: str, part: Part, line: dict[str, Any], fault: str) -> Iterator[tuple[str, ...]]:
