@@ -25,7 +25,7 @@ from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import ENCODERS, make_encoder, on_board_mask
 from zerogo.kernels.shared import COUNTS, ROWS, VALUES
-from zerogo.pipeline.run import train
+from zerogo.pipeline import train
 from zerogo.rules import SCORING, SUPERKO, Rules
 from zerogo.search import Search
 

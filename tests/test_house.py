@@ -36,6 +36,7 @@ SIDEWAYS = {
     ("draws", "kernels"),  # as a flood
     ("scoring", "board"),  # what is scored are its games
     ("telemetry", "runtime"),  # atomic files have one home
+    ("runtime", "signals"),  # what a disk refuses is said in one way
 }
 
 # Lines that each part may have, formatted at 120 columns: what makes one grow says why in its commit and raises the
@@ -43,7 +44,7 @@ SIDEWAYS = {
 BUDGETS = {
     "analysis": 1060,
     "arena": 1400,
-    "bench": 1665,
+    "bench": 1671,
     "board": 770,
     "config": 793,
     "features": 780,
@@ -59,7 +60,7 @@ BUDGETS = {
     "sgf": 905,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 148, 20_331, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 148, 20_352, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.
