@@ -1,6 +1,7 @@
 """Games that become samples: positions as a replay has them, perspectives, what ends a game, draws by game number,
 files; and how many games and leaves a run takes where that is left to the machine, with pretended speeds."""
 
+import copy
 import dataclasses
 from collections import Counter
 from pathlib import Path
@@ -732,3 +733,18 @@ def test_a_real_device_can_be_measured() -> None:
     settings = tiny.config(*AUTO)
     games, leaves, why = measured(settings, make_evaluator(settings))
     assert batch_size.FEWEST <= games <= batch_size.MOST and leaves == 1 and "evaluations/s" in why
+
+
+def test_games_of_a_gpu_go_on_on_a_cpu() -> None:
+    """Their states have no links, which the CPU's kernels follow: they are made anew."""
+    settings = tiny.config("selfplay.games=4")
+    evaluator = Evaluator.from_network(tiny.network(settings), make_encoder("zero17", True), symmetries="none")
+    one, other, third = (tiny.self_play(settings, evaluator, 3) for _ in range(3))
+    one.play(3)
+    state = one.state_dict()
+    other.load_state_dict(copy.deepcopy(state))
+    state["states"]["links"] = torch.empty((4, 0), dtype=torch.int32)
+    third.load_state_dict(state)
+    assert torch.equal(third.states.links, other.states.links)
+    found = [selfplay.play(4).all_samples().records() for selfplay in (other, third)]
+    assert torch.equal(*found)

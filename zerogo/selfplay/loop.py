@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from zerogo import board, coords, draws, kernels, scoring
+from zerogo.board.state import links_of
 from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
 from zerogo.draws import Purpose
 from zerogo.evaluator import Evaluator
@@ -112,9 +113,12 @@ class SelfPlay:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on with the games of a state, as many and under the same settings as these."""
         search, tree, tables = self.search_state, self.search_state.tree, self.recorder.tables
+        has_links = self.states.links.shape[1] > 0  # a GPU's games have none
         for one, names, kept in ((self, IN_FLIGHT, state), (search, OF_SEARCHES, state["search"])):
             for name in names:
                 setattr(one, name, restored(getattr(one, name), kept[name]))
+        if (self.states.links.shape[1] > 0) != has_links:  # from another kind of device; kernels would read beyond them
+            self.states = dataclasses.replace(self.states, links=links_of(self.states.seen, self.states.seen.shape[1]))
         search.states, search.repeated_states = self.states, None
         tree.size.copy_(state["tree_size"])
         for name, nodes in state["nodes"].items():
