@@ -139,6 +139,7 @@ def test_an_answer_without_end_is_cut(case: str) -> None:
 
 def hang(told: Connection) -> None:
     """Waits for an engine that takes no notice of signals and of the end of its input, nor does what it has started."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores
     engine = EngineProcess(["/bin/sh", "-c", "trap '' HUP INT TERM; sleep 600 & echo = $$ $!; echo; wait; sleep 600"])
     told.send([int(pid) for pid in engine.ask(["name"], 60)[0].split()])
     engine.ask(["genmove b"], 600)
