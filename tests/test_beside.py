@@ -43,18 +43,17 @@ def beside(run: Matches, tmp_path: Path, lines: list[str]) -> MatchesBeside:
 
 
 def test_they_show_what_matches_in_the_run_would(saved: Path, tmp_path: Path) -> None:
-    of_the_run, lines = matches("evaluation.games=4"), []
-    one = beside(of_the_run, tmp_path, lines)
+    lines = []
+    one = beside(matches("evaluation.games=4"), tmp_path, lines)
     one.start(saved, 7, 12.5)
     assert one.are_on and (one.step, one.begun, one.concluded) == (7, 12.5, 0.0)
     one.conclude(wait=True)
     assert not one.are_on and one.concluded == 12.5
     one.conclude()  # nothing is left
-    alone = matches("evaluation.games=4")
-    ((_, line, _, numbers),) = alone.play(checkpoint.load(saved), 4)
+    ((_, line, result, numbers),) = matches("evaluation.games=4").play(checkpoint.load(saved), 4)
     (record,) = tiny.lines(tmp_path / "logs" / "metrics.jsonl")
     assert {name: record[name] for name in numbers} == pytest.approx(numbers) and record["step"] == 7
-    assert of_the_run.pool == alone.pool != []
+    assert pool.read(saved.parents[1] / pool.FILE) == [pool.Meeting.of(result)]
     assert lines[:2] == ["waiting for the matches of step 7", "step 7:"]
     assert [one.rpartition(",")[0] for one in lines[2:3]] == [line.rpartition(",")[0]]  # but for the seconds
     assert re.fullmatch(r"  Elo -?\d+ \(-?\d+ to -?\d+\)", lines[3]) and len(lines) == 4

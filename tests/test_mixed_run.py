@@ -13,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from zerogo import arena, checkpoint, cli, sgf
 from zerogo.analysis.query import AnalysisSettings, QueryError, parse
+from zerogo.arena import pool
 from zerogo.config import EvaluationConfig, with_overrides
 from zerogo.errors import InputError
 from zerogo.pipeline import commits, generate
@@ -93,8 +94,7 @@ def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
     for name, tensor in vars(old).items():
         assert torch.equal(getattr(samples, name)[: len(old)], tensor), name
     assert int(samples.game[len(old) :].min()) > int(old.game.max()) and (samples.size[len(old) :] == 5).any()
-    pools = [len(state.counters["matches"]["pool"]) for state in (before, after)]
-    assert after.sizes == before.sizes and pools[0] == pools[1]
+    assert after.sizes == before.sizes
 
 
 def test_what_is_resumed_is_what_was_left(copied: Path) -> None:
@@ -171,7 +171,7 @@ def test_an_opponent_for_one_board_is_met_there(finished: Path, tmp_path: Path) 
     assert make_player(str(tmp_path / "four.pt"), EvaluationConfig(), tiny.CPU, torch.float32).sizes == {4}
     opponents = (f"evaluation.opponents=[random, '{tmp_path}/four.pt']", "evaluation.every_iterations=1")
     folder = run(tmp_path / "runs", *opponents)
-    pool = checkpoint.newest(folder).counters["matches"]["pool"]
-    assert [(entry[1], entry[5]) for entry in pool] == [("random", 3), ("random", 4), ("tiny@1", 4), ("random", 5)]
+    met = [(meeting.opponent, meeting.size) for meeting in pool.read(folder / pool.FILE)]
+    assert met == [("random", 3), ("random", 4), ("tiny@1", 4), ("random", 5)]
     with pytest.raises(InputError, match="four.pt plays on 4x4 only; this run is on 3x3 and 5x5"):
         run(tmp_path / "more", *opponents, "game.sizes=[[3, 1, 9], [5, 1, 9]]", "game.size=5")

@@ -10,6 +10,7 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from zerogo import checkpoint, config
+from zerogo.arena import pool
 from zerogo.errors import InputError
 from zerogo.pipeline.measures import calibration_error
 from zerogo.pipeline.start import too_many_considered
@@ -118,8 +119,7 @@ def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
     steps = [state["step"] for state in after.trainer["optimizer"]["state"].values()]
     assert all(int(step) == after.step for step in steps)  # the optimiser's own count: its statistics went on
     assert charted_rounds(folder) == [1, 2, 3, 4]
-    names = {entry[0] for entry in after.counters["matches"]["pool"]}
-    assert len(before.counters["matches"]["pool"]) <= len(after.counters["matches"]["pool"]) and names
+    assert f"tiny@{before.step}" in {meeting.player for meeting in pool.read(folder / pool.FILE)}
 
 
 def test_training_settings_may_change(copied: Path) -> None:

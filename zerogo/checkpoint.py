@@ -44,8 +44,7 @@ KINDS = {
         "saved": [int],
         "resignation": {"games": [(float, float)]},
     }
-    | {"replay": dict.fromkeys(("total", "taken", "num_random", "last_game"), int) | {"credit": float}}
-    | {"matches": {"pool": [(str, str, int, int, int)]}},
+    | {"replay": dict.fromkeys(("total", "taken", "num_random", "last_game"), int) | {"credit": float}},
 }
 
 

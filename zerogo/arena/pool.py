@@ -91,6 +91,15 @@ def rate(meetings: Sequence[Meeting], size: int, names: Collection[str] = ()) ->
     return [(players[k], *(float(found[k]) for found in (ratings.elo, ratings.low, ratings.high))) for k in shown]
 
 
+def strongest(meetings: Sequence[Meeting], size: int, names: Collection[str]) -> list[str]:
+    """Returns the one of the names who is rated highest, none where nobody has met."""
+    if not any(meeting.size == size for meeting in meetings):
+        return []
+    numbers, pairs = _meetings(meetings, size)
+    values = elo.bradley_terry(pairs, of=[]).elo
+    return sorted((name for name in names if name in numbers), key=lambda name: -values[numbers[name]])[:1]
+
+
 def table(meetings: Sequence[Meeting], size: int, names: Collection[str] = ()) -> list[str]:
     """Returns the lines of `rate` for people."""
     rows = rate(meetings, size, names)

@@ -21,12 +21,10 @@ NICENESS = 10  # what training leaves of the cores
 
 
 class Played(NamedTuple):
-    """What the matches of a checkpoint showed: lines to print, charts' numbers by tag, and all of the run's results
-    (`Matches.pool`)."""
+    """What the matches of a checkpoint showed: lines to print, and the charts' numbers by tag."""
 
     lines: list[str]
     numbers: dict[str, float]
-    pool: list[list[Any]]
 
 
 class MatchesBeside:
@@ -76,7 +74,6 @@ class MatchesBeside:
         if isinstance(found, str):
             self.note(f"warning: no matches of step {self.step}: {found}")
         else:
-            self.matches.pool = found.pool
             for line in (f"step {self.step}:", *found.lines):
                 self.note(line)
             self.telemetry.scalars(self.step, found.numbers)
@@ -111,7 +108,7 @@ def _play(results: Connection, matches: Matches, path: Path) -> None:
         for line, found in measure(matches, network, path):
             lines.append(line)
             numbers |= found
-        results.send(Played(lines, numbers, matches.pool))
+        results.send(Played(lines, numbers))
     except (InputError, OSError) as error:  # a full disk, for one, refuses a line of the pool's file
         results.send(str(error))
 

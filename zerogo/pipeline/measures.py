@@ -6,13 +6,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from zerogo import board, elo
-from zerogo.arena import MatchResult, cap_for, play_match
+from zerogo import board
+from zerogo.arena import MatchResult, cap_for, play_match, pool
 from zerogo.arena.report import write_report
 from zerogo.arena.result import FORFEIT, rate
 from zerogo.checkpoint import Checkpoint
@@ -102,12 +101,10 @@ def first_moves(game: GameConfig, evaluator: Evaluator, device: torch.device) ->
 
 
 class Matches:
-    """Plays the run's averaged network against the opponents of the settings on all of its boards, and rates all that
-    have met on each.
+    """Plays the run's averaged network, named by its training step, against the opponents of the settings on all of its
+    boards.
 
-    settings: the config's section evaluation. pool: results so far, [player, opponent, wins, draws, losses, board side]
-    each, for the ratings; players are named by their training step. An opponent that knows only some of the boards is
-    met on those."""
+    settings: the config's section evaluation. An opponent that knows only some of the boards is met on those."""
 
     def __init__(
         self,
@@ -121,7 +118,6 @@ class Matches:
         """Raises InputError for an opponent that there is not, before a run has spent its hours; known: which there
         were before, and may come back."""
         self.game, self.settings, self.seed, self.device, self.dtype = game, settings, seed, device, dtype
-        self.pool: list[list[Any]] = []
         self.sizes_of: dict[str, list[int]] = {}
         for spec in settings.opponents:
             try:
@@ -159,14 +155,6 @@ class Matches:
         finally:
             close(player)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Returns what a checkpoint keeps."""
-        return {"pool": self.pool}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on from a checkpoint."""
-        self.pool = [[*entry[:5], entry[5] if len(entry) > 5 else self.game.size] for entry in state["pool"]]
-
     def final(self, checkpoint: Checkpoint, telemetry: Telemetry, directory: Path) -> None:
         """Plays the matches at the end of the run, prints what they show, and writes a report of them."""
         game = self.game
@@ -181,6 +169,10 @@ class Matches:
             print(line, flush=True)
             results.append(result)
             numbers |= found
+            pool.add(directory / pool.FILE, result)
+        for size in game.all_sizes:
+            area, met = f"eval/{size}x{size}" if game.sizes else "eval", pool.read(directory / pool.FILE)
+            numbers |= elo_numbers(met, size, results[0].name_a, area) if results else {}
         telemetry.scalars(checkpoint.step, numbers)
         for size in game.all_sizes:
             here = [result for result in results if result.rules.size == size]
@@ -211,7 +203,6 @@ class Matches:
                 tag = f"{area}/" + re.sub(r"[^\w.=-]+", "_", spec.replace(":", ""))
                 numbers = {f"{tag}_winrate": result.win_rate, f"{tag}_score_points": result.mean_score}
                 numbers[f"{tag}_whole_board_black"] = result.whole_board_black
-                numbers |= self._rating(area, player.name, size)
                 yield spec, f"  {where}{describe(spec, result)}, {time.monotonic() - start:.0f} s", result, numbers
 
     def _match(self, player: Player, spec: str, size: int, num_games: int) -> MatchResult:
@@ -225,36 +216,15 @@ class Matches:
         options |= one_colour if spec.endswith(WHITE) else paired
         with self._opponent(spec) as opponent:
             cap = cap_for(self.game, [opponent], size)
-            result = play_match(player, opponent, rules, seed=self.seed, move_cap=cap, **options)
-        if not spec.endswith(WHITE):
-            self.pool.append([player.name, opponent.name, result.wins, result.draws, result.losses, size])
-        return result
-
-    def best(self) -> list[int]:
-        """Returns the step of the player who is rated highest on the board that people play, none before any match."""
-        pool = [entry[:5] for entry in self.pool if entry[5] == self.game.size]
-        players = {entry[0] for entry in pool}
-        if not players:
-            return []
-        names, ratings = _ratings(pool)
-        best = max(players, key=lambda name: ratings[names.index(name)])
-        return [int(best.rpartition("@")[2])]
-
-    def _rating(self, area: str, name: str, size: int) -> dict[str, float]:
-        """Returns the player's Elo in the run's pool on a board, the random player (or first opponent) at 0."""
-        pool = [entry[:5] for entry in self.pool if entry[5] == size]
-        if not any(name in entry[:2] for entry in pool):
-            return {}
-        names, ratings = _ratings(pool)
-        return {f"{area}/elo": float(ratings[names.index(name)])}
+            return play_match(player, opponent, rules, seed=self.seed, move_cap=cap, **options)
 
 
-def _ratings(pool: list[list[Any]]) -> tuple[list[str], np.ndarray]:
-    """Returns the names of all who met, and their Elo, the random player (or first opponent) at 0: float64 [K]."""
-    numbers = {name: k for k, name in enumerate(dict.fromkeys(name for entry in pool for name in entry[:2]))}
-    points = ((one, other, wins + draws / 2, losses + draws / 2) for one, other, wins, draws, losses in pool)
-    anchor = numbers["random" if "random" in numbers else pool[0][1]]
-    return list(numbers), elo.bradley_terry(elo.Meetings.of_results(numbers, points), anchor, of=[]).elo
+def elo_numbers(met: Sequence[pool.Meeting], size: int, name: str, area: str) -> dict[str, float]:
+    """Returns the charts' numbers of a player's rating in a pool, by tag; none where it has met nobody."""
+    for found, value, low, high in pool.rate(met, size, [name]):
+        if found == name:
+            return {f"{area}/elo": value, f"{area}/elo_low": low, f"{area}/elo_high": high}
+    return {}
 
 
 def describe(spec: str, result: MatchResult) -> str:

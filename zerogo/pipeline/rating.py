@@ -8,7 +8,7 @@ from zerogo import checkpoint
 from zerogo.arena import cap_for, play_match, pool
 from zerogo.checkpoint import Checkpoint
 from zerogo.errors import InputError
-from zerogo.pipeline.measures import Matches
+from zerogo.pipeline.measures import Matches, elo_numbers
 from zerogo.players.analyst import make_player
 
 VERDICTS = {"H1": "is stronger", "H0": "is not stronger", "continue": "may be stronger, more games are needed"}
@@ -34,7 +34,7 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
         if not any(player.name in meeting[:2] and meeting.size == size for meeting in met):
             continue
         order = pool.most_telling(met, size, player.name, list(earlier), settings.games)
-        order = dict.fromkeys([*_best(met, size, order), *order])
+        order = dict.fromkeys([*pool.strongest(met, size, order), *order])
         for name in list(order)[: settings.earlier_opponents]:
             try:
                 other = make_player(checkpoint.load(earlier[name]), settings, matches.device, matches.dtype)
@@ -54,11 +54,9 @@ def _standing(
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Yields what the pool says of a player: its rating, and the verdict against the best of the earlier ones."""
     met = pool.read(folder / pool.FILE)
-    rated = {row[0]: row[1:] for row in pool.rate(met, size, [name, *earlier])}
-    value, low, high = rated[name]
-    numbers = {f"{area}/elo": value, f"{area}/elo_low": low, f"{area}/elo_high": high}
-    yield f"  {where}Elo {value:.0f} ({low:.0f} to {high:.0f})", numbers
-    for best in _best(met, size, earlier):
+    numbers = elo_numbers(met, size, name, area)
+    yield "  {}Elo {:.0f} ({:.0f} to {:.0f})".format(where, *numbers.values()), numbers
+    for best in pool.strongest(met, size, earlier):
         if any({name, best} == {*meeting[:2]} and meeting.size == size for meeting in met):
             found = pool.verdict(met, size, name, best)
             yield f"  {where}it {VERDICTS[found.verdict]} than {best}, by an SPRT", {f"{area}/sprt_llr": found.llr}
@@ -68,6 +66,8 @@ def _step(path: Path) -> int:
     return int(checkpoint.NAME.fullmatch(path.name)[1])
 
 
-def _best(met: list[pool.Meeting], size: int, names: list[str]) -> list[str]:
-    """Returns the one of the names who is rated highest, none where nobody is."""
-    return [row[0] for row in pool.rate(met, size, names) if row[0] in names][:1]
+def best(folder: Path, size: int) -> list[int]:
+    """Returns the step of the run's checkpoint that is rated highest on a board, none before any match there."""
+    met, steps = pool.read(folder / pool.FILE), {str(_step(file)) for file in checkpoint.paths(folder)}
+    names = [meeting.player for meeting in met if meeting.player.rpartition("@")[2] in steps]
+    return [int(name.rpartition("@")[2]) for name in pool.strongest(met, size, names)]

@@ -17,7 +17,7 @@ from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator, search_heads
 from zerogo.features import make_encoder
-from zerogo.pipeline import batch_size, canaries, commits
+from zerogo.pipeline import batch_size, canaries, commits, rating
 from zerogo.pipeline.beside import MatchesBeside
 from zerogo.pipeline.canaries import Canaries
 from zerogo.pipeline.commits import Commits, Round
@@ -79,7 +79,6 @@ class Run:
         if start is not None:
             weights = {"network": start.weights, "averaged": start.averaged_weights}
             self.trainer.load_state_dict(start.trainer | weights)
-            self.matches.load_state_dict(counters["matches"])
         if failures:
             self.replay.redraw(config.run.seed + 2 * failures)
         # Without a checkpoint all begins anew, and what a killed process charted will come again.
@@ -417,7 +416,6 @@ class Run:
         weights, averaged = state.pop("network"), state.pop("averaged")
         counters = {"seconds": self.seconds, "rounds": self.rounds, "last_match": self.beside.concluded}
         counters |= {"last_checkpoint": self._last_checkpoint, "saved": self.saved}
-        counters["matches"] = self.matches.state_dict()
         counters |= {"samples": self.trainer.samples, "simulations": self.simulations, "games": 0}
         if self.selfplay is not None:
             counters |= {"games": self.selfplay.next_game, "resignation": self.selfplay.resignation.state_dict()}
@@ -460,7 +458,7 @@ class Run:
     def _tidy(self, newest: Path) -> None:
         """Removes of checkpoints, games and logs what the settings have no room for."""
         settings, every = self.config.pipeline, self.config.pipeline.keep_every
-        steps = self.matches.best() + (self.saved[every - 1 :: every] if every else [])
+        steps = rating.best(self.directory, self.config.game.size) + (self.saved[every - 1 :: every] if every else [])
         needed = {self.beside.path, *(checkpoints.path_of(self.directory, step) for step in steps)}
         checkpoints.prune(self.directory, settings.keep_checkpoints, newest, needed)
         prune_games(self.directory / "games", settings.keep_games)
