@@ -60,6 +60,7 @@ def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_is_not(
     whole: Path, tmp_path: Path, monkeypatch
 ) -> None:
     """Stopped in its games, between the simulations of a search, in its steps, and by each signal."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores
     numbers = iter([signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT] * 3)
     count = asked_at(monkeypatch, {3, 9, 60, 70, 75, 80, 130}, lambda _: os.kill(os.getpid(), next(numbers)))
     phases = set()
