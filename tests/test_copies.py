@@ -51,6 +51,9 @@ def test_rows_are_put_where_they_belong(places: list[int], where: torch.device) 
     assert all(torch.equal(one.cpu(), other) for one, other in zip(found, wanted, strict=True))
     copies.put_(found, index[:0].to(where), [source[:0].to(where) for source in new])
     assert all(torch.equal(one.cpu(), other) for one, other in zip(found, wanted, strict=True))
+    new = tables(8)
+    copies.copy_(found, [part.to(where) for part in new])
+    assert all(torch.equal(one.cpu(), other) for one, other in zip(found, new, strict=True))
 
 
 def test_types_become_those_of_the_target(where: torch.device) -> None:

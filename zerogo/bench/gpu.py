@@ -173,7 +173,9 @@ def _watched(device: torch.device) -> Iterator[list[tuple[float, float]]]:
     """Yields a list that holds, when the block has ended, the driver's samples: the time in seconds since 1970, and the
     percentage of the time before in which a kernel ran. It stays empty where nvidia-smi can't tell."""
     samples: list[tuple[float, float]] = []
-    command = ["nvidia-smi", f"--id={device.index or 0}", "--query-gpu=timestamp,utilization.gpu", "-lms", "200"]
+    # The driver numbers all GPUs, torch only those that CUDA_VISIBLE_DEVICES leaves.
+    name = f"GPU-{torch.cuda.get_device_properties(device).uuid}" if device.type == "cuda" else "0"
+    command = ["nvidia-smi", f"--id={name}", "--query-gpu=timestamp,utilization.gpu", "-lms", "200"]
     try:
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
         watch = subprocess.Popen([*command, "--format=csv,noheader,nounits"], **pipes)

@@ -28,6 +28,15 @@ def put_(targets: Sequence[Tensor], index: Tensor, sources: Sequence[Tensor]) ->
         to[index] = source
 
 
+def copy_(targets: Sequence[Tensor], sources: Sequence[Tensor]) -> None:
+    """Copies whole tensors [B, ...] of several types, on one device, into others."""
+    fast = kernels.module_for("copies", targets[0].device)
+    if fast is None:
+        torch._foreach_copy_(targets, sources)
+    else:  # torch launches a copy for each tensor where types differ among them
+        fast.copy_rows(targets, None, [source.contiguous() for source in sources], None, len(targets[0]))
+
+
 def put_from_host_(targets: Sequence[Tensor], index: Tensor, sources: Sequence[Tensor]) -> None:
     """The same from the host, index and all, in one copy that nothing waits for."""
     device = targets[0].device

@@ -88,18 +88,23 @@ def plan(config: Config, device: torch.device) -> str:
         _require(config, {"replay.capacity": needed["replay.capacity"] if on_host else 0.0}, host)
     else:
         _require(config, needed, host)
-    files = disk(config, needed["selfplay.games"])
-    place = config.run.folder
+    free_words = "" if free is None else f" of {_size(free)} free"
+    words = f"plans {_size(sum(needed.values()))} of memory{free_words}"
+    unknown = "" if config.selfplay.games else ", without the games in flight, whose number is still to be found"
+    return f"{words}; in a month {plan_disk(config, needed['selfplay.games'])}{unknown}"
+
+
+def plan_disk(config: Config, games: float) -> str:
+    """Returns in words what a run's files may grow to; games: bytes of the games in flight. Raises InputError where the
+    disk has no room for that."""
+    files, place = disk(config, games), config.run.folder
     there = sum(path.stat().st_size for path in place.rglob("*") if path.is_file()) if place.exists() else 0
     room, total = shutil.disk_usage(existing(place)).free + there, sum(files.values())
     parts = ", ".join(f"{name} {_size(size)}" for name, size in files.items())
     if total > room:
         what = "pipeline.keep_checkpoints, keep_every, keep_games and logs_mb, and replay.capacity"
         raise InputError(f"{place} may grow to {_size(total)} ({parts}); {_size(room)} are free: lower {what}")
-    free_words = "" if free is None else f" of {_size(free)} free"
-    words = f"plans {_size(sum(needed.values()))} of memory{free_words}"
-    unknown = "" if config.selfplay.games else ", without the games in flight, whose number is still to be found"
-    return f"{words}; in a month {_size(total)} of disk at most ({parts}){unknown}"
+    return f"{_size(total)} of disk at most ({parts})"
 
 
 def _require(config: Config, needed: dict[str, float], device: torch.device) -> None:

@@ -17,7 +17,7 @@ from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator, search_heads
 from zerogo.features import make_encoder
-from zerogo.pipeline import batch_size, canaries, commits, rating
+from zerogo.pipeline import batch_size, canaries, commits, limits, rating
 from zerogo.pipeline.beside import MatchesBeside
 from zerogo.pipeline.canaries import Canaries
 from zerogo.pipeline.commits import Commits, Round
@@ -64,6 +64,9 @@ class Run:
         setup = cli.set_up(config)
         self.device, self.dtype = setup.device, setup.dtype
         self.compiled, self.epilogues = pick_compile(config.run.compile, self.device), config.run.epilogues
+        self.machine = describe(self.device)["device"]
+        if start is not None and self.epilogues == "auto":  # what was found once on such a device stays
+            self.epilogues = start.run.get("epilogues", {}).get(self.machine, "auto")
         self.revision = code_revision()
         self._evaluators: dict[tuple[str, ...], Evaluator] = {}
         self.trainer, self.replay = self._new_trainer(config, start), self._open_replay(config, start)
@@ -134,7 +137,10 @@ class Run:
             settings = replace(settings, games=settings.games or start.config.selfplay.games)
         parts = config.game, search, settings, self._evaluator(), self.device
         search, settings, why = batch_size.fitted(*parts, matches=config.evaluation)
-        return replace(config, search=search, selfplay=settings), why
+        found = replace(config, search=search, selfplay=settings)
+        if found.selfplay.games != config.selfplay.games:  # whose commits were not planned for
+            limits.plan_disk(found, limits.memory(found, self.device)["selfplay.games"])
+        return found, why
 
     def _evaluator(self, heads: tuple[str, ...] | None = None) -> Evaluator:
         """Returns the evaluator that asks these heads, by default those of the search: always the same one, whose
@@ -209,7 +215,7 @@ class Run:
     def _introduce(self) -> Progress:
         """Says what runs where, and returns the line of progress."""
         run, settings = self.config.run, self.config.pipeline
-        machine = f"{describe(self.device)['device']}, {self.dtype}, {kernels.in_use(self.device)}"
+        machine = f"{self.machine}, {self.dtype}, {kernels.in_use(self.device)}"
         print(f"{self.directory}: {machine}, {self.trainer.network.num_parameters()} parameters", flush=True)
         if self.why_so_many:
             print(f"self-play: {self.why_so_many}", flush=True)
@@ -440,6 +446,7 @@ class Run:
             "round": self.round.state_dict(),
             "beside": self.beside.state_dict(),
             "logs": self.telemetry.sizes(),
+            "epilogues": {self.machine: self.epilogues},
         }
         if self.selfplay is not None:
             found.run["games"] = self.selfplay.state_dict()

@@ -144,12 +144,15 @@ def begin(
     if bare is None:
         size = searched.size[games]
         bare = ((size == 0) | (size + budgets >= searched.num_nodes)).nonzero().squeeze(1)
-    if len(bare):
+    if number := len(bare):
         chosen = games, legal, key((move_keys, int(Purpose.ROOT_SYMMETRY)), 0)
-        if len(bare) < len(games):
-            index = sent(bare, games.device)
+        if number < len(games):
+            # cuDNN plans its convolutions anew, for milliseconds, in every batch of a new size: so there are few.
+            size = min(len(games), 1 << (number - 1).bit_length())
+            index = sent(torch.cat([bare, bare[-1:].expand(size - number)]), games.device)
             states, chosen = states.select(index), copies.take(chosen, index)
-        make_roots(search_state, chosen[0], *search.roots_of(states, *chosen[1:]))
+        made = chosen[0], *search.roots_of(states, *chosen[1:])
+        make_roots(search_state, *(part[:number] for part in made))
     places = search.game.noise_places(search_state.states, games)
     if not isinstance(explore, Tensor):
         explore = None if explore else torch.zeros_like(games, dtype=torch.bool)
