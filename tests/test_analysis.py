@@ -469,9 +469,12 @@ def test_memory_limits_positions() -> None:
 
 
 def test_settings_of_all_queries() -> None:
-    words = "analysis -model mcts:8 -config none.cfg -override-config maxVisits=7,homeDataDir=/x -fast 1"
+    words = (
+        "analysis -model mcts:8 -config none.cfg -override-config maxVisits=7,homeDataDir=/x -fast 1 run.kernels=plain"
+    )
     arguments = parse_arguments(words.split())
     assert arguments.checkpoint == "mcts:8" and arguments.unknown == ["-fast", "1"]
+    assert arguments.overrides[-1] == "run.kernels=plain"
     with pytest.raises(InputError, match=r"none\.cfg"):
         read_settings(arguments, None)
     arguments.katago_config = []

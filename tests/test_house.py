@@ -42,7 +42,7 @@ SIDEWAYS = {
 # Lines that each part may have, formatted at 120 columns: what makes one grow says why in its commit and raises the
 # number here.
 BUDGETS = {
-    "analysis": 1060,
+    "analysis": 1061,
     "arena": 1406,
     "bench": 1673,
     "board": 770,
@@ -50,17 +50,17 @@ BUDGETS = {
     "features": 780,
     "files beside the folders": 5033,
     "gtp": 1975,
-    "kernels": 5062,
-    "pipeline": 1683,
+    "kernels": 5065,
+    "pipeline": 1693,
     "play": 560,
-    "players": 2328,
+    "players": 2330,
     "replay": 745,
     "search": 1625,
     "selfplay": 862,
     "sgf": 905,
     "show": 505,
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 148, 20_371, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 148, 20_378, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

@@ -46,7 +46,8 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.set_defaults(overrides=["run.kernels=auto"])  # like device and threads, not as the checkpoint's run had it
     words = sys.argv[1:] if arguments is None else arguments
     parsed, unknown = parser.parse_known_args(words[1:] if words[:1] == ["analysis"] else words)
-    parsed.unknown = unknown
+    parsed.overrides = [*parsed.overrides, *filter(cli.is_override, unknown)]
+    parsed.unknown = [word for word in unknown if not cli.is_override(word)]
     return parsed
 
 

@@ -2,6 +2,7 @@
 
 import math
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -125,7 +126,15 @@ def _size(size: float) -> str:
     return f"{size / 1e9:.3g} GB" if size >= 1e9 else f"{size / 1e6:.2g} MB" if size < 1e7 else f"{size / 1e6:.0f} MB"
 
 
-def prune_games(directory: Path, keep: int) -> None:
-    """Removes all but the newest SGF games of a run, by their numbers; 0 keeps all."""
-    for path in sorted(directory.glob("game-*.sgf"))[:-keep] if keep else ():
-        path.unlink(missing_ok=True)
+def beyond(config: Config) -> Iterator[str]:
+    """Yields what of a run's files goes at its next checkpoint, as of one that was begun under wider limits."""
+    settings, folder = config.pipeline, config.run.folder
+    if old := games_beyond(folder, settings.keep_games):
+        yield f"warning: the oldest {len(old):,} games will be removed; pipeline.keep_games is {settings.keep_games:,}"
+    if 0 < 1e6 * settings.logs_mb < sum(path.stat().st_size for path in folder.glob("logs/*")):
+        yield f"warning: the oldest half of the logs will be removed; pipeline.logs_mb is {settings.logs_mb:g}"
+
+
+def games_beyond(run: Path, keep: int) -> list[Path]:
+    """Returns all but the newest SGF games of a run, by their numbers; keep: how many, 0 is all."""
+    return sorted(run.glob("games/game-*.sgf"))[:-keep] if keep else []

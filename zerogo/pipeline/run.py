@@ -21,7 +21,6 @@ from zerogo.pipeline import batch_size, canaries, commits, limits, rating
 from zerogo.pipeline.beside import MatchesBeside
 from zerogo.pipeline.canaries import Canaries
 from zerogo.pipeline.commits import Commits, Round
-from zerogo.pipeline.limits import prune_games
 from zerogo.pipeline.measures import Matches, final_boards, first_moves, selfplay_numbers
 from zerogo.replay import Replay, Samples, device_for
 from zerogo.runtime import code_revision, describe, pick_compile, remove_leftovers
@@ -468,5 +467,6 @@ class Run:
         steps = rating.best(self.directory, self.config.game.size) + (self.saved[every - 1 :: every] if every else [])
         needed = {self.beside.path, *(checkpoints.path_of(self.directory, step) for step in steps)}
         checkpoints.prune(self.directory, settings.keep_checkpoints, newest, needed)
-        prune_games(self.directory / "games", settings.keep_games)
+        for old in limits.games_beyond(self.directory, settings.keep_games):
+            old.unlink(missing_ok=True)
         self.telemetry.trim(int(settings.logs_mb * 1e6))

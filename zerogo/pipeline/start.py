@@ -37,6 +37,7 @@ def train(config: Config, resume: bool = False) -> None:
             raise InputError(f"{what}; move them away to begin anew")
         limits.require_learnable(config)
         said = [f"{directory} {limits.plan(config, pick_device(config.run.device))}"]
+        said += limits.beyond(config)
         if warning := too_many_considered(config.search, config.selfplay):
             said.append(f"warning: {warning}")
         _go(config, directory, start, signals, said)

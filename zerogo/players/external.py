@@ -88,6 +88,8 @@ class EngineProcess:
             silent = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
             self._guard = subprocess.Popen(guard, start_new_session=True, **silent)
         except OSError as error:
+            if hasattr(self, "_process"):  # which nothing would guard
+                self._process.kill()
             raise EngineFault(f"could not be started: {error.strerror or error}") from None
         self._incoming, self._outgoing, self._stderr = b"", b"", b""
         self._reply: list[str] = []  # lines of the reply that is being read

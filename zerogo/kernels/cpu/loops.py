@@ -64,6 +64,7 @@ def _folder() -> Path | None:
     asked = numba.config.CACHE_DIR
     for home in map(Path, (asked,) if asked else usual):
         folder = home / f"zerogo-kernels-{digest}"
+        is_new = not folder.exists()
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
@@ -73,6 +74,8 @@ def _folder() -> Path | None:
         for other in home.glob("zerogo-kernels-" + "[0-9a-f]" * len(digest)):
             if other != folder:
                 shutil.rmtree(other, ignore_errors=True)
+        if is_new:
+            print("zerogo compiles its kernels for this CPU, once: what it does first takes longer", file=sys.stderr)
         return folder
     return None
 
