@@ -26,7 +26,7 @@ LAYERS = (
     {"cli"},
     {"selfplay", "trainer", "arena", "gtp", "analysis", "play", "show"},
     {"pipeline"},
-    {"bench"},
+    {"bench", "tensorboard_plugin"},
     {"__main__"},
 )
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}
@@ -57,8 +57,9 @@ BUDGETS = {
     "replay": 745,
     "search": 1625,
     "selfplay": 862,
-    "sgf": 905,
+    "sgf": 920,
     "show": 505,
+    "tensorboard_plugin": 1300,  # a tab with its own server, worker and bounds; the page has a limit of its own
 }
 MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 148, 20_378, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
@@ -168,7 +169,9 @@ sys.exit(f"imports changed {different} {late}" if different or late else 0)
 def test_imports_do_nothing(tmp_path: Path) -> None:
     """A process that imports every module has the threads, seeds, files and environment that it had before."""
     # Triton sets up caches of its own.
-    names = [name for name in MODULES if not name.endswith("__main__") and "kernels" not in name]
+    # The tab's entry is TensorBoard's own door, and imported by nothing else.
+    apart = "__main__", "tensorboard_plugin.entry"
+    names = [name for name in MODULES if not name.endswith(apart) and "kernels" not in name]
     start = f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.dont_write_bytecode = True\n"
     command = (sys.executable, "-c", start + PROBE, *names)
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)

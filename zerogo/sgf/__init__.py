@@ -10,10 +10,10 @@ there, since programs disagree on what a missing one means, and RU is a word tha
 alone would be read as other rules, our own property ZGRU holds all of them. What a reader assumes about odd files is
 said in `sgf.files`."""
 
-from zerogo.sgf.files import read, read_text, to_text, variations, write
+from zerogo.sgf.files import read, read_text, to_text, variations, variations_text, write
 from zerogo.sgf.record import UNKNOWN_RESULT, Edit, GameRecord, positions, replay, result_text, rules_text, since_edit
 
 __all__ = [
     "UNKNOWN_RESULT", "Edit", "GameRecord", "positions", "read", "read_text", "replay", "result_text", "rules_text",
-    "since_edit", "to_text", "variations", "write",
+    "since_edit", "to_text", "variations", "variations_text", "write",
 ]  # fmt: skip

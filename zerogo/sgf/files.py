@@ -98,8 +98,12 @@ def read(path: str | os.PathLike, default: Rules | None = None) -> GameRecord:
 
 def variations(path: str | os.PathLike) -> list[GameRecord]:
     """Returns every line of a file's first game from the root to a leaf, the main line first."""
-    where = str(path)
-    return [_record(line, where) for line in all_lines(parse(load(path), where), where)]
+    return variations_text(load(path), str(path))
+
+
+def variations_text(source: str | bytes, where: str = "SGF") -> list[GameRecord]:
+    """Returns every line of the first game in a text, or in the bytes of one, as `variations` does."""
+    return [_record(line, where) for line in all_lines(parse(source, where), where)]
 
 
 def read_text(source: str | bytes, where: str = "SGF", default: Rules | None = None) -> GameRecord:
@@ -525,8 +529,9 @@ def _unescaped(raw: bytes, newline: bytes) -> str:
 # Writing
 
 
-def to_text(record: GameRecord) -> str:
-    """Returns the game as SGF. Raises InputError for a move, stone, colour or property that can't be written."""
+def to_text(record: GameRecord, others: Sequence[GameRecord] = ()) -> str:
+    """Returns the game as SGF; others: further lines from the same start, of which the moves are kept as variations.
+    Raises InputError for a move, stone, colour or property that can't be written."""
     _check(record)
     size = record.rules.size
     game = Sgf_game(size, encoding="UTF-8")
@@ -543,7 +548,18 @@ def to_text(record: GameRecord) -> str:
             _set_stones(node, edits[number].stones, size)
             if edits[number].first:
                 _set_text(node, "PL", edits[number].first.upper())
+    for other in others:
+        _add_variation(game.get_root(), other)
     return game.serialise().decode("UTF-8")
+
+
+def _add_variation(node: Tree_node, record: GameRecord) -> None:
+    """Adds a line's moves below a root, as far as they are not there."""
+    for colour, action in zip(record.turns(), record.moves, strict=True):
+        name, place = colour.upper(), _place(action, record.rules.size)
+        known = (child for child in node if child.has_property(name) and child.get_raw(name) == place)
+        node = next(known, None) or node.new_child()
+        node.set_raw(name, place)
 
 
 def write(path: str | Path, record: GameRecord) -> None:

@@ -1,0 +1,46 @@
+"""A log directory with what the Go tab shows: a run on 5x5 with two networks, games, numbers and matches."""
+
+import json
+import os
+from pathlib import Path
+
+import tiny
+
+from zerogo import board, checkpoint, sgf
+from zerogo.checkpoint import Checkpoint
+from zerogo.rules import Rules
+from zerogo.tensors import state_of
+
+RULES = Rules(5, 0.5)
+GAMES = {  # moves, result, Black, White; the first two are the same up to a turn of the board
+    "games/game-00000001.sgf": ([6, 8, 18, 16, 25, 25], "B+2.5", "tiny", "tiny"),
+    "games/game-00000002.sgf": ([8, 18, 16, 6, 12], "W+R", "tiny", "tiny"),
+    "games/game-00000003.sgf": ([12], "?", "tiny", "tiny"),
+    "matches/a-0001.sgf": ([12, 6, 8], "W+3.5", "tiny@9", "random"),
+}
+
+
+def make_log_directory(root: Path) -> Path:
+    """Fills a folder, and returns it: the run "tiny", and beside it a network that is none."""
+    run = root / "tiny"
+    for number, (name, (moves, result, black, white)) in enumerate(GAMES.items()):
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        winrates = [0.5 + 0.05 * ply for ply in range(len(moves))]
+        sgf.write(run / name, sgf.GameRecord(RULES, moves, result, black, white, winrates_black=winrates))
+        os.utime(run / name, (1e9 + number, 1e9 + number))
+    settings = tiny.config("game.size=5", "game.komi=0.5", "game.move_cap=60")
+    for step in (5, 9):
+        weights = tiny.network(settings, step).state_dict()
+        checkpoint.save(checkpoint.path_of(run, step), Checkpoint(settings, step, weights, weights))
+    states = board.step(board.new_games(3, [RULES] * 3), board.new_games(3, RULES).to_play.long())
+    flying = Checkpoint(settings, 9, weights, weights, run={"games": {"states": state_of(states)}})
+    checkpoint.save(run / "commits" / "commit-000000009.pt", flying)
+    (run / "config.yaml").write_text("run: {}\n")
+    (run / "logs").mkdir()
+    numbers = {"step": 3000, "time": 1e9, "selfplay/games_per_s": 2.5, "canary/capped_share": 0.9}
+    lines = [json.dumps(numbers | {"time/minutes": minutes}) + "\n" for minutes in (1.0, 2.0)]
+    (run / "logs" / "metrics.jsonl").write_text("".join([*lines, '{"step": 4000, "cut']))
+    meeting = {"player": "tiny@9", "opponent": "random", "size": 5, "points": 3.0, "games": 4}
+    more = {"pairs": [0, 0, 1, 0, 1], "seed": 1}
+    (run / "matches.jsonl").write_text(json.dumps(meeting | more) + "\n")
+    return root

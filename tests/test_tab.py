@@ -1,0 +1,442 @@
+"""The Go tab's routes, asked as a browser asks them, and what they refuse. Its page is tested in test_tab_page.py."""
+
+import base64
+import json
+import os
+import pickle
+import re
+import time
+import tomllib
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tab_runs
+import torch
+from tensorboard.plugins.base_plugin import TBContext, TBLoader
+from werkzeug.test import Client
+
+from zerogo import checkpoint, picture, sgf
+from zerogo.show.views import ShownGame, winrates_black
+from zerogo.tensorboard_plugin import entry, jobs
+from zerogo.tensorboard_plugin.entry import GoPlugin, RequestRefused
+from zerogo.tensorboard_plugin.folder import glance_of
+
+NEW, OLD = "tiny/checkpoints/step-00000009.pt", "tiny/checkpoints/step-00000005.pt"
+GAME = "tiny/games/game-00000001.sgf"
+POSITION = {"size": 5, "komi": 0.5, "moves": [["b", 6], ["w", 8]]}
+LOCAL = {"Host": "localhost:6006"}
+
+
+class Here:
+    """Does in this process what the worker does in its own."""
+
+    def __init__(self) -> None:
+        self.desk = jobs.Desk()
+
+    def start(self) -> None:
+        """Nothing is to be started."""
+
+    def ask(self, job: str, fields: dict[str, Any], client: str = "") -> Iterator[dict[str, Any]]:
+        """Yields the parts of an answer."""
+        try:
+            yield from jobs.JOBS[job](self.desk, json.loads(json.dumps(fields)))
+        except KeyError as error:
+            raise RequestRefused(400, f"the request lacks {error}") from None
+
+    def one(self, job: str, fields: dict[str, Any]) -> dict[str, Any]:
+        """Returns an answer of one part."""
+        (part,) = self.ask(job, fields)
+        return part
+
+
+@pytest.fixture(scope="module")
+def here() -> Here:
+    return Here()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tab_runs.make_log_directory(tmp_path / "logs")
+
+
+@pytest.fixture
+def ask(root: Path, here: Here) -> Callable[..., Any]:
+    """Asks a route: fields are a query's for GET, else a body's; returns an object, or a list of a stream's parts."""
+    plugin = GoPlugin(TBContext(logdir=str(root)))
+    plugin._worker = here
+    apps = plugin.get_plugin_apps()
+
+    def ask(name: str, /, _status: int = 200, _headers: dict | None = None, **fields: Any) -> Any:
+        client, headers = Client(apps[f"/{name}"]), LOCAL | (_headers or {})
+        is_read = name in ("runs", "games", "game", "status", "openings", "in_flight")
+        how = {"query_string": fields, "method": "GET"} if is_read else {"json": fields, "method": "POST"}
+        answer = client.open(headers=headers, **how)
+        assert answer.status_code == _status, answer.data[:500]
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        return answer.get_json() if answer.is_json else [json.loads(line) for line in answer.data.splitlines()]
+
+    return ask
+
+
+# What is shown
+
+
+def test_runs_and_games_are_listed_newest_first_and_filtered(root: Path, ask: Callable):
+    (run,) = ask("runs")["runs"]
+    assert run["name"] == "tiny" and run["sources"] == ["self-play", "match"]
+    assert run["networks"] == [[OLD, 5], [NEW, 9]]
+    games = ask("games")["games"]
+    assert [game["path"].removeprefix("tiny/") for game in games] == list(reversed(tab_runs.GAMES))
+    assert [game["end"] for game in games] == ["passes", "unfinished", "resigned", "passes"]
+    assert games[3] | {"when": 0} == {
+        "path": GAME, "run": "tiny", "kind": "self-play", "size": 5, "black": "tiny", "white": "tiny",
+        "result": "B+2.5", "moves": 6, "end": "passes", "when": 0,
+    }  # fmt: skip
+
+    def found(**wanted: str) -> list[int]:
+        return [int(game["path"][-5]) for game in ask("games", **wanted)["games"]]
+
+    assert found(kind="match") == [1] and found(player="RANDOM") == [1] and found(player="nobody") == []
+    assert found(result="W", run="tiny") == [1, 2] and found(end="resigned") == [2] and found(run="other") == []
+    assert found(least="4", most="5") == [2] and found(result="?") == [3]
+    assert "allowed are numbers" in ask("games", 400, least="x")["error"]
+
+
+def test_many_games_come_in_pages_and_only_those_of_a_page_are_read(root: Path, ask: Callable):
+    data = (root / GAME).read_bytes()
+    for number in range(120):
+        path = root / "tiny" / "games" / f"more-{number:04d}.sgf"
+        path.write_bytes(data)
+    first = ask("games")
+    assert (len(first["games"]), first["looked"], first["total"]) == (50, 50, 124)
+    second = ask("games", after=first["next"])
+    third = ask("games", after=second["next"])
+    every = [game["path"] for page in (first, second, third) for game in page["games"]]
+    assert len(every) == len(set(every)) == 124 and not third["next"]
+    assert "allowed is what an earlier page" in ask("games", 400, after="x|y")["error"]
+
+
+def test_a_list_says_of_a_game_what_its_file_says():
+    record = sgf.GameRecord(tab_runs.RULES, [12, 6, 25], "W+R", r"a]b", "c", comments=[";B[aa]", "ended by: capped"])
+    seen = glance_of(sgf.to_text(record).encode())
+    assert (seen.size, seen.black, seen.white, seen.moves, seen.end) == (5, "a]b", "c", 3, "capped")
+    assert seen.opening == "cc,bb," and glance_of(b"\x00\x01") is None and glance_of(b"") is None
+
+
+def test_a_game_is_a_tree_with_what_its_file_says(ask: Callable):
+    game = ask("game", path=GAME)
+    assert (game["size"], game["komi"], game["result"], game["columns"]) == (5, 0.5, "B+2.5", "ABCDE")
+    assert game["stars"] == picture.star_points(5) and len(game["nodes"]) == 7
+    node = game["nodes"][2]
+    assert (node["parent"], node["colour"], node["action"], node["next"], node["winrate"]) == (1, "w", 8, "b", 0.55)
+    assert node["stones"][6] == "1" and node["stones"][8] == "2" and node["stones"].count("0") == 23
+    text = "(;SZ[5]KM[1]RU[Chinese];B[aa](;W[bb];B[cc];AE[bb];W[dd])(;W[cc]))"
+    tree = ask("load", sgf=base64.b64encode(text.encode()).decode())
+    assert [node.get("parent") for node in tree["nodes"]] == [None, 0, 1, 2, 3, 1]
+    assert tree["nodes"][3]["start"]["stones"][6] == "0" and tree["nodes"][5]["action"] == 12
+    position = {"size": 5, "komi": 1, "start": tree["nodes"][3]["start"], "moves": [["w", 18]]}
+    assert ask("move", position=position)["stones"] == tree["nodes"][4]["stones"]
+
+
+def test_variations_are_saved_and_read_again(ask: Callable):
+    other = POSITION | {"moves": [["b", 6], ["w", 12], ["b", 8]]}
+    text = ask("text", lines=[POSITION, other], black="A", white="B", result="B+R")["sgf"]
+    lines = sgf.variations_text(text)
+    assert [line.moves for line in lines] == [[6, 8], [6, 12, 8]]
+    assert (lines[0].black, lines[0].result, lines[0].rules.komi) == ("A", "B+R", 0.5)
+
+
+def test_what_networks_think_is_what_the_package_says(root: Path, ask: Callable, here: Here):
+    parts = ask("think", position=POSITION, networks=[NEW, OLD], visits=30)
+    first = next(part for part in parts if part.get("network") == 0)
+    last = [part for part in parts if part.get("network") == 1][-1]
+    assert first["name"] == "tiny@9" and last["visits"] == 30 and last["candidates"][0]["line"]
+    assert all(part["cpu"] >= 0 and part["memory"] > 2**20 for part in parts)
+    analyst, _ = here.desk.analyst(str(root / NEW))
+    game = here.desk.game(POSITION)
+    evaluation = analyst.evaluate(game.tensor())
+    assert first["policy"] == pytest.approx(evaluation.prior[0].tolist(), abs=1e-4)
+    assert first["winrate"] == pytest.approx((1 + float(evaluation.value[0])) / 2)
+    parts = ask("think", position=POSITION | {"moves": [["b", 6]]}, networks=[NEW])  # White to move, told as Black's
+    evaluation = analyst.evaluate(here.desk.game(POSITION | {"moves": [["b", 6]]}).tensor())
+    assert parts[-1]["winrate"] == pytest.approx((1 - float(evaluation.value[0])) / 2)
+    assert parts[-1]["score"] == pytest.approx(-float(evaluation.score[0]))
+
+
+def test_a_position_over_time_and_a_game_as_a_curve_and_as_planes(root: Path, ask: Callable, here: Here):
+    over_time = ask("over_time", position=POSITION, networks=[OLD, NEW])
+    alone = ask("think", position=POSITION, networks=[NEW])[0]
+    assert [part["name"] for part in over_time] == ["tiny@5", "tiny@9"]
+    assert over_time[1]["winrate"] == pytest.approx(alone["winrate"])
+    moves = [["b", 12], ["w", 6], ["b", 8], ["w", 18]] * 5
+    moves = [[colour, point] for ply, (colour, point) in enumerate(moves) if ply < 4] + [["b", 25], ["w", 25]] * 8
+    parts = ask("curve", position=POSITION | {"moves": moves}, networks=[NEW])
+    found = [rate for part in parts for rate in part["winrates"]]
+    record = here.desk.game(POSITION | {"moves": moves}).record()
+    analyst, _ = here.desk.analyst(str(root / NEW))
+    expected = winrates_black(ShownGame("", record, len(record.moves)), analyst)
+    assert len(found) == 21 and found == pytest.approx(expected.tolist(), abs=0.2)  # by one symmetry, not by eight
+    (seen,) = ask("planes", position=POSITION, networks=[NEW])
+    planes = checkpoint.load(root / NEW).encoder().planes(here.desk.game(POSITION).tensor())[0]
+    assert len(seen["names"]) == len(planes) and sum(seen["planes"][1]) == float(planes[1].sum())
+
+
+def test_a_game_is_played_counted_and_saved(root: Path, ask: Callable):
+    game = ask("new", network=NEW)
+    assert (game["size"], game["komi"], len(game["nodes"])) == (5, 0.5, 1)
+    parts = ask("genmove", position=POSITION, networks=[NEW], visits=4)
+    assert parts[-1]["action"] is None or 0 <= parts[-1]["action"] <= 25
+    wall = [["b", 5 * row + 2] for row in range(5)]
+    white = [["w", 5 * row + 3] for row in range(5)]
+    moves = [move for pair in zip(wall, white, strict=True) for move in pair] + [["b", 4], ["w", 25], ["b", 25]]
+    position = POSITION | {"moves": moves}
+    counted = ask("score", position=position, networks=[NEW])[-1]
+    assert 4 in counted["dead"] and counted["result"] == "B+4.5"
+    alive = ask("score", position=position, networks=[NEW], dead=counted["dead"], toggle=4)[-1]
+    assert 4 not in alive["dead"] and alive["score"] > counted["score"]
+    saved = ask("save", run="tiny", position=position, black="you", white="tiny@9", result="B+4.5")["saved"]
+    again = ask("save", run="tiny", file=saved, position=position, result="B+R")["saved"]
+    (path,) = (root / "tiny" / "played").iterdir()
+    assert path.name == saved == again and sgf.read(path).result == "B+R"
+    three = ask("new", size=9, handicap=3, komi=0.5)["nodes"][0]
+    assert three["next"] == "w" and len(three["start"]["handicap"]) == 3 and three["stones"].count("1") == 3
+    assert "plays on 5" in ask("new", 400, network=NEW, size=9)["error"]
+
+
+def test_how_a_run_is_doing(ask: Callable):
+    found = ask("status", run="tiny")
+    assert found["latest"]["step"] == 3000 and [rate[1:] for rate in found["rates"]] == [[1.0, 2.5], [2.0, 2.5]]
+    (alarm,) = found["alarms"]
+    assert alarm[0] == "capped_share" and not alarm[4]
+    assert [row[0] for row in found["ratings"]["5"]] == ["tiny@9", "random"] and found["ratings"]["5"][0][1] > 0
+    assert found["matches"] == [[5, "tiny@9", "random", 3.0, 4]]
+    tree = ask("openings", run="tiny")
+    corner = next(child for child in tree["children"] if child["action"] != 12)
+    assert (tree["games"], tree["size"], corner["count"], corner["black"]) == (
+        4,
+        5,
+        2,
+        1,
+    )  # turned boards are one opening
+    flying = ask("in_flight", run="tiny")
+    assert flying["total"] == 3 and flying["games"][0]["stones"][1] == "1" and flying["games"][0]["ply"] == 1
+
+
+# What is refused
+
+
+class Evil:
+    def __reduce__(self) -> tuple:
+        return os.system, ("touch /tmp/zerogo-tab-was-here",)
+
+
+def everything(root: Path) -> dict[str, tuple[int, int]]:
+    """Returns all that lies in a folder and around it, with times and sizes."""
+    found = {str(path): path.lstat() for path in root.parent.rglob("*")}
+    return {name: (seen.st_mtime_ns, seen.st_size) for name, seen in found.items()}
+
+
+def test_nothing_outside_of_the_log_directory_is_read_and_nothing_that_is_no_game(root: Path, ask: Callable):
+    outside = root.parent / "secret.sgf"
+    outside.write_text("(;SZ[5])")
+    (root / "link.sgf").symlink_to(outside)
+    (root / "linked").symlink_to(root.parent)
+    (root / "tiny" / "games" / "link.sgf").symlink_to(outside)
+    os.mkfifo(root / "pipe.sgf")
+    (root / "large.sgf").write_text("(;SZ[5]" + "C[x]" * 2**18 + ")")
+    (root / "folder.sgf").mkdir()
+    before = everything(root)
+    for path in (
+        "../secret.sgf",
+        str(outside),
+        "link.sgf",
+        "linked/secret.sgf",
+        "tiny/../../secret.sgf",
+        "a/../" + GAME,
+    ):
+        assert "leads out of the log directory" in ask("game", 400, path=path)["error"]
+    refused = {
+        "pipe.sgf": "can't be read",
+        "folder.sgf": "can't be read",
+        "large.sgf": "larger than",
+        "x.sgf": "not there",
+    }
+    refused |= {"": "no SGF file", "tiny/config.yaml": "no SGF file", "a\0b": "a path must be", "x" * 2000: "a path"}
+    for path, words in refused.items():
+        assert words in ask("game", 400, path=path)["error"]
+    for name in ("../secret.pt", "tiny/config.yaml", "tiny/commits/commit-000000009.pt", 7, "tiny"):
+        assert "error" in ask("think", 400, position=POSITION, networks=[name])
+    assert "link.sgf" not in str(ask("games")["games"])
+    assert [run["note"] for run in ask("runs")["runs"] if run["name"] == "linked"] == ["a link, which is not followed"]
+    assert everything(root) == before
+
+
+def test_a_network_with_code_is_refused_and_its_code_not_run(root: Path, ask: Callable):
+    marker = Path("/tmp/zerogo-tab-was-here")
+    torch.save({"format": "zerogo checkpoint", "weights": Evil()}, root / "evil.pt")
+    (root / "plain.pt").write_bytes(pickle.dumps(Evil()))
+    with zipfile.ZipFile(root / "bomb.pt", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("archive/data.pkl", b"\0" * 2**20)
+    for name, words in {"evil.pt": "could run code", "plain.pt": "not a zerogo", "bomb.pt": "compressed"}.items():
+        assert words in ask("think", position=POSITION, networks=[name])[-1]["error"]
+    assert not marker.exists()
+
+
+BAD = {  # route: fields and a word of the sentence
+    "think": [
+        ({"visits": 10**6}, "allowed are whole numbers from 0 to 10000"), ({"visits": -1}, "visits"),
+        ({"visits": True}, "visits"), ({"visits": "x"}, "visits"), ({"networks": [OLD] * 101}, "1 to 100"),
+        ({"networks": "x"}, "networks"), ({"position": None}, "position"), ({"position": {"size": 26}}, "size"),
+        ({"position": {"size": 9}}, "plays on 5"), ({"position": {"size": 1e9}}, "size"),
+        ({"position": {"size": 5, "komi": 1e308}}, "komi"), ({"position": {"size": 5, "komi": None}}, "komi"),
+        ({"position": {"size": 5, "moves": [["b", 0]] * 2001}}, "2000"),
+        ({"position": {"size": 5, "moves": [["b", 99]]}}, "a move"),
+        ({"position": {"size": 5, "moves": [["x", 1]]}}, "colours"),
+        ({"position": {"size": 5, "moves": [7]}}, "no list"),
+        ({"position": {"size": 5, "moves": [["b", 1], ["w", 1]]}}, "illegal"),
+        ({"position": {"size": 5, "start": {"stones": "3"}}}, "stones"),
+        ({"position": {"size": 5, "start": {"stones": "1" * 25}}}, "liberty"),
+        ({"position": {"size": 5, "start": {"handicap": [1, 1]}}}, "handicap"),
+        ({"position": {"size": 5, "start": {"handicap": [-1]}}}, "handicap"),
+    ],
+    "new": [({"size": 0}, "size"), ({"handicap": 99, "size": 9}, "handicap"), ({"komi": "x"}, "komi")],
+    "load": [({"sgf": "%%"}, "base64"), ({"sgf": base64.b64encode(b"(;SZ[5];B[").decode()}, "game tree"),
+             ({"sgf": 7}, "base64"), ({}, "base64")],
+    "move": [({"position": {"size": 5, "moves": [["b", 1], ["w", 1]]}}, "illegal"), ({}, "lacks")],
+    "text": [({"lines": []}, "lines"), ({"lines": "x"}, "lines"), ({}, "lacks")],
+    "save": [({"run": "nowhere"}, "no run"), ({"file": "../x.sgf"}, "none that this server"),
+             ({"file": "20260101-000000-00000000.sgf"}, "none that this server"), ({"result": "<script>"}, "result"),
+             ({"position": {"size": 5}}, "nothing has been played")],
+    "score": [({"dead": "x"}, "dead"), ({"dead": [99]}, "dead"), ({"dead": [], "toggle": 77}, "toggle")],
+}  # fmt: skip
+
+
+def test_a_request_out_of_bounds_gets_one_sentence_and_leaves_nothing(root: Path, ask: Callable):
+    usual = {"think": {"position": POSITION, "networks": [NEW]}, "save": {"run": "tiny", "position": POSITION}}
+    usual["score"] = usual["think"]
+    before = everything(root)
+    for route, requests in BAD.items():
+        for fields, words in requests:
+            is_stream = route in ("think", "score") and "networks" not in fields
+            answer = ask(route, 200 if is_stream else 400, **usual.get(route, {}) | fields)
+            sentence = (answer[-1] if is_stream else answer)["error"]
+            assert words in sentence and "\n" not in sentence and "Traceback" not in sentence, (route, fields, sentence)
+    assert everything(root) == before
+
+
+FOREIGN = [
+    {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "http://localhost:8888"},
+    {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Host": "evil.example:6006"}, {"Host": ""},
+    {"Host": "localhost.evil.example"}, {"Host": "["},
+]  # fmt: skip
+
+
+def test_requests_of_other_pages_are_refused_and_own_ones_are_not(root: Path, ask: Callable):
+    before = everything(root)
+    for headers in FOREIGN:
+        assert "error" in ask("runs", 403, headers), headers
+        assert "error" in ask("save", 403, headers, run="tiny", position=POSITION), headers
+    own = [
+        {"Origin": "http://localhost:6006"},
+        {"Sec-Fetch-Site": "same-origin"},
+        {"Host": "127.0.0.1:1"},
+        {"Host": "[::1]"},
+    ]
+    for headers in own:
+        ask("runs", 200, headers)
+    assert everything(root) == before
+    flags = type("Flags", (), {"go_hosts": "go.example, b", "host": "a.example"})
+    apps = GoPlugin(TBContext(logdir=str(root), flags=flags)).get_plugin_apps()
+    for name, status in {"go.example:80": 200, "a.example": 200, "evil.example": 403}.items():
+        assert Client(apps["/games"]).get(headers={"Host": name}).status_code == status
+
+
+def test_methods_bodies_and_sizes_are_checked_before_anything_is_read(root: Path):
+    apps = GoPlugin(TBContext(logdir=str(root))).get_plugin_apps()
+    client = Client(apps["/save"])
+    assert client.get(headers=LOCAL).status_code == 405
+    assert client.post(headers=LOCAL, data="{}", content_type="text/plain").status_code == 415
+    large = {"CONTENT_LENGTH": str(10**8)}
+    answer = client.post(headers=LOCAL, content_type="application/json", environ_overrides=large)
+    assert answer.status_code == 413 and "100000000 bytes" in answer.get_json()["error"]
+    for body in ("[]", "{", "\xff", "[" * 10**5, '{"networks": {}}'):
+        answer = client.post(headers=LOCAL, data=body, content_type="application/json")
+        assert answer.status_code == 400 and answer.get_json()["error"]
+    nowhere = GoPlugin(TBContext(logdir="s3://bucket/logs"))
+    assert not nowhere.is_active()
+    assert Client(nowhere.get_plugin_apps()["/runs"]).get(headers=LOCAL).status_code == 404
+
+
+def test_a_run_that_is_deleted_or_cut_short_breaks_nothing(root: Path, ask: Callable):
+    ask("runs"), ask("games")
+    games = root / "tiny" / "games"
+    (games / "game-00000001.sgf").write_bytes((root / GAME).read_bytes()[:60])
+    (games / "game-00000002.sgf").write_bytes(b"")
+    (games / "game-00000003.sgf").unlink()
+    (root / NEW).write_bytes((root / NEW).read_bytes()[:1000])
+    (root / "tiny" / "matches.jsonl").write_bytes(b'{"player": "ti')
+    assert "error" in ask("game", 400, path=GAME)
+    assert "cut short" in ask("think", position=POSITION, networks=[NEW])[-1]["error"]
+    found = ask("over_time", position=POSITION, networks=[NEW, OLD])
+    assert "error" in found[0] and found[1]["name"] == "tiny@5"
+    assert ask("status", run="tiny")["matches"] == []
+    for path in sorted((root / "tiny").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    (root / "tiny").rmdir()
+    assert ask("games")["games"] == [] and ask("status", run="tiny")["latest"] == {}
+    assert "not there any more" in ask("think", 400, position=POSITION, networks=[OLD])["error"]
+
+
+# The process
+
+
+def test_the_worker_streams_stops_and_starts_again(root: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(entry, "BEAT_SECONDS", 0.1)
+    worker = entry.WorkerProcess()
+    fields = {"position": POSITION, "networks": [str(root / NEW)], "visits": 10_000}
+    first = worker.ask("think", fields, "me")
+    assert any(part.get("visits") for part in first), "a search streams in"
+    second = worker.ask("think", fields | {"visits": 5}, "me")
+    assert not any("error" in part for part in first), "a later request of the same page ends the earlier one"
+    assert 5 <= [part["visits"] for part in second if "visits" in part][-1] < 10_000
+    third = worker.ask("think", fields)
+    next(part for part in third if part.get("visits"))
+    third.close()  # as a connection that is gone
+    assert worker.one("play_move", {"position": POSITION})["next"] == "b" and not worker._waiting
+    fourth, process = worker.ask("think", fields), worker._process
+    next(part for part in fourth if part.get("visits"))
+    process.kill()
+    with pytest.raises(entry.InputError, match="ask again"):
+        list(fourth)
+    monkeypatch.setattr(entry, "IDLE_SECONDS", 0.0)
+    worker.start()
+    assert worker._process is not process
+    until = time.monotonic() + 60
+    while not worker._process.stdin.closed and time.monotonic() < until:
+        time.sleep(0.05)
+    worker._process.kill()  # it has not begun yet
+    assert worker._process.stdin.closed, "its input ends when nobody asks, and so does it"
+
+
+# The house
+
+
+def test_the_page_has_the_colours_of_pictures_and_asks_for_nothing_from_elsewhere():
+    style = (entry.PAGE / "style.css").read_text()
+    for name in ("WOOD", "LINE", "BLACK", "WHITE", "MARK", "BEST", "POSITIVE", "NEGATIVE", "NOTHING", "GREY"):
+        assert re.search(rf"--{name.lower()}: ({jobs._hex(getattr(picture, name))});", style), name
+    for path in entry.PAGE.iterdir():
+        addresses = re.findall(r"[a-z]+://[^\"'` )]+", path.read_text())
+        assert set(addresses) <= {"http://www.w3.org/2000/svg"} and "innerHTML" not in path.read_text(), path.name
+
+
+def test_tensorboard_finds_the_tab():
+    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
+    assert project["entry-points"]["tensorboard_plugins"] == {"zerogo": "zerogo.tensorboard_plugin.entry:GoLoader"}
+    loader = entry.GoLoader()
+    plugin = loader.load(TBContext(logdir="."))
+    assert isinstance(loader, TBLoader) and plugin.is_active() and plugin.frontend_metadata().tab_name == "Go"
+    assert all(f"/{path.name}" in plugin.get_plugin_apps() for path in entry.PAGE.iterdir())

@@ -1,0 +1,345 @@
+"""What TensorBoard loads: the tab, its routes, and what they refuse.
+
+The routes answer JSON: {"error": "a sentence"} with a status of 400 or more where something is refused. Those that take
+long answer with lines, each a JSON object, as the work goes on; who closes the connection ends the work."""
+
+import base64
+import functools
+import ipaddress
+import itertools
+import json
+import queue
+import re
+import secrets
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tensorboard.plugins import base_plugin
+from werkzeug import Request, Response
+
+from zerogo.errors import InputError
+from zerogo.tensorboard_plugin.folder import Folder
+
+PAGE = Path(__file__).with_name("page")
+PAGE_FILES = {".js": "text/javascript", ".css": "text/css"}
+MOST_BODY, MOST_LINE = 2**20 - 2**16, 2**20 - 1  # bytes of a request, from a browser and to the worker
+MOST_WAITING = 16  # requests that the worker has at a time
+MOST_PLAYED = 1000  # games saved in one run
+MOST_OPENED = 20_000  # games that openings are counted of
+BEAT_SECONDS, PATIENCE = 1.0, 300.0  # between two signs of life in a stream; of the whole of one
+IDLE_SECONDS = 900.0  # after which the worker ends and gives its memory back
+HEADERS = {
+    "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'",
+}  # fmt: skip
+PLAYED = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}\.sgf")
+
+
+class RequestRefused(InputError):
+    """A request that is not answered. status: of HTTP."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class GoLoader(base_plugin.TBLoader):
+    """Loads the tab, with its one option."""
+
+    def define_flags(self, parser: Any) -> None:
+        """Adds --go_hosts to TensorBoard's command line."""
+        text = "further names, with commas between them, by which browsers may address this server's Go tab"
+        parser.add_argument_group("Go tab").add_argument("--go_hosts", metavar="NAMES", default="", help=text)
+
+    def load(self, context: base_plugin.TBContext) -> base_plugin.TBPlugin:
+        """Returns the tab."""
+        return GoPlugin(context)
+
+
+class GoPlugin(base_plugin.TBPlugin):
+    """The tab: its routes over a log directory."""
+
+    plugin_name = "go"
+
+    def __init__(self, context: base_plugin.TBContext) -> None:
+        self.folder = Folder(context.logdir) if context.logdir and "://" not in context.logdir else None
+        flags = context.flags
+        names = [*getattr(flags, "go_hosts", "").split(","), getattr(flags, "host", None), socket.gethostname()]
+        self._hosts = {"localhost", *(name.strip().lower() for name in names if name and name.strip())}
+        self._worker = WorkerProcess()
+        self._written: set[str] = set()
+
+    def is_active(self) -> bool:
+        """Whether there is a log directory: games may appear at any time."""
+        return self.folder is not None and self.folder.root.is_dir()
+
+    def frontend_metadata(self) -> base_plugin.FrontendMetadata:
+        """Returns the tab's name and its page's module."""
+        return base_plugin.FrontendMetadata(es_module_path="/index.js", tab_name="Go", disable_reload=True)
+
+    def get_plugin_apps(self) -> dict[str, Callable]:
+        """Returns the routes: the page's files, and what they ask for."""
+        files = [path for path in PAGE.iterdir() if path.suffix in PAGE_FILES]
+        apps = {f"/{path.name}": self._app(functools.partial(_page_file, path), "GET") for path in files}
+        for answer in (self._runs, self._games, self._game, self._status, self._openings, self._in_flight):
+            apps["/" + answer.__name__.removeprefix("_")] = self._app(answer, "GET")
+        for names, answer in ((ONE, self._one), (STREAMS, self._stream)):
+            apps |= {f"/{name}": self._app(functools.partial(answer, name), "POST") for name in names}
+        return apps
+
+    def _app(self, answer: Callable[[Request], Any], method: str) -> Callable:
+        """Returns a WSGI application that answers what may be asked, and refuses the rest in one sentence."""
+
+        @Request.application
+        def app(request: Request) -> Response:
+            try:
+                self._check(request, method)
+                found = answer(request)
+                return found if isinstance(found, Response) else _json(found)
+            except InputError as error:
+                return _json({"error": str(error)}, getattr(error, "status", 400))
+            except OSError as error:  # a run that is being written or deleted
+                return _json({"error": f"it can't be read now ({error.strerror or error})"}, 409)
+
+        return app
+
+    def _check(self, request: Request, method: str) -> None:
+        """Raises RequestRefused unless a request is of the right kind and comes from this server's own page, or no browser.
+
+        A page of another origin may send requests that a browser marks as such; one whose name has been made to mean
+        this machine's address sends that name as Host."""
+        if request.method != method:
+            raise RequestRefused(405, f"the method is {request.method}; allowed here is {method}")
+        if not self._is_own(request.headers.get("Host", "")):
+            shown = f"the server is addressed as {request.headers.get('Host', '')[:80]!r}"
+            raise RequestRefused(403, f"{shown}; allowed are its address, localhost and the names of --go_hosts")
+        origin = request.headers.get("Origin")
+        foreign = request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none")
+        if foreign or (origin is not None and urlsplit(origin).netloc != request.headers.get("Host")):
+            raise RequestRefused(403, "the request comes from another page; allowed are those of this TensorBoard")
+        if method == "POST":
+            if request.mimetype != "application/json":
+                raise RequestRefused(415, "the body must be application/json")
+            if request.content_length is None or request.content_length > MOST_BODY:
+                raise RequestRefused(413, f"the body has {request.content_length} bytes; allowed are {MOST_BODY}")
+        if self.folder is None:
+            raise RequestRefused(404, "TensorBoard was started without a local --logdir, so there is nothing to show")
+
+    def _is_own(self, address: str) -> bool:
+        """Whether an address such as localhost:6006 is no name that others have made to mean this machine."""
+        with suppress(ValueError):
+            host = urlsplit(f"//{address}").hostname or ""
+            return host in self._hosts or host.endswith(".localhost") or bool(ipaddress.ip_address(host))
+        return False
+
+    # What is read
+
+    def _runs(self, request: Request) -> dict[str, Any]:
+        self._worker.start()  # it takes seconds, in which a person looks at the list
+        runs = [run._asdict() for run in self.folder.runs()]
+        return {"runs": [run | {"path": "", "sources": [one.kind for one in run["sources"]]} for run in runs]}
+
+    def _games(self, request: Request) -> dict[str, Any]:
+        names = ("run", "kind", "player", "result", "end", "least", "most")
+        wanted = {name: request.args[name][:200] for name in names if request.args.get(name)}
+        return self.folder.games(wanted, request.args.get("after", ""))
+
+    def _game(self, request: Request) -> dict[str, Any]:
+        name = request.args.get("path", "")
+        data = base64.b64encode(self.folder.read(name)).decode()
+        return self._worker.one("read_game", {"data": data, "name": Path(name).name})
+
+    def _status(self, request: Request) -> dict[str, Any]:
+        run, found = self.folder.run(request.args.get("run")), {}
+        for name, file in {"metrics": "logs/metrics.jsonl", "pool": "matches.jsonl"}.items():
+            found[name] = None
+            with suppress(InputError):
+                path = self.folder.path(f"{run.name}/{file}")
+                found[name] = str(path) if path.is_file() else None
+        return self._worker.one("status", found)
+
+    def _openings(self, request: Request) -> dict[str, Any]:
+        run, size = self.folder.run(request.args.get("run")), request.args.get("size", type=int)
+        games: dict[int, list] = {}
+        for source in run.sources:
+            for changed, name, length in self.folder.listing(source)[:MOST_OPENED]:
+                if seen := self.folder.glance(source.path / name, changed, length):
+                    games.setdefault(seen.size, []).append((seen.opening, seen.result[:1]))
+        chosen = size if size in games else max(games, key=lambda one: len(games[one]), default=9)
+        found = self._worker.one("openings", {"size": chosen, "games": games.get(chosen, [])[:MOST_OPENED]})
+        return found | {"sizes": sorted(games)}
+
+    def _in_flight(self, request: Request) -> dict[str, Any]:
+        run = self.folder.run(request.args.get("run"))
+        commits = sorted((run.path / "commits").glob("commit-*.pt"))
+        if not commits:
+            raise InputError(f"the run {run.name} has no commit, so no games under way are known")
+        path = self.folder.path(str(commits[-1].relative_to(self.folder.root)))
+        return self._worker.one("in_flight", {"path": str(path)})
+
+    # What is asked with a body
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        """Returns a request's object, with files in place of the names of networks. Raises InputError."""
+        try:
+            body = json.loads(request.get_data(cache=False))
+        except (ValueError, RecursionError):
+            body = None
+        if not isinstance(body, dict):
+            raise InputError("the body must be one JSON object")
+        if body.get("network"):
+            body["network"] = str(self.folder.network(body["network"]))
+        if "networks" in body:
+            if not isinstance(body["networks"], list) or not 1 <= len(body["networks"]) <= 100:
+                raise InputError("networks must be a list of 1 to 100 names")
+            body["networks"] = [str(self.folder.network(name)) for name in body["networks"]]
+        return body
+
+    def _one(self, name: str, request: Request) -> dict[str, Any]:
+        body = self._body(request)
+        if name == "load":
+            body = {"data": body.get("sgf"), "name": "loaded game"}
+        if name == "save":
+            body["path"] = str(self._file_for(body))
+        found = self._worker.one(ONE[name], body)
+        self._written |= {body["path"]} if name == "save" else set()
+        return found
+
+    def _file_for(self, body: dict[str, Any]) -> Path:
+        """Returns the file that a played game is written into: a new one, or one that this server has made before.
+        Raises InputError for any other."""
+        folder = self.folder.run(body.get("run")).path / "played"
+        if folder.is_symlink() or not folder.resolve().is_relative_to(self.folder.root):
+            raise InputError("the folder for played games is a link, and nothing is written through links")
+        name = body.get("file")
+        if name:
+            if not isinstance(name, str) or not PLAYED.fullmatch(name) or str(folder / name) not in self._written:
+                raise InputError("file is none that this server has written; leave it out for a new one")
+            return folder / name
+        if folder.is_dir() and sum(1 for _ in folder.iterdir()) >= MOST_PLAYED:
+            raise InputError(f"{MOST_PLAYED} games are saved in this run already; remove some of its folder played")
+        return folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(4)}.sgf"
+
+    def _stream(self, name: str, request: Request) -> Response:
+        body = self._body(request)
+        client = str(body.pop("client", ""))[:40]
+        parts = self._worker.ask(STREAMS[name], body, client)
+        return Response(_lines(parts), mimetype="application/x-ndjson", headers=HEADERS)
+
+
+ONE = {"load": "read_game", "new": "new_game", "move": "play_move", "text": "write_text", "save": "save_game"}
+STREAMS = {name: name for name in ("think", "over_time", "curve", "planes", "score")} | {"genmove": "choose_move"}
+
+
+def _lines(parts: Iterator[dict[str, Any]]) -> Iterator[bytes]:
+    """Yields a stream's lines; what goes wrong under way is its last one."""
+    try:
+        for part in parts:
+            yield json.dumps(part).encode() + b"\n"
+    except InputError as error:
+        yield json.dumps({"error": str(error)}).encode() + b"\n"
+
+
+def _json(found: Any, status: int = 200) -> Response:
+    return Response(json.dumps(found), status, HEADERS, "application/json")
+
+
+def _page_file(path: Path, request: Request) -> Response:
+    return Response(path.read_bytes(), 200, HEADERS, PAGE_FILES[path.suffix])
+
+
+class WorkerProcess:
+    """The worker as the server sees it: started when it is needed, again when it has ended, ended when nobody asks."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen | None = None
+        self._lock, self._numbers = threading.Lock(), itertools.count(1)
+        self._pipe = threading.Lock()  # of its own, as a process that starts leaves a long request waiting
+        self._waiting: dict[int, queue.SimpleQueue] = {}
+        self._of_client: dict[str, int] = {}
+        self._used = time.monotonic()
+
+    def start(self) -> None:
+        """Starts the process if there is none."""
+        with self._lock:
+            self._used = time.monotonic()
+            if self._process is None or self._process.poll() is not None:
+                words = [sys.executable, "-m", "zerogo.tensorboard_plugin.worker"]
+                pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+                self._process = subprocess.Popen(words, **pipes, start_new_session=True)
+                for work in (self._read, self._watch):
+                    threading.Thread(target=work, args=(self._process,), daemon=True).start()
+
+    def one(self, job: str, fields: dict[str, Any]) -> dict[str, Any]:
+        """Returns the only part of a job's answer. Raises InputError with what is wrong."""
+        return next(part for part in self.ask(job, fields) if part)
+
+    def ask(self, job: str, fields: dict[str, Any], client: str = "") -> Iterator[dict[str, Any]]:
+        """Yields the parts of a job's answer, and {} where nothing has come for a second. client: whose earlier request
+        ends, if any. Raises InputError with what is wrong; RequestRefused where too many wait."""
+        self.start()
+        answers, is_over, until = queue.SimpleQueue(), False, time.monotonic() + PATIENCE
+        with self._lock:
+            if len(self._waiting) >= MOST_WAITING:
+                raise RequestRefused(503, f"{MOST_WAITING} requests wait already; ask again when they are answered")
+            number, earlier = next(self._numbers), self._of_client.get(client)
+            self._waiting[number] = answers
+            self._of_client |= {client: number} if client else {}
+        try:
+            if earlier is not None:
+                self._send({"cancel": earlier})
+            self._send({**fields, "id": number, "job": job})
+            while time.monotonic() < until and not is_over:
+                answer = {"part": {}}
+                with suppress(queue.Empty):
+                    answer = answers.get(timeout=BEAT_SECONDS)
+                is_over = "part" not in answer
+                if "error" in answer:
+                    raise InputError(answer["error"])
+                yield answer.get("part", {})
+        finally:
+            with self._lock:
+                del self._waiting[number]
+                if self._of_client.get(client) == number:
+                    del self._of_client[client]
+            if not is_over:
+                self._send({"cancel": number})
+
+    def _send(self, request: dict[str, Any]) -> None:
+        line = json.dumps(request).encode() + b"\n"
+        if len(line) > MOST_LINE:
+            raise RequestRefused(413, f"the request has {len(line)} bytes; allowed are {MOST_LINE}")
+        self._used = time.monotonic()
+        with self._pipe, suppress(OSError, ValueError):  # it has ended: its reader says so to all who wait
+            self._process.stdin.write(line)
+            self._process.stdin.flush()
+
+    def _read(self, process: subprocess.Popen) -> None:
+        """Gives each answer to who waits for it, until the process ends."""
+        for line in process.stdout:
+            answer = json.loads(line)
+            with self._lock:
+                waiting = self._waiting.get(answer["id"])
+            if waiting is not None:
+                waiting.put(answer)
+        process.wait()
+        with self._lock:
+            for waiting in self._waiting.values():
+                waiting.put({"error": "the process that thinks has ended; ask again, and it starts anew"})
+
+    def _watch(self, process: subprocess.Popen) -> None:
+        """Ends the process when nobody has asked for long."""
+        while process.poll() is None:
+            time.sleep(1)
+            with self._lock:
+                if time.monotonic() - self._used > IDLE_SECONDS and not self._waiting:
+                    process.stdin.close()
+                    return

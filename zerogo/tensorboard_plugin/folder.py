@@ -1,0 +1,287 @@
+"""What lies below a log directory: runs, matches, networks and games. It is looked at when somebody asks, a page of
+games at a time, and what was seen is remembered until its file changes. Nothing here needs torch."""
+
+import os
+import re
+import stat
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from zerogo.errors import InputError
+
+MOST_FOLDERS, MOST_DEPTH = 10_000, 4  # that are looked at, and how far down
+MOST_GAME_BYTES = 2**19  # of a game that is shown
+GLANCED_BYTES, MOST_HEAD = 2**18, 4096  # of a game in a list; without comments, that names and result lie in
+REMEMBERED = 100_000  # games, some 500 bytes each
+OPENING = 6  # moves that openings are compared by
+LISTED, SECONDS = 50, 0.7  # games of a page, and how long one request looks for them
+RUNS_HOLD = 2.0  # seconds for which the list of runs is taken to be true
+GAME_FOLDERS = {"games": "self-play", "matches": "match", "played": "played"}  # of a run, with the kinds of their games
+OF_A_RUN = {*GAME_FOLDERS, "checkpoints", "commits", "replay", "logs"}
+STEP = re.compile(r"step-(\d{8,18})\.pt")
+_COMMENT = re.compile(rb"\bG?C\[[^\]\\]*(?:\\.[^\]\\]*)*\]", re.DOTALL)
+_MOVE = re.compile(rb"(?<![A-Z])([BW])\[([a-y]{0,2})\]")
+_NAMES = {
+    name: re.compile(rb"(?<![A-Z])%s\[((?:[^\]\\]|\\.){0,200})" % name.encode()) for name in "PB PW RE SZ".split()
+}
+_END = re.compile(rb"ended by: (\w{1,20})")
+_ENDS = {"R": "resigned", "T": "time", "F": "fault"}
+
+
+class Source(NamedTuple):
+    """A folder of games. run: its name below the log directory. kind: self-play, match or played."""
+
+    run: str
+    kind: str
+    path: Path
+
+
+class Glance(NamedTuple):
+    """What a list says of a game. size: N. end: how it ended. opening: its first moves, as SGF letters with commas."""
+
+    size: int
+    black: str
+    white: str
+    result: str
+    moves: int
+    end: str
+    opening: str
+
+
+class ListedRun(NamedTuple):
+    """A run, a match or a folder with networks. name: below the log directory. note: why its link is not followed."""
+
+    name: str
+    path: Path
+    sources: list[Source]
+    networks: list[tuple[str, int]]
+    note: str = ""
+
+
+class Folder:
+    """A log directory. Every path of a request goes through `path`, every game through `read`."""
+
+    def __init__(self, root: str | os.PathLike) -> None:
+        self.root = Path(root).resolve()
+        self._glances: OrderedDict[str, tuple[tuple[int, int], Glance | None]] = OrderedDict()
+        self._listings: dict[Path, tuple[float, list[tuple[int, str, int]]]] = {}
+        self._runs: tuple[float, list[ListedRun]] = (-1e9, [])
+        self._lock = threading.Lock()
+
+    def path(self, name: Any) -> Path:
+        """Returns what a name below the log directory means, links resolved. Raises InputError where it leads out of
+        it, and where there is nothing."""
+        if not isinstance(name, str) or len(name) > 1000 or "\0" in name:
+            raise InputError("a path must be a text of at most 1000 characters; take one that the tab lists")
+        found = (self.root / name).resolve()
+        if ".." in Path(name).parts or not found.is_relative_to(self.root):
+            raise InputError(f"{name[:80]!r} leads out of the log directory, and nothing outside of it is read")
+        if not found.exists():
+            raise InputError(f"{name[:80]!r} is not there any more")
+        return found
+
+    def read(self, name: str, most: int = MOST_GAME_BYTES) -> bytes:
+        """Returns the bytes of a game. Raises InputError for what is no SGF file, is larger, or can't be read."""
+        path = self.path(name)
+        if path.suffix.lower() != ".sgf":
+            raise InputError(f"{name[:80]!r} is no SGF file; allowed are games, *.sgf")
+        try:
+            data = _bytes(path, most + 1)
+        except OSError as error:
+            raise InputError(f"{name[:80]!r} can't be read: {error.strerror or error}") from None
+        if len(data) > most:
+            raise InputError(f"{name[:80]!r} is larger than {most // 2**10} KiB; no single game is")
+        return data
+
+    def network(self, name: Any) -> Path:
+        """Returns the file of a network. Raises InputError for what is none."""
+        path = self.path(name)
+        if path.suffix != ".pt" or not path.is_file() or path.parent.name == "commits":
+            raise InputError(f"{str(name)[:80]!r} is no checkpoint; allowed are the networks that the tab lists")
+        return path
+
+    def run(self, name: Any) -> ListedRun:
+        """Returns the run of a name. Raises InputError where it is not listed."""
+        found = next((run for run in self.runs() if run.name == name and not run.note), None)
+        if found is None:
+            raise InputError(f"there is no run {str(name)[:80]!r} in the log directory any more")
+        return found
+
+    def runs(self) -> list[ListedRun]:
+        """Returns the runs, the one that was written last first."""
+        with self._lock:
+            if time.monotonic() - self._runs[0] > RUNS_HOLD:
+                found = ((_mtime(run.path, *(run.path / name for name in OF_A_RUN)), run) for run in self._found())
+                self._runs = time.monotonic(), [run for _, run in sorted(found, key=lambda pair: -pair[0])]
+            return self._runs[1]
+
+    def _found(self) -> Iterator[ListedRun]:
+        waiting, looked = [(self.root, 0)], 0
+        while waiting and looked < MOST_FOLDERS:
+            (path, depth), looked = waiting.pop(0), looked + 1
+            folders, files = _entries(path)
+            is_run = "config.yaml" in files and bool(folders & OF_A_RUN)
+            below = () if depth == MOST_DEPTH else sorted(folders - (OF_A_RUN if is_run else {"games"}))
+            waiting += [(path / name, depth + 1) for name in below if not name.startswith(".")]
+            for link in (path / name for name in files if (path / name).is_symlink() and (path / name).is_dir()):
+                yield ListedRun(self._name(link), path, [], [], "a link, which is not followed")
+            if is_run or "match.json" in files or "played" in folders or any(name.endswith(".pt") for name in files):
+                yield self._run(path, is_run, folders, files)
+
+    def _run(self, path: Path, is_run: bool, folders: set[str], files: set[str]) -> ListedRun:
+        name = self._name(path)
+        kinds = GAME_FOLDERS if is_run else ({"games": "match"} if "match.json" in files else {}) | {"played": "played"}
+        sources = [Source(name, kind, path / folder) for folder, kind in kinds.items() if folder in folders]
+        networks = [(file, -1) for file in sorted(files) if file.endswith(".pt")]
+        saved = _entries(path / "checkpoints")[1] if is_run and "checkpoints" in folders else ()
+        networks += sorted(
+            ((f"checkpoints/{file}", int(found[1])) for file in saved if (found := STEP.fullmatch(file))),
+            key=lambda network: network[1],
+        )
+        return ListedRun(name, path, sources, [(f"{name}/{file}".removeprefix("./"), step) for file, step in networks])
+
+    def _name(self, path: Path) -> str:
+        return str(path.relative_to(self.root))
+
+    # Games
+
+    def listing(self, source: Source) -> list[tuple[int, str, int]]:
+        """Returns when the games of a source were written (ns), their file names and sizes, the newest first."""
+        changed = _mtime(source.path)
+        known = self._listings.get(source.path)
+        if known is None or known[0] != changed:
+            found = []
+            with suppress(OSError), os.scandir(source.path) as entries:  # it may be deleted meanwhile
+                for entry in entries:
+                    if entry.name.endswith(".sgf") and entry.is_file(follow_symlinks=False):
+                        seen = entry.stat(follow_symlinks=False)
+                        found.append((seen.st_mtime_ns, entry.name, seen.st_size))
+            known = self._listings[source.path] = changed, sorted(found, reverse=True)
+        return known[1]
+
+    def glance(self, path: Path, changed: int, size: int) -> Glance | None:
+        """Returns what a list says of a game, None for what is none; changed, size: of its file."""
+        key, version = str(path), (changed, size)
+        with self._lock:
+            known = self._glances.get(key)
+            if known is not None and known[0] == version:
+                return known[1]
+        try:
+            found = glance_of(_bytes(path, GLANCED_BYTES))
+        except OSError:
+            return None
+        with self._lock:
+            self._glances[key] = version, found
+            while len(self._glances) > REMEMBERED:
+                self._glances.popitem(last=False)
+        return found
+
+    def games(self, wanted: dict[str, str], after: str = "") -> dict[str, Any]:
+        """Returns a page of the games that a filter wants, the newest first.
+
+        wanted: run, kind, player (parts of names), result (B, W, 0), end, least and most (moves), each may be left
+        out. after: the `next` of an earlier page. Returns games; next, empty after the last; total, of the folders,
+        and looked, of these how many this page had to look at."""
+        for name in ("least", "most"):
+            if not re.fullmatch(r"\d{1,5}", wanted.get(name, "0")):
+                raise InputError(f"{name} is {wanted[name][:40]!r}; allowed are numbers of moves from 0 to 99999")
+        sources = [source for run in self.runs() for source in run.sources]
+        sources = [
+            one for one in sources if wanted.get("run") in (None, one.run) and wanted.get("kind") in (None, one.kind)
+        ]
+        places = {self._name(source.path): source for source in sources}
+        every = [
+            (changed, name, place, size)
+            for place, source in places.items()
+            for changed, name, size in self.listing(source)
+        ]
+        every.sort(reverse=True)
+        begin, found, looked, last, until = _mark(after), [], 0, None, time.monotonic() + SECONDS
+        for *at, size in every:
+            if begin is not None and at >= begin:
+                continue
+            if len(found) == LISTED or time.monotonic() > until:
+                break
+            looked, last, (changed, name, place) = looked + 1, at, at
+            source = places[place]
+            seen = self.glance(source.path / name, changed, size)
+            if seen is not None and _fits(seen, wanted):
+                about = seen._asdict() | {"run": source.run, "kind": source.kind, "when": changed // 10**9}
+                del about["opening"]
+                found.append({"path": f"{place}/{name}"} | about)
+        else:
+            last = None
+        return {"games": found, "next": "|".join(map(str, last or ())), "total": len(every), "looked": looked}
+
+
+def _mark(text: str) -> list | None:
+    """Returns the place that the `next` of a page names."""
+    if not text:
+        return None
+    parts = text.split("|")
+    if len(parts) != 3 or not re.fullmatch(r"\d{1,25}", parts[0]):
+        raise InputError(f"after is {text[:80]!r}; allowed is what an earlier page called next")
+    return [int(parts[0]), *parts[1:]]
+
+
+def glance_of(data: bytes) -> Glance | None:
+    """Returns what a list says of a game's bytes, None for what is no SGF. It reads what zerogo and most others write;
+    whoever opens the game gets it from `zerogo.sgf`."""
+    if b"(" not in data[:200] or b";" not in data[:400]:
+        return None
+    end = _END.search(data)
+    plain = _COMMENT.sub(b"", data)
+    text = {}
+    for name, pattern in _NAMES.items():
+        match = pattern.search(plain, 0, MOST_HEAD)
+        text[name] = match[1].decode("utf-8", "replace").replace("\\", "") if match else ""
+    moves = _MOVE.findall(plain)
+    how = end[1].decode() if end else "capped" if b"ended at the move cap" in data else ""
+    how = how or _ENDS.get(text["RE"][2:3], "passes" if text["RE"] not in ("", "?") else "unfinished")
+    size = int(text["SZ"]) if re.fullmatch(r"\d{1,2}", text["SZ"]) else 19
+    opening = b",".join(move for _, move in moves[:OPENING]).decode()
+    return Glance(size, text["PB"], text["PW"], text["RE"], len(moves), how, opening)
+
+
+def _fits(seen: Glance, wanted: dict[str, str]) -> bool:
+    """Whether a game is one that a filter wants."""
+    players = f"{seen.black}\n{seen.white}".lower()
+    return (
+        all(word in players for word in wanted.get("player", "").lower().split())
+        and (seen.result[:1] or "?") in wanted.get("result", seen.result[:1] or "?")
+        and wanted.get("end", seen.end) == seen.end
+        and int(wanted.get("least", 0)) <= seen.moves <= int(wanted.get("most", 99999))
+    )
+
+
+def _bytes(path: Path, most: int) -> bytes:
+    """Returns the first bytes of a regular file, which is no link. Raises OSError for anything else."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(None, "it is no plain file")
+        return file.read(most)
+
+
+def _entries(path: Path) -> tuple[set[str], set[str]]:
+    """Returns the names of the folders and of the other entries of a folder, both empty where it is gone. A link is no
+    folder."""
+    folders, files = set(), set()
+    with suppress(OSError), os.scandir(path) as entries:
+        for entry in entries:
+            (folders if entry.is_dir(follow_symlinks=False) else files).add(entry.name)
+    return folders, files
+
+
+def _mtime(*paths: Path) -> float:
+    """Returns when the last of some folders was written."""
+    found = [0.0]
+    for path in paths:
+        with suppress(OSError):
+            found.append(path.stat().st_mtime)
+    return max(found)

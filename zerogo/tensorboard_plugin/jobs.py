@@ -1,0 +1,537 @@
+"""What the tab asks of the worker: games as trees of positions, what networks think, moves, scores, how a run is doing.
+
+Each job yields parts, as dictionaries for JSON, and may be ended between any two. A position is {"size", "komi",
+"superko", "suicide", "scoring", "start": {"stones", "handicap", "first"}, "moves": [["b", 40], ...]}; stones are N * N
+digits of 0, 1 and 2, row by row. Winrates, scores and ownership of the answers are Black's, but for a candidate's."""
+
+import base64
+import dataclasses
+import json
+import math
+import os
+import re
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from zerogo import board, bounds, checkpoint, coords, flood, picture, runtime, scoring, sgf, symmetry
+from zerogo.cli import set_up
+from zerogo.config import Config, with_overrides
+from zerogo.errors import InputError
+from zerogo.evaluator import Evaluation
+from zerogo.features import make_encoder
+from zerogo.game import Colour, GameState, Point
+from zerogo.players import require_size
+from zerogo.players.analyst import Analysis, Analyst, analyst_of_playouts, make_analyst
+from zerogo.players.live import LiveGame
+from zerogo.players.move_choice import MoveChoiceSettings, decide, final_status
+from zerogo.players.session import AnalysisSession
+from zerogo.players.status import TimeLimit, as_points, indices
+from zerogo.rules import Rules
+from zerogo.sgf.record import COLOURS
+
+MOST_MOVES, MOST_NODES, MOST_LINES = 2000, 5000, 100  # of a game that is shown, with its variations
+MOST_VISITS, MOST_SECONDS = 10_000, 120.0  # of one search
+MOST_TREE = 2**29  # bytes of one search's tree
+MOST_NETWORKS = 60  # over time
+KEPT_ANALYSTS, KEPT_GAMES = 4, 8
+REPORT_SECONDS, SLICE_SECONDS = 0.25, 0.08  # between two reports; between two looks at what else is asked
+JUDGE_SECONDS = 10.0  # for dead stones
+EVALUATED_AT_ONCE = 16
+SHOWN_CANDIDATES, SHOWN_OPENINGS, SHOWN_GAMES = 24, 400, 12
+METRICS_BYTES = 2**20  # of the end of metrics.jsonl
+MOST_POOL_BYTES, MOST_COMMIT_BYTES = 2**24, 2**30
+RESULT = re.compile(r"[BW]\+(R|\d{1,4}(\.\d{1,2})?)|0|\?")
+Part = dict[str, Any]
+
+
+class Desk:
+    """What jobs share: networks and games that were asked about lately. cpu: seconds of processor time before the
+    present job."""
+
+    def __init__(self) -> None:
+        set_up(with_overrides(Config(), ["run.threads=1", "run.device=cpu", "run.precision=float32"]))
+        self._analysts: dict[tuple, tuple[Analyst, AnalysisSession]] = {}
+        self._games: dict[tuple, LiveGame] = {}
+        self.cpu = 0.0
+
+    def warm(self) -> Iterator[Part]:
+        """Loads what a first search would wait for: compiled features and search."""
+        make_encoder("alphago48", False).planes(board.new_games(1, Rules(5)))
+        yield {}
+        session = AnalysisSession(analyst_of_playouts(8), capacity=64)
+        session.set_position(LiveGame(Rules(5)))
+        session.run(8)
+
+    def analyst(self, path: str, on_device: bool = False) -> tuple[Analyst, AnalysisSession]:
+        """Returns the analyst of a checkpoint's file and its search. on_device: on a GPU where there is one."""
+        changed = Path(path).stat().st_mtime_ns if Path(path).exists() else 0
+        found = self._analysts.pop((path, changed, on_device), None)
+        if found is None:
+            saved, device = checkpoint.load(path), runtime.pick_device("auto" if on_device else "cpu")
+            dtype = runtime.pick_dtype("auto" if on_device else "float32", device)
+            analyst = make_analyst(saved, saved.config.evaluation, device, dtype)
+            found = analyst, AnalysisSession(analyst, most_bytes=MOST_TREE)
+        _keep(self._analysts, (path, changed, on_device), found, KEPT_ANALYSTS)
+        return found
+
+    def game(self, given: Any) -> LiveGame:
+        """Returns the game of a request's position. Raises InputError where it is none, or has an illegal move."""
+        rules, start, moves = _position(given)
+        key = rules, start["stones"], tuple(start["handicap"]), start["first"]
+        game = self._games.pop(key, None)
+        if game is None:
+            record = sgf.GameRecord(rules, [], first=start["first"], handicap=start["handicap"])
+            if not start["handicap"]:
+                record.setup = _rows(start["stones"], rules.size)
+            game = LiveGame.of_record(record)
+        same = 0
+        while same < min(len(game.moves), len(moves)) and game.moves[same] == moves[same]:
+            same += 1
+        game.undo(len(game.moves) - same)
+        for number, (colour, action) in enumerate(moves[same:], start=same + 1):
+            if reason := game.why_illegal(colour, action):
+                raise InputError(f"move {number}, {coords.to_gtp(action, rules.size)}, is illegal: {reason}")
+            game.play(colour, action)
+        _keep(self._games, key, game, KEPT_GAMES)
+        return game
+
+    def cost(self, began: float) -> Part:
+        """Returns what the present job has taken so far, in seconds and bytes; began: on the monotonic clock."""
+        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        spent = time.process_time() - self.cpu
+        return {"cpu": round(spent, 2), "seconds": round(time.monotonic() - began, 2), "memory": memory}
+
+
+def _keep(known: dict, key: Any, value: Any, most: int) -> None:
+    """Adds a value as the newest of at most so many."""
+    known[key] = value
+    while len(known) > most:
+        del known[next(iter(known))]
+
+
+# What requests hold
+
+
+def _position(given: Any) -> tuple[Rules, Part, list[tuple[Colour, int]]]:
+    """Returns the rules, the start and the moves of a request's position. Raises InputError for anything else."""
+    if not isinstance(given, dict):
+        raise InputError("a position must be an object with size, komi, start and moves")
+    rules = Rules(**{field.name: given[field.name] for field in dataclasses.fields(Rules) if field.name in given})
+    points, start, moves = rules.size**2, given.get("start") or {}, given.get("moves", [])
+    if wrong := bounds.misfit({"start": start, "moves": moves}, {"start": dict, "moves": [(str, int)]}, "position"):
+        raise InputError(wrong)
+    start = {"stones": "0" * points, "handicap": [], "first": "b"} | {name: one for name, one in start.items() if one}
+    if wrong := bounds.misfit(start, {"stones": str, "handicap": [int], "first": str}, "start"):
+        raise InputError(wrong)
+    if abs(rules.komi) > 1000 or len(moves) > MOST_MOVES:
+        raise InputError(f"komi is {rules.komi:g}, with {len(moves)} moves; allowed are 1000 and {MOST_MOVES} at most")
+    stones, handicap = start["stones"], start["handicap"]
+    colours = {start["first"], *(move[0] for move in moves)}
+    if len(stones) != points or not set(stones) <= set("012") or not colours <= {"b", "w"}:
+        raise InputError(f"stones must be {points} digits of 0, 1 and 2, colours b or w")
+    if len(set(handicap)) < len(handicap) or not all(0 <= point < points for point in handicap):
+        raise InputError(f"the handicap must be different points, 0 to {points - 1}")
+    return rules, start, [(COLOURS[colour], _whole("a move", action, 0, points)) for colour, action, *_ in moves]
+
+
+def _whole(what: str, value: Any, low: int, high: int) -> int:
+    """Returns a whole number of a request. Raises InputError for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InputError(f"{what} is {str(value)[:40]!r}; allowed are whole numbers from {low} to {high}")
+    return value
+
+
+def _rows(stones: str, size: int) -> list[list[int]]:
+    return [[int(digit) for digit in stones[row * size : (row + 1) * size]] for row in range(size)]
+
+
+# Games
+
+
+def read_game(desk: Desk, request: Part) -> Iterator[Part]:
+    """Yields a game file's tree: its main line, and variations as far as there is room; data: the file in base64."""
+    try:
+        data = base64.b64decode(request["data"], validate=True)
+    except (TypeError, ValueError):
+        raise InputError("sgf must be a file in base64") from None
+    records = sgf.variations_text(data, request["name"])
+    main = records[0]
+    if len(main.moves) > MOST_MOVES:
+        raise InputError(f"the game has {len(main.moves)} moves; shown are games of at most {MOST_MOVES}")
+    tree, notes, work = _Tree(main), list(main.notes), 0
+    for number, record in enumerate(records):
+        work += len(record.moves)
+        if number == MOST_LINES or (number and work > MOST_NODES):
+            notes.append(f"the first {number} of {len(records)} variations are shown")
+            break
+        states, problem = sgf.replay(record)
+        tree.add(record, states)
+        if problem:
+            notes.append(problem if not number else f"variation {number}: {problem}")
+    words = {name: getattr(main, name)[:2000] for name in ("black", "white", "result", "event", "comment")}
+    words |= {"date": main.date or "", "name": request["name"], "notes": [note[:300] for note in notes[:20]]}
+    yield words | dataclasses.asdict(main.rules) | _board_words(main.rules.size) | {"nodes": tree.nodes}
+
+
+class _Tree:
+    """Lines of play as one tree: a list of nodes, each with its parent's index."""
+
+    def __init__(self, main: sgf.GameRecord) -> None:
+        self.nodes: list[Part] = []
+        self._children: dict[tuple, int] = {}
+        self.first = main.start(), main.first
+
+    def add(self, record: sgf.GameRecord, states: Sequence[GameState]) -> None:
+        """Adds a line that begins as the first one does, up to its first illegal move."""
+        if not states or (self.nodes and (record.start(), record.first) != self.first):
+            return
+        if not self.nodes:
+            start = {"stones": _digits(states[0]), "handicap": record.handicap, "first": record.first}
+            self.nodes.append(_node(states[0]) | {"start": start | ({"stones": ""} if record.handicap else {})})
+        edits, at, turns = {edit.before for edit in record.edits}, 0, record.turns()
+        for number, state in enumerate(states[1:], start=1):
+            key = at, turns[number - 1], record.moves[number - 1], number in edits
+            if key not in self._children:
+                self._children[key] = len(self.nodes)
+                node = _node(state) | {"parent": at, "colour": key[1], "action": key[2]} | _remarks(record, number - 1)
+                if number in edits:
+                    node["start"] = {"stones": node["stones"], "handicap": [], "first": node["next"]}
+                self.nodes.append(node)
+            at = self._children[key]
+
+
+def _node(state: GameState) -> Part:
+    """Returns what is drawn of a position."""
+    captures = [state.captures[colour] for colour in Colour]
+    return {"stones": _digits(state), "next": "b" if state.to_play is Colour.BLACK else "w", "captures": captures}
+
+
+def _digits(state: GameState) -> str:
+    return "".join(str(colour) for row in state.stones() for colour in row)
+
+
+def _remarks(record: sgf.GameRecord, move: int) -> Part:
+    """Returns what a file says of a move: winrate and score of Black, visits, a comment."""
+    found = {}
+    kinds = {"winrate": "winrates_black", "score": "scores_black", "visits": "visits", "comment": "comments"}
+    for name, values in ((name, getattr(record, kind)) for name, kind in kinds.items()):
+        if move < len(values) and values[move] is not None:
+            found[name] = values[move][:1000] if name == "comment" else values[move]
+    return found
+
+
+def _board_words(size: int) -> Part:
+    """Returns what drawing a board needs beside its stones: the points with dots, the columns' letters."""
+    return {"stars": picture.star_points(size), "columns": coords.GTP_COLUMNS[:size]}
+
+
+def new_game(desk: Desk, request: Part) -> Iterator[Part]:
+    """Yields the tree of a game that begins: of a network's size and rules, where it names one, with a handicap."""
+    size = None if request.get("size") is None else _whole("size", request["size"], 1, 25)
+    if request.get("network"):
+        settings = checkpoint.load(request["network"]).config.game
+        if size not in (None, *settings.all_sizes):
+            raise InputError(f"the network plays on {coords.listed(settings.all_sizes)}, not on {size}")
+        rules = settings.rules(size=size or settings.size)
+    else:
+        rules = Rules(size=size or 9)
+    if request.get("komi") is not None:
+        rules = dataclasses.replace(rules, komi=request["komi"])
+    stones = _whole("the handicap", request.get("handicap", 0), 0, 9)
+    handicap = coords.fixed_handicap(rules.size, stones) if stones > 1 else []
+    record = sgf.GameRecord(rules, [], first="w" if handicap else "b", handicap=handicap)
+    tree = _Tree(record)
+    tree.add(record, sgf.replay(record)[0])
+    yield dataclasses.asdict(rules) | _board_words(rules.size) | {"nodes": tree.nodes, "notes": []}
+
+
+def play_move(desk: Desk, request: Part) -> Iterator[Part]:
+    """Yields the position after the last move of a position, or the reason why it is illegal."""
+    yield _node(desk.game(request["position"]).state)
+
+
+def write_text(desk: Desk, request: Part) -> Iterator[Part]:
+    """Yields a game with its variations as SGF; lines: positions at their ends, the main line first. Those that begin
+    at other stones are left out."""
+    if bounds.misfit(request["lines"], [dict], "lines") or not request["lines"]:
+        raise InputError("lines must be a list of positions")
+    first, *others = [_record(desk, request | {"position": line}) for line in request["lines"][:MOST_LINES]]
+    same = [record for record in others if record.start() == first.start() and record.rules == first.rules]
+    yield {"sgf": sgf.to_text(first, same)}
+
+
+def save_game(desk: Desk, request: Part) -> Iterator[Part]:
+    """Writes a played game into the file that the server has chosen."""
+    record = _record(desk, request)
+    if not record.moves:
+        raise InputError("nothing has been played yet, so there is no game to save")
+    runtime.make_directory(Path(request["path"]).parent)
+    sgf.write(request["path"], record)
+    yield {"saved": Path(request["path"]).name}
+
+
+def _record(desk: Desk, request: Part) -> sgf.GameRecord:
+    """Returns the record of a request's position, with its names and result."""
+    names = {name: str(request.get(name, name))[:80] for name in ("black", "white")}
+    result = request.get("result") or sgf.UNKNOWN_RESULT
+    if not isinstance(result, str) or not RESULT.fullmatch(result):
+        raise InputError(f"the result is {str(result)[:40]!r}; allowed are such as B+3.5, W+R, 0 and ?")
+    return desk.game(request["position"]).record(result=result, **names)
+
+
+# What networks think
+
+
+def think(desk: Desk, request: Part) -> Iterator[Part]:
+    """Yields what up to two networks say of a position at once, then what their searches find, until each has its
+    visits. Each part names its network by its place."""
+    game, visits, began = (
+        desk.game(request["position"]),
+        _whole("visits", request.get("visits", 0), 0, MOST_VISITS),
+        time.monotonic(),
+    )
+    found = [desk.analyst(path, bool(request.get("on_device"))) for path in request["networks"][:2]]
+    for place, (analyst, _) in enumerate(found):
+        require_size(analyst, game.size, "this game is on")
+        evaluation = analyst.evaluate(game.tensor(analyst.device))
+        yield {"network": place, "name": analyst.name} | _seen(evaluation, game) | desk.cost(began)
+    sessions = [session for _, session in found] if visits else []
+    for session in sessions:
+        session.set_position(game)
+    for place in _searching(sessions, visits, began):
+        said = {} if place is None else {"network": place} | _searched(sessions[place].analysis(), game)
+        yield said | desk.cost(began)
+
+
+def _searching(sessions: list[AnalysisSession], visits: int, began: float) -> Iterator[int | None]:
+    """Lets searches take turns until each has its visits; yields whose turn to report it is, None in between."""
+    going, due = list(range(len(sessions))), [0.0] * len(sessions)
+    while going:
+        place = going.pop(0)
+        session, until = sessions[place], time.monotonic() + SLICE_SECONDS
+        while (left := visits - session.visits) > 0 and (done := session.step(left)) and time.monotonic() < until:
+            pass
+        goes_on = left > 0 and done and time.monotonic() < began + MOST_SECONDS
+        going += [place] * bool(goes_on)
+        is_due = not goes_on or time.monotonic() > due[place]
+        due[place] = time.monotonic() + REPORT_SECONDS if is_due else due[place]
+        yield place if is_due else None
+
+
+def _seen(evaluation: Evaluation, game: LiveGame) -> Part:
+    """Returns a network's word on one position."""
+    sign = 1 if game.to_play is Colour.BLACK else -1
+    prior = evaluation.prior[0].float().cpu().tolist()
+    tints = [_hex(picture.heat_colour(picture.HEAT, min(1.0, share) ** 0.5)) for share in prior]
+    owned = (sign * evaluation.ownership[0].float().cpu()).flatten().tolist()
+    return {
+        "policy": [round(share, 4) for share in prior], "tints": tints, "ownership": [round(one, 2) for one in owned],
+        "winrate": (1 + sign * float(evaluation.value[0])) / 2, "score": sign * float(evaluation.score[0]),
+    }  # fmt: skip
+
+
+def _searched(analysis: Analysis, game: LiveGame) -> Part:
+    """Returns what a search has found; the candidates' winrates and scores are the mover's."""
+    black, moves = game.to_play is Colour.BLACK, analysis.candidates[:SHOWN_CANDIDATES]
+    best = moves[0].winrate if moves else 0.0
+    names = ("action", "visits", "winrate", "score", "prior", "lcb")
+    candidates = [{name: getattr(one, name) for name in names} | {"line": one.pv} for one in moves]
+    for one in candidates:
+        one["tint"] = _hex(picture.loss_colour(best - one["winrate"]))
+    winrate = analysis.winrate if black else 1 - analysis.winrate
+    score = analysis.score if black else -analysis.score
+    return {"visits": analysis.visits, "searched": {"winrate": winrate, "score": score}, "candidates": candidates}
+
+
+def _hex(colour: picture.RGB) -> str:
+    return "#" + "".join(f"{round(part):02x}" for part in colour[:3])
+
+
+def over_time(desk: Desk, request: Part) -> Iterator[Part]:
+    """Yields what each of many networks says of a position without a search."""
+    game, began = desk.game(request["position"]), time.monotonic()
+    for place, path in enumerate(request["networks"][:MOST_NETWORKS]):
+        try:
+            analyst, _ = desk.analyst(path)
+            require_size(analyst, game.size, "this game is on")
+        except InputError as error:  # one of many may be pruned, or of another size
+            yield {"network": place, "error": str(error)}
+            continue
+        seen = _seen(analyst.evaluate(game.tensor(analyst.device)), game)
+        top = sorted(range(len(seen["policy"])), key=lambda action: -seen["policy"][action])[:3]
+        moves = [[action, seen["policy"][action]] for action in top]
+        part = {"network": place, "name": analyst.name, "moves": moves}
+        yield part | {name: seen[name] for name in ("winrate", "score")} | desk.cost(began)
+
+
+def curve(desk: Desk, request: Part) -> Iterator[Part]:
+    """Yields a network's winrates and scores of all positions of a line, some at a time."""
+    game, began = desk.game(request["position"]), time.monotonic()
+    analyst, _ = desk.analyst(request["networks"][0])
+    require_size(analyst, game.size, "this game is on")
+    record, last = game.record(), len(game.moves)
+    for start in range(0, last + 1, EVALUATED_AT_ONCE):
+        moments = range(start, min(last + 1, start + EVALUATED_AT_ONCE))
+        states = sgf.positions([record] * len(moments), moments, analyst.device, check=False)
+        found = analyst.evaluate(states, quick=True)
+        sign = torch.where(states.to_play == board.BLACK, 1.0, -1.0)
+        winrates, scores = ((1 + sign * found.value.float()) / 2).tolist(), (sign * found.score).tolist()
+        yield {"name": analyst.name, "from": start, "winrates": winrates, "scores": scores} | desk.cost(began)
+
+
+def planes(desk: Desk, request: Part) -> Iterator[Part]:
+    """Yields what a network sees of a position: its planes, and its inputs of the whole position."""
+    game, saved = desk.game(request["position"]), checkpoint.load(request["networks"][0])
+    encoder, state = saved.encoder(), game.tensor()
+    values = encoder.planes(state)[0].flatten(1)
+    numbers = zip(encoder.global_names, encoder.globals(state)[0].tolist(), strict=True)
+    shown = [[round(value, 3) for value in plane] for plane in values.tolist()]
+    whole = [[name, round(number, 3)] for name, number in numbers]
+    yield {"encoder": encoder.name, "names": list(encoder.plane_names), "planes": shown, "globals": whole}
+
+
+# Play
+
+
+def choose_move(desk: Desk, request: Part) -> Iterator[Part]:
+    """Yields how far a network's search is, then its move: an action, or None where it resigns."""
+    game, visits, began = (
+        desk.game(request["position"]),
+        _whole("visits", request["visits"], 1, MOST_VISITS),
+        time.monotonic(),
+    )
+    _, session = desk.analyst(request["networks"][0], bool(request.get("on_device")))
+    session.set_position(game)
+    for place in _searching([session], visits, began):
+        if place is not None:
+            yield {"visits": session.visits} | desk.cost(began)
+    analysis = session.analysis()
+    settings = MoveChoiceSettings(resign=bool(request.get("may_resign", True)))
+    yield {"action": decide(game, game.to_play, analysis, settings)} | _searched(analysis, game) | desk.cost(began)
+
+
+def score(desk: Desk, request: Part) -> Iterator[Part]:
+    """Yields the score of a position without its dead stones: those of a network's judgement, or dead with the string
+    at toggle turned over."""
+    game = desk.game(request["position"])
+    dead = request.get("dead")
+    if dead is None:
+        analyst, _ = desk.analyst(request["networks"][0])
+        limit = TimeLimit(deadline=time.monotonic() + JUDGE_SECONDS)
+        found = set(final_status(game, analyst, limit, is_over=True).dead)
+    else:
+        if not isinstance(dead, list):
+            raise InputError("dead must be a list of points")
+        found = {_whole("a dead stone", point, 0, game.size**2 - 1) for point in dead[: game.size**2]}
+        if request.get("toggle") is not None:
+            at = _whole("toggle", request["toggle"], 0, game.size**2 - 1)
+            string = game.state.board.string_at(Point(*divmod(at, game.size)))
+            stones = indices(string.stones, game.size) if string else set()
+            found = found - stones if at in found else found | stones
+    rows = torch.tensor(game.state.stones(), dtype=torch.int8).flatten()
+    rows[list(found)] = 0
+    owners = scoring.area_ownership_black(rows.view(1, game.size, game.size)).flatten().tolist()
+    counted = game.state.score_black(as_points(found, game.size))
+    yield {"dead": sorted(found), "score": counted, "result": sgf.result_text(counted), "ownership": owners}
+
+
+# How a run is doing
+
+
+def status(desk: Desk, request: Part) -> Iterator[Part]:
+    """Yields the newest numbers of a run, its alarms, its ratings and its matches; metrics, pool: their files, where
+    they are there."""
+    from zerogo.arena import pool  # these two take a second, which a board need not wait for
+    from zerogo.pipeline.canaries import CANARIES
+
+    latest, rates = _metrics(request["metrics"])
+    alarms = []
+    for name, canary in CANARIES.items():
+        value = latest.get(f"canary/{name}")
+        if value is not None and latest.get("step", 0) >= canary.warm_up:
+            is_well = canary.low <= value <= canary.high
+            alarms.append([name, value, canary.low, canary.high, is_well, canary.points_to])
+    path = request["pool"]
+    met = pool.read(Path(path)) if path and Path(path).stat().st_size <= MOST_POOL_BYTES else []
+    names, sizes = {name for meeting in met for name in meeting[:2]}, sorted({meeting.size for meeting in met})
+    ratings = {size: [[row[0], *map(_finite, row[1:])] for row in pool.rate(met, size, names)] for size in sizes}
+    matches = [[one.size, one.player, one.opponent, one.points, one.games] for one in met]
+    yield {"latest": latest, "rates": rates, "alarms": alarms, "ratings": ratings, "matches": matches}
+
+
+def _metrics(path: str | None) -> tuple[Part, list[list]]:
+    """Returns the newest value of each number, and (step, minutes, games a second) of the last rounds."""
+    latest, rates, lines = {}, [], []
+    if path:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - METRICS_BYTES))
+            lines = file.read(METRICS_BYTES).splitlines()
+    for line in lines:
+        with suppress(ValueError, AttributeError, KeyError):  # the first may be cut, the last is being written
+            found = json.loads(line)
+            latest |= {name: value for name, value in found.items() if isinstance(value, (int, float))}
+            rates.append([found["step"], found.get("time/minutes"), found["selfplay/games_per_s"]])
+    return latest, [row for row in rates if row[2] is not None]
+
+
+def _finite(number: float) -> float | None:
+    return round(number, 1) if math.isfinite(number) else None
+
+
+def openings(desk: Desk, request: Part) -> Iterator[Part]:
+    """Yields how games begin, up to symmetry, as a tree: count, wins of Black, move, and children, the most usual
+    first. games: [moves as SGF letters, result's letter] each."""
+    size = _whole("size", request["size"], 1, 25)
+    table = symmetry.action_table(size).tolist()
+    lines = []
+    for letters, result in request["games"]:
+        with suppress(InputError):
+            moves = [coords.from_sgf(one, size) for one in letters.split(",")] if letters else []
+            lines.append((min([turned[move] for move in moves] for turned in table), result))
+    budget = [SHOWN_OPENINGS]
+    yield {"size": size, "games": len(lines)} | _branch(lines, 0, budget) | _board_words(size)
+
+
+def _branch(lines: list[tuple[list[int], str]], depth: int, budget: list[int]) -> Part:
+    """Returns the part of the openings' tree that some lines share."""
+    wins = sum(result == "B" for _, result in lines) + sum(result == "0" for _, result in lines) / 2
+    moves = Counter(line[depth] for line, _ in lines if len(line) > depth)
+    children = []
+    for move, _ in moves.most_common():
+        if budget[0] <= 0:
+            break
+        budget[0] -= 1
+        here = [entry for entry in lines if len(entry[0]) > depth and entry[0][depth] == move]
+        children.append({"action": move} | _branch(here, depth + 1, budget))
+    return {"count": len(lines), "black": wins, "children": children}
+
+
+def in_flight(desk: Desk, request: Part) -> Iterator[Part]:
+    """Yields boards of games that a run's newest commit was playing."""
+    path = Path(request["path"])
+    if path.stat().st_size > MOST_COMMIT_BYTES:
+        raise InputError("the newest commit is larger than 1 GiB; its games are not shown")
+    states = checkpoint.load(path).run["games"]["states"]
+    black, white = (flood.unpack_rows(states[name][:SHOWN_GAMES]) for name in ("black", "white"))
+    sizes, plies, games = states["rules"]["size"].tolist(), states["ply"].tolist(), []
+    for size, ply, stones in zip(sizes, plies, black.int() + 2 * white.int(), strict=False):
+        digits = "".join(map(str, stones[:size, :size].flatten().tolist()))
+        games.append({"size": size, "ply": ply, "stones": digits} | _board_words(size))
+    yield {"games": games, "when": int(path.stat().st_mtime), "total": len(states["ply"])}
+
+
+JOBS: dict[str, Callable[[Desk, Part], Iterator[Part]]] = {
+    job.__name__: job
+    for job in (
+        read_game, new_game, play_move, write_text, save_game, think, over_time, curve, planes, choose_move, score,
+        status, openings, in_flight,
+    )
+}  # fmt: skip
+LONG = ("think", "over_time", "curve", "choose_move", "score", "planes", "in_flight")

@@ -1,0 +1,107 @@
+"""The process that has torch. It takes requests from stdin and answers on stdout, JSON objects in lines:
+
+    {"id": 7, "job": "think", …}     answered by {"id": 7, "part": {…}}, any number, and {"id": 7, "done": true}
+                                     or {"id": 7, "error": "a sentence"}
+    {"cancel": 7}                    ends it, wherever it is
+
+Long jobs are done one at a time, in the order of their arrival; short ones in between. It runs at a low priority and
+with one thread, so that a run beside it keeps the machine."""
+
+import json
+import os
+import sys
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from zerogo.cli import LineQueue
+from zerogo.errors import InputError
+
+NICENESS = 10  # a run with all cores gives it a tenth of one
+
+
+def main() -> None:
+    """Answers requests until stdin ends."""
+    from zerogo import runtime
+
+    answers = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
+    lines = LineQueue(runtime.lines_of_stdin())
+    from zerogo.tensorboard_plugin.jobs import Desk
+
+    JobWorker(Desk(), lines, lambda text: os.write(answers, text)).run()
+
+
+class JobWorker:
+    """Does jobs; write: gets each answer as a line of bytes."""
+
+    def __init__(self, desk: Any, lines: LineQueue, write: Any) -> None:
+        self.desk, self.lines, self._write = desk, lines, write
+        self._long: deque[tuple[int, Iterator]] = deque([(0, self._begin())])
+
+    def run(self) -> None:
+        """Does what is asked until the input ends."""
+        import time
+
+        while True:
+            line = self.lines.take() if not self._long or self.lines.is_waiting() else b""
+            if line is None:
+                return
+            if line:
+                self._take(json.loads(line))
+            elif not self._step(*self._long[0]):
+                self._long.popleft()
+                self.desk.cpu = time.process_time()
+
+    def _begin(self) -> Iterator:
+        """Makes compiled loops ready while nobody waits for a board; only then other processes go first."""
+        yield from self.desk.warm()
+        with suppress(OSError):
+            os.nice(NICENESS)
+
+    def _take(self, request: dict[str, Any]) -> None:
+        from zerogo.tensorboard_plugin.jobs import JOBS, LONG
+
+        if "cancel" in request:
+            ended = [entry for entry in self._long if entry[0] == request["cancel"]]
+            for entry in ended:
+                self._long.remove(entry)
+                self._answer({"id": entry[0], "done": True})
+            return
+        number, work = request["id"], JOBS[request["job"]](self.desk, request)
+        if request["job"] in LONG:
+            self._long.append((number, work))
+        else:
+            while self._step(number, work):
+                pass
+
+    def _step(self, number: int, work: Iterator) -> bool:
+        """Takes the next part of a job, and answers with it; returns whether the job goes on."""
+        try:
+            part = next(work, None)
+        except InputError as error:
+            self._answer({"id": number, "error": str(error)})
+        except KeyError as error:
+            self._answer({"id": number, "error": f"the request lacks {error}"})
+        except Exception as error:  # one request must not end the others
+            print(f"the Go tab: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            self._answer({"id": number, "error": f"this could not be done ({type(error).__name__})"})
+        else:
+            self._answer({"id": number, "done": True} if part is None else {"id": number, "part": part})
+            return part is not None
+        return False
+
+    def _answer(self, fields: dict[str, Any]) -> None:
+        if not fields["id"]:
+            return
+        try:
+            data = json.dumps(fields, allow_nan=False).encode() + b"\n"
+        except ValueError:
+            data = json.dumps({"id": fields["id"], "error": "what was found are no numbers"}).encode() + b"\n"
+        while data:
+            data = data[self._write(data) :]
+
+
+if __name__ == "__main__":
+    main()
