@@ -46,22 +46,22 @@ BUDGETS = {
     "arena": 1406,
     "bench": 1673,
     "board": 770,
-    "config": 793,
+    "config": 797,
     "features": 780,
-    "files beside the folders": 5033,
+    "files beside the folders": 5036,
     "gtp": 1975,
     "kernels": 5065,
-    "pipeline": 1693,
+    "pipeline": 2025,
     "play": 560,
     "players": 2330,
-    "replay": 745,
+    "replay": 754,
     "search": 1625,
-    "selfplay": 862,
+    "selfplay": 730,
     "sgf": 920,
     "show": 505,
     "tensorboard_plugin": 1300,  # a tab with its own server, worker and bounds; the page has a limit of its own
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 148, 20_378, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 149, 20_708, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

@@ -1,9 +1,10 @@
 """A run that is killed at any moment, again and again, goes on each time and ends with the weights of a run that was
-not, bit for bit.
+not, bit for bit; with actors beside it, it has each of their shards once.
 
 As a script, `test_kill.py FOLDER SEED TIMES`: kills so many runs of tests/tiny.py in FOLDER, each at a drawn rename or
 removal of a file, before or after it, every third at a random moment, starting anew when one comes to its end. Forked
-from one process that has torch loaded, a kill takes a second."""
+from one process that has torch loaded, a kill takes a second. `test_kill.py FOLDER SEED TIMES actor` kills an actor
+beside a run so, and `… trainer` a run to which an actor adds."""
 
 import os
 import random
@@ -13,14 +14,18 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pytest
 import tiny
 import torch
 from matches import dying
 
 from zerogo import checkpoint
-from zerogo.pipeline import commits, train
+from zerogo.errors import Interrupted
+from zerogo.pipeline import actors, commits, train, watch
 from zerogo.replay.shards import find_shards, load_shard
 
 ROOT = Path(__file__).parent.parent
@@ -38,9 +43,14 @@ WRITING = (
 )  # a run that writes files all the time, and removes some
 
 
-def run_in_a_child(folder: Path, at_a_file: int = 0, after: bool = False) -> int:
-    """Starts the run, or goes on with it, in a forked process, which dies at a rename or removal of a file if it is to;
-    returns its number."""
+def go(folder: Path, *overrides: str) -> None:
+    """Starts the run, or goes on with it."""
+    config = tiny.config(f"run.directory={folder}", *WRITING, *overrides)
+    train(config, resume=(folder / "tiny" / "config.yaml").exists())
+
+
+def run_in_a_child(folder: Path, at_a_file: int = 0, after: bool = False, work: Callable[[Path], Any] = go) -> int:
+    """Does work in a forked process, which dies at a rename or removal of a file if it is to; returns its number."""
     child = os.fork()
     if child:
         return child
@@ -50,8 +60,10 @@ def run_in_a_child(folder: Path, at_a_file: int = 0, after: bool = False) -> int
     os.replace = dying(at_a_file, os.replace, after, counter)
     Path.unlink = dying(at_a_file, Path.unlink, after, counter)
     try:
-        train(tiny.config(f"run.directory={folder}", *WRITING), resume=(folder / "tiny" / "config.yaml").exists())
+        work(folder)
         os._exit(0)
+    except Interrupted as stopped:
+        os._exit(128 + stopped.number)
     except BaseException:
         traceback.print_exc()
     os._exit(1)
@@ -71,6 +83,14 @@ def look(folder: Path, newest: str) -> str:
 def test_killed_again_and_again(tmp_path: Path) -> None:
     """Drawn points that a random moment would seldom meet, and a moment; a person can ask for more."""
     command = [sys.executable, __file__, str(tmp_path), "5", str(KILLS)]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["actor", "trainer"])
+def test_killed_again_and_again_beside_actors(tmp_path: Path, victim: str) -> None:
+    command = [sys.executable, __file__, str(tmp_path), "5", "4", victim]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -98,5 +118,93 @@ def kill_many(folder: Path, seed: int, times: int) -> None:
         shutil.rmtree(part)
 
 
+def with_actors(folder: Path) -> None:
+    """Starts a run that only actors play for, or goes on with it; a shard that it removes stays in FOLDER/gone."""
+    remove = Path.unlink
+
+    def moved(path: Path, missing_ok: bool = False) -> None:
+        if actors.NAME.fullmatch(path.name) and path.exists():
+            (folder / "gone" / path.name).touch()
+        remove(path, missing_ok)
+
+    Path.unlink, actors.LOOK = moved, 0.1
+    go(
+        folder,
+        "replay.external=true",
+        "pipeline.plays=false",
+        "pipeline.iterations=0",
+        "selfplay.random_opening_games=0",
+    )
+
+
+def act(folder: Path) -> None:
+    actors.LOOK = 0.1
+    watch(folder / "tiny", ["pipeline.commit_seconds=0.3"])
+
+
+def account(folder: Path) -> int:
+    """Asserts that the newest commit has the samples of all shards that it has taken in, once each; returns how many
+    shards these are."""
+    newest = next(commits.starts(folder / "tiny"))
+    names = {path.name for path in (folder / "gone").iterdir()} | set(newest.counters["external"])
+    of_round = [len(records) for records in newest.run["round"]["records"][:1]]
+    total = newest.counters["replay"]["total"] + sum(of_round)
+    assert total == sum(int(actors.NAME.fullmatch(name)[1]) for name in names)
+    return len(names)
+
+
+def until(holds: Callable[[], Any], seconds: float = 300) -> None:
+    start = time.monotonic()
+    while not holds():
+        assert time.monotonic() - start < seconds, "it does not go on"
+        time.sleep(0.1)
+
+
+def ended(child: int, seconds: float = 300) -> int:
+    """Returns a process's exit code once it is over."""
+    found = [0, 0]
+
+    def is_over() -> bool:
+        found[:] = os.waitpid(child, os.WNOHANG)
+        return found[0] == child
+
+    until(is_over, seconds)
+    return os.waitstatus_to_exitcode(found[1])
+
+
+def kill_beside(folder: Path, seed: int, times: int, victim: str) -> None:
+    """Kills an actor beside a run, or a run to which an actor adds."""
+    drawn, run, newest, taken = random.Random(seed), folder / "tiny", "", 0
+    works, most = {"trainer": with_actors, "actor": act}, {"trainer": 60, "actor": 3}[victim]
+    (folder / "gone").mkdir(parents=True)
+    started = run_in_a_child(folder, work=with_actors)
+    until(lambda: checkpoint.paths(run))
+    os.kill(started, signal.SIGTERM)
+    assert ended(started) == 128 + signal.SIGTERM
+    (other,) = works.keys() - {victim}
+    beside = run_in_a_child(folder, work=works[other])
+    for killed in range(1, times + 1):
+        at_a_file = drawn.randint(1, most) if killed % 3 else 0
+        child = run_in_a_child(folder, at_a_file, drawn.random() < 0.5, works[victim])
+        if not at_a_file:
+            time.sleep(drawn.uniform(0.0, 6.0))
+            os.kill(child, signal.SIGKILL)
+        assert ended(child) in (9, -9) and os.waitpid(beside, os.WNOHANG) == (0, 0), folder.with_suffix(".log")
+        if victim == "trainer":
+            newest, taken = look(run, newest), account(folder)
+            print(f"{killed} kills of the run, {taken} shards taken, the newest is {newest}", flush=True)
+    child = run_in_a_child(folder, work=works[victim])
+    until(lambda: account(folder) > taken)
+    for one in (child, beside):
+        os.kill(one, signal.SIGTERM)
+        assert ended(one, 10) == 128 + signal.SIGTERM
+    names = {
+        path.name[:12] for path in [*(folder / "gone").iterdir(), *(one.path for one in actors.waiting(run / "actors"))]
+    }
+    print(f"{times} kills of the {victim}: {account(folder)} shards of {len(names)} actors taken once each")
+    assert not (run / "actors" / actors.REFUSED).exists()
+
+
 if __name__ == "__main__":
-    kill_many(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    where, first, number = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    kill_beside(where, first, number, sys.argv[4]) if sys.argv[4:] else kill_many(where, first, number)

@@ -42,6 +42,8 @@ KINDS = {
         "last_match": float,
         "last_checkpoint": float,
         "saved": [int],
+        "begun": int,
+        "external": [str],
         "resignation": {"games": [(float, float)]},
     }
     | {"replay": dict.fromkeys(("total", "taken", "num_random", "last_game"), int) | {"credit": float}},

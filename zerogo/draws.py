@@ -39,6 +39,7 @@ class Purpose(IntEnum):
     SUICIDE = 14
     OPENING_PLIES = 15
     REANALYSIS = 16
+    ACTOR = 17
 
 
 def mix(z: Tensor | np.ndarray) -> Tensor | np.ndarray:

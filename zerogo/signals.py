@@ -87,18 +87,19 @@ class Signals(contextlib.AbstractContextManager):
             except OSError as error:
                 if said != (said := refusal(error)):
                     self.note(f"warning: {said}; the run waits and tries again every {PATIENCE:g} s")
-                self._wait()
+                self.wait(PATIENCE)
             else:
                 if said:
                     self.note("the run goes on: the disk takes what it writes")
                 return result
 
-    def _wait(self) -> None:
+    def wait(self, seconds: float) -> None:
+        """Waits, in any thread. Raises Interrupted where a signal asks to leave before or meanwhile."""
         self.leave_if_asked()
         self._waiting += 1
         try:
             for _ in range(10):
-                threading.Event().wait(PATIENCE / 10)
+                threading.Event().wait(seconds / 10)
                 self.leave_if_asked()
         finally:
             self._waiting -= 1

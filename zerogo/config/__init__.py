@@ -72,6 +72,8 @@ class Config:
         if weight > 0 and "short_values" in heads:
             what = "whose targets would be averages of chances to win and of points"
             raise InputError(f"search.score_weight is {weight:g} while network.heads has short_values, {what}")
+        if not (self.pipeline.plays or self.replay.external):
+            raise InputError("pipeline.plays is false while replay.external is, too; nobody would play")
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """Returns sections of plain values (numbers, texts, lists, mappings): what YAML, JSON and a checkpoint hold."""

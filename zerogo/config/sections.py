@@ -439,6 +439,7 @@ class ReplayConfig(Section):
     shard_samples: int = option(4096, "samples in one file on disk", 1, 10**8)
     keep_shards: bool = option(False, "keep the files of samples that have left the window")
     archive_samples: int = option(0, "most samples that keep_shards keeps behind the window; 0 is all", 0, 10**12)
+    external: bool = option(False, "take in games of actors, too: selfplay.py --watch RUN, on any machine")
 
     def _check(self) -> None:
         if self.min_window > self.capacity:
@@ -498,6 +499,7 @@ class PipelineConfig(Section):
     NAME = "pipeline"
     iterations: int = option(0, "rounds of self-play and training; 0 is unlimited", 0, 10**9)
     games_per_iteration: int = option(256, "finished games of one round", 1, 10**7)
+    plays: bool = option(True, "play games; if not, actors play them all (replay.external), and a round waits for them")
     minutes: float = option(0.0, "minutes of the run, resumed parts together; 0 is unlimited", 0, 10**7)
     checkpoint_minutes: float = option(10.0, "minutes between checkpoints; 0 is after every round", 0, 10**6)
     commit_seconds: float = option(30.0, "work that a kill costs at most; commits take 2 % of the time", 0, 3600)

@@ -87,6 +87,15 @@ class Canaries:
         return sentences
 
 
+def broken(numbers: Mapping[str, float]) -> list[str]:
+    """Returns what is wrong for certain where these figures are those of a run's samples."""
+    exact = {name: canary for name, canary in CANARIES.items() if canary.is_exact}
+    found = {name: numbers.get(f"canary/{name}", canary.low) for name, canary in exact.items()}
+    return [
+        exact[name].points_to for name, number in found.items() if not exact[name].low <= number <= exact[name].high
+    ]
+
+
 def of_samples(samples: Samples) -> dict[str, float]:
     """Returns what new samples say without a network, by tag."""
     samples = _thinned(samples, MOST_SAMPLES)

@@ -16,6 +16,14 @@ from zerogo.telemetry import Progress
 LOOK_EVERY = 16  # finished games between two updates of the progress line
 
 
+def evaluator_for(setup: Setup, checkpoint: Checkpoint) -> Evaluator:
+    """Returns what self-play asks: the averaged network of a checkpoint."""
+    config, compiled = setup.config, pick_compile(setup.config.run.compile, setup.device)
+    parts = checkpoint.network(averaged=True), checkpoint.encoder(), setup.device, setup.dtype
+    heads = search_heads(checkpoint.config.network.heads, config.search.score_weight)
+    return Evaluator.from_network(*parts, heads=heads, compiled=compiled)
+
+
 def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path) -> None:
     """Lets the averaged network of a checkpoint play games against itself and writes all of them: SGF into
     `out_dir`/games, samples into `out_dir`/samples as replay shards. Raises InputError where the checkpoint does not
@@ -24,11 +32,7 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
     The games are those numbered 0 to num_games - 1, not the first to be finished, which would be the short ones."""
     config, device = setup.config, setup.device
     require_compatible(checkpoint, config, only_plays=True)
-    network, compiled = checkpoint.network(averaged=True), pick_compile(config.run.compile, device)
-    heads = search_heads(checkpoint.config.network.heads, config.search.score_weight)
-    evaluator = Evaluator.from_network(
-        network, checkpoint.encoder(), device, setup.dtype, heads=heads, compiled=compiled
-    )
+    evaluator = evaluator_for(setup, checkpoint)
     whole = config.selfplay  # at the end of its schedule
     alone = {"games": min(whole.games, num_games), "sgf_share": 1.0, "simulations_schedule": ()}
     settings = dataclasses.replace(whole, **alone, full_simulations=whole.full_at(1.0))

@@ -49,7 +49,7 @@ def memory(config: Config, device: torch.device) -> dict[str, float]:
     is_on_host = device_for(config.replay, side, device).type == "cpu"
     return {
         "replay.capacity": config.replay.capacity * record * (GROWS if is_on_host else 1.0),
-        "selfplay.games": float(config.selfplay.games * game),
+        "selfplay.games": float((config.selfplay.games if config.pipeline.plays else 1) * game),
         "network": float(LEARNING * network),
     }
 
@@ -77,7 +77,7 @@ def disk(config: Config, games: float) -> dict[str, float]:
         "replay": (config.replay.capacity + config.replay.archive_samples) * record * PACKED,
         "games": (settings.keep_games or 100_000) * GAME * min(1.0, 100 * config.selfplay.sgf_share),
         "logs": logs,
-    }
+    } | ({"actors": 2 * config.replay.min_window * record * PACKED} if config.replay.external else {})
 
 
 def plan(config: Config, device: torch.device) -> str:

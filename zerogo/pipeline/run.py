@@ -18,6 +18,7 @@ from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator, search_heads
 from zerogo.features import make_encoder
 from zerogo.pipeline import batch_size, canaries, commits, limits, rating
+from zerogo.pipeline.actors import Inbox
 from zerogo.pipeline.beside import MatchesBeside
 from zerogo.pipeline.canaries import Canaries
 from zerogo.pipeline.commits import Commits, Round
@@ -60,6 +61,7 @@ class Run:
         counters = {} if start is None else start.counters
         self.seconds, self.rounds = float(counters.get("seconds", 0.0)), int(counters.get("rounds", 0))
         self.simulations = int(counters.get("simulations", 0))
+        self.begun = int(counters.get("begun", 0)) if start is not None else time.time_ns()  # which run this is
         setup = cli.set_up(config)
         self.device, self.dtype = setup.device, setup.dtype
         self.compiled, self.epilogues = pick_compile(config.run.compile, self.device), config.run.epilogues
@@ -95,6 +97,9 @@ class Run:
         self.beside = MatchesBeside(self.matches, self.telemetry, self._line.note, last_match)
         self.commits, self.round = Commits(directory, config.pipeline.commit_seconds), Round()
         self.selfplay: SelfPlay | None = None
+        self.external = list(counters.get("external", ()))  # shards of actors that are taken in and still there
+        origin = self.begun, self.trainer.encoder.name, self.external
+        self.inbox = Inbox(directory, self.config, *origin, signals) if config.replay.external else None
         if start is not None:
             self._go_on_from(start)
         self.watch = Canaries(stops=config.pipeline.canaries == "stop")
@@ -134,6 +139,8 @@ class Run:
         if start is not None:
             search = replace(search, leaves=search.leaves or start.config.search.leaves)
             settings = replace(settings, games=settings.games or start.config.selfplay.games)
+        if not config.pipeline.plays:  # actors find out for themselves
+            return config, ""
         parts = config.game, search, settings, self._evaluator(), self.device
         search, settings, why = batch_size.fitted(*parts, matches=config.evaluation)
         found = replace(config, search=search, selfplay=settings)
@@ -162,8 +169,8 @@ class Run:
             self.selfplay.resignation.load_state_dict(start.counters["resignation"])
         if "games" in start.run:
             self.selfplay = self._new_selfplay(int(start.counters["games"]))
-            old, now = start.config, self.config
-            if (old.game, old.search, old.selfplay) == (now.game, now.search, now.selfplay):
+            then, settings = ((c.game, c.search, c.selfplay, c.pipeline.plays) for c in (start.config, self.config))
+            if then == settings:
                 self.selfplay.load_state_dict(start.run["games"])
             else:
                 self.signals.note("the games in flight begin anew, under the new settings")
@@ -184,6 +191,8 @@ class Run:
     def _new_selfplay(self, first: int) -> SelfPlay:
         config, evaluator = self.config, self._evaluator()
         sections = config.game, config.search, config.selfplay
+        if not config.pipeline.plays:  # of it only the numbers of games are asked, and a search for reanalysis
+            sections = config.game, replace(config.search, leaves=1), replace(config.selfplay, games=1)
         selfplay = SelfPlay(*sections, evaluator, self.device, config.run.seed, first, self._progress())
         # Weights of another run have learned, so their first samples are not those of a player that has not.
         selfplay.use(evaluator, max(self.trainer.steps, bool(config.run.start_from)))
@@ -197,6 +206,8 @@ class Run:
             self._commit()  # from here on there is something to go on from, and the settings are kept
             if self.selfplay is None:
                 self._begin()
+            if self.inbox and not checkpoints.paths(self.directory):
+                self._save()  # for which actors wait
             while self._progress() < 1.0:
                 self._round()
                 self._evaluate_if_due()
@@ -270,8 +281,10 @@ class Run:
         until = self._clock + 60 * settings.minutes - self.seconds if settings.minutes else None
         self.selfplay.set_progress(self._progress())
         wanted = settings.games_per_iteration, until, self._show, True, collected
-        while not self.selfplay.play(*wanted, pause=self._is_asked).is_whole:
+        while settings.plays and not self.selfplay.play(*wanted, pause=self._is_asked).is_whole:
             self._heed()
+        if self.inbox:
+            self._take_in(until)
         samples, found = collected.all_samples(), {}
         if samples is not None:  # what is wrong is neither kept nor learned from
             found = canaries.of_games(collected, samples) | canaries.of_samples(samples)
@@ -280,6 +293,18 @@ class Run:
         self.simulations, self._games = self.simulations + collected.simulations, self._games + len(collected.lengths)
         self.round.numbers = selfplay_numbers(collected, samples) | found
         self._keep(samples)
+
+    def _take_in(self, until: float | None) -> None:
+        """Adds to the round what actors have played; waits for a round's games where the run plays none itself."""
+        settings, collected, selfplay = self.config.pipeline, self.round.collected, self.selfplay
+        while True:
+            selfplay.next_game += self.inbox.take(collected, selfplay.next_game, self.trainer.steps)
+            is_over = until is not None and time.monotonic() >= until
+            if settings.plays or is_over or len(collected.lengths) >= settings.games_per_iteration:
+                return
+            self._show(collected)
+            self._heed()
+            self.inbox.wait()
 
     def _is_asked(self) -> bool:
         """Whether a commit is due, or a signal asks for something."""
@@ -300,7 +325,7 @@ class Run:
         if not number:
             return {}
         seed = reanalysis.seed_of(self.config.run.seed, self.trainer.steps)
-        wanted = number, simulations, seed, self.device, self.selfplay.num_games, until
+        wanted = number, simulations, seed, self.device, self.config.selfplay.games or 256, until
         self._commit()
         with self.signals.at_once():
             done = reanalysis.reanalyse(self.replay, search, *wanted)
@@ -421,6 +446,7 @@ class Run:
         weights, averaged = state.pop("network"), state.pop("averaged")
         counters = {"seconds": self.seconds, "rounds": self.rounds, "last_match": self.beside.concluded}
         counters |= {"last_checkpoint": self._last_checkpoint, "saved": self.saved}
+        counters |= {"begun": self.begun, "external": self.external}
         counters |= {"samples": self.trainer.samples, "simulations": self.simulations, "games": 0}
         if self.selfplay is not None:
             counters |= {"games": self.selfplay.next_game, "resignation": self.selfplay.resignation.state_dict()}
@@ -451,6 +477,8 @@ class Run:
             found.run["games"] = self.selfplay.state_dict()
         self.commits.write(found, begun)
         self.replay.committed()
+        if self.inbox:
+            self.inbox.committed()
 
     def _save(self) -> Path:
         """Writes a checkpoint, which stays as long as the settings say, and returns its path."""

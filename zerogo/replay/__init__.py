@@ -2,9 +2,9 @@
 
 from zerogo.replay.buffer import Replay, device_for, is_held_out, window
 from zerogo.replay.samples import POSITIONS, Samples, TrainingBatch, layout
-from zerogo.replay.shards import find_shards, load_shard, save_shard, shard_path
+from zerogo.replay.shards import find_shards, load_shard, load_with_about, save_shard, shard_path
 
 __all__ = [
     "POSITIONS", "Replay", "Samples", "TrainingBatch", "device_for", "find_shards", "is_held_out", "layout",
-    "load_shard", "save_shard", "shard_path", "window",
+    "load_shard", "load_with_about", "save_shard", "shard_path", "window",
 ]  # fmt: skip

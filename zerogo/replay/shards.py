@@ -2,14 +2,15 @@
 
 One is `shard-<number of its first sample>-<samples>.npz` and never changes. In runs of before commits the samples of a
 shard that was not full yet were saved with each checkpoint as `open-<first>-<samples>.npz`; they are read, no more
-written."""
+written. Shards of actors (`pipeline.actors`) have other names, and say whose they are."""
 
 from __future__ import annotations
 
+import json
 import re
 import zipfile
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -54,10 +55,12 @@ def find_shards(directory: Path) -> list[Shard]:
     return sorted(found, key=lambda shard: (shard.is_open, shard.first, shard.count))
 
 
-def save_shard(path: str | Path, samples: Samples) -> None:
-    """Writes samples to a file, all of them or none."""
+def save_shard(path: str | Path, samples: Samples, about: Mapping[str, Any] | None = None) -> None:
+    """Writes samples to a file, all of them or none. about: plain values that say where they come from."""
     arrays = {name: tensor.numpy() for name, tensor in vars(samples.packed()).items()}
     arrays["format"] = np.int64([FORMAT, len(samples), samples.board_size])
+    if about is not None:
+        arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
 
     def write(file: BinaryIO) -> None:
         # Level 1: histories repeat themselves, so it comes within a third of the best level's size in a fifth of the
@@ -71,7 +74,12 @@ def save_shard(path: str | Path, samples: Samples) -> None:
 
 
 def load_shard(path: str | Path) -> Samples:
-    """Returns the samples of a file.
+    """Returns the samples of a file, see `load_with_about`."""
+    return load_with_about(path)[0]
+
+
+def load_with_about(path: str | Path) -> tuple[Samples, Any]:
+    """Returns the samples of a file, and what it says about them, None for nothing.
 
     Raises InputError where the file is missing, cut short, damaged, of another format, or stands for far more than it
     is."""
@@ -80,6 +88,7 @@ def load_shard(path: str | Path) -> Samples:
         with np.load(path, allow_pickle=False) as archive:
             bounds.require_ratio(archive.zip, f"replay shard {path}")
             arrays = {name: archive[name] for name in archive.files}
+            about = json.loads(arrays.pop("about").tobytes()) if "about" in arrays else None
     except FileNotFoundError:
         raise InputError(f"replay shard {path} does not exist") from None
     except InputError:
@@ -87,7 +96,7 @@ def load_shard(path: str | Path) -> Samples:
     except Exception as error:  # what a damaged archive makes NumPy and zipfile raise has no common kind
         what = f"is cut short or damaged ({type(error).__name__}); it must be a whole file of samples"
         raise InputError(f"replay shard {path} {what}") from error
-    return _checked(path, arrays)
+    return _checked(path, arrays), about
 
 
 def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Samples:

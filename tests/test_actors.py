@@ -1,0 +1,180 @@
+"""Actors play for a run: each of their shards is taken in once, whatever is killed; what is damaged or foreign is set
+aside."""
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+import torch
+
+from zerogo import checkpoint
+from zerogo.errors import InputError, Interrupted
+from zerogo.pipeline import actors, commits, watch
+from zerogo.pipeline.actors import Actor, Inbox
+from zerogo.replay import load_with_about, save_shard
+from zerogo.signals import Signals
+from zerogo.telemetry import Progress
+
+ALONE = ("replay.external=true", "pipeline.plays=false", "selfplay.random_opening_games=8", "pipeline.iterations=2")
+
+
+def leave(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def play(folder: Path, shards: int, *overrides: str, said: list[str] | None = None) -> Actor:
+    """Plays for a run until so many shards are written, and returns the actor."""
+    signals = Signals((said if said is not None else []).append)
+    actor = Actor(folder, overrides, signals, Progress("actor", None, "games"))
+    save = actor._save
+
+    def counted() -> None:
+        save()
+        signals.leaving = signal.SIGTERM if actor.shards + 1 == shards else 0
+
+    actor._save = counted
+    with pytest.raises(Interrupted):
+        actor.go()
+    return actor
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that waits for actors, stopped, and two shards of one of them."""
+    folder = tmp_path_factory.mktemp("begun")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Inbox, "wait", leave)
+        with pytest.raises(Interrupted):
+            tiny.run(folder, *ALONE)
+    play(folder / "tiny", shards=2)
+    return folder
+
+
+def shards(run: Path) -> list[Path]:
+    return [shard.path for shard in actors.waiting(run / actors.FOLDER)]
+
+
+def games_of(paths: list[Path]) -> int:
+    return sum(len(load_with_about(path)[1]["games"]["lengths"]) for path in paths)
+
+
+def test_a_run_learns_from_actors_alone(begun: Path, tmp_path: Path) -> None:
+    shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
+    here = shards(tmp_path / "tiny")
+    samples, games = sum(len(load_with_about(path)[0]) for path in here), games_of(here)
+    run = tiny.run(tmp_path, *ALONE, "pipeline.iterations=1", resume=True)
+    newest = next(commits.starts(run))
+    before = checkpoint.load(checkpoint.paths(begun / "tiny")[0])
+    assert newest.counters["replay"]["total"] == before.counters["replay"]["total"] + samples
+    assert newest.counters["games"] == before.counters["games"] + games and newest.step > before.step
+    assert newest.counters["simulations"] > 0
+    numbers = tiny.lines(run / "logs" / "metrics.jsonl")[-1]
+    assert numbers["selfplay/game_length_plies"] > 0 and numbers["canary/new_samples_age_rounds"] == 1
+    own = tiny.all_samples(run).game
+    assert len(own.unique()) == 8 + games and int(own.max()) < newest.counters["games"]
+
+
+def inbox(run: Path, said: list[str], **changes: Any) -> Inbox:
+    """Returns the inbox of a run, at rest, with what is otherwise in its place."""
+    newest = next(commits.starts(run))
+    origin = {"run": newest.counters["begun"], "encoder": newest.encoder().name, "taken": []}
+    return Inbox(run, newest.config, **(origin | changes), signals=Signals(said.append))
+
+
+def test_a_shard_is_taken_once_and_goes_when_two_commits_have_it(begun: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(begun / "tiny", tmp_path / "tiny")
+    first, second = shards(run)
+    second.rename(tmp_path / second.name)
+    taken: list[str] = []
+    box, one, other = inbox(run, [], taken=taken), actors.SelfPlayResult(), actors.SelfPlayResult()
+    assert box.take(one, 100, 1) == games_of([first]) == len(one.lengths) and taken == [first.name]
+    assert int(one.samples[0].game.min()) == 100 and int(one.samples[0].game.max()) == 99 + games_of([first])
+    (tmp_path / second.name).rename(second)
+    committed = list(taken)
+    box.committed()
+    assert box.take(one, 100, 1) == games_of([second]) and box.take(one, 100, 1) == 0
+    box.committed()
+    assert shards(run) == [second] and taken == [second.name]
+    # Killed before that commit was there: what it would have held is taken again, and nothing twice.
+    box = inbox(run, [], taken=committed)
+    assert box.take(other, 100, 1) == games_of([second])
+    box.committed()
+    box.committed()
+    assert not shards(run) and not box.taken
+
+
+def changed(path: Path, change: Callable[[dict[str, Any]], Any] = lambda about: None, **fields: Any) -> None:
+    """Writes a shard anew with other samples, and with something else about it."""
+    samples, about = load_with_about(path)
+    change(about)
+    save_shard(path, replace(samples, **{name: part(getattr(samples, name)) for name, part in fields.items()}), about)
+
+
+WRONG: dict[str, Callable[[Path], Any]] = {
+    "cut short or damaged": lambda path: path.write_bytes(path.read_bytes()[:-200]),
+    "another run's": lambda path: changed(path, lambda about: about.update(run=5)),
+    "of encoder katago22, not of zero17": lambda path: changed(path, lambda about: about.update(encoder="katago22")),
+    "other rules than the run's": lambda path: changed(path, komi=lambda komi: komi + 1),
+    "network_step from": lambda path: changed(path, network_step=lambda step: step + 10_000),
+    "root_value from nan": lambda path: changed(path, root_value=lambda value: value * torch.nan),
+    "belongs to the other side": lambda path: changed(path, value=lambda value: -value),
+    "its name says": lambda path: path.rename(path.with_name(f"{path.name[:22]}1.npz")),
+    "about.games.ends[0]": lambda path: changed(path, lambda about: about["games"]["ends"].insert(0, "x")),
+    "does not say moves": lambda path: changed(path, lambda about: about["games"].pop("moves")),
+    "about is no mapping": lambda path: save_shard(path, load_with_about(path)[0]),
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_what_is_damaged_or_foreign_is_set_aside_with_a_sentence(begun: Path, tmp_path: Path, words: str) -> None:
+    run, said = shutil.copytree(begun / "tiny", tmp_path / "tiny"), []
+    bad, good = shards(run)
+    WRONG[words](bad)
+    result = actors.SelfPlayResult()
+    assert inbox(run, said).take(result, 0, 1) == games_of([good]) == len(result.lengths)
+    assert len(said) == 1 and said[0].startswith("warning: set aside: ") and words in said[0]
+    assert shards(run) == [good] and len(list((run / actors.FOLDER / actors.REFUSED).iterdir())) == 1
+
+
+def test_games_of_two_actors_differ_and_names_never_meet(begun: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(begun / "tiny", tmp_path / "tiny")
+    (old,) = {path.name[:12] for path in shards(run)}
+    actor = play(run, 1)
+    mine = [path for path in shards(run) if path.name.startswith(actor.name)]
+    assert actor.name != old and len(mine) == 1 and len(shards(run)) == 3
+    samples = [load_with_about(path)[0].root_value for path in shards(run)]
+    assert len({tuple(one[:8].tolist()) for one in samples}) == 3
+
+
+def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, monkeypatch) -> None:
+    """For a checkpoint, for another one, for room; it ends with a sentence when there is nobody to play for."""
+    run, said = shutil.copytree(begun / "tiny", tmp_path / "tiny"), []
+    (path,) = checkpoint.paths(run)
+    path.rename(tmp_path / path.name)
+    monkeypatch.setattr(Signals, "wait", lambda self, _: events.pop(0)())
+
+    def follow_up() -> None:
+        newer = replace(checkpoint.load(path), step=77)
+        checkpoint.save(checkpoint.path_of(run, 77), newer)
+        for shard in shards(run):
+            shard.unlink()
+
+    events = [lambda: None, lambda: (tmp_path / path.name).rename(path), follow_up, lambda: shutil.rmtree(run)]
+    actor = Actor(run, ["replay.min_window=60"], Signals(said.append), Progress("actor", None, "games"))
+    steps, saved, save = [], [], actor._save
+    actor._save = lambda: (steps.append(actor.step), save(), saved.append(shards(run)[-1]))
+    with pytest.raises(InputError, match="is not there"):
+        actor.go()
+    assert not events and set(steps) == {77} and not run.exists()
+    assert "no checkpoint to play with yet" in said[0] and "wait for the run" in said[2] and len(said) == 3
+
+
+def test_a_run_that_takes_no_games_has_no_actors(begun: Path) -> None:
+    with pytest.raises(InputError, match="resume it with replay.external=true"):
+        watch(begun / "tiny", ["replay.external=false", "pipeline.plays=true"])
