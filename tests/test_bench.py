@@ -168,6 +168,14 @@ def test_memory(capsys, monkeypatch) -> None:
     assert nodes[0] > nodes[1] and nodes[2] > nodes[0] and nodes[3] > nodes[1]
 
 
+def test_memory_of_a_run(tmp_path, capsys) -> None:
+    settings = tiny.config("replay.capacity=50", "replay.min_window=50", "pipeline.keep_checkpoints=1")
+    settings.dump(tmp_path / "tiny.yaml")
+    assert command.main(["memory", "--run", str(tmp_path / "tiny.yaml"), "--minutes", "0.03"]) == 0
+    line = json.loads(capsys.readouterr().out)
+    assert line["full_after_minutes"] < 0.1 and 50 < line["resident_mb_full"] <= line["resident_mb_most"]
+
+
 def test_peak_of_memory(capfd) -> None:
     """What was given back before the next tensor came counts once, and what is held beside another counts with it."""
     cpu = torch.device("cpu")

@@ -44,7 +44,7 @@ SIDEWAYS = {
 BUDGETS = {
     "analysis": 1061,
     "arena": 1406,
-    "bench": 1673,
+    "bench": 1723,
     "board": 770,
     "config": 797,
     "features": 780,

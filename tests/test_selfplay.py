@@ -748,3 +748,24 @@ def test_games_of_a_gpu_go_on_on_a_cpu() -> None:
     assert torch.equal(third.states.links, other.states.links)
     found = [selfplay.play(4).all_samples().records() for selfplay in (other, third)]
     assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("moves", [500, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_trees_that_are_kept_from_move_to_move_leak_no_node(moves: int) -> None:
+    """Each node in use hangs below the root, and a root has a visit more than its children together."""
+    settings = tiny.config("selfplay.full_simulations=8", "selfplay.games=32", "search.max_considered=4")
+    playing, played, kept = tiny.self_play(settings, tiny.Table(), seed=3), 0, 0
+    overflowed, tree, room = 0, playing.search_state.tree, playing.search_state.tree.num_nodes
+    while played < moves:
+        found = playing.play(32)
+        played, in_use = played + found.moves, tree.in_use.clone()
+        in_use[:, :2] = False  # no node, and the root
+        game, node = in_use.nonzero().unbind(1)
+        parent, action = tree.parent[game, node].long(), tree.action[game, node].long()
+        assert torch.equal(tree.children[game, parent, action].long(), node) and bool((parent < node).all())
+        below = torch.zeros(32, dtype=torch.int64).index_add_(0, game, tree.visits[game, node].long() * (parent == 1))
+        assert bool((tree.visits[:, 1] == below + 1)[tree.size > 0].all())
+        assert tree.num_nodes == room and int(tree.size.max()) < room
+        overflowed += found.overflowed
+        kept += int((tree.size - 1 > (playing.search_state.done)).sum())
+    assert kept > 0 and overflowed < played / 50

@@ -17,6 +17,7 @@ TREE = NET | {"sims": 128, "algorithm": "puct", "leaves": 1, "spread": 0.0}
 BOARD = SHARED | {"batch": "1024", "seconds": 2.0, "rounds": 3, "superko": "positional"}
 FEATURES = {"preset": "alphago48", "without": ""} | SHARED | {"batch": "1024", "seconds": 0.5, "rounds": 7}
 MEMORY = {"size": "9,19", "memory": "8,24,80", "batch": "256,1024,4096", "sims": "64,400", "blocks": 0, "channels": 0}
+MEMORY |= {"run": "", "minutes": 60.0}
 LEARN = {"config": "configs/quickstart.yaml", "set": "", "minutes": 10.0, "seeds": 1, "points": 4}
 LEARN |= {"opponents": "mcts:200", "games": 100, "simulations": 64, "out": "checkpoints/learn"}
 # The module in which each is, as `run_NAME`, what it measures, and its options with their defaults.
@@ -74,6 +75,8 @@ HELP = {
     "train batch": "samples of a step, or several as 64,{}",
     "board batch": "games played at once, or several as 64,{}",
     "features batch": "positions at once, or several as 64,{}",
+    "memory run": "settings (YAML) of a run whose process is watched instead, on the CPU's memory",
+    "memory minutes": "length of that run",
     "memory size": "side of the board, or several",
     "memory batch": "games at once",
     "memory blocks": "residual blocks; 0 takes 6 up to 9x9 and 10 above",

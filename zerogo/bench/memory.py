@@ -7,6 +7,9 @@ without kernels, which need less. These are moves of few simulations: a tree has
 simulation needs what the next does. From two sizes of batch and tree follows what a game and what a node adds. A tree
 that is kept from move to move has room for two searches.
 
+With --run, a run of those settings is watched for so many minutes: what is resident when its window is full, and at the
+end. What grows from there on would not stop.
+
 Lines are JSON on stdout, one for every board, device and batch with the nodes that fit, and one for every number of
 simulations with the batch that fits; on stderr the same stands as a table. Beside it stands what others quote for mctx
 with pgx; it isn't measured here."""
@@ -14,22 +17,30 @@ with pgx; it isn't measured here."""
 import argparse
 import contextlib
 import itertools
+import json
 import os
 import sys
+import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
-from zerogo import bench, kernels
+from zerogo import bench, config, kernels
 from zerogo.bench.net import NetworkSetup
 from zerogo.bench.search import WARM_SIMULATIONS, SearchedGames
 from zerogo.config import SearchConfig
+from zerogo.errors import InputError
+from zerogo.pipeline import train
 from zerogo.runtime import synchronize
 from zerogo.search import Search, SearchState
+from zerogo.telemetry import METRICS_FILE
 from zerogo.tensors import TensorFields
 
 NETWORKS = {9: (6, 96), 19: (10, 128)}  # blocks and channels of configs/9x9.yaml and 19x19.yaml, up to that side
@@ -41,7 +52,10 @@ MEGA = 1e6
 
 @torch.inference_mode()
 def run_memory(args: argparse.Namespace) -> None:
-    """Prints a line for every size, memory, and batch or number of simulations."""
+    """Prints a line for every size, memory, and batch or number of simulations; or one of a run that was watched."""
+    if args.run:
+        with torch.inference_mode(False):
+            return bench.report({"bench": "memory"} | watched(config.load(args.run), args.minutes))
     lists = {name: bench.whole_numbers(getattr(args, name)) for name in ("size", "memory", "batch", "sims")}
     for size in lists["size"]:
         costs = Costs(args, size)
@@ -51,6 +65,39 @@ def run_memory(args: argparse.Namespace) -> None:
                 bench.report(costs.common | line)
                 rows.append(tuple(str(line[name]) for name in ("memory_gb", "given", "batch", "simulations", "nodes")))
         bench.show_table((f"{size}x{size}: GB", "given", "games", "simulations", "nodes of each"), rows)
+
+
+def watched(settings: config.Config, minutes: float) -> dict[str, Any]:
+    """Trains in a folder of its own for so long; returns what this process had resident when the window was full, and
+    then at most and at the end [MB], with the growth."""
+    found: list[tuple[float, float]] = []
+    ended, start = threading.Event(), time.monotonic()
+
+    def look() -> None:
+        while not ended.wait(min(10.0, 60 * minutes / 10)):
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            found.append((time.monotonic() - start, pages * os.sysconf("SC_PAGE_SIZE") / MEGA))
+
+    with tempfile.TemporaryDirectory() as folder:
+        overrides = {"run.directory": folder, "run.name": "watched", "pipeline.iterations": 0}
+        overrides |= {"pipeline.minutes": minutes, "pipeline.final_matches": False}
+        settings = config.with_overrides(settings, [f"{key}={value}" for key, value in overrides.items()])
+        thread = threading.Thread(target=look)
+        thread.start()
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                train(settings)
+        finally:
+            ended.set()
+            thread.join()
+        lines = (Path(folder) / "watched" / "logs" / METRICS_FILE).read_text().splitlines()
+    rounds = [json.loads(line) for line in lines]
+    full = [60 * one["time/minutes"] for one in rounds if one.get("replay/held", 0) >= settings.replay.capacity]
+    if not full or not (after := [size for seconds, size in found if seconds >= full[0]]):
+        raise InputError(f"the window was not full after {minutes:g} minutes; lower replay.capacity or take longer")
+    line = {"minutes": minutes, "full_after_minutes": round(full[0] / 60, 1), "rounds": len(rounds)}
+    line |= {"resident_mb_full": after[0], "resident_mb_most": max(after), "resident_mb_end": after[-1]}
+    return line | {"growth_percent": round(100 * (after[-1] / after[0] - 1), 2)}
 
 
 class Costs:
