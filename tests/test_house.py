@@ -61,7 +61,7 @@ BUDGETS = {
     "show": 505,
     "tensorboard_plugin": 1300,  # a tab with its own server, worker and bounds; the page has a limit of its own
 }
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 149, 20_708, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 154, 21_480, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.
