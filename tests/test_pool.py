@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matches import some_result
 
-from zerogo import elo
+from zerogo import elo, sgf
 from zerogo.arena import pool
 from zerogo.arena.pool import Meeting
 from zerogo.errors import InputError
@@ -35,6 +35,9 @@ def test_each_match_is_kept_once_whatever_a_kill_leaves(tmp_path: Path) -> None:
         seed=8
     )
     assert path.read_bytes().count(b"\n") == 3 + 1 + 5
+    games = sorted((tmp_path / pool.FOLDER).iterdir())
+    assert [game.name for game in games] == [f"5x5-anna-vs-bert-{number:04d}.sgf" for number in range(1, 7)]
+    assert sgf.read(games[0]).moves == result.games[0].moves
 
 
 def test_ratings_are_those_of_all_that_met_and_intervals_of_some() -> None:

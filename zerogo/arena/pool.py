@@ -2,6 +2,7 @@
 ratings with intervals, whom the newest should meet, and whether it is stronger than another.
 
     matches.jsonl    one match in each line
+    matches/*.sgf    some games of each, for people
 
 A killed process leaves at most an incomplete last line, which is passed over."""
 
@@ -15,11 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zerogo import elo
+from zerogo import elo, sgf
+from zerogo.arena.journal import game_file, record_of
 from zerogo.arena.result import MatchResult
 from zerogo.errors import InputError
+from zerogo.runtime import make_directory
 
-FILE = "matches.jsonl"
+FILE, FOLDER = "matches.jsonl", "matches"
+KEPT_GAMES = 10  # of a match, some 6 KB
 ELO0, ELO1 = 0.0, 20.0  # of the SPRT: no stronger, and stronger by as much as a day's change of a long run
 SHOWN = 20  # players in a table: the strongest, and those that are asked for
 
@@ -46,7 +50,8 @@ class Meeting(NamedTuple):
 
 
 def add(path: Path, result: MatchResult) -> None:
-    """Adds a match to the file, for good; nothing where only one colour was at stake, which says less of strength."""
+    """Adds a match to the file, for good, and writes some of its games beside it; nothing where only one colour was at
+    stake, which says less of strength."""
     if result.is_self or not result.is_paired:
         return
     with open(path, "a+b") as file:
@@ -55,6 +60,12 @@ def add(path: Path, result: MatchResult) -> None:
         file.write(b"\n" * is_cut + json.dumps(Meeting.of(result)._asdict()).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
+    names, size = (result.name_a, result.name_b), result.rules.size
+    with suppress(InputError, OSError):  # a full disk; nothing goes on from them
+        folder = make_directory(path.parent / FOLDER)
+        for game in result.games[:KEPT_GAMES]:
+            record = record_of(game, names, result.rules)
+            sgf.write(folder / f"{size}x{size}-{game_file(names, game.number)}", record)
 
 
 def read(path: Path) -> list[Meeting]:

@@ -112,7 +112,7 @@ class GoPlugin(base_plugin.TBPlugin):
         return app
 
     def _check(self, request: Request, method: str) -> None:
-        """Raises RequestRefused unless a request is of the right kind and comes from this server's own page, or no browser.
+        """Raises RequestRefused for a request of the wrong kind, and for one that a browser sends for another page.
 
         A page of another origin may send requests that a browser marks as such; one whose name has been made to mean
         this machine's address sends that name as Host."""
