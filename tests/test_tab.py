@@ -185,7 +185,7 @@ def test_a_position_over_time_and_a_game_as_a_curve_and_as_planes(root: Path, as
 
 
 def test_a_game_is_played_counted_and_saved(root: Path, ask: Callable):
-    game = ask("new", network=NEW)
+    game = ask("new", networks=[NEW])
     assert (game["size"], game["komi"], len(game["nodes"])) == (5, 0.5, 1)
     parts = ask("genmove", position=POSITION, networks=[NEW], visits=4)
     assert parts[-1]["action"] is None or 0 <= parts[-1]["action"] <= 25
@@ -203,14 +203,14 @@ def test_a_game_is_played_counted_and_saved(root: Path, ask: Callable):
     assert path.name == saved == again and sgf.read(path).result == "B+R"
     three = ask("new", size=9, handicap=3, komi=0.5)["nodes"][0]
     assert three["next"] == "w" and len(three["start"]["handicap"]) == 3 and three["stones"].count("1") == 3
-    assert "plays on 5" in ask("new", 400, network=NEW, size=9)["error"]
+    assert "plays on 5" in ask("new", 400, networks=[NEW], size=9)["error"]
 
 
 def test_how_a_run_is_doing(ask: Callable):
     found = ask("status", run="tiny")
     assert found["latest"]["step"] == 3000 and [rate[1:] for rate in found["rates"]] == [[1.0, 2.5], [2.0, 2.5]]
     (alarm,) = found["alarms"]
-    assert alarm[0] == "capped_share" and not alarm[4]
+    assert alarm[:4] == ["capped_share", 0.9, 0, 0.5]
     assert [row[0] for row in found["ratings"]["5"]] == ["tiny@9", "random"] and found["ratings"]["5"][0][1] > 0
     assert found["matches"] == [[5, "tiny@9", "random", 3.0, 4]]
     tree = ask("openings", run="tiny")
@@ -288,7 +288,7 @@ def test_a_network_with_code_is_refused_and_its_code_not_run(root: Path, ask: Ca
 BAD = {  # route: fields and a word of the sentence
     "think": [
         ({"visits": 10**6}, "allowed are whole numbers from 0 to 10000"), ({"visits": -1}, "visits"),
-        ({"visits": True}, "visits"), ({"visits": "x"}, "visits"), ({"networks": [OLD] * 101}, "1 to 100"),
+        ({"visits": True}, "visits"), ({"visits": "x"}, "visits"), ({"networks": [OLD] * 101}, "at most 100"),
         ({"networks": "x"}, "networks"), ({"position": None}, "position"), ({"position": {"size": 26}}, "size"),
         ({"position": {"size": 9}}, "plays on 5"), ({"position": {"size": 1e9}}, "size"),
         ({"position": {"size": 5, "komi": 1e308}}, "komi"), ({"position": {"size": 5, "komi": None}}, "komi"),

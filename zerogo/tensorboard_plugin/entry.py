@@ -9,7 +9,6 @@ import ipaddress
 import itertools
 import json
 import queue
-import re
 import secrets
 import socket
 import subprocess
@@ -36,11 +35,8 @@ MOST_PLAYED = 1000  # games saved in one run
 MOST_OPENED = 20_000  # games that openings are counted of
 BEAT_SECONDS, PATIENCE = 1.0, 300.0  # between two signs of life in a stream; of the whole of one
 IDLE_SECONDS = 900.0  # after which the worker ends and gives its memory back
-HEADERS = {
-    "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'",
-}  # fmt: skip
-PLAYED = re.compile(r"\d{8}-\d{6}-[0-9a-f]{8}\.sgf")
+HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store"}
+HEADERS |= {"Cross-Origin-Resource-Policy": "same-origin", "Content-Security-Policy": "default-src 'none'"}
 
 
 class RequestRefused(InputError):
@@ -71,9 +67,9 @@ class GoPlugin(base_plugin.TBPlugin):
 
     def __init__(self, context: base_plugin.TBContext) -> None:
         self.folder = Folder(context.logdir) if context.logdir and "://" not in context.logdir else None
-        flags = context.flags
-        names = [*getattr(flags, "go_hosts", "").split(","), getattr(flags, "host", None), socket.gethostname()]
-        self._hosts = {"localhost", *(name.strip().lower() for name in names if name and name.strip())}
+        named, host = (getattr(context.flags, name, None) or "" for name in ("go_hosts", "host"))
+        names = [*named.split(","), host, socket.gethostname()]
+        self._hosts = {"localhost", *(name.strip().lower() for name in names if name.strip())}
         self._worker = WorkerProcess()
         self._written: set[str] = set()
 
@@ -88,7 +84,8 @@ class GoPlugin(base_plugin.TBPlugin):
     def get_plugin_apps(self) -> dict[str, Callable]:
         """Returns the routes: the page's files, and what they ask for."""
         files = [path for path in PAGE.iterdir() if path.suffix in PAGE_FILES]
-        apps = {f"/{path.name}": self._app(functools.partial(_page_file, path), "GET") for path in files}
+        pages = {path.name: (path.read_bytes(), 200, HEADERS, PAGE_FILES[path.suffix]) for path in files}
+        apps = {f"/{name}": self._app(lambda _, page=page: Response(*page), "GET") for name, page in pages.items()}
         for answer in (self._runs, self._games, self._game, self._status, self._openings, self._in_flight):
             apps["/" + answer.__name__.removeprefix("_")] = self._app(answer, "GET")
         for names, answer in ((ONE, self._one), (STREAMS, self._stream)):
@@ -145,7 +142,7 @@ class GoPlugin(base_plugin.TBPlugin):
     def _runs(self, request: Request) -> dict[str, Any]:
         self._worker.start()  # it takes seconds, in which a person looks at the list
         runs = [run._asdict() for run in self.folder.runs()]
-        return {"runs": [run | {"path": "", "sources": [one.kind for one in run["sources"]]} for run in runs]}
+        return {"runs": [run | {"path": "", "sources": [kind for kind, _ in run["sources"]]} for run in runs]}
 
     def _games(self, request: Request) -> dict[str, Any]:
         names = ("run", "kind", "player", "result", "end", "least", "most")
@@ -158,20 +155,16 @@ class GoPlugin(base_plugin.TBPlugin):
         return self._worker.one("read_game", {"data": data, "name": Path(name).name})
 
     def _status(self, request: Request) -> dict[str, Any]:
-        run, found = self.folder.run(request.args.get("run")), {}
-        for name, file in {"metrics": "logs/metrics.jsonl", "pool": "matches.jsonl"}.items():
-            found[name] = None
-            with suppress(InputError):
-                path = self.folder.path(f"{run.name}/{file}")
-                found[name] = str(path) if path.is_file() else None
-        return self._worker.one("status", found)
+        run = self.folder.run(request.args.get("run"))
+        files = {"metrics": "logs/metrics.jsonl", "pool": "matches.jsonl"}
+        return self._worker.one("status", {name: self.folder.file(run, file) for name, file in files.items()})
 
     def _openings(self, request: Request) -> dict[str, Any]:
         run, size = self.folder.run(request.args.get("run")), request.args.get("size", type=int)
         games: dict[int, list] = {}
-        for source in run.sources:
-            for changed, name, length in self.folder.listing(source)[:MOST_OPENED]:
-                if seen := self.folder.glance(source.path / name, changed, length):
+        for _, folder in run.sources:
+            for changed, name, length in self.folder.listing(folder)[:MOST_OPENED]:
+                if seen := self.folder.glance(folder / name, changed, length):
                     games.setdefault(seen.size, []).append((seen.opening, seen.result[:1]))
         chosen = size if size in games else max(games, key=lambda one: len(games[one]), default=9)
         found = self._worker.one("openings", {"size": chosen, "games": games.get(chosen, [])[:MOST_OPENED]})
@@ -179,11 +172,11 @@ class GoPlugin(base_plugin.TBPlugin):
 
     def _in_flight(self, request: Request) -> dict[str, Any]:
         run = self.folder.run(request.args.get("run"))
-        commits = sorted((run.path / "commits").glob("commit-*.pt"))
-        if not commits:
+        names = sorted(path.name for path in (run.path / "commits").glob("commit-*.pt"))
+        path = self.folder.file(run, f"commits/{names[-1]}") if names else None
+        if path is None:
             raise InputError(f"the run {run.name} has no commit, so no games under way are known")
-        path = self.folder.path(str(commits[-1].relative_to(self.folder.root)))
-        return self._worker.one("in_flight", {"path": str(path)})
+        return self._worker.one("in_flight", {"path": path})
 
     # What is asked with a body
 
@@ -195,21 +188,16 @@ class GoPlugin(base_plugin.TBPlugin):
             body = None
         if not isinstance(body, dict):
             raise InputError("the body must be one JSON object")
-        if body.get("network"):
-            body["network"] = str(self.folder.network(body["network"]))
-        if "networks" in body:
-            if not isinstance(body["networks"], list) or not 1 <= len(body["networks"]) <= 100:
-                raise InputError("networks must be a list of 1 to 100 names")
-            body["networks"] = [str(self.folder.network(name)) for name in body["networks"]]
-        return body
+        names = body.setdefault("networks", [])
+        if not isinstance(names, list) or len(names) > 100:
+            raise InputError("networks must be a list of at most 100 names")
+        return body | {"networks": [str(self.folder.network(name)) for name in names]}
 
     def _one(self, name: str, request: Request) -> dict[str, Any]:
         body = self._body(request)
-        if name == "load":
-            body = {"data": body.get("sgf"), "name": "loaded game"}
         if name == "save":
             body["path"] = str(self._file_for(body))
-        found = self._worker.one(ONE[name], body)
+        found = self._worker.one(ONE[name], body | {"data": body.get("sgf"), "name": "loaded game"})
         self._written |= {body["path"]} if name == "save" else set()
         return found
 
@@ -219,9 +207,8 @@ class GoPlugin(base_plugin.TBPlugin):
         folder = self.folder.run(body.get("run")).path / "played"
         if folder.is_symlink() or not folder.resolve().is_relative_to(self.folder.root):
             raise InputError("the folder for played games is a link, and nothing is written through links")
-        name = body.get("file")
-        if name:
-            if not isinstance(name, str) or not PLAYED.fullmatch(name) or str(folder / name) not in self._written:
+        if name := body.get("file"):
+            if f"{folder}/{name}" not in self._written:
                 raise InputError("file is none that this server has written; leave it out for a new one")
             return folder / name
         if folder.is_dir() and sum(1 for _ in folder.iterdir()) >= MOST_PLAYED:
@@ -230,8 +217,9 @@ class GoPlugin(base_plugin.TBPlugin):
 
     def _stream(self, name: str, request: Request) -> Response:
         body = self._body(request)
-        client = str(body.pop("client", ""))[:40]
-        parts = self._worker.ask(STREAMS[name], body, client)
+        if not body["networks"]:
+            raise InputError("networks is empty; name one that the tab lists")
+        parts = self._worker.ask(STREAMS[name], body, str(body.pop("client", ""))[:40])
         return Response(_lines(parts), mimetype="application/x-ndjson", headers=HEADERS)
 
 
@@ -250,10 +238,6 @@ def _lines(parts: Iterator[dict[str, Any]]) -> Iterator[bytes]:
 
 def _json(found: Any, status: int = 200) -> Response:
     return Response(json.dumps(found), status, HEADERS, "application/json")
-
-
-def _page_file(path: Path, request: Request) -> Response:
-    return Response(path.read_bytes(), 200, HEADERS, PAGE_FILES[path.suffix])
 
 
 class WorkerProcess:

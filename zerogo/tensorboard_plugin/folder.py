@@ -6,7 +6,6 @@ import re
 import stat
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -33,14 +32,6 @@ _END = re.compile(rb"ended by: (\w{1,20})")
 _ENDS = {"R": "resigned", "T": "time", "F": "fault"}
 
 
-class Source(NamedTuple):
-    """A folder of games. run: its name below the log directory. kind: self-play, match or played."""
-
-    run: str
-    kind: str
-    path: Path
-
-
 class Glance(NamedTuple):
     """What a list says of a game. size: N. end: how it ended. opening: its first moves, as SGF letters with commas."""
 
@@ -54,11 +45,12 @@ class Glance(NamedTuple):
 
 
 class ListedRun(NamedTuple):
-    """A run, a match or a folder with networks. name: below the log directory. note: why its link is not followed."""
+    """A run, a match or a folder with networks. name: below the log directory. sources: the kinds of its games, and
+    their folders. networks: files with training steps, -1 where none are known. note: why its link is not followed."""
 
     name: str
     path: Path
-    sources: list[Source]
+    sources: list[tuple[str, Path]]
     networks: list[tuple[str, int]]
     note: str = ""
 
@@ -68,7 +60,7 @@ class Folder:
 
     def __init__(self, root: str | os.PathLike) -> None:
         self.root = Path(root).resolve()
-        self._glances: OrderedDict[str, tuple[tuple[int, int], Glance | None]] = OrderedDict()
+        self._glances: dict[str, tuple[tuple[int, int], Glance | None]] = {}
         self._listings: dict[Path, tuple[float, list[tuple[int, str, int]]]] = {}
         self._runs: tuple[float, list[ListedRun]] = (-1e9, [])
         self._lock = threading.Lock()
@@ -105,6 +97,13 @@ class Folder:
             raise InputError(f"{str(name)[:80]!r} is no checkpoint; allowed are the networks that the tab lists")
         return path
 
+    def file(self, run: ListedRun, name: str) -> str | None:
+        """Returns the path of a run's own file, None where there is none."""
+        with suppress(InputError):
+            path = self.path(f"{run.name}/{name}")
+            return str(path) if path.is_file() else None
+        return None
+
     def run(self, name: Any) -> ListedRun:
         """Returns the run of a name. Raises InputError where it is not listed."""
         found = next((run for run in self.runs() if run.name == name and not run.note), None)
@@ -136,7 +135,7 @@ class Folder:
     def _run(self, path: Path, is_run: bool, folders: set[str], files: set[str]) -> ListedRun:
         name = self._name(path)
         kinds = GAME_FOLDERS if is_run else ({"games": "match"} if "match.json" in files else {}) | {"played": "played"}
-        sources = [Source(name, kind, path / folder) for folder, kind in kinds.items() if folder in folders]
+        sources = [(kind, path / folder) for folder, kind in kinds.items() if folder in folders]
         networks = [(file, -1) for file in sorted(files) if file.endswith(".pt")]
         saved = _entries(path / "checkpoints")[1] if is_run and "checkpoints" in folders else ()
         networks += sorted(
@@ -150,35 +149,29 @@ class Folder:
 
     # Games
 
-    def listing(self, source: Source) -> list[tuple[int, str, int]]:
-        """Returns when the games of a source were written (ns), their file names and sizes, the newest first."""
-        changed = _mtime(source.path)
-        known = self._listings.get(source.path)
+    def listing(self, folder: Path) -> list[tuple[int, str, int]]:
+        """Returns when the games of a folder were written (ns), their file names and sizes, the newest first."""
+        changed = _mtime(folder)
+        known = self._listings.get(folder)
         if known is None or known[0] != changed:
             found = []
-            with suppress(OSError), os.scandir(source.path) as entries:  # it may be deleted meanwhile
+            with suppress(OSError), os.scandir(folder) as entries:  # it may be deleted meanwhile
                 for entry in entries:
                     if entry.name.endswith(".sgf") and entry.is_file(follow_symlinks=False):
                         seen = entry.stat(follow_symlinks=False)
                         found.append((seen.st_mtime_ns, entry.name, seen.st_size))
-            known = self._listings[source.path] = changed, sorted(found, reverse=True)
+            known = self._listings[folder] = changed, sorted(found, reverse=True)
         return known[1]
 
     def glance(self, path: Path, changed: int, size: int) -> Glance | None:
         """Returns what a list says of a game, None for what is none; changed, size: of its file."""
-        key, version = str(path), (changed, size)
-        with self._lock:
-            known = self._glances.get(key)
-            if known is not None and known[0] == version:
-                return known[1]
-        try:
-            found = glance_of(_bytes(path, GLANCED_BYTES))
-        except OSError:
-            return None
-        with self._lock:
-            self._glances[key] = version, found
-            while len(self._glances) > REMEMBERED:
-                self._glances.popitem(last=False)
+        version, found = self._glances.get(str(path), (None, None))
+        if version != (changed, size):
+            with suppress(OSError):
+                found = glance_of(_bytes(path, GLANCED_BYTES))
+            if len(self._glances) >= REMEMBERED:
+                self._glances.clear()
+            self._glances[str(path)] = (changed, size), found
         return found
 
     def games(self, wanted: dict[str, str], after: str = "") -> dict[str, Any]:
@@ -190,43 +183,29 @@ class Folder:
         for name in ("least", "most"):
             if not re.fullmatch(r"\d{1,5}", wanted.get(name, "0")):
                 raise InputError(f"{name} is {wanted[name][:40]!r}; allowed are numbers of moves from 0 to 99999")
-        sources = [source for run in self.runs() for source in run.sources]
+        if after and not re.fullmatch(r"\d{1,25} .*", after, re.DOTALL):
+            raise InputError(f"after is {after[:80]!r}; allowed is what an earlier page called next")
+        sources = [(run.name, *source) for run in self.runs() for source in run.sources]
         sources = [
-            one for one in sources if wanted.get("run") in (None, one.run) and wanted.get("kind") in (None, one.kind)
+            one for one in sources if one[0] == wanted.get("run", one[0]) and one[1] == wanted.get("kind", one[1])
         ]
-        places = {self._name(source.path): source for source in sources}
-        every = [
-            (changed, name, place, size)
-            for place, source in places.items()
-            for changed, name, size in self.listing(source)
-        ]
+        of_folder = ((*one, f"{self._name(one[2])}/", self.listing(one[2])) for one in sources)
+        every = [(row[0], place + row[1], row[2], run, kind) for run, kind, _, place, rows in of_folder for row in rows]
         every.sort(reverse=True)
-        begin, found, looked, last, until = _mark(after), [], 0, None, time.monotonic() + SECONDS
-        for *at, size in every:
-            if begin is not None and at >= begin:
+        begin = (int(after.split(" ")[0]), after.partition(" ")[2]) if after else (2**63, "")
+        found, looked, last, until = [], 0, "", time.monotonic() + SECONDS
+        for changed, path, size, run, kind in every:
+            if (changed, path) >= begin:
                 continue
             if len(found) == LISTED or time.monotonic() > until:
                 break
-            looked, last, (changed, name, place) = looked + 1, at, at
-            source = places[place]
-            seen = self.glance(source.path / name, changed, size)
+            looked, last, seen = looked + 1, f"{changed} {path}", self.glance(self.root / path, changed, size)
             if seen is not None and _fits(seen, wanted):
-                about = seen._asdict() | {"run": source.run, "kind": source.kind, "when": changed // 10**9}
-                del about["opening"]
-                found.append({"path": f"{place}/{name}"} | about)
+                about = {"path": path, "run": run, "kind": kind, "when": changed // 10**9}
+                found.append({name: value for name, value in seen._asdict().items() if name != "opening"} | about)
         else:
-            last = None
-        return {"games": found, "next": "|".join(map(str, last or ())), "total": len(every), "looked": looked}
-
-
-def _mark(text: str) -> list | None:
-    """Returns the place that the `next` of a page names."""
-    if not text:
-        return None
-    parts = text.split("|")
-    if len(parts) != 3 or not re.fullmatch(r"\d{1,25}", parts[0]):
-        raise InputError(f"after is {text[:80]!r}; allowed is what an earlier page called next")
-    return [int(parts[0]), *parts[1:]]
+            last = ""
+        return {"games": found, "next": last, "total": len(every), "looked": looked}
 
 
 def glance_of(data: bytes) -> Glance | None:
@@ -280,8 +259,6 @@ def _entries(path: Path) -> tuple[set[str], set[str]]:
 
 def _mtime(*paths: Path) -> float:
     """Returns when the last of some folders was written."""
-    found = [0.0]
-    for path in paths:
-        with suppress(OSError):
-            found.append(path.stat().st_mtime)
-    return max(found)
+    with suppress(OSError):
+        return max((path.stat().st_mtime for path in paths if path.exists()), default=0.0)
+    return 0.0

@@ -7,13 +7,12 @@ digits of 0, 1 and 2, row by row. Winrates, scores and ownership of the answers 
 import base64
 import dataclasses
 import json
-import math
 import os
 import re
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -37,16 +36,12 @@ from zerogo.rules import Rules
 from zerogo.sgf.record import COLOURS
 
 MOST_MOVES, MOST_NODES, MOST_LINES = 2000, 5000, 100  # of a game that is shown, with its variations
-MOST_VISITS, MOST_SECONDS = 10_000, 120.0  # of one search
-MOST_TREE = 2**29  # bytes of one search's tree
-MOST_NETWORKS = 60  # over time
-KEPT_ANALYSTS, KEPT_GAMES = 4, 8
+MOST_VISITS, MOST_SECONDS, MOST_TREE = 10_000, 120.0, 2**29  # of one search; bytes of its tree
+KEPT_ANALYSTS, KEPT_GAMES, MOST_NETWORKS = 4, 8, 60  # in memory; over time
 REPORT_SECONDS, SLICE_SECONDS = 0.25, 0.08  # between two reports; between two looks at what else is asked
-JUDGE_SECONDS = 10.0  # for dead stones
-EVALUATED_AT_ONCE = 16
+JUDGE_SECONDS, EVALUATED_AT_ONCE = 10.0, 16  # for dead stones; of a curve
 SHOWN_CANDIDATES, SHOWN_OPENINGS, SHOWN_GAMES = 24, 400, 12
-METRICS_BYTES = 2**20  # of the end of metrics.jsonl
-MOST_POOL_BYTES, MOST_COMMIT_BYTES = 2**24, 2**30
+METRICS_BYTES, MOST_POOL_BYTES, MOST_COMMIT_BYTES = 2**20, 2**24, 2**30  # the first from the end of the file
 RESULT = re.compile(r"[BW]\+(R|\d{1,4}(\.\d{1,2})?)|0|\?")
 Part = dict[str, Any]
 
@@ -89,7 +84,8 @@ class Desk:
         if game is None:
             record = sgf.GameRecord(rules, [], first=start["first"], handicap=start["handicap"])
             if not start["handicap"]:
-                record.setup = _rows(start["stones"], rules.size)
+                digits, size = [int(digit) for digit in start["stones"]], rules.size
+                record.setup = [digits[row : row + size] for row in range(0, size**2, size)]
             game = LiveGame.of_record(record)
         same = 0
         while same < min(len(game.moves), len(moves)) and game.moves[same] == moves[same]:
@@ -148,10 +144,6 @@ def _whole(what: str, value: Any, low: int, high: int) -> int:
     return value
 
 
-def _rows(stones: str, size: int) -> list[list[int]]:
-    return [[int(digit) for digit in stones[row * size : (row + 1) * size]] for row in range(size)]
-
-
 # Games
 
 
@@ -165,46 +157,35 @@ def read_game(desk: Desk, request: Part) -> Iterator[Part]:
     main = records[0]
     if len(main.moves) > MOST_MOVES:
         raise InputError(f"the game has {len(main.moves)} moves; shown are games of at most {MOST_MOVES}")
-    tree, notes, work = _Tree(main), list(main.notes), 0
+    tree, notes, work = [], list(main.notes), 0
     for number, record in enumerate(records):
         work += len(record.moves)
         if number == MOST_LINES or (number and work > MOST_NODES):
             notes.append(f"the first {number} of {len(records)} variations are shown")
             break
-        states, problem = sgf.replay(record)
-        tree.add(record, states)
-        if problem:
-            notes.append(problem if not number else f"variation {number}: {problem}")
+        problem = _add_line(tree, record)
+        notes += [problem if not number else f"variation {number}: {problem}"] if problem else []
     words = {name: getattr(main, name)[:2000] for name in ("black", "white", "result", "event", "comment")}
     words |= {"date": main.date or "", "name": request["name"], "notes": [note[:300] for note in notes[:20]]}
-    yield words | dataclasses.asdict(main.rules) | _board_words(main.rules.size) | {"nodes": tree.nodes}
+    yield words | dataclasses.asdict(main.rules) | _board_words(main.rules.size) | {"nodes": tree}
 
 
-class _Tree:
-    """Lines of play as one tree: a list of nodes, each with its parent's index."""
-
-    def __init__(self, main: sgf.GameRecord) -> None:
-        self.nodes: list[Part] = []
-        self._children: dict[tuple, int] = {}
-        self.first = main.start(), main.first
-
-    def add(self, record: sgf.GameRecord, states: Sequence[GameState]) -> None:
-        """Adds a line that begins as the first one does, up to its first illegal move."""
-        if not states or (self.nodes and (record.start(), record.first) != self.first):
-            return
-        if not self.nodes:
-            start = {"stones": _digits(states[0]), "handicap": record.handicap, "first": record.first}
-            self.nodes.append(_node(states[0]) | {"start": start | ({"stones": ""} if record.handicap else {})})
-        edits, at, turns = {edit.before for edit in record.edits}, 0, record.turns()
-        for number, state in enumerate(states[1:], start=1):
-            key = at, turns[number - 1], record.moves[number - 1], number in edits
-            if key not in self._children:
-                self._children[key] = len(self.nodes)
-                node = _node(state) | {"parent": at, "colour": key[1], "action": key[2]} | _remarks(record, number - 1)
-                if number in edits:
-                    node["start"] = {"stones": node["stones"], "handicap": [], "first": node["next"]}
-                self.nodes.append(node)
-            at = self._children[key]
+def _add_line(nodes: list[Part], record: sgf.GameRecord) -> str | None:
+    """Adds a line of play to a tree, a list of nodes with their parents' indices, up to its first illegal move; returns
+    what is wrong with that. All lines begin with the same position."""
+    states, problem = sgf.replay(record)
+    if not nodes and states:
+        start = {"stones": "" if record.handicap else _digits(states[0]), "handicap": record.handicap}
+        nodes.append(_node(states[0]) | {"start": start | {"first": record.first}})
+    edits, at, same = {edit.before for edit in record.edits}, 0, ("parent", "colour", "action", "stones")
+    known = {tuple(node.get(name) for name in same): place for place, node in enumerate(nodes)}
+    for number, (colour, action, state) in enumerate(zip(record.turns(), record.moves, states[1:], strict=False)):
+        node = _node(state) | {"parent": at, "colour": colour, "action": action} | _remarks(record, number)
+        if number + 1 in edits:
+            node["start"] = {"stones": node["stones"], "handicap": [], "first": node["next"]}
+        at = known.get(tuple(node[name] for name in same), len(nodes))
+        nodes += [node] if at == len(nodes) else []
+    return problem
 
 
 def _node(state: GameState) -> Part:
@@ -233,10 +214,10 @@ def _board_words(size: int) -> Part:
 
 
 def new_game(desk: Desk, request: Part) -> Iterator[Part]:
-    """Yields the tree of a game that begins: of a network's size and rules, where it names one, with a handicap."""
+    """Yields the tree of a game that begins: of a network's size and rules, where one is named, with a handicap."""
     size = None if request.get("size") is None else _whole("size", request["size"], 1, 25)
-    if request.get("network"):
-        settings = checkpoint.load(request["network"]).config.game
+    if request["networks"]:
+        settings = checkpoint.load(request["networks"][0]).config.game
         if size not in (None, *settings.all_sizes):
             raise InputError(f"the network plays on {coords.listed(settings.all_sizes)}, not on {size}")
         rules = settings.rules(size=size or settings.size)
@@ -247,9 +228,9 @@ def new_game(desk: Desk, request: Part) -> Iterator[Part]:
     stones = _whole("the handicap", request.get("handicap", 0), 0, 9)
     handicap = coords.fixed_handicap(rules.size, stones) if stones > 1 else []
     record = sgf.GameRecord(rules, [], first="w" if handicap else "b", handicap=handicap)
-    tree = _Tree(record)
-    tree.add(record, sgf.replay(record)[0])
-    yield dataclasses.asdict(rules) | _board_words(rules.size) | {"nodes": tree.nodes, "notes": []}
+    tree = []
+    _add_line(tree, record)
+    yield dataclasses.asdict(rules) | _board_words(rules.size) | {"nodes": tree, "notes": []}
 
 
 def play_move(desk: Desk, request: Part) -> Iterator[Part]:
@@ -327,14 +308,12 @@ def _searching(sessions: list[AnalysisSession], visits: int, began: float) -> It
 
 def _seen(evaluation: Evaluation, game: LiveGame) -> Part:
     """Returns a network's word on one position."""
-    sign = 1 if game.to_play is Colour.BLACK else -1
-    prior = evaluation.prior[0].float().cpu().tolist()
+    sign, prior = 1 if game.to_play is Colour.BLACK else -1, evaluation.prior[0].float().cpu().tolist()
     tints = [_hex(picture.heat_colour(picture.HEAT, min(1.0, share) ** 0.5)) for share in prior]
-    owned = (sign * evaluation.ownership[0].float().cpu()).flatten().tolist()
-    return {
-        "policy": [round(share, 4) for share in prior], "tints": tints, "ownership": [round(one, 2) for one in owned],
-        "winrate": (1 + sign * float(evaluation.value[0])) / 2, "score": sign * float(evaluation.score[0]),
-    }  # fmt: skip
+    owned = [round(sign * one, 2) for one in evaluation.ownership[0].float().flatten().tolist()]
+    winrate, score_black = (1 + sign * float(evaluation.value[0])) / 2, sign * float(evaluation.score[0])
+    found = {"policy": [round(share, 4) for share in prior], "tints": tints, "ownership": owned}
+    return found | {"winrate": winrate, "score": score_black}
 
 
 def _searched(analysis: Analysis, game: LiveGame) -> Part:
@@ -365,10 +344,8 @@ def over_time(desk: Desk, request: Part) -> Iterator[Part]:
             yield {"network": place, "error": str(error)}
             continue
         seen = _seen(analyst.evaluate(game.tensor(analyst.device)), game)
-        top = sorted(range(len(seen["policy"])), key=lambda action: -seen["policy"][action])[:3]
-        moves = [[action, seen["policy"][action]] for action in top]
-        part = {"network": place, "name": analyst.name, "moves": moves}
-        yield part | {name: seen[name] for name in ("winrate", "score")} | desk.cost(began)
+        top = sorted(enumerate(seen["policy"]), key=lambda move: -move[1])[:3]
+        yield {"network": place, "name": analyst.name, "moves": top} | seen | desk.cost(began)
 
 
 def curve(desk: Desk, request: Part) -> Iterator[Part]:
@@ -413,8 +390,8 @@ def choose_move(desk: Desk, request: Part) -> Iterator[Part]:
         if place is not None:
             yield {"visits": session.visits} | desk.cost(began)
     analysis = session.analysis()
-    settings = MoveChoiceSettings(resign=bool(request.get("may_resign", True)))
-    yield {"action": decide(game, game.to_play, analysis, settings)} | _searched(analysis, game) | desk.cost(began)
+    action = decide(game, game.to_play, analysis, MoveChoiceSettings())
+    yield {"action": action} | _searched(analysis, game) | desk.cost(began)
 
 
 def score(desk: Desk, request: Part) -> Iterator[Part]:
@@ -433,8 +410,7 @@ def score(desk: Desk, request: Part) -> Iterator[Part]:
         if request.get("toggle") is not None:
             at = _whole("toggle", request["toggle"], 0, game.size**2 - 1)
             string = game.state.board.string_at(Point(*divmod(at, game.size)))
-            stones = indices(string.stones, game.size) if string else set()
-            found = found - stones if at in found else found | stones
+            found ^= indices(string.stones, game.size) if string else set()
     rows = torch.tensor(game.state.stones(), dtype=torch.int8).flatten()
     rows[list(found)] = 0
     owners = scoring.area_ownership_black(rows.view(1, game.size, game.size)).flatten().tolist()
@@ -452,16 +428,13 @@ def status(desk: Desk, request: Part) -> Iterator[Part]:
     from zerogo.pipeline.canaries import CANARIES
 
     latest, rates = _metrics(request["metrics"])
-    alarms = []
-    for name, canary in CANARIES.items():
-        value = latest.get(f"canary/{name}")
-        if value is not None and latest.get("step", 0) >= canary.warm_up:
-            is_well = canary.low <= value <= canary.high
-            alarms.append([name, value, canary.low, canary.high, is_well, canary.points_to])
+    canaries = ((name, latest.get(f"canary/{name}"), canary) for name, canary in CANARIES.items())
+    told = [entry for entry in canaries if entry[1] is not None and latest.get("step", 0) >= entry[2].warm_up]
+    alarms = [[name, value, canary.low, canary.high, canary.points_to] for name, value, canary in told]
     path = request["pool"]
     met = pool.read(Path(path)) if path and Path(path).stat().st_size <= MOST_POOL_BYTES else []
     names, sizes = {name for meeting in met for name in meeting[:2]}, sorted({meeting.size for meeting in met})
-    ratings = {size: [[row[0], *map(_finite, row[1:])] for row in pool.rate(met, size, names)] for size in sizes}
+    ratings = {size: [[row[0], *map(round, row[1:])] for row in pool.rate(met, size, names)] for size in sizes}
     matches = [[one.size, one.player, one.opponent, one.points, one.games] for one in met]
     yield {"latest": latest, "rates": rates, "alarms": alarms, "ratings": ratings, "matches": matches}
 
@@ -479,10 +452,6 @@ def _metrics(path: str | None) -> tuple[Part, list[list]]:
             latest |= {name: value for name, value in found.items() if isinstance(value, (int, float))}
             rates.append([found["step"], found.get("time/minutes"), found["selfplay/games_per_s"]])
     return latest, [row for row in rates if row[2] is not None]
-
-
-def _finite(number: float) -> float | None:
-    return round(number, 1) if math.isfinite(number) else None
 
 
 def openings(desk: Desk, request: Part) -> Iterator[Part]:
@@ -527,11 +496,6 @@ def in_flight(desk: Desk, request: Part) -> Iterator[Part]:
     yield {"games": games, "when": int(path.stat().st_mtime), "total": len(states["ply"])}
 
 
-JOBS: dict[str, Callable[[Desk, Part], Iterator[Part]]] = {
-    job.__name__: job
-    for job in (
-        read_game, new_game, play_move, write_text, save_game, think, over_time, curve, planes, choose_move, score,
-        status, openings, in_flight,
-    )
-}  # fmt: skip
-LONG = ("think", "over_time", "curve", "choose_move", "score", "planes", "in_flight")
+LONG = (think, over_time, curve, choose_move, score, planes, in_flight)
+SHORT = (read_game, new_game, play_move, write_text, save_game, status, openings)
+JOBS: dict[str, Callable[[Desk, Part], Iterator[Part]]] = {job.__name__: job for job in LONG + SHORT}

@@ -10,6 +10,7 @@ with one thread, so that a run beside it keeps the machine."""
 import json
 import os
 import sys
+import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -42,8 +43,6 @@ class JobWorker:
 
     def run(self) -> None:
         """Does what is asked until the input ends."""
-        import time
-
         while True:
             line = self.lines.take() if not self._long or self.lines.is_waiting() else b""
             if line is None:
@@ -70,7 +69,7 @@ class JobWorker:
                 self._answer({"id": entry[0], "done": True})
             return
         number, work = request["id"], JOBS[request["job"]](self.desk, request)
-        if request["job"] in LONG:
+        if JOBS[request["job"]] in LONG:
             self._long.append((number, work))
         else:
             while self._step(number, work):
@@ -93,8 +92,6 @@ class JobWorker:
         return False
 
     def _answer(self, fields: dict[str, Any]) -> None:
-        if not fields["id"]:
-            return
         try:
             data = json.dumps(fields, allow_nan=False).encode() + b"\n"
         except ValueError:

@@ -1,10 +1,8 @@
 // Questions to the server, and small helpers for the page's elements.
 
-export class Refused extends Error {}
-
 async function answer(response) {
   const found = await response.json().catch(() => ({ error: `the server answered ${response.status}` }));
-  if (!response.ok || found.error) throw new Refused(found.error);
+  if (!response.ok || found.error) throw new Error(found.error);
   return found;
 }
 
@@ -36,7 +34,7 @@ export async function stream(route, body, each, signal, purpose = route) {
     rest = lines.pop();
     for (const line of lines) {
       const part = JSON.parse(line);
-      if (part.error && part.network === undefined) throw new Refused(part.error);
+      if (part.error && part.network === undefined) throw new Error(part.error);
       if (!signal?.aborted) each(part);
     }
   }

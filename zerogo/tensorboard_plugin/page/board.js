@@ -24,14 +24,12 @@ export class Board {
       }, { passive: false });
     }
   }
-
   pointAt(event) {
     const box = this.element.getBoundingClientRect();
     const [column, row] = [event.clientX - box.left, event.clientY - box.top].map((pixels) =>
       Math.round((pixels / box.width) * (this.size + 1) - 1));
     return column >= 0 && row >= 0 && column < this.size && row < this.size ? row * this.size + column : null;
   }
-
   spot(point) {
     return { x: ((point % this.size) + 1) * CELL, y: (Math.floor(point / this.size) + 1) * CELL };
   }
@@ -55,13 +53,11 @@ export class Board {
     }
     this.element.replaceChildren(...parts.filter(Boolean));
   }
-
   gradients() {
     const stops = (name, edge) => svg("radialGradient", { id: `${this.id}${name}`, cx: "35%", cy: "30%", r: "75%" },
       svg("stop", { offset: "0%", class: `${name}-light` }), svg("stop", { offset: edge, class: `${name}-dark` }));
     return svg("defs", {}, stops("black", "60%"), stops("white", "100%"));
   }
-
   grid({ size, columns, stars, plain }) {
     const [first, last] = [CELL, size * CELL];
     const lines = Array.from({ length: size }, (_, i) => `M${first} ${(i + 1) * CELL}H${last}M${(i + 1) * CELL} ${first}V${last}`);
@@ -72,19 +68,16 @@ export class Board {
       stars.map((point) => svg("circle", { cx: this.spot(point).x, cy: this.spot(point).y, r: 4, class: "star" })),
       words.map(([x, y, text]) => svg("text", { x, y, class: "coordinate" }, `${text}`)));
   }
-
   stone(point, colour, opacity = 1) {
     const { x, y } = this.spot(point);
     const name = colour === "1" || colour === "b" ? "black" : "white";
     return svg("g", { opacity }, svg("circle", { cx: x + 1.5, cy: y + 2.5, r: 0.475 * CELL, class: "shadow" }),
       svg("circle", { cx: x, cy: y, r: 0.475 * CELL, fill: `url(#${this.id}${name})`, class: `${name}-stone` }));
   }
-
   text(point, words, { size = 0.4, dy = 0, ink = "" } = {}) {
     const { x, y } = this.spot(point);
     return svg("text", { x, y: y + dy * CELL, "font-size": size * CELL, class: `on-point ${ink}` }, words);
   }
-
   policy({ policy, tints, stones, size }) {
     const half = 0.46 * CELL;
     return svg("g", {}, policy.slice(0, size ** 2).map((share, point) => {
@@ -94,7 +87,6 @@ export class Board {
         share >= 0.01 && this.text(point, (100 * share).toFixed(0), { ink: share > 0.2 ? "light" : "" })];
     }));
   }
-
   candidates(moves) {
     const most = Math.max(1, ...moves.map((move) => move.visits));
     return moves.map((move, rank) => {
@@ -109,7 +101,6 @@ export class Board {
         this.text(move.action, short(move.visits), { size: 0.27, dy: 0.22 }));
     }).reverse();
   }
-
   ownership({ ownership, stones }) {
     return ownership.map((owned, point) => {
       const half = (stones[point] === "0" ? 0.36 : 0.24) * CELL * Math.sqrt(Math.min(1, Math.abs(owned)));
@@ -130,7 +121,6 @@ export class Board {
       return [this.stone(point, colour, 0.8), this.text(point, `${index + 1}`, { size: 0.42, ink })];
     }).flat();
   }
-
   cross(point, colour) {
     const { x, y } = this.spot(point);
     const d = 0.2 * CELL;

@@ -28,27 +28,21 @@ export class Games {
           h("button", { onclick: () => this.save() }, "Save SGF"), h("button", { onclick: reload, title: "look again" }, "⟳")),
         this.said, this.list, this.more));
   }
-
   runs(runs) {
     const chosen = this.filters.run.value;
     const named = runs.filter((run) => run.sources.length);
     this.filters.run.replaceChildren(h("option", { value: "" }, "every run"), ...named.map((run) => h("option", { value: run.name }, run.name)));
     this.filters.run.value = named.some((run) => run.name === chosen) ? chosen : "";
   }
-
   set(wanted) {
     for (const [name, element] of Object.entries(this.filters)) element.value = wanted[name] ?? "";
     return this.reload();
   }
-
   async reload() {
-    this.next = "";
-    this.rows = [];
+    Object.assign(this, { next: "", rows: [], looked: 0 });
     this.list.replaceChildren();
-    this.looked = 0;
     await this.page();
   }
-
   async page() {
     const wanted = Object.fromEntries(Object.entries(this.filters).map(([name, element]) => [name, element.value]));
     const token = (this.token = {});
@@ -68,7 +62,6 @@ export class Games {
     } catch (error) { this.say(error.message); }
     this.more.hidden = !this.next;
   }
-
   add(games) {
     for (const game of games) {
       const names = game.black === game.white ? game.black : `${game.black} – ${game.white}`;
@@ -79,7 +72,6 @@ export class Games {
       this.list.append(h("li", {}, button));
     }
   }
-
   async open(game) {
     this.opened = game.path;
     for (const row of this.rows) row.button.setAttribute("aria-current", row.game.path === game.path);
@@ -95,7 +87,6 @@ export class Games {
     const row = this.rows[here + by];
     if (row) { this.open(row.game); row.button.scrollIntoView({ block: "nearest" }); }
   }
-
   async loadFile() {
     const [file] = this.file.files;
     this.file.value = "";
@@ -109,7 +100,6 @@ export class Games {
       this.onopen(null);
     } catch (error) { this.say(error.message); }
   }
-
   async save() {
     const { viewer } = this;
     if (!viewer.game) return this.say("no game is shown yet");

@@ -60,7 +60,6 @@ export async function render() {
     main.className = `tab-${name}`;
     if (name === "run") status.load();
   }
-
   async function look() {
     const { runs } = await get("runs");
     think.list(runs);
@@ -71,7 +70,6 @@ export async function render() {
     if (notes.length) say(notes.join("; "));
     return runs;
   }
-
   document.addEventListener("keydown", (event) => {
     const { target } = event;
     if (event.ctrlKey || event.altKey || event.metaKey || main.className === "tab-run") return;

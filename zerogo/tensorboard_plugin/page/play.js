@@ -24,7 +24,6 @@ export class Play {
       h("div", { class: "row" }, button("New game", () => this.begin()), button("Go on from the board", () => this.begin(true))),
       this.acts, this.counting, this.state);
   }
-
   list(runs) {
     const before = this.network.value;
     this.network.replaceChildren(...Array.from(this.think.networks[0].children, (group) => group.cloneNode(true)));
@@ -43,7 +42,7 @@ export class Play {
         const nodes = path.map((at, index) => ({ ...game.nodes[at], parent: index ? index - 1 : undefined }));
         game = { ...game, nodes };
       } else {
-        game = await post("new", { network: this.network.value, handicap: whole(this.handicap) ?? 0, komi: whole(this.komi), size: whole(this.size) });
+        game = await post("new", { networks: [this.network.value], handicap: whole(this.handicap) ?? 0, komi: whole(this.komi), size: whole(this.size) });
       }
       const [mine, its] = ["you", this.network.selectedOptions[0].textContent];
       const [black, white] = this.colour.value === "b" ? [mine, its] : [its, mine];
@@ -57,9 +56,7 @@ export class Play {
       await this.turn();
     } catch (error) { this.say(error.message); }
   }
-
   get playing() { return Boolean(this.game) && this.viewer.game === this.game; }
-
   // Deals with a point that was clicked, or a pass; returns whether the game wants it.
   play(action) {
     if (!this.playing) return false;
@@ -70,7 +67,6 @@ export class Play {
     else this.viewer.tryMove(action).then((legal) => legal && this.turn());
     return true;
   }
-
   async turn() {
     const { viewer, game } = this, { node } = viewer;
     this.acts.hidden = false;
@@ -104,12 +100,10 @@ export class Play {
     await this.turn();
     if (!this.dead && !this.over) this.state.textContent = `${words} Your move.`;
   }
-
   undo() {
     this.busy?.abort();
-    this.busy = null;
+    Object.assign(this, { busy: null, over: false });
     this.finish(null);
-    this.over = false;
     this.game.result = "?";
     const { viewer } = this;
     viewer.go(viewer.line().at(-1));
@@ -118,7 +112,6 @@ export class Play {
     do viewer.prune(); while (removable() && viewer.node.next !== this.mine);
     this.turn();
   }
-
   resign() {
     if (this.over) return this.say("the game is over already");
     this.busy?.abort();
@@ -140,25 +133,21 @@ export class Play {
       }, undefined, "play");
     } catch (error) { this.say(error.message); }
   }
-
   finish(dead) {
     this.dead = dead;
     this.counting.hidden = !dead;
     if (!dead && this.playing) { this.viewer.overlay = {}; this.viewer.draw(); }
   }
-
   playOn() {
     this.finish(null);
     this.state.textContent = "The game goes on; Undo takes the passes back.";
   }
-
   agree() { this.end(this.counted, "Counted."); }
 
   end(result, words) {
-    this.over = true;
-    this.game.result = result;
+    Object.assign(this, { over: true, dead: null });
+    Object.assign(this.game, { result });
     this.counting.hidden = true;
-    this.dead = null;
     this.viewer.title.textContent = `${this.game.black} – ${this.game.white}  ${result}`;
     this.state.textContent = `${words} ${result === "0" ? "A draw." : `${result[0] === "B" ? "Black" : "White"} wins, ${result}.`}`;
     this.save();

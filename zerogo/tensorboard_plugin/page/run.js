@@ -18,13 +18,11 @@ export class Run {
     this.element = h("section", { class: "run" }, h("div", { class: "row" }, h("h2", {}, "How it is doing"), this.select,
       h("button", { onclick: () => this.load() }, "⟳")), this.body);
   }
-
   runs(runs) {
     const before = this.select.value, named = runs.filter((run) => run.sources.length || run.networks.length > 0);
     this.select.replaceChildren(...named.map((run) => h("option", { value: run.name }, run.name === "." ? "the log directory" : run.name)));
     if (named.some((run) => run.name === before)) this.select.value = before;
   }
-
   async load() {
     const run = this.select.value;
     if (!run) { this.body.textContent = "There is no run in the log directory yet."; return; }
@@ -44,7 +42,6 @@ export class Run {
     await fill(() => this.openings(openings, run), openings);
     await fill(() => this.flight(flight, run), flight);
   }
-
   numbers(place, { latest, rates }) {
     const share = (name, value) => (/winrate|share/.test(name) ? percent(value, 1) : value >= 100 ? Math.round(value).toLocaleString() : value.toPrecision(3));
     const cells = NUMBERS.filter(([name]) => latest[name] != null).map(([name, text]) => h("div", {}, h("b", {}, share(name, latest[name])), h("span", {}, text)));
@@ -54,17 +51,15 @@ export class Run {
     place.replaceChildren(h("h3", {}, "Throughput"), h("p", { class: "soft" }, said), h("div", { class: "numbers-grid" }, cells),
       points.length > 1 ? h("figure", {}, stepChart(points, "games a second by minutes"), h("figcaption", {}, "games a second of self-play, by minutes")) : "");
   }
-
   alarms(place, alarms) {
-    const bad = alarms.filter(([, , , , isWell]) => !isWell);
-    const row = ([name, value, low, high, isWell, points]) => h("tr", { class: isWell ? "" : "bad" },
-      [isWell ? "✓" : "✗", name.replaceAll("_", " "), value.toPrecision(3), `${low} to ${high}`, points].map((cell) => h("td", {}, `${cell}`)));
+    const well = ([, value, low, high]) => low <= value && value <= high, bad = alarms.filter((alarm) => !well(alarm));
+    const row = ([name, value, low, high, points]) => h("tr", { class: well([name, value, low, high]) ? "" : "bad" },
+      [well([name, value, low, high]) ? "✓" : "✗", name.replaceAll("_", " "), value.toPrecision(3), `${low} to ${high}`, points].map((cell) => h("td", {}, `${cell}`)));
     const table = (rows) => h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, ["", "check", "is", "healthy", "else it points to"].map((text) => h("th", {}, text)))), h("tbody", {}, rows.map(row))));
     place.replaceChildren(h("h3", {}, "Alarms"), alarms.length === 0 ? h("p", {}, "No checks have been made yet.")
       : bad.length ? table(bad) : h("p", {}, `All ${alarms.length} checks of the run are healthy.`),
       alarms.length ? h("details", {}, h("summary", {}, "all checks"), table(alarms)) : "");
   }
-
   ratings(place, ratings) {
     const parts = Object.entries(ratings).map(([size, rows]) => {
       const points = rows.map(([name, elo, low, high]) => ({ x: Number(name.split("@")[1]), y: elo, low, high, label: `${name}: ${elo} (${low} to ${high})` }));
@@ -75,7 +70,6 @@ export class Run {
     });
     place.replaceChildren(h("h3", {}, "Ratings"), ...(parts.length ? parts.flat() : [h("p", {}, "No matches yet; evaluation.every_minutes lets a run play some.")]));
   }
-
   matches(place, matches, run) {
     const players = [...new Set(matches.map(([, player]) => player))], opponents = [...new Set(matches.map(([, , opponent]) => opponent))];
     const cell = (player, opponent) => {
@@ -86,7 +80,6 @@ export class Run {
     place.replaceChildren(h("h3", {}, "Matches"), matches.length ? h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, ["points of", ...opponents].map((text) => h("th", {}, text)))),
       h("tbody", {}, players.map((player) => h("tr", {}, h("th", {}, player), opponents.map((opponent) => cell(player, opponent))))))) : h("p", {}, "None yet."));
   }
-
   async openings(place, run, size) {
     const tree = await get("openings", { run, size });
     const board = new Board({ label: "the opening" });
@@ -105,7 +98,6 @@ export class Run {
     place.replaceChildren(h("h3", {}, "Openings"), tree.games ? h("p", { class: "soft" }, `of ${tree.games} games kept, up to symmetry: how often, and what Black scored `, sizes) : h("p", {}, "No games yet."),
       h("div", { class: "opening" }, h("ul", {}, tree.children.map((node) => row(node, []))), board.element));
   }
-
   async flight(place, run) {
     place.replaceChildren(h("h3", {}, "Games in progress"), h("button", { onclick: async () => {
       try {

@@ -46,12 +46,7 @@ export class Think {
     const inRun = run?.networks.some(([network]) => network === this.networks[0].value);
     if (run && !inRun) this.networks[0].value = run.networks.at(-1)[0];
   }
-
-  toggle() {
-    this.on.checked = !this.on.checked;
-    this.again();
-  }
-
+  toggle() { this.on.click(); }
   stop() {
     this.abort?.abort();
     this.on.checked = false;
@@ -69,18 +64,14 @@ export class Think {
     }
     if (this.abort === abort) { this.abort = null; this.cost(null); }
   }
-
   again() {
     clearTimeout(this.timer);
     this.abort?.abort();
     this.seen = [];
     this.words.replaceChildren();
-    this.viewer.overlay = {};
-    this.viewer.second = null;
-    this.viewer.draw();
+    Object.assign(this.viewer, { overlay: {}, second: null }).draw();
     if (this.on.checked && this.viewer.game) this.timer = setTimeout(() => this.search(), 120);
   }
-
   search() {
     const networks = this.networks.map((select) => select.value).filter(Boolean);
     if (!networks.length) { this.words.textContent = "there is no network yet; a run writes its first after some minutes"; return; }
@@ -93,7 +84,6 @@ export class Think {
       this.draw();
     });
   }
-
   draw() {
     const { viewer } = this;
     const overlays = this.seen?.map((seen) => {
@@ -103,12 +93,9 @@ export class Think {
       };
       return { ...kinds[this.view.value], caption: this.seen.length > 1 ? seen.name : "" };
     }) ?? [];
-    viewer.overlay = overlays[0] ?? {};
-    viewer.second = overlays[1] ?? null;
-    viewer.draw();
+    Object.assign(viewer, { overlay: overlays[0] ?? {}, second: overlays[1] ?? null }).draw();
     if (this.seen?.length) this.words.replaceChildren(...this.seen.map((seen) => this.said(seen)));
   }
-
   said(seen) {
     const { size, columns } = this.viewer.game;
     const name = (action) => vertex(action, size, columns);
@@ -127,7 +114,6 @@ export class Think {
       seen.searched && h("p", {}, `Search, ${seen.visits} visits: Black wins ${percent(seen.searched.winrate, 1)}.`),
       rows.length > 0 && h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, head.map((text) => h("th", {}, text)))), h("tbody", {}, rows))));
   }
-
   overTime() {
     const run = this.runs.find((one) => one.networks.some(([name]) => name === this.networks[0].value));
     if (!run) return;
@@ -147,7 +133,6 @@ export class Think {
         h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, head)), h("tbody", {}, rows.toReversed()))));
     });
   }
-
   curve() {
     const { viewer } = this, line = viewer.line(), { game } = viewer;
     const first = line.findLastIndex((at) => game.nodes[at].start); // of the stretch since stones were set up
@@ -158,7 +143,6 @@ export class Think {
       this.result.replaceChildren(h("p", {}, `The curve is now ${part.name}'s own word, without a search.`));
     });
   }
-
   planes() {
     const { size } = this.viewer.game, { stones } = this.viewer.node;
     this.run("planes", { position: this.viewer.position(), networks: [this.networks[0].value] }, (part) => {

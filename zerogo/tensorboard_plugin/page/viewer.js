@@ -9,11 +9,7 @@ export const RULES = ["size", "komi", "superko", "suicide", "scoring"];
 export class Viewer {
   // onchange(): another position is shown. onplay(action): somebody wants to play; true where that was dealt with.
   constructor({ onchange, onplay, say }) {
-    this.onchange = onchange;
-    this.onplay = onplay;
-    this.say = say;
-    this.overlay = {};
-    this.second = null;
+    Object.assign(this, { onchange, onplay, say, overlay: {}, second: null });
     const board = (label) => new Board({
       label, onplay: (point) => this.play(point), onwheel: (step) => this.step(step), onpoint: (point) => this.point(point),
     });
@@ -24,9 +20,7 @@ export class Viewer {
     this.move = h("input", { class: "move", placeholder: "D4 or pass", "aria-label": "play a move", size: 9,
       onkeydown: (event) => event.key === "Enter" && this.typed() });
     this.title = h("h2", {});
-    this.facts = h("p", { class: "facts" });
-    this.comment = h("p", { class: "comment" });
-    this.notes = h("p", { class: "soft" });
+    [this.facts, this.comment, this.notes] = ["facts", "comment", "soft"].map((name) => h("p", { class: name }));
     this.curve = h("div", { class: "curve-place" });
     this.captions = [h("figcaption", {}), h("figcaption", {})];
     this.figures = this.boards.map((one, index) => h("figure", {}, one.element, this.captions[index]));
@@ -35,12 +29,11 @@ export class Viewer {
       button("◀", "one move back (Left)", () => this.step(-1)), button("▶", "one move on (Right)", () => this.step(1)),
       button("▶▶", "ten moves on (Page down)", () => this.step(10)), button("▶|", "last move (End)", () => this.step(1e9)),
       button("⇅", "other variation (Up, Down)", () => this.sibling(1)), this.slider);
-    this.extra = h("div", { class: "row" });
     this.element = h("section", { class: "viewer", tabindex: -1 }, this.title, h("div", { class: "boards" }, this.figures), this.facts,
       this.steps, h("div", { class: "row" }, this.move, button("Play", "play the move that is typed", () => this.typed()),
         button("Pass", "pass (P)", () => this.play(this.game.size ** 2)),
         button("✕ variation", "remove this variation (Delete)", () => this.prune())),
-      this.extra, this.curve, this.comment, this.notes);
+      this.curve, this.comment, this.notes);
   }
 
   // A game of the server: {size, …, nodes}. at: the node to begin with, the last of the main line where it is left out.
@@ -49,25 +42,20 @@ export class Viewer {
     game.nodes.forEach((node) => { node.children = []; node.next_child = null; });
     game.nodes.forEach((node, index) => index && game.nodes[node.parent].children.push(index));
     this.at = at;
-    this.extra.replaceChildren();
     this.changed();
   }
-
   get node() { return this.game.nodes[this.at]; }
-
   // The nodes from the root over the present one to the end of its line.
   line() {
     const before = this.path(this.at);
     for (let at = this.at; (at = this.following(at)) != null;) before.push(at);
     return before;
   }
-
   path(at) {
     const found = [];
     for (; at !== undefined; at = this.game.nodes[at].parent) found.unshift(at);
     return found;
   }
-
   following(at) {
     const node = this.game.nodes[at];
     return node.next_child ?? node.children[0];
@@ -82,20 +70,17 @@ export class Viewer {
     const rules = Object.fromEntries(RULES.map((name) => [name, this.game[name]]));
     return { ...rules, start: this.game.nodes[at].start, moves };
   }
-
   go(at) {
     if (at == null || at === this.at) return;
     for (const one of this.path(at).slice(1)) this.game.nodes[this.game.nodes[one].parent].next_child = one;
     this.at = at;
     this.changed();
   }
-
   step(by) {
     const line = this.line();
     const here = line.indexOf(this.at);
     this.go(line[Math.max(0, Math.min(line.length - 1, here + by))]);
   }
-
   sibling(by) {
     for (let at = this.at; this.game.nodes[at].parent !== undefined; at = this.game.nodes[at].parent) {
       const all = this.game.nodes[this.game.nodes[at].parent].children;
@@ -111,7 +96,6 @@ export class Viewer {
     this.node.children.push(nodes.length - 1);
     this.go(nodes.length - 1);
   }
-
   typed() {
     const text = this.move.value.trim().toUpperCase();
     const { size, columns } = this.game;
@@ -121,7 +105,6 @@ export class Viewer {
     else this.say(`${this.move.value || "nothing"} is no move; allowed are A1 to ${columns[size - 1]}${size}, and pass`);
     this.move.value = "";
   }
-
   async play(action) {
     if (!this.game || this.onplay(action)) return;
     await this.tryMove(action);
@@ -142,41 +125,28 @@ export class Viewer {
       return false;
     }
   }
-
   prune() {
     if (!this.node.mine) return this.say("this move belongs to the game; only moves that you tried are removed");
-    const [parent, gone] = [this.game.nodes[this.node.parent], this.at];
-    const up = this.node.parent;
-    parent.children = parent.children.filter((at) => at !== gone);
+    const { at, node } = this, parent = this.game.nodes[node.parent];
+    parent.children = parent.children.filter((one) => one !== at);
     parent.next_child = null;
-    this.go(up);
+    this.go(node.parent);
   }
 
   // All lines, as positions for the server, the main one first.
   lines() {
-    const leaves = [];
-    const visit = (at) => {
-      const { children } = this.game.nodes[at];
-      if (!children.length) leaves.push(at);
-      children.forEach(visit);
-    };
-    visit(0);
-    return leaves.map((at) => this.position(at));
+    const leaves = (at) => (this.game.nodes[at].children.length ? this.game.nodes[at].children.flatMap(leaves) : [at]);
+    return leaves(0).map((at) => this.position(at));
   }
-
   point(point) {
     const move = this.overlay.candidates?.find((one) => one.action === point);
     const line = move && move.line.map((action, ply) => [(ply % 2 === 0) === (this.node.next === "b") ? "b" : "w", action]);
     if (this.hovered?.action === move?.action) return;
     this.hovered = move;
     this.draw(line);
-    this.onpoint?.(move);
   }
-
   changed() {
-    this.overlay = {};
-    this.second = null;
-    this.hovered = undefined;
+    Object.assign(this, { overlay: {}, second: null, hovered: undefined });
     const { node, game } = this, line = this.line(), number = line.indexOf(this.at);
     this.title.textContent = game.black ? `${game.black} – ${game.white}  ${game.result ?? ""}` : "A game";
     const move = node.action == null ? "start" : `move ${number}: ${node.colour === "b" ? "Black" : "White"} ${vertex(node.action, game.size, game.columns)}`;
@@ -185,13 +155,11 @@ export class Viewer {
       + ` · komi ${game.komi}, ${game.scoring} scoring, ${game.superko} ko${game.suicide ? ", suicide" : ""}`;
     this.comment.textContent = [number === 0 && game.comment, node.comment].filter(Boolean).join("\n");
     this.notes.textContent = (game.notes ?? []).join("; ");
-    this.slider.max = line.length - 1;
-    this.slider.value = number;
+    Object.assign(this.slider, { max: line.length - 1, value: number });
     this.drawCurve(line, number);
     this.draw();
     this.onchange();
   }
-
   drawCurve(line = this.line(), number = line.indexOf(this.at)) {
     const nodes = line.map((at) => this.game.nodes[at]);
     const [winrates, scores] = ["winrate", "score"].map((name) => nodes.map((node) => node[name] ?? null));
@@ -209,12 +177,9 @@ export class Viewer {
       this.captions[index].textContent = overlay?.caption ?? "";
     });
   }
-
   async load(path) {
     this.show(await get("game", { path }));
-    this.path_shown = path;
   }
-
   key(event) {
     const acts = {
       ArrowLeft: () => this.step(-1), ArrowRight: () => this.step(1), PageUp: () => this.step(-10), PageDown: () => this.step(10),
