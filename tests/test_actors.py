@@ -150,6 +150,12 @@ def test_games_of_two_actors_differ_and_names_never_meet(begun: Path, tmp_path: 
     assert actor.name != old and len(mine) == 1 and len(shards(run)) == 3
     samples = [load_with_about(path)[0].root_value for path in shards(run)]
     assert len({tuple(one[:8].tolist()) for one in samples}) == 3
+    actor.selfplay.play(1, collected=actor.collected)
+    with pytest.raises(Interrupted):  # while it waits, say, with finished games
+        actor._follow = actor.signals.leave_if_asked
+        actor.signals.leaving = signal.SIGTERM
+        actor.go()
+    assert len(shards(run)) == 4
 
 
 def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, monkeypatch) -> None:

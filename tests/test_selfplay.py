@@ -752,7 +752,8 @@ def test_games_of_a_gpu_go_on_on_a_cpu() -> None:
 
 @pytest.mark.parametrize("moves", [500, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_trees_that_are_kept_from_move_to_move_leak_no_node(moves: int) -> None:
-    """Each node in use hangs below the root, and a root has a visit more than its children together."""
+    """Each node in use hangs below the root by the links of its parents, and the root has more visits than its children
+    together: its own, and those that found a repetition."""
     settings = tiny.config("selfplay.full_simulations=8", "selfplay.games=32", "search.max_considered=4")
     playing, played, kept = tiny.self_play(settings, tiny.Table(), seed=3), 0, 0
     overflowed, tree, room = 0, playing.search_state.tree, playing.search_state.tree.num_nodes
@@ -764,7 +765,7 @@ def test_trees_that_are_kept_from_move_to_move_leak_no_node(moves: int) -> None:
         parent, action = tree.parent[game, node].long(), tree.action[game, node].long()
         assert torch.equal(tree.children[game, parent, action].long(), node) and bool((parent < node).all())
         below = torch.zeros(32, dtype=torch.int64).index_add_(0, game, tree.visits[game, node].long() * (parent == 1))
-        assert bool((tree.visits[:, 1] == below + 1)[tree.size > 0].all())
+        assert bool((tree.visits[:, 1] > below)[tree.size > 0].all())
         assert tree.num_nodes == room and int(tree.size.max()) < room
         overflowed += found.overflowed
         kept += int((tree.size - 1 > (playing.search_state.done)).sum())

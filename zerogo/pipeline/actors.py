@@ -23,7 +23,7 @@ from zerogo import checkpoint as checkpoints
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, GameConfig, with_overrides
 from zerogo.draws import Purpose
-from zerogo.errors import InputError
+from zerogo.errors import InputError, Interrupted
 from zerogo.pipeline import batch_size, canaries
 from zerogo.pipeline.generate import evaluator_for
 from zerogo.replay import Samples, load_with_about, save_shard
@@ -194,16 +194,23 @@ class Actor:
         self.collected, self._written, self._next_look = SelfPlayResult(), time.monotonic(), 0.0
 
     def go(self) -> None:
-        """Plays until a signal asks to leave."""
-        while True:
-            self._follow()
-            self._wait_while(self._is_full, "as many samples as a window begins with wait for the run to take them")
-            self._next_look, settings = time.monotonic() + LOOK, self.config.pipeline
-            self.selfplay.play(settings.games_per_iteration, None, self._show, False, self.collected, self._is_asked)
-            is_due = time.monotonic() - self._written >= settings.commit_seconds
-            if self.collected.samples and (is_due or self.collected.is_whole or self.signals.wanted):
-                self._write()
-            self.signals.leave_if_asked()
+        """Plays until a signal asks to leave, and writes the finished games then."""
+        try:
+            while True:
+                self._play()
+        except Interrupted:
+            self._write()
+            raise
+
+    def _play(self) -> None:
+        """Plays until it is time to look around, and writes what is due."""
+        self._follow()
+        self._wait_while(self._is_full, "as many samples as a window begins with wait for the run to take them")
+        self._next_look, settings = time.monotonic() + LOOK, self.config.pipeline
+        self.selfplay.play(settings.games_per_iteration, None, self._show, False, self.collected, self._is_asked)
+        if self.collected.is_whole or time.monotonic() - self._written >= settings.commit_seconds:
+            self._write()
+        self.signals.leave_if_asked()
 
     def _is_asked(self) -> bool:
         return self.signals.wanted or time.monotonic() >= self._next_look
@@ -212,7 +219,7 @@ class Actor:
         self.line.update(self.games + len(collected.lengths), step=self.step)
 
     def _wait_while(self, holds: Callable[[], bool], why: str) -> None:
-        """Waits as long as something holds, and says why, the first time; there is nothing to save then."""
+        """Waits as long as something holds, and says why, the first time."""
         while holds():
             if why not in self._said:
                 self.signals.note(f"{self.directory}: {why}")
@@ -252,6 +259,7 @@ class Actor:
             raise InputError(f"the run {self.directory} takes no games of actors; resume it with replay.external=true")
         self.config, self.step, of = config, found.step, (run, config.game, config.search, config.selfplay)
         if of != self._of:
+            self._write()
             self._begin(found, run)
         self._of = of
         self.evaluator.network.load_(found.network())
@@ -261,17 +269,20 @@ class Actor:
     def _begin(self, found: Checkpoint, run: int) -> None:
         """Begins games of a run, or under other settings than before."""
         config, setup = self.config, cli.set_up(self.config)
-        self.evaluator, self.collected = evaluator_for(setup, found), SelfPlayResult()
+        self.evaluator, first = evaluator_for(setup, found), 0 if self._of is None else self.selfplay.next_game
+        cli.pick_epilogues(config.run.epilogues, self.evaluator.network)
         self.about = {"run": run, "encoder": found.encoder().name}
         settings = replace(config.selfplay, sgf_share=0.0)
         search, settings, why = batch_size.fitted(config.game, config.search, settings, self.evaluator, setup.device)
         seed = int(draws.key(config.run.seed, Purpose.ACTOR, int(self.name, 16))) % 2**62
-        self.selfplay = SelfPlay(config.game, search, settings, self.evaluator, setup.device, seed, self.games)
+        self.selfplay = SelfPlay(config.game, search, settings, self.evaluator, setup.device, seed, first)
         machine = f"{describe(setup.device)['device']}, {kernels.in_use(setup.device)}"
         self.signals.note(f"{self.directory}: actor {self.name} on {machine}, {settings.games} games at once {why}")
 
     def _write(self) -> None:
-        """Writes the finished games as a shard."""
+        """Writes the finished games, if there are any, as a shard."""
+        if not self.collected.samples:
+            return
         self.signals.patiently(self._save)
         self.shards, self.games = self.shards + 1, self.games + len(self.collected.lengths)
         self.collected, self._written = SelfPlayResult(), time.monotonic()
