@@ -75,7 +75,7 @@ HELP = {
     "train batch": "samples of a step, or several as 64,{}",
     "board batch": "games played at once, or several as 64,{}",
     "features batch": "positions at once, or several as 64,{}",
-    "memory run": "settings (YAML) of a run whose process is watched instead, on the CPU's memory",
+    "run": "settings (YAML) of a run whose process is watched instead, on the CPU's memory",
     "memory minutes": "length of that run",
     "memory size": "side of the board, or several",
     "memory batch": "games at once",
