@@ -144,7 +144,7 @@ def test_a_game_is_a_tree_with_what_its_file_says(ask: Callable):
 def test_variations_are_saved_and_read_again(ask: Callable):
     other = POSITION | {"moves": [["b", 6], ["w", 12], ["b", 8]]}
     text = ask("text", lines=[POSITION, other], black="A", white="B", result="B+R")["sgf"]
-    lines = sgf.variations_text(text)
+    lines = list(sgf.variations_text(text))
     assert [line.moves for line in lines] == [[6, 8], [6, 12, 8]]
     assert (lines[0].black, lines[0].result, lines[0].rules.komi) == ("A", "B+R", 0.5)
 
@@ -304,7 +304,9 @@ BAD = {  # route: fields and a word of the sentence
     ],
     "new": [({"size": 0}, "size"), ({"handicap": 99, "size": 9}, "handicap"), ({"komi": "x"}, "komi")],
     "load": [({"sgf": "%%"}, "base64"), ({"sgf": base64.b64encode(b"(;SZ[5];B[").decode()}, "game tree"),
-             ({"sgf": 7}, "base64"), ({}, "base64")],
+             ({"sgf": 7}, "base64"), ({}, "base64"),
+             ({"sgf": base64.b64encode(b"(;SZ[1]AB[aa];W[aa])").decode()}, "impossible"),
+             ({"sgf": base64.b64encode(b"(;SZ[5]" + b";B[aa]" * 2001 + b")").decode()}, "at most 2000")],
     "move": [({"position": {"size": 5, "moves": [["b", 1], ["w", 1]]}}, "illegal"), ({}, "lacks")],
     "text": [({"lines": []}, "lines"), ({"lines": "x"}, "lines"), ({}, "lacks")],
     "save": [({"run": "nowhere"}, "no run"), ({"file": "../x.sgf"}, "none that this server"),

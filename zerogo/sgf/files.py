@@ -98,12 +98,12 @@ def read(path: str | os.PathLike, default: Rules | None = None) -> GameRecord:
 
 def variations(path: str | os.PathLike) -> list[GameRecord]:
     """Returns every line of a file's first game from the root to a leaf, the main line first."""
-    return variations_text(load(path), str(path))
+    return list(variations_text(load(path), str(path)))
 
 
-def variations_text(source: str | bytes, where: str = "SGF") -> list[GameRecord]:
-    """Returns every line of the first game in a text, or in the bytes of one, as `variations` does."""
-    return [_record(line, where) for line in all_lines(parse(source, where), where)]
+def variations_text(source: str | bytes, where: str = "SGF") -> Iterator[GameRecord]:
+    """Yields every line of the first game in a text, or in the bytes of one, as `variations` has them."""
+    return (_record(line, where) for line in all_lines(parse(source, where), where))
 
 
 def read_text(source: str | bytes, where: str = "SGF", default: Rules | None = None) -> GameRecord:

@@ -197,7 +197,7 @@ class GoPlugin(base_plugin.TBPlugin):
         body = self._body(request)
         if name == "save":
             body["path"] = str(self._file_for(body))
-        found = self._worker.one(ONE[name], body | {"data": body.get("sgf"), "name": "loaded game"})
+        found = self._worker.one(ONE[name], body | {"data": body.pop("sgf", None), "name": "loaded game"})
         self._written |= {body["path"]} if name == "save" else set()
         return found
 

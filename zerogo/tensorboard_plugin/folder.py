@@ -15,9 +15,8 @@ from zerogo.errors import InputError
 
 MOST_FOLDERS, MOST_DEPTH = 10_000, 4  # that are looked at, and how far down
 MOST_GAME_BYTES = 2**19  # of a game that is shown
-GLANCED_BYTES, MOST_HEAD = 2**18, 4096  # of a game in a list; without comments, that names and result lie in
+GLANCED_BYTES, MOST_HEAD, OPENING = 2**18, 4096, 6  # of a game in a list: read; with names and result; moves compared
 REMEMBERED = 100_000  # games, some 500 bytes each
-OPENING = 6  # moves that openings are compared by
 LISTED, SECONDS = 50, 0.7  # games of a page, and how long one request looks for them
 RUNS_HOLD = 2.0  # seconds for which the list of runs is taken to be true
 GAME_FOLDERS = {"games": "self-play", "matches": "match", "played": "played"}  # of a run, with the kinds of their games
@@ -213,9 +212,7 @@ def glance_of(data: bytes) -> Glance | None:
     whoever opens the game gets it from `zerogo.sgf`."""
     if b"(" not in data[:200] or b";" not in data[:400]:
         return None
-    end = _END.search(data)
-    plain = _COMMENT.sub(b"", data)
-    text = {}
+    end, plain, text = _END.search(data), _COMMENT.sub(b"", data), {}
     for name, pattern in _NAMES.items():
         match = pattern.search(plain, 0, MOST_HEAD)
         text[name] = match[1].decode("utf-8", "replace").replace("\\", "") if match else ""

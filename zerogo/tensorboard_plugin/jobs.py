@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -100,8 +101,7 @@ class Desk:
 
     def cost(self, began: float) -> Part:
         """Returns what the present job has taken so far, in seconds and bytes; began: on the monotonic clock."""
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        spent = time.process_time() - self.cpu
+        spent, memory = time.process_time() - self.cpu, 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return {"cpu": round(spent, 2), "seconds": round(time.monotonic() - began, 2), "memory": memory}
 
 
@@ -153,19 +153,21 @@ def read_game(desk: Desk, request: Part) -> Iterator[Part]:
         data = base64.b64decode(request["data"], validate=True)
     except (TypeError, ValueError):
         raise InputError("sgf must be a file in base64") from None
-    records = sgf.variations_text(data, request["name"])
-    main = records[0]
+    lines = sgf.variations_text(data, request["name"])
+    main = next(lines)
     if len(main.moves) > MOST_MOVES:
         raise InputError(f"the game has {len(main.moves)} moves; shown are games of at most {MOST_MOVES}")
     tree, notes, work = [], list(main.notes), 0
-    for number, record in enumerate(records):
+    for number, record in enumerate(chain([main], lines)):
         work += len(record.moves)
         if number == MOST_LINES or (number and work > MOST_NODES):
-            notes.append(f"the first {number} of {len(records)} variations are shown")
+            notes.append(f"the first {number} variations are shown")
             break
-        problem = _add_line(tree, record)
-        notes += [problem if not number else f"variation {number}: {problem}"] if problem else []
-    words = {name: getattr(main, name)[:2000] for name in ("black", "white", "result", "event", "comment")}
+        if problem := _add_line(tree, record):
+            notes.append(f"variation {number}: {problem}" if number else problem)
+    if not tree:
+        raise InputError(notes[-1])
+    words = {name: getattr(main, name)[:2000] for name in ("black", "white", "result", "comment")}
     words |= {"date": main.date or "", "name": request["name"], "notes": [note[:300] for note in notes[:20]]}
     yield words | dataclasses.asdict(main.rules) | _board_words(main.rules.size) | {"nodes": tree}
 
@@ -253,9 +255,9 @@ def save_game(desk: Desk, request: Part) -> Iterator[Part]:
     record = _record(desk, request)
     if not record.moves:
         raise InputError("nothing has been played yet, so there is no game to save")
-    runtime.make_directory(Path(request["path"]).parent)
-    sgf.write(request["path"], record)
-    yield {"saved": Path(request["path"]).name}
+    path = Path(request["path"])
+    sgf.write(runtime.make_directory(path.parent) / path.name, record)
+    yield {"saved": path.name}
 
 
 def _record(desk: Desk, request: Part) -> sgf.GameRecord:
@@ -318,15 +320,14 @@ def _seen(evaluation: Evaluation, game: LiveGame) -> Part:
 
 def _searched(analysis: Analysis, game: LiveGame) -> Part:
     """Returns what a search has found; the candidates' winrates and scores are the mover's."""
-    black, moves = game.to_play is Colour.BLACK, analysis.candidates[:SHOWN_CANDIDATES]
-    best = moves[0].winrate if moves else 0.0
     names = ("action", "visits", "winrate", "score", "prior", "lcb")
+    moves, black = analysis.candidates[:SHOWN_CANDIDATES], game.to_play is Colour.BLACK
     candidates = [{name: getattr(one, name) for name in names} | {"line": one.pv} for one in moves]
     for one in candidates:
-        one["tint"] = _hex(picture.loss_colour(best - one["winrate"]))
-    winrate = analysis.winrate if black else 1 - analysis.winrate
-    score = analysis.score if black else -analysis.score
-    return {"visits": analysis.visits, "searched": {"winrate": winrate, "score": score}, "candidates": candidates}
+        one["tint"] = _hex(picture.loss_colour(moves[0].winrate - one["winrate"]))
+    seen = {"winrate": analysis.winrate, "score": analysis.score}
+    seen = seen if black else {"winrate": 1 - analysis.winrate, "score": -analysis.score}
+    return {"visits": analysis.visits, "searched": seen, "candidates": candidates}
 
 
 def _hex(colour: picture.RGB) -> str:
@@ -369,8 +370,7 @@ def planes(desk: Desk, request: Part) -> Iterator[Part]:
     encoder, state = saved.encoder(), game.tensor()
     values = encoder.planes(state)[0].flatten(1)
     numbers = zip(encoder.global_names, encoder.globals(state)[0].tolist(), strict=True)
-    shown = [[round(value, 3) for value in plane] for plane in values.tolist()]
-    whole = [[name, round(number, 3)] for name, number in numbers]
+    shown, whole = (values * 1000).round().div(1000).tolist(), [[name, round(number, 3)] for name, number in numbers]
     yield {"encoder": encoder.name, "names": list(encoder.plane_names), "planes": shown, "globals": whole}
 
 
@@ -398,8 +398,7 @@ def score(desk: Desk, request: Part) -> Iterator[Part]:
     """Yields the score of a position without its dead stones: those of a network's judgement, or dead with the string
     at toggle turned over."""
     game = desk.game(request["position"])
-    dead = request.get("dead")
-    if dead is None:
+    if (dead := request.get("dead")) is None:
         analyst, _ = desk.analyst(request["networks"][0])
         limit = TimeLimit(deadline=time.monotonic() + JUDGE_SECONDS)
         found = set(final_status(game, analyst, limit, is_over=True).dead)
@@ -411,9 +410,9 @@ def score(desk: Desk, request: Part) -> Iterator[Part]:
             at = _whole("toggle", request["toggle"], 0, game.size**2 - 1)
             string = game.state.board.string_at(Point(*divmod(at, game.size)))
             found ^= indices(string.stones, game.size) if string else set()
-    rows = torch.tensor(game.state.stones(), dtype=torch.int8).flatten()
-    rows[list(found)] = 0
-    owners = scoring.area_ownership_black(rows.view(1, game.size, game.size)).flatten().tolist()
+    rows = torch.tensor([game.state.stones()], dtype=torch.int8)
+    rows.view(-1)[list(found)] = 0
+    owners = scoring.area_ownership_black(rows).flatten().tolist()
     counted = game.state.score_black(as_points(found, game.size))
     yield {"dead": sorted(found), "score": counted, "result": sgf.result_text(counted), "ownership": owners}
 

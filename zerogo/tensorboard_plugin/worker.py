@@ -63,8 +63,7 @@ class JobWorker:
         from zerogo.tensorboard_plugin.jobs import JOBS, LONG
 
         if "cancel" in request:
-            ended = [entry for entry in self._long if entry[0] == request["cancel"]]
-            for entry in ended:
+            for entry in [entry for entry in self._long if entry[0] == request["cancel"]]:
                 self._long.remove(entry)
                 self._answer({"id": entry[0], "done": True})
             return
