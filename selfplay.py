@@ -12,6 +12,7 @@ examples:
   python selfplay.py --checkpoint checkpoints/quickstart --games 100
   python selfplay.py --checkpoint checkpoints/9x9/checkpoints/step-00012000.pt --games 1000 --out games
   python selfplay.py --watch checkpoints/9x9            plays for a run with replay.external=true, on any machine that sees its folder
+  torchrun --nproc-per-node 8 selfplay.py --checkpoint checkpoints/9x9 --games 100000            a share on each of 8 GPUs
 
 The settings are those of the checkpoint's run, unless --config or section.key=value say otherwise (`python train.py --keys` lists them).
 """  # noqa: E501
@@ -40,6 +41,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def main(arguments: argparse.Namespace) -> None:
     """Does what the command line says."""
+    from zerogo import ranks
     from zerogo.errors import InputError
     from zerogo.pipeline import generate, watch
     from zerogo.runtime import require_new_folder
@@ -49,11 +51,13 @@ def main(arguments: argparse.Namespace) -> None:
     games = 100 if arguments.games is None else arguments.games
     if games < 1:
         raise InputError(f"--games is {games}; it must be 1 or more")
-    setup = cli.open_front_end(arguments, [arguments.checkpoint])
-    checkpoint = setup.checkpoint(arguments.checkpoint)
-    out = arguments.out or Path("checkpoints") / time.strftime("selfplay-%Y%m%d-%H%M%S")
-    require_new_folder(out, "--out")
-    generate(setup, checkpoint, games, out)
+    with ranks.joined():
+        setup = cli.open_front_end(arguments, [arguments.checkpoint])
+        checkpoint = setup.checkpoint(arguments.checkpoint)
+        out = arguments.out or Path("checkpoints") / time.strftime("selfplay-%Y%m%d-%H%M%S")
+        out = ranks.gathered(out)[0]
+        ranks.of_first(require_new_folder, out, "--out")
+        generate(setup, checkpoint, games, out)
 
 
 if __name__ == "__main__":

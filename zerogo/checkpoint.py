@@ -101,7 +101,7 @@ def save(path: str | Path, checkpoint: Checkpoint) -> None:
     config = checkpoint.config
     parts = {"format": FORMAT, "version": VERSION, "config": config.to_dict()}
     parts |= {"encoder": checkpoint.encoder().name, "size": config.game.size}
-    parts |= {name: _portable(getattr(checkpoint, name)) for name in PARTS if name not in parts}
+    parts |= {name: portable(getattr(checkpoint, name)) for name in PARTS if name not in parts}
     if checkpoint.weights is checkpoint.averaged_weights:
         parts["weights"] = parts["averaged_weights"]  # which torch then writes once
     make_directory(Path(path).parent)
@@ -123,7 +123,7 @@ def load(path: str | Path) -> Checkpoint:
 
     Raises InputError, with one sentence, for a file that is missing, cut short, damaged, no checkpoint, of a newer
     format, that holds anything but tensors and plain values, or whose weights don't fit its own config."""
-    parts = _read(Path(path))
+    parts = read(Path(path))
     if not isinstance(parts, dict) or parts.get("format") != FORMAT:
         raise InputError(f"{path} is not a zerogo checkpoint: it was written by another program")
     version = parts.get("version")
@@ -146,8 +146,9 @@ def load(path: str | Path) -> Checkpoint:
     return checkpoint
 
 
-def _read(path: Path) -> Any:
-    """Returns what torch reads from the file. Raises InputError with the reason when it can't, or may not."""
+def read(path: Path) -> Any:
+    """Returns what torch reads from the file, tensors and plain values. Raises InputError with the reason when it
+    can't, or may not."""
     bounds.require_checkpoint(path)
     try:
         parts = torch.load(path, map_location="cpu", weights_only=True)
@@ -157,14 +158,14 @@ def _read(path: Path) -> Any:
     return parts
 
 
-def _portable(value: Any) -> Any:
+def portable(value: Any) -> Any:
     """Returns the value with tensors on the CPU, each with a storage of its own: a view would save all of another."""
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True).contiguous()
     if isinstance(value, Mapping):
-        return {_portable(key): _portable(part) for key, part in value.items()}
+        return {portable(key): portable(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_portable(part) for part in value]
+        return [portable(part) for part in value]
     if value is None:
         return value
     for kind in (bool, int, float, str):

@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from zerogo import ranks
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError
 
@@ -71,14 +72,17 @@ class MaskedNorm(nn.BatchNorm2d):
 
     def forward(self, x: Tensor, on_board: Tensor | None = None) -> Tensor:
         """Returns the normalised maps: [B, C, N, N], zero off the board where there is a mask."""
-        if on_board is None or not self.training:
+        if not self.training or (on_board is None and ranks.world() == 1):
             return super().forward(x)
-        weight = on_board.unsqueeze(1).to(torch.float32)
+        weight = (torch.ones_like(x[:, :1]) if on_board is None else on_board.unsqueeze(1)).to(torch.float32)
         count = weight.sum()
         values = x.to(torch.float32)
         mean = (values * weight).sum((0, 2, 3)) / count
         centred = (values - mean.view(1, -1, 1, 1)) * weight
         variance = centred.square().sum((0, 2, 3)) / count
+        if ranks.world() > 1:
+            count, mean, variance = ranks.moments(count, mean, variance)
+            centred = (values - mean.view(1, -1, 1, 1)) * weight
         # As in torch, a momentum of None averages all batches evenly.
         self.num_batches_tracked.add_(1)
         share = self.momentum if self.momentum is not None else 1.0 / self.num_batches_tracked.to(torch.float32)

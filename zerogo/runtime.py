@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from zerogo import ranks
 from zerogo.errors import InputError, Interrupted
 from zerogo.signals import NO_ROOM, refusal
 
@@ -46,9 +47,13 @@ def pick_device(name: str = "auto") -> torch.device:
     machine lacks.
 
     A CUDA device with a number becomes the current one of the calling thread, as that is where Triton launches; nothing
-    else is touched."""
+    else is touched. Each rank of a run has a CUDA device of its own."""
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+        if ranks.world() == 1:
+            return torch.device(name)
+    if name == "cuda" and ranks.world() > 1:
+        name = f"cuda:{ranks.on_this_machine()[0]}"
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -438,7 +443,8 @@ def script_main(function: Callable[[], int | None]) -> None:
         try:
             status = function() or 0
         except InputError as error:
-            print(f"error: {error}", file=sys.stderr)
+            if str(error):  # else another rank says it
+                print(f"error: {error}", file=sys.stderr)
             status = INPUT_ERROR_STATUS
         except OSError as error:
             if error.errno not in NO_ROOM:

@@ -3,11 +3,13 @@ that takes no more."""
 
 import contextlib
 import errno
+import math
 import os
 import shutil
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -18,6 +20,7 @@ from zerogo.errors import Interrupted
 LEAVING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
 SAVING = "SIGUSR1"
 PATIENCE = 5.0  # seconds between two tries to write
+LONGEST_STAY = 8.0  # seconds from a signal to leaving with what was committed, where other ranks do not answer
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -27,10 +30,12 @@ class Signals(contextlib.AbstractContextManager):
     started to ignore (nohup) stays ignored.
 
     leaving: the number of the signal that asks to leave, 0 for none. saves: whether one asks to save and go on. note:
-    says a line to the person."""
+    says a line to the person. on_wait: called now and then while a disk is waited for."""
 
     def __init__(self, note: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)) -> None:
         self.leaving, self.saves, self.note = 0, False, note
+        self.on_wait: Callable[[], None] = lambda: None
+        self._heard = math.inf  # when this process itself was asked to leave
         self._at_once = self._waiting = 0
         self._before: dict[int, Any] = {}
 
@@ -48,9 +53,9 @@ class Signals(contextlib.AbstractContextManager):
             signal.signal(number, handler)
 
     def _leave(self, number: int, _: FrameType | None) -> None:
-        if self.leaving:
+        if self._heard < math.inf:
             os._exit(128 + number)
-        self.leaving = number
+        self.leaving, self._heard = number, time.monotonic()
         if self._at_once or self._waiting:
             raise Interrupted(number)
 
@@ -65,6 +70,11 @@ class Signals(contextlib.AbstractContextManager):
     def leave_if_asked(self) -> None:
         """Raises Interrupted where a signal has asked to leave: called when all is saved."""
         if self.leaving:
+            raise Interrupted(self.leaving)
+
+    def hurry(self) -> None:
+        """Raises Interrupted where this process was asked to leave long ago: others that it waits for do not come."""
+        if time.monotonic() - self._heard > LONGEST_STAY:
             raise Interrupted(self.leaving)
 
     @contextlib.contextmanager
@@ -100,6 +110,7 @@ class Signals(contextlib.AbstractContextManager):
         try:
             for _ in range(10):
                 threading.Event().wait(seconds / 10)
+                self.on_wait()
                 self.leave_if_asked()
         finally:
             self._waiting -= 1

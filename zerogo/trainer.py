@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zerogo import losses, symmetry
+from zerogo import losses, ranks, symmetry
 from zerogo.config import TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import Encoder, on_board_mask
@@ -47,6 +47,7 @@ class Trainer:
         self.network = network.to(self.device, memory_format=torch.channels_last).train()
         self.averaged = copy.deepcopy(network).eval().requires_grad_(False)
         self.optimizer = make_optimizer(network, settings)
+        self.learner = ranks.learner(self.network, self.device)
         self.samples, self.steps, self.progress, self.average_weight = 0, 0, 0.0, 0.0
         # What is averaged: parameters and batch-norm statistics, not their count of batches.
         both = zip(self.averaged.state_dict().values(), self.network.state_dict(keep_vars=True).values(), strict=True)
@@ -69,7 +70,8 @@ class Trainer:
         return self.settings.learning_rate * warm * (reached[-1] if reached else 1.0)
 
     def step(self, batch: TrainingBatch, measures: bool = True) -> Metrics:
-        """Learns from one batch and returns what was seen as tensors on the device, without waiting for it.
+        """Learns from one batch and returns what was seen as tensors on the device, without waiting for it. Each rank
+        has an equal share of the batch.
 
         These are the total `loss` and `gradient_norm` before clipping, and, where it measures, `NAME_loss` of each head
         before its weight (0 for a weight of 0), the heads' metrics, and `learning_rate`."""
@@ -77,13 +79,14 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.network.train()
-        loss, metrics = self._losses(self.network, batch, measures)
+        loss, metrics = self._losses(self.learner, batch, measures)
         self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        (loss * ranks.world() if ranks.world() > 1 else loss).backward()  # of which ranks take the mean
         metrics["gradient_norm"] = self._clip()
         self.optimizer.step()
-        self.samples, self.steps = self.samples + len(batch), self.steps + 1
-        self._average(len(batch))
+        number = len(batch) * ranks.world()
+        self.samples, self.steps = self.samples + number, self.steps + 1
+        self._average(number)
         if measures:
             metrics["learning_rate"] = torch.full((), rate, device=self.device)
         return metrics
@@ -154,14 +157,14 @@ class Trainer:
         planes = symmetry.transform_planes(self.encoder.planes(state), tables)
         return planes, self.encoder.globals(state), Targets.of(batch.samples, tables, on_board_mask(state))
 
-    def _forward(self, network: Network, batch: TrainingBatch) -> tuple[Metrics, Targets]:
+    def _forward(self, network: nn.Module, batch: TrainingBatch) -> tuple[Metrics, Targets]:
         """Returns the network's outputs by head, and the targets that belong to them."""
         planes, inputs, targets = self.turned(batch)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16):
             outputs = network(planes, inputs, targets.on_board)
         return {name: outputs[name].to(torch.float32) for name in self.heads}, targets
 
-    def _losses(self, network: Network, batch: TrainingBatch, measures: bool) -> tuple[Tensor, Metrics]:
+    def _losses(self, network: nn.Module, batch: TrainingBatch, measures: bool) -> tuple[Tensor, Metrics]:
         outputs, targets = self._forward(network, batch)
         parts = loss_parts(outputs, targets, self.heads)
         total = reduce(torch.add, [terms.sum() for terms, _ in parts])
@@ -169,7 +172,7 @@ class Trainer:
         if measures:
             with torch.no_grad():
                 metrics |= losses.metrics(outputs, targets, self.heads, parts)
-        return total, metrics
+        return total, ranks.summed_all(metrics)
 
     def _clip(self) -> Tensor:
         """Makes the gradient as short as the settings want and returns its norm before, by the same operations as

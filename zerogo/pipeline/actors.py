@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from zerogo import bounds, cli, draws, kernels
+from zerogo import bounds, cli, draws, kernels, ranks
 from zerogo import checkpoint as checkpoints
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, GameConfig, with_overrides
@@ -71,6 +71,13 @@ class Inbox:
         self.directory = make_directory(directory / FOLDER)
         self.config, self.taken, self._committed = config, taken, set()
         self._origin, self._signals, self._quiet_since = {"run": run, "encoder": encoder}, signals, 0.0
+
+    def take_in(self, collected: SelfPlayResult, selfplay: SelfPlay, step: int) -> None:
+        """Adds to a round, on the first rank, the games of all shards that wait, under numbers above all that any rank
+        has used, beyond which all go on."""
+        first = int(ranks.most([selfplay.next_game])[0])
+        if number := ranks.of_first(self.take, collected, first, step):
+            selfplay.next_game = first + number + ranks.rank()
 
     def take(self, collected: SelfPlayResult, first: int, step: int) -> int:
         """Adds the games of all shards that wait to a round, numbered from `first`; returns how many. step: the run's,

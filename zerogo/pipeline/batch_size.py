@@ -5,15 +5,17 @@ Games come first: they fill the network's batch without changing what is searche
 little weaker, so they only fill what memory, or the number of games that are wanted, leaves open."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from zerogo import batching, board, kernels, runtime
-from zerogo.config import EvaluationConfig, GameConfig, SearchConfig, SelfplayConfig
+from zerogo import batching, board, kernels, ranks, runtime
+from zerogo.config import Config, EvaluationConfig, GameConfig, SearchConfig, SelfplayConfig
 from zerogo.evaluator import Evaluator
+from zerogo.pipeline import limits
 from zerogo.players.analyst import SIMULATIONS_A_LEAF
 from zerogo.players.playout import RandomPlayer
 from zerogo.runtime import captured
@@ -69,6 +71,26 @@ def fitted(
     words = f"{settings.games:,} games at once"
     words += f", {search.leaves} leaves of each tree in a step" if search.leaves > 1 else ""
     return search, settings, f"{words}: {whole.why('simulations/s of whole moves in batches')}; {found.why()}"
+
+
+def chosen(
+    config: Config, before: Config | None, evaluator: Callable[[], Evaluator], device: torch.device
+) -> tuple[Config, str]:
+    """Returns a run's config with numbers of games, shared by its ranks, and of leaves, and why these. before: the
+    run's own so far; what was found once stays. evaluator: makes that of self-play."""
+    search, settings = config.search, config.selfplay
+    if before is not None:
+        search = replace(search, leaves=search.leaves or before.search.leaves)
+        settings = replace(settings, games=settings.games or before.selfplay.games)
+    if not config.pipeline.plays:  # actors find out for themselves
+        return config, ""
+    parts = config.game, search, replace(settings, games=ranks.share(settings.games)), evaluator(), device
+    search, alone, why = ranks.of_first(lambda: fitted(*parts, matches=config.evaluation))
+    settings = replace(settings, games=settings.games or alone.games * ranks.world())
+    found = replace(config, search=search, selfplay=settings)
+    if found.selfplay.games != config.selfplay.games:  # whose commits were not planned for
+        limits.plan_disk(found, limits.memory(found, device)["selfplay.games"], device)
+    return found, why
 
 
 def simulated(

@@ -6,13 +6,13 @@ the run stops; the others may have harmless reasons, and warn. All are charted."
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from zerogo import board, scoring, symmetry
+from zerogo import board, ranks, scoring, symmetry
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.pipeline.measures import calibration_error
@@ -164,6 +164,26 @@ def _of_decided(last: Samples, evaluator: Evaluator) -> dict[str, float]:
             agrees = found.ownership.cpu() * owners * sign > 0
             owner_shares.append(_share(agrees[(owners != 0) & decided.view(-1, 1, 1)]))
     return {"value_of_decided": _least(value_shares), "ownership_of_decided": _least(owner_shares)}
+
+
+def of_round(
+    numbers: Mapping[str, float],
+    replay: Replay,
+    trainer: Trainer,
+    evaluator: Callable[[tuple[str, ...]], Evaluator],
+    first: int,
+    num_samples: int,
+    batch: int,
+) -> dict[str, float]:
+    """Returns what a round says that was learned from, by tag, on all ranks the same. numbers: those of the charts.
+    evaluator: makes one that asks some heads. first: the step before the round. num_samples: new ones. batch: to look
+    at."""
+    found = of_training(numbers, replay, trainer.steps, trainer.steps - first)
+    held_out = replay.validation_batch(batch)
+    if held_out is not None:
+        found |= of_batch(held_out, trainer)
+    found |= of_network(replay.newest(num_samples), evaluator(("policy", "value", "ownership")))
+    return ranks.gathered(found)[0]  # each has another share of the batch
 
 
 def of_batch(batch: TrainingBatch, trainer: Trainer) -> dict[str, float]:

@@ -3,7 +3,8 @@
 A commit is one file, a checkpoint (`zerogo.checkpoint`) whose part `run` holds the games in flight, the round under
 way, samples that no shard has yet, and how long the logs were. Finished shards are written before it, it is renamed
 into place when it is whole, and the one before it stays. What it needs of other files stays until two newer ones do
-without."""
+without. Of several ranks the first one writes it, when each other one has written what it alone knows, its part: its
+games in flight and its share of the round."""
 
 import math
 import re
@@ -19,15 +20,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import checkpoint
+from zerogo import checkpoint, ranks
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, load
 from zerogo.errors import InputError
 from zerogo.replay import Samples, TrainingBatch
+from zerogo.runtime import make_directory, write_atomically
 from zerogo.selfplay import SelfPlayResult
 
 FOLDER = "commits"
 NAME = re.compile(r"commit-(\d{9})\.pt")
+PART = "commit-{:09d}.{}.part"
 KEPT = 2  # newest commits: one may turn out to be damaged
 FIRST_WAIT = 1.0  # seconds to a process's first commit; then twice as long each time, up to pipeline.commit_seconds
 MOST_OF_TIME = 0.02  # share of the time that commits may take
@@ -46,7 +49,14 @@ class Commits:
 
     def is_due(self) -> bool:
         """Whether it is time for the next one."""
-        return time.monotonic() >= self._next
+        return time.monotonic() >= self._next and ranks.is_first()
+
+    def write_part(self, part: dict[str, Any]) -> None:
+        """Writes what another rank than the first adds to the next commit, which its first rank then writes. Raises
+        OSError, after which it may be called again."""
+        path = make_directory(self.directory / FOLDER) / PART.format(self._number + 1, ranks.rank())
+        write_atomically(path, lambda file: torch.save(checkpoint.portable(part), file))
+        self._number += 1
 
     def write(self, commit: Checkpoint, begun: float) -> None:
         """Writes a commit and removes the oldest. begun: the time at which making it began, to hold `MOST_OF_TIME`.
@@ -54,7 +64,8 @@ class Commits:
         checkpoint.save(self.directory / FOLDER / f"commit-{self._number + 1:09d}.pt", commit)
         self._number += 1
         for path in paths(self.directory)[:-KEPT]:
-            path.unlink(missing_ok=True)
+            for one in (path, *path.parent.glob(f"{path.stem}.*.part")):
+                one.unlink(missing_ok=True)
         now, self._wait = time.monotonic(), min(2 * self._wait, self._seconds)
         self._next = now + max(self._wait, (now - begun) / MOST_OF_TIME)
 
@@ -66,17 +77,40 @@ def paths(directory: Path) -> list[Path]:
 
 def starts(directory: Path) -> Iterator[Checkpoint]:
     """Yields what a run can go on from, the newest first: its commits, then its checkpoints. Warns of each that does
-    not load, and of weights that are no numbers, which versions before commits saved."""
-    for path in [*reversed(paths(directory)), *reversed(checkpoint.paths(directory))]:
+    not load, and of weights that are no numbers, which versions before commits saved. The same on all ranks, each with
+    its part, if all can load theirs."""
+    found = [*reversed(paths(directory)), *reversed(checkpoint.paths(directory))]
+    for path in ranks.gathered(found)[0]:
         try:
-            found = checkpoint.load(path)
+            start = ranks.alike(_load, path)
         except InputError as error:
             warnings.warn(f"skipped: {error}", stacklevel=2)
-            continue
-        if is_finite([*found.weights.values(), *found.averaged_weights.values()]):
-            yield found
         else:
-            warnings.warn(f"skipped: checkpoint {path} has weights that are no numbers", stacklevel=2)
+            yield start
+
+
+def _load(path: Path) -> Checkpoint:
+    """Returns what a run goes on from: what a file holds, with this rank's part. Where the ranks were as many as now
+    each has its own. Else the first one takes the finished games of all and the batches are dealt anew; the games in
+    flight are not there, as how many there are on a rank follows from the number of ranks."""
+    found = checkpoint.load(path)
+    if not is_finite([*found.weights.values(), *found.averaged_weights.values()]):
+        raise InputError(f"checkpoint {path} has weights that are no numbers")
+    before = int(found.run.get("ranks", 1))
+    if "round" not in found.run or before == ranks.world() == 1:
+        return found
+    if before == ranks.world():
+        found.run |= {} if ranks.is_first() else _part(path, ranks.rank())
+        return found
+    states = [found.run["round"], *(_part(path, rank)["round"] for rank in range(1, before))]
+    found.run["round"] = Round.dealt([Round.of(state, torch.device("cpu")) for state in states]).state_dict()
+    found.run.pop("games", None)
+    return found
+
+
+def _part(path: Path, rank: int) -> dict[str, Any]:
+    """Returns what another rank than the first has added to a commit. Raises InputError where it does not load."""
+    return checkpoint.read(path.with_name(f"{path.stem}.{rank}.part"))
 
 
 def is_finite(tensors: Iterable[Tensor]) -> bool:
@@ -98,7 +132,8 @@ def config_of(directory: Path, overrides: list[str]) -> Config | None:
     except InputError as error:
         found = load(None, overrides, start.config)  # what is wrong with the overrides is no fault of the file
         warnings.warn(f"{error}; the settings of {start.source} count", stacklevel=2)
-        path.replace(path.with_name("config.yaml.unread"))
+        if ranks.is_first():
+            path.replace(path.with_name("config.yaml.unread"))
         return found
 
 
@@ -108,6 +143,19 @@ def changes(old: Config, new: Config) -> list[str]:
     keys = [(section, key) for section, entries in now.items() for key in entries]
     keys = [key for key in keys if key not in (("run", "directory"), ("run", "name"))]
     return [f"{s}.{k} is {now[s][k]}; it was {before[s][k]}" for s, k in keys if now[s][k] != before[s][k]]
+
+
+def together(results: list[SelfPlayResult]) -> SelfPlayResult:
+    """Returns what the ranks' results are together, samples in the order of their games' numbers."""
+    if len(results) == 1:
+        return results[0]
+    joined = {name: sum((getattr(one, name) for one in results[1:]), own) for name, own in vars(results[0]).items()}
+    joined |= {"seconds": max(one.seconds for one in results), "is_whole": all(one.is_whole for one in results)}
+    found = SelfPlayResult(**joined)
+    if found.samples:
+        samples = Samples.cat(found.samples)
+        found.samples = [samples.select(samples.game.argsort(stable=True))]
+    return found
 
 
 @dataclass
@@ -128,6 +176,16 @@ class Round:
     counts: Counter[str] = field(default_factory=Counter)
     recent: deque[TrainingBatch] = field(default_factory=lambda: deque(maxlen=STATISTICS_BATCHES))
     seconds: float = 0.0
+
+    @classmethod
+    def dealt(cls, rounds: list["Round"]) -> "Round":
+        """Returns this rank's share of a round that other ranks, each with its own share, were at."""
+        one, finished = rounds[0], [each.collected for each in rounds]
+        if not one.is_learning:  # else each has all of the games' numbers, and no samples
+            one.collected = together(finished) if ranks.is_first() else SelfPlayResult()
+        batches = zip(*(each.recent for each in rounds), strict=True)
+        one.recent = deque((TrainingBatch.cat(parts).map(ranks.own) for parts in batches), STATISTICS_BATCHES)
+        return one
 
     def note(self, batch: TrainingBatch, metrics: Mapping[str, Tensor]) -> None:
         """Adds what a training step has shown."""

@@ -3,9 +3,10 @@
 import dataclasses
 from pathlib import Path
 
-from zerogo import kernels
+from zerogo import kernels, ranks
 from zerogo.checkpoint import Checkpoint, require_compatible
 from zerogo.cli import Setup
+from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator, search_heads
 from zerogo.pipeline import batch_size
 from zerogo.replay import save_shard, shard_path
@@ -13,6 +14,7 @@ from zerogo.runtime import describe, make_directory, pick_compile
 from zerogo.selfplay import SelfPlay, write_games
 from zerogo.telemetry import Progress
 
+FAR = 10**9  # samples between the numbers of two ranks
 LOOK_EVERY = 16  # finished games between two updates of the progress line
 
 
@@ -29,24 +31,34 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
     `out_dir`/games, samples into `out_dir`/samples as replay shards. Raises InputError where the checkpoint does not
     fit the config.
 
-    The games are those numbered 0 to num_games - 1, not the first to be finished, which would be the short ones."""
+    The games are those numbered 0 to num_games - 1, not the first to be finished, which would be the short ones. Each
+    rank plays and writes its share of the numbers, its samples counted from FAR times its own number."""
+    if num_games < ranks.world():
+        raise InputError(f"--games is {num_games}; {ranks.world()} processes need as many or more")
     config, device = setup.config, setup.device
     require_compatible(checkpoint, config, only_plays=True)
     evaluator = evaluator_for(setup, checkpoint)
     whole = config.selfplay  # at the end of its schedule
-    alone = {"games": min(whole.games, num_games), "sgf_share": 1.0, "simulations_schedule": ()}
+    share, first = ranks.share(num_games), FAR * ranks.rank()
+    games = max(1, ranks.share(whole.games)) if whole.games else 0
+    alone = {"games": min(games, share), "sgf_share": 1.0, "simulations_schedule": ()}
     settings = dataclasses.replace(whole, **alone, full_simulations=whole.full_at(1.0))
-    search, settings, why = batch_size.fitted(config.game, config.search, settings, evaluator, device, num_games)
-    selfplay = SelfPlay(config.game, search, settings, evaluator, device, config.run.seed)
+    parts = config.game, config.search, settings, evaluator, device, share
+    search, settings, why = batch_size.fitted(*parts)
+    numbers = {"first_game": ranks.rank(), "stride": ranks.world()}
+    selfplay = SelfPlay(config.game, search, settings, evaluator, device, config.run.seed, **numbers)
     selfplay.use(evaluator, checkpoint.step)
     make_directory(out_dir / "samples")
-    dataclasses.replace(config, search=search, selfplay=settings).dump(out_dir / "config.yaml")
     machine = f"{describe(device)['device']}, {kernels.in_use(device)}"
-    print(f"{out_dir}: {num_games} games of {checkpoint.source} on {machine}" + (f"\nself-play: {why}" if why else ""))
+    line = f"{out_dir}: {num_games} games of {checkpoint.source} on {machine}" + (f"\nself-play: {why}" if why else "")
+    if ranks.is_first():
+        whole = dataclasses.replace(settings, games=settings.games * ranks.world())
+        dataclasses.replace(config, search=search, selfplay=whole).dump(out_dir / "config.yaml")
+        print(line)
     finished = written = 0
-    with Progress("selfplay", num_games, "games") as progress:
-        while finished < num_games:
-            collected = selfplay.play(min(LOOK_EVERY, num_games - finished))
+    with ranks.only_first(Progress, "selfplay", num_games, "games") as progress:
+        while finished < share:
+            collected = selfplay.play(min(LOOK_EVERY, share - finished))
             games = [game for game in collected.games if game.number < num_games]
             finished += len(games)
             write_games(out_dir / "games", games, f"{config.run.name}@{checkpoint.step}")
@@ -54,7 +66,9 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
             if samples is not None:
                 samples = samples.select((samples.game < num_games).nonzero().squeeze(1))
                 if len(samples):
-                    save_shard(shard_path(out_dir / "samples", written, len(samples)), samples)
+                    save_shard(shard_path(out_dir / "samples", first + written, len(samples)), samples)
                 written += len(samples)
-            progress.update(finished, samples=written)
-    print(f"wrote {finished} games and {written} samples")
+            progress.update(min(num_games, finished * ranks.world()), samples=written * ranks.world())
+    totals = [sum(numbers) for numbers in zip(*ranks.gathered((finished, written)), strict=True)]
+    if ranks.is_first():
+        print("wrote {} games and {} samples".format(*totals))

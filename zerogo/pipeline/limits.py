@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from zerogo import runtime
+from zerogo import ranks, runtime
 from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.features import make_encoder
@@ -37,9 +37,31 @@ def require_learnable(config: Config) -> None:
         raise InputError(f"{what} (replay.reuse times its size), so nothing would be learned; lower it to that")
 
 
+def least_samples(config: Config) -> int:
+    """Returns with how many samples learning begins: weights of another run would be bent to a few games, which was
+    seen to cost more than it gave; what the samples earn meanwhile is learned from later."""
+    return min(config.replay.min_window, config.replay.capacity) if config.run.start_from else 0
+
+
+def require_shares(config: Config, number: int) -> None:
+    """Raises InputError for settings that so many ranks can't share."""
+    if config.training.batch % number:
+        batch, near = config.training.batch, max(1, config.training.batch // number) * number
+        what = f"training.batch is {batch}, of which {number} processes can't have equal shares"
+        raise InputError(f"{what}; it must be a multiple of {number}, such as {near}")
+    few = {"selfplay.games": config.selfplay.games or number}
+    few |= {"pipeline.games_per_iteration": config.pipeline.games_per_iteration}
+    for key, games in few.items():
+        if games < number:
+            raise InputError(f"{key} is {games}; {number} processes need {number} or more, a game for each")
+
+
 def memory(config: Config, device: torch.device) -> dict[str, float]:
     """Returns the bytes of what a run will hold, by setting: replay on its device, games in flight, network. Games
-    whose number is still to be found will fit by that."""
+    whose number is still to be found will fit by that. Of a machine's memory it is what all its ranks hold, of a GPU's
+    what one does."""
+    here = ranks.on_this_machine()[1]
+    on_device = here if device.type == "cpu" else 1
     network, side, record = _network(config), config.game.largest_size, record_layout(config.game.largest_size)[1] * 8
     nodes = (2 if config.search.keep_tree else 1) * config.selfplay.all_simulations[-1] + 2
     trees = Tree.empty(1, nodes, side * side + 1, 3 * side + WORDS_AFTER_ROWS, torch.device("meta"))
@@ -47,10 +69,11 @@ def memory(config: Config, device: torch.device) -> dict[str, float]:
     records = Recorder.empty(1, plies, side, torch.device("meta")).tables.values()
     game = nodes * trees.bytes_per_node + sum(table.nbytes for table in records)
     is_on_host = device_for(config.replay, side, device).type == "cpu"
-    return {
-        "replay.capacity": config.replay.capacity * record * (GROWS if is_on_host else 1.0),
-        "selfplay.games": float((config.selfplay.games if config.pipeline.plays else 1) * game),
-        "network": float(LEARNING * network),
+    games = (config.selfplay.games if config.pipeline.plays else 1) * game
+    return {  # each rank has all samples
+        "replay.capacity": config.replay.capacity * record * (GROWS * here if is_on_host else 1.0),
+        "selfplay.games": float(games) * on_device / ranks.world(),
+        "network": float(on_device * LEARNING * network),
     }
 
 
@@ -92,13 +115,14 @@ def plan(config: Config, device: torch.device) -> str:
     free_words = "" if free is None else f" of {_size(free)} free"
     words = f"plans {_size(sum(needed.values()))} of memory{free_words}"
     unknown = "" if config.selfplay.games else ", without the games in flight, whose number is still to be found"
-    return f"{words}; in a month {plan_disk(config, needed['selfplay.games'])}{unknown}"
+    return f"{words}; in a month {plan_disk(config, needed['selfplay.games'], device)}{unknown}"
 
 
-def plan_disk(config: Config, games: float) -> str:
-    """Returns in words what a run's files may grow to; games: bytes of the games in flight. Raises InputError where the
-    disk has no room for that."""
-    files, place = disk(config, games), config.run.folder
+def plan_disk(config: Config, games: float, device: torch.device) -> str:
+    """Returns in words what a run's files may grow to; games: bytes of those in flight that `memory` counts. Raises
+    InputError where the disk has no room for that."""
+    counted = ranks.on_this_machine()[1] if device.type == "cpu" else 1
+    files, place = disk(config, games * ranks.world() / counted), config.run.folder
     there = sum(path.stat().st_size for path in place.rglob("*") if path.is_file()) if place.exists() else 0
     room, total = shutil.disk_usage(existing(place)).free + there, sum(files.values())
     parts = ", ".join(f"{name} {_size(size)}" for name, size in files.items())

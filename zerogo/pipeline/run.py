@@ -7,11 +7,12 @@ asked of time or chance that a commit does not keep, but for `pipeline.minutes` 
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from zerogo import checkpoint as checkpoints
-from zerogo import cli, kernels
+from zerogo import cli, kernels, ranks
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.errors import InputError
@@ -33,6 +34,7 @@ from zerogo.trainer import Trainer
 MEASURED = 8  # every so many steps the losses of the heads and their metrics are found, half as much again as learning
 GENERATORS = ("generator", "validation_generator")  # of the replay's state, kept among the checkpoint's generators
 HELD_OUT_BATCHES = 4  # batches' worth of held-out samples that are measured after each round
+APART, MOST_STEPS = 0.5, 64  # seconds, and steps of learning, that ranks go without hearing what others were asked
 PICTURE_EVERY = 10  # rounds between pictures
 
 
@@ -75,11 +77,12 @@ class Run:
         known = () if start is None else start.config.evaluation.opponents
         self.matches = Matches(config.game, config.evaluation, config.run.seed, self.device, self.dtype, known)
         self.config = config
-        self.config, self.why_so_many = self._with_batch_size(config, start)
+        before = None if start is None else start.config
+        self.config, self.why_so_many = batch_size.chosen(config, before, self._evaluator, self.device)
         for line in [] if start is None else commits.changes(start.config, self.config):
             signals.note(line)
         # Only now: what is wrong with the settings has been said, and the old ones still stand.
-        signals.patiently(self.config.dump, directory / "config.yaml")
+        ranks.only_first(signals.patiently, self.config.dump, directory / "config.yaml")
         if start is not None:
             weights = {"network": start.weights, "averaged": start.averaged_weights}
             self.trainer.load_state_dict(start.trainer | weights)
@@ -87,12 +90,14 @@ class Run:
             self.replay.redraw(config.run.seed + 2 * failures)
         # Without a checkpoint all begins anew, and what a killed process charted will come again.
         logs = -1 if start is None else start.step, None if start is None else start.run.get("logs")
-        self.telemetry = Telemetry(directory / "logs", *logs, call=signals.patiently)
+        self.telemetry = ranks.only_first(Telemetry, directory / "logs", *logs, call=signals.patiently)
         self._last_checkpoint = float(counters.get("last_checkpoint", self.seconds))
         self.saved = list(counters.get("saved", ()))  # the steps of all checkpoints, those that are gone among them
         self._shown: dict[str, float | str] = {}
-        self._line, self._part = self._introduce(), 0.0  # the part of a round that is over: half of it is learning
+        self._line = ranks.only_first(self._introduce)
+        self._part = 0.0  # the part of a round that is over: half of it is learning
         self._games, self._samples_before = 0, self.trainer.samples  # self-play's games in this process; for the rates
+        self._next_game, self._step_seconds, self._steps_together = 0, 0.0, 1  # see `_tick`
         last_match = float(counters.get("last_match", 0.0))
         self.beside = MatchesBeside(self.matches, self.telemetry, self._line.note, last_match)
         self.commits, self.round = Commits(directory, config.pipeline.commit_seconds), Round()
@@ -124,29 +129,14 @@ class Run:
 
     def _open_replay(self, config: Config, start: Checkpoint | None) -> Replay:
         for folder in ("", commits.FOLDER, checkpoints.FOLDER, "games", "logs"):
-            remove_leftovers(self.directory / folder)
+            ranks.only_first(remove_leftovers, self.directory / folder)
         side, shards = config.game.largest_size, self.directory / "replay"
         place = device_for(config.replay, side, self.device)
         state = None if start is None or "replay" not in start.counters else start.counters["replay"] | start.generators
-        options = {"resume": True, "device": place, "call": self.signals.patiently}
+        options = {"resume": True, "device": place, "call": self.signals.patiently, "writes": ranks.is_first()}
         if state is not None:
             options["state"] = state | start.run.get("replay", {})
         return Replay(config.replay, side, shards, config.run.seed, **options)
-
-    def _with_batch_size(self, config: Config, start: Checkpoint | None) -> tuple[Config, str]:
-        """Returns the config with numbers of games and leaves, and why these; what was found once stays."""
-        search, settings = config.search, config.selfplay
-        if start is not None:
-            search = replace(search, leaves=search.leaves or start.config.search.leaves)
-            settings = replace(settings, games=settings.games or start.config.selfplay.games)
-        if not config.pipeline.plays:  # actors find out for themselves
-            return config, ""
-        parts = config.game, search, settings, self._evaluator(), self.device
-        search, settings, why = batch_size.fitted(*parts, matches=config.evaluation)
-        found = replace(config, search=search, selfplay=settings)
-        if found.selfplay.games != config.selfplay.games:  # whose commits were not planned for
-            limits.plan_disk(found, limits.memory(found, self.device)["selfplay.games"])
-        return found, why
 
     def _evaluator(self, heads: tuple[str, ...] | None = None) -> Evaluator:
         """Returns the evaluator that asks these heads, by default those of the search: always the same one, whose
@@ -164,13 +154,14 @@ class Run:
         """Goes on with the games and the round of a commit; from a checkpoint with new games and another round."""
         if "round" in start.run:
             self.round = Round.of(start.run["round"], self.device)
-        else:
-            self.selfplay = self._new_selfplay(int(start.counters["games"]))
+        if (first := int(start.counters["games"])) or "round" not in start.run:
+            self.selfplay = self._new_selfplay(first)
             self.selfplay.resignation.load_state_dict(start.counters["resignation"])
-        if "games" in start.run:
-            self.selfplay = self._new_selfplay(int(start.counters["games"]))
+        if first and "round" in start.run:
             then, settings = ((c.game, c.search, c.selfplay, c.pipeline.plays) for c in (start.config, self.config))
-            if then == settings:
+            if (before := start.run.get("ranks", 1)) != ranks.world():
+                self.signals.note(f"{ranks.world()} processes, there were {before}: the games in flight begin anew")
+            elif then == settings:
                 self.selfplay.load_state_dict(start.run["games"])
             else:
                 self.signals.note("the games in flight begin anew, under the new settings")
@@ -183,17 +174,20 @@ class Run:
         number = 0 if settings.start_from else self.config.selfplay.random_opening_games  # what has learned needs none
         if not self.round.is_learning:
             with self.signals.at_once():  # of which the commit before them is enough
-                games = random_games(self.config.game, max(0, number - first), settings.seed, first, self.device)
-            self._keep(games.all_samples())
+                numbers = ranks.own(torch.arange(first, max(first, number))).tolist()
+                start = (numbers or [first])[0]
+                games = random_games(self.config.game, len(numbers), settings.seed, start, self.device)
+            self._keep(commits.together(ranks.gathered(games)).all_samples())
         self._learn()
         self.round, self.selfplay = Round(), self._new_selfplay(max(number, self.replay.last_game + 1))
 
     def _new_selfplay(self, first: int) -> SelfPlay:
         config, evaluator = self.config, self._evaluator()
-        sections = config.game, config.search, config.selfplay
+        sections = config.game, config.search, replace(config.selfplay, games=ranks.share(config.selfplay.games))
         if not config.pipeline.plays:  # of it only the numbers of games are asked, and a search for reanalysis
             sections = config.game, replace(config.search, leaves=1), replace(config.selfplay, games=1)
-        selfplay = SelfPlay(*sections, evaluator, self.device, config.run.seed, first, self._progress())
+        numbers = {"first_game": first + ranks.rank(), "stride": ranks.world()}
+        selfplay = SelfPlay(*sections, evaluator, self.device, config.run.seed, progress=self._progress(), **numbers)
         # Weights of another run have learned, so their first samples are not those of a player that has not.
         selfplay.use(evaluator, max(self.trainer.steps, bool(config.run.start_from)))
         return selfplay
@@ -210,15 +204,15 @@ class Run:
                 self._save()  # for which actors wait
             while self._progress() < 1.0:
                 self._round()
-                self._evaluate_if_due()
+                ranks.only_first(self._evaluate_if_due)
                 self._heed()
             self._commit()
-            with self.signals.at_once():
+            with self.signals.at_once(), ranks.alone():
                 self.beside.conclude(wait=True)
         self._save()
         if self.config.pipeline.final_matches:
-            with self.signals.at_once():
-                self.matches.final(self._checkpoint(), self.telemetry, self.directory)
+            with self.signals.at_once(), ranks.alone():
+                ranks.only_first(self.matches.final, self._checkpoint(), self.telemetry, self.directory)
             self._save()  # with the results
         self._commit()
 
@@ -231,7 +225,7 @@ class Run:
             print(f"self-play: {self.why_so_many}", flush=True)
         by_time, by_rounds = (settings.minutes, "min", self.seconds / 60), (settings.iterations, "rounds", self.rounds)
         line = Progress(run.name, *(by_time if settings.minutes else by_rounds))
-        if len(self.replay) < (least := self._least_samples()):
+        if len(self.replay) < (least := limits.least_samples(self.config)):
             line.note(f"learning begins when there are {least:,} samples, replay.min_window")
         return line
 
@@ -242,19 +236,25 @@ class Run:
         by_rounds = self.rounds / settings.iterations if settings.iterations else 0.0
         return min(1.0, max(by_time, by_rounds))
 
-    def _tick(self) -> None:
-        """Adds the time since the last call to the run's clock."""
-        now = time.monotonic()
-        self.seconds, self._clock = self.seconds + now - self._clock, now
+    def _tick(self, asked: bool = False) -> bool:
+        """Adds the time since the last call to the run's clock, the first rank's; returns whether any rank was asked.
+        All ranks come here together, and learn how many numbers of games are used and how many steps go without it."""
+        now, used = time.monotonic(), 0 if self.selfplay is None else self.selfplay.next_game
+        passed = now - self._clock if ranks.is_first() else 0.0
+        steps = APART / max(self._step_seconds, 1e-6) if ranks.is_first() else 0.0
+        seconds, used, steps, is_asked = ranks.most([self.seconds + passed, used, steps, asked])
+        self.seconds, self._clock, self._next_game = seconds, now, int(used)
+        self._steps_together = min(MOST_STEPS, max(1, int(steps))) if ranks.world() > 1 else 1
+        return bool(is_asked)
 
     def _show(self, collected: SelfPlayResult | None = None) -> None:
         """Updates the progress line. collected: the games so far of a round that goes on."""
         settings = self.config.pipeline
         games = 0 if collected is None else len(collected.lengths)
         if collected is not None:
-            self._part = 0.5 * min(1.0, games / settings.games_per_iteration)
+            self._part = 0.5 * min(1.0, games / ranks.share(settings.games_per_iteration))
         minutes = (self.seconds + time.monotonic() - self._clock) / 60
-        amounts = {"games": self._games + games, "samples": self.trainer.samples - self._samples_before}
+        amounts = {"games": self._games + games * ranks.world(), "samples": self.trainer.samples - self._samples_before}
         self._line.update(minutes if settings.minutes else self.rounds + self._part, amounts, **self._shown)
 
     def _round(self) -> None:
@@ -267,24 +267,26 @@ class Run:
         self.selfplay.use(self._evaluator(), self.trainer.steps)
         self.rounds, self._part, self.round = self.rounds + 1, 0.0, Round()
         self._tick()
-        self._chart(collected, numbers)
-        if self._checkpoint_is_due():
+        ranks.only_first(self._chart, collected, numbers)
+        if self.seconds - self._last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes:
             self._save()
-        self._shown["games"] = str(self.selfplay.next_game)
+        self._shown["games"] = str(self._next_game)
         found = {"loss": numbers.get("train/loss"), "length": numbers.get("selfplay/game_length_plies")}
         self._shown |= {name: number for name, number in found.items() if number is not None}
         self._show()
 
     def _play(self) -> None:
-        """Plays the games of a round, looks at them, and puts them into the replay."""
+        """Plays the games of a round, looks at them, and puts them into the replay. Each rank plays its share."""
         settings, collected = self.config.pipeline, self.round.collected
         until = self._clock + 60 * settings.minutes - self.seconds if settings.minutes else None
         self.selfplay.set_progress(self._progress())
-        wanted = settings.games_per_iteration, until, self._show, True, collected
-        while settings.plays and not self.selfplay.play(*wanted, pause=self._is_asked).is_whole:
+        wanted = ranks.share(settings.games_per_iteration), until, self._show, True, collected
+        while settings.plays and not ranks.every(self.selfplay.play(*wanted, pause=self._pauses).is_whole):
             self._heed()
         if self.inbox:
             self._take_in(until)
+        self._write_games()
+        collected = self.round.collected = commits.together(ranks.gathered(collected))
         samples, found = collected.all_samples(), {}
         if samples is not None:  # what is wrong is neither kept nor learned from
             found = canaries.of_games(collected, samples) | canaries.of_samples(samples)
@@ -296,11 +298,11 @@ class Run:
 
     def _take_in(self, until: float | None) -> None:
         """Adds to the round what actors have played; waits for a round's games where the run plays none itself."""
-        settings, collected, selfplay = self.config.pipeline, self.round.collected, self.selfplay
+        settings, collected = self.config.pipeline, self.round.collected
         while True:
-            selfplay.next_game += self.inbox.take(collected, selfplay.next_game, self.trainer.steps)
-            is_over = until is not None and time.monotonic() >= until
-            if settings.plays or is_over or len(collected.lengths) >= settings.games_per_iteration:
+            self.inbox.take_in(collected, self.selfplay, self.trainer.steps)
+            is_over = settings.plays or (until is not None and time.monotonic() >= until)
+            if ranks.of_first(lambda: is_over or len(collected.lengths) >= settings.games_per_iteration):  # noqa: B023
                 return
             self._show(collected)
             self._heed()
@@ -310,11 +312,15 @@ class Run:
         """Whether a commit is due, or a signal asks for something."""
         return self.signals.wanted or self.commits.is_due()
 
+    def _pauses(self) -> bool:
+        """Whether self-play pauses: it is asked to, or it is time to hear whether another rank is."""
+        return self._is_asked() or ranks.world() > 1 and time.monotonic() > self._clock + APART
+
     def _heed(self) -> None:
-        """Commits where it is time to, or a signal asks for it, and leaves where one does."""
-        self._tick()
-        if self._is_asked():
+        """Commits where it is time to, or a signal asks for it, and leaves where one does, all ranks together."""
+        if self._tick(self._is_asked()):
             self._commit()
+            self.signals.leaving = int(ranks.most([self.signals.leaving])[0])  # when the commit is whole
             self.signals.leave_if_asked()
 
     def _reanalyse(self, samples: Samples | None, until: float | None) -> dict[str, float]:
@@ -344,31 +350,23 @@ class Run:
 
     def _canaries(self, numbers: dict[str, float]) -> dict[str, float]:
         """Returns the canaries' figures of a round that was learned from and looks at them."""
-        found = canaries.of_training(numbers, self.replay, self.trainer.steps, self.trainer.steps - self.round.first)
-        batch = self.replay.validation_batch(self.config.training.batch)
-        if batch is not None:
-            found |= canaries.of_batch(batch, self.trainer)
-        samples = self.replay.newest(self.round.num_samples)
-        found |= canaries.of_network(samples, self._evaluator(("policy", "value", "ownership")))
+        of_round = self.round.first, self.round.num_samples, self.config.training.batch
+        found = canaries.of_round(numbers, self.replay, self.trainer, self._evaluator, *of_round)
         self._look(found)
         return found
 
     def _require_finite(self) -> None:
         """Raises Diverged where learning has led to numbers that are none, before anything of it is played or saved."""
         for name, network in (("weights", self.trainer.network), ("averaged weights", self.trainer.averaged)):
-            if not commits.is_finite(network.state_dict().values()):
+            if not ranks.every(commits.is_finite(network.state_dict().values())):
                 raise Diverged(f"the {name} are no numbers", self.trainer.steps)
-
-    def _checkpoint_is_due(self) -> bool:
-        return self.seconds - self._last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes
 
     def _keep(self, samples: Samples | None) -> None:
         """Puts the samples into the replay, and begins to learn: all that its credit allows, if there are enough."""
         if samples is not None:
             self.replay.add(samples)
-        self._write_games()
         self.round.collected.samples.clear()
-        batch, is_enough = self.config.training.batch, len(self.replay) >= self._least_samples()
+        batch, is_enough = self.config.training.batch, len(self.replay) >= limits.least_samples(self.config)
         self.round.steps = max(1, self.replay.credit // batch) if is_enough else 0
         self.round.is_learning, self.round.first = True, self.trainer.steps
         self.round.num_samples = min(len(self.replay), 0 if samples is None else len(samples))
@@ -387,12 +385,13 @@ class Run:
             self.trainer.set_progress(self._progress())
             taken, done = self.replay.take(batch), self.trainer.steps - round.first
             round.note(taken, self.trainer.step(taken, measures=done % MEASURED == 0))
-            self._tick()
             self._shown["learned"] = f"{100 * (learned := (done + 1) / round.steps):.0f} %"
             self._part = 0.5 + 0.5 * learned if self.selfplay else 0.0
             self._show()
-            round.seconds, begun = round.seconds + time.monotonic() - begun, time.monotonic()
-            self._heed()
+            self._step_seconds = time.monotonic() - begun
+            round.seconds, begun = round.seconds + self._step_seconds, time.monotonic()
+            if done % self._steps_together == 0:
+                self._heed()
         self._shown.pop("learned", None)
         steps = self.trainer.steps - round.first
         if steps == 0:
@@ -407,21 +406,11 @@ class Run:
             numbers |= {f"validation/{name}": float(value) for name, value in measured.items()}
         return numbers
 
-    def _least_samples(self) -> int:
-        """Returns with how many samples learning begins: weights of another run would be bent to a few games, which
-        was seen to cost more than it gave; what the samples earn meanwhile is learned from later."""
-        settings = self.config.replay
-        return min(settings.min_window, settings.capacity) if self.config.run.start_from else 0
-
     def _chart(self, collected: SelfPlayResult, numbers: dict[str, float]) -> None:
         """Writes the numbers of a round, with those of the replay and the run, and now and then pictures."""
         step, resignation = self.trainer.steps, self.selfplay.resignation
         numbers |= {f"replay/{name}": value for name, value in self.replay.statistics(step).items()}
-        numbers |= {
-            "time/minutes": self.seconds / 60,
-            "time/rounds": self.rounds,
-            "time/games": self.selfplay.next_game,
-        }
+        numbers |= {"time/minutes": self.seconds / 60, "time/rounds": self.rounds, "time/games": self._next_game}
         if self.config.selfplay.resign_share:
             numbers["selfplay/resign_threshold"] = resignation.threshold
             numbers["selfplay/resign_false_positive"] = resignation.measured
@@ -449,7 +438,7 @@ class Run:
         counters |= {"begun": self.begun, "external": self.external}
         counters |= {"samples": self.trainer.samples, "simulations": self.simulations, "games": 0}
         if self.selfplay is not None:
-            counters |= {"games": self.selfplay.next_game, "resignation": self.selfplay.resignation.state_dict()}
+            counters |= {"games": self._next_game, "resignation": self.selfplay.resignation.state_dict()}
         generators = {name: replay.pop(name) for name in GENERATORS}
         run = {"replay": {name: replay.pop(name) for name in ("pending", "policies") if name in replay}}
         counters["replay"] = replay
@@ -462,19 +451,21 @@ class Run:
         self._tick()
         self._write_games()
         self.replay.flush()
-        self.signals.patiently(self._write_commit)
+        if not ranks.is_first():
+            self.signals.patiently(lambda: self.commits.write_part(self._own_state()))
+        if ranks.every(True) and ranks.is_first():  # once all parts are there
+            self.signals.patiently(self._write_commit)
         self.signals.saves = False
+
+    def _own_state(self) -> dict[str, Any]:
+        """Returns what no other rank knows."""
+        games = {} if self.selfplay is None else {"games": self.selfplay.state_dict()}
+        return {"round": self.round.state_dict()} | games
 
     def _write_commit(self) -> None:
         begun, found = time.monotonic(), self._checkpoint()
-        found.run |= {
-            "round": self.round.state_dict(),
-            "beside": self.beside.state_dict(),
-            "logs": self.telemetry.sizes(),
-            "epilogues": {self.machine: self.epilogues},
-        }
-        if self.selfplay is not None:
-            found.run["games"] = self.selfplay.state_dict()
+        found.run |= self._own_state() | {"beside": self.beside.state_dict(), "logs": self.telemetry.sizes()}
+        found.run |= {"epilogues": {self.machine: self.epilogues}, "ranks": ranks.world()}
         self.commits.write(found, begun)
         self.replay.committed()
         if self.inbox:
@@ -483,6 +474,8 @@ class Run:
     def _save(self) -> Path:
         """Writes a checkpoint, which stays as long as the settings say, and returns its path."""
         self._last_checkpoint = self.seconds
+        if not ranks.is_first():
+            return self.directory
         self.saved += [self.trainer.steps] if self.trainer.steps not in self.saved[-1:] else []
         path = checkpoints.path_of(self.directory, self.trainer.steps)
         self.signals.patiently(checkpoints.save, path, replace(self._checkpoint(), run={}))

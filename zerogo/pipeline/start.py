@@ -1,9 +1,11 @@
 """How a run is started: new, from where it was, or from further back where learning has diverged."""
 
+import contextlib
 from itertools import islice
 from pathlib import Path
 
 from zerogo import checkpoint as checkpoints
+from zerogo import ranks
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, SearchConfig, SelfplayConfig
 from zerogo.errors import InputError
@@ -17,7 +19,8 @@ MOST_FAILURES, FAR = 3, 1000  # times in a row, at most so many steps apart, tha
 
 def train(config: Config, resume: bool = False) -> None:
     """Trains as the config says and leaves everything in `run.folder`; resume goes on from its newest commit, or
-    complete checkpoint.
+    complete checkpoint. Of several ranks (`ranks.joined`) each does its share; where torchrun has started them again,
+    they resume.
 
     Raises InputError where the folder is in use, holds a run that was not to be resumed, or nothing that could be;
     Interrupted where a signal ended it, with all that was done committed."""
@@ -25,8 +28,11 @@ def train(config: Config, resume: bool = False) -> None:
     nothing = InputError(f"{directory} holds no run to resume; start one without --resume")
     if resume and not directory.exists():
         raise nothing
-    with lasting_streams(), Signals() as signals, RunLock(make_directory(directory)):
-        found = commits.paths(directory) + checkpoints.paths(directory)
+    with lasting_streams(), Signals() as signals, contextlib.ExitStack() as held, ranks.patient(signals):
+        ranks.of_first(lambda: held.enter_context(RunLock(make_directory(directory))) and None)
+        found = ranks.gathered(commits.paths(directory) + checkpoints.paths(directory))[0]
+        if ranks.were_restarted():  # by torchrun, after one of them has ended
+            resume = resume or bool(found)
         if not resume and (found or any(directory.glob("replay/*.npz"))):
             raise InputError(f"{directory} already holds a run; go on with --resume, or choose another name with --run")
         start = next(commits.starts(directory), None)
@@ -36,7 +42,8 @@ def train(config: Config, resume: bool = False) -> None:
             what = f"none of the {len(found)} checkpoints in {directory} can be loaded"
             raise InputError(f"{what}; move them away to begin anew")
         limits.require_learnable(config)
-        said = [f"{directory} {limits.plan(config, pick_device(config.run.device))}"]
+        limits.require_shares(config, ranks.world())
+        said = [f"{directory} {ranks.alike(lambda: limits.plan(config, pick_device(config.run.device)))}"]
         said += limits.beyond(config)
         if warning := too_many_considered(config.search, config.selfplay):
             said.append(f"warning: {warning}")

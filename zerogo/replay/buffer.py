@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from zerogo import ranks
 from zerogo.config import ReplayConfig
 from zerogo.errors import InputError
 from zerogo.replay import shards as files
@@ -60,7 +61,8 @@ class Replay:
     total: samples added in the run. taken: samples that training drew. credit: samples that training may still draw:
     each new sample earns `reuse`, and what is not used is kept up to `reuse` times the window. last_game: largest
     number of a game seen, -1 for none. All draws come from one generator of the given seed (validation from another),
-    whose states are saved. device: where the samples lie and batches are drawn; the draws are the same everywhere."""
+    whose states are saved. writes: whether files are written, not only loaded. device: where the samples lie and
+    batches are drawn; the draws are the same everywhere."""
 
     def __init__(
         self,
@@ -73,6 +75,7 @@ class Replay:
         state: dict[str, Any] | None = None,
         device: torch.device | str = "cpu",
         call: Callable[..., Any] = lambda work, *arguments: work(*arguments),
+        writes: bool = True,
     ) -> None:
         self.settings = settings
         self.board_size = board_size
@@ -99,6 +102,7 @@ class Replay:
         self.credit = self._most_credit(settings.reuse * self.total)
         if state is not None:
             self._take_over(state)
+        self._files = self._files if writes else None
 
     def __len__(self) -> int:
         """Samples in memory."""
@@ -171,7 +175,7 @@ class Replay:
 
     def take(self, batch: int) -> TrainingBatch:
         """Returns a batch drawn uniformly, with replacement, from the window's games that are not held out, and spends
-        its credit.
+        its credit. Each rank gets its share of the same batch.
 
         Only where `can_take(batch)`. Uses the generator twice: the samples, then their symmetries."""
         assert self.can_take(batch), f"a batch of {batch} with a credit of {self.credit:.0f}; ask can_take first"
@@ -188,6 +192,7 @@ class Replay:
         index = slots[torch.randint(len(slots), (batch,), generator=generator)]
         symmetry = torch.randint(8, (batch,), generator=generator)
         kinds = union(self._kinds[index])
+        index, symmetry = ranks.own(index), ranks.own(symmetry)
         return TrainingBatch(self._records(index), sent(symmetry, self._ring.device), self.board_size, kinds)
 
     def _records(self, slots: Tensor) -> Tensor:

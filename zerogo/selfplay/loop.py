@@ -62,8 +62,8 @@ class SelfPlay:
 
     game, search, settings: the config's sections game, search and selfplay. seed and the number of a game decide every
     draw of that game, that of its board among them: N is the side of the largest. first_game: the number of the first
-    game; every number is used once. progress: see `set_progress`. game_index is int64 [K] everywhere: which of the B
-    games are meant, ascending."""
+    game; every number is used once. progress: see `set_progress`. stride: from one number to the next; other ranks play
+    those between. game_index is int64 [K] everywhere: which of the B games are meant, ascending."""
 
     def __init__(
         self,
@@ -75,10 +75,11 @@ class SelfPlay:
         seed: int,
         first_game: int = 0,
         progress: float = 0.0,
+        stride: int = 1,
     ) -> None:
         self.game, self.settings, self.seed, self.device = game, settings, seed, device
         self.max_plies = max(game.plies(size) for size in game.all_sizes)
-        self.next_game = first_game
+        self.next_game, self.stride = first_game, stride
         self.search = Search(evaluator, search)
         self.use(evaluator, 0)
         self.resignation = Resignation(settings.resign_false_positive, settings.resign_min_ply)
@@ -309,8 +310,8 @@ class SelfPlay:
         """Returns fresh games with the next numbers, each with its own rules, and what is drawn for them, on the
         host."""
         host, settings = torch.device("cpu"), self.settings
-        numbers = torch.arange(self.next_game, self.next_game + number)
-        self.next_game += number
+        numbers = self.next_game + self.stride * torch.arange(number)
+        self.next_game += self.stride * number
         states = begin(self.game, numbers, self.seed, host)
 
         def drawn(purpose: Purpose) -> Tensor:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from zerogo import draws
+from zerogo import draws, ranks
 from zerogo.board import searchable
 from zerogo.draws import Purpose
 from zerogo.replay import Replay
@@ -25,22 +25,23 @@ def reanalyse(
     until: float | None = None,
 ) -> int:
     """Searches up to `number` positions of the window again, the oldest policies first, and puts what is found in the
-    place of their policies and root values; returns how many.
+    place of their policies and root values; returns how many. Each rank searches its share.
 
     together: positions of one batch. until: the `time.monotonic()` at which no other batch begins. Results and points
     stay those of the games. Superko knows the last eight positions only, and the move cap is far. What is in a file
     already stays there as it was, so that a run that is resumed has some of the earlier policies back."""
-    slots, done = replay.oldest_policies(number), 0
+    slots, found = ranks.own(replay.oldest_policies(number)), []
     search = Search(search.evaluator, replace(search.settings, keep_tree=False), search.game, search.root_evaluator)
     for some in slots.split(together) if len(slots) else ():
         if until is not None and time.monotonic() >= until:
             break
         samples = replay.read(some)
         states, ids = searchable(samples.state()).to(device), samples.game.to(device)
-        found = search.run(states, simulations, seed, game_ids=ids, explore=True)
-        replay.update_policies(some, found.policy.cpu(), found.value.cpu())
-        done += len(some)
-    return done
+        result = search.run(states, simulations, seed, game_ids=ids, explore=True)
+        found.append((some, result.policy.cpu(), result.value.cpu()))
+    for parts in (found := sum(ranks.gathered(found), [])):
+        replay.update_policies(*parts)
+    return sum(len(some) for some, *_ in found)
 
 
 def seed_of(seed: int, step: int) -> int:

@@ -1,0 +1,96 @@
+"""Several ranks do what one process does: with torchrun, gloo and two processes, in one start for all that is looked at
+here; what they do stands in ranks_job.py."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import ranks_job
+import tiny
+import torch
+
+from zerogo import checkpoint, cli, ranks
+from zerogo.errors import InputError
+from zerogo.pipeline import commits, generate, limits
+from zerogo.trainer import Trainer
+
+HERE = Path(__file__).parent
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join((str(HERE.parent), str(HERE))), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What two ranks have left."""
+    folder = tmp_path_factory.mktemp("two")
+    command = "-m torch.distributed.run --standalone --nproc-per-node 2 --max-restarts 1".split()
+    job = [sys.executable, *command, str(HERE / "ranks_job.py"), str(folder)]
+    done = subprocess.run(job, capture_output=True, text=True, env=ENVIRONMENT, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "exitcode: -9" in done.stderr
+    assert "goes back to step" in done.stderr and "the run goes on: the disk takes" in done.stderr
+    return folder
+
+
+def test_two_ranks_learn_as_one_process_does(two: Path, tmp_path: Path, monkeypatch) -> None:
+    """From the same samples, those of the games that a run begins with, the same losses."""
+    monkeypatch.setattr(Trainer, "step", ranks_job.noted(Trainer.step))
+    ranks_job.losses.clear()
+    tiny.run(tmp_path, *ranks_job.SETTINGS, "pipeline.iterations=1")
+    found = json.loads((two / "found.json").read_text())
+    steps = next(step for step, loss in enumerate(ranks_job.losses) if loss > 2)  # in whose games a policy is learned
+    assert steps > 8
+    torch.testing.assert_close(found["losses"][:steps], ranks_job.losses[:steps], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["held", "killed"])
+def test_stopped_or_killed_ranks_end_as_others_do(two: Path, name: str) -> None:
+    """A rank that alone gets a signal, a disk that refuses the first one, and a rank that is killed with -9."""
+    assert not tiny.different(two / "whole" / "tiny", two / name / "tiny")
+    parts = [max((two / run / "tiny" / commits.FOLDER).glob("*.part")) for run in ("whole", name)]
+    games = [checkpoint.read(part)["games"]["drawn"]["number"] for part in parts]
+    assert torch.equal(*games) and set((games[0] % 2).tolist()) == {1}
+
+
+def test_settings_that_ranks_can_not_share_get_a_sentence(two: Path) -> None:
+    refused = json.loads((two / "found.json").read_text())["refused"]
+    assert refused[0].startswith("training.batch is 15, of which 2 processes") and "such as 14" in refused[0]
+    assert [line.split(" is ")[0] for line in refused[1:]] == ["selfplay.games", "pipeline.games_per_iteration"]
+    with pytest.raises(InputError, match="multiple of 3"):
+        limits.require_shares(tiny.config(), 3)
+
+
+def test_a_run_goes_on_with_another_number_of_ranks(two: Path, tmp_path: Path, capfd) -> None:
+    """The games in flight begin anew, under numbers that no other had; a commit without a part is none."""
+    folder = shutil.copytree(two / "whole", tmp_path / "whole")
+    newest = next(commits.starts(folder / "tiny"))
+    used = int(newest.counters["games"])
+    tiny.run(folder, *ranks_job.SETTINGS, "pipeline.iterations=3", resume=True)
+    assert "1 processes, there were 2: the games in flight begin anew" in capfd.readouterr().err
+    samples, after = tiny.all_samples(folder / "tiny"), next(commits.starts(folder / "tiny"))
+    new = samples.game[samples.network_step > newest.step - 1]
+    assert len(new) and int(new.min()) >= used and after.counters["rounds"] == 3
+    assert after.run.get("ranks", 1) == 1
+    for part in (two / "whole" / "tiny" / commits.FOLDER).glob("*.part"):
+        part.rename(part.with_suffix(".away"))
+    with pytest.warns(UserWarning, match="part"):
+        assert next(commits.starts(two / "whole" / "tiny")).run == {}
+
+
+def test_games_are_split_by_number(two: Path, tmp_path: Path) -> None:
+    config = ranks_job.settings(tmp_path, "games", "selfplay.games=5")
+    generate(cli.set_up(config), checkpoint.load_newest(two / "whole" / "tiny"), 11, tmp_path / "games")
+    games = [tiny.files(folder / "games" / "games") for folder in (two, tmp_path)]
+    assert games[0] == games[1] and len(games[0]) == 11
+    assert len(list((two / "games" / "samples").glob("shard-00*"))) >= 2
+
+
+def test_one_process_is_a_world_of_its_own() -> None:
+    with ranks.joined():
+        assert (ranks.world(), ranks.rank(), ranks.share(7), ranks.gathered("x")) == (1, 0, 7, ["x"])
+        assert ranks.most([1, 2]) == [1, 2] and ranks.every(True) and not ranks.every(False)
+    rows = torch.arange(7)
+    assert ranks.own(rows) is rows and ranks.summed(rows) is rows

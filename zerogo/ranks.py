@@ -1,0 +1,303 @@
+"""The ranks of a run: its processes, as torchrun starts them, one for each GPU, and all that they tell each other.
+
+One process alone is rank 0 of a world of 1: nothing is set up for it, and each function here returns what it was given.
+More than one do the same steps in the same order, as torch.distributed asks; so what one of them alone knows (a signal,
+the clock, a file) reaches all in `gathered` before any acts on it. Numbers on a GPU are added by NCCL, all else goes
+through gloo."""
+
+import contextlib
+import os
+import pickle
+import re
+import threading
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from zerogo.errors import InputError
+
+LONGEST = timedelta(minutes=30)  # that a rank waits for another one from which nothing is heard
+SLICE = timedelta(seconds=0.2)  # of a wait, after which Python may heed a signal
+AGES = timedelta(days=365)
+ALIVE = "zerogo/alive"  # the key under which ranks that wait for a disk count
+_while_waiting: list[Callable[[], None]] = []  # asked after each slice, see `patient`
+_lost = re.compile(r"gloo|NCCL|ProcessGroup|Connection (reset|closed)|[Tt]imed out")
+
+
+@contextlib.contextmanager
+def joined() -> Iterator[None]:
+    """Makes this process one of the ranks that torchrun's environment speaks of, if there are more than one, for as
+    long as the context lasts. What ends because another rank has gone raises InputError, which says so."""
+    global _control
+    if int(os.environ.get("WORLD_SIZE", 1)) == 1 or dist.is_initialized():
+        yield
+        return
+    has_gpus = torch.cuda.is_available() and dist.is_nccl_available()
+    try:
+        store, number, size = _fresh_store()
+        how = {"store": store, "rank": number, "world_size": size, "timeout": LONGEST}
+        dist.init_process_group("cpu:gloo,cuda:nccl" if has_gpus else "gloo", **how)
+        _control = dist.new_group(backend="gloo", timeout=AGES)  # whose patience `_all` has
+        with warnings.catch_warnings():
+            if not is_first():
+                warnings.simplefilter("ignore")  # the first rank warns
+            yield
+    except InputError as error:
+        if is_first() or not str(error):
+            raise
+        raise InputError(f"rank {rank()}: {error}") from None
+    except RuntimeError as error:
+        if not _is_of_others(error):
+            raise
+        why = "another process of the run has ended, or cannot be reached"
+        raise InputError(f"rank {rank()} of {world()} leaves: {why}; what was committed counts") from error
+    finally:
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+_control: dist.ProcessGroup | None = None
+
+
+def _fresh_store() -> tuple[dist.Store, int, int]:
+    """Returns the store in which torchrun's processes find each other, the rank and the world, without what processes
+    of before a restart have left in it.
+
+    torchrun keeps one store for all restarts, whose stale addresses torch itself would connect to. So each rank leaves
+    a word of its own; the first one repeats all that it finds, with its own word, under which everything else is kept,
+    until each rank has found its own among them."""
+    store, number, size = next(dist.rendezvous("env://", timeout=LONGEST))
+    word, others = uuid.uuid4().hex, [f"zerogo/{rank}" for rank in range(1, size)]
+    if number == 0:
+        while not store.check([f"{word}/{other}" for other in others]):
+            found = [store.get(other).decode() if store.check([other]) else "-" for other in others]
+            store.set("zerogo/0", " ".join([word, *found]))
+            time.sleep(0.05)
+        return dist.PrefixStore(word, store), number, size
+    store.set(others[number - 1], word)
+    while word != (found := store.get("zerogo/0").decode().split())[number]:
+        time.sleep(0.05)
+    store.set(f"{found[0]}/{others[number - 1]}", "")
+    return dist.PrefixStore(found[0], store), number, size
+
+
+def _is_of_others(error: RuntimeError) -> bool:
+    """Says whether an error is that another rank does not answer."""
+    return isinstance(error, dist.DistError) or _lost.search(str(error)) is not None
+
+
+def world() -> int:
+    """Returns how many ranks there are."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def rank() -> int:
+    """Returns the number of this one, from 0."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def is_first() -> bool:
+    """Says whether this rank writes what the run leaves behind."""
+    return rank() == 0
+
+
+def on_this_machine() -> tuple[int, int]:
+    """Returns which rank this is on its machine, from 0, and how many there are on it."""
+    if world() == 1:
+        return 0, 1
+    return int(os.environ.get("LOCAL_RANK", rank())), int(os.environ.get("LOCAL_WORLD_SIZE", world()))
+
+
+def were_restarted() -> bool:
+    """Says whether torchrun has started these ranks again, after one of them had ended."""
+    return most([float(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))])[0] > 0
+
+
+def share(number: int) -> int:
+    """Returns this rank's share of a number of things: all shares together are the number, none differs by more than
+    1."""
+    return len(range(rank(), number, world()))
+
+
+def own(rows: Tensor) -> Tensor:
+    """Returns this rank's share of the rows of a tensor, which lie together; all ranks' in their order are the
+    tensor."""
+    return rows if world() == 1 else rows.tensor_split(world())[rank()]
+
+
+# What ranks tell each other
+
+
+def gathered(value: Any) -> list[Any]:
+    """Returns what each rank has given, in their order: anything that pickles."""
+    if world() == 1:
+        return [value]
+    data = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
+    sizes = [int(size) for size in _all(torch.tensor([len(data)]))]
+    parts = _all(F.pad(data, (0, max(sizes) - len(data))))
+    return [pickle.loads(part[:size].numpy().tobytes()) for part, size in zip(parts, sizes, strict=True)]
+
+
+def most(numbers: Sequence[float]) -> list[float]:
+    """Returns the largest of each of a few numbers that any rank has given."""
+    if world() == 1:
+        return list(numbers)
+    return torch.stack(_all(torch.tensor(numbers, dtype=torch.float64))).amax(0).tolist()
+
+
+def every(flag: bool) -> bool:
+    """Says whether the flag is set on every rank."""
+    return most([not flag])[0] == 0
+
+
+def alike(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Returns work(*arguments), done on every rank; where it raises InputError on any, all do, the
+    first one with its sentence."""
+    result, sentence = None, None
+    try:
+        result = work(*arguments)
+    except InputError as error:
+        if world() == 1:
+            raise
+        sentence = str(error)
+    if sentence := next(filter(None, gathered(sentence)), None):
+        raise InputError(sentence if is_first() else "")
+    return result
+
+
+def of_first(work: Callable[..., Any], *arguments: Any) -> Any:
+    """Returns on every rank what work(*arguments) gave on the first one, which alone does it."""
+    found = []
+    alike(lambda: found.append(work(*arguments) if is_first() else None))
+    return gathered(found[0])[0] if world() > 1 else found[0]
+
+
+def _all(tensor: Tensor) -> list[Tensor]:
+    """Returns the tensor of each rank, all of one shape and on the host. Waits as long as another rank counts under
+    `ALIVE`, however long that is."""
+    found = [torch.empty_like(tensor) for _ in range(world())]
+    work, waited, alive = dist.all_gather(found, tensor, group=_control, async_op=True), timedelta(0), _alive(0)
+    while True:
+        try:
+            work.wait(SLICE)
+            return found
+        except RuntimeError:
+            if work.is_completed():
+                raise
+        for ask in _while_waiting:
+            ask()
+        waited += SLICE
+        if waited > LONGEST:
+            waited, before, alive = timedelta(0), alive, _alive(0)
+            if before == alive:
+                raise RuntimeError(f"timed out: rank {rank()} heard nothing of another one for {LONGEST}")
+
+
+def _alive(more: int) -> int:
+    return dist.distributed_c10d._get_default_store().add(ALIVE, more)
+
+
+@contextlib.contextmanager
+def patient(signals: Any) -> Iterator[None]:
+    """Within it a rank that waits for others heeds the signals of this process, a `signals.Signals`: it does not wait
+    for ever to leave. While it waits for a disk itself, the others wait."""
+    signals.on_wait = still_here
+    signals.note = signals.note if is_first() else lambda text: None
+    _while_waiting.append(signals.hurry)
+    try:
+        yield
+    except RuntimeError as error:
+        if _is_of_others(error):
+            signals.leave_if_asked()
+        raise
+    finally:
+        _while_waiting.remove(signals.hurry)
+
+
+def still_here() -> None:
+    """Tells ranks that wait for this one that it has not ended: it waits itself, for a disk."""
+    if world() > 1:
+        _alive(1)
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Within it this rank does long work that the others wait for, and does as `still_here` all the time."""
+    is_over = threading.Event()
+
+    def say() -> None:
+        while not is_over.wait(LONGEST.total_seconds() / 10):
+            still_here()
+
+    threading.Thread(target=say, daemon=True).start()
+    try:
+        yield
+    finally:
+        is_over.set()
+
+
+class _Sum(torch.autograd.Function):
+    """The sum of all ranks' tensors. Each rank's loss has a part of the whole, so gradients are summed as well."""
+
+    @staticmethod
+    def forward(context: Any, tensor: Tensor) -> Tensor:
+        total = tensor.clone()
+        dist.all_reduce(total)
+        return total
+
+    backward = forward
+
+
+def summed(tensor: Tensor) -> Tensor:
+    """Returns the sum of what all ranks have given, through which gradients flow; on the device of the tensors."""
+    return tensor if world() == 1 else _Sum.apply(tensor)
+
+
+def summed_all(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Returns the sum of what all ranks have given under each name: float32 [] each."""
+    if world() == 1:
+        return tensors
+    return dict(zip(tensors, summed(torch.stack(list(tensors.values()))).unbind(), strict=True))
+
+
+def moments(count: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns count, mean and variance of all ranks' points, float32 [], [C] and [C], from those of each. They tell
+    each other float64, so that nothing is lost in the difference of the squares."""
+    own = torch.cat([count.view(1), count * mean, count * (variance + mean.square())]).double()
+    count, total, squares = summed(own).split([1, len(mean), len(mean)])
+    mean = total / count
+    return count[0].float(), mean.float(), (squares / count - mean.square()).float()
+
+
+def learner(network: nn.Module, device: torch.device) -> nn.Module:
+    """Returns what computes as the network does, and makes the mean over the ranks of its gradients. Normalisation sees
+    to its own statistics (`network.MaskedNorm`)."""
+    if world() == 1:
+        return network
+    devices = [device] if device.type == "cuda" else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # the newest torch has another name for broadcast_buffers
+        return nn.parallel.DistributedDataParallel(network, device_ids=devices, broadcast_buffers=False)
+
+
+class Silent(contextlib.AbstractContextManager):
+    """Stands for what only the first rank has (charts, a line of progress): takes every call and does nothing."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def only_first(make: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    """Returns make(…) on the first rank, and something silent on the others."""
+    return make(*arguments, **named) if is_first() else Silent()
