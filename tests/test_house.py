@@ -17,19 +17,7 @@ PACKAGE = ROOT / "zerogo"
 # A module may import from lower layers only.
 LAYERS = (
     {"errors", "tensors"},
-    {
-        "bounds",
-        "ranks",
-        "rules",
-        "runtime",
-        "signals",
-        "coords",
-        "elo",
-        "telemetry",
-        "draws",
-        "batching",
-        "resignation",
-    },
+    set("bounds ranks rules runtime signals coords elo telemetry draws batching resignation".split()),
     {"config", "symmetry", "flood", "rulesets", "kernels"},
     {"game", "board", "scoring"},
     {"features", "network", "replay", "sgf", "picture"},
