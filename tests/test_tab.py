@@ -167,10 +167,9 @@ def test_what_networks_think_is_what_the_package_says(root: Path, ask: Callable,
 
 
 def test_a_position_over_time_and_a_game_as_a_curve_and_as_planes(root: Path, ask: Callable, here: Here):
-    over_time = ask("over_time", position=POSITION, networks=[OLD, NEW])
-    alone = ask("think", position=POSITION, networks=[NEW])[0]
+    over_time, (alone, *_) = (ask(name, position=POSITION, networks=[OLD, NEW]) for name in ("over_time", "think"))
     assert [part["name"] for part in over_time] == ["tiny@5", "tiny@9"]
-    assert over_time[1]["winrate"] == pytest.approx(alone["winrate"])
+    assert over_time[0]["winrate"] == pytest.approx(alone["winrate"])
     moves = [["b", 12], ["w", 6], ["b", 8], ["w", 18]] * 5
     moves = [[colour, point] for ply, (colour, point) in enumerate(moves) if ply < 4] + [["b", 25], ["w", 25]] * 8
     parts = ask("curve", position=POSITION | {"moves": moves}, networks=[NEW])
@@ -368,8 +367,7 @@ def test_methods_bodies_and_sizes_are_checked_before_anything_is_read(root: Path
         answer = client.post(headers=LOCAL, data=body, content_type="application/json")
         assert answer.status_code == 400 and answer.get_json()["error"]
     nowhere = GoPlugin(TBContext(logdir="s3://bucket/logs"))
-    assert not nowhere.is_active()
-    assert Client(nowhere.get_plugin_apps()["/runs"]).get(headers=LOCAL).status_code == 404
+    assert Client(nowhere.get_plugin_apps()["/runs"]).get(headers=LOCAL).status_code == 404 and not nowhere.is_active()
 
 
 def test_a_run_that_is_deleted_or_cut_short_breaks_nothing(root: Path, ask: Callable):
