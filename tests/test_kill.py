@@ -97,6 +97,7 @@ def test_killed_again_and_again_beside_actors(tmp_path: Path, victim: str) -> No
 
 def kill_many(folder: Path, seed: int, times: int) -> None:
     drawn, killed = random.Random(seed), 0
+    folder.mkdir(parents=True, exist_ok=True)
     assert os.waitpid(run_in_a_child(folder / "whole"), 0)[1] == 0
     while killed < times:
         newest, part = "", folder / f"part-{killed}"
