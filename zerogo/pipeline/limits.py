@@ -93,12 +93,13 @@ def disk(config: Config, games: float) -> dict[str, float]:
     kept = written if settings.keep_checkpoints == 0 else settings.keep_checkpoints + 1
     kept += written / settings.keep_every if settings.keep_every else 0
     record = record_layout(config.game.largest_size)[1] * 8
+    has_matches = bool(config.evaluation.every_minutes or config.evaluation.every_iterations)
     logs = min(settings.logs_mb * 1e6 or math.inf, share * MONTH * LOG)
     return {
         "checkpoints": kept * saved,
         "commits": 3 * (saved + games + config.replay.shard_samples * record),  # one of them under way
         "replay": (config.replay.capacity + config.replay.archive_samples) * record * PACKED,
-        "games": (settings.keep_games or 100_000) * GAME * min(1.0, 100 * config.selfplay.sgf_share),
+        "games": (settings.keep_games or 100_000) * GAME * (min(1.0, 100 * config.selfplay.sgf_share) + has_matches),
         "logs": logs,
     } | ({"actors": 2 * config.replay.min_window * record * PACKED} if config.replay.external else {})
 
@@ -160,5 +161,7 @@ def beyond(config: Config) -> Iterator[str]:
 
 
 def games_beyond(run: Path, keep: int) -> list[Path]:
-    """Returns all but the newest SGF games of a run, by their numbers; keep: how many, 0 is all."""
-    return sorted(run.glob("games/game-*.sgf"))[:-keep] if keep else []
+    """Returns all but the newest SGF games of a run, by their numbers, and of its matches; keep: how many of each, 0 is
+    all."""
+    played = sorted(run.glob("matches/*.sgf"), key=lambda path: path.stat().st_mtime)
+    return [*sorted(run.glob("games/game-*.sgf"))[:-keep], *played[:-keep]] if keep else []
