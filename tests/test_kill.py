@@ -4,12 +4,13 @@ not, bit for bit; with actors beside it, it has each of their shards once.
 As a script, `test_kill.py FOLDER SEED TIMES`: kills so many runs of tests/tiny.py in FOLDER, each at a drawn rename or
 removal of a file, before or after it, every third at a random moment, starting anew when one comes to its end. Forked
 from one process that has torch loaded, a kill takes a second. `test_kill.py FOLDER SEED TIMES actor` kills an actor
-beside a run so, and `… trainer` a run to which an actor adds."""
+beside a run so, `… trainer` a run to which an actor adds, and `… rank` one of two ranks."""
 
 import os
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,7 +24,7 @@ import tiny
 import torch
 from matches import dying
 
-from zerogo import checkpoint
+from zerogo import checkpoint, ranks
 from zerogo.errors import Interrupted
 from zerogo.pipeline import actors, commits, train, watch
 from zerogo.replay.shards import find_shards, load_shard
@@ -206,6 +207,50 @@ def kill_beside(folder: Path, seed: int, times: int, victim: str) -> None:
     assert not (run / "actors" / actors.REFUSED).exists()
 
 
+def start_ranks(folder: Path, restarts: int) -> list[int]:
+    """Starts two ranks of one run in forked processes, as torchrun would, or goes on with it; returns their numbers."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        found = {
+            "MASTER_ADDR": "localhost",
+            "MASTER_PORT": free.getsockname()[1],
+            "WORLD_SIZE": 2,
+            "LOCAL_WORLD_SIZE": 2,
+        }
+    found |= {"TORCHELASTIC_RESTART_COUNT": restarts}
+
+    def work(rank: int) -> Callable[[Path], None]:
+        def go_on(folder: Path) -> None:
+            os.environ.update({name: str(one) for name, one in (found | {"RANK": rank, "LOCAL_RANK": rank}).items()})
+            with ranks.joined():
+                train(tiny.config(f"run.directory={folder}", *WRITING))
+
+        return go_on
+
+    return [run_in_a_child(folder, work=work(rank)) for rank in range(2)]
+
+
+def kill_ranks(folder: Path, seed: int, times: int) -> None:
+    """Kills one of two ranks at random moments; the other one must leave by itself."""
+    drawn, killed, part, newest = random.Random(seed), 0, 0, ""
+    assert [ended(child) for child in start_ranks(folder / "whole", 0)] == [0, 0]
+    while killed < times:
+        part, restarts, newest, status = part + 1, 0, "", [1]
+        while any(status):
+            children = start_ranks(folder / f"part-{part}", restarts)
+            if killed < times:
+                time.sleep(drawn.uniform(0.0, 8.0))
+                os.kill(children[drawn.randrange(2)], signal.SIGKILL)  # one that is over waits to be asked how
+            status, restarts = [ended(child, 60) for child in children], restarts + 1
+            killed += -9 in status
+            newest = look(folder / f"part-{part}" / "tiny", newest)
+        assert not (found := tiny.different(folder / "whole" / "tiny", folder / f"part-{part}" / "tiny")), found
+        print(f"{killed} kills of a rank, the newest is {newest}", flush=True)
+
+
 if __name__ == "__main__":
     where, first, number = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    kill_beside(where, first, number, sys.argv[4]) if sys.argv[4:] else kill_many(where, first, number)
+    if sys.argv[4:] == ["rank"]:
+        kill_ranks(where, first, number)
+    else:
+        kill_beside(where, first, number, sys.argv[4]) if sys.argv[4:] else kill_many(where, first, number)
