@@ -200,7 +200,8 @@ class Run:
             self._commit()  # from here on there is something to go on from, and the settings are kept
             if self.selfplay is None:
                 self._begin()
-            if self.inbox and not checkpoints.paths(self.directory):
+            if self.inbox and ranks.of_first(lambda: not checkpoints.paths(self.directory)):
+                self._tick()  # which counts the games
                 self._save()  # for which actors wait
             while self._progress() < 1.0:
                 self._round()
