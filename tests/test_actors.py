@@ -177,7 +177,7 @@ def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, 
     actor._save = lambda: (steps.append(actor.step), save(), saved.append(shards(run)[-1]))
     with pytest.raises(InputError, match="is not there"):
         actor.go()
-    assert not events and set(steps) == {77} and not run.exists()
+    assert not events and actor.step == 77 and set(steps) <= {24, 77} and not run.exists()
     assert "no checkpoint to play with yet" in said[0] and "wait for the run" in said[2] and len(said) == 3
 
 
