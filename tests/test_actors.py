@@ -1,6 +1,7 @@
 """Actors play for a run: each of their shards is taken in once, whatever is killed; what is damaged or foreign is set
 aside."""
 
+import errno
 import os
 import shutil
 import signal
@@ -22,6 +23,7 @@ from zerogo.signals import Signals
 from zerogo.telemetry import Progress
 
 ALONE = ("replay.external=true", "pipeline.plays=false", "selfplay.random_opening_games=8", "pipeline.iterations=2")
+FEW = ("selfplay.games=8", "search.leaves=1")  # else the actor finds out
 
 
 def leave(*_: object) -> None:
@@ -31,7 +33,7 @@ def leave(*_: object) -> None:
 def play(folder: Path, shards: int, *overrides: str, said: list[str] | None = None) -> Actor:
     """Plays for a run until so many shards are written, and returns the actor."""
     signals = Signals((said if said is not None else []).append)
-    actor = Actor(folder, overrides, signals, Progress("actor", None, "games"))
+    actor = Actor(folder, [*FEW, *overrides], signals, Progress("actor", None, "games"))
     save = actor._save
 
     def counted() -> None:
@@ -68,14 +70,17 @@ def test_a_run_learns_from_actors_alone(begun: Path, tmp_path: Path) -> None:
     shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
     here = shards(tmp_path / "tiny")
     samples, games = sum(len(load_with_about(path)[0]) for path in here), games_of(here)
-    run = tiny.run(tmp_path, *ALONE, "pipeline.iterations=1", resume=True)
+    run = tiny.run(tmp_path, *ALONE, "pipeline.iterations=1", "replay.min_window=1999", resume=True)
     newest = next(commits.starts(run))
     before = checkpoint.load(checkpoint.paths(begun / "tiny")[0])
     assert newest.counters["replay"]["total"] == before.counters["replay"]["total"] + samples
     assert newest.counters["games"] == before.counters["games"] + games and newest.step > before.step
-    assert newest.counters["simulations"] > 0
+    assert newest.counters["simulations"] > 0 and 0 < before.counters["games"]
+    told = checkpoint.load(checkpoint.paths(run)[0])  # actors hear of other settings at once
+    assert (told.step, told.config.replay.min_window) == (before.step, 1999)
     numbers = tiny.lines(run / "logs" / "metrics.jsonl")[-1]
-    assert numbers["selfplay/game_length_plies"] > 0 and numbers["canary/new_samples_age_rounds"] == 1
+    assert numbers["selfplay/game_length_plies"] > 0 and numbers["selfplay/games_per_s"] < 1e5
+    assert numbers["canary/new_samples_age_rounds"] == 1
     own = tiny.all_samples(run).game
     assert len(own.unique()) == 8 + games and int(own.max()) < newest.counters["games"]
 
@@ -83,30 +88,63 @@ def test_a_run_learns_from_actors_alone(begun: Path, tmp_path: Path) -> None:
 def inbox(run: Path, said: list[str], **changes: Any) -> Inbox:
     """Returns the inbox of a run, at rest, with what is otherwise in its place."""
     newest = next(commits.starts(run))
-    origin = {"run": newest.counters["begun"], "encoder": newest.encoder().name, "taken": []}
+    origin = {"run": newest.counters["begun"], "encoder": newest.encoder().name, "taken": [], "last": {}}
     return Inbox(run, newest.config, **(origin | changes), signals=Signals(said.append))
 
 
 def test_a_shard_is_taken_once_and_goes_when_two_commits_have_it(begun: Path, tmp_path: Path) -> None:
     run = shutil.copytree(begun / "tiny", tmp_path / "tiny")
     first, second = shards(run)
+    games = games_of([first]), games_of([second])
     second.rename(tmp_path / second.name)
-    taken: list[str] = []
-    box, one, other = inbox(run, [], taken=taken), actors.SelfPlayResult(), actors.SelfPlayResult()
-    assert box.take(one, 100, 1) == games_of([first]) == len(one.lengths) and taken == [first.name]
-    assert int(one.samples[0].game.min()) == 100 and int(one.samples[0].game.max()) == 99 + games_of([first])
+    taken, last = [], {}
+    box, one, other = inbox(run, [], taken=taken, last=last), actors.SelfPlayResult(), actors.SelfPlayResult()
+    assert box.take(one, 100, 1) == games[0] == len(one.lengths) and taken == [first.name]
+    assert int(one.samples[0].game.min()) == 100 and int(one.samples[0].game.max()) == 99 + games[0]
     (tmp_path / second.name).rename(second)
-    committed = list(taken)
+    committed, last_committed = list(taken), dict(last)
     box.committed()
-    assert box.take(one, 100, 1) == games_of([second]) and box.take(one, 100, 1) == 0
+    assert box.take(one, 100, 1) == games[1] and box.take(one, 100, 1) == 0
     box.committed()
-    assert shards(run) == [second] and taken == [second.name]
+    assert shards(run) == [second.with_name(second.name + actors.TAKEN)] and taken == [second.name]
     # Killed before that commit was there: what it would have held is taken again, and nothing twice.
-    box = inbox(run, [], taken=committed)
-    assert box.take(other, 100, 1) == games_of([second])
+    box = inbox(run, said := [], taken=committed, last=last_committed)
+    assert box.take(other, 100, 1) == games[1]
     box.committed()
     box.committed()
-    assert not shards(run) and not box.taken
+    assert not shards(run) and not box.taken and box.last == {second.name[:12]: 1}
+    # What comes back then, or under another number, is not learned again.
+    for path in (first, second.with_name(second.name.replace("-00000001-", "-00000002-"))):
+        shutil.copy(begun / "tiny" / actors.FOLDER / (first if path == first else second).name, path)
+    assert box.take(other, 100, 1) == 0 and not shards(run)
+    assert "comes again" in said[0] and "its name says another" in said[1] and len(said) == 2
+
+
+def test_shards_and_folders_that_others_touch(begun: Path, tmp_path: Path, monkeypatch) -> None:
+    """A shard that vanishes before it is read, one that the disk does not give at first, and no folder any more."""
+    run, said, result = shutil.copytree(begun / "tiny", tmp_path / "tiny"), [], actors.SelfPlayResult()
+    first, second = shards(run)
+    box, listed, load = inbox(run, said), actors.waiting(run / actors.FOLDER), actors.load_with_about
+
+    def stale(path: Path) -> None:
+        raise OSError(errno.ESTALE, "Stale file handle", str(path))
+
+    monkeypatch.setattr(actors, "load_with_about", stale)
+    assert box.take(result, 0, 1) == box.take(result, 0, 1) == 0 and shards(run) == [first, second]
+    assert len(said) == 1 and "Stale file handle; tries it again" in said[0]
+    monkeypatch.setattr(actors, "load_with_about", load)
+    content = first.read_bytes()
+    first.unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(actors, "waiting", lambda _: listed)
+        assert box.take(result, 0, 1) == 0 and len(said) == 1
+    first.write_bytes(content)
+    assert box.take(result, 0, 1) == len(result.lengths) == games_of(shards(run))
+    shutil.rmtree(run / actors.FOLDER)
+    box.committed()
+    box._refuse(first)
+    shutil.rmtree(run / actors.FOLDER)
+    assert box.take(result, 0, 1) == 0 and actors.waiting(run / actors.FOLDER) == []
 
 
 def changed(path: Path, change: Callable[[dict[str, Any]], Any] = lambda about: None, **fields: Any) -> None:
@@ -126,20 +164,33 @@ WRONG: dict[str, Callable[[Path], Any]] = {
     "belongs to the other side": lambda path: changed(path, value=lambda value: -value),
     "its name says": lambda path: path.rename(path.with_name(f"{path.name[:22]}1.npz")),
     "about.games.ends[0]": lambda path: changed(path, lambda about: about["games"]["ends"].insert(0, "x")),
+    "about.games has 'games'": lambda path: changed(path, lambda about: about["games"].update(games=["x"])),
+    "has moves 1180591620717411303424": lambda path: changed(path, lambda about: about["games"].update(moves=2**70)),
+    "has ends 99": lambda path: changed(path, lambda about: about["games"]["ends"].__setitem__(0, 99)),
+    "tells of games of other rules": lambda path: changed(
+        path, lambda about: about["games"]["sizes"].__setitem__(0, 9)
+    ),
+    "short_values from": lambda path: changed(path, short_values=lambda values: values + 2),
+    "captures from": lambda path: changed(path, captures=lambda captures: captures - 1),
+    "a black and a white stone": lambda path: changed(path, rows=lambda rows: rows | 1),
     "does not say moves": lambda path: changed(path, lambda about: about["games"].pop("moves")),
     "about is no mapping": lambda path: save_shard(path, load_with_about(path)[0]),
 }
 
 
-@pytest.mark.parametrize("words", WRONG)
-def test_what_is_damaged_or_foreign_is_set_aside_with_a_sentence(begun: Path, tmp_path: Path, words: str) -> None:
+def test_what_is_damaged_or_foreign_is_set_aside_with_a_sentence(begun: Path, tmp_path: Path) -> None:
     run, said = shutil.copytree(begun / "tiny", tmp_path / "tiny"), []
     bad, good = shards(run)
-    WRONG[words](bad)
-    result = actors.SelfPlayResult()
-    assert inbox(run, said).take(result, 0, 1) == games_of([good]) == len(result.lengths)
-    assert len(said) == 1 and said[0].startswith("warning: set aside: ") and words in said[0]
-    assert shards(run) == [good] and len(list((run / actors.FOLDER / actors.REFUSED).iterdir())) == 1
+    content, box, result = bad.read_bytes(), inbox(run, said), actors.SelfPlayResult()
+    good = good.rename(tmp_path / good.name)
+    for words, spoil in WRONG.items():
+        bad.write_bytes(content)
+        spoil(bad)
+        assert box.take(result, 0, 1) == 0 and not shards(run)
+        assert len(said) == 1 and said[0].startswith("warning: set aside: ") and words in said.pop()
+    assert len(list((run / actors.FOLDER / actors.REFUSED).iterdir())) == 2  # one of them under another name
+    good.rename(bad.with_name(good.name))
+    assert box.take(result, 0, 1) == len(result.lengths) > 0
 
 
 def test_games_of_two_actors_differ_and_names_never_meet(begun: Path, tmp_path: Path) -> None:
@@ -150,12 +201,16 @@ def test_games_of_two_actors_differ_and_names_never_meet(begun: Path, tmp_path: 
     assert actor.name != old and len(mine) == 1 and len(shards(run)) == 3
     samples = [load_with_about(path)[0].root_value for path in shards(run)]
     assert len({tuple(one[:8].tolist()) for one in samples}) == 3
+    actor.signals.leaving, actor.signals.saves = 0, True  # asked to save it does so, and goes on
+    actor.selfplay.play(1, collected=actor.collected)
+    actor._play()
+    assert len(shards(run)) == 4 and not actor.signals.saves
     actor.selfplay.play(1, collected=actor.collected)
     with pytest.raises(Interrupted):  # while it waits, say, with finished games
         actor._follow = actor.signals.leave_if_asked
         actor.signals.leaving = signal.SIGTERM
         actor.go()
-    assert len(shards(run)) == 4
+    assert len(shards(run)) == 5
 
 
 def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, monkeypatch) -> None:
@@ -172,7 +227,7 @@ def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, 
             shard.unlink()
 
     events = [lambda: None, lambda: (tmp_path / path.name).rename(path), follow_up, lambda: shutil.rmtree(run)]
-    actor = Actor(run, ["replay.min_window=60"], Signals(said.append), Progress("actor", None, "games"))
+    actor = Actor(run, [*FEW, "replay.min_window=60"], Signals(said.append), Progress("actor", None, "games"))
     steps, saved, save = [], [], actor._save
     actor._save = lambda: (steps.append(actor.step), save(), saved.append(shards(run)[-1]))
     with pytest.raises(InputError, match="is not there"):

@@ -49,13 +49,13 @@ BUDGETS = {
     "board": 770,
     "config": 797,
     "features": 780,
-    "files beside the folders": 5366,
+    "files beside the folders": 5367,
     "gtp": 1975,
     "kernels": 5065,
-    "pipeline": 2181,
+    "pipeline": 2276,
     "play": 560,
     "players": 2330,
-    "replay": 759,
+    "replay": 765,
     "search": 1625,
     "selfplay": 730,
     "sgf": 920,
@@ -63,7 +63,7 @@ BUDGETS = {
     "tensorboard_plugin": 1200,
 }
 MOST_PAGE_LINES = 1200  # of the tab's JavaScript and CSS
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 155, 21_755, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 155, 21_810, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

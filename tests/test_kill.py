@@ -125,8 +125,8 @@ def with_actors(folder: Path) -> None:
     remove = Path.unlink
 
     def moved(path: Path, missing_ok: bool = False) -> None:
-        if actors.NAME.fullmatch(path.name) and path.exists():
-            (folder / "gone" / path.name).touch()
+        if (name := actors.NAME.fullmatch(path.name)) and path.exists():
+            (folder / "gone" / name[1]).touch()
         remove(path, missing_ok)
 
     Path.unlink, actors.LOOK = moved, 0.1
@@ -141,7 +141,7 @@ def with_actors(folder: Path) -> None:
 
 def act(folder: Path) -> None:
     actors.LOOK = 0.1
-    watch(folder / "tiny", ["pipeline.commit_seconds=0.3"])
+    watch(folder / "tiny", ["pipeline.commit_seconds=0.3", "selfplay.games=8", "search.leaves=1"])
 
 
 def account(folder: Path) -> int:
@@ -151,7 +151,7 @@ def account(folder: Path) -> int:
     names = {path.name for path in (folder / "gone").iterdir()} | set(newest.counters["external"])
     of_round = [len(records) for records in newest.run["round"]["records"][:1]]
     total = newest.counters["replay"]["total"] + sum(of_round)
-    assert total == sum(int(actors.NAME.fullmatch(name)[1]) for name in names)
+    assert total == sum(int(actors.NAME.fullmatch(name)[4]) for name in names)
     return len(names)
 
 

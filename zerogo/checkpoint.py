@@ -44,6 +44,7 @@ KINDS = {
         "saved": [int],
         "begun": int,
         "external": [str],
+        "actors": [(str, int)],
         "resignation": {"games": [(float, float)]},
     }
     | {"replay": dict.fromkeys(("total", "taken", "num_random", "last_game"), int) | {"credit": float}},

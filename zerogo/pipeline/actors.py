@@ -2,10 +2,13 @@
 
 `selfplay.py --watch RUN` follows the newest checkpoint of the run and adds shards of finished games to RUN/actors,
 whole or not at all. An actor's name, from which its shards have theirs and its games their seed, is drawn anew at each
-start, so that no two games are the same. The run takes each shard in once (`replay.external`): a commit names those
-whose samples it holds, and they are removed when two commits do. What is damaged or foreign is moved to
-RUN/actors/refused."""
+start, so that no two games are the same. The run takes each shard in once (`replay.external`), each actor's in their
+order, and renames it to .taken: a commit names those whose samples it holds and the last of each actor, and a shard is
+removed once two commits hold its samples. What is damaged, foreign or comes again is not learned, but moved to
+RUN/actors/refused. Of the networks that played it is checked that they are of this run's encoder, that their steps are
+not beyond the run's, and that the shard names this run; no digest of their weights is."""
 
+import contextlib
 import itertools
 import re
 import secrets
@@ -29,48 +32,83 @@ from zerogo.pipeline.generate import evaluator_for
 from zerogo.replay import Samples, load_with_about, save_shard
 from zerogo.rules import SCORING, SUPERKO
 from zerogo.runtime import describe, make_directory
-from zerogo.selfplay import SelfPlay, SelfPlayResult
+from zerogo.selfplay import EndReason, SelfPlay, SelfPlayResult
 from zerogo.signals import Signals, lasting_streams
 from zerogo.telemetry import Progress
 
-FOLDER, REFUSED, MOST_REFUSED = "actors", "refused", 100  # newest refused shards that are kept to be looked at
-NAME = re.compile(r"[0-9a-f]{12}-\d{8}-(\d+)\.npz")  # actor, number of its shard, samples
+FOLDER, REFUSED, MOST_REFUSED = "actors", "refused", 100  # refused shards, the newest ones, are kept to be looked at
+TAKEN, MOST_ACTORS = ".taken", 10_000  # of so many actors, those heard of last, it is known what was taken
+NAME = re.compile(r"(([0-9a-f]{12})-(\d{8})-(\d+)\.npz)(\.taken)?")  # actor, number of its shard, samples
 LOOK = 1.0  # seconds between looks for checkpoints, or for shards where there is nothing else to do
 LEFTOVER = 3600.0  # seconds after which nobody is still writing a file
+OWN = ("selfplay.games=0", "search.leaves=0")  # what was found for the run's machine fits no other
 RULES = ("size", "komi", "superko", "suicide", "scoring")
 # What a shard tells of its games beside their samples, fields of `SelfPlayResult`, and who played them: the run's
-# `begun` and encoder.
+# `begun` and encoder, the actor and the number of the shard. A process's seconds tell nothing beside those of others.
 GAMES = {"lengths": [int], "scores_black": [float], "sizes": [int], "komi": [float], "ends": [int], "moves": int}
-GAMES |= {"simulations": int, "overflowed": int, "seconds": float, "prior_kl": float, "prior_entropy": float}
-ABOUT = {"run": int, "encoder": str, "games": GAMES}
-# In which numbers are, NaN nowhere.
+GAMES |= {"simulations": int, "overflowed": int, "prior_kl": float, "prior_entropy": float}
+ABOUT = {"run": int, "encoder": str, "actor": str, "shard": int, "games": GAMES}
+# In which numbers are; NaN only in short values.
 RANGES = {"to_play": (1, 2), "passes": (0, 2), "policy": (0, 1), "policy_weight": (0, 1), "board_weight": (0, 1)}
 RANGES |= dict.fromkeys(("value", "root_value", "ownership"), (-1, 1)) | {"score": (-2000, 2000), "ply": (0, 20_000)}
+RANGES |= {"captures": (0, 2**15), "short_values": (-1, 1)}
+OF_GAMES = {"lengths": (0, 20_000), "scores_black": (-2000, 2000), "ends": (min(EndReason), max(EndReason))}
+OF_GAMES |= dict.fromkeys(("moves", "simulations", "overflowed"), (0, 2**40))
+OF_GAMES |= dict.fromkeys(("prior_kl", "prior_entropy"), (-(2**40), 2**40))
 
 
 class Waiting(NamedTuple):
-    """A shard of an actor, with how many samples its name says."""
+    """A shard of an actor by its name, `name` as the actor gave it: number of the shard, how many samples, and whether
+    the run has taken it, which a commit may not hold yet."""
 
     path: Path
+    name: str
+    actor: str
+    number: int
     samples: int
+    is_taken: bool
 
 
 def waiting(directory: Path) -> list[Waiting]:
-    """Returns the shards of a run's folder of actors, each actor's in their order."""
-    found = [(path, NAME.fullmatch(path.name)) for path in sorted(directory.iterdir())]
-    return [Waiting(path, int(match[1])) for path, match in found if match]
+    """Returns the shards of a run's folder of actors, each actor's in their order; none where it can't be read."""
+    try:
+        found = [(path, NAME.fullmatch(path.name)) for path in sorted(directory.iterdir())]
+    except OSError:
+        return []
+    return [Waiting(path, m[1], m[2], int(m[3]), int(m[4]), bool(m[5])) for path, m in found if m]
 
 
 class Inbox:
     """The run's side. directory: of the run. run: when it began, which tells it from others. taken: names of the shards
-    whose samples the run has, changed in place."""
+    whose samples the run has. last: number of the last shard of each actor that was taken. Both are changed in
+    place."""
 
     def __init__(
-        self, directory: Path, config: Config, run: int, encoder: str, taken: list[str], signals: Signals
+        self,
+        directory: Path,
+        config: Config,
+        run: int,
+        encoder: str,
+        taken: list[str],
+        last: dict[str, int],
+        signals: Signals,
     ) -> None:
         self.directory = make_directory(directory / FOLDER)
-        self.config, self.taken, self._committed = config, taken, set()
+        self.config, self.taken, self.last, self._committed = config, taken, last, set()
         self._origin, self._signals, self._quiet_since = {"run": run, "encoder": encoder}, signals, 0.0
+        self._unread: set[str] = set()  # shards of which it was said
+        self._since = time.monotonic()  # the end of the last round's games
+
+    def has_news(self) -> bool:
+        """Whether actors have no checkpoint yet, or one of other settings than the run has now."""
+        found, own = checkpoints.newest(self.directory.parent), self.config
+        parts = [(one.game, one.search, one.selfplay, one.replay) for one in (found and found.config, own) if one]
+        return len(parts) < 2 or parts[0] != parts[1]
+
+    def count_seconds(self, collected: SelfPlayResult) -> None:
+        """Makes the seconds of a round's games all since the last round's: actors play while the run learns, too."""
+        now = time.monotonic()
+        collected.seconds, self._since = max(collected.seconds, now - self._since), now
 
     def take_in(self, collected: SelfPlayResult, selfplay: SelfPlay, step: int) -> None:
         """Adds to a round, on the first rank, the games of all shards that wait, under numbers above all that any rank
@@ -82,25 +120,43 @@ class Inbox:
     def take(self, collected: SelfPlayResult, first: int, step: int) -> int:
         """Adds the games of all shards that wait to a round, numbered from `first`; returns how many. step: the run's,
         from which on there are no networks, but for those of checkpoints that a resumed run is yet to reach."""
-        number, newest = 0, checkpoints.paths(self.directory.parent)[-1:]
+        number, newest, held = 0, checkpoints.paths(self.directory.parent)[-1:], set()
         step = max([1, step, *(int(checkpoints.NAME.fullmatch(path.name)[1]) for path in newest)])
-        for path, count in waiting(self.directory):
-            if path.name in self.taken:
+        for shard in waiting(self.directory):
+            if shard.name in self.taken or shard.actor in held:
                 continue
             try:
-                samples, games = self._read(path, count, step)
+                samples, games = self._read(shard, step)
+            except OSError as error:  # the disk's, no fault of the shard: it comes at another look, before later ones
+                held.add(shard.actor)
+                self._say_unread(shard.name, error)
+                continue
             except InputError as error:
-                self._signals.patiently(self._refuse, path)
+                self._signals.patiently(self._refuse, shard.path)
                 self._signals.note(f"warning: set aside: {error}")
                 continue
             of_shard = torch.unique(samples.game, return_inverse=True)[1]
-            games["samples"] = [replace(samples, game=of_shard + first + number)]
-            for name, more in games.items():
-                setattr(collected, name, getattr(collected, name) + more)
+            collected.samples.append(replace(samples, game=of_shard + first + number))
+            for name in GAMES:
+                setattr(collected, name, getattr(collected, name) + games[name])
             number += len(games["lengths"])
-            self.taken.append(path.name)
-            self._quiet_since = time.monotonic()
+            self._note_taken(shard)
         return number
+
+    def _note_taken(self, shard: Waiting) -> None:
+        self.taken.append(shard.name)
+        self.last.pop(shard.actor, None)  # those heard of last stand last
+        self.last[shard.actor] = shard.number
+        for actor in list(self.last)[:-MOST_ACTORS]:
+            del self.last[actor]
+        with contextlib.suppress(OSError):  # only actors look at it
+            shard.path.rename(shard.path.with_name(shard.name + TAKEN))
+        self._quiet_since = time.monotonic()
+
+    def _say_unread(self, name: str, error: OSError) -> None:
+        if name not in self._unread and not isinstance(error, FileNotFoundError):  # somebody has removed it
+            self._unread.add(name)
+            self._signals.note(f"warning: cannot read the shard {name}: {error.strerror or error}; tries it again")
 
     def wait(self) -> None:
         """Waits for shards a moment; says so where none came for a minute."""
@@ -111,52 +167,84 @@ class Inbox:
 
     def committed(self) -> None:
         """Removes the shards whose samples two commits have, the newest among them, and what killed actors left."""
-        for path, _ in waiting(self.directory):
-            if path.name in self._committed:
-                path.unlink()
-        self.taken[:] = [name for name in self.taken if name not in self._committed]
+        for shard in waiting(self.directory):
+            if shard.name in self._committed:
+                with contextlib.suppress(OSError):  # it is tried again
+                    shard.path.unlink()
+        left = {shard.name for shard in waiting(self.directory)}
+        self.taken[:] = [name for name in self.taken if name in left or name not in self._committed]
         self._committed = set(self.taken)
-        for path in self.directory.glob(".*.tmp"):
-            if time.time() - path.stat().st_mtime > LEFTOVER:
-                path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            for path in self.directory.glob(".*.tmp"):
+                if time.time() - path.stat().st_mtime > LEFTOVER:
+                    path.unlink(missing_ok=True)
 
-    def _read(self, path: Path, count: int, step: int) -> tuple[Samples, dict[str, Any]]:
-        """Returns samples and games of a shard. Raises InputError where it is damaged, or not of this run."""
+    def _read(self, shard: Waiting, step: int) -> tuple[Samples, dict[str, Any]]:
+        """Returns samples and games of a shard. Raises InputError where it is damaged, not of this run, or comes again;
+        OSError where the disk does not give it."""
+        path, last = shard.path, self.last.get(shard.actor, -1)
+        if shard.number <= last:
+            raise InputError(f"shard {path} comes again: the shards of its actor are taken up to number {last}")
         samples, about = load_with_about(path)
-        if wrong := bounds.misfit(about, ABOUT, "about") or _missing(about):
+        if wrong := bounds.misfit(about, ABOUT, "about") or _other(about):
             raise InputError(f"shard {path}: {wrong}")
-        games, game = about["games"], self.config.game
         for name, now in self._origin.items():
             if about[name] != now:
                 raise InputError(f"shard {path} is of {name} {about[name]}, not of {now}: another run's")
-        numbers = [len(games[name]) for name in ("lengths", "scores_black", "sizes", "komi", "ends")]
-        if not len(samples) == count > 0 or len(set(numbers)) > 1 or len(samples.game.unique()) > numbers[0]:
-            raise InputError(f"shard {path} holds {len(samples)} samples of {numbers} games; its name says {count}")
-        if samples.board_size != game.largest_size or (other := rules_of(samples) - allowed_rules(game)):
-            what = f"side {samples.board_size}" if samples.board_size != game.largest_size else f"{RULES} {min(other)}"
-            raise InputError(f"shard {path} holds games of other rules than the run's: {what}")
-        for name, (low, high) in (RANGES | self._places(game, step)).items():
-            least, most = map(float, getattr(samples, name).to(torch.float64).aminmax())
-            if not low <= least <= most <= high:
-                raise InputError(f"shard {path} has {name} from {least:g} to {most:g}; allowed are {low} to {high}")
+        if (about["actor"], about["shard"]) != (shard.actor, shard.number):
+            raise InputError(f"shard {path} is {about['shard']} of {about['actor'][:40]}; its name says another")
+        if wrong := _of_games(about["games"], samples, shard.samples) or self._of_samples(samples, about, step):
+            raise InputError(f"shard {path} {wrong}")
         if broken := canaries.broken(canaries.of_samples(samples)):
             raise InputError(f"shard {path}: {broken[0]}")
-        return samples, games
+        return samples, about["games"]
 
-    def _places(self, game: GameConfig, step: int) -> dict[str, tuple[int, int]]:
+    def _of_samples(self, samples: Samples, about: dict[str, Any], step: int) -> str:
+        """Returns what is wrong with the rules and numbers of samples and games, "" where nothing is."""
+        game, games, allowed = self.config.game, about["games"], allowed_rules(self.config.game)
+        if samples.board_size != game.largest_size or (other := rules_of(samples) - allowed):
+            what = f"side {samples.board_size}" if samples.board_size != game.largest_size else f"{RULES} {min(other)}"
+            return f"holds games of other rules than the run's: {what}"
+        if other := set(zip(games["sizes"], games["komi"], strict=True)) - {rules[:2] for rules in allowed}:
+            return f"tells of games of other rules than the run's: {RULES[:2]} {min(other)}"
         points = game.largest_size**2
-        return dict.fromkeys(("ko", "moves", "reply"), (-1, points)) | {"network_step": (0, step)}
+        places = dict.fromkeys(("ko", "moves", "reply"), (-1, points)) | {"network_step": (0, step)}
+        for name, (low, high) in (RANGES | places).items():
+            numbers = getattr(samples, name).to(torch.float64)
+            least, most = map(float, (numbers.nan_to_num(0.0) if name == "short_values" else numbers).aminmax())
+            if not low <= least <= most <= high:
+                return f"has {name} from {least:g} to {most:g}; allowed are {low} to {high}"
+        both = samples.rows[:, :, 0] & samples.rows[:, :, 1]
+        return "has points with a black and a white stone" if both.any() else ""
 
     def _refuse(self, path: Path) -> None:
         refused = make_directory(self.directory / REFUSED)
-        path.replace(refused / path.name)
-        for old in sorted(refused.iterdir(), key=lambda one: one.stat().st_mtime)[:-MOST_REFUSED]:
-            old.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # others tidy up, too
+            path.replace(refused / path.name)
+            for old in sorted(refused.iterdir(), key=lambda one: one.stat().st_mtime)[:-MOST_REFUSED]:
+                old.unlink(missing_ok=True)
 
 
-def _missing(about: dict[str, Any]) -> str:
-    lacks = [*(ABOUT.keys() - about.keys()), *(GAMES.keys() - about.get("games", {}).keys())]
-    return f"it does not say {', '.join(sorted(lacks))}" if lacks else ""
+def _other(about: dict[str, Any]) -> str:
+    """Returns what a shard does not say of itself, or says of its games too much, "" where neither."""
+    games = about.get("games", {})
+    if lacks := [*(ABOUT.keys() - about.keys()), *(GAMES.keys() - games.keys())]:
+        return f"it does not say {', '.join(sorted(lacks))}"
+    others = sorted(games.keys() - GAMES.keys())
+    return f"about.games has {others[0][:40]!r}; allowed are {', '.join(GAMES)}" if others else ""
+
+
+def _of_games(games: dict[str, Any], samples: Samples, count: int) -> str:
+    """Returns what is wrong with the numbers that are told of games, "" where nothing is. count: of the samples, as the
+    shard's name says."""
+    numbers = [len(games[name]) for name, kind in GAMES.items() if isinstance(kind, list)]
+    if not len(samples) == count > 0 or len(set(numbers)) > 1 or len(samples.game.unique()) > numbers[0]:
+        return f"holds {len(samples)} samples of {numbers} games; its name says {count}"
+    for name, (low, high) in OF_GAMES.items():
+        found = games[name] if isinstance(games[name], list) else [games[name]]
+        if others := [number for number in found if not low <= number <= high]:
+            return f"has {name} {str(others[0])[:40]}; allowed are {int(low)} to {int(high)}"
+    return ""
 
 
 def rules_of(samples: Samples) -> set[tuple]:
@@ -212,10 +300,13 @@ class Actor:
     def _play(self) -> None:
         """Plays until it is time to look around, and writes what is due."""
         self._follow()
-        self._wait_while(self._is_full, "as many samples as a window begins with wait for the run to take them")
+        if self._wait_while(self._is_full, "as many samples as a window begins with wait for the run to take them"):
+            self._follow()
         self._next_look, settings = time.monotonic() + LOOK, self.config.pipeline
         self.selfplay.play(settings.games_per_iteration, None, self._show, False, self.collected, self._is_asked)
-        if self.collected.is_whole or time.monotonic() - self._written >= settings.commit_seconds:
+        is_due = self.signals.saves or time.monotonic() - self._written >= settings.commit_seconds
+        if self.collected.is_whole or is_due:
+            self.signals.saves = False
             self._write()
         self.signals.leave_if_asked()
 
@@ -225,17 +316,20 @@ class Actor:
     def _show(self, collected: SelfPlayResult) -> None:
         self.line.update(self.games + len(collected.lengths), step=self.step)
 
-    def _wait_while(self, holds: Callable[[], bool], why: str) -> None:
-        """Waits as long as something holds, and says why, the first time."""
+    def _wait_while(self, holds: Callable[[], bool], why: str) -> bool:
+        """Waits as long as something holds, and says why, the first time; returns whether it did."""
+        waits = False
         while holds():
+            waits = True
             if why not in self._said:
                 self.signals.note(f"{self.directory}: {why}")
             self._said.add(why)
             self.signals.wait(LOOK)
+        return waits
 
     def _is_full(self) -> bool:
-        folder = self.directory / FOLDER
-        return folder.is_dir() and sum(one.samples for one in waiting(folder)) >= self.config.replay.min_window
+        found = waiting(self.directory / FOLDER)
+        return sum(one.samples for one in found if not one.is_taken) >= self.config.replay.min_window
 
     def _newest(self) -> tuple[Path, int] | None:
         """Returns the newest checkpoint's file and when it was written, None where there is none."""
@@ -261,7 +355,7 @@ class Actor:
                 self.signals.wait(LOOK)
 
     def _use(self, found: Checkpoint) -> None:
-        config, run = with_overrides(found.config, self.overrides), int(found.counters.get("begun", 0))
+        config, run = with_overrides(found.config, [*OWN, *self.overrides]), int(found.counters.get("begun", 0))
         if not config.replay.external:
             raise InputError(f"the run {self.directory} takes no games of actors; resume it with replay.external=true")
         self.config, self.step, of = config, found.step, (run, config.game, config.search, config.selfplay)
@@ -301,4 +395,4 @@ class Actor:
         folder.mkdir(exist_ok=True)
         games = {name: getattr(self.collected, name) for name in GAMES}
         path = folder / f"{self.name}-{self.shards:08d}-{len(samples)}.npz"
-        save_shard(path, samples, self.about | {"games": games})
+        save_shard(path, samples, self.about | {"actor": self.name, "shard": self.shards, "games": games})

@@ -103,7 +103,8 @@ class Run:
         self.commits, self.round = Commits(directory, config.pipeline.commit_seconds), Round()
         self.selfplay: SelfPlay | None = None
         self.external = list(counters.get("external", ()))  # shards of actors that are taken in and still there
-        origin = self.begun, self.trainer.encoder.name, self.external
+        self.actors = dict(counters.get("actors", ()))  # the last shard of each that was taken in
+        origin = self.begun, self.trainer.encoder.name, self.external, self.actors
         self.inbox = Inbox(directory, self.config, *origin, signals) if config.replay.external else None
         if start is not None:
             self._go_on_from(start)
@@ -200,9 +201,9 @@ class Run:
             self._commit()  # from here on there is something to go on from, and the settings are kept
             if self.selfplay is None:
                 self._begin()
-            if self.inbox and ranks.of_first(lambda: not checkpoints.paths(self.directory)):
+            if self.inbox and ranks.of_first(self.inbox.has_news):
                 self._tick()  # which counts the games
-                self._save()  # for which actors wait
+                self._save()
             while self._progress() < 1.0:
                 self._round()
                 ranks.only_first(self._evaluate_if_due)
@@ -304,7 +305,7 @@ class Run:
             self.inbox.take_in(collected, self.selfplay, self.trainer.steps)
             is_over = settings.plays or (until is not None and time.monotonic() >= until)
             if ranks.of_first(lambda: is_over or len(collected.lengths) >= settings.games_per_iteration):  # noqa: B023
-                return
+                return self.inbox.count_seconds(collected)
             self._show(collected)
             self._heed()
             self.inbox.wait()
@@ -436,7 +437,7 @@ class Run:
         weights, averaged = state.pop("network"), state.pop("averaged")
         counters = {"seconds": self.seconds, "rounds": self.rounds, "last_match": self.beside.concluded}
         counters |= {"last_checkpoint": self._last_checkpoint, "saved": self.saved}
-        counters |= {"begun": self.begun, "external": self.external}
+        counters |= {"begun": self.begun, "external": self.external, "actors": list(self.actors.items())}
         counters |= {"samples": self.trainer.samples, "simulations": self.simulations, "games": 0}
         if self.selfplay is not None:
             counters |= {"games": self._next_game, "resignation": self.selfplay.resignation.state_dict()}
@@ -456,6 +457,8 @@ class Run:
             self.signals.patiently(lambda: self.commits.write_part(self._own_state()))
         if ranks.every(True) and ranks.is_first():  # once all parts are there
             self.signals.patiently(self._write_commit)
+            if self.inbox:
+                self.inbox.committed()
         self.signals.saves = False
 
     def _own_state(self) -> dict[str, Any]:
@@ -469,8 +472,6 @@ class Run:
         found.run |= {"epilogues": {self.machine: self.epilogues}, "ranks": ranks.world()}
         self.commits.write(found, begun)
         self.replay.committed()
-        if self.inbox:
-            self.inbox.committed()
 
     def _save(self) -> Path:
         """Writes a checkpoint, which stays as long as the settings say, and returns its path."""

@@ -6,6 +6,7 @@ written. Shards of actors (`pipeline.actors`) have other names, and say whose th
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import zipfile
@@ -74,26 +75,31 @@ def save_shard(path: str | Path, samples: Samples, about: Mapping[str, Any] | No
 
 
 def load_shard(path: str | Path) -> Samples:
-    """Returns the samples of a file, see `load_with_about`."""
-    return load_with_about(path)[0]
+    """Returns the samples of a file, see `load_with_about`. Raises InputError where it can't be read, too."""
+    try:
+        return load_with_about(path)[0]
+    except FileNotFoundError:
+        raise InputError(f"replay shard {path} does not exist") from None
+    except OSError as error:
+        raise InputError(f"replay shard {path} cannot be read: {error.strerror or error}") from None
 
 
 def load_with_about(path: str | Path) -> tuple[Samples, Any]:
     """Returns the samples of a file, and what it says about them, None for nothing.
 
-    Raises InputError where the file is missing, cut short, damaged, of another format, or stands for far more than it
-    is."""
+    Raises InputError where the file is cut short, damaged, of another format, or stands for far more than it is;
+    OSError where the disk does not give it."""
     path = Path(path)
     try:
         with np.load(path, allow_pickle=False) as archive:
             bounds.require_ratio(archive.zip, f"replay shard {path}")
             arrays = {name: archive[name] for name in archive.files}
             about = json.loads(arrays.pop("about").tobytes()) if "about" in arrays else None
-    except FileNotFoundError:
-        raise InputError(f"replay shard {path} does not exist") from None
     except InputError:
         raise
     except Exception as error:  # what a damaged archive makes NumPy and zipfile raise has no common kind
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # places before a file's beginning
+            raise
         what = f"is cut short or damaged ({type(error).__name__}); it must be a whole file of samples"
         raise InputError(f"replay shard {path} {what}") from error
     return _checked(path, arrays), about
