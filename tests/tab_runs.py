@@ -38,7 +38,8 @@ def make_log_directory(root: Path) -> Path:
     (run / "config.yaml").write_text("run: {}\n")
     (run / "logs").mkdir()
     numbers = {"step": 3000, "time": 1e9, "selfplay/games_per_s": 2.5, "canary/capped_share": 0.9}
-    lines = [json.dumps(numbers | {"time/minutes": minutes}) + "\n" for minutes in (1.0, 2.0)]
+    told = {1.0: 0.5, 2.0: None}  # the last is none: it has diverged
+    lines = [json.dumps(numbers | {"time/minutes": at, "canary/policy_kl_nats": kl}) + "\n" for at, kl in told.items()]
     (run / "logs" / "metrics.jsonl").write_text("".join([*lines, '{"step": 4000, "cut']))
     meeting = {"player": "tiny@9", "opponent": "random", "size": 5, "points": 3.0, "games": 4}
     more = {"pairs": [0, 0, 1, 0, 1], "seed": 1}

@@ -34,10 +34,11 @@ class Here:
     """Does in this process what the worker does in its own."""
 
     def __init__(self) -> None:
-        self.desk = jobs.Desk()
+        self.desk, self.starts = jobs.Desk(), 0
 
     def start(self) -> None:
         """Nothing is to be started."""
+        self.starts += 1
 
     def ask(self, job: str, fields: dict[str, Any], client: str = "") -> Iterator[dict[str, Any]]:
         """Yields the parts of an answer."""
@@ -84,8 +85,10 @@ def ask(root: Path, here: Here) -> Callable[..., Any]:
 # What is shown
 
 
-def test_runs_and_games_are_listed_newest_first_and_filtered(root: Path, ask: Callable):
+def test_runs_and_games_are_listed_newest_first_and_filtered(root: Path, ask: Callable, here: Here):
+    ask("runs", first=1)
     (run,) = ask("runs")["runs"]
+    assert here.starts == 1, "a page that looks again every half a minute keeps no process alive"
     assert run["name"] == "tiny" and run["sources"] == ["self-play", "match"]
     assert run["networks"] == [[OLD, 5], [NEW, 9]]
     games = ask("games")["games"]
@@ -124,6 +127,11 @@ def test_a_list_says_of_a_game_what_its_file_says():
     seen = glance_of(sgf.to_text(record).encode())
     assert (seen.size, seen.black, seen.white, seen.moves, seen.end) == (5, "a]b", "c", 3, "capped")
     assert seen.opening == "cc,bb," and glance_of(b"\x00\x01") is None and glance_of(b"") is None
+    assert glance_of(b"(;B[aa]C[a\\]W[bb]];W[cc]GC[;B[dd]").moves == 2, "a comment that is cut goes to the end"
+    began = time.process_time()
+    for part in (b"C[", b"GC[\\", b"PB[", b"C[]", b"C[\\]", b"B[", b"B[a", b"SZ[\\", b"ended by: ", b"ended by: a"):
+        glance_of(b"(;" + part * (2**18 // len(part)))
+    assert time.process_time() - began < 2, "hostile files hold up nobody"
 
 
 def test_a_game_is_a_tree_with_what_its_file_says(ask: Callable):
@@ -146,6 +154,8 @@ def test_variations_are_saved_and_read_again(ask: Callable):
     text = ask("text", lines=[POSITION, other], black="A", white="B", result="B+R")["sgf"]
     lines = list(sgf.variations_text(text))
     assert [line.moves for line in lines] == [[6, 8], [6, 12, 8]]
+    elsewhere = POSITION | {"start": {"stones": "1" + "0" * 24}}
+    assert ask("text", lines=[POSITION, elsewhere, *[other] * 120])["left_out"] == 1 + 22
     assert (lines[0].black, lines[0].result, lines[0].rules.komi) == ("A", "B+R", 0.5)
 
 
@@ -205,11 +215,11 @@ def test_a_game_is_played_counted_and_saved(root: Path, ask: Callable):
     assert "plays on 5" in ask("new", 400, networks=[NEW], size=9)["error"]
 
 
-def test_how_a_run_is_doing(ask: Callable):
+def test_how_a_run_is_doing(root: Path, ask: Callable):
+    os.mkfifo(root / "tiny" / "commits" / "commit-000000010.pt")  # nothing waits for what it would say
     found = ask("status", run="tiny")
     assert found["latest"]["step"] == 3000 and [rate[1:] for rate in found["rates"]] == [[1.0, 2.5], [2.0, 2.5]]
-    (alarm,) = found["alarms"]
-    assert alarm[:4] == ["capped_share", 0.9, 0, 0.5]
+    assert [alarm[:2] for alarm in found["alarms"]] == [["policy_kl_nats", None], ["capped_share", 0.9]]
     assert [row[0] for row in found["ratings"]["5"]] == ["tiny@9", "random"] and found["ratings"]["5"][0][1] > 0
     assert found["matches"] == [[5, "tiny@9", "random", 3.0, 4]]
     tree = ask("openings", run="tiny")
@@ -238,12 +248,15 @@ def everything(root: Path) -> dict[str, tuple[int, int]]:
     return {name: (seen.st_mtime_ns, seen.st_size) for name, seen in found.items()}
 
 
-def test_nothing_outside_of_the_log_directory_is_read_and_nothing_that_is_no_game(root: Path, ask: Callable):
+def test_nothing_outside_of_the_log_directory_is_read_and_nothing_that_is_no_game(
+    root: Path, ask: Callable, here: Here
+):
     outside = root.parent / "secret.sgf"
     outside.write_text("(;SZ[5])")
     (root / "link.sgf").symlink_to(outside)
     (root / "linked").symlink_to(root.parent)
     (root / "tiny" / "games" / "link.sgf").symlink_to(outside)
+    (root / "circle.sgf").symlink_to("circle.sgf")
     os.mkfifo(root / "pipe.sgf")
     (root / "large.sgf").write_text("(;SZ[5]" + "C[x]" * 2**18 + ")")
     (root / "folder.sgf").mkdir()
@@ -262,12 +275,19 @@ def test_nothing_outside_of_the_log_directory_is_read_and_nothing_that_is_no_gam
         "folder.sgf": "can't be read",
         "large.sgf": "larger than",
         "x.sgf": "not there",
+        "circle.sgf": "leads to no file",
     }
     refused |= {"": "no SGF file", "tiny/config.yaml": "no SGF file", "a\0b": "a path must be", "x" * 2000: "a path"}
     for path, words in refused.items():
         assert words in ask("game", 400, path=path)["error"]
-    for name in ("../secret.pt", "tiny/config.yaml", "tiny/commits/commit-000000009.pt", 7, "tiny"):
+    for name in ("../secret.pt", "tiny/config.yaml", "tiny/commits/commit-000000009.pt", 7, "tiny", "\ud800"):
         assert "error" in ask("think", 400, position=POSITION, networks=[name])
+    (root.parent / "network.pt").symlink_to(root / NEW)  # as if a link had taken a network's place meanwhile
+    with pytest.raises(entry.InputError, match="no plain file"):
+        here.one("planes", {"position": POSITION, "networks": [str(root.parent / "network.pt")]})
+    (root.parent / "network.pt").unlink()
+    with pytest.raises(entry.InputError, match="through links"):
+        here.one("save_game", {"position": POSITION, "path": str(root / "linked" / "x.sgf")})
     assert "link.sgf" not in str(ask("games")["games"])
     assert [run["note"] for run in ask("runs")["runs"] if run["name"] == "linked"] == ["a link, which is not followed"]
     assert everything(root) == before
@@ -329,7 +349,7 @@ def test_a_request_out_of_bounds_gets_one_sentence_and_leaves_nothing(root: Path
 
 
 FOREIGN = [
-    {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "http://localhost:8888"},
+    {"Origin": "http://evil.example"}, {"Origin": "http://["}, {"Origin": "null"}, {"Origin": "http://localhost:8888"},
     {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}, {"Host": "evil.example:6006"}, {"Host": ""},
     {"Host": "localhost.evil.example"}, {"Host": "["},
 ]  # fmt: skip
@@ -360,6 +380,9 @@ def test_methods_bodies_and_sizes_are_checked_before_anything_is_read(root: Path
     client = Client(apps["/save"])
     assert client.get(headers=LOCAL).status_code == 405
     assert client.post(headers=LOCAL, data="{}", content_type="text/plain").status_code == 415
+    chunked = LOCAL | {"Transfer-Encoding": "chunked"}
+    answer = client.post(headers=chunked, data="{}", content_type="application/json")
+    assert answer.status_code == 411 and "Content-Length" in answer.get_json()["error"]
     large = {"CONTENT_LENGTH": str(10**8)}
     answer = client.post(headers=LOCAL, content_type="application/json", environ_overrides=large)
     assert answer.status_code == 413 and "100000000 bytes" in answer.get_json()["error"]
@@ -395,11 +418,16 @@ def test_a_run_that_is_deleted_or_cut_short_breaks_nothing(root: Path, ask: Call
 
 def test_the_worker_streams_stops_and_starts_again(root: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(entry, "BEAT_SECONDS", 0.1)
+    (root / "torch.py").write_text("raise SystemExit")
+    monkeypatch.chdir(root)  # TensorBoard may be started anywhere, and nothing there is imported
+    monkeypatch.setenv(
+        "PYTHONPATH", os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+    )
     worker = entry.WorkerProcess()
     fields = {"position": POSITION, "networks": [str(root / NEW)], "visits": 10_000}
     first = worker.ask("think", fields, "me")
     assert any(part.get("visits") for part in first), "a search streams in"
-    second = worker.ask("think", fields | {"visits": 5}, "me")
+    second = worker.ask("think", fields | {"visits": 5, "cancel": 0, "id": 0, "job": ""}, "me")
     parts = [next(second)]
     assert not any("error" in part for part in first), "a later request of the same page ends the earlier one"
     assert 5 <= [part["visits"] for part in [*parts, *second] if "visits" in part][-1] < 10_000
@@ -412,8 +440,12 @@ def test_the_worker_streams_stops_and_starts_again(root: Path, monkeypatch: pyte
     process.kill()
     with pytest.raises(entry.InputError, match="ask again"):
         list(fourth)
-    monkeypatch.setattr(entry, "IDLE_SECONDS", 0.0)
     worker.start()
+    with monkeypatch.context() as impatient:
+        impatient.setattr(entry, "PATIENCE", 0.0)
+        with pytest.raises(entry.InputError, match="not answered within 0 s"):
+            worker.one("play_move", {"position": POSITION})
+    monkeypatch.setattr(entry, "IDLE_SECONDS", 0.0)
     assert worker._process is not process
     until = time.monotonic() + 60
     while not worker._process.stdin.closed and time.monotonic() < until:

@@ -120,12 +120,14 @@ class GoPlugin(base_plugin.TBPlugin):
             raise RequestRefused(403, f"{shown}; allowed are its address, localhost and the names of --go_hosts")
         origin = request.headers.get("Origin")
         foreign = request.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none")
-        if foreign or (origin is not None and urlsplit(origin).netloc != request.headers.get("Host")):
+        if foreign or (origin is not None and origin.partition("://")[2] != request.headers.get("Host")):
             raise RequestRefused(403, "the request comes from another page; allowed are those of this TensorBoard")
         if method == "POST":
             if request.mimetype != "application/json":
                 raise RequestRefused(415, "the body must be application/json")
-            if request.content_length is None or request.content_length > MOST_BODY:
+            if request.content_length is None:
+                raise RequestRefused(411, f"the request lacks Content-Length, which may be {MOST_BODY} bytes at most")
+            if request.content_length > MOST_BODY:
                 raise RequestRefused(413, f"the body has {request.content_length} bytes; allowed are {MOST_BODY}")
         if self.folder is None:
             raise RequestRefused(404, "TensorBoard was started without a local --logdir, so there is nothing to show")
@@ -140,7 +142,8 @@ class GoPlugin(base_plugin.TBPlugin):
     # What is read
 
     def _runs(self, request: Request) -> dict[str, Any]:
-        self._worker.start()  # it takes seconds, in which a person looks at the list
+        if request.args.get("first"):
+            self._worker.start()  # it takes seconds, in which a person looks at the list
         runs = [run._asdict() for run in self.folder.runs()]
         return {"runs": [run | {"path": "", "sources": [kind for kind, _ in run["sources"]]} for run in runs]}
 
@@ -172,7 +175,7 @@ class GoPlugin(base_plugin.TBPlugin):
 
     def _in_flight(self, request: Request) -> dict[str, Any]:
         run = self.folder.run(request.args.get("run"))
-        names = sorted(path.name for path in (run.path / "commits").glob("commit-*.pt"))
+        names = sorted(path.name for path in (run.path / "commits").glob("commit-*.pt") if path.is_file())
         path = self.folder.file(run, f"commits/{names[-1]}") if names else None
         if path is None:
             raise InputError(f"the run {run.name} has no commit, so no games under way are known")
@@ -182,10 +185,9 @@ class GoPlugin(base_plugin.TBPlugin):
 
     def _body(self, request: Request) -> dict[str, Any]:
         """Returns a request's object, with files in place of the names of networks. Raises InputError."""
-        try:
+        body = None
+        with suppress(ValueError, RecursionError):
             body = json.loads(request.get_data(cache=False))
-        except (ValueError, RecursionError):
-            body = None
         if not isinstance(body, dict):
             raise InputError("the body must be one JSON object")
         names = body.setdefault("networks", [])
@@ -202,8 +204,7 @@ class GoPlugin(base_plugin.TBPlugin):
         return found
 
     def _file_for(self, body: dict[str, Any]) -> Path:
-        """Returns the file that a played game is written into: a new one, or one that this server has made before.
-        Raises InputError for any other."""
+        """Returns a new file for a played game, or one that this server has made. Raises InputError for any other."""
         folder = self.folder.run(body.get("run")).path / "played"
         if folder.is_symlink() or not folder.resolve().is_relative_to(self.folder.root):
             raise InputError("the folder for played games is a link, and nothing is written through links")
@@ -254,9 +255,9 @@ class WorkerProcess:
     def start(self) -> None:
         """Starts the process if there is none."""
         with self._lock:
-            self._used = time.monotonic()
             if self._process is None or self._process.poll() is not None:
-                words = [sys.executable, "-m", "zerogo.tensorboard_plugin.worker"]
+                self._used = time.monotonic()
+                words = [sys.executable, "-P", "-m", "zerogo.tensorboard_plugin.worker"]  # nothing from where it is
                 pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
                 self._process = subprocess.Popen(words, **pipes, start_new_session=True)
                 for work in (self._read, self._watch):
@@ -280,7 +281,7 @@ class WorkerProcess:
         try:
             if earlier is not None:
                 self._send({"cancel": earlier})
-            self._send({**fields, "id": number, "job": job})
+            self._send({"id": number, "job": job, "fields": fields})
             while time.monotonic() < until and not is_over:
                 answer = {"part": {}}
                 with suppress(queue.Empty):
@@ -289,6 +290,8 @@ class WorkerProcess:
                 if "error" in answer:
                     raise InputError(answer["error"])
                 yield answer.get("part", {})
+            if not is_over:
+                raise InputError(f"this was not answered within {PATIENCE:g} s; ask for less, or when less is asked")
         finally:
             with self._lock:
                 del self._waiting[number]

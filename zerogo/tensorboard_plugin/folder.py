@@ -20,13 +20,12 @@ REMEMBERED = 100_000  # games, some 500 bytes each
 LISTED, SECONDS = 50, 0.7  # games of a page, and how long one request looks for them
 RUNS_HOLD = 2.0  # seconds for which the list of runs is taken to be true
 GAME_FOLDERS = {"games": "self-play", "matches": "match", "played": "played"}  # of a run, with the kinds of their games
-OF_A_RUN = {*GAME_FOLDERS, "checkpoints", "commits", "replay", "logs"}
+OF_A_RUN = {*GAME_FOLDERS, "actors", "checkpoints", "commits", "replay", "logs"}
 STEP = re.compile(r"step-(\d{8,18})\.pt")
-_COMMENT = re.compile(rb"\bG?C\[[^\]\\]*(?:\\.[^\]\\]*)*\]", re.DOTALL)
+_COMMENT = re.compile(rb"\bG?C\[[^\]\\]*+(?:\\.[^\]\\]*+)*+\]?", re.DOTALL)  # or to the end: each byte is seen once
 _MOVE = re.compile(rb"(?<![A-Z])([BW])\[([a-y]{0,2})\]")
-_NAMES = {
-    name: re.compile(rb"(?<![A-Z])%s\[((?:[^\]\\]|\\.){0,200})" % name.encode()) for name in "PB PW RE SZ".split()
-}
+_NAME = rb"(?<![A-Z])%s\[((?:[^\]\\]|\\.){0,200})"
+_NAMES = {name: re.compile(_NAME % name.encode()) for name in "PB PW RE SZ".split()}
 _END = re.compile(rb"ended by: (\w{1,20})")
 _ENDS = {"R": "resigned", "T": "time", "F": "fault"}
 
@@ -69,7 +68,10 @@ class Folder:
         it, and where there is nothing."""
         if not isinstance(name, str) or len(name) > 1000 or "\0" in name:
             raise InputError("a path must be a text of at most 1000 characters; take one that the tab lists")
-        found = (self.root / name).resolve()
+        try:
+            found = (self.root / name).resolve()
+        except (RuntimeError, ValueError):  # links in a circle; half a character
+            raise InputError(f"{name[:80]!r} leads to no file; take one that the tab lists") from None
         if ".." in Path(name).parts or not found.is_relative_to(self.root):
             raise InputError(f"{name[:80]!r} leads out of the log directory, and nothing outside of it is read")
         if not found.exists():
@@ -137,10 +139,8 @@ class Folder:
         sources = [(kind, path / folder) for folder, kind in kinds.items() if folder in folders]
         networks = [(file, -1) for file in sorted(files) if file.endswith(".pt")]
         saved = _entries(path / "checkpoints")[1] if is_run and "checkpoints" in folders else ()
-        networks += sorted(
-            ((f"checkpoints/{file}", int(found[1])) for file in saved if (found := STEP.fullmatch(file))),
-            key=lambda network: network[1],
-        )
+        steps = sorted((int(found[1]), found[0]) for found in map(STEP.fullmatch, saved) if found)
+        networks += [(f"checkpoints/{file}", step) for step, file in steps]
         return ListedRun(name, path, sources, [(f"{name}/{file}".removeprefix("./"), step) for file, step in networks])
 
     def _name(self, path: Path) -> str:
@@ -185,9 +185,7 @@ class Folder:
         if after and not re.fullmatch(r"\d{1,25} .*", after, re.DOTALL):
             raise InputError(f"after is {after[:80]!r}; allowed is what an earlier page called next")
         sources = [(run.name, *source) for run in self.runs() for source in run.sources]
-        sources = [
-            one for one in sources if one[0] == wanted.get("run", one[0]) and one[1] == wanted.get("kind", one[1])
-        ]
+        sources = [one for one in sources if one[:2] == (wanted.get("run", one[0]), wanted.get("kind", one[1]))]
         of_folder = ((*one, f"{self._name(one[2])}/", self.listing(one[2])) for one in sources)
         every = [(row[0], place + row[1], row[2], run, kind) for run, kind, _, place, rows in of_folder for row in rows]
         every.sort(reverse=True)
@@ -245,8 +243,7 @@ def _bytes(path: Path, most: int) -> bytes:
 
 
 def _entries(path: Path) -> tuple[set[str], set[str]]:
-    """Returns the names of the folders and of the other entries of a folder, both empty where it is gone. A link is no
-    folder."""
+    """Returns the names of a folder's folders, links not among them, and of the rest; both empty where it is gone."""
     folders, files = set(), set()
     with suppress(OSError), os.scandir(path) as entries:
         for entry in entries:

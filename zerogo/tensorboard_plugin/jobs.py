@@ -14,8 +14,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import torch
@@ -67,7 +68,7 @@ class Desk:
 
     def analyst(self, path: str, on_device: bool = False) -> tuple[Analyst, AnalysisSession]:
         """Returns the analyst of a checkpoint's file and its search. on_device: on a GPU where there is one."""
-        changed = Path(path).stat().st_mtime_ns if Path(path).exists() else 0
+        changed = _plain(path).stat().st_mtime_ns
         found = self._analysts.pop((path, changed, on_device), None)
         if found is None:
             saved, device = checkpoint.load(path), runtime.pick_device("auto" if on_device else "cpu")
@@ -88,9 +89,7 @@ class Desk:
                 digits, size = [int(digit) for digit in start["stones"]], rules.size
                 record.setup = [digits[row : row + size] for row in range(0, size**2, size)]
             game = LiveGame.of_record(record)
-        same = 0
-        while same < min(len(game.moves), len(moves)) and game.moves[same] == moves[same]:
-            same += 1
+        same = sum(1 for _ in takewhile(lambda two: two[0] == two[1], zip(game.moves, moves, strict=False)))
         game.undo(len(game.moves) - same)
         for number, (colour, action) in enumerate(moves[same:], start=same + 1):
             if reason := game.why_illegal(colour, action):
@@ -142,6 +141,14 @@ def _whole(what: str, value: Any, low: int, high: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise InputError(f"{what} is {str(value)[:40]!r}; allowed are whole numbers from {low} to {high}")
     return value
+
+
+def _plain(path: str) -> Path:
+    """Returns the path of a file, links resolved by the server. Raises InputError where it has become anything else."""
+    found = Path(path)
+    if found.resolve() != found or not found.is_file():
+        raise InputError(f"{found.name} is no plain file any more")
+    return found
 
 
 # Games
@@ -219,7 +226,7 @@ def new_game(desk: Desk, request: Part) -> Iterator[Part]:
     """Yields the tree of a game that begins: of a network's size and rules, where one is named, with a handicap."""
     size = None if request.get("size") is None else _whole("size", request["size"], 1, 25)
     if request["networks"]:
-        settings = checkpoint.load(request["networks"][0]).config.game
+        settings = checkpoint.load(_plain(request["networks"][0])).config.game
         if size not in (None, *settings.all_sizes):
             raise InputError(f"the network plays on {coords.listed(settings.all_sizes)}, not on {size}")
         rules = settings.rules(size=size or settings.size)
@@ -230,8 +237,7 @@ def new_game(desk: Desk, request: Part) -> Iterator[Part]:
     stones = _whole("the handicap", request.get("handicap", 0), 0, 9)
     handicap = coords.fixed_handicap(rules.size, stones) if stones > 1 else []
     record = sgf.GameRecord(rules, [], first="w" if handicap else "b", handicap=handicap)
-    tree = []
-    _add_line(tree, record)
+    _add_line(tree := [], record)
     yield dataclasses.asdict(rules) | _board_words(rules.size) | {"nodes": tree, "notes": []}
 
 
@@ -241,13 +247,13 @@ def play_move(desk: Desk, request: Part) -> Iterator[Part]:
 
 
 def write_text(desk: Desk, request: Part) -> Iterator[Part]:
-    """Yields a game with its variations as SGF; lines: positions at their ends, the main line first. Those that begin
-    at other stones are left out."""
-    if bounds.misfit(request["lines"], [dict], "lines") or not request["lines"]:
+    """Yields a game with its variations as SGF; lines: positions at their ends, the main line first. left_out: how
+    many begin at other stones, or are more than a file gets."""
+    if bounds.misfit(lines := request["lines"], [dict], "lines") or not lines:
         raise InputError("lines must be a list of positions")
-    first, *others = [_record(desk, request | {"position": line}) for line in request["lines"][:MOST_LINES]]
+    first, *others = [_record(desk, request | {"position": line}) for line in lines[:MOST_LINES]]
     same = [record for record in others if record.start() == first.start() and record.rules == first.rules]
-    yield {"sgf": sgf.to_text(first, same)}
+    yield {"sgf": sgf.to_text(first, same), "left_out": len(lines) - 1 - len(same)}
 
 
 def save_game(desk: Desk, request: Part) -> Iterator[Part]:
@@ -256,6 +262,8 @@ def save_game(desk: Desk, request: Part) -> Iterator[Part]:
     if not record.moves:
         raise InputError("nothing has been played yet, so there is no game to save")
     path = Path(request["path"])
+    if path.parent.resolve() != path.parent:
+        raise InputError("the folder for played games is a link, and nothing is written through links")
     sgf.write(runtime.make_directory(path.parent) / path.name, record)
     yield {"saved": path.name}
 
@@ -275,11 +283,8 @@ def _record(desk: Desk, request: Part) -> sgf.GameRecord:
 def think(desk: Desk, request: Part) -> Iterator[Part]:
     """Yields what up to two networks say of a position at once, then what their searches find, until each has its
     visits. Each part names its network by its place."""
-    game, visits, began = (
-        desk.game(request["position"]),
-        _whole("visits", request.get("visits", 0), 0, MOST_VISITS),
-        time.monotonic(),
-    )
+    game, began = desk.game(request["position"]), time.monotonic()
+    visits = _whole("visits", request.get("visits", 0), 0, MOST_VISITS)
     found = [desk.analyst(path, bool(request.get("on_device"))) for path in request["networks"][:2]]
     for place, (analyst, _) in enumerate(found):
         require_size(analyst, game.size, "this game is on")
@@ -366,7 +371,7 @@ def curve(desk: Desk, request: Part) -> Iterator[Part]:
 
 def planes(desk: Desk, request: Part) -> Iterator[Part]:
     """Yields what a network sees of a position: its planes, and its inputs of the whole position."""
-    game, saved = desk.game(request["position"]), checkpoint.load(request["networks"][0])
+    game, saved = desk.game(request["position"]), checkpoint.load(_plain(request["networks"][0]))
     encoder, state = saved.encoder(), game.tensor()
     values = encoder.planes(state)[0].flatten(1)
     numbers = zip(encoder.global_names, encoder.globals(state)[0].tolist(), strict=True)
@@ -379,11 +384,8 @@ def planes(desk: Desk, request: Part) -> Iterator[Part]:
 
 def choose_move(desk: Desk, request: Part) -> Iterator[Part]:
     """Yields how far a network's search is, then its move: an action, or None where it resigns."""
-    game, visits, began = (
-        desk.game(request["position"]),
-        _whole("visits", request["visits"], 1, MOST_VISITS),
-        time.monotonic(),
-    )
+    game, began = desk.game(request["position"]), time.monotonic()
+    visits = _whole("visits", request["visits"], 1, MOST_VISITS)
     _, session = desk.analyst(request["networks"][0], bool(request.get("on_device")))
     session.set_position(game)
     for place in _searching([session], visits, began):
@@ -421,17 +423,16 @@ def score(desk: Desk, request: Part) -> Iterator[Part]:
 
 
 def status(desk: Desk, request: Part) -> Iterator[Part]:
-    """Yields the newest numbers of a run, its alarms, its ratings and its matches; metrics, pool: their files, where
-    they are there."""
+    """Yields the newest numbers of a run, its alarms, ratings and matches; metrics, pool: their files, or None."""
     from zerogo.arena import pool  # these two take a second, which a board need not wait for
     from zerogo.pipeline.canaries import CANARIES
 
     latest, rates = _metrics(request["metrics"])
-    canaries = ((name, latest.get(f"canary/{name}"), canary) for name, canary in CANARIES.items())
-    told = [entry for entry in canaries if entry[1] is not None and latest.get("step", 0) >= entry[2].warm_up]
-    alarms = [[name, value, canary.low, canary.high, canary.points_to] for name, value, canary in told]
-    path = request["pool"]
-    met = pool.read(Path(path)) if path and Path(path).stat().st_size <= MOST_POOL_BYTES else []
+    step = latest.get("step") or 0
+    told = {name: one for name, one in CANARIES.items() if f"canary/{name}" in latest and step >= one.warm_up}
+    alarms = [[name, latest[f"canary/{name}"], one.low, one.high, one.points_to] for name, one in told.items()]
+    path = request["pool"] and _plain(request["pool"])
+    met = pool.read(path) if path and path.stat().st_size <= MOST_POOL_BYTES else []
     names, sizes = {name for meeting in met for name in meeting[:2]}, sorted({meeting.size for meeting in met})
     ratings = {size: [[row[0], *map(round, row[1:])] for row in pool.rate(met, size, names)] for size in sizes}
     matches = [[one.size, one.player, one.opponent, one.points, one.games] for one in met]
@@ -439,16 +440,16 @@ def status(desk: Desk, request: Part) -> Iterator[Part]:
 
 
 def _metrics(path: str | None) -> tuple[Part, list[list]]:
-    """Returns the newest value of each number, and (step, minutes, games a second) of the last rounds."""
+    """Returns the newest value of each number, None where it diverged, and the last (step, minutes, games a second)."""
     latest, rates, lines = {}, [], []
     if path:
-        with open(path, "rb") as file:
+        with _plain(path).open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - METRICS_BYTES))
             lines = file.read(METRICS_BYTES).splitlines()
     for line in lines:
         with suppress(ValueError, AttributeError, KeyError):  # the first may be cut, the last is being written
             found = json.loads(line)
-            latest |= {name: value for name, value in found.items() if isinstance(value, (int, float))}
+            latest |= {name: value for name, value in found.items() if isinstance(value, (int, float, NoneType))}
             rates.append([found["step"], found.get("time/minutes"), found["selfplay/games_per_s"]])
     return latest, [row for row in rates if row[2] is not None]
 
@@ -483,7 +484,7 @@ def _branch(lines: list[tuple[list[int], str]], depth: int, budget: list[int]) -
 
 def in_flight(desk: Desk, request: Part) -> Iterator[Part]:
     """Yields boards of games that a run's newest commit was playing."""
-    path = Path(request["path"])
+    path = _plain(request["path"])
     if path.stat().st_size > MOST_COMMIT_BYTES:
         raise InputError("the newest commit is larger than 1 GiB; its games are not shown")
     states = checkpoint.load(path).run["games"]["states"]

@@ -1,8 +1,8 @@
 """The process that has torch. It takes requests from stdin and answers on stdout, JSON objects in lines:
 
-    {"id": 7, "job": "think", …}     answered by {"id": 7, "part": {…}}, any number, and {"id": 7, "done": true}
-                                     or {"id": 7, "error": "a sentence"}
-    {"cancel": 7}                    ends it, wherever it is
+    {"id": 7, "job": "think", "fields": {…}}  gets {"id": 7, "part": {…}}, any number, and {"id": 7, "done": true}
+                                              or {"id": 7, "error": "a sentence"}
+    {"cancel": 7}                             ends it, wherever it is
 
 Long jobs are done one at a time, in the order of their arrival; short ones in between. It runs at a low priority and
 with one thread, so that a run beside it keeps the machine."""
@@ -67,7 +67,7 @@ class JobWorker:
                 self._long.remove(entry)
                 self._answer({"id": entry[0], "done": True})
             return
-        number, work = request["id"], JOBS[request["job"]](self.desk, request)
+        number, work = request["id"], JOBS[request["job"]](self.desk, request["fields"])
         if JOBS[request["job"]] in LONG:
             self._long.append((number, work))
         else:

@@ -105,11 +105,11 @@ export class Games {
     if (!viewer.game) return this.say("no game is shown yet");
     try {
       const { black, white, result } = viewer.game;
-      const { sgf } = await post("text", { lines: viewer.lines(), black, white, result: /^([BW]\+(R|[\d.]+)|0)$/.test(result) ? result : "?" });
+      const { sgf, left_out: out } = await post("text", { lines: viewer.lines(), black, white, result: /^([BW]\+(R|[\d.]+)|0)$/.test(result) ? result : "?" });
       const link = h("a", { href: URL.createObjectURL(new Blob([sgf], { type: "application/x-go-sgf" })), download: viewer.game.name?.replace(/[^\w.-]/g, "_") || "game.sgf" });
       link.click();
       setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-      this.say("the game is saved with its variations");
+      this.say(`the game is saved with its variations${out ? `, but without ${out} of them: a file gets 100 lines, all from the same first stones` : ""}`);
     } catch (error) { this.say(error.message); }
   }
 }

@@ -60,8 +60,8 @@ export async function render() {
     main.className = `tab-${name}`;
     if (name === "run") status.load();
   }
-  async function look() {
-    const { runs } = await get("runs");
+  async function look(first) { // the first time, what thinks gets ready
+    const { runs } = await get("runs", { first });
     think.list(runs);
     play.list(runs);
     games.runs(runs);
@@ -82,7 +82,7 @@ export async function render() {
   show("games");
   viewer.element.focus({ preventScroll: true }); // so that keys reach the frame
   try {
-    await look();
+    await look(1);
     await games.reload();
     if (games.rows.length) await games.open(games.rows[0].game);
     else {

@@ -158,8 +158,9 @@ export class Play {
     const { game, viewer } = this;
     if (!viewer.node.action && viewer.node.action !== 0) return;
     try {
-      const { saved } = await post("save", { run: this.run, file: this.file, position: viewer.position(viewer.line().at(-1)),
-        black: game.black, white: game.white, result: game.result });
+      const body = { run: this.run, position: viewer.position(viewer.line().at(-1)), black: game.black, white: game.white, result: game.result };
+      const { saved } = await post("save", { ...body, file: this.file }).catch((error) => // TensorBoard has been restarted
+        (error.message.startsWith("file is none") ? post("save", body) : Promise.reject(error)));
       if (game === this.game) this.file = saved;
     } catch (error) { this.say(`the game is not saved: ${error.message}`); }
   }

@@ -52,9 +52,9 @@ export class Run {
       points.length > 1 ? h("figure", {}, stepChart(points, "games a second by minutes"), h("figcaption", {}, "games a second of self-play, by minutes")) : "");
   }
   alarms(place, alarms) {
-    const well = ([, value, low, high]) => low <= value && value <= high, bad = alarms.filter((alarm) => !well(alarm));
+    const well = ([, value, low, high]) => value != null && low <= value && value <= high, bad = alarms.filter((alarm) => !well(alarm));
     const row = ([name, value, low, high, points]) => h("tr", { class: well([name, value, low, high]) ? "" : "bad" },
-      [well([name, value, low, high]) ? "✓" : "✗", name.replaceAll("_", " "), value.toPrecision(3), `${low} to ${high}`, points].map((cell) => h("td", {}, `${cell}`)));
+      [well([name, value, low, high]) ? "✓" : "✗", name.replaceAll("_", " "), value?.toPrecision(3) ?? "not a number", `${low} to ${high}`, points].map((cell) => h("td", {}, `${cell}`)));
     const table = (rows) => h("div", { class: "wide" }, h("table", {}, h("thead", {}, h("tr", {}, ["", "check", "is", "healthy", "else it points to"].map((text) => h("th", {}, text)))), h("tbody", {}, rows.map(row))));
     place.replaceChildren(h("h3", {}, "Alarms"), alarms.length === 0 ? h("p", {}, "No checks have been made yet.")
       : bad.length ? table(bad) : h("p", {}, `All ${alarms.length} checks of the run are healthy.`),
