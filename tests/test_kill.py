@@ -250,6 +250,7 @@ def kill_ranks(folder: Path, seed: int, times: int) -> None:
 
 if __name__ == "__main__":
     where, first, number = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    where.mkdir(parents=True, exist_ok=True)
     if sys.argv[4:] == ["rank"]:
         kill_ranks(where, first, number)
     else:

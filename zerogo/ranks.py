@@ -15,6 +15,7 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -121,6 +122,20 @@ def were_restarted() -> bool:
     return most([float(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))])[0] > 0
 
 
+def go_on_with(begun: int) -> bool:
+    """Says whether torchrun has started these ranks again to go on with what began then (ns since 1970): not before
+    torchrun itself. Where the system does not tell when that was (it is no Linux), it does not go on."""
+
+    def is_ours() -> bool:
+        with contextlib.suppress(OSError, ValueError, StopIteration):
+            since_boot = float(Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()[19])
+            boot = next(line for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
+            return begun > 1e9 * (int(boot.split()[1]) + since_boot / os.sysconf("SC_CLK_TCK"))
+        return False
+
+    return were_restarted() and of_first(is_ours)
+
+
 def share(number: int) -> int:
     """Returns this rank's share of a number of things: all shares together are the number, none differs by more than
     1."""
@@ -190,8 +205,9 @@ def _all(tensor: Tensor) -> list[Tensor]:
             work.wait(SLICE)
             return found
         except RuntimeError:
-            if work.is_completed():
-                raise
+            if work.is_completed():  # in the moment after the slice, or with an error, which this raises
+                work.wait()
+                return found
         for ask in _while_waiting:
             ask()
         waited += SLICE

@@ -63,6 +63,10 @@ def pick_device(name: str = "auto") -> torch.device:
     count = torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= count:
         raise InputError(f"device is {name!r}, but torch finds {count} CUDA devices here; use cpu or auto")
+    if ranks.world() > 1 and device.type == "cuda" and device.index != ranks.on_this_machine()[0]:
+        raise InputError(
+            f"device is {name!r}, for several processes at once; use auto or cuda, by which each has its own"
+        )
     if device.type == "cuda" and device.index is not None:
         torch.cuda.set_device(device)
     return device

@@ -51,6 +51,10 @@ class Commits:
         """Whether it is time for the next one."""
         return time.monotonic() >= self._next and ranks.is_first()
 
+    def agree(self) -> None:
+        """Makes the next commit's number that of the first rank, by which parts belong to it."""
+        self._number = ranks.gathered(self._number)[0]
+
     def write_part(self, part: dict[str, Any]) -> None:
         """Writes what another rank than the first adds to the next commit, which its first rank then writes. Raises
         OSError, after which it may be called again."""

@@ -56,7 +56,8 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
         dataclasses.replace(config, search=search, selfplay=whole).dump(out_dir / "config.yaml")
         print(line)
     finished = written = 0
-    with ranks.only_first(Progress, "selfplay", num_games, "games") as progress:
+    # Shares may take different times, through which those that are over wait.
+    with ranks.alone(), ranks.only_first(Progress, "selfplay", num_games, "games") as progress:
         while finished < share:
             collected = selfplay.play(min(LOOK_EVERY, share - finished))
             games = [game for game in collected.games if game.number < num_games]

@@ -243,7 +243,7 @@ class Run:
         All ranks come here together, and learn how many numbers of games are used and how many steps go without it."""
         now, used = time.monotonic(), 0 if self.selfplay is None else self.selfplay.next_game
         passed = now - self._clock if ranks.is_first() else 0.0
-        steps = APART / max(self._step_seconds, 1e-6) if ranks.is_first() else 0.0
+        steps = APART / self._step_seconds if ranks.is_first() and self._step_seconds else 1.0
         seconds, used, steps, is_asked = ranks.most([self.seconds + passed, used, steps, asked])
         self.seconds, self._clock, self._next_game = seconds, now, int(used)
         self._steps_together = min(MOST_STEPS, max(1, int(steps))) if ranks.world() > 1 else 1
@@ -453,6 +453,7 @@ class Run:
         self._tick()
         self._write_games()
         self.replay.flush()
+        self.commits.agree()
         if not ranks.is_first():
             self.signals.patiently(lambda: self.commits.write_part(self._own_state()))
         if ranks.every(True) and ranks.is_first():  # once all parts are there

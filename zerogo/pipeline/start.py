@@ -31,11 +31,10 @@ def train(config: Config, resume: bool = False) -> None:
     with lasting_streams(), Signals() as signals, contextlib.ExitStack() as held, ranks.patient(signals):
         ranks.of_first(lambda: held.enter_context(RunLock(make_directory(directory))) and None)
         found = ranks.gathered(commits.paths(directory) + checkpoints.paths(directory))[0]
-        if ranks.were_restarted():  # by torchrun, after one of them has ended
-            resume = resume or bool(found)
+        start = next(commits.starts(directory), None)
+        resume = resume or start is not None and ranks.go_on_with(start.counters.get("begun", 0))
         if not resume and (found or any(directory.glob("replay/*.npz"))):
             raise InputError(f"{directory} already holds a run; go on with --resume, or choose another name with --run")
-        start = next(commits.starts(directory), None)
         if resume and start is None and not (directory / "config.yaml").exists():
             raise nothing
         if resume and start is None and found:
