@@ -48,6 +48,7 @@ RULES = ("size", "komi", "superko", "suicide", "scoring")
 GAMES = {"lengths": [int], "scores_black": [float], "sizes": [int], "komi": [float], "ends": [int], "moves": int}
 GAMES |= {"simulations": int, "overflowed": int, "prior_kl": float, "prior_entropy": float}
 ABOUT = {"run": int, "encoder": str, "actor": str, "shard": int, "games": GAMES}
+ROUNDING = 1e-3  # by which a search's mean of ones was seen to be more than one, and a float16 may be
 # In which numbers are; NaN only in short values.
 RANGES = {"to_play": (1, 2), "passes": (0, 2), "policy": (0, 1), "policy_weight": (0, 1), "board_weight": (0, 1)}
 RANGES |= dict.fromkeys(("value", "root_value", "ownership"), (-1, 1)) | {"score": (-2000, 2000), "ply": (0, 20_000)}
@@ -210,9 +211,10 @@ class Inbox:
         points = game.largest_size**2
         places = dict.fromkeys(("ko", "moves", "reply"), (-1, points)) | {"network_step": (0, step)}
         for name, (low, high) in (RANGES | places).items():
-            numbers = getattr(samples, name).to(torch.float64)
+            numbers, slack = getattr(samples, name), ROUNDING if getattr(samples, name).is_floating_point() else 0
+            numbers = numbers.to(torch.float64)
             least, most = map(float, (numbers.nan_to_num(0.0) if name == "short_values" else numbers).aminmax())
-            if not low <= least <= most <= high:
+            if not low - slack <= least <= most <= high + slack:
                 return f"has {name} from {least:g} to {most:g}; allowed are {low} to {high}"
         both = samples.rows[:, :, 0] & samples.rows[:, :, 1]
         return "has points with a black and a white stone" if both.any() else ""
