@@ -147,8 +147,11 @@ def act(folder: Path) -> None:
 def account(folder: Path) -> int:
     """Asserts that the newest commit has the samples of all shards that it has taken in, once each; returns how many
     shards these are."""
-    newest = next(commits.starts(folder / "tiny"))
-    names = {path.name for path in (folder / "gone").iterdir()} | set(newest.counters["external"])
+    before, found = None, commits.paths(folder / "tiny")
+    while before != found:  # a run that goes on may commit, and remove shards, meanwhile
+        newest, gone = next(commits.starts(folder / "tiny")), list((folder / "gone").iterdir())
+        before, found = found, commits.paths(folder / "tiny")
+    names = {path.name for path in gone} | set(newest.counters["external"])
     of_round = [len(records) for records in newest.run["round"]["records"][:1]]
     total = newest.counters["replay"]["total"] + sum(of_round)
     assert total == sum(int(actors.NAME.fullmatch(name)[4]) for name in names)
