@@ -191,7 +191,7 @@ def test_a_limit_of_the_size_of_files_is_waited_for(tmp_path: Path, monkeypatch)
         with contextlib.suppress(BaseException):
             telemetry, lifted = Telemetry(tmp_path, call=(taken := Signals(print)).patiently), []
             limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-            taken._wait = lambda: (lifted.append(1), resource.setrlimit(resource.RLIMIT_FSIZE, limit))
+            taken.wait = lambda _: (lifted.append(1), resource.setrlimit(resource.RLIMIT_FSIZE, limit))
             for step in range(3):
                 resource.setrlimit(resource.RLIMIT_FSIZE, (500 * step + 300, limit[1]))
                 telemetry.scalars(step, {"a" * 200: step, "b" * 200: step})
