@@ -76,8 +76,7 @@ export class Games {
     this.opened = game.path;
     for (const row of this.rows) row.button.setAttribute("aria-current", row.game.path === game.path);
     try {
-      await this.viewer.load(game.path);
-      this.onopen(game);
+      if (await this.viewer.load(game.path)) this.onopen(game);
     } catch (error) { this.say(error.message); }
   }
 

@@ -178,7 +178,8 @@ export class Viewer {
     });
   }
   async load(path) {
-    this.show(await get("game", { path }));
+    const latest = (this.latest = {}), game = await get("game", { path });
+    return latest === this.latest && (this.show(game), true); // answers may overtake each other
   }
   key(event) {
     const acts = {
