@@ -420,9 +420,7 @@ def test_the_worker_streams_stops_and_starts_again(root: Path, monkeypatch: pyte
     monkeypatch.setattr(entry, "BEAT_SECONDS", 0.1)
     (root / "torch.py").write_text("raise SystemExit")
     monkeypatch.chdir(root)  # TensorBoard may be started anywhere, and nothing there is imported
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
-    )
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
     worker = entry.WorkerProcess()
     fields = {"position": POSITION, "networks": [str(root / NEW)], "visits": 10_000}
     first = worker.ask("think", fields, "me")
