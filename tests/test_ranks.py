@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -94,3 +95,10 @@ def test_one_process_is_a_world_of_its_own() -> None:
         assert ranks.most([1, 2]) == [1, 2] and ranks.every(True) and not ranks.every(False)
     rows = torch.arange(7)
     assert ranks.own(rows) is rows and ranks.summed(rows) is rows
+
+
+def test_a_restart_goes_on_with_what_its_torchrun_has_begun_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older run in the folder is refused at each restart, as it was at the start."""
+    assert not ranks.go_on_with(time.time_ns())
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert ranks.go_on_with(time.time_ns()) and not ranks.go_on_with(10**18)
