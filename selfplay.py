@@ -12,7 +12,7 @@ examples:
   python selfplay.py --checkpoint checkpoints/quickstart --games 100
   python selfplay.py --checkpoint checkpoints/9x9/checkpoints/step-00012000.pt --games 1000 --out games
   python selfplay.py --watch checkpoints/9x9            plays for a run with replay.external=true, on any machine that sees its folder
-  torchrun --nproc-per-node 8 selfplay.py --checkpoint checkpoints/9x9 --games 100000            a share on each of 8 GPUs
+  torchrun --nproc-per-node 8 -- selfplay.py --checkpoint checkpoints/9x9 --games 100000         a share on each of 8 GPUs
 
 The settings are those of the checkpoint's run, unless --config or section.key=value say otherwise (`python train.py --keys` lists them).
 """  # noqa: E501

@@ -17,7 +17,7 @@ examples:
   python train.py --resume --run mine                    goes on with checkpoints/mine from its newest checkpoint
   python train.py --export mine.pt --run mine            writes its newest network: to play, to give away, for --from
   python train.py --keys                                 lists every section.key with its meaning and range
-  torchrun --nproc-per-node 8 --max-restarts 9 train.py --config configs/19x19.yaml       on 8 GPUs; see the README
+  torchrun --nproc-per-node 8 --max-restarts 9 -- train.py --config configs/19x19.yaml    on 8 GPUs; see the README
   tensorboard --logdir checkpoints                       shows the curves and pictures of all runs
 
 A run is a folder, checkpoints/NAME, with its settings (config.yaml), checkpoints, samples, games and logs.

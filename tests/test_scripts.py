@@ -3,6 +3,7 @@ is wrong."""
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 import types
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import tiny
+import torch.distributed.run
 from sgfmill.sgf import Sgf_game
 
 from zerogo import checkpoint, cli, runtime
@@ -62,6 +64,16 @@ def test_what_is_wrong_is_said(argument: str, sentence: str, tmp_path: Path) -> 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(sentence) and done.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_torchrun_reads_the_commands_that_are_documented() -> None:
+    """Without `--` its parser takes a script's `--run` for its own `--run-path` (Python 3.11)."""
+    texts = [path.read_text() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*.py"))]
+    commands = re.findall(r"\btorchrun (--.*?)(?=  |`|$)", "\n".join(texts), re.MULTILINE)
+    assert len(commands) >= 4
+    for command in commands:
+        found = torch.distributed.run.parse_args(command.split())
+        assert found.training_script_args and script(Path(found.training_script).stem).parse(found.training_script_args)
 
 
 def train_config(*arguments: str) -> Config:
