@@ -74,22 +74,13 @@ class MaskedNorm(nn.BatchNorm2d):
         """Returns the normalised maps: [B, C, N, N], zero off the board where there is a mask."""
         if not self.training or (on_board is None and ranks.world() == 1):
             return super().forward(x)
-        weight = (torch.ones_like(x[:, :1]) if on_board is None else on_board.unsqueeze(1)).to(torch.float32)
-        count = weight.sum()
-        values = x.to(torch.float32)
-        mean = (values * weight).sum((0, 2, 3)) / count
-        centred = (values - mean.view(1, -1, 1, 1)) * weight
-        variance = centred.square().sum((0, 2, 3)) / count
-        if ranks.world() > 1:
-            count, mean, variance = ranks.moments(count, mean, variance)
-            centred = (values - mean.view(1, -1, 1, 1)) * weight
+        y, count, mean, variance = ranks.norm(x, self.weight, self.bias, self.eps, on_board)
         # As in torch, a momentum of None averages all batches evenly.
         self.num_batches_tracked.add_(1)
         share = self.momentum if self.momentum is not None else 1.0 / self.num_batches_tracked.to(torch.float32)
-        self.running_mean.add_((mean.detach() - self.running_mean) * share)
-        self.running_var.add_(((variance * count / (count - 1)).detach() - self.running_var) * share)
-        scale = self.weight * torch.rsqrt(variance + self.eps)
-        return centred * scale.view(1, -1, 1, 1) + self.bias.view(1, -1, 1, 1)
+        self.running_mean.add_((mean - self.running_mean) * share)
+        self.running_var.add_((variance * count / (count - 1) - self.running_var) * share)
+        return y
 
 
 class ConvNorm(nn.Module):
