@@ -23,6 +23,7 @@ from zerogo.trainer import Trainer
 
 SETTINGS = "replay.min_window=100 replay.capacity=400 pipeline.commit_seconds=0.3 selfplay.sgf_share=1".split()
 SETTINGS += "selfplay.games=4 pipeline.games_per_iteration=4 selfplay.random_opening_games=10".split()
+GATED = "evaluation.gate=0.5", "evaluation.every_iterations=1"
 losses: list[float] = []
 
 
@@ -51,7 +52,7 @@ def asked_at(number: int, act: Callable[[run.Run], None]) -> None:
 
 
 def settings(folder: Path, name: str, *overrides: str) -> object:
-    return tiny.config(f"run.directory={folder / name}", *SETTINGS, *overrides)
+    return tiny.config(f"run.directory={folder / name}", *SETTINGS, *GATED, *overrides)
 
 
 def held_up(folder: Path) -> None:
@@ -101,6 +102,7 @@ def refusals(folder: Path) -> list[str]:
 def main(folder: Path) -> None:
     torch.set_num_threads(1)
     is_asked = run.Run._is_asked
+    tiny.decide_matches([0])
     with ranks.joined():
         if not ranks.were_restarted():
             Trainer.step = noted(Trainer.step)

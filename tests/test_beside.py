@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from matches import some_result
 from zerogo import checkpoint, kernels
 from zerogo.arena import pool
 from zerogo.errors import InputError
-from zerogo.pipeline import Matches, run
+from zerogo.pipeline import Matches, rating, run
 from zerogo.pipeline.beside import MatchesBeside
 from zerogo.pipeline.rating import measure
 from zerogo.telemetry import Telemetry
@@ -80,6 +81,24 @@ def test_a_checkpoint_enters_the_pool_and_meets_the_best_and_those_that_tell_mos
     again = [line for line, _ in measure(of_the_run, newest, path)]  # as after a kill
     assert pool.read(met) == found and again[1].startswith("  warning: no match against tiny@9: ")
     assert again[2:4] == [*lines[2:4]]
+
+
+def test_a_gate_has_the_player_met_and_goes_by_that_match(saved: Path, tmp_path: Path) -> None:
+    newest, path = replace(checkpoint.load(saved), step=9, counters={"players": [7]}), checkpoint.path_of(tmp_path, 9)
+    checkpoint.save(path, newest)
+    *_, (line, numbers) = measure(matches("evaluation.games=4", "evaluation.opponents=[]"), newest, path)
+    (met,) = pool.read(tmp_path / pool.FILE)
+    assert met[:2] == ("tiny@9", "tiny@7") and line.endswith(" % of the points against tiny@7, which plays")
+    assert numbers == {rating.OF_GATE: met.points / 4}
+    (tmp_path / pool.FILE).unlink()
+    saved.unlink()
+    (found,) = measure(matches("evaluation.opponents=[]"), newest, path)
+    assert found[0].startswith("  warning: no match against tiny@7: ") and found[1] == {}
+    cases = {(0.55, 0.55): [7, 9], (0.55, 0.54): [7], (0.0, 0.9): [7]}
+    for (least, rate), players in cases.items():
+        assert rating.judge([7], 9, {rating.OF_GATE: rate}, least, str) == players
+    assert rating.judge([7], 9, {}, 0.5, (said := []).append) == [7, 9] and said == ["step 9 plays from now on"]
+    assert rating.judge([7], 9, None, 0.5, str) == rating.judge([7], 7, {}, 0.5, str) == [7]
 
 
 class Telling(Matches):

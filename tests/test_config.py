@@ -164,6 +164,7 @@ def test_bad_values_together() -> None:
     narrow = ("game.random_komi_share=0.5", "game.komi_low=7", "game.komi_high=7.2")
     assert "whole number of points" in complaint(*narrow, "game.komi=7.5")
     assert "replay.capacity" in complaint("replay.min_window=3000000")
+    assert "no matches would open it" in complaint("evaluation.gate=0.5", "evaluation.every_minutes=0")
     assert "game.size is 9; game.sizes has 5x5 and 7x7 only" in complaint("game.sizes=[[7, 1, 9], [5, 1, 24]]")
     assert "differs from 24.5" in complaint("game.sizes=[[9, 1, 7], [5, 1, 24.5]]", *narrow)
 

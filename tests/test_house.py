@@ -47,12 +47,12 @@ BUDGETS = {
     "arena": 1417,
     "bench": 1723,
     "board": 770,
-    "config": 797,
+    "config": 805,
     "features": 780,
     "files beside the folders": 5430,
     "gtp": 1975,
     "kernels": 5065,
-    "pipeline": 2283,
+    "pipeline": 2358,
     "play": 560,
     "players": 2330,
     "replay": 765,
@@ -63,7 +63,7 @@ BUDGETS = {
     "tensorboard_plugin": 1200,
 }
 MOST_PAGE_LINES = 1200  # of the tab's JavaScript and CSS
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 155, 21_883, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 155, 21_979, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

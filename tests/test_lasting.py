@@ -21,10 +21,13 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from zerogo import checkpoint, config, signals
+from zerogo.board import new_games
 from zerogo.errors import InputError, Interrupted
+from zerogo.evaluator import Evaluator
 from zerogo.pipeline import commits, limits, run
 from zerogo.pipeline.commits import Commits
 from zerogo.runtime import RunLock, write_atomically
+from zerogo.selfplay import SelfPlay
 from zerogo.signals import LastingStream, Signals
 from zerogo.telemetry import Telemetry
 from zerogo.trainer import Trainer
@@ -79,6 +82,57 @@ def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_is_not(
     assert [(event.step, event.value) for event in read.Scalars("train/loss")] == [
         (event.step, event.value) for event in EventAccumulator(str(whole / "logs")).Reload().Scalars("train/loss")
     ]
+
+
+GATED = "evaluation.gate=0.55 evaluation.every_iterations=1 pipeline.iterations=5 pipeline.keep_checkpoints=1".split()
+GATED += "selfplay.games=2 pipeline.games_per_iteration=2 selfplay.random_opening_games=8".split()
+
+
+def test_who_was_let_through_the_gate_plays_and_does_so_in_a_run_that_is_stopped(
+    tmp_path: Path, monkeypatch, capfd
+) -> None:
+    """Of five rounds' checkpoints the first meets nobody, the second and fourth lose, the third wins."""
+    tiny.decide_matches([0, 0.54, 0.55, 0.54], monkeypatch.setattr)
+    used, use, folder = [], SelfPlay.use, tmp_path / "whole" / "tiny"
+    empty = new_games(1, tiny.config().game.rules(), tiny.CPU)
+
+    def spy(self: SelfPlay, evaluator: Evaluator, step: int) -> None:
+        if (path := checkpoint.path_of(folder, step)).exists():
+            found = checkpoint.load(path)
+            alone = Evaluator.from_network(found.network(), found.encoder(), heads=("policy", "value"))
+            assert torch.equal(alone(empty).prior, evaluator(empty).prior)
+        used.append(step)
+        use(self, evaluator, step)
+
+    monkeypatch.setattr(SelfPlay, "use", spy)
+    tiny.run(tmp_path / "whole", *GATED)
+    counters = next(commits.starts(folder)).counters
+    one, two, three, _, last = counters["saved"]
+    assert counters["players"] == [one, three] and used[-4:] == [one, two, one, three]
+    assert checkpoint.paths(folder) == [checkpoint.path_of(folder, step) for step in (one, three, last)]
+    assert set(tiny.all_samples(folder).network_step.tolist()) == {0, used[-5], one, three}
+    charted = [line for line in tiny.lines(folder / "logs" / "metrics.jsonl") if "time/rounds" in line]
+    assert [line.get("selfplay/network_step") for line in charted] == [None, None, one, one, three]
+    assert max(line["canary/new_samples_age_rounds"] for line in charted) <= 1
+    stops, played = [(1, True), (2, False), (3, False), (4, False)], []  # rounds that are over, and whether it learns
+
+    def is_asked(self: run.Run) -> bool:
+        if stops and (self.rounds, self.round.is_learning) == stops[0]:
+            self.signals.leaving = signal.SIGTERM
+        return self.signals.wanted
+
+    monkeypatch.setattr(run.Run, "_is_asked", is_asked)
+    while stops:
+        with pytest.raises(Interrupted):
+            tiny.run(tmp_path / "stopped", *GATED, resume=bool(played))
+        played.append(next(commits.starts(tmp_path / "stopped" / "tiny")).counters["players"])
+        del stops[0]
+    assert played == [[], [one], [one], [one, three]]
+    assert not tiny.different(folder, tiny.run(tmp_path / "stopped", *GATED, resume=True))
+    checkpoint.path_of(folder, three).unlink()
+    tiny.run(tmp_path / "whole", *GATED, "pipeline.iterations=6", resume=True)
+    assert f"step {three} can't play, so the newest weights do until the next matches: " in capfd.readouterr().err
+    assert next(commits.starts(folder)).counters["players"] == [] and used[-1] > last
 
 
 def test_a_signal_to_save_saves_and_a_second_one_to_leave_leaves_at_once(tmp_path: Path, monkeypatch, capfd) -> None:

@@ -276,11 +276,6 @@ def test_without_a_checkpoint_the_samples_still_count(copied: Path) -> None:
     assert charted_rounds(folder) == [1]
 
 
-def test_old_checkpoints_are_removed(tmp_path: Path) -> None:
-    folder = tiny.run(tmp_path, "pipeline.iterations=4", "pipeline.keep_checkpoints=2")
-    assert [checkpoint.load(path).counters["rounds"] for path in checkpoint.paths(folder)] == [3, 4]
-
-
 def test_shards_that_left_the_window_are_removed(tmp_path: Path) -> None:
     small = ("replay.min_window=100", "replay.scale=0", "replay.shard_samples=32", "pipeline.iterations=3")
     folder = tiny.run(tmp_path, *small)

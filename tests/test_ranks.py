@@ -49,11 +49,15 @@ def test_two_ranks_learn_as_one_process_does(two: Path, tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("name", ["held", "killed"])
 def test_stopped_or_killed_ranks_end_as_others_do(two: Path, name: str) -> None:
-    """A rank that alone gets a signal, a disk that refuses the first one, and a rank that is killed with -9."""
+    """A rank that alone gets a signal, a disk that refuses the first one, and a rank that is killed with -9. In all of
+    them the gate has let the first round's checkpoint play, on both ranks."""
     assert not tiny.different(two / "whole" / "tiny", two / name / "tiny")
     parts = [max((two / run / "tiny" / commits.FOLDER).glob("*.part")) for run in ("whole", name)]
-    games = [checkpoint.read(part)["games"]["drawn"]["number"] for part in parts]
+    of_rank = [checkpoint.read(part)["games"] for part in parts]
+    games, first = [one["drawn"]["number"] for one in of_rank], checkpoint.load(commits.paths(two / name / "tiny")[-1])
     assert torch.equal(*games) and set((games[0] % 2).tolist()) == {1}
+    of_both = torch.cat([first.run["games"]["network_steps"], *(one["network_steps"] for one in of_rank)])
+    assert [*set(of_both.tolist())] == first.counters["players"] == first.counters["saved"][:1]
 
 
 def test_settings_that_ranks_can_not_share_get_a_sentence(two: Path) -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import keystr, tree_flatten_with_path
 
-from zerogo import board, draws
+from zerogo import board, checkpoint, draws
 from zerogo.checkpoint import fresh_network
 from zerogo.config import Config, with_overrides
 from zerogo.evaluator import Evaluation
 from zerogo.network import Network
-from zerogo.pipeline import commits, train
+from zerogo.pipeline import commits, rating, train
+from zerogo.pipeline.beside import MatchesBeside, Played
 from zerogo.replay import Samples
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.rules import own_actions
@@ -101,6 +103,22 @@ def run(folder: Path, *overrides: str, resume: bool = False) -> Path:
     """Trains the smallest run inside a folder and returns the run's own folder."""
     train(config(f"run.directory={folder}", *overrides), resume=resume)
     return folder / "tiny"
+
+
+def decide_matches(rates: Sequence[float], patch: Callable[[object, str, object], None] = setattr) -> None:
+    """Has matches beside runs be over at once: the checkpoint of a run's k-th round gets rates[k - 1] of the points
+    against the one that plays, if any does."""
+
+    def start(self: MatchesBeside, path: Path, step: int, seconds: float) -> None:
+        self._process, self._results = Mock(), Mock()
+        self.path, self.step, self.begun = path, step, seconds
+
+    def take(self: MatchesBeside) -> Played:
+        counters = checkpoint.load(self.path).counters
+        return Played([], {rating.OF_GATE: rates[counters["rounds"] - 1]} if counters["players"] else {})
+
+    patch(MatchesBeside, "start", start)
+    patch(MatchesBeside, "_take", take)
 
 
 def all_samples(folder: Path) -> Samples:

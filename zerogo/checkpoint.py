@@ -41,7 +41,7 @@ KINDS = {
         "seconds": float,
         "last_match": float,
         "last_checkpoint": float,
-        "saved": [int],
+        **dict.fromkeys(("saved", "players"), [int]),
         "begun": int,
         "external": [str],
         "actors": [(str, int)],

@@ -218,6 +218,8 @@ HEADS_WORDS = (
 SCHEDULE = ((0.0, 1.0), (0.75, 0.3), (0.9, 0.1))
 OPPONENTS = "random, mcts:N (N playouts a move), self, a checkpoint, gnugo:LEVEL, …; with @white always White"
 OPPONENTS += ", with ? at the end met where it is installed"
+GATE = "share of the points against the checkpoint that plays self-play with which a measured one takes its place; "
+GATE += "0: the newest weights play. Costs that match (games), 4 bytes a parameter, and self-play by older weights"
 
 
 @dataclass(frozen=True)
@@ -482,6 +484,7 @@ class EvaluationConfig(Section):
     opening_plies: int = option(2, "random moves that begin each pair of games, so that they differ", 0, 1000)
     opponents: tuple[str, ...] = option(("random", "mcts:200"), OPPONENTS)
     earlier_opponents: int = option(2, "earlier checkpoints that are met: the best, and those that tell most", 0, 100)
+    gate: float = option(0.0, GATE, 0, 1, source="KataGo 0.5, AlphaGo Zero 0.55, AlphaZero none")
     symmetry: str = option(
         "random", "turning the board: none, random (the root by all 8 from 64 simulations on), all", choices=SYMMETRIES
     )
@@ -490,6 +493,11 @@ class EvaluationConfig(Section):
         120.0, "the same for an engine's first answer; some tune themselves to the machine then", above=0, high=10**6
     )
     engine_processes: int = option(0, "processes of a GTP engine that think at once; 0 is the usable cores", 0, 4096)
+
+    def _check(self) -> None:
+        if self.gate and not (self.every_minutes or self.every_iterations):
+            matches = "evaluation.every_minutes and every_iterations are 0; one of them must be above 0"
+            raise InputError(f"evaluation.gate is {self.gate:g}, but no matches would open it: {matches}")
 
 
 @dataclass(frozen=True)

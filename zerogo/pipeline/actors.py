@@ -1,12 +1,13 @@
 """Actors: processes beside a run, on any machine that sees its folder, which play games for it.
 
-`selfplay.py --watch RUN` follows the newest checkpoint of the run and adds shards of finished games to RUN/actors,
-whole or not at all. An actor's name, from which its shards have theirs and its games their seed, is drawn anew at each
-start, so that no two games are the same. The run takes each shard in once (`replay.external`), each actor's in their
-order, and renames it to .taken: a commit names those whose samples it holds and the last of each actor, and a shard is
-removed once two commits hold its samples. What is damaged, foreign or comes again is not learned, but moved to
-RUN/actors/refused. Of the networks that played it is checked that they are of this run's encoder, that their steps are
-not beyond the run's, and that the shard names this run; no digest of their weights is."""
+`selfplay.py --watch RUN` follows the newest checkpoint of the run (under `evaluation.gate` the one that this says
+plays) and adds shards of finished games to RUN/actors, whole or not at all. An actor's name, from which its shards have
+theirs and its games their seed, is drawn anew at each start, so that no two games are the same. The run takes each
+shard in once (`replay.external`), each actor's in their order, and renames it to .taken: a commit names those whose
+samples it holds and the last of each actor, and a shard is removed once two commits hold its samples. What is damaged,
+foreign or comes again is not learned, but moved to RUN/actors/refused. Of the networks that played it is checked that
+they are of this run's encoder, that their steps are not beyond the run's, and that the shard names this run; no digest
+of their weights is."""
 
 import contextlib
 import itertools
@@ -27,7 +28,7 @@ from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, GameConfig, with_overrides
 from zerogo.draws import Purpose
 from zerogo.errors import InputError, Interrupted
-from zerogo.pipeline import batch_size, canaries
+from zerogo.pipeline import batch_size, canaries, rating
 from zerogo.pipeline.generate import evaluator_for
 from zerogo.replay import Samples, load_with_about, save_shard
 from zerogo.rules import SCORING, SUPERKO
@@ -106,17 +107,31 @@ class Inbox:
         parts = [(one.game, one.search, one.selfplay, one.replay) for one in (found and found.config, own) if one]
         return len(parts) < 2 or parts[0] != parts[1]
 
-    def count_seconds(self, collected: SelfPlayResult) -> None:
-        """Makes the seconds of a round's games all since the last round's: actors play while the run learns, too."""
-        now = time.monotonic()
+    def fill(
+        self,
+        collected: SelfPlayResult,
+        selfplay: SelfPlay,
+        step: int,
+        until: float | None,
+        show: Callable[[SelfPlayResult], None],
+        heed: Callable[[], None],
+    ) -> None:
+        """Adds to a round, on the first rank, what actors have played, under numbers above all that any rank has used,
+        beyond which all go on; waits for a round's games where the run plays none itself, until the `time.monotonic()`
+        at which it ends. show, heed: called meanwhile."""
+        settings = self.config.pipeline
+        while True:
+            first = int(ranks.most([selfplay.next_game])[0])
+            if number := ranks.of_first(self.take, collected, first, step):
+                selfplay.next_game = first + number + ranks.rank()
+            is_over = settings.plays or (until is not None and time.monotonic() >= until)
+            if ranks.of_first(lambda: is_over or len(collected.lengths) >= settings.games_per_iteration):  # noqa: B023
+                break
+            show(collected)
+            heed()
+            self.wait()
+        now = time.monotonic()  # a round's seconds are all since the last one's: actors play while the run learns, too
         collected.seconds, self._since = max(collected.seconds, now - self._since), now
-
-    def take_in(self, collected: SelfPlayResult, selfplay: SelfPlay, step: int) -> None:
-        """Adds to a round, on the first rank, the games of all shards that wait, under numbers above all that any rank
-        has used, beyond which all go on."""
-        first = int(ranks.most([selfplay.next_game])[0])
-        if number := ranks.of_first(self.take, collected, first, step):
-            selfplay.next_game = first + number + ranks.rank()
 
     def take(self, collected: SelfPlayResult, first: int, step: int) -> int:
         """Adds the games of all shards that wait to a round, numbered from `first`; returns how many. step: the run's,
@@ -278,8 +293,8 @@ def watch(directory: Path, overrides: Sequence[str] = ()) -> None:
 
 
 class Actor:
-    """Games for a run, under the settings of its newest checkpoint, whose network plays from then on, in games under
-    way too."""
+    """Games for a run, under the settings of its newest checkpoint, whose network, or that of its player, plays from
+    then on, in games under way too."""
 
     def __init__(self, directory: Path, overrides: Sequence[str], signals: Signals, line: Progress) -> None:
         self.directory, self.overrides, self.signals, self.line = directory, overrides, signals, line
@@ -360,13 +375,14 @@ class Actor:
         config, run = with_overrides(found.config, [*OWN, *self.overrides]), int(found.counters.get("begun", 0))
         if not config.replay.external:
             raise InputError(f"the run {self.directory} takes no games of actors; resume it with replay.external=true")
-        self.config, self.step, of = config, found.step, (run, config.game, config.search, config.selfplay)
+        player = rating.player(self.directory, found.counters.get("players", []), self.signals.note) or found
+        self.config, self.step, of = config, player.step, (run, config.game, config.search, config.selfplay)
         if of != self._of:
             self._write()
             self._begin(found, run)
         self._of = of
-        self.evaluator.network.load_(found.network())
-        self.selfplay.use(self.evaluator, max(found.step, bool(config.run.start_from)))
+        self.evaluator.network.load_(player.network())
+        self.selfplay.use(self.evaluator, max(player.step, bool(config.run.start_from)))
         self.selfplay.set_progress(found.trainer.get("progress", 0.0))
 
     def _begin(self, found: Checkpoint, run: int) -> None:

@@ -62,12 +62,13 @@ class MatchesBeside:
         if state and Path(state["path"]).exists():
             self.start(Path(state["path"]), state["step"], state["begun"])
 
-    def conclude(self, wait: bool = False) -> None:
-        """Prints and charts what the matches showed, if they are over; what fails there does not end the run.
+    def conclude(self, wait: bool = False) -> dict[str, float] | None:
+        """Prints and charts what the matches showed, if they are over, and returns the charts' numbers; None where they
+        go on or have failed, which does not end the run.
 
         wait: stay until they are over."""
         if not self.are_on or not (wait or self._results.poll()):
-            return
+            return None
         if not self._results.poll():
             self.note(f"waiting for the matches of step {self.step}")
         found = self._take()
@@ -78,6 +79,7 @@ class MatchesBeside:
                 self.note(line)
             self.telemetry.scalars(self.step, found.numbers)
         self.path, self._process, self.concluded = None, None, self.begun
+        return found.numbers if isinstance(found, Played) else None
 
     def close(self) -> None:
         """Ends matches that nobody will conclude."""

@@ -174,11 +174,12 @@ def of_round(
     first: int,
     num_samples: int,
     batch: int,
+    player: int,
 ) -> dict[str, float]:
     """Returns what a round says that was learned from, by tag, on all ranks the same. numbers: those of the charts.
     evaluator: makes one that asks some heads. first: the step before the round. num_samples: new ones. batch: to look
-    at."""
-    found = of_training(numbers, replay, trainer.steps, trainer.steps - first)
+    at. player: the step of the network that plays."""
+    found = of_training(numbers, replay, player, trainer.steps - first)
     held_out = replay.validation_batch(batch)
     if held_out is not None:
         found |= of_batch(held_out, trainer)
@@ -196,14 +197,14 @@ def of_batch(batch: TrainingBatch, trainer: Trainer) -> dict[str, float]:
     return _tagged({"target_on_stones": _most(on_stones)})
 
 
-def of_training(numbers: Mapping[str, float], replay: Replay, steps: int, learned: int) -> dict[str, float]:
-    """Returns what a round's training says, by tag. numbers: those of the charts. learned: steps of this round, after
-    which there were `steps`."""
+def of_training(numbers: Mapping[str, float], replay: Replay, player: int, learned: int) -> dict[str, float]:
+    """Returns what a round's training says, by tag. numbers: those of the charts. player: the step of the network that
+    plays. learned: steps of this round."""
     found = {"policy_kl_nats": numbers.get("train/policy_kl", math.nan)}
     if "validation/loss" in numbers:
         found["held_out_loss_ratio"] = numbers["validation/loss"] / numbers["train/loss"]
     if learned and replay.newest_step > 0:
-        found["new_samples_age_rounds"] = max(0, steps - replay.newest_step) / learned
+        found["new_samples_age_rounds"] = max(0, player - replay.newest_step) / learned
     return _tagged(found)
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import torch
 
-from zerogo import ranks, runtime
+from zerogo import checkpoint, ranks, runtime
 from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.features import make_encoder
 from zerogo.kernels.shared import WORDS_AFTER_ROWS
 from zerogo.network import Network
+from zerogo.pipeline import rating
 from zerogo.replay import device_for, window
 from zerogo.replay.samples import record_layout
 from zerogo.search.tree import Tree
@@ -22,7 +23,8 @@ from zerogo.signals import existing
 MONTH = 30 * 24 * 60  # minutes
 GROWS = 1.5  # a ring on the host that grows is there twice for a moment, at half its size
 PACKED = 1 / 6  # of a sample's memory is what a shard takes on the disk; 1/6 to 1/7 was seen from 5x5 to 9x9
-WEIGHTS, LEARNING = 16, 20  # bytes a parameter: in a checkpoint (weights, averages, two statistics), and in memory
+# Bytes a parameter: in a checkpoint (weights, averages, two statistics), in memory, and of a player that a gate keeps.
+WEIGHTS, LEARNING, PLAYER = 16, 20, 4
 LOG, GAME = 17_000, 4_000  # bytes of the logs of a round, a minute long, and of an SGF
 FAR = 10**9  # samples, after which a window hardly grows
 
@@ -73,7 +75,7 @@ def memory(config: Config, device: torch.device) -> dict[str, float]:
     return {  # each rank has all samples
         "replay.capacity": config.replay.capacity * record * (GROWS * here if is_on_host else 1.0),
         "selfplay.games": float(games) * on_device / ranks.world(),
-        "network": float(on_device * LEARNING * network),
+        "network": float(on_device * (LEARNING + PLAYER * bool(config.evaluation.gate)) * network),
     }
 
 
@@ -90,7 +92,7 @@ def disk(config: Config, games: float) -> dict[str, float]:
     settings, saved = config.pipeline, WEIGHTS * _network(config)
     share = min(1.0, (settings.minutes or MONTH) / MONTH)
     written = share * MONTH / max(1.0, settings.checkpoint_minutes)
-    kept = written if settings.keep_checkpoints == 0 else settings.keep_checkpoints + 1
+    kept = settings.keep_checkpoints + (3 if config.evaluation.gate else 1) if settings.keep_checkpoints else written
     kept += written / settings.keep_every if settings.keep_every else 0
     record = record_layout(config.game.largest_size)[1] * 8
     has_matches = bool(config.evaluation.every_minutes or config.evaluation.every_iterations)
@@ -158,6 +160,18 @@ def beyond(config: Config) -> Iterator[str]:
         yield f"warning: the oldest {len(old):,} games will be removed; pipeline.keep_games is {settings.keep_games:,}"
     if 0 < 1e6 * settings.logs_mb < sum(path.stat().st_size for path in folder.glob("logs/*")):
         yield f"warning: the oldest half of the logs will be removed; pipeline.logs_mb is {settings.logs_mb:g}"
+
+
+def tidy(config: Config, newest: Path, saved: list[int], players: list[int], measured: Path | None) -> None:
+    """Removes of a run's checkpoints and games what the settings have no room for. newest: the checkpoint just written.
+    saved, players: the steps of all that ever were, and of those that have played. measured: which matches need."""
+    settings, every, run = config.pipeline, config.pipeline.keep_every, config.run.folder
+    steps = rating.best(run, config.game.size) + (saved[every - 1 :: every] if every else [])
+    steps += players[-2:]  # an older commit may name the last but one
+    needed = {measured, *(checkpoint.path_of(run, step) for step in steps)}
+    checkpoint.prune(run, settings.keep_checkpoints, newest, needed)
+    for old in games_beyond(run, settings.keep_games):
+        old.unlink(missing_ok=True)
 
 
 def games_beyond(run: Path, keep: int) -> list[Path]:

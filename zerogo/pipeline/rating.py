@@ -1,16 +1,29 @@
 """The rating pool of a run: each checkpoint that is measured also meets earlier ones, the best and those that tell most
-of its strength, and the file of the pool says how strong all are."""
+of its strength, and the file of the pool says how strong all are.
 
-from collections.abc import Iterator
+A gate, which `evaluation.gate` puts before self-play, goes by it. A run's newest averaged weights play until a first
+checkpoint has been measured; from then on that one plays, until a later one gets at least this share of the points
+against it, on all boards together, and takes its place. So has AlphaGo Zero done (55 % of 400 games) and KataGo (half
+of 200); AlphaZero has no gate. Each match decides, however few its games are, where an SPRT of them seldom would: of
+100 games an equal player gets 55 % in one match of five or six, and one that is refused is not asked again, as a later
+one soon is. What is learned from, validated, exported and measured is always the newest network.
+
+A checkpoint says in its counters which steps have played, the last of which plays, for actors and for matches. A run
+reads that one's file at the change as it does on resume, and keeps it, so that both play the same bits. In which round
+the results of matches come in, and with them a change, the clock decides: to the bit a run is the same as another one
+in which they did in the same rounds, however often it was stopped."""
+
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from zerogo import checkpoint
+from zerogo import checkpoint, ranks
 from zerogo.arena import cap_for, play_match, pool
 from zerogo.checkpoint import Checkpoint
 from zerogo.errors import InputError
 from zerogo.pipeline.measures import Matches, elo_numbers
 from zerogo.players.analyst import make_player
 
+OF_GATE = "eval/gate_winrate"
 VERDICTS = {"H1": "is stronger", "H0": "is not stronger", "continue": "may be stronger, more games are needed"}
 
 
@@ -27,15 +40,18 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
     player, is_mixed = make_player(network, settings, matches.device, matches.dtype), bool(game.sizes)
     stem, steps = player.name.rpartition("@")[0], {_step(file): file for file in checkpoint.paths(folder)}
     earlier = {f"{stem}@{step}": file for step, file in steps.items() if step < network.step}
+    players = [step for step in network.counters.get("players", ())[-1:] if step != network.step]
+    plays = {f"{stem}@{step}": checkpoint.path_of(folder, step) for step in players}
+    earlier |= plays
     for size in game.all_sizes:
         where, area = (f"{size}x{size}, ", f"eval/{size}x{size}") if is_mixed else ("", "eval")
         # Without those of a measurement that was interrupted, so that it comes out the same.
         met = [one for one in pool.read(folder / pool.FILE) if one.player != player.name or one.opponent not in earlier]
-        if not any(player.name in meeting[:2] and meeting.size == size for meeting in met):
-            continue
-        order = pool.most_telling(met, size, player.name, list(earlier), settings.games)
-        order = dict.fromkeys([*pool.strongest(met, size, order), *order])
-        for name in list(order)[: settings.earlier_opponents]:
+        order = list(plays)
+        if any(player.name in meeting[:2] and meeting.size == size for meeting in met):
+            telling = pool.most_telling(met, size, player.name, list(earlier), settings.games)
+            order += [*pool.strongest(met, size, telling), *telling]
+        for name in list(dict.fromkeys(order))[: max(settings.earlier_opponents, len(plays))]:
             try:
                 other = make_player(checkpoint.load(earlier[name]), settings, matches.device, matches.dtype)
             except InputError as error:  # it may have been removed meanwhile
@@ -47,6 +63,10 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
             pool.add(folder / pool.FILE, result)
             yield f"  {where}{result.lines()[0]}", {}
         yield from _standing(folder, size, player.name, list(earlier), where, area)
+    met = [one for one in pool.read(folder / pool.FILE) if one.player == player.name and one.opponent in plays]
+    if games := sum(one.games for one in met):
+        rate = sum(one.points for one in met) / games
+        yield f"  {100 * rate:.1f} % of the points against {met[0].opponent}, which plays", {OF_GATE: rate}
 
 
 def _standing(
@@ -54,12 +74,34 @@ def _standing(
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """Yields what the pool says of a player: its rating, and the verdict against the best of the earlier ones."""
     met = pool.read(folder / pool.FILE)
-    numbers = elo_numbers(met, size, name, area)
-    yield "  {}Elo {:.0f} ({:.0f} to {:.0f})".format(where, *numbers.values()), numbers
+    if numbers := elo_numbers(met, size, name, area):
+        yield "  {}Elo {:.0f} ({:.0f} to {:.0f})".format(where, *numbers.values()), numbers
     for best in pool.strongest(met, size, earlier):
         if any({name, best} == {*meeting[:2]} and meeting.size == size for meeting in met):
             found = pool.verdict(met, size, name, best)
             yield f"  {where}it {VERDICTS[found.verdict]} than {best}, by an SPRT", {f"{area}/sprt_llr": found.llr}
+
+
+def judge(
+    players: list[int], step: int, shown: dict[str, float] | None, least: float, note: Callable[[str], None]
+) -> list[int]:
+    """Returns the steps that have played, now that the matches of a step have shown these numbers, None where there are
+    no new ones. least: the gate, 0 for none. Who had nobody to meet, as the player's file is gone, plays."""
+    if not least or shown is None or shown.get(OF_GATE, 1.0) < least or step in players[-1:]:
+        return players
+    note(f"step {step} plays from now on")
+    return [*players, step]
+
+
+def player(folder: Path, players: list[int], note: Callable[[str], None]) -> Checkpoint | None:
+    """Returns the checkpoint of the last of these steps of a run, on all ranks; None, for the newest weights, where
+    there are none, or it does not load, which is said: then the steps go from the list, too."""
+    try:
+        return ranks.alike(checkpoint.load, checkpoint.path_of(folder, players[-1])) if players else None
+    except InputError as error:
+        note(f"warning: step {players[-1]} can't play, so the newest weights do until the next matches: {error}")
+        players.clear()
+        return None
 
 
 def _step(path: Path) -> int:

@@ -93,6 +93,7 @@ class Run:
         self.telemetry = ranks.only_first(Telemetry, directory / "logs", *logs, call=signals.patiently)
         self._last_checkpoint = float(counters.get("last_checkpoint", self.seconds))
         self.saved = list(counters.get("saved", ()))  # the steps of all checkpoints, those that are gone among them
+        self.players = list(counters.get("players", ())) if config.evaluation.gate else []  # see `rating`
         self._shown: dict[str, float | str] = {}
         self._line = ranks.only_first(self._introduce)
         self._part = 0.0  # the part of a round that is over: half of it is learning
@@ -139,17 +140,23 @@ class Run:
             options["state"] = state | start.run.get("replay", {})
         return Replay(config.replay, side, shards, config.run.seed, **options)
 
-    def _evaluator(self, heads: tuple[str, ...] | None = None) -> Evaluator:
+    def _evaluator(self, heads: tuple[str, ...] | None = None, player: Checkpoint | None = None) -> Evaluator:
         """Returns the evaluator that asks these heads, by default those of the search: always the same one, whose
-        weights become the averaged ones of now."""
+        weights become the averaged ones of now; for a player another one, with its weights."""
         heads = heads or search_heads(self.config.network.heads, self.config.search.score_weight)
-        if heads in self._evaluators:
-            self._evaluators[heads].network.load_(self.trainer.averaged)
+        key, network = (heads, player is None), player.network() if player else self.trainer.averaged
+        if key in self._evaluators:
+            self._evaluators[key].network.load_(network)
         else:
-            parts = self.trainer.averaged, self.trainer.encoder, self.device, self.dtype
-            self._evaluators[heads] = Evaluator.from_network(*parts, heads=heads, compiled=self.compiled)
-            self.epilogues = cli.pick_epilogues(self.epilogues, self._evaluators[heads].network)
-        return self._evaluators[heads]
+            parts = network, self.trainer.encoder, self.device, self.dtype
+            self._evaluators[key] = Evaluator.from_network(*parts, heads=heads, compiled=self.compiled)
+            self.epilogues = cli.pick_epilogues(self.epilogues, self._evaluators[key].network)
+        return self._evaluators[key]
+
+    def _player(self) -> tuple[Evaluator, int]:
+        """Returns what plays, and the training step of its weights: the averaged ones of now, or those of the gate."""
+        found = rating.player(self.directory, self.players, self.signals.note)
+        return self._evaluator(player=found), found.step if found else self.trainer.steps
 
     def _go_on_from(self, start: Checkpoint) -> None:
         """Goes on with the games and the round of a commit; from a checkpoint with new games and another round."""
@@ -183,14 +190,14 @@ class Run:
         self.round, self.selfplay = Round(), self._new_selfplay(max(number, self.replay.last_game + 1))
 
     def _new_selfplay(self, first: int) -> SelfPlay:
-        config, evaluator = self.config, self._evaluator()
+        config, (evaluator, step) = self.config, self._player()
         sections = config.game, config.search, replace(config.selfplay, games=ranks.share(config.selfplay.games))
         if not config.pipeline.plays:  # of it only the numbers of games are asked, and a search for reanalysis
             sections = config.game, replace(config.search, leaves=1), replace(config.selfplay, games=1)
         numbers = {"first_game": first + ranks.rank(), "stride": ranks.world()}
         selfplay = SelfPlay(*sections, evaluator, self.device, config.run.seed, progress=self._progress(), **numbers)
         # Weights of another run have learned, so their first samples are not those of a player that has not.
-        selfplay.use(evaluator, max(self.trainer.steps, bool(config.run.start_from)))
+        selfplay.use(evaluator, max(step, bool(config.run.start_from)))
         return selfplay
 
     # The loop
@@ -206,11 +213,12 @@ class Run:
                 self._save()
             while self._progress() < 1.0:
                 self._round()
+                self._judge()
                 ranks.only_first(self._evaluate_if_due)
                 self._heed()
             self._commit()
             with self.signals.at_once(), ranks.alone():
-                self.beside.conclude(wait=True)
+                self._judge(wait=True)
         self._save()
         if self.config.pipeline.final_matches:
             with self.signals.at_once(), ranks.alone():
@@ -266,7 +274,8 @@ class Run:
         numbers, collected = self.round.numbers | self._learn(), self.round.collected
         if self.round.num_samples:
             numbers |= self._canaries(numbers)
-        self.selfplay.use(self._evaluator(), self.trainer.steps)
+        if not self.players:
+            self.selfplay.use(self._evaluator(), self.trainer.steps)
         self.rounds, self._part, self.round = self.rounds + 1, 0.0, Round()
         self._tick()
         ranks.only_first(self._chart, collected, numbers)
@@ -286,7 +295,7 @@ class Run:
         while settings.plays and not ranks.every(self.selfplay.play(*wanted, pause=self._pauses).is_whole):
             self._heed()
         if self.inbox:
-            self._take_in(until)
+            self.inbox.fill(collected, self.selfplay, self.trainer.steps, until, self._show, self._heed)
         self._write_games()
         collected = self.round.collected = commits.together(ranks.gathered(collected))
         samples, found = collected.all_samples(), {}
@@ -297,18 +306,6 @@ class Run:
         self.simulations, self._games = self.simulations + collected.simulations, self._games + len(collected.lengths)
         self.round.numbers = selfplay_numbers(collected, samples) | found
         self._keep(samples)
-
-    def _take_in(self, until: float | None) -> None:
-        """Adds to the round what actors have played; waits for a round's games where the run plays none itself."""
-        settings, collected = self.config.pipeline, self.round.collected
-        while True:
-            self.inbox.take_in(collected, self.selfplay, self.trainer.steps)
-            is_over = settings.plays or (until is not None and time.monotonic() >= until)
-            if ranks.of_first(lambda: is_over or len(collected.lengths) >= settings.games_per_iteration):  # noqa: B023
-                return self.inbox.count_seconds(collected)
-            self._show(collected)
-            self._heed()
-            self.inbox.wait()
 
     def _is_asked(self) -> bool:
         """Whether a commit is due, or a signal asks for something."""
@@ -353,7 +350,8 @@ class Run:
     def _canaries(self, numbers: dict[str, float]) -> dict[str, float]:
         """Returns the canaries' figures of a round that was learned from and looks at them."""
         of_round = self.round.first, self.round.num_samples, self.config.training.batch
-        found = canaries.of_round(numbers, self.replay, self.trainer, self._evaluator, *of_round)
+        player = (self.players or [self.trainer.steps])[-1]
+        found = canaries.of_round(numbers, self.replay, self.trainer, self._evaluator, *of_round, player)
         self._look(found)
         return found
 
@@ -413,6 +411,8 @@ class Run:
         step, resignation = self.trainer.steps, self.selfplay.resignation
         numbers |= {f"replay/{name}": value for name, value in self.replay.statistics(step).items()}
         numbers |= {"time/minutes": self.seconds / 60, "time/rounds": self.rounds, "time/games": self._next_game}
+        if self.players:
+            numbers["selfplay/network_step"] = self.players[-1]
         if self.config.selfplay.resign_share:
             numbers["selfplay/resign_threshold"] = resignation.threshold
             numbers["selfplay/resign_false_positive"] = resignation.measured
@@ -422,9 +422,18 @@ class Run:
             for name, picture in (final_boards(collected) | pictures).items():
                 self.telemetry.image(name, picture, step)
 
+    def _judge(self, wait: bool = False) -> None:
+        """Charts the matches beside the run when they are over (wait: as soon as they are), and has all ranks go on
+        together with the network that plays then."""
+        shown, of_gate = self.beside.conclude(wait), (self.config.evaluation.gate, self._line.note)
+        if (players := ranks.of_first(rating.judge, self.players, self.beside.step, shown, *of_gate)) != self.players:
+            self.players = players
+            self.selfplay.use(*self._player())
+            if self.inbox:
+                self._save()
+
     def _evaluate_if_due(self) -> None:
-        """Charts the matches beside the run when they are over, and starts those of this step when they are due."""
-        self.beside.conclude()
+        """Starts the matches of this step beside the run when they are due."""
         settings, begun = self.config.evaluation, self.beside.begun
         by_time = settings.every_minutes and self.seconds - begun >= 60 * settings.every_minutes
         by_round = settings.every_iterations and self.rounds % settings.every_iterations == 0
@@ -436,7 +445,7 @@ class Run:
         state, replay = self.trainer.state_dict(), self.replay.state_dict()
         weights, averaged = state.pop("network"), state.pop("averaged")
         counters = {"seconds": self.seconds, "rounds": self.rounds, "last_match": self.beside.concluded}
-        counters |= {"last_checkpoint": self._last_checkpoint, "saved": self.saved}
+        counters |= {"last_checkpoint": self._last_checkpoint, "saved": self.saved, "players": self.players}
         counters |= {"begun": self.begun, "external": self.external, "actors": list(self.actors.items())}
         counters |= {"samples": self.trainer.samples, "simulations": self.simulations, "games": 0}
         if self.selfplay is not None:
@@ -482,15 +491,6 @@ class Run:
         self.saved += [self.trainer.steps] if self.trainer.steps not in self.saved[-1:] else []
         path = checkpoints.path_of(self.directory, self.trainer.steps)
         self.signals.patiently(checkpoints.save, path, replace(self._checkpoint(), run={}))
-        self.signals.patiently(self._tidy, path)
+        self.signals.patiently(limits.tidy, self.config, path, self.saved, self.players, self.beside.path)
+        self.signals.patiently(self.telemetry.trim, int(self.config.pipeline.logs_mb * 1e6))
         return path
-
-    def _tidy(self, newest: Path) -> None:
-        """Removes of checkpoints, games and logs what the settings have no room for."""
-        settings, every = self.config.pipeline, self.config.pipeline.keep_every
-        steps = rating.best(self.directory, self.config.game.size) + (self.saved[every - 1 :: every] if every else [])
-        needed = {self.beside.path, *(checkpoints.path_of(self.directory, step) for step in steps)}
-        checkpoints.prune(self.directory, settings.keep_checkpoints, newest, needed)
-        for old in limits.games_beyond(self.directory, settings.keep_games):
-            old.unlink(missing_ok=True)
-        self.telemetry.trim(int(settings.logs_mb * 1e6))

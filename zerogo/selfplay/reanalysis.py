@@ -1,5 +1,5 @@
 """Reanalysis (MuZero Reanalyse, Schrittwieser et al. 2021): old positions of the window are searched anew with the
-newest network, and its policy is what is learned of them from then on."""
+network that plays, without a gate the newest one, and its policy is what is learned of them from then on."""
 
 import time
 from dataclasses import replace
