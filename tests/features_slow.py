@@ -12,7 +12,7 @@ from slow_scoring import slow_area, slow_benson
 
 from zerogo.features import ENCODERS, GROUPS
 from zerogo.features.groups import make_group
-from zerogo.features.patterns import PATTERNS
+from zerogo.features.planes import PATTERNS
 from zerogo.game import Colour, GameState, Move, Point, all_points, is_on_board, neighbours
 from zerogo.kernels.shared import GLOBALS
 

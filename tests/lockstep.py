@@ -11,8 +11,7 @@ from sgfmill.boards import Board as SgfmillBoard
 from torch import Tensor
 
 from zerogo import board, scoring
-from zerogo.board import zobrist
-from zerogo.board.position import find_atari
+from zerogo.board.position import find_atari, hash_stones
 from zerogo.game import Board, Colour, GameState, Move, Point, all_points, neighbours
 from zerogo.rules import Rules
 
@@ -171,7 +170,7 @@ class Lockstep:
         atari, breathless = find_atari(state.black, state.white, state.on_board)
         assert torch.equal(state.atari, atari), "the carried atari differs from the flood's"
         assert not breathless.any()
-        hashes = zobrist.hash_stones(state.black, state.white)
+        hashes = hash_stones(state.black, state.white)
         assert torch.equal(state.hash, hashes), "the hash differs from the stones'"
         assert torch.equal(state.black | state.white | state.on_board, state.on_board), "stones beyond the board"
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from zerogo import board, draws
 from zerogo.players.playout import RandomPlayer
+from zerogo.replay.samples import StoredState
 from zerogo.rules import Rules
 
 
@@ -56,10 +57,10 @@ def swap_colours(state: board.State) -> board.State:
     return dataclasses.replace(state, rules=rules, **swapped)
 
 
-def restoring(state: board.State) -> dict:
-    """Returns what a sample keeps of games."""
+def stored(state: board.State) -> StoredState:
+    """Returns the games of which only what samples keep is known."""
     names = ("black", "white", "recent", "to_play", "rules", "moves", "passes", "ply", "ko")
-    return {name: getattr(state, name) for name in names}
+    return StoredState.of({name: getattr(state, name) for name in names} | {"kept_captures": state.captures})
 
 
 PATTERNS = (

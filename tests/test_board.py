@@ -12,13 +12,13 @@ from boards import IMPLEMENTATIONS, NUMBA, TRITON, assert_same, doing, done, kin
 from cases import CASES, PERFT_2X2, spiral
 from diagrams import parse, show
 from lockstep import Lockstep
-from positions import restoring
+from positions import stored
 from torch import Tensor
 
 from zerogo import board, coords, draws, flood, kernels, scoring
-from zerogo.board import State, superko, zobrist
+from zerogo.board import State, superko
 from zerogo.board import state as states
-from zerogo.board.position import find_atari, legal_rows, play
+from zerogo.board.position import find_atari, legal_rows, play, point_keys
 from zerogo.board.superko import exact_legal_rows
 from zerogo.errors import InputError
 from zerogo.game import GameState
@@ -302,7 +302,7 @@ def test_play_takes_views_and_parts_of_a_batch() -> None:
 def test_restored_games_know_ko_and_moves() -> None:
     case = CASES["ko retake"]
     state = play_all(start(case.diagram, case.to_play), case.moves)
-    restored = board.restore(**restoring(state))
+    restored = stored(state)
     assert torch.equal(board.legal_actions(restored), board.legal_actions(state))
     for name in ("hash", "atari", "recent", "moves", "passes", "ply", "ko"):
         assert torch.equal(getattr(restored, name), getattr(state, name))
@@ -583,7 +583,7 @@ def test_kernels_compile() -> None:
 
     state = board.new_games(2, [Rules(19, suicide=True), Rules(19, superko="situational")])
     state = dataclasses.replace(state, links=state.links[:, :0])
-    keys = zobrist.point_keys(19, torch.device("cpu"))
+    keys = point_keys(19, torch.device("cpu"))
     history = {name: getattr(state, name) for name in HistoryFields._fields}
     line, words, moves = paths_down(state, torch.arange(2), 2, seed=1)
     calls = [

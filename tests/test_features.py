@@ -15,7 +15,7 @@ from diagrams import parse
 from features_slow import LADDERS, PLANES
 from host_reads import no_reads
 from implementations import READERS, encode, module, read_ladders
-from positions import of_stones, play_random, played, restoring, swap_colours
+from positions import of_stones, play_random, played, stored, swap_colours
 from torch import Tensor
 
 from zerogo import board, checkpoint, coords, flood, kernels, symmetry
@@ -67,7 +67,7 @@ def test_zero17_agrees_with_the_plain_one(plies: int) -> None:
 @pytest.mark.parametrize("name", list(ENCODERS))
 def test_swapped_colours_look_the_same_to_the_mover(name: str) -> None:
     state, _ = play_random([Rules(5, 6.5, superko) for superko in ("simple", "positional")], 9)
-    state = board.restore(**restoring(state))
+    state = stored(state)
     other = swap_colours(state)
     encoder = make_encoder(name, komi_input=True)
     planes, mirrored, names = encoder.planes(state), encoder.planes(other), encoder.plane_names
@@ -153,7 +153,7 @@ def test_without_a_look_by_the_host(name: str, blind) -> None:
     rules = [Rules(size, 3.5, SUPERKO[k % 3], k % 2 == 1, SCORING[k % 2]) for k, size in enumerate(sizes)]
     encoder = make_encoder(name, komi_input=True)
     states = [play_random(rules, plies, seed=plies)[0] for plies in (0, 20, 60, 90)]
-    states += [board.restore(**restoring(state)) for state in states]
+    states += [stored(state) for state in states]
     expected = [(encoder.planes(state), encoder.globals(state)) for state in states]
     blind()
     for state, (planes, numbers) in zip(states, expected, strict=True):
@@ -171,7 +171,7 @@ def test_samples_give_the_planes_of_their_games() -> None:
         for count in (3, 15, 30, 50):
             state, _ = play_random(rules, count, seed=count)
             state = state.select((~state.finished).nonzero().squeeze(1))
-            restored = board.restore(**restoring(state))
+            restored = stored(state)
             before, after = encoder.planes(state), encoder.planes(restored)
             missed = (before[:, index] != after[:, index]).flatten(1).any(1)
             assert not (after[:, index] > before[:, index]).any()

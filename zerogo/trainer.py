@@ -22,6 +22,7 @@ from zerogo.replay import TrainingBatch
 # own data.
 SECOND_MOMENTUM = 0.99
 STATE_FORMAT = 1
+PARTS, NUMBERS = ("network", "averaged", "optimizer"), ("samples", "steps", "progress", "average_weight")  # of a state
 
 
 class Trainer:
@@ -114,16 +115,8 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns all that is needed to go on exactly: tensors, numbers and containers only."""
-        return {
-            "format": STATE_FORMAT,
-            "network": self.network.state_dict(),
-            "averaged": self.averaged.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "samples": self.samples,
-            "steps": self.steps,
-            "progress": self.progress,
-            "average_weight": self.average_weight,
-        }
+        parts = {name: getattr(self, name).state_dict() for name in PARTS}
+        return {"format": STATE_FORMAT} | parts | {name: getattr(self, name) for name in NUMBERS}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from where `state_dict` was taken. Raises InputError when the state is of another format."""
@@ -132,8 +125,8 @@ class Trainer:
         self.network.load_state_dict(state["network"])
         self.averaged.load_state_dict(state["averaged"])
         self._load_optimizer(copy.deepcopy(state["optimizer"]))  # torch would share its tensors with the given state
-        self.samples, self.steps = state["samples"], state["steps"]
-        self.progress, self.average_weight = state["progress"], state["average_weight"]
+        for name in NUMBERS:
+            setattr(self, name, state[name])
 
     def _load_optimizer(self, state: dict[str, Any]) -> None:
         """Takes over the statistics, not the settings, which may have changed; another optimiser begins anew."""

@@ -8,14 +8,12 @@ import argparse
 import contextlib
 import statistics
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from zerogo import bench, board, kernels
 from zerogo.board import State
 from zerogo.board.superko import exact_legal_rows
-from zerogo.kernels.cpu.loops import array, bit_count, kernel
 from zerogo.rules import Rules
 
 WARM_PLIES = 2  # times the points of the board: by then games of all ages are in the batch
@@ -76,35 +74,7 @@ class RandomGames:
 
 def draw(state: State, generator: torch.Generator) -> Tensor:
     """Returns a move for every game, uniform over its legal moves, pass included: int64 [B]."""
-    if kernels.module_for("board", state.device) is None:
+    if (fast := kernels.module_for("playouts", state.device)) is None:
         return board.legal_actions(state).to(torch.float32).multinomial(1, generator=generator).squeeze(1)
-    numbers = torch.rand(state.num_games, generator=generator, device=state.device, dtype=torch.float64)
-    rows = exact_legal_rows(state)
-    if state.device.type == "cuda":
-        from zerogo.bench.pick_cuda import pick  # which needs Triton
-
-        return pick(rows, numbers)
-    actions = torch.empty(state.num_games, dtype=torch.int64)
-    _pick(array(rows), array(numbers), array(actions))
-    return actions
-
-
-@kernel
-def _pick(rows, numbers, actions):
-    """Writes the action int64 [B] that each game's number, float64 [B] in [0, 1), stands for: the points of rows int32
-    [B, N] in their order, then the pass."""
-    size = rows.shape[1]
-    for game in range(len(rows)):
-        total = 1
-        for row in range(size):
-            total += bit_count(rows[game, row])
-        left, row = np.int64(numbers[game] * total), 0
-        while row < size and left >= bit_count(rows[game, row]):
-            left -= bit_count(rows[game, row])
-            row += 1
-        actions[game] = size * size
-        if row < size:
-            bits = np.int64(rows[game, row])
-            for _ in range(left):
-                bits &= bits - 1
-            actions[game] = row * size + bit_count((bits & -bits) - 1)
+    drawn = torch.randint(2**24, (state.num_games,), generator=generator, device=state.device)
+    return fast.pick(exact_legal_rows(state), drawn)

@@ -2,10 +2,10 @@
 `zerogo.game`."""
 
 from zerogo.board.position import BLACK, WHITE, Position
-from zerogo.board.state import NO_MOVE, State, from_stones, new_games, put_, replay, restore, step, step_
+from zerogo.board.state import NO_MOVE, State, from_stones, new_games, put_, replay, step, step_
 from zerogo.board.superko import legal_actions, searchable
 
 __all__ = [
     "BLACK", "NO_MOVE", "WHITE", "Position", "State", "from_stones", "legal_actions", "new_games", "put_", "replay",
-    "restore", "searchable", "step", "step_",
+    "searchable", "step", "step_",
 ]  # fmt: skip

@@ -9,12 +9,13 @@ These are torch operations that never wait for a device, the reference for the k
 move inside larger operations (`kernels/*/board.py`)."""
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
 
-from zerogo import flood
-from zerogo.board import zobrist
+from zerogo import draws, flood
+from zerogo.rules import MAX_SIZE
 from zerogo.tensors import TensorFields
 
 BLACK, WHITE = 1, 2
@@ -165,9 +166,9 @@ def _after(
     removed, is_taken = taken | lost, (taken != 0).any(-1)
     number = flood.count(removed)
     by_black = torch.where(is_black == is_taken, number, 0)  # a suicide's stones are the opponent's captures
-    keys = zobrist.point_keys(before.board_size, before.device)
+    keys = point_keys(before.board_size, before.device)
     placed_key = torch.where(goes_on, keys[actions + torch.where(is_black, 0, pass_action + 1)], 0)
-    removed_key = zobrist.hash_rows(removed, torch.where(is_black ^ is_taken, 0, 1))
+    removed_key = hash_rows(removed, torch.where(is_black ^ is_taken, 0, 1))
     lone = flood.points_to_rows(actions, before.board_size) & atari & ~flood.neighbours(own)
     is_ko = is_taken & (number == 1) & (lone != 0).any(-1)
     ko = torch.where(is_ko, flood.first_point(removed), -1).to(torch.int16)
@@ -186,3 +187,37 @@ def _after(
         finished=before.finished,
     )
     return after, torch.stack([torch.where(by_colour, lost, taken), torch.where(by_colour, taken, lost)], dim=1)
+
+
+# Hashes
+
+
+@cache
+def zobrist_keys(device: torch.device) -> Tensor:
+    """Returns the Zobrist keys of (colour, row, column) on a 25x25 board, so that a position hashes alike whatever the
+    batch's largest side is: int64 [2, 25, 25] for (black, white), row, column."""
+    return draws.split(draws.key(0x60), 2 * MAX_SIZE * MAX_SIZE).view(2, MAX_SIZE, MAX_SIZE).to(device)
+
+
+@cache
+def point_keys(board_size: int, device: torch.device) -> Tensor:
+    """Returns the keys of a batch's actions: int64 [2 * A], Black's points and a 0 for pass, then White's."""
+    table = zobrist_keys(device)[:, :board_size, :board_size].reshape(2, -1)
+    return torch.nn.functional.pad(table, (0, 1)).flatten()
+
+
+def hash_rows(rows: Tensor, colour: Tensor | int) -> Tensor:
+    """Returns the XOR of the keys of all points of planes as stones of a colour, 0 for Black and 1 for White: int32
+    [..., N], int64 [...] or one for all -> int64 [...]."""
+    board_size = rows.shape[-1]
+    words = torch.where(
+        flood.unpack_rows(rows), zobrist_keys(rows.device)[colour, :board_size, :board_size], 0
+    ).flatten(-2)
+    while (half := words.shape[-1] // 2) > 0:  # by halves, as torch has no such reduction
+        words = torch.cat([words[..., :half] ^ words[..., half : 2 * half], words[..., 2 * half :]], dim=-1)
+    return words.squeeze(-1)
+
+
+def hash_stones(black: Tensor, white: Tensor) -> Tensor:
+    """Returns the Zobrist hash of positions: int32 [..., N] each -> int64 [...]."""
+    return hash_rows(black, 0) ^ hash_rows(white, 1)

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from zerogo import flood, kernels
-from zerogo.board import zobrist
-from zerogo.board.position import Position, find_atari, play
+from zerogo.board.position import Position, find_atari, hash_stones, play, point_keys
 from zerogo.errors import InputError
 from zerogo.kernels import copies
 from zerogo.kernels.shared import HistoryFields
@@ -119,23 +118,13 @@ def from_stones(stones: Tensor, to_play: Tensor, rules: GameRules | RulesBatch, 
     return _without_history(black, white, to_play.to(torch.int8), batch, move_cap)
 
 
-def restore(black: Tensor, white: Tensor, recent: Tensor, to_play: Tensor, rules: RulesBatch, **known: Tensor) -> State:
-    """Returns the games of stored positions as an encoder needs them: with recent positions and moves, without the
-    hashes for superko. So superko finds only repetitions of the recent positions, and the games can't be played on.
-
-    black, white: int32 [B, N]. recent: int32 [B, 7, 2, N]. to_play: int8 [B]. known: by name moves int16 [B, 5], passes
-    int8 [B], ply int32 [B] and ko int16 [B]."""
-    state = _without_history(black, white, to_play, rules)
-    return dataclasses.replace(state, seen=state.seen[:, :0], links=state.links[:, :0], recent=recent, **known)
-
-
 def _without_history(
     black: Tensor, white: Tensor, to_play: Tensor, rules: RulesBatch, move_cap: MoveCap = None, is_empty: bool = False
 ) -> State:
     num_games, board_size = black.shape
     rows = ((1 << rules.size.to(torch.int64)) - 1).to(torch.int32).unsqueeze(-1)
     on_board = torch.where(torch.arange(board_size, device=black.device) < rules.size.unsqueeze(-1), rows, 0)
-    hashes = zobrist.hash_stones(black, white)
+    hashes = hash_stones(black, white)
     filled = {"dtype": torch.int32, "device": black.device}
     return State(
         black=black,
@@ -177,13 +166,13 @@ def step_(state: State, actions: Tensor) -> State:
         given, wanted = list(actions.shape), f"[{state.num_games}], one for each game"
         raise ValueError(f"step: actions are {given}; they must be {wanted}")
     if state.seen.shape[1] == 0:
-        raise ValueError("step: these games came without their history (see `restore`); they can't be played on")
+        raise ValueError("step: these games came without their history (`StoredState`); they can't be played on")
     ply_bound = state.ply_bound + 1
     if ply_bound >= state.seen.shape[1]:
         state = _widened(state, max(FIRST_WIDTH, 2 * state.seen.shape[1]))
     history = {name: getattr(state, name).contiguous() for name in HISTORY}
     if (fast := kernels.module_for("board", state.device)) is not None:
-        fields = fast.step_(state, actions, zobrist.point_keys(state.board_size, state.device), history)
+        fields = fast.step_(state, actions, point_keys(state.board_size, state.device), history)
     else:
         position, removed = play(state, actions, state.on_board, state.suicide, state.cap)
         fields, going = vars(position), ~state.finished

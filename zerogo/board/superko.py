@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from zerogo import flood, kernels
-from zerogo.board import zobrist
-from zerogo.board.position import BLACK, legal_rows, own_and_opponent
+from zerogo.board.position import BLACK, hash_stones, legal_rows, own_and_opponent, point_keys
 from zerogo.board.state import NOT_SEEN, State, links_of
 from zerogo.rules import SIMPLE, SITUATIONAL
 
@@ -29,7 +28,7 @@ def legal_actions(state: State) -> Tensor:
     else is."""
     fast = kernels.module_for("board", state.device) if state.rules.any_superko and state.seen.shape[1] else None
     if hasattr(fast, "legal_actions"):
-        return fast.legal_actions(state, zobrist.point_keys(state.board_size, state.device))
+        return fast.legal_actions(state, point_keys(state.board_size, state.device))
     points = flood.unpack_rows(exact_legal_rows(state)).flatten(-2)
     return torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
 
@@ -54,7 +53,7 @@ def exact_legal_rows(state: State) -> Tensor:
 def _exact(state: State) -> Tensor:
     """Returns the points that may be played in games with their history."""
     if (fast := kernels.module_for("board", state.device)) is not None:
-        return fast.exact_legal_rows(state, zobrist.point_keys(state.board_size, state.device))
+        return fast.exact_legal_rows(state, point_keys(state.board_size, state.device))
     legal = legal_rows(state, state.on_board, state.suicide)
     repeating = _suspects(state, legal, state.lost) & _repeating_rows(state, _suicides(state, legal))
     return torch.where((state.rules.superko == SIMPLE).unsqueeze(-1), legal, legal & ~repeating)
@@ -86,7 +85,7 @@ def _remembered(state: State) -> tuple[Tensor, Tensor]:
     """Returns the hashes of the positions that a game remembers, the newest last, and their plies, below 0 before its
     start: int64 [B, 8] twice."""
     recent = state.recent.flip(1)
-    hashes = zobrist.hash_stones(recent[:, :, 0], recent[:, :, 1])
+    hashes = hash_stones(recent[:, :, 0], recent[:, :, 1])
     ago = torch.arange(recent.shape[1], -1, -1, device=hashes.device)
     return torch.cat([hashes, state.hash.unsqueeze(1)], dim=1), state.ply.to(torch.int64).unsqueeze(1) - ago
 
@@ -98,7 +97,7 @@ def _with_recent_history(state: State) -> State:
 
 
 def searchable(state: State) -> State:
-    """Returns games of `board.restore` with what they remember as their history, so that a search can go on from them.
+    """Returns games of stored samples with what they remember as their history, so that a search can go on from them.
     The host looks at their plies."""
     hashes, plies = _remembered(state)
     none = int(state.ply.max()) + 1
@@ -121,7 +120,7 @@ def _repeating_rows(state: State, suicides: Tensor) -> Tensor:
     board_size = state.board_size
     stones = state.stones.flatten(1)
     labels = flood.string_labels(stones != 0, board_size, stones)
-    table = zobrist.point_keys(board_size, state.device).view(2, -1)[:, :-1]
+    table = point_keys(board_size, state.device).view(2, -1)[:, :-1]
     keys = torch.where(stones == 1, table[0], torch.where(stones == 2, table[1], 0))
     string_key = _xor_by_label(keys, labels)
     own, opponent = (flood.unpack_rows(rows).flatten(1) for rows in own_and_opponent(state))

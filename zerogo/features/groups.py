@@ -11,7 +11,6 @@ from torch import Tensor
 from zerogo.board.state import RECENT, RECENT_MOVES
 from zerogo.errors import InputError
 from zerogo.features import planes, stones
-from zerogo.features.patterns import CLASSES
 from zerogo.features.stones import as_planes
 from zerogo.features.view import View
 from zerogo.kernels.shared import COUNTS, GLOBALS, ROWS, VALUES
@@ -151,7 +150,7 @@ GROUPS = {
     "pass_alive": Group(ROWS, ("own for good", "opponent's for good"), planes.pass_alive),
     # Moves that make an own eye, captures aside.
     "makes_eye": Group(ROWS, ("makes an eye",), planes.makes_eye),
-    "pattern": Group(COUNTS, CLASSES, planes.pattern),
+    "pattern": Group(COUNTS, planes.CLASSES, planes.pattern),
     "edge_distance": Group(COUNTS, _one_hot("line"), lambda view, _: view.distances, 4, MOST),
     "scaled_edge_distance": Group(VALUES, ("line, scaled",), planes.scaled_edge_distance),
     # Rules

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from zerogo import board, kernels
-from zerogo.board import zobrist
-from zerogo.board.position import find_atari
+from zerogo.board.position import find_atari, hash_stones
 from zerogo.board.state import NO_CAP
 from zerogo.rules import SUPERKO, RulesBatch
 from zerogo.tensors import TensorFields
@@ -110,8 +109,9 @@ class Samples(TensorFields):
 
 
 class StoredState(board.State):
-    """The games of samples, as `board.restore` gives them. What samples don't hold is found when it is first asked for:
-    strings in atari and hashes took most of a batch's time, and zero17 never asks."""
+    """The games of samples, as encoders need them: with recent positions and moves, without the hashes for superko. So
+    superko finds only repetitions of the recent positions, and the games can't be played on. What samples don't hold is
+    found when it is first asked for: strings in atari and hashes took most of a batch's time, and zero17 never asks."""
 
     @classmethod
     def of(cls, known: dict[str, Any]) -> StoredState:
@@ -154,7 +154,7 @@ _FOUND: dict[str, Callable[[board.State], Any]] = {
     "on_board": _on_board,
     "atari": _atari,
     "captures": lambda state: state.kept_captures.to(torch.int32),
-    "hash": lambda state: zobrist.hash_stones(state.black, state.white),
+    "hash": lambda state: hash_stones(state.black, state.white),
     "finished": lambda state: torch.zeros_like(state.to_play, dtype=torch.bool),
     "cap": lambda state: torch.full_like(state.ply, NO_CAP),
     "seen": lambda state: torch.empty(state.num_games, 0, dtype=torch.int64, device=state.device),

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from zerogo import flood, kernels, scoring
 from zerogo.board import Position, State, legal_actions
-from zerogo.board.position import legal_rows, play
-from zerogo.board.zobrist import point_keys
+from zerogo.board.position import legal_rows, play, point_keys
 from zerogo.kernels.shared import CAPTURES, FINISHED, HASH, KO, PASSES, PLY, TO_PLAY
 from zerogo.rules import SUPERKO, own_actions
 

@@ -19,10 +19,9 @@ from zerogo.rules import SIMPLE, SITUATIONAL
 
 def flood(seeds: Tensor, within: Tensor) -> Tensor:
     """Returns all points of `within` that are connected to a seed through it: int32 [X, N] each -> int32 [X, N]."""
-    inside = array(within)
-    grown = np.empty_like(inside)
-    over_games(_flood, len(grown), array(seeds), inside, grown)
-    return torch.from_numpy(grown)
+    grown = torch.empty_like(within, memory_format=torch.contiguous_format)
+    over_games(_flood, len(grown), seeds, within, grown)
+    return grown
 
 
 @kernel
@@ -51,11 +50,11 @@ def _flood(start, stop, seeds, within, grown):
 
 def exact_legal_rows(state: Any, keys: Tensor) -> Tensor:
     """Returns the points that may be played, superko included: int32 [B, N]. The games have their history; keys: int64
-    [2 * A], `zobrist.point_keys`."""
-    legal = np.empty(state.black.shape, np.int32)
-    given = (array(part) for part in (state.on_board, state.rules.superko, state.rules.suicide, keys))
-    over_games(_exact, len(legal), arrays_of(PositionFields, state), arrays_of(HistoryFields, state), *given, legal)
-    return torch.from_numpy(legal)
+    [2 * A], `board.position.point_keys`."""
+    legal = torch.empty_like(state.black, memory_format=torch.contiguous_format)
+    given = state.on_board, state.rules.superko, state.rules.suicide, keys, legal
+    over_games(_exact, len(legal), arrays_of(PositionFields, state), arrays_of(HistoryFields, state), *given)
+    return legal
 
 
 @kernel
@@ -187,8 +186,8 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
     remembered = HistoryFields(*remembered)
     after = PositionFields(*(field.copy() for field in before))
     removed = np.zeros((len(actions), 2, state.board_size), np.int32)
-    given = (array(part) for part in (actions, keys, state.on_board, state.cap, state.rules.suicide))
-    over_games(_step, len(actions), before, after, remembered, *given, removed)
+    given = actions, keys, state.on_board, state.cap, state.rules.suicide, removed
+    over_games(_step, len(actions), before, after, remembered, *given)
     return {name: torch.from_numpy(field) for name, field in after._asdict().items()}
 
 

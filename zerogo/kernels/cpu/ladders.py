@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from zerogo.kernels.cpu.flat import EMPTY, OFF, find_strings, new_board
-from zerogo.kernels.cpu.loops import array, inline, kernel, over_games
+from zerogo.kernels.cpu.loops import inline, kernel, over_games
 
 CAUGHT, SAFE, GIVEN_UP = range(3)
 SEVERAL = 3  # liberties that save a string
@@ -44,8 +44,7 @@ def read(black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, m
     found = torch.zeros(3, len(black), 2, black.shape[1], dtype=torch.int32)
     given_up = torch.zeros(len(black), dtype=torch.int64)
     asked = torch.zeros(len(black), dtype=torch.int8) if mover is None else mover
-    given = array(black), array(white), array(on_board), array(asked)
-    over_games(_read, len(black), *given, most, *found.numpy(), given_up.numpy())
+    over_games(_read, len(black), black, white, on_board, asked, most, *found, given_up)
     return *found.unbind(0), given_up
 
 

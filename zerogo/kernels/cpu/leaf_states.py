@@ -9,17 +9,17 @@ from torch import Tensor
 
 from zerogo.kernels import shared
 from zerogo.kernels.cpu.board import play, was_seen
-from zerogo.kernels.cpu.loops import array, inline, kernel, over_games, part
+from zerogo.kernels.cpu.loops import inline, kernel, over_games, part
 from zerogo.kernels.cpu.strings import WEAK, area, legal_into, load, scratch
 from zerogo.rules import SIMPLE, SITUATIONAL
 
 
 def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Tensor) -> dict[str, Tensor]:
     """Returns what the moves lead to, `shared.leaf_fields` of the parents' words: actions int64 [K], keys int64 [2 * A]
-    by `board.zobrist.point_keys`."""
+    by `board.position.point_keys`."""
     fields = shared.leaf_fields(states, path, words)
     arrays = (type(kind)(*(field.numpy() for field in kind)) for kind in fields)
-    over_games(_step_leaves, len(words), array(words), array(actions), array(keys), *arrays)
+    over_games(_step_leaves, len(words), words, actions, keys, *arrays)
     _, _, found, after = fields
     return found._asdict() | after._asdict()
 

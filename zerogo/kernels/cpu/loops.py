@@ -121,10 +121,11 @@ def arrays_of(kind: type, source: Any) -> Any:
 
 def over_games(loop: Callable, num_games: int, *arguments: Any) -> None:
     """Calls loop(first, last, *arguments) for all games, in as many stretches as torch has threads, on torch's own
-    threads.
+    threads. Tensors among the arguments become arrays; what is written into is contiguous.
 
     Others would compete with those for the cores: a thread of OpenMP goes on spinning for milliseconds after each
     operation of torch's."""
+    arguments = [array(part) if isinstance(part, Tensor) else part for part in arguments]
     threads = min(torch.get_num_threads(), num_games // FEWEST)
     if threads < 2 or _team() is None:
         loop(0, num_games, *arguments)

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo.kernels.cpu.loops import array, kernel, over_games, part
+from zerogo.kernels.cpu.loops import kernel, over_games, part
 from zerogo.kernels.cpu.strings import FREE, OTHER, OWN, STRIDE, STRING, TAKEN, scratch, string
 from zerogo.kernels.shared import COUNTS, ROWS
 
@@ -27,7 +27,7 @@ def paint(spans: tuple[tuple[int, int], ...], rows: Tensor, counts: Tensor, dtyp
     num_games, _, size = rows.shape
     planes = torch.empty(num_games, size * size, sum(width for _, width in spans), dtype=dtype)
     painted = planes.view(integers).numpy().view(one.dtype)
-    over_games(_paint, num_games, _table(spans), array(rows).view(np.uint32), array(counts), one, painted)
+    over_games(_paint, num_games, _table(spans), rows.view(torch.uint32), counts, one, painted)
     return planes.unflatten(1, (size, size))
 
 
@@ -75,7 +75,7 @@ def history(black: Tensor, white: Tensor, recent: Tensor, mover: Tensor, earlier
     """Returns the mover's stones now and in earlier positions, newest first, then the other side's: int32
     [B, 2 + 2 * earlier, N], from int32 [B, N] twice and [B, 7, 2, N]; mover: int8 [B]."""
     rows = torch.empty(len(black), 2 + 2 * earlier, black.shape[1], dtype=torch.int32)
-    over_games(_history, len(black), array(black), array(white), array(recent), array(mover), rows.numpy())
+    over_games(_history, len(black), black, white, recent, mover, rows)
     return rows
 
 
@@ -96,7 +96,7 @@ def ages(black: Tensor, white: Tensor, recent: Tensor, ply: Tensor, most: int) -
     """Returns the stones that have stood for 1, 2, … and for `most` or more positions, as the group `turns_since` has
     them: int32 [B, most, N], from int32 [B, N] twice, [B, 7, 2, N] and [B]."""
     rows = torch.empty(len(black), most, black.shape[1], dtype=torch.int32)
-    over_games(_ages, len(black), array(black), array(white), array(recent), array(ply), rows.numpy())
+    over_games(_ages, len(black), black, white, recent, ply, rows)
     return rows
 
 
@@ -118,7 +118,7 @@ def _ages(first, last, black, white, recent, ply, rows):
 def eyes(own: Tensor, on_board: Tensor) -> Tensor:
     """Returns the eyes of a colour as `board.eyes` defines them: int32 [B, N] twice -> int32 [B, N]."""
     found = torch.empty_like(own, memory_format=torch.contiguous_format)
-    over_games(_eyes, len(own), *(array(rows).view(np.uint32) for rows in (own, on_board, found)))
+    over_games(_eyes, len(own), *(rows.view(torch.uint32) for rows in (own, on_board, found)))
     return found
 
 
@@ -150,7 +150,7 @@ def atari(black: Tensor, white: Tensor, on_board: Tensor) -> Tensor:
     """Returns the stones whose string has exactly one liberty, as `board.position.find_atari` does: int32 [B, N] three
     times -> int32 [B, N]."""
     found = torch.zeros_like(black, memory_format=torch.contiguous_format)
-    over_games(_atari, len(black), array(black), array(white), array(on_board), found.numpy())
+    over_games(_atari, len(black), black, white, on_board, found)
     return found
 
 

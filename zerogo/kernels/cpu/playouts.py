@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from zerogo import draws
-from zerogo.kernels.cpu.loops import array, arrays_of, bit_count, inline, kernel, over_games, part
+from zerogo.kernels.cpu.loops import arrays_of, bit_count, inline, kernel, over_games, part
 from zerogo.kernels.cpu.planes import eyes_of_row
 from zerogo.kernels.cpu.strings import ATARI, FREE, OTHER, OWN, load, move, scratch
 from zerogo.kernels.shared import PositionFields
@@ -22,8 +22,7 @@ def play_out(state: Any, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]
     state: `board.State` of B positions, K / B games from each. keys: int64 [K]. longest: int32 [B], plies after which a
     game ends."""
     last = torch.zeros(3, len(keys), state.board_size, dtype=torch.int32)
-    given = (array(part) for part in (state.on_board, keys, longest, last))
-    over_games(_play_out, len(keys), arrays_of(PositionFields, state), *given)
+    over_games(_play_out, len(keys), arrays_of(PositionFields, state), state.on_board, keys, longest, last)
     return last[:2], last[2]
 
 
@@ -68,6 +67,28 @@ def _play_out(start, stop, position, on_board, keys, longest, last):
         for row in range(size):
             own, other = work[OWN + 1 + row], work[OTHER + 1 + row]
             last[0, k, row], last[1, k, row] = (own, other) if is_black else (other, own)
+
+
+def pick(planes: Tensor, drawn: Tensor) -> Tensor:
+    """Returns one of the points of each plane or, as likely as any of them, the pass, by numbers of 24 bits: int32
+    [B, N], int64 [B] -> int64 [B]."""
+    actions = torch.empty_like(drawn)
+    over_games(_pick, len(drawn), planes, drawn, actions)
+    return actions
+
+
+@kernel
+def _pick(first, last, planes, drawn, actions):
+    size = planes.shape[1]
+    for game in range(first, last):
+        number = 0
+        for row in range(size):
+            number += bit_count(planes[game, row])
+        rank = (drawn[game] * (number + 1)) >> 24
+        actions[game] = size * size
+        if rank < number:
+            row, bit = _point_of(planes[game], rank)
+            actions[game] = (row - 1) * size + bit_count(bit - 1)
 
 
 @part

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo.kernels.cpu.loops import array, bit_count, inline, kernel, over_games
+from zerogo.kernels.cpu.loops import bit_count, inline, kernel, over_games
 from zerogo.kernels.cpu.strings import FREE, NOTHING, OTHER, OWN, SCORED, STRIDE, STRING, neighbours_in, scratch, string
 
 MUST, SAFE, LEFT, NEAR = SCORED
@@ -29,11 +29,9 @@ def _read(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor, is_qu
     """Returns Black's and White's pass-alive areas, int32 [B, N] bit rows, and whether every point is in one, bool [B].
 
     is_quick: whether the areas do not matter: most games need no more than a quick look, and theirs are not written."""
-    black_area, white_area = np.empty(black.shape, np.int32), np.empty(black.shape, np.int32)
-    found, is_alive = (black_area, white_area), np.zeros(len(black), bool)
-    given = array(black), array(white), array(on_board), array(suicide), is_quick
-    over_games(_pass_alive, len(black), *given, *found, is_alive)
-    return tuple(torch.from_numpy(part) for part in (*found, is_alive))
+    found = *torch.empty(2, *black.shape, dtype=torch.int32), torch.zeros(len(black), dtype=torch.bool)
+    over_games(_pass_alive, len(black), black, white, on_board, suicide, is_quick, *found)
+    return found
 
 
 @kernel

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from zerogo.kernels.cpu.flat import FIRST, SECOND, find_strings, new_board
-from zerogo.kernels.cpu.loops import array, bit_count, kernel, over_games, part
+from zerogo.kernels.cpu.loops import bit_count, kernel, over_games, part
 from zerogo.kernels.shared import TACTICS
 
 LIBERTIES, CAPTURES, OPPONENT_CAPTURES, LIBERTIES_AFTER, SIZE_AFTER, SELF_ATARI, JOINED, WEAKEST = range(len(TACTICS))
@@ -26,7 +26,7 @@ def read(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tens
     own, opponent: stones of the side to move and of the other. legal: where the side to move may play."""
     num_games, size = own.shape
     numbers = torch.empty(len(TACTICS), num_games, size, size, dtype=torch.int16)
-    over_games(_read, num_games, array(own), array(opponent), array(on_board), array(legal), numbers.flatten(2).numpy())
+    over_games(_read, num_games, own, opponent, on_board, legal, numbers.flatten(2))
     return numbers
 
 

@@ -401,7 +401,7 @@ def keep_subtree_(tree: Any, games: Tensor, actions: Tensor, deepest: Tensor | N
     [B], brought up by one."""
     if deepest is not None:
         deepest[games] = (deepest[games] - 1).clamp(min=0)
-    over_games(_keep, len(games), arrays_of(tree), array(games), array(actions))
+    over_games(_keep, len(games), arrays_of(tree), games, actions)
 
 
 @kernel

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo import rules
-from zerogo.kernels.cuda import rows
+from zerogo.kernels.cuda import launch, rows
 from zerogo.kernels.shared import HistoryFields, PositionFields, fields_of
 
 SIMPLE, SITUATIONAL = tl.constexpr(rules.SIMPLE), tl.constexpr(rules.SITUATIONAL)
@@ -233,11 +233,9 @@ def legal_actions(state: Any, keys: Tensor) -> Tensor:
 
 
 def _exact(state: Any, keys: Tensor, legal: Tensor | None, actions: Tensor | None) -> Tensor:
-    fields, rules, seen = fields_of(PositionFields, state), state.rules, state.seen.contiguous()
-    given = (t.contiguous() for t in (state.on_board, rules.suicide, rules.superko, state.lost))
-    if state.num_games:
-        sizes = {"N": fields.black.shape[1], "num_warps": 1}
-        exact_kernel[(state.num_games,)](fields, *given, seen, keys, legal, actions, seen.shape[1], **sizes)
+    fields, rules = fields_of(PositionFields, state), state.rules
+    given = fields, state.on_board, rules.suicide, rules.superko, state.lost, state.seen, keys, legal, actions
+    launch(exact_kernel, state.num_games, *given, state.seen.shape[1], N=state.board_size, num_warps=1)
     return actions if legal is None else legal
 
 
@@ -287,12 +285,9 @@ def step_(state: Any, actions: Tensor, keys: Tensor, history: dict[str, Tensor])
     fields, kept = fields_of(PositionFields, state), HistoryFields(*(history[name] for name in HistoryFields._fields))
     after = PositionFields(*map(torch.empty_like, fields))
     (num_games, recent, _, board_size), (_, moves) = kept.recent.shape, kept.moves.shape
-    given = (t.contiguous() for t in (actions, state.on_board, state.rules.suicide, state.cap))
-    if num_games:
-        step_kernel[(num_games,)](
-            fields, *given, keys, after, kept, kept.seen.shape[1], N=board_size, RECENT=recent, MOVES=moves,
-            TILE=triton.next_power_of_2(recent * 2 * board_size), num_warps=1,
-        )  # fmt: skip
+    given = fields, actions, state.on_board, state.rules.suicide, state.cap, keys, after, kept, kept.seen.shape[1]
+    sizes = {"N": board_size, "RECENT": recent, "MOVES": moves, "TILE": triton.next_power_of_2(recent * 2 * board_size)}
+    launch(step_kernel, num_games, *given, **sizes, num_warps=1)
     return after._asdict()
 
 
@@ -306,8 +301,6 @@ def flood_kernel(seeds, within, reached, N: tl.constexpr):
 
 def flood(seeds: Tensor, within: Tensor) -> Tensor:
     """Returns what `flood.flood` does, for flat planes: int32 [K, N] each -> int32 [K, N]."""
-    seeds, within = seeds.contiguous(), within.contiguous()
-    reached = torch.empty_like(seeds)
-    if len(seeds):
-        flood_kernel[(len(seeds),)](seeds, within, reached, N=seeds.shape[1], num_warps=1)
+    reached = torch.empty_like(seeds, memory_format=torch.contiguous_format)
+    launch(flood_kernel, len(seeds), seeds, within, reached, N=seeds.shape[1], num_warps=1)
     return reached

@@ -9,6 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo import draws
+from zerogo.kernels.cuda import launch
 
 GOLDEN, MIX_1, MIX_2 = tl.constexpr(draws.GOLDEN), tl.constexpr(draws.MIX_1), tl.constexpr(draws.MIX_2)
 BLOCK = 128
@@ -51,9 +52,8 @@ def key(parts: tuple[int | Tensor, ...], mask: int) -> Tensor | None:
     given = tuple(part.contiguous() if isinstance(part, Tensor) else tensors[0] for part in parts[first:])
     words = tuple(None if isinstance(part, Tensor) else int(part) for part in parts[first:])
     found = torch.empty(given[0].shape, dtype=torch.int64, device=given[0].device)
-    if found.numel():
-        grid, sizes = (triton.cdiv(found.numel(), BLOCK),), {"WORDS": words, "MASK": mask, "BLOCK": BLOCK}
-        key_kernel[grid](found, given, _start(*map(int, parts[:first])), found.numel(), **sizes)
+    given = given, _start(*map(int, parts[:first])), found.numel()
+    launch(key_kernel, triton.cdiv(found.numel(), BLOCK), found, *given, WORDS=words, MASK=mask, BLOCK=BLOCK)
     return found
 
 
@@ -81,10 +81,8 @@ def key_kernel(found, given, start, total, WORDS: tl.constexpr, MASK: tl.constex
 def uniform(keys: Tensor, n: int, places: Tensor | None, is_gumbel: bool) -> Tensor:
     """Returns `draws.uniform`, or `draws.gumbel`: int64 [...] -> float32 [..., n]."""
     found = torch.empty(*keys.shape, n, dtype=torch.float32, device=keys.device)
-    given = keys.contiguous(), None if places is None else places.expand_as(found).contiguous()
-    if found.numel():
-        grid = (triton.cdiv(found.numel(), BLOCK),)
-        uniform_kernel[grid](found, *given, n, found.numel(), IS_GUMBEL=is_gumbel, BLOCK=BLOCK)
+    given = keys, None if places is None else places.expand_as(found), n, found.numel()
+    launch(uniform_kernel, triton.cdiv(found.numel(), BLOCK), found, *given, IS_GUMBEL=is_gumbel, BLOCK=BLOCK)
     return found
 
 
@@ -103,10 +101,8 @@ def uniform_kernel(found, keys, places, n, total, IS_GUMBEL: tl.constexpr, BLOCK
 def log_gamma(keys: Tensor, alpha: Tensor, places: Tensor | None) -> Tensor:
     """Returns `draws.log_gamma`: int64 [...], float32 [..., n] -> float32 [..., n]."""
     found = torch.empty_like(alpha, memory_format=torch.contiguous_format)
-    given = keys.contiguous(), alpha.contiguous(), None if places is None else places.expand_as(found).contiguous()
-    if found.numel():
-        grid = (triton.cdiv(found.numel(), BLOCK),)
-        gamma_kernel[grid](found, *given, alpha.shape[-1], found.numel(), TRIES=draws.GAMMA_TRIES, BLOCK=BLOCK)
+    given = keys, alpha, None if places is None else places.expand_as(found), alpha.shape[-1], found.numel()
+    launch(gamma_kernel, triton.cdiv(found.numel(), BLOCK), found, *given, TRIES=draws.GAMMA_TRIES, BLOCK=BLOCK)
     return found
 
 
@@ -141,13 +137,10 @@ def gamma_kernel(found, keys, alphas, places, n, total, TRIES: tl.constexpr, BLO
 def tempered(policy: Tensor, temperature: float | Tensor, keys: Tensor, places: Tensor | None) -> Tensor:
     """Returns `search.search.tempered`: float32 [K, A], one or [K], int64 [K] -> int64 [K]."""
     (number, actions), found = policy.shape, torch.empty_like(keys, memory_format=torch.contiguous_format)
-    heat = temperature.to(torch.float32).contiguous() if isinstance(temperature, Tensor) else None
-    given = keys.contiguous(), None if places is None else places.contiguous(), heat
-    if number:
-        sizes = {"TILE": triton.next_power_of_2(actions), "enable_fp_fusion": False}
-        tempered_kernel[(number,)](
-            found, policy.contiguous(), *given, 0.0 if heat is not None else float(temperature), actions, **sizes
-        )
+    is_one = not isinstance(temperature, Tensor)
+    heats = (None, float(temperature)) if is_one else (temperature.to(torch.float32), 0.0)
+    sizes = {"TILE": triton.next_power_of_2(actions), "enable_fp_fusion": False}
+    launch(tempered_kernel, number, found, policy, keys, places, *heats, actions, **sizes)
     return found
 
 

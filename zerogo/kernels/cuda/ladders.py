@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from zerogo.kernels.cuda import launch
 from zerogo.kernels.cuda.rows import any_point, count, first_plane, flood, load_rows, neighbours, shifts, store_rows
 
 MOST_PROGRAMS = 4096
@@ -32,10 +33,9 @@ def read(black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, m
     frame_bytes = 4 * PLANES.value * size
     programs = max(1, min(2 * num_games * slots, MOST_PROGRAMS, MOST_SCRATCH // (depth * frame_bytes)))
     frames = torch.empty(programs, depth, PLANES.value, size, dtype=torch.int32, device=black.device)
-    whose = black if mover is None else mover.contiguous()  # what is not asked for may be anything
-    given = black.contiguous(), white.contiguous(), on_board.contiguous(), whose
-    sizes = {"N": size, "DEPTH": depth, "FOR_MOVER": mover is not None}
-    ladders_kernel[(programs,)](*given, frames, found, given_up, num_games, slots, most, **sizes, num_warps=1)
+    whose = black if mover is None else mover  # what is not asked for may be anything
+    given = black, white, on_board, whose, frames, found, given_up, num_games, slots, most
+    launch(ladders_kernel, programs, *given, N=size, DEPTH=depth, FOR_MOVER=mover is not None, num_warps=1)
     return *found.unbind(0), given_up.to(torch.int64)
 
 

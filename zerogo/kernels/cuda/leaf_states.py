@@ -12,7 +12,7 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo.kernels import shared
-from zerogo.kernels.cuda import board, rows
+from zerogo.kernels.cuda import board, launch, rows
 from zerogo.kernels.shared import PositionFields
 
 SMALL_WORDS = tl.constexpr(shared.WORDS_AFTER_ROWS)
@@ -26,12 +26,9 @@ def step_leaves(states: Any, path: Any, words: Tensor, actions: Tensor, keys: Te
     """Returns what the moves lead to, as `cpu.leaf_states.step_leaves`."""
     ways, games, found, after = shared.leaf_fields(states, path, words)
     number, recent, _, size = found.recent.shape
-    if number:
-        leaf_kernel[(number,)](
-            words.contiguous(), actions.contiguous(), ways, games, keys, after, found, ways.path.shape[1],
-            games.seen.shape[1], N=size, RECENT=recent, MOVES=found.moves.shape[1],
-            TILE=triton.next_power_of_2(recent * 2 * size), ANY_SUPERKO=states.rules.any_superko, num_warps=1,
-        )  # fmt: skip
+    given = words, actions, ways, games, keys, after, found, ways.path.shape[1], games.seen.shape[1]
+    sizes = {"N": size, "RECENT": recent, "MOVES": found.moves.shape[1], "ANY_SUPERKO": states.rules.any_superko}
+    launch(leaf_kernel, number, *given, **sizes, TILE=triton.next_power_of_2(recent * 2 * size), num_warps=1)
     return after._asdict() | found._asdict()
 
 
@@ -42,7 +39,7 @@ def pack(position: Any) -> Tensor:
 
 def outcome(position: Any, on_board: Tensor, komi: Tensor) -> Tensor:
     """Returns the side to move's result by area, 0 where the game goes on: float32 [K]. on_board, komi: [K, N], [K]."""
-    return _read(position, on_board.contiguous(), komi.contiguous())[1]
+    return _read(position, on_board, komi)[1]
 
 
 def _read(position: Any, on_board: Tensor | None, komi: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -50,8 +47,7 @@ def _read(position: Any, on_board: Tensor | None, komi: Tensor | None) -> tuple[
     number, size = fields.black.shape
     words = fields.black.new_empty(number, 3 * size + shared.WORDS_AFTER_ROWS)
     result = torch.empty(number, dtype=torch.float32, device=words.device)
-    if number:
-        root_kernel[(number,)](fields, on_board, komi, words, result, N=size, num_warps=1)
+    launch(root_kernel, number, fields, on_board, komi, words, result, N=size, num_warps=1)
     return words, result
 
 

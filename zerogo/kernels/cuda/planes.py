@@ -7,6 +7,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from zerogo.kernels.cuda import launch
 from zerogo.kernels.shared import COUNTS, ROWS
 
 BLOCK = 1024  # elements to a program
@@ -19,10 +20,9 @@ def paint(spans: tuple[tuple[int, int], ...], rows: Tensor, counts: Tensor, dtyp
     num_games, num_rows, size = rows.shape
     num_planes = sum(width for _, width in spans)
     planes = torch.empty(num_games, size, size, num_planes, dtype=dtype, device=rows.device)
-    given = rows.contiguous(), counts.contiguous(), _table(spans, rows.device), planes, planes.numel()
+    given, total = (rows, counts, _table(spans, rows.device), planes), planes.numel()
     sizes = {"N": size, "C": num_planes, "R": num_rows, "ONLY_ROWS": all(form == ROWS for form, _ in spans)}
-    programs = triton.cdiv(planes.numel(), BLOCK)
-    paint_kernel[(programs,)](*given, **sizes, WIDE=planes.numel() > MOST_INT32, BLOCK=BLOCK)
+    launch(paint_kernel, triton.cdiv(total, BLOCK), *given, total, **sizes, WIDE=total > MOST_INT32, BLOCK=BLOCK)
     return planes
 
 

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from zerogo.kernels.cuda import board, rows
+from zerogo.kernels.cuda import board, launch, rows
 from zerogo.kernels.cuda.draws import GOLDEN, mix
 from zerogo.kernels.shared import PositionFields, fields_of
 
@@ -18,10 +18,8 @@ def play_out(state: Any, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]
     `cpu.playouts.play_out`."""
     number, size = len(keys), state.board_size
     last = torch.empty(3, number, size, dtype=torch.int32, device=keys.device)
-    if number:
-        given = (part.contiguous() for part in (state.on_board, keys, longest))
-        each = number // state.num_games
-        play_kernel[(number,)](fields_of(PositionFields, state), *given, last, each, N=size, num_warps=1)
+    given = fields_of(PositionFields, state), state.on_board, keys, longest, last, number // max(1, state.num_games)
+    launch(play_kernel, number, *given, N=size, num_warps=1)
     return last[:2], last[2]
 
 
@@ -63,6 +61,21 @@ def play_kernel(fields, on_board, keys, longest, last, each, N: tl.constexpr):
     rows.store_rows(last, 2 * planes + k, first, N)
 
 
+def pick(planes: Tensor, drawn: Tensor) -> Tensor:
+    """Returns points or passes, as `cpu.playouts.pick`."""
+    actions = torch.empty_like(drawn)
+    launch(pick_kernel, len(drawn), planes, drawn, actions, N=planes.shape[1], num_warps=1)
+    return actions
+
+
+@triton.jit
+def pick_kernel(planes, drawn, actions, N: tl.constexpr):
+    """Draws one game's."""
+    game = tl.program_id(0)
+    place = _point_of(rows.load_rows(planes, game, N), tl.load(drawn + game), 1)
+    tl.store(actions + game, tl.minimum(rows.first_point(place, N), N * N).to(tl.int64))
+
+
 @triton.jit
 def _eyes(own, exists):
     """Returns `board.eyes.eyes`, whatever stands on them: int32 [32]."""
@@ -76,11 +89,12 @@ def _eyes(own, exists):
 
 
 @triton.jit
-def _point_of(points, drawn):
-    """Returns the plane of the point that a number of 24 bits draws, nothing of an empty plane: int32 [32]."""
+def _point_of(points, drawn, OTHERS: tl.constexpr = 0):
+    """Returns the plane of the point that a number of 24 bits draws, nothing of an empty plane: int32 [32]. OTHERS:
+    what is drawn besides, behind all points."""
     in_row = rows.row_counts(points)
     until = tl.cumsum(in_row, 0)
-    rank = ((drawn * tl.sum(in_row, 0)) >> 24).to(tl.int32)
+    rank = ((drawn * (tl.sum(in_row, 0) + OTHERS)) >> 24).to(tl.int32)
     left, bits, column = rank - (until - in_row), points, tl.zeros_like(points)
     is_row = (left >= 0) & (rank < until)
     for halving in tl.static_range(5):  # the column of the bit with `left` ones below it

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from zerogo.draws import Purpose
 from zerogo.kernels import copies
-from zerogo.kernels.cuda import draws, tree
+from zerogo.kernels.cuda import draws, launch, tree
 from zerogo.kernels.cuda.draws import key
 from zerogo.kernels.cuda.tree import CLOSED, LEVELS, NULL_NODE, ROOT, TINY, UNVISITED, empty_nodes
 from zerogo.kernels.shared import Searches, Trees, fields_of
@@ -36,11 +36,9 @@ def result(search_state: Any, games: Tensor, settings: Any) -> tuple[Tensor, ...
     by_move = [searched.prior.new_empty(number, actions, dtype=kind) for kind in (torch.int32, *[torch.float32] * 2)]
     visits, policy, prior = by_move
     value, action = prior.new_empty(number), prior.new_empty(number, dtype=torch.int64)
-    result_kernel[(number,)](
-        fields_of(Trees, searched), fields_of(Searches, search_state), games.contiguous(),
-        visits, policy, value, prior, action, searched.num_nodes, settings.c_visit, settings.c_scale,
-        **tree.launch(searched),
-    )  # fmt: skip
+    given = fields_of(Trees, searched), fields_of(Searches, search_state), games, visits, policy, value, prior, action
+    numbers = searched.num_nodes, settings.c_visit, settings.c_scale
+    launch(result_kernel, number, *given, *numbers, **tree.kind_of(searched))
     return visits, policy, value, prior, action
 
 
@@ -78,9 +76,7 @@ def entropies(policy: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
     """Returns KL(policy, prior) and the prior's entropy [nats]: float32 [K, A] twice -> float32 [K] twice."""
     number, actions = policy.shape
     found = policy.new_empty(number), policy.new_empty(number)
-    if number:
-        sizes = {"TILE": triton.next_power_of_2(actions)}
-        entropy_kernel[(number,)](policy.contiguous(), prior.contiguous(), *found, actions, **sizes)
+    launch(entropy_kernel, number, policy, prior, *found, actions, TILE=triton.next_power_of_2(actions))
     return found
 
 
@@ -102,11 +98,9 @@ def make_roots(search_state: Any, games: Tensor, words: Tensor, prior: Tensor, v
     """Empties the trees of some games (int64 [K], all different) and writes their roots; counts those where there was
     something to be kept. words: int32 [K, W]. prior: float32 [K, A]. value: float32 [K]. finished: bool [K]."""
     searched = search_state.tree
-    made = (part.contiguous() for part in (words, prior, value, finished))
-    make_kernel[(len(games),)](
-        fields_of(Trees, searched), search_state.deepest, search_state.overflowed, games.contiguous(), *made,
-        searched.num_nodes, **tree.launch(searched),
-    )  # fmt: skip
+    given = fields_of(Trees, searched), search_state.deepest, search_state.overflowed, games
+    numbers = words, prior, value, finished, searched.num_nodes
+    launch(make_kernel, len(games), *given, *numbers, **tree.kind_of(searched))
 
 
 @triton.jit(do_not_specialize=["num_nodes"])
@@ -168,13 +162,9 @@ def begin_searches(
     legal: bool [K, A]. move_keys, budgets: int64 [K]. explores: bool [K], None is all. places: int64 [K, A], see
     `search.game.Game.noise_places`."""
     searched = search_state.tree
-    given = (part.contiguous() for part in (games, legal, move_keys, budgets))
-    begin_kernel[(len(games),)](
-        fields_of(Trees, searched), fields_of(Searches, search_state), search_state.keys, *given,
-        explores, None if places is None else places.contiguous(), searched.num_nodes, search_state.longest,
-        max_considered,
-        **tree.launch(searched),
-    )  # fmt: skip
+    given = fields_of(Trees, searched), fields_of(Searches, search_state), search_state.keys, games, legal, move_keys
+    numbers = budgets, explores, places, searched.num_nodes, search_state.longest, max_considered
+    launch(begin_kernel, len(games), *given, *numbers, **tree.kind_of(searched))
 
 
 @triton.jit(do_not_specialize=["num_nodes", "longest", "max_considered"])

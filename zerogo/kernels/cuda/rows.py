@@ -156,16 +156,9 @@ def flood_two(seeds, within, other_seeds, other_within):
 
 
 @triton.jit
-def xor_words(words):
-    """Returns the XOR of all lanes: int64 [32] -> scalar. By halves: a warp reduces 32 bits in one instruction."""
-    low, high = tl.xor_sum(words.to(tl.int32), 0), tl.xor_sum((words >> 32).to(tl.int32), 0)
-    return (high.to(tl.int64) << 32) | (low.to(tl.int64) & 0xFFFFFFFF)
-
-
-@triton.jit
 def hash_of(rows, keys, first, N: tl.constexpr):
-    """Returns the XOR of the keys of all points of a plane: keys int64 [2 * A] (`zobrist.point_keys`), first 0 for
-    Black's, A for White's -> int64 scalar."""
+    """Returns the XOR of the keys of all points of a plane: keys int64 [2 * A] (`board.position.point_keys`), first 0
+    for Black's, A for White's -> int64 scalar."""
     lane = tl.arange(0, LANES)
     words = tl.zeros([LANES], tl.int64)
     left = any_point(rows)
@@ -173,7 +166,9 @@ def hash_of(rows, keys, first, N: tl.constexpr):
         words = words ^ tl.load(keys + first + lane * N + first_column(rows), mask=rows != 0, other=0)
         rows = rows & (rows - 1)
         left = any_point(rows)
-    return xor_words(words)
+    # By halves: a warp reduces 32 bits in one instruction.
+    low, high = tl.xor_sum(words.to(tl.int32), 0), tl.xor_sum((words >> 32).to(tl.int32), 0)
+    return (high.to(tl.int64) << 32) | (low.to(tl.int64) & 0xFFFFFFFF)
 
 
 @triton.jit

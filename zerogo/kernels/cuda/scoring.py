@@ -9,27 +9,21 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from zerogo.kernels.cuda import rows
+from zerogo.kernels.cuda import launch, rows
 
 
 def pass_alive_rows(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> tuple[Tensor, Tensor]:
     """Returns Black's and White's pass-alive points: int32 [B, N] three times, bool [B] -> int32 [B, N] twice."""
-    found = torch.empty_like(black), torch.empty_like(white), None
-    _launch(black, white, on_board, suicide, found)
-    return found[:2]
+    found, size = (torch.empty_like(black), torch.empty_like(white)), black.shape[1]
+    launch(alive_kernel, len(black), black, white, on_board, suicide, *found, None, N=size, num_warps=1)
+    return found
 
 
 def all_pass_alive(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> Tensor:
     """Returns whether every point is pass-alive: bool [B]. Most games need no more than a quick look."""
-    found = torch.empty_like(suicide)
-    _launch(black, white, on_board, suicide, (None, None, found))
+    found, size = torch.empty_like(suicide), black.shape[1]
+    launch(alive_kernel, len(black), black, white, on_board, suicide, None, None, found, N=size, num_warps=1)
     return found
-
-
-def _launch(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor, found: tuple) -> None:
-    if len(black):
-        given = (part.contiguous() for part in (black, white, on_board, suicide))
-        alive_kernel[(len(black),)](*given, *found, N=black.shape[1], num_warps=1)
 
 
 @triton.jit

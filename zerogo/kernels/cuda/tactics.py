@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from zerogo.kernels.cuda import launch
 from zerogo.kernels.cuda.rows import LANES, any_point, count, first_plane, flood, load_rows, neighbours, shifts
 from zerogo.kernels.shared import TACTICS
 
@@ -24,8 +25,8 @@ def read(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor) -> Tens
     """Returns the tactics of B positions: int16 [8, B, N, N]; see `cpu.tactics.read`."""
     num_games, size = own.shape
     numbers = torch.empty(len(TACTICS), num_games, size, size, dtype=torch.int16, device=own.device)
-    planes = [rows.contiguous() for rows in (own, opponent, on_board, legal)]
-    tactics_kernel[(num_games,)](*planes, numbers, N=size, COLUMNS=triton.next_power_of_2(size), num_warps=1)
+    sizes = {"N": size, "COLUMNS": triton.next_power_of_2(size), "num_warps": 1}
+    launch(tactics_kernel, num_games, own, opponent, on_board, legal, numbers, **sizes)
     return numbers
 
 

@@ -22,6 +22,7 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo.kernels import shared
+from zerogo.kernels.cuda import launch
 from zerogo.kernels.shared import CHOICE_NUMBERS, LANDED, SELECTED, Leaves, Searches, Slots, Trees, fields_of, tries
 
 NULL_NODE, ROOT = tl.constexpr(shared.NULL_NODE), tl.constexpr(shared.ROOT)
@@ -41,8 +42,8 @@ Game = namedtuple("Game", "trees under_way searches index first settings")
 Node = namedtuple("Node", "row children is_open prior visits value flying")
 
 
-def launch(tree: Any, several: bool = False, is_gumbel: bool = False) -> dict[str, Any]:
-    """Returns the kind of a launch and how wide a program is: a warp for every 128 moves. Nothing is fused, so that
+def kind_of(tree: Any, several: bool = False, is_gumbel: bool = False) -> dict[str, Any]:
+    """Returns the kind of a kernel and how wide a program is: a warp for every 128 moves. Nothing is fused, so that
     scores round as torch's."""
     actions, words = tree.children.shape[2], tree.words.shape[2]
     tile = triton.next_power_of_2(actions)
@@ -63,13 +64,11 @@ def select(search_state: Any, settings: Any) -> Slots:
     empty = (like.new_empty(number) for like in (tree.size, tree.size, tree.terminal, tree.terminal))
     slots = Slots(tree.size.new_empty(number, num_nodes), *empty)
     under_way = torch.zeros_like(tree.visits) if leaves > 1 else tree.visits  # one simulation never reads it
-    searches = fields_of(Searches, search_state)
+    given = fields_of(Trees, tree), under_way, fields_of(Searches, search_state), search_state.collisions, slots
+    sizes = num_games, num_nodes, search_state.longest, leaves, tries(leaves)
     numbers = (float(getattr(settings, name)) for name in CHOICE_NUMBERS)
-    select_kernel[(num_games,)](
-        fields_of(Trees, tree), under_way, searches, search_state.collisions, slots,
-        num_games, num_nodes, search_state.longest, leaves, tries(leaves), *numbers,
-        **launch(tree, leaves > 1, settings.algorithm == "gumbel"),
-    )  # fmt: skip
+    kind = kind_of(tree, leaves > 1, settings.algorithm == "gumbel")
+    launch(select_kernel, num_games, *given, *sizes, *numbers, **kind)
     return slots
 
 
@@ -302,11 +301,10 @@ def expand_and_backup(search_state: Any, selection: Any, leaves: Any, prior: Ten
     assert len(value) == num_slots * num_games, f"{len(value)} simulations in {num_slots} slots of {num_games} games"
     fields = [getattr(selection, name) for name in SELECTED] + [getattr(leaves, name) for name in LANDED]
     found = Leaves(*(field.contiguous() for field in (*fields, prior, value)))
-    expand_kernel[(num_games,)](
-        fields_of(Trees, tree), found, selection.counts.contiguous(), torch.empty_like(value),
-        search_state.done, search_state.deepest, search_state.exact_leaves, num_games, num_nodes, found.path.shape[1],
-        num_slots, **launch(tree),
-    )  # fmt: skip
+    given = fields_of(Trees, tree), found, selection.counts, torch.empty_like(value)
+    counters = search_state.done, search_state.deepest, search_state.exact_leaves
+    sizes = num_games, num_nodes, found.path.shape[1], num_slots
+    launch(expand_kernel, num_games, *given, *counters, *sizes, **kind_of(tree))
 
 
 @triton.jit(do_not_specialize=["num_games", "num_nodes", "num_levels", "num_slots"])
@@ -410,9 +408,8 @@ def keep_subtree_(tree: Any, games: Tensor, actions: Tensor, deepest: Tensor | N
     """Makes the child by each action the root of its tree, with all below it: games, actions int64 [K]. With an action
     below 0 a tree stays as it is. deepest: int64 [B], brought up by one."""
     place = games.new_empty(len(games), tree.num_nodes)
-    given = games.contiguous(), actions.contiguous(), place, deepest, tree.num_nodes
-    if len(games):
-        keep_kernel[(len(games),)](fields_of(Trees, tree), *given, **launch(tree))
+    given = fields_of(Trees, tree), games, actions, place, deepest, tree.num_nodes
+    launch(keep_kernel, len(games), *given, **kind_of(tree))
 
 
 @triton.jit(do_not_specialize=["num_nodes"])
