@@ -346,7 +346,6 @@ def test_load_newest(tmp_path: Path) -> None:
     save(checkpoint.path_of(tmp_path, 3), made(3))
     for path in (tmp_path, tmp_path / "checkpoints", checkpoint.path_of(tmp_path, 3)):
         assert checkpoint.load_newest(path).source == str(checkpoint.path_of(tmp_path, 3))
-        assert checkpoint.load(checkpoint.find(path)).step == 3
     with pytest.raises(InputError, match="cannot read the checkpoint"):
         checkpoint.load_newest(tmp_path / "other.pt")
 

@@ -267,11 +267,6 @@ def load_newest(path: str | Path) -> Checkpoint:
     return found
 
 
-def find(path: str | Path) -> Path:
-    """Returns the file that `load_newest` reads."""
-    return Path(load_newest(path).source) if Path(path).is_dir() else Path(path)
-
-
 def prune(
     run_directory: str | Path, keep: int, newest: Path | None = None, needed: Collection[Path] = ()
 ) -> list[Path]:

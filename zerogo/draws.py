@@ -51,24 +51,27 @@ def mix(z: Tensor | np.ndarray) -> Tensor | np.ndarray:
 
 def key(seed: int | Tensor, *parts: Tensor | int) -> Tensor:
     """Returns int64 keys that mix the seed with every part, in this order; tensor parts (integers) broadcast."""
-    tensors = [part for part in (seed, *parts) if isinstance(part, Tensor)]
-    device = tensors[0].device if tensors else torch.device("cpu")
-    if tensors and (fast := kernels.module_for("draws", device)) is not None:
-        if (keys := fast.key((seed, *parts), 0)) is not None:
-            return keys
-    mixed = torch.zeros((), dtype=torch.int64, device=device)
-    for part in (seed, *parts):
-        word = part.to(torch.int64) if isinstance(part, Tensor) else ((int(part) + 2**63) % 2**64) - 2**63
-        mixed = mix(mixed * 5 + GOLDEN + word)
-    return mixed
+    return _mixed((seed, *parts), 0)
 
 
 def below(number: int, seed: int | Tensor, *parts: Tensor | int) -> Tensor:
-    """Returns a number from 0 to number - 1, a power of two, drawn by each of the keys `key(seed, *parts)`: int64."""
-    tensors = [part for part in (seed, *parts) if isinstance(part, Tensor)]
-    fast = kernels.module_for("draws", tensors[0].device) if tensors else None
-    drawn = None if fast is None else fast.key((seed, *parts), number - 1)
-    return (key(seed, *parts) >> 40) & (number - 1) if drawn is None else drawn
+    """Returns a number from 0 to number - 1, a power of two from 2 on, drawn by each of the keys `key(seed, *parts)`:
+    int64."""
+    return _mixed((seed, *parts), number - 1)
+
+
+def _mixed(parts: tuple[Tensor | int, ...], mask: int) -> Tensor:
+    """Returns the keys, or with a mask of low bits the numbers that they draw."""
+    tensors = [part for part in parts if isinstance(part, Tensor)]
+    device = tensors[0].device if tensors else torch.device("cpu")
+    fast = kernels.module_for("draws", device) if tensors else None
+    if fast is not None and (found := fast.key(parts, mask)) is not None:
+        return found
+    mixed = torch.zeros((), dtype=torch.int64, device=device)
+    for part in parts:
+        word = part.to(torch.int64) if isinstance(part, Tensor) else ((int(part) + 2**63) % 2**64) - 2**63
+        mixed = mix(mixed * 5 + GOLDEN + word)
+    return (mixed >> 40) & mask if mask else mixed
 
 
 def split(keys: Tensor, n: int, places: Tensor | None = None) -> Tensor:

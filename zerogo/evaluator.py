@@ -139,5 +139,5 @@ def _draw(state: board.State, key: Tensor | None) -> Tensor:
 
 def _mean(parts: list[Evaluation]) -> Evaluation:
     """Returns the mean of evaluations of the same positions: of the priors, not of their logits, and of the values."""
-    means = iter([torch.stack(tensors).mean(0) for tensors in zip(*(part.tensors() for part in parts), strict=True)])
-    return parts[0].map(lambda _: next(means))
+    each = zip(*(part.tensors() for part in parts), strict=True)
+    return parts[0].with_tensors(torch.stack(tensors).mean(0) for tensors in each)

@@ -1,7 +1,7 @@
 """Dataclasses of tensors: apply a function to all of them, select rows, concatenate batches, and what files hold."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self
 
 import torch
@@ -30,11 +30,15 @@ class TensorFields:
         nested = (value.tensors() if isinstance(value, TensorFields) else [value] for value in values)
         return [value for group in nested for value in group if isinstance(value, Tensor)]
 
+    def with_tensors(self, tensors: Iterable[Tensor]) -> Self:
+        """Returns a copy with other tensors in the places of its own, in their order."""
+        others = iter(tensors)
+        return self.map(lambda _: next(others))
+
     @classmethod
     def cat(cls, parts: Sequence[Self]) -> Self:
         """Returns the batches joined along dimension 0; fields that are no tensors are those of the first part."""
-        joined = iter([torch.cat(tensors) for tensors in zip(*(part.tensors() for part in parts), strict=True)])
-        return parts[0].map(lambda _: next(joined))
+        return parts[0].with_tensors(map(torch.cat, zip(*(part.tensors() for part in parts), strict=True)))
 
 
 def state_of(value: Any) -> Any:

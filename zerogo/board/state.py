@@ -59,8 +59,7 @@ class State(Position):
 
     def select(self, index: Tensor) -> Self:
         """Returns the games with an index: int64 [K]."""
-        found = iter(copies.take(self.tensors(), index))
-        return self.map(lambda _: next(found))
+        return self.with_tensors(copies.take(self.tensors(), index))
 
     def to(self, device: torch.device | str) -> Self:
         """Returns the games on a device."""

@@ -351,8 +351,8 @@ class SelfPlay:
         unused = {name: getattr(self.states, name)[:, :0] for name in ("seen", "links", "lost", "recent", "moves")}
         states, tables = dataclasses.replace(self.states, **unused), self.recorder.tables
         found = iter(copies.to_host([*states.tensors(), *tables.values(), *self.drawn.tensors()], index))
-        states = states.map(lambda _: next(found))
-        return states, Recorder({name: next(found) for name in tables}), self.drawn.map(lambda _: next(found))
+        states = states.with_tensors(found)
+        return states, Recorder({name: next(found) for name in tables}), self.drawn.with_tensors(found)
 
     def _collect(
         self, states: board.State, recorder: Recorder, drawn: Drawn, ends: Tensor, collected: SelfPlayResult
