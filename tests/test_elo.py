@@ -67,7 +67,8 @@ def test_elo_and_win_rate_are_inverse() -> None:
 
 def rate(points: np.ndarray, anchor: int = 0) -> elo.Ratings:
     """Returns the ratings of a table: row i, column j is what i won against j."""
-    return elo.bradley_terry(elo.Meetings.of_table(points), anchor)
+    i, j = np.nonzero(np.triu(points + points.T, 1))
+    return elo.bradley_terry(elo.Meetings(len(points), i, j, np.stack([points[i, j], points[j, i]], 1)), anchor)
 
 
 def test_two_players_get_their_elo_difference() -> None:
@@ -133,8 +134,6 @@ def test_players_that_never_met_have_a_wide_interval() -> None:
     rated = rate(points)
     assert np.abs(rated.elo) == pytest.approx(0, abs=1e-6)
     assert rated.high[1] < 150 and rated.high[2] > 1000
-    with pytest.raises(ValueError, match="must be"):
-        rate(np.zeros((2, 3)))
 
 
 def month(count: int) -> tuple[dict[str, int], list[tuple[str, str, float, float]]]:

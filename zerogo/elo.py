@@ -88,15 +88,6 @@ class Meetings:
     points: np.ndarray
 
     @classmethod
-    def of_table(cls, points: np.ndarray) -> "Meetings":
-        """Returns the pairs of a table float64 [n, n]: row i, column j is what i won against j."""
-        points = np.asarray(points, dtype=np.float64)
-        if points.ndim != 2 or points.shape[0] != points.shape[1] or not np.isfinite(points).all() or points.min() < 0:
-            raise ValueError(f"bradley_terry: points are {points.shape}; they must be [n, n], finite and not negative")
-        i, j = np.nonzero(np.triu(points + points.T, 1))
-        return cls(len(points), i, j, np.stack([points[i, j], points[j, i]], 1))
-
-    @classmethod
     def of_results(cls, names: dict[str, int], results: Iterable[tuple[str, str, float, float]]) -> "Meetings":
         """Returns the pairs of results (one, other, points of one, points of the other), any number for each pair.
         names: every player's number."""

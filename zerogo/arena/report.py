@@ -16,7 +16,7 @@ import torch
 
 from zerogo import elo, picture, scoring
 from zerogo.arena.journal import GAMES_FOLDER, game_file
-from zerogo.arena.result import FORFEIT, RESIGNED, MatchResult, PlayedGame, points_table, rating_rows
+from zerogo.arena.result import FORFEIT, RESIGNED, MatchResult, PlayedGame, meetings_of, rating_rows
 from zerogo.runtime import make_directory, write_atomically
 
 TEMPLATE = Path(__file__).with_name("report.html")
@@ -70,7 +70,7 @@ def _settings_line(results: Sequence[MatchResult]) -> str:
 
 def _ratings_section(results: Sequence[MatchResult], names: Sequence[str], ratings: elo.Ratings) -> str:
     """Returns the Elo table, the strongest first, and for three players or more who won what against whom."""
-    points, order, rows = points_table(names, results), [], []
+    order, rows = [], []
     for k, interval, won, games in rating_rows(names, results, ratings):
         order.append(k)
         chart = _interval_svg(ratings, k)
@@ -78,6 +78,8 @@ def _ratings_section(results: Sequence[MatchResult], names: Sequence[str], ratin
         rows.append([*row, f"{won:g}", f"{games:g}", f"{100 * won / games:.1f} %" if games else "-"])
     parts = ["<h2>Ratings</h2>", _table(["player", "Elo", "95 % interval", "", "points", "games", "won"], rows)]
     if len(names) > 2:
+        meetings, points = meetings_of(names, results), np.zeros((len(names), len(names)))
+        points[meetings.i, meetings.j], points[meetings.j, meetings.i] = meetings.points.T
         met = points + points.T
         cells = {(i, j): f"{points[i, j]:g} of {met[i, j]:g}" if met[i, j] else "-" for i in order for j in order}
         rows = [[escape(names[i]), *("" if i == j else cells[i, j] for j in order)] for i in order]

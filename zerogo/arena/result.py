@@ -250,19 +250,16 @@ def told_score(text: str) -> float | None:
 # The ratings of all who have met
 
 
-def points_table(names: Sequence[str], results: Sequence[MatchResult]) -> np.ndarray:
-    """Returns the points of each against each: float64 [n, n], row against column, draws as half."""
-    points = np.zeros((len(names), len(names)))
-    for result in results:
-        i, j = names.index(result.name_a), names.index(result.name_b)
-        points[i, j] += float(result.points_a.sum())
-        points[j, i] += result.num_games - float(result.points_a.sum())
-    return points
+def meetings_of(names: Sequence[str], results: Sequence[MatchResult]) -> elo.Meetings:
+    """Returns what each player won against each other in all matches."""
+    numbers, won = {name: k for k, name in enumerate(names)}, [float(result.points_a.sum()) for result in results]
+    met = [(one.name_a, one.name_b, points, one.num_games - points) for one, points in zip(results, won, strict=True)]
+    return elo.Meetings.of_results(numbers, met)
 
 
 def rate(names: Sequence[str], results: Sequence[MatchResult]) -> elo.Ratings:
     """Returns the players' Elo over the weakest of them, who is at 0 without an interval of its own."""
-    meetings = elo.Meetings.of_table(points_table(names, results))
+    meetings = meetings_of(names, results)
     weakest = int(elo.bradley_terry(meetings, of=[]).elo.argmin())
     return elo.bradley_terry(meetings, anchor=weakest)
 
@@ -271,11 +268,11 @@ def rating_rows(
     names: Sequence[str], results: Sequence[MatchResult], ratings: elo.Ratings
 ) -> Iterator[tuple[int, str, float, float]]:
     """Yields each player's index, the strongest first, with the interval of the Elo in words, points and games."""
-    points = points_table(names, results)
+    meetings = meetings_of(names, results)
+    won, games = meetings.sums(*meetings.points.T), meetings.sums(*2 * [meetings.points.sum(1)])
     for k in np.argsort(-ratings.elo, kind="stable"):
         low, high = ratings.low[k], ratings.high[k]
-        interval = f"{low:.0f} to {high:.0f}" if high > low else "anchor"
-        yield k, interval, points[k].sum(), (points[k] + points[:, k]).sum()
+        yield k, f"{low:.0f} to {high:.0f}" if high > low else "anchor", won[k], games[k]
 
 
 def rating_lines(names: Sequence[str], results: Sequence[MatchResult], ratings: elo.Ratings) -> list[str]:

@@ -27,8 +27,7 @@ from zerogo.gtp import genmove
 from zerogo.gtp.clock import MAX_SECONDS
 from zerogo.gtp.engine import ANY, COMMANDS, Command, Engine, refusals
 from zerogo.gtp.protocol import COLOURS, Reply, colour, integer, real, truth, vertex
-from zerogo.players.analyst import Analysis, Candidate
-from zerogo.players.restrictions import Entry, Restrictions, restrict
+from zerogo.players.analyst import Analysis, Candidate, Entry, Restrictions, restrict
 from zerogo.players.session import AnalysisSession
 from zerogo.symmetry import NUM_SYMMETRIES
 

@@ -429,10 +429,7 @@ def printsgf(engine: Engine, *words: str) -> str | None:
         result = final_score(engine) if genmove.is_over(engine.game) else sgf.UNKNOWN_RESULT
     black, white = names.get(Colour.BLACK) or "Black", names.get(Colour.WHITE) or "White"
     record = engine.game.record(result=result, black=black, white=white)
-    try:
-        return sgf.to_text(record) if path in ("", "-") else sgf.write(path, record)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}") from None
+    return sgf.to_text(record) if path in ("", "-") else sgf.write(path, record)
 
 
 # Settings that may be changed while the engine runs, under the names that KataGo gave them

@@ -138,17 +138,16 @@ class LiveGame:
     def of_record(record: GameRecord, num_moves: int | None = None) -> "LiveGame":
         """Returns a record's game after its first `num_moves` moves, by default all, from the last stones set up on the
         way on. Raises InputError where one of the moves is illegal, with the move and the reason."""
-        _, problem = sgf.replay(record, num_moves)
+        states, problem = sgf.replay(record, num_moves)
         if problem is not None:
             raise InputError(problem)
         part = sgf.since_edit(record, num_moves)
+        begin = len(states) - 1 - len(part.moves)
+        has_handicap = part.setup is None and len(part.handicap) > 1 and part.first == "w"
         game = LiveGame(part.rules)
-        if part.setup is None and len(part.handicap) > 1 and part.first == "w":
-            game.place_handicap(part.handicap)
-        elif any(any(row) for row in part.start()) or part.first != "b":
-            game.set_up(part.start(), COLOURS[part.first])
-        for colour, action in zip(part.turns(), part.moves, strict=True):
-            game.play(COLOURS[colour], action)
+        game._begin(states[begin], part.handicap if has_handicap else ())
+        game._states = states[begin:]
+        game.moves = [(COLOURS[colour], action) for colour, action in zip(part.turns(), part.moves, strict=True)]
         return game
 
 

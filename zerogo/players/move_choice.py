@@ -70,12 +70,12 @@ def decide(
     position = _Position(game, to_play, analysis, value_of, settings, judge)
     opponent_passed = game.moves[-1:] == [(to_play.other, position.pass_action)]
     if settings.is_over or position.is_settled or (opponent_passed and position.passing_wins):
-        return _pass_or_capture(position, settings.cleanup)
-    if settings.resign and _is_hopeless(position, settings):
+        return _pass_or_capture(position)
+    if settings.resign and _is_hopeless(position):
         return None
     best = _best_open(position)
     if best == position.pass_action or _nothing_left(position):
-        return _pass_or_capture(position, settings.cleanup)
+        return _pass_or_capture(position)
     return best
 
 
@@ -131,24 +131,23 @@ def final_score_black(game: LiveGame, found: Status) -> float:
     return game.state.score_black(as_points(found.dead, game.size))
 
 
+@dataclass(eq=False)
 class _Position:
     """What is asked about one position before a move; counts are points for the side to move."""
 
-    def __init__(
-        self,
-        game: LiveGame,
-        to_play: Colour,
-        analysis: Analysis,
-        value_of: ValueOf | None,
-        settings: MoveChoiceSettings,
-        judge: Callable[[LiveGame], Status | None] | None = None,
-    ) -> None:
-        self.game, self.to_play, self.analysis, self.value_of = game, to_play, analysis, value_of
-        self.settings = settings
-        self._judge = judge if judge and settings.cleanup else self._by_analysis
-        self.num_valued = 0
-        self.size, self.pass_action = game.size, game.size**2
-        self.state = with_to_play(game.state, to_play)
+    game: LiveGame
+    to_play: Colour
+    analysis: Analysis
+    value_of: ValueOf | None
+    settings: MoveChoiceSettings
+    judge: Callable[[LiveGame], Status | None] | None
+    num_valued: int = 0
+
+    def __post_init__(self) -> None:
+        self.size, self.pass_action = self.game.size, self.game.size**2
+        self.state = with_to_play(self.game.state, self.to_play)
+        if self.judge is None or not self.settings.cleanup:
+            self.judge = self._by_analysis
 
     @cached_property
     def alive(self) -> dict[Colour, set[int]]:
@@ -168,14 +167,14 @@ class _Position:
     @cached_property
     def dead(self) -> set[int]:
         """The points of all dead stones, as people would agree; what is in doubt is searched only for a cleanup."""
-        return self._judge(self.game).dead
+        return self.judge(self.game).dead
 
     def keeps_all_alive(self, action: int) -> bool:
         """Whether all that lives now surely lives after a legal move of the side to move."""
         now = self.dead
         self.game.play(self.to_play, action)
         try:
-            after = self._judge(self.game)
+            after = self.judge(self.game)
         finally:
             self.game.undo()
         return after is not None and not after.dead - now
@@ -222,10 +221,10 @@ class _Position:
         return black if self.to_play is Colour.BLACK else -black
 
 
-def _is_hopeless(position: _Position, settings: MoveChoiceSettings) -> bool:
+def _is_hopeless(position: _Position) -> bool:
     """Whether a person would resign: surely behind, by much, and late enough. Late is a share of the board's points,
     where a row of a small board counts as 13: at 0.2 that is 13 moves on 5x5, 23 on 9x9, 34 on 13x13, 72 on 19x19."""
-    analysis, size = position.analysis, position.size
+    analysis, settings, size = position.analysis, position.settings, position.size
     share = max(settings.resign_after, 0.5) if position.game.handicap else settings.resign_after
     is_late = len(position.game.moves) >= share * size * max(size, 13)
     is_behind = analysis.score < -settings.resign_points * size**2
@@ -261,10 +260,10 @@ def _nothing_left(position: _Position) -> bool:
     return bool(decided.all())
 
 
-def _pass_or_capture(position: _Position, cleanup: bool) -> int:
+def _pass_or_capture(position: _Position) -> int:
     """Returns a pass, or a move against dead stones where they matter or all are to be captured. Where they matter and
     can't be captured, it is a move that goes on, so that the opponent has to answer."""
-    if not (cleanup or position.dead_stones_matter):
+    if not (position.settings.cleanup or position.dead_stones_matter):
         return position.pass_action
     move = _capture(position)
     if move is not None:

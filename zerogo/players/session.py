@@ -9,9 +9,20 @@ import torch
 from zerogo import board
 from zerogo.game import Colour
 from zerogo.players import require_size
-from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children, searchable, without_preview
+from zerogo.players.analyst import (
+    Analysis,
+    Analyst,
+    Previews,
+    RestrictedGo,
+    RestrictedState,
+    Restrictions,
+    analyses,
+    evaluate_children,
+    restrict,
+    searchable,
+    without_preview,
+)
 from zerogo.players.live import LiveGame
-from zerogo.players.restrictions import RestrictedGo, RestrictedState, Restrictions, restrict
 from zerogo.search import SearchState
 from zerogo.search.tree import ROOT
 

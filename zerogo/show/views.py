@@ -297,27 +297,15 @@ def _best_text(scene: Scene) -> str:
 
 def _planes(scene: Scene) -> Shown:
     """Every plane, below the encoder's name and its inputs that belong to the whole position."""
-    heading, names = _plane_words(scene)
+    encoder = scene.models.encoder
+    inputs = zip(encoder.global_names, encoder.globals(scene.state)[0].tolist(), strict=True)
+    words = [f"{encoder.num_planes} planes", *(f"{name}: {number:.3g}" for name, number in inputs)]
+    heading, names = ", ".join([encoder.name, *words]), [f"{k} {name}" for k, name in enumerate(encoder.plane_names)]
     parts = [heading]
     for plane, name in zip(scene.planes, names, strict=True):
         labels = ["" if value == 0 else f"{value:.3g}" for value in plane.flatten().tolist()]
         parts += [f"plane {name}", picture.grid_text(labels, scene.game.size)]
-    return Shown("\n".join(parts), partial(_planes_image, scene))
-
-
-def _planes_image(scene: Scene) -> np.ndarray:
-    """Returns the picture of `_planes`, without their text, which is long."""
-    heading, names = _plane_words(scene)
-    return picture.planes_image(scene.planes, names, scene.stones, heading=heading)
-
-
-def _plane_words(scene: Scene) -> tuple[str, list[str]]:
-    """Returns the heading over all planes and the name of each."""
-    encoder = scene.models.encoder
-    numbers = zip(encoder.global_names, encoder.globals(scene.state)[0].tolist(), strict=True)
-    inputs = [f"{name}: {number:.3g}" for name, number in numbers]
-    heading = ", ".join([encoder.name, f"{encoder.num_planes} planes", *inputs])
-    return heading, [f"{number} {name}" for number, name in enumerate(encoder.plane_names)]
+    return Shown("\n".join(parts), partial(picture.planes_image, scene.planes, names, scene.stones, heading=heading))
 
 
 class SceneView(NamedTuple):
@@ -398,7 +386,7 @@ def as_image(scene: Scene, what: Sequence[str]) -> np.ndarray:
         images, titles = [view.show(scene).draw() for view in views], [view.title_of(scene) for view in views]
         parts.append(picture.mosaic(images, columns, 8, titles, scene.heading))
     if "planes" in what:
-        planes = _planes_image(scene)
+        planes = VIEWS["planes"].show(scene).draw()
         parts.append(planes if views else picture.mosaic([planes], 1, 8, (), scene.heading))
     return parts[0] if len(parts) == 1 else picture.mosaic(parts, 1, 8)
 
