@@ -29,8 +29,9 @@ from zerogo.analysis.query import AnalysisSettings, Query, QueryError, parse, re
 from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.players.analyst import Analyst, RestrictedGo, analyst_of_playouts
+from zerogo.players.analyst import Analyst, analyst_of_playouts
 from zerogo.players.live import LiveGame
+from zerogo.players.session import RestrictedGo
 from zerogo.rules import Rules
 from zerogo.runtime import TOO_LONG
 from zerogo.search import Search

@@ -20,8 +20,8 @@ from zerogo.game import Colour
 from zerogo.gtp import analyze, genmove
 from zerogo.gtp.analyze import AnalyzeRequest, kata_line, lz_line, read_request
 from zerogo.gtp.engine import COMMANDS, Engine
-from zerogo.players.analyst import Analysis, Analyst, Candidate, restrict
-from zerogo.players.session import AnalysisSession
+from zerogo.players.analyst import Analysis, Analyst, Candidate
+from zerogo.players.session import AnalysisSession, restrict
 
 TABLES = tables("gtp")
 BLACK, WHITE = Colour.BLACK, Colour.WHITE

@@ -7,9 +7,9 @@ import torch
 from zerogo.config import EvaluationConfig
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.players.analyst import Candidate, analyst_of_playouts, make_analyst, restrict
+from zerogo.players.analyst import Candidate, analyst_of_playouts, make_analyst
 from zerogo.players.live import LiveGame
-from zerogo.players.session import AnalysisSession, _bytes
+from zerogo.players.session import AnalysisSession, _bytes, restrict
 from zerogo.rules import Rules
 
 CPU = torch.device("cpu")

@@ -14,17 +14,8 @@ from zerogo.analysis.query import Query
 from zerogo.evaluator import Evaluation
 from zerogo.flood import may_look
 from zerogo.game import Colour
-from zerogo.players.analyst import (
-    Analysis,
-    Analyst,
-    Previews,
-    RestrictedGo,
-    RestrictedState,
-    analyses,
-    evaluate_children,
-    searchable,
-    without_preview,
-)
+from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children, searchable, without_preview
+from zerogo.players.session import RestrictedGo, RestrictedState
 from zerogo.sgf.record import LETTERS
 
 SEED = 0

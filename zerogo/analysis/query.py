@@ -20,7 +20,7 @@ from typing import Any
 from zerogo import coords, rulesets
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.players.analyst import Entry, Restrictions, restrict
+from zerogo.players.session import Entry, Restrictions, restrict
 from zerogo.rules import MAX_SIZE, Rules
 
 LEAST_SIZE = 2  # KataGo's

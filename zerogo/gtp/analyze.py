@@ -27,8 +27,8 @@ from zerogo.gtp import genmove
 from zerogo.gtp.clock import MAX_SECONDS
 from zerogo.gtp.engine import ANY, COMMANDS, Command, Engine, refusals
 from zerogo.gtp.protocol import COLOURS, Reply, colour, integer, real, truth, vertex
-from zerogo.players.analyst import Analysis, Candidate, Entry, Restrictions, restrict
-from zerogo.players.session import AnalysisSession
+from zerogo.players.analyst import Analysis, Candidate
+from zerogo.players.session import AnalysisSession, Entry, Restrictions, restrict
 from zerogo.symmetry import NUM_SYMMETRIES
 
 POLL_SECONDS = 0.005  # between looks for the next line where there is nothing left to search

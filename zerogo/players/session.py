@@ -1,34 +1,72 @@
-"""An analyst over one game: it searches as long as it is let; its trees are kept from move to move and through undo."""
+"""An analyst over one game: it searches as long as it is let; its trees are kept from move to move and through undo.
+Moves may be restricted: GTP's `avoid` and `allow`, JSON's `avoidMoves` and `allowMoves`."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-from zerogo import board
+from zerogo.board import BLACK, Position, State
+from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.players import require_size
-from zerogo.players.analyst import (
-    Analysis,
-    Analyst,
-    Previews,
-    RestrictedGo,
-    RestrictedState,
-    Restrictions,
-    analyses,
-    evaluate_children,
-    restrict,
-    searchable,
-    without_preview,
-)
+from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children, searchable, without_preview
 from zerogo.players.live import LiveGame
-from zerogo.search import SearchState
+from zerogo.search import Go, SearchState
+from zerogo.search.game import rows_of
 from zerogo.search.tree import ROOT
 
 CAPACITY = 20_000
 NODES_A_SIMULATION = 4  # of the tree: half of it is for what is kept from the last move
 REMEMBERED = 12  # positions whose trees are kept for an undo
+
+# Of one game, for Black and for White: from how many plies behind the root on each of the A actions may be played.
+Restrictions = tuple[tuple[int, ...], tuple[int, ...]]
+Entry = tuple[Colour, Collection[int], int]  # whose moves, which actions, for how many plies
+
+
+def restrict(size: int, avoid: Iterable[Entry] = (), allow: Iterable[Entry] = ()) -> Restrictions | None:
+    """Returns the restrictions of one game, None where everything may be played; size: N.
+
+    avoid: the actions may not be played; of several entries for one the last counts. allow: nothing else may be played.
+    Raises InputError where allow is given together with avoid, or twice for a colour."""
+    avoid, allow = list(avoid), list(allow)
+    if len({colour for colour, _, _ in allow}) < len(allow) or (avoid and allow):
+        raise InputError("allow is given once a colour, and not together with avoid")
+    every = range(size * size + 1)
+    until = {colour: [0] * len(every) for colour in Colour}
+    for colour, actions, plies in [*avoid, *((mover, set(every) - set(kept), plies) for mover, kept, plies in allow)]:
+        for action in actions:
+            until[colour][action] = plies
+    found = tuple(until[Colour.BLACK]), tuple(until[Colour.WHITE])
+    return found if any(map(any, found)) else None
+
+
+@dataclass(frozen=True)
+class RestrictedState(State):
+    """Games with restrictions of their own. until: int32 [B, 2, A], see `Restrictions`."""
+
+    until: Tensor
+
+    @staticmethod
+    def of(state: State, restrictions: Sequence[Restrictions]) -> "RestrictedState":
+        """Returns the games with their restrictions."""
+        until = torch.tensor(restrictions, dtype=torch.int32, device=state.device)
+        return RestrictedState(**vars(state), until=until)
+
+
+class RestrictedGo(Go):
+    """Go on `RestrictedState`s. Where a side would have nothing left, it may play everything."""
+
+    def allowed(self, states: RestrictedState, game_index: Tensor, position: Position, legal: Tensor) -> Tensor:
+        """Returns the legal actions that may be considered: bool [K, A]."""
+        until, depth = rows_of(states.until, game_index), position.ply - rows_of(states.ply, game_index)
+        first_ply = torch.where((position.to_play == BLACK).unsqueeze(1), until[:, 0], until[:, 1])
+        kept = legal & (first_ply <= depth.unsqueeze(1))
+        return torch.where(kept.any(1, keepdim=True), kept, legal)
 
 
 def room_for(simulations: int) -> int:
@@ -165,7 +203,7 @@ class AnalysisSession:
         self._search_state = self._enlarged(self._search_state, self._state, 2 * tree.num_nodes)
         return self._begin()
 
-    def _follow(self, key: _Key, state: board.State) -> bool:
+    def _follow(self, key: _Key, state: State) -> bool:
         """Plays the moves made since in the tree; returns whether it could, each being by the side to move."""
         old = self._key
         if old is None or key.restrictions is not None or old.restrictions is not None:
@@ -194,7 +232,7 @@ class AnalysisSession:
         while len(self._remembered) > REMEMBERED or sum(map(_bytes, self._remembered.values())) > most:
             self._remembered.pop(next(iter(self._remembered)))
 
-    def _enlarged(self, kept: SearchState, state: board.State, nodes: int) -> SearchState:
+    def _enlarged(self, kept: SearchState, state: State, nodes: int) -> SearchState:
         """Returns a tree with room for so many nodes, or for all that it has."""
         search_state = self._search.init(state, max(nodes, kept.tree.num_nodes) // 2)
         for small, large in zip(kept.tree.tensors(), search_state.tree.tensors(), strict=True):
