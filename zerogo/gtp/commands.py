@@ -60,74 +60,69 @@ def _offered(engine: Engine) -> list[str]:
     return sorted(name for name, found in COMMANDS.items() if found.is_offered(engine) and found.is_listed)
 
 
-def _is_legal(engine: Engine, player: str, place: str) -> str:
-    return str(int(engine.game.why_illegal(colour(player), vertex(place, engine.size)) is None))
+# Those of one expression
 
 
-def _set_player(engine: Engine, player: str) -> None:
-    engine.game.set_up(engine.game.state.stones(), colour(player))
+Command("protocol_version")(lambda engine: "2")
+Command("name")(lambda engine: NAME)
+Command("version")(lambda engine: VERSION)
+Command("known_command", "NAME", 1)(lambda engine, name: str(name in _offered(engine)).lower())
+Command("list_commands")(lambda engine: "\n".join(_offered(engine)))
+Command("query_boardsize")(lambda engine: str(engine.size))
+Command("get_komi")(lambda engine: f"{engine.game.rules.komi:g}")
+Command("captures", "COLOUR", 1)(lambda engine, player: str(engine.game.state.captures[colour(player)]))
+Command("kgs-time_settings", KGS_USAGE, 0, ANY)(lambda engine, *words: engine.clock.restart(kgs_time(words)))
+Command("kata-time_settings", KATA_USAGE, 0, ANY)(lambda engine, *words: engine.clock.restart(kata_time(words)))
+Command("kata-list_time_settings")(lambda engine: " ".join(KATA_KINDS))
+Command("kata-list-params")(lambda engine: " ".join(KATA_SETTINGS))
+Command("kata-get-rules")(lambda engine: json.dumps(rulesets.to_json(engine.game.rules), separators=(",", ":")))
+# These change nothing; by the last one GoGui asks whether it may write `# interrupt`.
+for _name in (QUIT, "kgs-game_over", "cgos-opponent_rating", "cgos-gameover", "gogui-interrupt"):
+    Command(_name)(lambda engine: None)
 
 
-def _undo(engine: Engine, number: str = "1") -> None:
-    engine.game.undo(integer(number, "number of moves", 0, MAX_NUMBER))
+@Command("cputime")
+@Command("gomill-cpu_time")
+def _cputime(engine: Engine) -> str:
+    return f"{time.process_time():.2f}"
 
 
+@Command("stop")
 def _stop(engine: Engine) -> None:
     engine.stopped = engine.position
 
 
+@Command("undo", "[NUMBER]", 0, 1)
+@Command("gg-undo", "[NUMBER]", 0, 1)
+def _undo(engine: Engine, number: str = "1") -> None:
+    engine.game.undo(integer(number, "number of moves", 0, MAX_NUMBER))
+
+
+@Command("gogui-setup_player", "COLOUR", 1)
+def _set_player(engine: Engine, player: str) -> None:
+    engine.game.set_up(engine.game.state.stones(), colour(player))
+
+
+@Command("is_legal", "COLOUR VERTEX", 2)
+def _is_legal(engine: Engine, player: str, place: str) -> str:
+    return str(int(engine.game.why_illegal(colour(player), vertex(place, engine.size)) is None))
+
+
+@Command("kata-get-models", needs_search=True)
 def _models(engine: Engine) -> str:
     known = {"maxBatchSize": engine.analyst.search.settings.leaves, "usesHumanSLProfile": False, "version": 1}
     return json.dumps([{"name": engine.name, "internalName": engine.name} | known | {"usingFP16": "false"}])
 
 
-def _cputime(engine: Engine) -> str:
-    return f"{time.process_time():.2f}"
-
-
+@Command("clear_cache")
 def _clear_cache(engine: Engine) -> None:
     engine.judge.clear()
     if engine.session:
         engine.session.clear()
 
 
-SHORT_COMMANDS = (  # those of one expression
-    Command("protocol_version", handler=lambda engine: "2"),
-    Command("name", handler=lambda engine: NAME),
-    Command("version", handler=lambda engine: VERSION),
-    Command("known_command", "NAME", 1, handler=lambda engine, name: str(name in _offered(engine)).lower()),
-    Command("list_commands", handler=lambda engine: "\n".join(_offered(engine))),
-    Command("cputime", handler=_cputime),
-    Command("gomill-cpu_time", handler=_cputime),
-    Command("stop", handler=_stop),
-    Command("query_boardsize", handler=lambda engine: str(engine.size)),
-    Command("get_komi", handler=lambda engine: f"{engine.game.rules.komi:g}"),
-    Command("undo", "[NUMBER]", 0, 1, handler=_undo),
-    Command("gg-undo", "[NUMBER]", 0, 1, handler=_undo),
-    Command("captures", "COLOUR", 1, handler=lambda engine, player: str(engine.game.state.captures[colour(player)])),
-    Command("gogui-setup_player", "COLOUR", 1, handler=_set_player),
-    Command("is_legal", "COLOUR VERTEX", 2, handler=_is_legal),
-    Command(
-        "kgs-time_settings", KGS_USAGE, 0, ANY, handler=lambda engine, *words: engine.clock.restart(kgs_time(words))
-    ),
-    Command("kata-list_time_settings", handler=lambda engine: " ".join(KATA_KINDS)),
-    Command(
-        "kata-time_settings", KATA_USAGE, 0, ANY, handler=lambda engine, *words: engine.clock.restart(kata_time(words))
-    ),
-    Command("kata-get-models", needs_search=True, handler=_models),
-    Command("clear_cache", handler=_clear_cache),
-    Command(
-        "kata-get-rules", handler=lambda engine: json.dumps(rulesets.to_json(engine.game.rules), separators=(",", ":"))
-    ),
-    Command("kata-list-params", handler=lambda engine: " ".join(KATA_SETTINGS)),
-)
-# These change nothing; by the last one GoGui asks whether it may write `# interrupt`.
-SILENT = (QUIT, "kgs-game_over", "cgos-opponent_rating", "cgos-gameover", "gogui-interrupt")
-COMMANDS |= {name: Command(name, handler=lambda engine: None) for name in SILENT}
-COMMANDS |= {short.name: short for short in SHORT_COMMANDS}
-
-
 @Command("boardsize", "N", 1, 2)
+@Command("rectangular_boardsize", "WIDTH HEIGHT", 2)
 def boardsize(engine: Engine, side: str, same: str | None = None) -> None:
     """Takes a size, or the same one twice; the board is empty after it, also where the size was the same."""
     if not all(re.fullmatch(r"[+-]?[0-9]{1,9}", word) for word in filter(None, (side, same))):
@@ -141,9 +136,6 @@ def boardsize(engine: Engine, side: str, same: str | None = None) -> None:
     engine.scale_durations(size)
     engine.game.clear(size)
     engine.begin_game()
-
-
-Command("rectangular_boardsize", "WIDTH HEIGHT", 2)(boardsize)
 
 
 @Command("clear_board")

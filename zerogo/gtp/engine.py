@@ -11,7 +11,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -188,7 +188,8 @@ class Command:
     handler: Callable[..., str | None] | None = field(default=None, kw_only=True)
 
     def __call__(self, handler: Callable[..., str | None]) -> Callable[..., str | None]:
-        COMMANDS[self.name] = replace(self, handler=handler)
+        self.handler = handler
+        COMMANDS[self.name] = self
         return handler
 
     def is_offered(self, engine: Engine) -> bool:
