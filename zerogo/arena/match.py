@@ -188,28 +188,24 @@ class MatchGames:
         """Returns the moves of the games that go on, int64 [K], and why games stop here, by their index among the K."""
         if self.ply < self.begun.shape[1]:
             actions = self.begun[self.game_index, self.ply]
-            legal, last = board.legal_actions(self.states), self.rules.size**2
-            if (
-                not legal.gather(1, actions.clamp(0, last).unsqueeze(1)).all()
-                or actions.min() < 0
-                or actions.max() > last
-            ):
+            if not self._are_legal(actions).all():
                 raise InputError(f"match: a move that was kept of ply {self.ply} is illegal; begin the match anew")
             return actions, {}
         if self.ply < self.opening_plies:
             return RandomPlayer().choose(self.states, self.opening[self.game_index], self.opening_seed), {}
         actions = self._ask()
-        legal = board.legal_actions(self.states).gather(1, actions.clamp(min=0).unsqueeze(1)).squeeze(1)
-        wrong = (~legal | (actions < 0)).nonzero().squeeze(1).tolist()
+        wrong = (~self._are_legal(actions)).nonzero().squeeze(1).tolist()
         return actions, {k: self._stop(k, int(actions[k])) for k in wrong}
+
+    def _are_legal(self, actions: Tensor) -> Tensor:
+        """Returns which moves of the games that go on are legal, of any numbers int64 [K]: bool [K]."""
+        known = actions.clamp(0, self.rules.size**2)
+        return board.legal_actions(self.states).gather(1, known.unsqueeze(1)).squeeze(1) & (actions == known)
 
     def _ask(self) -> Tensor:
         """Returns what the players choose in their games: int64 [K]. Engines think while a player of ours does."""
-        player_a, player_b = self.players
-        masks, questions = [(player_a, self.moves_a), (player_b, ~self.moves_a)], []
-        if player_a is player_b:
-            masks = [(player_a, torch.ones_like(self.moves_a))]
-        for player, mask in masks:
+        asks_a, questions = self.moves_a | (self.players[0] is self.players[1]), []
+        for player, mask in zip(self.players, (asks_a, ~asks_a), strict=True):
             index = mask.nonzero().squeeze(1)
             if index.numel():
                 states = self.states if len(index) == len(mask) else self.states.select(index)
