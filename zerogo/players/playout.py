@@ -1,8 +1,8 @@
 """Random moves: the player that makes them, and positions evaluated by random games (playouts), with no network."""
 
 import re
-from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +14,7 @@ from zerogo.draws import Purpose
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation
 from zerogo.search.game import utility
-from zerogo.tensors import TensorFields, sent
+from zerogo.tensors import sent
 
 LONGEST = 2  # a playout ends after so many plies a point; sparing eyes, nearly all have ended by passes before
 MOST_PLAYOUTS = 100_000  # of a move, as many as `evaluation.simulations` may be
@@ -123,84 +123,136 @@ def _played(state: board.State, keys: Tensor) -> tuple[Tensor, Tensor]:
     return black.to(torch.float32) - white.to(torch.float32), first
 
 
-@dataclass
-class _Playouts(TensorFields):
-    """K random games in torch, all together, each trying one point at a time.
+class _Playouts:
+    """The random games in NumPy, all together, each trying one point at a time; suicides are struck out, at no ply.
 
-    stones: int32 [K, 2, N], of the side to move and of the other. on_board, struck: int32 [K, N], the points that exist
-    and those that are not to be tried now (suicides, ko). played, first: int32 [K, N], where a stone was placed, and
-    where the side to move at the start placed the first. passes, ply, longest: int32 [K]. keys, index: int64 [K], index
-    tells which of all games they are."""
+    Planes are int32 [N + 2, B]: bit rows with a border of one point all around, games last, so that an operation runs
+    along memory. stones: int32 [2, N + 2, B], of the side to move and of the other. struck: points that are not to be
+    tried now (suicides, ko). played, first: where a stone was placed, and where the side to move at the start placed
+    the first. game_index: int64 [B], the games that are not over yet."""
 
-    stones: Tensor
-    on_board: Tensor
-    struck: Tensor
-    played: Tensor
-    first: Tensor
-    passes: Tensor
-    ply: Tensor
-    longest: Tensor
-    keys: Tensor
-    index: Tensor
+    OF_GAMES = "stones on_board struck is_edge black_moves passes ply keys game_index longest played first".split()
 
     @staticmethod
     def play_out(state: board.State, keys: Tensor, longest: Tensor) -> tuple[Tensor, Tensor]:
         """Does what `kernels.cpu.playouts.play_out` does."""
-        index = torch.arange(len(keys))
-        position = index // (len(keys) // state.num_games)
-        state, begins = state.select(position), state.to_play[position] == board.BLACK
-        stones, none = torch.stack(own_and_opponent(state), 1), torch.zeros_like(state.black)
-        struck = flood.points_to_rows(state.ko.to(torch.int64), state.board_size)
-        passes = torch.where(state.finished, 2, state.passes).to(torch.int32)
-        of_games = passes, torch.zeros_like(state.ply), longest[position], keys, index
-        games = _Playouts(stones, state.on_board, struck, none, none, *of_games)
-        last = torch.zeros(len(keys), 3, state.board_size, dtype=torch.int32)  # black, white, first
-        while len(games.index):
-            is_black = (begins[games.index] == (games.ply % 2 == 0)).view(-1, 1, 1)
-            coloured = torch.where(is_black, games.stones, games.stones.flip(1))
-            last[games.index] = torch.cat([coloured, games.first.unsqueeze(1)], 1)
-            games = games.select(games.going.nonzero().squeeze(1))
+        games = torch.arange(len(keys)) // (len(keys) // state.num_games)
+        return _Playouts(state.select(games), keys, longest[games]).ends()
+
+    def __init__(self, state: board.State, keys: Tensor, longest: Tensor) -> None:
+        black, white, on_board = (_bordered(rows) for rows in (state.black, state.white, state.on_board))
+        self.black_moves = state.to_play.numpy() == board.BLACK
+        self.stones = np.where(self.black_moves, np.stack([black, white]), np.stack([white, black]))
+        self.on_board, self.keys = on_board, keys.numpy().copy()
+        self.passes = np.where(state.finished.numpy(), 2, state.passes.numpy())
+        self.struck = _bordered(flood.points_to_rows(state.ko.to(torch.int64), state.board_size))
+        self.ply = np.zeros(len(self.keys), dtype=np.int32)
+        self.is_edge = on_board & _near(~on_board)
+        self.columns = np.arange(state.board_size + 2, dtype=np.int32)[:, None]
+        self.game_index, self.longest = np.arange(len(self.keys)), longest.numpy()
+        self.played, self.first = np.zeros_like(on_board), np.zeros_like(on_board)
+        self.final = np.zeros((3, len(self.keys), state.board_size), dtype=np.int32)  # black, white, first
+
+    def ends(self) -> tuple[Tensor, Tensor]:
+        """Plays all games to the end and returns the black and the white stones, int32 [2, B, N], and `first`."""
+        while self._drop_finished():
             for _ in range(DROP_EVERY):
-                games = games.tried()
-        return last[:, :2].transpose(0, 1), last[:, 2]
+                self._try_one()
+        final = torch.from_numpy(self.final)
+        return final[:2], final[2]
 
-    @property
-    def going(self) -> Tensor:
-        """Which games are not over yet: bool [K]."""
-        return (self.passes < 2) & (self.ply < self.longest)
+    def _drop_finished(self) -> bool:
+        """Notes the boards of games that are over and goes on without them; returns whether any are left."""
+        going = (self.passes < 2) & (self.ply < self.longest)
+        if not going.all():
+            over = ~going
+            stones, black_moves = self.stones[:, 1:-1, over] >> 1, self.black_moves[over]
+            coloured = np.where(black_moves, stones, stones[::-1])
+            ends = np.concatenate([coloured, self.first[None, 1:-1, over] >> 1])
+            self.final[:, self.game_index[over]] = ends.transpose(0, 2, 1)
+            for name in self.OF_GAMES:
+                setattr(self, name, np.ascontiguousarray(getattr(self, name)[..., going]))
+        return len(self.game_index) > 0
 
-    def tried(self) -> "_Playouts":
-        """Returns the games after a drawn point, or a pass, was tried in each that goes on; where the point is suicide
-        it is struck out instead, at no ply."""
-        own, other = self.stones.unbind(1)
-        keys = self.keys + draws.GOLDEN  # the next number of each, as `draws.split` has them
-        points = self.on_board & ~(own | other | self.struck | eyes(own, self.on_board))
-        uniform = ((draws.mix(keys) >> 40) & 0xFFFFFF).to(torch.float64) / 2**24  # times a count it is exact
-        placed = flood.points_to_rows(draw_point(uniform, points), points.shape[1])
-        stones = torch.stack([own | placed, other], 1)
-        lost, captured = (stones & ~_with_liberties(stones, self.on_board & ~(own | other | placed))).unbind(1)
-        number, is_alone = flood.count(captured), ((flood.neighbours(placed) & self.on_board & ~other) == 0).all(1)
-        ko = torch.where(((number == 1) & is_alone).unsqueeze(1), captured, 0)
-        is_first = torch.where((self.ply % 2 == 0).unsqueeze(1), placed & ~self.played, 0)
-        is_move = self.going & ((number > 0) | (lost == 0).all(1))
-        passes = torch.where((placed == 0).all(1), self.passes + 1, 0)
-        row = is_move.unsqueeze(1)
-        return replace(
-            self,
-            stones=torch.where(row.unsqueeze(1), torch.stack([other ^ captured, own | placed], 1), self.stones),
-            struck=torch.where(row, ko, self.struck | placed),
-            played=torch.where(row, self.played | placed, self.played),
-            first=torch.where(row, self.first | is_first, self.first),
-            passes=torch.where(is_move, passes, self.passes),
-            ply=self.ply + is_move.to(torch.int32),
-            keys=keys,
-        )
+    def _try_one(self) -> None:
+        """Plays a drawn point, or a pass, in every game; where the point is suicide it is struck out instead."""
+        own, other = self.stones
+        empty = self.on_board & ~(own | other)
+        row, bit, is_pass = self._draw_point(empty & ~self.struck & ~self._eyes(own))
+        stones = self.stones.copy()
+        stones[0, row, np.arange(len(row))] |= bit  # a pass has bit 0
+        liberties = self.on_board & ~(stones[0] | stones[1])
+        dead = stones & ~_flood(_near(liberties) & stones, stones)
+        captured, own_dead = dead[1], dead[0].any(0)
+        has_captured = captured.any(0)
+        going = (has_captured | ~own_dead) & (self.passes < 2) & (self.ply < self.longest)
+        stones[1] ^= captured
+        placed = stones[0] & ~own
+        self.struck = np.where(going, self._ko(placed, other, captured, has_captured), self.struck | placed)
+        self.stones = np.where(going, stones[::-1], self.stones)
+        new = np.where(going, placed & ~self.played, 0)
+        self.first |= np.where(self.ply % 2 == 0, new, 0)
+        self.played |= new
+        self.black_moves = self.black_moves ^ going
+        self.passes = np.where(going, np.where(is_pass, self.passes + 1, 0), self.passes)
+        self.ply += going
+
+    def _draw_point(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns an evenly drawn point of each plane: row [B], bit [B] (0 in an empty plane), is empty (bool [B])."""
+        in_row = np.bitwise_count(points).astype(np.int32)
+        until = in_row.cumsum(0, dtype=np.int32)
+        total = until[-1]
+        self.keys += draws.GOLDEN  # the next number of each, as `draws.split` has them
+        drawn = (draws.mix(self.keys) >> 40) & 0xFFFFFF
+        rank = ((drawn * total) >> 24).astype(np.int32)
+        row = np.minimum((until <= rank).sum(0), len(until) - 1)
+        games = np.arange(len(row))
+        rank -= until[row, games] - in_row[row, games]
+        bits = (points[row, games] >> self.columns) & 1
+        column = np.minimum((bits.cumsum(0, dtype=np.int32) <= rank).sum(0, dtype=np.int32), len(bits) - 1)
+        return row, np.where(total > 0, np.int32(1) << column, 0).astype(np.int32), total == 0
+
+    def _eyes(self, own: np.ndarray) -> np.ndarray:
+        """Returns the eyes of the side to move (and stones among them), as `board.eyes` has them."""
+        solid = own | ~self.on_board
+        left, right = solid << 1, solid >> 1
+        up, down = (left[:-2], right[:-2]), (left[2:], right[2:])
+        both_up, both_down = up[0] & up[1], down[0] & down[1]
+        one_missing = (both_up & (down[0] | down[1])) | (both_down & (up[0] | up[1]))
+        fits = (both_up & both_down) | (one_missing & ~self.is_edge[1:-1])
+        eyes = np.zeros_like(own)
+        eyes[1:-1] = left[1:-1] & right[1:-1] & solid[:-2] & solid[2:] & fits
+        return eyes
+
+    def _ko(self, placed: np.ndarray, other: np.ndarray, captured: np.ndarray, has_captured: np.ndarray) -> np.ndarray:
+        """Returns the point banned by simple ko: one stone, captured by one that stood among the other side's alone."""
+        if not has_captured.any():
+            return np.zeros_like(placed)
+        is_alone = ~(_near(placed) & self.on_board & ~other).any(0)
+        return np.where((np.bitwise_count(captured).sum(0) == 1) & is_alone, captured, 0)
 
 
-def _with_liberties(stones: Tensor, liberties: Tensor) -> Tensor:
-    """Returns the stones of strings that have a liberty: int32 [K, 2, N] by colour, [K, N] -> [K, 2, N]."""
-    found = flood.neighbours(liberties).unsqueeze(1) & stones
+def _bordered(rows: Tensor) -> np.ndarray:
+    """Returns bit rows with a border of one point all around and games last: int32 [B, N] -> int32 [N + 2, B]."""
+    return np.ascontiguousarray(np.pad(rows.numpy().T << 1, ((1, 1), (0, 0))))
+
+
+def _near(planes: np.ndarray) -> np.ndarray:
+    """Returns the points next to a point, those over the border included: int32 [..., N + 2, B]."""
+    near = planes << 1
+    near |= planes >> 1
+    near[..., 1:, :] |= planes[..., :-1, :]
+    near[..., :-1, :] |= planes[..., 1:, :]
+    return near
+
+
+def _flood(seeds: np.ndarray, within: np.ndarray) -> np.ndarray:
+    """Returns all points of `within` that are connected to a seed through it, to the fixpoint."""
     while True:
-        before, found = found, found | (flood.neighbours(found) & stones)
-        if torch.equal(before, found):
-            return found
+        for _ in range(2):  # a look costs as much as a step
+            before, near = seeds, _near(seeds)
+            near &= within
+            near |= before
+            seeds = near
+        if not (seeds != before).any():
+            return seeds

@@ -1,4 +1,4 @@
-"""Random games on the CPU, one after another: what `players.playout` does in torch, with the same draws."""
+"""Random games on the CPU, one after another: what `players.playout` does in NumPy, with the same draws."""
 
 from typing import Any
 
