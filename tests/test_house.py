@@ -43,27 +43,27 @@ SIDEWAYS = {
 # Lines that each part may have, formatted at 120 columns: what makes one grow says why in its commit and raises the
 # number here.
 BUDGETS = {
-    "analysis": 1061,
-    "arena": 1417,
+    "analysis": 1055,
+    "arena": 1412,
     "bench": 1654,
     "board": 752,
     "config": 805,
     "features": 773,
-    "files beside the folders": 5423,
-    "gtp": 1975,
+    "files beside the folders": 5414,
+    "gtp": 1964,
     "kernels": 5068,
     "pipeline": 2358,
-    "play": 560,
-    "players": 2330,
+    "play": 559,
+    "players": 2318,
     "replay": 765,
     "search": 1580,
     "selfplay": 727,
     "sgf": 920,
-    "show": 505,
+    "show": 492,
     "tensorboard_plugin": 1200,
 }
 MOST_PAGE_LINES = 1200  # of the tab's JavaScript and CSS
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 152, 21_979, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 150, 21_979, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.
