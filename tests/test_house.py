@@ -54,7 +54,7 @@ BUDGETS = {
     "kernels": 5068,
     "pipeline": 2358,
     "play": 559,
-    "players": 2318,
+    "players": 2295,
     "replay": 765,
     "search": 1580,
     "selfplay": 727,

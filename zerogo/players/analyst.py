@@ -295,7 +295,7 @@ class Preview(NamedTuple):
     """The network's evaluation after a move, for the side that made it: score in points, ownership float32 [N, N]."""
 
     score: float
-    ownership: np.ndarray
+    ownership: np.ndarray | None  # None where the position's score stands for that of a move
 
 
 Previews = dict[int, Preview]  # after the moves of one position, by action
@@ -332,14 +332,18 @@ def analyses(
     numbers = (part.tolist() for part in (own_visits, own_values, evaluation.score.float(), evaluation.value.float()))
     found = []
     for game, (own_visit, own_value, score, raw_value) in enumerate(zip(*numbers, strict=True)):
+        candidates = []
+        for line in lines[game]:
+            pv, pv_visits = zip(*line, strict=True)
+            preview = previews[game].get(pv[0], Preview(score, None))
+            value, bound = (winning_part(float(part[game, pv[0]]), preview.score) for part in (values, bounds))
+            of_move = pv[0], pv_visits[0], value, preview.score, float(prior[game, pv[0]]), (bound + 1) / 2
+            candidates.append(Candidate(*of_move, pv, pv_visits, preview.ownership))
         analysis = Analysis(
             visits=own_visit,
             value=winning_part(own_value, score),
             score=score,
-            candidates=[
-                _candidate(line, values[game], bounds[game], prior[game], previews[game], score, winning_part)
-                for line in lines[game]
-            ],
+            candidates=candidates,
             prior=prior[game],
             legal=legal[game],
             visits_by_action=visits_by_action[game],
@@ -348,33 +352,6 @@ def analyses(
         )
         found.append(analysis)
     return found
-
-
-def _candidate(
-    line: list[tuple[int, int]],
-    values: np.ndarray,
-    bounds: np.ndarray,
-    prior: np.ndarray,
-    previews: Previews,
-    score: float,
-    winning_part: Callable[[float, float], float],
-) -> Candidate:
-    """Returns the first move of a line. values, bounds, prior: [A]. score: the position's, where a move has no preview.
-    winning_part: what a utility and a score say about winning."""
-    (action, visits), preview = line[0], previews.get(line[0][0])
-    score = preview.score if preview else score
-    value = winning_part(float(values[action]), score)
-    return Candidate(
-        action=action,
-        visits=visits,
-        value=value,
-        score=score,
-        prior=float(prior[action]),
-        lcb=(winning_part(float(bounds[action]), score) + 1) / 2,
-        pv=tuple(move for move, _ in line),
-        pv_visits=tuple(number for _, number in line),
-        ownership=preview.ownership if preview else None,
-    )
 
 
 def without_preview(tree: Tree, game_index: Tensor, previews: list[Previews]) -> list[list[int]]:
