@@ -72,7 +72,9 @@ def main(arguments: argparse.Namespace) -> None:
         return
     from zerogo import ranks
 
+    words = {f"--{name}": getattr(arguments, name) for name in ("resume", "config", "run", "export")}
     with ranks.joined():
+        ranks.require_same(words, "start all with the same command")  # by which they ask each other the same
         go(arguments)
 
 

@@ -72,14 +72,15 @@ def some_result(
 
 
 def dying(number: int, happens: Callable[..., Any], after: bool, counter: list[int]) -> Callable[..., Any]:
-    """Returns the function, which ends the process at once when it is called for the `number`-th time by `counter`."""
+    """Returns the function, which ends the process at once when it is called for the `number`-th time by `counter`;
+    what it does with compiled kernels does not count."""
 
     def function(*arguments: Any, **options: Any) -> Any:
-        counter[0] += 1
-        if counter[0] == number and not after:
+        counter[0] += (counts := "__pycache__" not in str(arguments[0]))
+        if counter[0] == number and counts and not after:
             os._exit(9)
         result = happens(*arguments, **options)
-        if counter[0] == number:
+        if counter[0] == number and counts:
             os._exit(9)
         return result
 

@@ -1,36 +1,48 @@
 """What the ranks of tests/test_ranks.py do once torchrun has started them, in FOLDER: one run that nothing stops, one
-that signals and a full disk hold up, one that diverges on a rank, games of a network, settings that two cannot share,
-and at last a run in which a rank is killed and which torchrun starts again."""
+that signals and a full disk hold up, one that diverges on a rank, one that only an actor plays for, games of a network,
+settings that two cannot share, and at last a run in which a rank is killed, which torchrun starts again, and which then
+refuses to go on. `ranks_job.py FOLDER refusals`: what ends two ranks of such a run, in forked processes; `… steps`:
+the first steps of a run of more ranks."""
 
 import errno
 import json
 import os
 import signal
+import socket
 import sys
 import time
 import warnings
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import tiny
 import torch
 
-from zerogo import checkpoint, cli, ranks, signals
+from zerogo import checkpoint, cli, ranks, runtime, signals
 from zerogo.errors import InputError, Interrupted
-from zerogo.pipeline import commits, generate, run, train
+from zerogo.pipeline import commits, generate, run, start, train
+from zerogo.pipeline.actors import Actor, Inbox
 from zerogo.pipeline.commits import Commits
+from zerogo.ranks import Silent
+from zerogo.replay import Replay, Samples, shards
+from zerogo.runtime import script_main
+from zerogo.signals import Signals
 from zerogo.trainer import Trainer
 
 SETTINGS = "replay.min_window=100 replay.capacity=400 pipeline.commit_seconds=0.3 selfplay.sgf_share=1".split()
 SETTINGS += "selfplay.games=4 pipeline.games_per_iteration=4 selfplay.random_opening_games=10".split()
 GATED = "evaluation.gate=0.5", "evaluation.every_iterations=1"
+MORE = ("training.batch=12", "selfplay.random_opening_games=16", "pipeline.iterations=1")  # for three and four ranks
 losses: list[float] = []
+began: list[float] = []
 
 
 def noted(step: Callable) -> Callable:
-    """Returns a training step whose losses are kept."""
+    """Returns a training step whose losses are kept, and when it began."""
 
     def note(self: Trainer, batch, measures: bool = True) -> dict:
+        began.append(time.monotonic())
         metrics = step(self, batch, measures)
         losses.append(float(metrics["loss"]))
         return metrics
@@ -64,17 +76,31 @@ def held_up(folder: Path) -> None:
         raise AssertionError("the signal was not heard")
     except Interrupted as stopped:
         assert stopped.number == signal.SIGTERM and (not told or time.monotonic() - told[0] < 10)
-    refusals, write = [errno.ENOSPC] * 2, Commits.write
+    refusals, write, add, is_asked = [errno.ENOSPC] * 2, Commits.write, Replay.add, run.Run._is_asked
+    waits, saved = [], []
+
+    def asked(self: run.Run) -> bool:
+        if self.round.is_learning and not saved:
+            self.signals.saves = saved.append(1) is None
+        return is_asked(self)
 
     def refused(self: Commits, commit: checkpoint.Checkpoint, begun: float) -> None:
-        if refusals:
+        if saved and refusals:
+            waits.append((now := time.monotonic(), now + 0.2))
             raise OSError(refusals.pop(), "no space", str(folder))
         write(self, commit, begun)
 
-    Commits.write, signals.PATIENCE = refused, 0.3
+    def slow(self: Replay, samples: Samples) -> None:
+        waits.append((now := time.monotonic(), now + 0.2))
+        time.sleep(0.3 * ranks.is_first())
+        add(self, samples)
+
+    Commits.write, Replay.add, run.Run._is_asked, signals.PATIENCE = refused, slow, asked, 0.3
     train(settings(folder, "held"), resume=True)
     assert not refusals or not ranks.is_first()
-    Commits.write = write
+    waits = ranks.gathered(waits)[0]
+    assert len(waits) > 2 and not [step for step in began for start, end in waits if start < step < end], "ran ahead"
+    Commits.write, Replay.add, run.Run._is_asked = write, add, is_asked
 
 
 def diverges(folder: Path) -> None:
@@ -99,10 +125,132 @@ def refusals(folder: Path) -> list[str]:
     return found
 
 
+def environments(number: int, restarts: int = 0) -> list[dict[str, str]]:
+    """Returns what torchrun tells each of so many ranks on one machine."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        found = {"MASTER_ADDR": "localhost", "MASTER_PORT": free.getsockname()[1], "WORLD_SIZE": number}
+    found |= {"LOCAL_WORLD_SIZE": number, "TORCHELASTIC_RESTART_COUNT": restarts}
+    return [{name: str(one) for name, one in (found | {"RANK": k, "LOCAL_RANK": k}).items()} for k in range(number)]
+
+
+def other_settings(folder: Path, rank: int) -> None:
+    train(settings(folder, "new", *["training.batch=32"] * rank))
+
+
+def other_code(folder: Path, rank: int) -> None:
+    runtime.code_digest = lambda: f"digest{rank}"
+    train(settings(folder, "new"))
+
+
+def other_folder(folder: Path, rank: int) -> None:
+    (here := folder / f"machine{rank}").mkdir()
+    os.chdir(here)
+    start.SEEN_WITHIN = 0.3
+    train(settings(Path(), "new"))
+
+
+def other_replay(folder: Path, rank: int) -> None:
+    """A shard is not there for one rank."""
+    find = shards.find_shards
+    shards.find_shards = lambda directory: find(directory)[: -rank or None]
+    train(settings(folder, "whole", "pipeline.iterations=9"), resume=True)
+
+
+def refuses(folder: Path, rank: int) -> None:
+    if rank:
+        raise InputError("something is odd here")
+    ranks.meet()
+
+
+def hangs(folder: Path, rank: int) -> None:
+    """The first rank is told to leave, and the other one gives no sign."""
+    with Signals() as taken, ranks.patient(taken):
+        signals.LONGEST_STAY = 1.0
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(1000 * rank)
+        ranks.meet()
+
+
+def is_slow(folder: Path, rank: int) -> None:
+    """As before, but the other one comes after a while in which it works."""
+    with Signals() as taken, ranks.patient(taken):
+        signals.LONGEST_STAY, ranks.BEAT = 1.0, 0.1
+        if rank:
+            taken.patiently(time.sleep, 2.5)
+        else:
+            os.kill(os.getpid(), signal.SIGTERM)
+        ranks.meet()
+        taken.leave_if_asked()
+
+
+def is_silent(folder: Path, rank: int) -> None:
+    ranks.LONGEST = timedelta(seconds=0.5)
+    time.sleep(1000 * rank)
+    ranks.meet()
+
+
+ENDS = (other_settings, other_code, other_folder, other_replay, refuses, hangs, is_slow, is_silent)
+
+
+def ends_of(folder: Path, work: Callable[[Path, int], None]) -> list[tuple[int, str]]:
+    """Does work in two ranks until they have ended; returns for each its status and what it said. One that hangs is
+    killed when the other one has ended, or both after two minutes."""
+
+    def in_rank(rank: int) -> None:
+        with ranks.joined():
+            work(folder, rank)
+
+    said = [folder / f"{work.__name__}.{rank}" for rank in range(2)]
+    children, status, stop = [], {}, time.monotonic() + 120
+    for rank, environment in enumerate(environments(2)):
+        children.append(os.fork())
+        if not children[-1]:
+            os.environ.update(environment)
+            os.dup2(os.open(said[rank], os.O_WRONLY | os.O_CREAT), 2)
+            try:
+                script_main(lambda: in_rank(rank))  # noqa: B023
+            except SystemExit as stopped:
+                os._exit(stopped.code)
+    while len(status) < 2:
+        child, code = os.waitpid(-1, os.WNOHANG)
+        status |= {child: os.waitstatus_to_exitcode(code)} if child else {}
+        is_over = time.monotonic() > stop or children[0] in status and work in (hangs, is_silent)
+        for one in children if is_over else ():
+            if one not in status:
+                os.kill(one, signal.SIGKILL)
+        time.sleep(0.02)
+    return [(status[child], path.read_text()) for child, path in zip(children, said, strict=True)]
+
+
+def beside(folder: Path) -> list:
+    """A run of two ranks that takes in what actors play, each of whom is in one of them in its turn. Returns how many
+    samples their shards have, and of each rank's replay the number of samples and a sum of all that they are."""
+    turns, shards_of, replays = iter([1, 0] * 2), [], []
+    words = "replay.external=true pipeline.plays=false pipeline.games_per_iteration=9 pipeline.iterations=2".split()
+
+    def act(self: Inbox) -> None:
+        if next(turns) == ranks.rank():
+            actor = Actor(folder / "beside" / "tiny", ["selfplay.games=8", "search.leaves=1"], Signals(), Silent())
+            actor._follow()
+            actor.selfplay.play(6, collected=actor.collected)
+            shards_of.append(len(actor.collected.all_samples()))
+            actor._write()
+        ranks.meet()
+
+    def closed(self: run.Run) -> None:
+        replays.append([self.replay.total, int(self.replay.newest(len(self.replay)).records().sum())])
+        close(self)
+
+    Inbox.wait, wait = act, Inbox.wait
+    run.Run.close, close = closed, run.Run.close
+    train(settings(folder, "beside", *words))
+    Inbox.wait, run.Run.close = wait, close
+    return [sum(ranks.gathered(found), []) for found in (shards_of, replays)]
+
+
 def main(folder: Path) -> None:
-    torch.set_num_threads(1)
     is_asked = run.Run._is_asked
-    tiny.decide_matches([0])
     with ranks.joined():
         if not ranks.were_restarted():
             Trainer.step = noted(Trainer.step)
@@ -111,6 +259,7 @@ def main(folder: Path) -> None:
             held_up(folder)
             diverges(folder)
             run.Run._is_asked = is_asked
+            found["beside"] = beside(folder)
             setup = cli.set_up(settings(folder, "games", "selfplay.games=5"))
             generate(setup, checkpoint.load_newest(folder / "whole" / "tiny"), 11, folder / "games")
             if ranks.is_first():
@@ -118,8 +267,20 @@ def main(folder: Path) -> None:
             asked_at(25, lambda _: os.kill(os.getpid(), signal.SIGKILL))
         commits.MOST_OF_TIME = 0.5
         train(settings(folder, "killed"))
+        refuses(folder, ranks.rank())
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    main(Path(sys.argv[1]))
+    where, *what = Path(sys.argv[1]), *sys.argv[2:]
+    torch.set_num_threads(1)
+    tiny.decide_matches([0])
+    if what == ["refusals"]:
+        (where / "refusals.json").write_text(json.dumps({work.__name__: ends_of(where, work) for work in ENDS}))
+    elif what == ["steps"]:
+        Trainer.step = noted(Trainer.step)
+        with ranks.joined():
+            train(settings(where, "more", *MORE))
+            ranks.only_first((where / "losses.json").write_text, json.dumps(losses))
+    else:
+        script_main(lambda: main(where))

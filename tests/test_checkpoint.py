@@ -237,6 +237,13 @@ def test_what_a_run_goes_on_from_has_its_types(file: Path) -> None:
     assert load(changed(file, counters={"replay": replay, "matches": {"pool": [["a", "b", 1, 0, 0]]}})).step == 7
 
 
+def test_a_file_that_goes_while_it_is_read(file: Path, monkeypatch) -> None:
+    """A run removes old ones while an actor reads the newest that it found."""
+    read = torch.load
+    monkeypatch.setattr(torch, "load", lambda path, **options: (read(path, **options), path.unlink())[0])
+    assert load(file).step == 7 and not file.exists()
+
+
 class Large:
     """What a pickle of a few bytes can ask torch's own reader for."""
 

@@ -49,10 +49,10 @@ BUDGETS = {
     "board": 752,
     "config": 805,
     "features": 773,
-    "files beside the folders": 5414,
+    "files beside the folders": 5513,
     "gtp": 1964,
     "kernels": 5068,
-    "pipeline": 2358,
+    "pipeline": 2452,
     "play": 559,
     "players": 2295,
     "replay": 765,
@@ -63,7 +63,7 @@ BUDGETS = {
     "tensorboard_plugin": 1200,
 }
 MOST_PAGE_LINES = 1200  # of the tab's JavaScript and CSS
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 150, 21_979, 7_000
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 150, 22_228, 7_000
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
 # What a newcomer reads in a day, in the README's order.

@@ -10,7 +10,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ranks_job
 import tiny
 import torch
 from matches import dying
@@ -212,19 +212,11 @@ def kill_beside(folder: Path, seed: int, times: int, victim: str) -> None:
 
 def start_ranks(folder: Path, restarts: int) -> list[int]:
     """Starts two ranks of one run in forked processes, as torchrun would, or goes on with it; returns their numbers."""
-    with socket.socket() as free:
-        free.bind(("localhost", 0))
-        found = {
-            "MASTER_ADDR": "localhost",
-            "MASTER_PORT": free.getsockname()[1],
-            "WORLD_SIZE": 2,
-            "LOCAL_WORLD_SIZE": 2,
-        }
-    found |= {"TORCHELASTIC_RESTART_COUNT": restarts}
+    told = ranks_job.environments(2, restarts)
 
     def work(rank: int) -> Callable[[Path], None]:
         def go_on(folder: Path) -> None:
-            os.environ.update({name: str(one) for name, one in (found | {"RANK": rank, "LOCAL_RANK": rank}).items()})
+            os.environ.update(told[rank])
             with ranks.joined():
                 train(tiny.config(f"run.directory={folder}", *WRITING))
 

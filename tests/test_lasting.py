@@ -5,6 +5,7 @@ import contextlib
 import errno
 import io
 import os
+import re
 import resource
 import shutil
 import signal
@@ -313,6 +314,24 @@ def test_settings_that_are_cut_or_gone_are_those_of_the_newest_commit(whole: Pat
     path.write_text(text.replace("learning_rate: 0.001", "learning_rate: 0.002"))
     tiny.run(tmp_path, *ROUNDS, "training.learning_rate=0.002", resume=True)
     assert "training.learning_rate is 0.002; it was 0.001" in capsys.readouterr().err
+
+
+def test_what_a_commit_has_beside_a_checkpoint_has_its_types(whole: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(whole, tmp_path / "tiny")
+    older, newest = commits.paths(folder)
+    parts = torch.load(newest, weights_only=True)
+    state, games = parts["run"]["round"], parts["run"]["games"]
+    for change, sentence in (
+        ({"ranks": "two"}, r"run.ranks is 'two'; it must be a whole number"),
+        ({"logs": {"metrics.jsonl": 1.5}}, r"run.logs.metrics.jsonl is '1.5'"),
+        ({"round": state | {"sums": {"loss": 3.0}}}, r"run.round.sums.loss is '3.0'; it must be Tensor"),
+        ({"round": {"steps": 3}}, r"run.round lacks collected"),
+        ({"round": state | {"collected": {"points": 3}}}, r"run.round.collected has 'points'"),
+        ({"games": games | {"budgets": [1]}}, r"run.games.budgets has 1 entries"),
+    ):
+        torch.save(parts | {"run": parts["run"] | change}, newest)
+        with pytest.warns(UserWarning, match=re.escape(f"checkpoint {newest}: ") + sentence):
+            assert next(commits.starts(folder)).source == str(older)
 
 
 def test_a_lock_that_was_removed_by_hand_still_holds(tmp_path: Path) -> None:

@@ -3,10 +3,13 @@ here; what they do stands in ranks_job.py."""
 
 import json
 import os
+import queue
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,31 +23,52 @@ from zerogo.pipeline import commits, generate, limits
 from zerogo.trainer import Trainer
 
 HERE = Path(__file__).parent
+HEARD_NOTHING = "interrupted by SIGTERM; other processes gave no sign for 1 s, so what was committed before counts\n"
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join((str(HERE.parent), str(HERE))), "OMP_NUM_THREADS": "1"}
+
+
+def torchrun(number: int, *arguments: str) -> subprocess.CompletedProcess:
+    """Starts ranks_job.py in so many ranks."""
+    command = f"-m torch.distributed.run --standalone --nproc-per-node {number} --max-restarts 9".split()
+    job = [sys.executable, *command, str(HERE / "ranks_job.py"), *arguments]
+    return subprocess.run(job, capture_output=True, text=True, env=ENVIRONMENT, timeout=1800)
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What two ranks have left."""
     folder = tmp_path_factory.mktemp("two")
-    command = "-m torch.distributed.run --standalone --nproc-per-node 2 --max-restarts 1".split()
-    job = [sys.executable, *command, str(HERE / "ranks_job.py"), str(folder)]
-    done = subprocess.run(job, capture_output=True, text=True, env=ENVIRONMENT, timeout=600)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = torchrun(2, str(folder))
+    assert done.returncode != 0 and (folder / "killed").exists(), done.stdout + done.stderr
     assert "exitcode: -9" in done.stderr
     assert "goes back to step" in done.stderr and "the run goes on: the disk takes" in done.stderr
+    # A refusal is said once, and nothing is started again.
+    assert done.stderr.count("something is odd here") == done.stderr.count("error: rank 1: something is odd") == 1
     return folder
 
 
-def test_two_ranks_learn_as_one_process_does(two: Path, tmp_path: Path, monkeypatch) -> None:
-    """From the same samples, those of the games that a run begins with, the same losses."""
-    monkeypatch.setattr(Trainer, "step", ranks_job.noted(Trainer.step))
+def require_losses_of_one_process(found: list[float], least: int, folder: Path, patch, *overrides: str) -> None:
+    """Asserts that ranks had the losses of one process, as long as all learn from the games that a run begins with."""
+    patch.setattr(Trainer, "step", ranks_job.noted(Trainer.step))
     ranks_job.losses.clear()
-    tiny.run(tmp_path, *ranks_job.SETTINGS, "pipeline.iterations=1")
-    found = json.loads((two / "found.json").read_text())
+    tiny.run(folder, *ranks_job.SETTINGS, "pipeline.iterations=1", *overrides)
     steps = next(step for step, loss in enumerate(ranks_job.losses) if loss > 2)  # in whose games a policy is learned
-    assert steps > 8
-    torch.testing.assert_close(found["losses"][:steps], ranks_job.losses[:steps], rtol=1e-5, atol=1e-5)
+    assert steps >= least
+    torch.testing.assert_close(found[:steps], ranks_job.losses[:steps], rtol=1e-5, atol=1e-5)
+
+
+def test_two_ranks_learn_as_one_process_does(two: Path, tmp_path: Path, monkeypatch) -> None:
+    found = json.loads((two / "found.json").read_text())
+    require_losses_of_one_process(found["losses"], 9, tmp_path, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [3, 4])
+def test_more_ranks_learn_as_one_process_does(number: int, tmp_path: Path, monkeypatch) -> None:
+    done = torchrun(number, str(tmp_path), "steps")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "losses.json").read_text())
+    require_losses_of_one_process(found, 25, tmp_path / "one", monkeypatch, *ranks_job.MORE)
 
 
 @pytest.mark.parametrize("name", ["held", "killed"])
@@ -68,6 +92,49 @@ def test_settings_that_ranks_can_not_share_get_a_sentence(two: Path) -> None:
         limits.require_shares(tiny.config(), 3)
 
 
+def test_ranks_that_can_not_go_on_end_with_one_sentence(two: Path, tmp_path: Path) -> None:
+    """Other settings, code, folders or samples; a refusal of any; a signal or half an hour without a sign of life."""
+    shutil.copytree(two / "whole", tmp_path / "whole")
+    job = [sys.executable, str(HERE / "ranks_job.py"), str(tmp_path), "refusals"]
+    done = subprocess.run(job, capture_output=True, text=True, env=ENVIRONMENT, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "refusals.json").read_text())
+    for name, sentence in {
+        "other_settings": "error: training.batch is 32 on rank 1 (",
+        "other_code": "error: the code is digest1 (",
+        "other_folder": "is not the folder in which the first rank is",
+        "other_replay": "error: of them in memory is ",
+        "refuses": "error: rank 1: something is odd here",
+    }.items():
+        said = [line for _, text in found[name] for line in text.splitlines() if line.startswith("error:")]
+        assert len(said) == 1 and sentence in said[0], found[name]
+        assert [status for status, _ in found[name]] == [2, 2]
+    assert found["hangs"][0] == [128 + signal.SIGTERM, HEARD_NOTHING]
+    assert found["is_slow"] == [[128 + signal.SIGTERM, "interrupted by SIGTERM\n"], [0, ""]]
+    assert found["is_silent"][0][0] == 2 and "cannot be reached; what was committed counts" in found["is_silent"][0][1]
+
+
+def test_a_rank_that_comes_new_finds_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store still has the words of a smaller world."""
+    store = torch.distributed.HashStore()
+    store.set("zerogo/0", "old")
+    monkeypatch.setattr(torch.distributed, "rendezvous", lambda *_, **__: iter([(store, number.get(), 3)]))
+    number = queue.SimpleQueue()
+    for one in range(3):
+        number.put(one)
+    with ThreadPoolExecutor(3) as threads:
+        found = [done.result(30)[1:] for done in [threads.submit(ranks._fresh_store) for _ in range(3)]]
+    assert sorted(found) == [(0, 3), (1, 3), (2, 3)]
+
+
+def test_two_ranks_take_in_what_actors_play(two: Path) -> None:
+    """Each shard once, and both have the same samples."""
+    shards, replays = json.loads((two / "found.json").read_text())["beside"]
+    counters = next(commits.starts(two / "beside" / "tiny")).counters
+    assert len(shards) == len(counters["actors"]) == 4 and replays[0] == replays[1]
+    assert counters["replay"]["total"] == replays[0][0] == counters["replay"]["num_random"] + sum(shards)
+
+
 def test_a_run_goes_on_with_another_number_of_ranks(two: Path, tmp_path: Path, capfd) -> None:
     """The games in flight begin anew, under numbers that no other had; a commit without a part is none."""
     folder = shutil.copytree(two / "whole", tmp_path / "whole")
@@ -79,7 +146,12 @@ def test_a_run_goes_on_with_another_number_of_ranks(two: Path, tmp_path: Path, c
     new = samples.game[samples.network_step > newest.step - 1]
     assert len(new) and int(new.min()) >= used and after.counters["rounds"] == 3
     assert after.run.get("ranks", 1) == 1
-    for part in (two / "whole" / "tiny" / commits.FOLDER).glob("*.part"):
+    older, newest = commits.paths(two / "whole" / "tiny")
+    parts = [path.with_suffix(".1.part") for path in (older, newest)]
+    shutil.copy(*parts)
+    with pytest.warns(UserWarning, match="belongs to another commit"):
+        assert next(commits.starts(two / "whole" / "tiny")).source == str(older)
+    for part in parts:
         part.rename(part.with_suffix(".away"))
     with pytest.warns(UserWarning, match="part"):
         assert next(commits.starts(two / "whole" / "tiny")).run == {}

@@ -4,6 +4,7 @@ more than its own size, or than what it is good for."""
 import pickletools
 import zipfile
 from collections.abc import Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ PICKLED = "data.pkl"  # as torch calls it
 NAMES = ("collections OrderedDict", "torch._utils _rebuild_tensor_v2")
 STORAGES = ("Float", "Double", "Half", "BFloat16", "Byte", "Char", "Short", "Int", "Long", "Bool")
 ALLOWED_NAMES = {*NAMES, *(f"torch {name}Storage" for name in STORAGES)}
-WORDS = {int: "a whole number", float: "a number", str: "a text", dict: "a mapping", list: "a list"}
+WORDS = {int: "a whole number", float: "a number", Real: "a number", str: "a text", dict: "a mapping", list: "a list"}
 
 
 def require_checkpoint(path: Path) -> None:
@@ -95,13 +96,14 @@ def require_modest(value: Any, where: str, most_bytes: int = 0) -> None:
 def misfit(value: Any, kind: Any, name: str) -> str:
     """Returns what is wrong with a nested value of that name, "" where nothing is. kind: a type, a list of the one kind
     that all of its entries have, a tuple of the kinds of a list's first entries, or the kinds of a mapping's entries by
-    name, as far as they are there. A float is any finite number, and a tensor of one kind only."""
+    name, as far as they are there, under `...` that of all others. A float is any finite number, a Real any."""
     if isinstance(kind, (dict, list, tuple)):
         is_mapping = isinstance(kind, dict)
         if not isinstance(value, dict if is_mapping else list):
             return f"{name} is no {'mapping' if is_mapping else 'list'}"
         if is_mapping:
-            named = [(f"{name}.{key}", value[key], kind[key]) for key in kind if key in value]
+            kinds = {key: kind.get(key, kind.get(...)) for key in value}
+            named = [(f"{name}.{key}", one, kinds[key]) for key, one in value.items() if kinds[key] is not None]
         elif isinstance(kind, list):
             named = [(f"{name}[{place}]", one, kind[0]) for place, one in enumerate(value)]
         elif len(value) < len(kind):
@@ -111,4 +113,8 @@ def misfit(value: Any, kind: Any, name: str) -> str:
         return next(filter(None, (misfit(one, part, place) for place, one, part in named)), "")
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")
     is_fine = is_number if kind is float else isinstance(value, kind) and (kind is not int or is_number)
-    return "" if is_fine else f"{name} is {str(value)[:40]!r}; it must be {WORDS.get(kind, kind.__name__)}"
+    return (
+        ""
+        if is_fine
+        else f"{name} is {str(value)[:40]!r}; it must be {WORDS.get(kind, getattr(kind, '__name__', kind))}"
+    )

@@ -152,10 +152,10 @@ def read(path: Path) -> Any:
     can't, or may not."""
     bounds.require_checkpoint(path)
     try:
-        parts = torch.load(path, map_location="cpu", weights_only=True)
+        size, parts = path.stat().st_size, torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # an archive of another program: RuntimeError, KeyError, AttributeError, …
         raise InputError(f"{path} is not a zerogo checkpoint ({type(error).__name__} while reading it)") from None
-    bounds.require_modest(parts, str(path), path.stat().st_size)
+    bounds.require_modest(parts, str(path), size)  # the file may be gone by now
     return parts
 
 

@@ -17,8 +17,9 @@ class InputError(ValueError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asked the process to leave. number: of the signal; scripts exit with 128 more, as shells report it."""
+    """A signal asked the process to leave. number: of the signal; scripts exit with 128 more, as shells report it. why:
+    what else there is to say."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__(f"interrupted by {signal.Signals(number).name}")
+    def __init__(self, number: int, why: str = "") -> None:
+        super().__init__(f"interrupted by {signal.Signals(number).name}{why}")
         self.number = number

@@ -6,14 +6,17 @@ the clock, a file) reaches all in `gathered` before any acts on it. Numbers on a
 through gloo."""
 
 import contextlib
+import math
 import os
 import pickle
 import re
+import signal
+import socket
 import threading
 import time
 import uuid
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -27,16 +30,19 @@ from zerogo.errors import InputError
 
 LONGEST = timedelta(minutes=30)  # that a rank waits for another one from which nothing is heard
 SLICE = timedelta(seconds=0.2)  # of a wait, after which Python may heed a signal
+BEAT = 1.0  # seconds between two signs of life of a rank that the others wait for
 AGES = timedelta(days=365)
-ALIVE = "zerogo/alive"  # the key under which ranks that wait for a disk count
-_while_waiting: list[Callable[[], None]] = []  # asked after each slice, see `patient`
+ALIVE = "zerogo/alive"  # the key under which such signs are counted
+REFUSED = "zerogo/refused"  # and the one of why a rank has refused to go on
+_while_waiting: list[Callable[[float], None]] = []  # asked after each slice, see `patient`
 _lost = re.compile(r"gloo|NCCL|ProcessGroup|Connection (reset|closed)|[Tt]imed out")
 
 
 @contextlib.contextmanager
 def joined() -> Iterator[None]:
     """Makes this process one of the ranks that torchrun's environment speaks of, if there are more than one, for as
-    long as the context lasts. What ends because another rank has gone raises InputError, which says so."""
+    long as the context lasts. What ends because another rank has gone raises InputError, which says so. One rank of a
+    machine has the sentence of an InputError, wherever it was raised; on the others it is empty."""
     global _control
     if int(os.environ.get("WORLD_SIZE", 1)) == 1 or dist.is_initialized():
         yield
@@ -52,20 +58,54 @@ def joined() -> Iterator[None]:
                 warnings.simplefilter("ignore")  # the first rank warns
             yield
     except InputError as error:
-        if is_first() or not str(error):
+        if not str(error):
             raise
-        raise InputError(f"rank {rank()}: {error}") from None
+        raise InputError(_once(str(error) if is_first() else f"rank {rank()}: {error}")) from None
     except RuntimeError as error:
         if not _is_of_others(error):
             raise
+        if sentence := _refusal():
+            raise InputError(_once(sentence)) from None
         why = "another process of the run has ended, or cannot be reached"
         raise InputError(f"rank {rank()} of {world()} leaves: {why}; what was committed counts") from error
     finally:
-        if dist.is_initialized():
+        if dist.is_initialized() and not is_stuck:
             dist.destroy_process_group()
 
 
 _control: dist.ProcessGroup | None = None
+is_stuck = False  # whether this rank has left a gather to which another one did not come: closing would wait for it
+_says_why = False  # whether this rank is the one of its machine that says why the run refuses to go on
+
+
+def _once(sentence: str) -> str:
+    """Returns why the run refuses to go on, for the first rank of each machine that comes here, "" for the others.
+    Leaves it for those that only see that this one has gone."""
+    global _says_why
+    _says_why = True
+    with contextlib.suppress(RuntimeError):  # where the process has gone that kept the store
+        store = dist.distributed_c10d._get_default_store()
+        store.set(REFUSED, sentence)
+        _says_why = store.add(f"{REFUSED}/{os.environ.get('GROUP_RANK', 0)}", 1) == 1
+    return sentence if _says_why else ""
+
+
+def _refusal() -> str:
+    """Returns why another rank has refused to go on, "" where none has."""
+    with contextlib.suppress(RuntimeError):
+        store = dist.distributed_c10d._get_default_store()
+        return store.get(REFUSED).decode() if store.check([REFUSED]) else ""
+    return ""
+
+
+def end_restarts() -> None:
+    """Ends the torchrun that has started this rank, where the run refuses to go on and torchrun would start it again,
+    to meet with the same refusal: torchrun knows no exit status that forbids it. Called when the sentence is said."""
+    left = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)) - int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
+    with contextlib.suppress(OSError):
+        command = Path(f"/proc/{os.getppid()}/cmdline").read_bytes() if _says_why and left > 0 else b""
+        if b"torch.distributed.run" in command or b"torchrun" in command:  # and no other program that starts ranks
+            os.kill(os.getppid(), signal.SIGTERM)
 
 
 def _fresh_store() -> tuple[dist.Store, int, int]:
@@ -84,7 +124,8 @@ def _fresh_store() -> tuple[dist.Store, int, int]:
             time.sleep(0.05)
         return dist.PrefixStore(word, store), number, size
     store.set(others[number - 1], word)
-    while word != (found := store.get("zerogo/0").decode().split())[number]:
+    # A world of before a restart may have been smaller, with fewer words.
+    while [word] != (found := store.get("zerogo/0").decode().split())[number : number + 1]:
         time.sleep(0.05)
     store.set(f"{found[0]}/{others[number - 1]}", "")
     return dist.PrefixStore(found[0], store), number, size
@@ -173,6 +214,11 @@ def every(flag: bool) -> bool:
     return most([not flag])[0] == 0
 
 
+def meet() -> None:
+    """Returns when all ranks are here."""
+    every(True)
+
+
 def alike(work: Callable[..., Any], *arguments: Any) -> Any:
     """Returns work(*arguments), done on every rank; where it raises InputError on any, all do, the
     first one with its sentence."""
@@ -183,9 +229,23 @@ def alike(work: Callable[..., Any], *arguments: Any) -> Any:
         if world() == 1:
             raise
         sentence = str(error)
-    if sentence := next(filter(None, gathered(sentence)), None):
-        raise InputError(sentence if is_first() else "")
+    for number, found in enumerate(gathered(sentence)):
+        if found:
+            raise InputError((f"rank {number}: {found}" if number else found) if is_first() else "")
     return result
+
+
+def require_same(facts: Mapping[str, Any], way_out: str) -> None:
+    """Raises InputError on all ranks, with a sentence on the first, where a fact is another on some rank than there.
+    facts: what must be the same, by name, plain values. way_out: the end of the sentence."""
+    (first, host), *others = gathered((dict(facts), socket.gethostname()))
+    for number, (found, there) in enumerate(others, 1):
+        for name in [*first, *(found.keys() - first.keys())]:
+            if found.get(name) != first.get(name):
+                what = (
+                    f"{name} is {found.get(name)} on rank {number} ({there}) and {first.get(name)} on rank 0 ({host})"
+                )
+                raise InputError(f"{what}; {way_out}" if is_first() else "")
 
 
 def of_first(work: Callable[..., Any], *arguments: Any) -> Any:
@@ -196,25 +256,35 @@ def of_first(work: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def _all(tensor: Tensor) -> list[Tensor]:
-    """Returns the tensor of each rank, all of one shape and on the host. Waits as long as another rank counts under
-    `ALIVE`, however long that is."""
+    """Returns the tensor of each rank, all of one shape and on the host. Waits as long as another rank gives signs of
+    life, however long that is."""
+    global is_stuck
     found = [torch.empty_like(tensor) for _ in range(world())]
-    work, waited, alive = dist.all_gather(found, tensor, group=_control, async_op=True), timedelta(0), _alive(0)
+    work = dist.all_gather(found, tensor, group=_control, async_op=True)
+    try:
+        _wait(work)
+    finally:
+        is_stuck = is_stuck or not work.is_completed()
+    return found
+
+
+def _wait(work: dist.Work) -> None:
+    since, alive = time.monotonic(), _alive(0)
     while True:
         try:
             work.wait(SLICE)
-            return found
+            return
         except RuntimeError:
             if work.is_completed():  # in the moment after the slice, or with an error, which this raises
                 work.wait()
-                return found
+                return
+        if alive != (alive := _alive(0)):
+            since = time.monotonic()
+        quiet = time.monotonic() - since
         for ask in _while_waiting:
-            ask()
-        waited += SLICE
-        if waited > LONGEST:
-            waited, before, alive = timedelta(0), alive, _alive(0)
-            if before == alive:
-                raise RuntimeError(f"timed out: rank {rank()} heard nothing of another one for {LONGEST}")
+            ask(quiet)
+        if quiet > LONGEST.total_seconds():
+            raise RuntimeError(f"timed out: rank {rank()} heard nothing of another one for {LONGEST}")
 
 
 def _alive(more: int) -> int:
@@ -224,9 +294,12 @@ def _alive(more: int) -> int:
 @contextlib.contextmanager
 def patient(signals: Any) -> Iterator[None]:
     """Within it a rank that waits for others heeds the signals of this process, a `signals.Signals`: it does not wait
-    for ever to leave. While it waits for a disk itself, the others wait."""
-    signals.on_wait = still_here
-    signals.note = signals.note if is_first() else lambda text: None
+    for ever to leave. While it writes, or waits for a disk itself, the others wait."""
+    if world() > 1:
+        signals.on_wait, signals.while_writing = still_here, lambda: alone(LONGEST.total_seconds())
+    if not is_first():
+        tell = signals.tell  # of this rank's own disk
+        signals.note, signals.tell = lambda text: None, lambda text: tell(f"rank {rank()}: {text}")
     _while_waiting.append(signals.hurry)
     try:
         yield
@@ -245,13 +318,15 @@ def still_here() -> None:
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """Within it this rank does long work that the others wait for, and does as `still_here` all the time."""
-    is_over = threading.Event()
+def alone(longest: float = math.inf) -> Iterator[None]:
+    """Within it this rank does long work that the others wait for, and does as `still_here` all the time, but for no
+    more than the `longest` seconds: what takes so long has come to a stop."""
+    is_over, until = threading.Event(), time.monotonic() + longest
 
     def say() -> None:
-        while not is_over.wait(LONGEST.total_seconds() / 10):
-            still_here()
+        with contextlib.suppress(RuntimeError):  # the others have gone, which the next gather says
+            while not is_over.wait(BEAT) and time.monotonic() < until:
+                still_here()
 
     threading.Thread(target=say, daemon=True).start()
     try:

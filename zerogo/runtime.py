@@ -9,6 +9,7 @@ import ctypes
 import errno
 import fcntl
 import gc
+import hashlib
 import importlib.util
 import os
 import platform
@@ -238,6 +239,12 @@ def _git(folder: Path, *arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
+def code_digest() -> str:
+    """Returns a word that changes with any source of the package, in a checkout or not."""
+    sources = sorted(Path(__file__).parent.rglob("*.py"))
+    return hashlib.blake2b(b"".join(path.read_bytes() for path in sources), digest_size=4).hexdigest()
+
+
 def describe(device: torch.device | str = "cpu") -> dict[str, Any]:
     """Returns what a result depends on: device name, threads, versions, code revision. All values are plain."""
     device = torch.device(device)
@@ -448,7 +455,8 @@ def script_main(function: Callable[[], int | None]) -> None:
             status = function() or 0
         except InputError as error:
             if str(error):  # else another rank says it
-                print(f"error: {error}", file=sys.stderr)
+                print(f"error: {error}", file=sys.stderr, flush=True)
+            ranks.end_restarts()
             status = INPUT_ERROR_STATUS
         except OSError as error:
             if error.errno not in NO_ROOM:
@@ -458,6 +466,10 @@ def script_main(function: Callable[[], int | None]) -> None:
         except KeyboardInterrupt as error:
             print(str(error) or "interrupted", file=sys.stderr)
             status = 128 + error.number if isinstance(error, Interrupted) else INTERRUPTED_STATUS
+    if ranks.is_stuck:  # nor would it end
+        with contextlib.suppress(OSError):
+            print(end="", flush=True)
+        os._exit(status)
     gc.freeze()  # else Python collects all of torch once more, for 2 s, while a controller waits for the process's end
     sys.exit(status)
 

@@ -30,11 +30,13 @@ class Signals(contextlib.AbstractContextManager):
     started to ignore (nohup) stays ignored.
 
     leaving: the number of the signal that asks to leave, 0 for none. saves: whether one asks to save and go on. note:
-    says a line to the person. on_wait: called now and then while a disk is waited for."""
+    says a line to the person, tell one of the disk that this process writes to. on_wait: called now and then while a
+    disk is waited for. while_writing: makes the context in which it is written to."""
 
     def __init__(self, note: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)) -> None:
-        self.leaving, self.saves, self.note = 0, False, note
+        self.leaving, self.saves, self.note, self.tell = 0, False, note, note
         self.on_wait: Callable[[], None] = lambda: None
+        self.while_writing: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
         self._heard = math.inf  # when this process itself was asked to leave
         self._at_once = self._waiting = 0
         self._before: dict[int, Any] = {}
@@ -72,10 +74,12 @@ class Signals(contextlib.AbstractContextManager):
         if self.leaving:
             raise Interrupted(self.leaving)
 
-    def hurry(self) -> None:
-        """Raises Interrupted where this process was asked to leave long ago: others that it waits for do not come."""
-        if time.monotonic() - self._heard > LONGEST_STAY:
-            raise Interrupted(self.leaving)
+    def hurry(self, quiet: float) -> None:
+        """Raises Interrupted where this process was asked to leave long ago, and others that it waits for have given no
+        sign of life since: they do not come. quiet: seconds since the last one."""
+        if min(quiet, time.monotonic() - self._heard) > LONGEST_STAY:
+            why = f"; other processes gave no sign for {LONGEST_STAY:g} s, so what was committed before counts"
+            raise Interrupted(self.leaving, why)
 
     @contextlib.contextmanager
     def at_once(self) -> Iterator[None]:
@@ -93,14 +97,15 @@ class Signals(contextlib.AbstractContextManager):
         said = ""
         while True:
             try:
-                result = work(*arguments)
+                with self.while_writing():
+                    result = work(*arguments)
             except OSError as error:
                 if said != (said := refusal(error)):
-                    self.note(f"warning: {said}; the run waits and tries again every {PATIENCE:g} s")
+                    self.tell(f"warning: {said}; the run waits and tries again every {PATIENCE:g} s")
                 self.wait(PATIENCE)
             else:
                 if said:
-                    self.note("the run goes on: the disk takes what it writes")
+                    self.tell("the run goes on: the disk takes what it writes")
                 return result
 
     def wait(self, seconds: float) -> None:

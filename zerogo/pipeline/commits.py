@@ -8,11 +8,13 @@ games in flight and its share of the round."""
 
 import math
 import re
+import secrets
 import time
 import warnings
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import checkpoint, ranks
+from zerogo import bounds, checkpoint, ranks
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, load
 from zerogo.errors import InputError
-from zerogo.replay import Samples, TrainingBatch
+from zerogo.replay import Replay, Samples, TrainingBatch
 from zerogo.runtime import make_directory, write_atomically
 from zerogo.selfplay import SelfPlayResult
 
@@ -36,6 +38,19 @@ FIRST_WAIT = 1.0  # seconds to a process's first commit; then twice as long each
 MOST_OF_TIME = 0.02  # share of the time that commits may take
 OF_GAMES = ("lengths", "scores_black", "sizes", "komi", "ends")  # lists of a round's result, a number for each game
 STATISTICS_BATCHES = 8  # batches from which the averaged weights get their batch-norm statistics
+# What a commit has beside a checkpoint, and of it the round and the games in a part, see `bounds.misfit`.
+RESULT = {"last_boards": [Tensor], "last_ownership": [Tensor], "is_whole": bool, "samples": [list], "games": [list]}
+RESULT |= dict.fromkeys(OF_GAMES, Tensor | list) | dict.fromkeys(("moves", "simulations", "overflowed"), int)
+RESULT |= dict.fromkeys(("seconds", "prior_kl", "prior_entropy"), Real)
+ROUND = {"is_learning": bool, "num_samples": int, "numbers": {...: Real}, "first": int, "steps": Real, "seconds": Real}
+ROUND |= {"sums": {...: Tensor}, "counts": {...: int}, "recent": [(Tensor, Tensor, int, int)]}
+ROUND |= {"collected": RESULT, "records": list}
+GAMES = dict.fromkeys(("states", "drawn", "plan", "search", "nodes", "records"), dict)
+GAMES |= dict.fromkeys(("is_first", "network_steps", "tree_size"), Tensor) | {"budgets": (int, int)}
+GAMES |= dict.fromkeys(("next_game", "fewest_left", "steps_left"), int) | {"resignation": {"games": [(float, float)]}}
+REPLAY = {"pending": Tensor, "policies": dict.fromkeys(("policy", "root_value", "time"), Tensor)}
+RUN = {"round": ROUND, "games": GAMES, "replay": REPLAY, "beside": {"path": str, "step": int, "begun": float}}
+RUN |= {"logs": {...: int}, "epilogues": {...: str}, "ranks": int, "word": str}
 
 
 class Commits:
@@ -45,26 +60,29 @@ class Commits:
     def __init__(self, directory: Path, seconds: float) -> None:
         self.directory, self._seconds, self._wait = directory, seconds, min(FIRST_WAIT, seconds)
         self._number = max((int(NAME.fullmatch(path.name)[1]) for path in paths(directory)), default=0)
-        self._next = time.monotonic() + self._wait
+        self._next, self._word = time.monotonic() + self._wait, ""
 
     def is_due(self) -> bool:
         """Whether it is time for the next one."""
         return time.monotonic() >= self._next and ranks.is_first()
 
     def agree(self) -> None:
-        """Makes the next commit's number that of the first rank, by which parts belong to it."""
-        self._number = ranks.gathered(self._number)[0]
+        """Makes the next commit's number that of the first rank, and draws a word: by both parts belong to it. A part
+        that a crash has left may have the number of a later commit."""
+        self._number, self._word = ranks.gathered((self._number, secrets.token_hex(8)))[0]
 
     def write_part(self, part: dict[str, Any]) -> None:
         """Writes what another rank than the first adds to the next commit, which its first rank then writes. Raises
         OSError, after which it may be called again."""
         path = make_directory(self.directory / FOLDER) / PART.format(self._number + 1, ranks.rank())
-        write_atomically(path, lambda file: torch.save(checkpoint.portable(part), file))
+        part = checkpoint.portable(part | {"word": self._word})
+        write_atomically(path, lambda file: torch.save(part, file))
         self._number += 1
 
     def write(self, commit: Checkpoint, begun: float) -> None:
         """Writes a commit and removes the oldest. begun: the time at which making it began, to hold `MOST_OF_TIME`.
         Raises OSError, after which it may be called again."""
+        commit.run |= {"word": self._word} if ranks.world() > 1 else {}
         checkpoint.save(self.directory / FOLDER / f"commit-{self._number + 1:09d}.pt", commit)
         self._number += 1
         for path in paths(self.directory)[:-KEPT]:
@@ -100,21 +118,47 @@ def _load(path: Path) -> Checkpoint:
     found = checkpoint.load(path)
     if not is_finite([*found.weights.values(), *found.averaged_weights.values()]):
         raise InputError(f"checkpoint {path} has weights that are no numbers")
-    before = int(found.run.get("ranks", 1))
+    if wrong := _misfit(found.run, "run"):
+        raise InputError(f"checkpoint {path}: {wrong}")
+    before, word = found.run.get("ranks", 1), found.run.get("word", "")
     if "round" not in found.run or before == ranks.world() == 1:
         return found
     if before == ranks.world():
-        found.run |= {} if ranks.is_first() else _part(path, ranks.rank())
+        found.run |= {} if ranks.is_first() else _part(path, ranks.rank(), word)
         return found
-    states = [found.run["round"], *(_part(path, rank)["round"] for rank in range(1, before))]
+    states = [found.run["round"], *(_part(path, rank, word)["round"] for rank in range(1, before))]
     found.run["round"] = Round.dealt([Round.of(state, torch.device("cpu")) for state in states]).state_dict()
     found.run.pop("games", None)
     return found
 
 
-def _part(path: Path, rank: int) -> dict[str, Any]:
-    """Returns what another rank than the first has added to a commit. Raises InputError where it does not load."""
-    return checkpoint.read(path.with_name(f"{path.stem}.{rank}.part"))
+def require_same_replay(replay: Replay) -> None:
+    """Raises InputError where ranks have other samples than the first one: they would learn from other batches."""
+    facts = {"the number of samples": replay.total, "of them in memory": len(replay), "the last game": replay.last_game}
+    ranks.require_same(facts, "all ranks must see the same folder, with all of its shards")
+
+
+def _part(path: Path, rank: int, word: str) -> dict[str, Any]:
+    """Returns what another rank than the first has added to the commit that has this word. Raises InputError where it
+    does not load, or is of another commit."""
+    path = path.with_name(f"{path.stem}.{rank}.part")
+    part = checkpoint.read(path)
+    if wrong := _misfit(part, "part") or ("round" not in part and "part lacks round"):
+        raise InputError(f"{path}: {wrong}")
+    if part.get("word", "") != word:
+        raise InputError(f"{path} belongs to another commit of that number, which was not written to its end")
+    return part
+
+
+def _misfit(run: Any, name: str) -> str:
+    """Returns what is wrong with the types of a commit's part `run`, or of another rank's part, "" where nothing is."""
+    if wrong := bounds.misfit(run, RUN, name):
+        return wrong
+    for part, kinds in (("round", ROUND), ("games", GAMES)):
+        if lacks := kinds.keys() - run.get(part, kinds).keys():
+            return f"{name}.{part} lacks {min(lacks)}"
+    others = run["round"]["collected"].keys() - RESULT.keys() if "round" in run else ()
+    return f"{name}.round.collected has {min(others)!r}, which no round has" if others else ""
 
 
 def is_finite(tensors: Iterable[Tensor]) -> bool:

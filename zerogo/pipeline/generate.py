@@ -8,7 +8,7 @@ from zerogo.checkpoint import Checkpoint, require_compatible
 from zerogo.cli import Setup
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator, search_heads
-from zerogo.pipeline import batch_size
+from zerogo.pipeline import batch_size, limits
 from zerogo.replay import save_shard, shard_path
 from zerogo.runtime import describe, make_directory, pick_compile
 from zerogo.selfplay import SelfPlay, write_games
@@ -36,6 +36,7 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
     if num_games < ranks.world():
         raise InputError(f"--games is {num_games}; {ranks.world()} processes need as many or more")
     config, device = setup.config, setup.device
+    limits.require_same_start(config)
     require_compatible(checkpoint, config, only_plays=True)
     evaluator = evaluator_for(setup, checkpoint)
     whole = config.selfplay  # at the end of its schedule

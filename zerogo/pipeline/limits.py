@@ -4,6 +4,7 @@ import math
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -56,6 +57,21 @@ def require_shares(config: Config, number: int) -> None:
     for key, games in few.items():
         if games < number:
             raise InputError(f"{key} is {games}; {number} processes need {number} or more, a game for each")
+
+
+def require_same_start(config: Config) -> None:
+    """Raises InputError where ranks have other code, devices or settings than the first one."""
+    if ranks.world() == 1:
+        return
+
+    def facts() -> dict[str, Any]:
+        device = runtime.pick_device(config.run.device)
+        found = {"the code": f"{runtime.code_digest()} ({runtime.code_revision()[:12]})", "torch": torch.__version__}
+        found |= {"the device": device.type, "the precision": runtime.pick_dtype(config.run.precision, device)}
+        settings = config.to_dict().items()
+        return found | {f"{part}.{key}": value for part, entries in settings for key, value in entries.items()}
+
+    ranks.require_same(ranks.alike(facts), "start all with the same code, settings and kind of device")
 
 
 def memory(config: Config, device: torch.device) -> dict[str, float]:

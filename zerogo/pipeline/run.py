@@ -138,7 +138,9 @@ class Run:
         options = {"resume": True, "device": place, "call": self.signals.patiently, "writes": ranks.is_first()}
         if state is not None:
             options["state"] = state | start.run.get("replay", {})
-        return Replay(config.replay, side, shards, config.run.seed, **options)
+        replay = Replay(config.replay, side, shards, config.run.seed, **options)
+        commits.require_same_replay(replay)
+        return replay
 
     def _evaluator(self, heads: tuple[str, ...] | None = None, player: Checkpoint | None = None) -> Evaluator:
         """Returns the evaluator that asks these heads, by default those of the search: always the same one, whose
@@ -259,8 +261,7 @@ class Run:
 
     def _show(self, collected: SelfPlayResult | None = None) -> None:
         """Updates the progress line. collected: the games so far of a round that goes on."""
-        settings = self.config.pipeline
-        games = 0 if collected is None else len(collected.lengths)
+        settings, games = self.config.pipeline, 0 if collected is None else len(collected.lengths)
         if collected is not None:
             self._part = 0.5 * min(1.0, games / ranks.share(settings.games_per_iteration))
         minutes = (self.seconds + time.monotonic() - self._clock) / 60
@@ -323,8 +324,7 @@ class Run:
             self.signals.leave_if_asked()
 
     def _reanalyse(self, samples: Samples | None, until: float | None) -> dict[str, float]:
-        """Searches old positions again, as many as the settings want for a round's samples, or until the run's time is
-        over; returns how many."""
+        """Searches old positions again, as many as settings and time want for these samples; returns how many."""
         settings, search = self.config.selfplay, self.selfplay.search
         number, simulations = int(settings.reanalysed * len(samples or ())), settings.full_at(self._progress())
         if not number:
@@ -338,8 +338,7 @@ class Run:
         return {"replay/reanalysed": done}
 
     def _look(self, found: dict[str, float]) -> None:
-        """Notes which canaries are broken by these figures. Raises InputError where an exact one is, with its figure in
-        the charts."""
+        """Notes which canaries these figures break. Raises InputError where an exact one is, once that is charted."""
         try:
             for sentence in self.watch.look(found, self.trainer.steps):
                 self._line.note(f"warning: {sentence}")
@@ -378,8 +377,8 @@ class Run:
         games.clear()
 
     def _learn(self) -> dict[str, float]:
-        """Trains for all that the replay's credit allows, or until the run's time is over; returns means of what was
-        seen, read at once."""
+        """Trains for what the replay's credit allows, or until the run's time is over; returns means of what it saw."""
+        ranks.meet()  # the first one may have waited for the disk
         batch, begun, round = self.config.training.batch, time.monotonic(), self.round
         while round.steps and self.replay.can_take(batch) and self._progress() < 1.0:
             self.trainer.set_progress(self._progress())
@@ -465,10 +464,12 @@ class Run:
         self.commits.agree()
         if not ranks.is_first():
             self.signals.patiently(lambda: self.commits.write_part(self._own_state()))
-        if ranks.every(True) and ranks.is_first():  # once all parts are there
+        ranks.meet()  # once all parts are there
+        if ranks.is_first():
             self.signals.patiently(self._write_commit)
             if self.inbox:
                 self.inbox.committed()
+        ranks.meet()  # as gradients are not waited for as long as a disk
         self.signals.saves = False
 
     def _own_state(self) -> dict[str, Any]:

@@ -1,6 +1,9 @@
 """How a run is started: new, from where it was, or from further back where learning has diverged."""
 
 import contextlib
+import secrets
+import socket
+import time
 from itertools import islice
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from zerogo.pipeline.run import Diverged, Run
 from zerogo.runtime import RunLock, make_directory, pick_device
 from zerogo.signals import Signals, lasting_streams
 
+SEEN_WITHIN = 60.0  # seconds for a network's file system to show a new file on another machine
 MOST_FAILURES, FAR = 3, 1000  # times in a row, at most so many steps apart, that learning may diverge
 
 
@@ -29,24 +33,52 @@ def train(config: Config, resume: bool = False) -> None:
     if resume and not directory.exists():
         raise nothing
     with lasting_streams(), Signals() as signals, contextlib.ExitStack() as held, ranks.patient(signals):
+        limits.require_same_start(config)
         ranks.of_first(lambda: held.enter_context(RunLock(make_directory(directory))) and None)
+        require_one_folder(directory, signals)
         found = ranks.gathered(commits.paths(directory) + checkpoints.paths(directory))[0]
         start = next(commits.starts(directory), None)
         resume = resume or start is not None and ranks.go_on_with(start.counters.get("begun", 0))
-        if not resume and (found or any(directory.glob("replay/*.npz"))):
-            raise InputError(f"{directory} already holds a run; go on with --resume, or choose another name with --run")
+        if not resume and ranks.of_first(lambda: bool(found) or any(directory.glob("replay/*.npz"))):
+            what = f"{directory} already holds a run; go on with --resume, or choose another name with --run"
+            raise InputError(what if ranks.is_first() else "")
         if resume and start is None and not (directory / "config.yaml").exists():
             raise nothing
         if resume and start is None and found:
             what = f"none of the {len(found)} checkpoints in {directory} can be loaded"
             raise InputError(f"{what}; move them away to begin anew")
-        limits.require_learnable(config)
-        limits.require_shares(config, ranks.world())
-        said = [f"{directory} {ranks.alike(lambda: limits.plan(config, pick_device(config.run.device)))}"]
+        said = [f"{directory} {ranks.alike(_planned, config)}"]
         said += limits.beyond(config)
         if warning := too_many_considered(config.search, config.selfplay):
             said.append(f"warning: {warning}")
         _go(config, directory, start, signals, said)
+
+
+def _planned(config: Config) -> str:
+    """Returns what the run will take. Raises InputError for settings that no run, or not so many ranks, can have."""
+    limits.require_learnable(config)
+    limits.require_shares(config, ranks.world())
+    return limits.plan(config, pick_device(config.run.device))
+
+
+def require_one_folder(directory: Path, signals: Signals) -> None:
+    """Raises InputError where a rank does not see what the first one writes into the run's folder."""
+    if ranks.world() == 1:
+        return
+    path = directory / f".ranks-{ranks.gathered(secrets.token_hex(8))[0]}.tmp"
+    ranks.only_first(signals.patiently, path.touch)
+    ranks.meet()
+
+    def look() -> None:
+        until = time.monotonic() + SEEN_WITHIN
+        while not path.exists():
+            if time.monotonic() > until:
+                what = f"{directory.absolute()} on {socket.gethostname()} is not the folder in which the first rank is"
+                raise InputError(f"{what}: what that writes is not seen there within {SEEN_WITHIN:g} s")
+            time.sleep(0.1)
+
+    ranks.alike(look)
+    ranks.only_first(path.unlink)
 
 
 def _go(config: Config, directory: Path, start: Checkpoint | None, signals: Signals, said: list[str]) -> None:
