@@ -158,14 +158,14 @@ def account(folder: Path) -> int:
     return len(names)
 
 
-def until(holds: Callable[[], Any], seconds: float = 300) -> None:
+def until(holds: Callable[[], Any], seconds: float = 1800) -> None:
     start = time.monotonic()
     while not holds():
         assert time.monotonic() - start < seconds, "it does not go on"
         time.sleep(0.1)
 
 
-def ended(child: int, seconds: float = 300) -> int:
+def ended(child: int, seconds: float = 1800) -> int:
     """Returns a process's exit code once it is over."""
     found = [0, 0]
 
