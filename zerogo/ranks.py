@@ -76,34 +76,41 @@ def joined() -> Iterator[None]:
 _control: dist.ProcessGroup | None = None
 is_stuck = False  # whether this rank has left a gather to which another one did not come: closing would wait for it
 _says_why = False  # whether this rank is the one of its machine that says why the run refuses to go on
+_comes_again = False  # whether it said the same before torchrun's last restart
+_kept: dist.Store | None = None  # torchrun's own store, which stays over restarts
 
 
 def _once(sentence: str) -> str:
     """Returns why the run refuses to go on, for the first rank of each machine that comes here, "" for the others.
     Leaves it for those that only see that this one has gone."""
-    global _says_why
+    global _says_why, _comes_again
     _says_why = True
-    with contextlib.suppress(RuntimeError):  # where the process has gone that kept the store
+    with contextlib.suppress(RuntimeError, ValueError):  # where the process has gone that kept the store
         store = dist.distributed_c10d._get_default_store()
         store.set(REFUSED, sentence)
+        restarts = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
+        before = f"{REFUSED}/before/{restarts - 1}"
+        _comes_again = _kept.check([before]) and _kept.get(before).decode() == sentence
+        _kept.set(f"{REFUSED}/before/{restarts}", sentence)
         _says_why = store.add(f"{REFUSED}/{os.environ.get('GROUP_RANK', 0)}", 1) == 1
     return sentence if _says_why else ""
 
 
 def _refusal() -> str:
     """Returns why another rank has refused to go on, "" where none has."""
-    with contextlib.suppress(RuntimeError):
+    with contextlib.suppress(RuntimeError, ValueError):
         store = dist.distributed_c10d._get_default_store()
         return store.get(REFUSED).decode() if store.check([REFUSED]) else ""
     return ""
 
 
 def end_restarts() -> None:
-    """Ends the torchrun that has started this rank, where the run refuses to go on and torchrun would start it again,
-    to meet with the same refusal: torchrun knows no exit status that forbids it. Called when the sentence is said."""
+    """Ends the torchrun that has started this rank, where the run refuses to go on for what it refused before the last
+    restart: what passes (a lock of a process that is about to end) has had its chance, and torchrun knows no exit
+    status that forbids another one. Called when the sentence is said."""
     left = int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)) - int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
     with contextlib.suppress(OSError):
-        command = Path(f"/proc/{os.getppid()}/cmdline").read_bytes() if _says_why and left > 0 else b""
+        command = Path(f"/proc/{os.getppid()}/cmdline").read_bytes() if _says_why and _comes_again and left > 0 else b""
         if b"torch.distributed.run" in command or b"torchrun" in command:  # and no other program that starts ranks
             os.kill(os.getppid(), signal.SIGTERM)
 
@@ -115,7 +122,9 @@ def _fresh_store() -> tuple[dist.Store, int, int]:
     torchrun keeps one store for all restarts, whose stale addresses torch itself would connect to. So each rank leaves
     a word of its own; the first one repeats all that it finds, with its own word, under which everything else is kept,
     until each rank has found its own among them."""
+    global _kept
     store, number, size = next(dist.rendezvous("env://", timeout=LONGEST))
+    _kept = store
     word, others = uuid.uuid4().hex, [f"zerogo/{rank}" for rank in range(1, size)]
     if number == 0:
         while not store.check([f"{word}/{other}" for other in others]):
@@ -361,11 +370,12 @@ def summed_all(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def moments(count: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns count, mean and variance of all ranks' points, float32 [], [C] and [C], from those of each. They tell
-    each other float64, so that nothing is lost in the difference of the squares."""
-    own = torch.cat([count.view(1), count * mean, count * (variance + mean.square())]).double()
+    each other float64, in which the difference of the squares is no less than 0 but for rounding."""
+    count, mean, variance = count.double(), mean.double(), variance.double()
+    own = torch.cat([count.view(1), count * mean, count * (variance + mean.square())])
     count, total, squares = summed(own).split([1, len(mean), len(mean)])
     mean = total / count
-    return count[0].float(), mean.float(), (squares / count - mean.square()).float()
+    return count[0].float(), mean.float(), (squares / count - mean.square()).clamp_min(0.0).float()
 
 
 class _Norm(torch.autograd.Function):

@@ -396,7 +396,9 @@ class Actor:
         seed = int(draws.key(config.run.seed, Purpose.ACTOR, int(self.name, 16))) % 2**62
         self.selfplay = SelfPlay(config.game, search, settings, self.evaluator, setup.device, seed, first)
         machine = f"{describe(setup.device)['device']}, {kernels.in_use(setup.device)}"
-        self.signals.note(f"{self.directory}: actor {self.name} on {machine}, {why or f'{settings.games} games at once'}")
+        self.signals.note(
+            f"{self.directory}: actor {self.name} on {machine}, {why or f'{settings.games} games at once'}"
+        )
 
     def _write(self) -> None:
         """Writes the finished games, if there are any, as a shard."""

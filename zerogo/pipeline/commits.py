@@ -6,6 +6,7 @@ into place when it is whole, and the one before it stays. What it needs of other
 without. Of several ranks the first one writes it, when each other one has written what it alone knows, its part: its
 games in flight and its share of the round."""
 
+import contextlib
 import math
 import re
 import secrets
@@ -87,7 +88,8 @@ class Commits:
         self._number += 1
         for path in paths(self.directory)[:-KEPT]:
             for one in (path, *path.parent.glob(f"{path.stem}.*.part")):
-                one.unlink(missing_ok=True)
+                with contextlib.suppress(OSError):  # the commit is written; what is left goes at the next one
+                    one.unlink()
         now, self._wait = time.monotonic(), min(2 * self._wait, self._seconds)
         self._next = now + max(self._wait, (now - begun) / MOST_OF_TIME)
 

@@ -66,9 +66,10 @@ def require_same_start(config: Config) -> None:
 
     def facts() -> dict[str, Any]:
         device = runtime.pick_device(config.run.device)
-        found = {"the code": f"{runtime.code_digest()} ({runtime.code_revision()[:12]})", "torch": torch.__version__}
+        found = {"the code": runtime.code_digest(), "torch": torch.__version__}
         found |= {"the device": device.type, "the precision": runtime.pick_dtype(config.run.precision, device)}
-        settings = config.to_dict().items()
+        own = {"run": {"threads": 0, "directory": ""}}  # which each machine may have
+        settings = [(part, entries | own.get(part, {})) for part, entries in config.to_dict().items()]
         return found | {f"{part}.{key}": value for part, entries in settings for key, value in entries.items()}
 
     ranks.require_same(ranks.alike(facts), "start all with the same code, settings and kind of device")

@@ -42,7 +42,7 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
     earlier = {f"{stem}@{step}": file for step, file in steps.items() if step < network.step}
     players = [step for step in network.counters.get("players", ())[-1:] if step != network.step]
     plays = {f"{stem}@{step}": checkpoint.path_of(folder, step) for step in players}
-    earlier |= plays
+    earlier, their_names = earlier | plays, set()  # a run that was renamed has checkpoints of its earlier name
     for size in game.all_sizes:
         where, area = (f"{size}x{size}, ", f"eval/{size}x{size}") if is_mixed else ("", "eval")
         # Without those of a measurement that was interrupted, so that it comes out the same.
@@ -57,13 +57,14 @@ def measure(matches: Matches, network: Checkpoint, path: Path) -> Iterator[tuple
             except InputError as error:  # it may have been removed meanwhile
                 yield f"  {where}warning: no match against {name}: {error}", {}
                 continue
+            their_names |= {other.name} if name in plays else set()
             options = {"opening_plies": settings.opening_plies, "device": matches.device}
             cap, rules = cap_for(game, [other], size), game.rules(size=size)
             result = play_match(player, other, rules, settings.games, matches.seed, move_cap=cap, **options)
             pool.add(folder / pool.FILE, result)
             yield f"  {where}{result.lines()[0]}", {}
         yield from _standing(folder, size, player.name, list(earlier), where, area)
-    met = [one for one in pool.read(folder / pool.FILE) if one.player == player.name and one.opponent in plays]
+    met = [one for one in pool.read(folder / pool.FILE) if one.player == player.name and one.opponent in their_names]
     if games := sum(one.games for one in met):
         rate = sum(one.points for one in met) / games
         yield f"  {100 * rate:.1f} % of the points against {met[0].opponent}, which plays", {OF_GATE: rate}

@@ -175,7 +175,7 @@ class Run:
                 self.selfplay.load_state_dict(start.run["games"])
             else:
                 self.signals.note("the games in flight begin anew, under the new settings")
-        self.beside.load_state_dict(start.run.get("beside", {}))
+        ranks.only_first(self.beside.load_state_dict, start.run.get("beside", {}))
 
     def _begin(self) -> None:
         """Plays the random games that a run begins with, and learns from them: the value learns first what living

@@ -14,9 +14,9 @@ from zerogo.kernels.cuda import launch, rows
 
 def pass_alive_rows(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> tuple[Tensor, Tensor]:
     """Returns Black's and White's pass-alive points: int32 [B, N] three times, bool [B] -> int32 [B, N] twice."""
-    found, size = (torch.empty_like(black), torch.empty_like(white)), black.shape[1]
-    launch(alive_kernel, len(black), black, white, on_board, suicide, *found, None, N=size, num_warps=1)
-    return found
+    found = [torch.empty_like(each, memory_format=torch.contiguous_format) for each in (black, white)]
+    launch(alive_kernel, len(black), black, white, on_board, suicide, *found, None, N=black.shape[1], num_warps=1)
+    return tuple(found)
 
 
 def all_pass_alive(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> Tensor:
