@@ -68,7 +68,7 @@ def require_same_start(config: Config) -> None:
         device = runtime.pick_device(config.run.device)
         found = {"the code": runtime.code_digest(), "torch": torch.__version__}
         found |= {"the device": device.type, "the precision": runtime.pick_dtype(config.run.precision, device)}
-        own = {"run": {"threads": 0, "directory": ""}}  # which each machine may have
+        own = {"run": {"threads": 0}}  # which each machine may have
         settings = [(part, entries | own.get(part, {})) for part, entries in config.to_dict().items()]
         return found | {f"{part}.{key}": value for part, entries in settings for key, value in entries.items()}
 
@@ -184,7 +184,7 @@ def tidy(config: Config, newest: Path, saved: list[int], players: list[int], mea
     saved, players: the steps of all that ever were, and of those that have played. measured: which matches need."""
     settings, every, run = config.pipeline, config.pipeline.keep_every, config.run.folder
     steps = rating.best(run, config.game.size) + (saved[every - 1 :: every] if every else [])
-    steps += players[-2:]  # an older commit may name the last but one
+    steps += players[-2:]  # the older commit may name the last but one, as each change is committed
     needed = {measured, *(checkpoint.path_of(run, step) for step in steps)}
     checkpoint.prune(run, settings.keep_checkpoints, newest, needed)
     for old in games_beyond(run, settings.keep_games):
