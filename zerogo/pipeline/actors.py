@@ -101,11 +101,11 @@ class Inbox:
         self._unread: set[str] = set()  # shards of which it was said
         self._since = time.monotonic()  # the end of the last round's games
 
-    def has_news(self) -> bool:
-        """Whether actors have no checkpoint yet, or one of other settings than the run has now."""
+    def has_news(self, players: list[int]) -> bool:
+        """Whether actors have no checkpoint yet, or one of other settings or players (`rating`) than the run has."""
         found, own = checkpoints.newest(self.directory.parent), self.config
         parts = [(one.game, one.search, one.selfplay, one.replay) for one in (found and found.config, own) if one]
-        return len(parts) < 2 or parts[0] != parts[1]
+        return len(parts) < 2 or parts[0] != parts[1] or found.counters.get("players", []) != players
 
     def fill(
         self,

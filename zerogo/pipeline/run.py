@@ -210,7 +210,7 @@ class Run:
             self._commit()  # from here on there is something to go on from, and the settings are kept
             if self.selfplay is None:
                 self._begin()
-            if self.inbox and ranks.of_first(self.inbox.has_news):
+            if self.inbox and ranks.of_first(self.inbox.has_news, self.players):
                 self._tick()  # which counts the games
                 self._save()
             while self._progress() < 1.0:
@@ -426,7 +426,7 @@ class Run:
         together with the network that plays then."""
         shown, of_gate = self.beside.conclude(wait), (self.config.evaluation.gate, self._line.note)
         if (players := ranks.of_first(rating.judge, self.players, self.beside.step, shown, *of_gate)) != self.players:
-            self.players = players
+            self.players, self.signals.saves = players, True  # so no commit names one whose file is gone, see `tidy`
             self.selfplay.use(*self._player())
             if self.inbox:
                 self._save()
