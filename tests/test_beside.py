@@ -85,15 +85,16 @@ def test_a_checkpoint_enters_the_pool_and_meets_the_best_and_those_that_tell_mos
 
 def test_a_gate_has_the_player_met_and_goes_by_that_match(saved: Path, tmp_path: Path) -> None:
     newest, path = replace(checkpoint.load(saved), step=9, counters={"players": [7]}), checkpoint.path_of(tmp_path, 9)
+    newest = replace(newest, config=tiny.config("run.name=renamed"))  # since the player was saved
     checkpoint.save(path, newest)
     *_, (line, numbers) = measure(matches("evaluation.games=4", "evaluation.opponents=[]"), newest, path)
     (met,) = pool.read(tmp_path / pool.FILE)
-    assert met[:2] == ("tiny@9", "tiny@7") and line.endswith(" % of the points against tiny@7, which plays")
+    assert met[:2] == ("renamed@9", "tiny@7") and line.endswith(" % of the points against tiny@7, which plays")
     assert numbers == {rating.OF_GATE: met.points / 4}
     (tmp_path / pool.FILE).unlink()
     saved.unlink()
     (found,) = measure(matches("evaluation.opponents=[]"), newest, path)
-    assert found[0].startswith("  warning: no match against tiny@7: ") and found[1] == {}
+    assert found[0].startswith("  warning: no match against renamed@7: ") and found[1] == {}
     cases = {(0.55, 0.55): [7, 9], (0.55, 0.54): [7], (0.0, 0.9): [7]}
     for (least, rate), players in cases.items():
         assert rating.judge([7], 9, {rating.OF_GATE: rate}, least, str) == players
