@@ -169,16 +169,16 @@ def test_a_signal_that_is_ignored_stays_ignored_and_long_work_ends_at_once() -> 
 def test_the_program_goes_on_without_its_readers_and_leaves_when_it_is_told_to(tmp_path: Path) -> None:
     tiny.config("pipeline.iterations=0", "pipeline.commit_seconds=600").dump(tmp_path / "endless.yaml")
     command = [sys.executable, str(Path(__file__).parent.parent / "train.py"), "--config", "endless.yaml"]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, cwd=tmp_path, env=environment) as process:
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=env) as process:
         process.stdout.readline()
         process.stdout.close()
         process.stderr.close()
         folder, start = tmp_path / "checkpoints" / "tiny", time.monotonic()
         while process.poll() is None and not checkpoint.paths(folder) and time.monotonic() - start < 300:
             time.sleep(0.1)
-        told, start = time.time() - 1, time.monotonic()  # a commit that was under way will do
+        time.sleep(2)  # so that the commit beside the checkpoint is old; one that is under way now will do
+        told, start = time.time() - 0.5, time.monotonic()
         process.terminate()
         assert process.wait(60) == 128 + signal.SIGTERM and time.monotonic() - start < 10
         assert checkpoint.paths(folder) and commits.paths(folder)[-1].stat().st_mtime > told
