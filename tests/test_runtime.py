@@ -70,10 +70,14 @@ def test_games_are_played_on_a_second_gpu() -> None:
         torch.cuda.set_device(before)
 
 
-def test_pick_dtype() -> None:
-    assert runtime.pick_dtype("float32", "cpu") == torch.float32
-    assert runtime.pick_dtype("bfloat16", "cpu") == torch.bfloat16
-    assert (runtime.pick_dtype("auto", "cpu") == torch.bfloat16) == runtime.has_cpu_bfloat16()
+def test_pick_dtype(monkeypatch) -> None:
+    assert {name: runtime.pick_dtype(name, "cpu") for name in runtime.PRECISIONS} == runtime.PRECISIONS
+    # Of Intel's without AMX 3,000 evaluations a second in bfloat16, 4,600 in float32.
+    for cpu, amx, avx, fast in [("AMD", 0, 1, 1), ("AMD", 0, 0, 0), ("Intel", 0, 1, 0), ("Intel", 1, 1, 1)]:
+        monkeypatch.setattr(runtime, "_cpu_name", lambda cpu=cpu: cpu)
+        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda amx=amx: amx)
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda avx=avx: avx)
+        assert (runtime.pick_dtype("auto", "cpu") == torch.bfloat16) == fast
     with pytest.raises(InputError, match="'half'; allowed are auto, float32, bfloat16"):
         runtime.pick_dtype("half", "cpu")
 
@@ -84,8 +88,7 @@ def test_pick_compile(monkeypatch) -> None:
     assert runtime.pick_compile("on", "cpu")
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert not runtime.pick_compile("auto", "cpu")
-    words = "there is no C.. compiler 'no-such-compiler' here; install one, or set run.compile to off"
-    with pytest.raises(InputError, match=words):
+    with pytest.raises(InputError, match="'no-such-compiler' here; install one, or set run.compile to off"):
         runtime.pick_compile("on", "cpu")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(InputError, match="triton is not installed"):
