@@ -41,7 +41,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def main(arguments: argparse.Namespace) -> None:
     """Does what the command line says."""
-    from zerogo import ranks
+    from zerogo import distributed
     from zerogo.errors import InputError
     from zerogo.pipeline import generate, watch
     from zerogo.runtime import require_new_folder
@@ -51,12 +51,12 @@ def main(arguments: argparse.Namespace) -> None:
     games = 100 if arguments.games is None else arguments.games
     if games < 1:
         raise InputError(f"--games is {games}; it must be 1 or more")
-    with ranks.joined():
+    with distributed.process_group():
         setup = cli.open_front_end(arguments, [arguments.checkpoint])
         checkpoint = setup.checkpoint(arguments.checkpoint)
         out = arguments.out or Path("checkpoints") / time.strftime("selfplay-%Y%m%d-%H%M%S")
-        out = ranks.gathered(out)[0]
-        ranks.of_first(require_new_folder, out, "--out")
+        out = distributed.all_gather_object(out)[0]
+        distributed.broadcast_from_rank0(require_new_folder, out, "--out")
         generate(setup, checkpoint, games, out)
 
 

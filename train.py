@@ -48,7 +48,7 @@ def read_config(arguments: argparse.Namespace) -> Any:
     """Returns the run's Config with its name filled in: from --config, from the run that is resumed, or the quick
     start's."""
     from zerogo.config import load, with_overrides
-    from zerogo.pipeline import commits
+    from zerogo.pipeline import snapshots
 
     path = arguments.config or QUICKSTART
     named = {"run.name": arguments.run, "run.start_from": arguments.origin}
@@ -57,7 +57,7 @@ def read_config(arguments: argparse.Namespace) -> Any:
         # Where the run lies now counts, not where it lay when it was started; other overrides are for its own settings.
         run = load(path, [text for text in overrides if text.startswith("run.")]).run
         where = [*overrides, f"run.directory={run.directory}", f"run.name={run.name}"]
-        if found := commits.config_of(run.folder, where):
+        if found := snapshots.config_of(run.folder, where):
             return found
     config = load(path, overrides)
     return config if config.run.name else with_overrides(config, [f"run.name={path.stem}"])
@@ -70,11 +70,11 @@ def main(arguments: argparse.Namespace) -> None:
 
         print(describe())
         return
-    from zerogo import ranks
+    from zerogo import distributed
 
     words = {f"--{name}": getattr(arguments, name) for name in ("resume", "config", "run", "export")}
-    with ranks.joined():
-        ranks.require_same(words, "start all with the same command")  # by which they ask each other the same
+    with distributed.process_group():
+        distributed.require_same(words, "start all with the same command")  # by which they ask each other the same
         go(arguments)
 
 

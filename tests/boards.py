@@ -13,7 +13,7 @@ import torch
 from diagrams import parse
 from torch import Tensor
 
-from zerogo import board, draws, flood, kernels
+from zerogo import board, flood, kernels, rng
 from zerogo.board import State
 from zerogo.rules import SUPERKO, Rules
 from zerogo.tensors import TensorFields
@@ -36,8 +36,8 @@ def doing(way: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if way in ("torch", "triton"):
             for name, module in list(sys.modules.items()):
-                if name.startswith("zerogo") and hasattr(module, "may_look"):
-                    patch.setattr(module, "may_look", lambda tensor: False)
+                if name.startswith("zerogo") and hasattr(module, "host_read_is_free"):
+                    patch.setattr(module, "host_read_is_free", lambda tensor: False)
         if way == "triton":
             import interpreting  # noqa: F401
 
@@ -83,7 +83,7 @@ def random_moves(state: State, seed: int) -> Tensor:
     """Returns uniform legal moves; a pass is rare while the board is not full, so that games get long: int64 [B]."""
     weights = board.legal_actions(state).to(torch.float32)
     weights[:, -1] = torch.where(state.ply < 3 * state.rules.size**2, 0.03, 5.0)
-    return draws.choose(draws.key(seed, torch.arange(state.num_games), state.ply), weights)
+    return rng.choose(rng.key(seed, torch.arange(state.num_games), state.ply), weights)
 
 
 def random_games(rules: list[Rules], plies: int, seed: int = 1, move_cap: int = 0) -> Iterator[tuple[State, Tensor]]:

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from zerogo import board, draws
+from zerogo import board, rng
 from zerogo.arena import MatchResult
 from zerogo.arena.journal import GAMES_FILE
 from zerogo.arena.result import PlayedGame
 from zerogo.config import Config, with_overrides
-from zerogo.draws import Purpose
+from zerogo.rng import Purpose
 from zerogo.rules import Rules
 
 FAKE = Path(__file__).with_name("fake_engine.py")
@@ -131,4 +131,4 @@ class Drawing:
         self.name = name
 
     def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
-        return draws.choose(draws.key(seed, game_ids, states.ply, Purpose.MOVE), board.legal_actions(states))
+        return rng.choose(rng.key(seed, game_ids, states.ply, Purpose.MOVE), board.legal_actions(states))

@@ -11,7 +11,7 @@ from diagrams import parse
 from ladder_reader import board_of
 from torch import Tensor
 
-from zerogo import board, draws
+from zerogo import board, rng
 from zerogo.players.playout import RandomPlayer
 from zerogo.replay.samples import StoredState
 from zerogo.rules import Rules
@@ -46,7 +46,7 @@ def random_actions(state: board.State, ply: int, seed: int) -> Tensor:
     game_index = torch.arange(state.num_games)
     weights = board.legal_actions(state).to(torch.float32)
     weights[:, -1] = 0.02 * weights.sum(1)
-    anything = draws.choose(draws.key(seed, game_index, ply), weights)
+    anything = rng.choose(rng.key(seed, game_index, ply), weights)
     return torch.where(game_index % 2 == 0, anything, RandomPlayer().choose(state, game_index, seed))
 
 

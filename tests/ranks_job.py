@@ -19,18 +19,18 @@ from pathlib import Path
 import tiny
 import torch
 
-from zerogo import checkpoint, cli, ranks, runtime, signals
+from zerogo import checkpoint, cli, distributed, runtime, signals
+from zerogo.distributed import Silent
 from zerogo.errors import InputError, Interrupted
-from zerogo.pipeline import commits, generate, run, start, train
+from zerogo.pipeline import generate, run, snapshots, start, train
 from zerogo.pipeline.actors import Actor, Inbox
-from zerogo.pipeline.commits import Commits
-from zerogo.ranks import Silent
+from zerogo.pipeline.snapshots import Snapshots
 from zerogo.replay import Replay, Samples, shards
 from zerogo.runtime import script_main
 from zerogo.signals import Signals
 from zerogo.trainer import Trainer
 
-SETTINGS = "replay.min_window=100 replay.capacity=400 pipeline.commit_seconds=0.3 selfplay.sgf_share=1".split()
+SETTINGS = "replay.min_window=100 replay.capacity=400 pipeline.snapshot_seconds=0.3 selfplay.sgf_share=1".split()
 SETTINGS += "selfplay.games=4 pipeline.games_per_iteration=4 selfplay.random_opening_games=10".split()
 GATED = "evaluation.gate=0.5", "evaluation.every_iterations=1"
 MORE = ("training.batch=12", "selfplay.random_opening_games=16", "pipeline.iterations=1")  # for three and four ranks
@@ -51,11 +51,11 @@ def noted(step: Callable) -> Callable:
 
 
 def asked_at(number: int, act: Callable[[run.Run], None]) -> None:
-    """Has rank 1 act when it asks for the n-th time whether to commit."""
+    """Has rank 1 act when it asks for the n-th time whether to snapshot."""
     count, is_asked = [0], run.Run._is_asked
 
     def counted(self: run.Run) -> bool:
-        count[0] += ranks.rank() == 1
+        count[0] += distributed.rank() == 1
         if count[0] == number:
             act(self)
         return is_asked(self)
@@ -68,7 +68,7 @@ def settings(folder: Path, name: str, *overrides: str) -> object:
 
 
 def held_up(folder: Path) -> None:
-    """A signal to rank 1 alone, then a disk that refuses two commits."""
+    """A signal to rank 1 alone, then a disk that refuses two snapshots."""
     told = []
     asked_at(30, lambda _: (told.append(time.monotonic()), os.kill(os.getpid(), signal.SIGTERM)))
     try:
@@ -76,31 +76,31 @@ def held_up(folder: Path) -> None:
         raise AssertionError("the signal was not heard")
     except Interrupted as stopped:
         assert stopped.number == signal.SIGTERM and (not told or time.monotonic() - told[0] < 10)
-    refusals, write, add, is_asked = [errno.ENOSPC] * 2, Commits.write, Replay.add, run.Run._is_asked
+    refusals, write, add, is_asked = [errno.ENOSPC] * 2, Snapshots.write, Replay.add, run.Run._is_asked
     waits, saved = [], []
 
     def asked(self: run.Run) -> bool:
-        if self.round.is_learning and not saved:
-            self.signals.saves = saved.append(1) is None
+        if self.iteration.is_learning and not saved:
+            self.signals.snapshot_requested = saved.append(1) is None
         return is_asked(self)
 
-    def refused(self: Commits, commit: checkpoint.Checkpoint, begun: float) -> None:
+    def refused(self: Snapshots, snapshot: checkpoint.Checkpoint, begun: float) -> None:
         if saved and refusals:
             waits.append((now := time.monotonic(), now + 0.2))
             raise OSError(refusals.pop(), "no space", str(folder))
-        write(self, commit, begun)
+        write(self, snapshot, begun)
 
     def slow(self: Replay, samples: Samples) -> None:
         waits.append((now := time.monotonic(), now + 0.2))
-        time.sleep(0.3 * ranks.is_first())
+        time.sleep(0.3 * distributed.is_rank0())
         add(self, samples)
 
-    Commits.write, Replay.add, run.Run._is_asked, signals.PATIENCE = refused, slow, asked, 0.3
+    Snapshots.write, Replay.add, run.Run._is_asked, signals.PATIENCE = refused, slow, asked, 0.3
     train(settings(folder, "held"), resume=True)
-    assert not refusals or not ranks.is_first()
-    waits = ranks.gathered(waits)[0]
+    assert not refusals or not distributed.is_rank0()
+    waits = distributed.all_gather_object(waits)[0]
     assert len(waits) > 2 and not [step for step in began for start, end in waits if start < step < end], "ran ahead"
-    Commits.write, Replay.add, run.Run._is_asked = write, add, is_asked
+    Snapshots.write, Replay.add, run.Run._is_asked = write, add, is_asked
 
 
 def diverges(folder: Path) -> None:
@@ -160,34 +160,34 @@ def other_replay(folder: Path, rank: int) -> None:
 def refuses(folder: Path, rank: int) -> None:
     if rank:
         raise InputError("something is odd here")
-    ranks.meet()
+    distributed.barrier()
 
 
 def hangs(folder: Path, rank: int) -> None:
     """The first rank is told to leave, and the other one gives no sign."""
-    with Signals() as taken, ranks.patient(taken):
+    with Signals() as taken, distributed.handle_signals_while_waiting(taken):
         signals.LONGEST_STAY = 1.0
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(1000 * rank)
-        ranks.meet()
+        distributed.barrier()
 
 
 def is_slow(folder: Path, rank: int) -> None:
     """As before, but the other one comes after a while in which it works."""
-    with Signals() as taken, ranks.patient(taken):
-        signals.LONGEST_STAY, ranks.BEAT = 1.0, 0.1
+    with Signals() as taken, distributed.handle_signals_while_waiting(taken):
+        signals.LONGEST_STAY, distributed.BEAT = 1.0, 0.1
         if rank:
-            taken.patiently(time.sleep, 2.5)
+            taken.retry_io(time.sleep, 2.5)
         else:
             os.kill(os.getpid(), signal.SIGTERM)
-        ranks.meet()
+        distributed.barrier()
         taken.leave_if_asked()
 
 
 def is_silent(folder: Path, rank: int) -> None:
-    ranks.LONGEST = timedelta(seconds=0.5)
+    distributed.LONGEST = timedelta(seconds=0.5)
     time.sleep(1000 * rank)
-    ranks.meet()
+    distributed.barrier()
 
 
 ENDS = (other_settings, other_code, other_folder, other_replay, refuses, hangs, is_slow, is_silent)
@@ -198,7 +198,7 @@ def ends_of(folder: Path, work: Callable[[Path, int], None]) -> list[tuple[int, 
     killed when the other one has ended, or both after two minutes."""
 
     def in_rank(rank: int) -> None:
-        with ranks.joined():
+        with distributed.process_group():
             work(folder, rank)
 
     said = [folder / f"{work.__name__}.{rank}" for rank in range(2)]
@@ -230,13 +230,13 @@ def beside(folder: Path) -> list:
     words = "replay.external=true pipeline.plays=false pipeline.games_per_iteration=9 pipeline.iterations=2".split()
 
     def act(self: Inbox) -> None:
-        if next(turns) == ranks.rank():
+        if next(turns) == distributed.rank():
             actor = Actor(folder / "beside" / "tiny", ["selfplay.games=8", "search.leaves=1"], Signals(), Silent())
             actor._follow()
             actor.selfplay.play(6, collected=actor.collected)
             shards_of.append(len(actor.collected.all_samples()))
             actor._write()
-        ranks.meet()
+        distributed.barrier()
 
     def closed(self: run.Run) -> None:
         replays.append([self.replay.total, int(self.replay.newest(len(self.replay)).records().sum())])
@@ -246,13 +246,13 @@ def beside(folder: Path) -> list:
     run.Run.close, close = closed, run.Run.close
     train(settings(folder, "beside", *words))
     Inbox.wait, run.Run.close = wait, close
-    return [sum(ranks.gathered(found), []) for found in (shards_of, replays)]
+    return [sum(distributed.all_gather_object(found), []) for found in (shards_of, replays)]
 
 
 def main(folder: Path) -> None:
     is_asked = run.Run._is_asked
-    with ranks.joined():
-        if not ranks.were_restarted():
+    with distributed.process_group():
+        if not distributed.were_restarted():
             Trainer.step = noted(Trainer.step)
             train(settings(folder, "whole"))
             found = {"losses": list(losses), "refused": refusals(folder)}
@@ -262,12 +262,12 @@ def main(folder: Path) -> None:
             found["beside"] = beside(folder)
             setup = cli.set_up(settings(folder, "games", "selfplay.games=5"))
             generate(setup, checkpoint.load_newest(folder / "whole" / "tiny"), 11, folder / "games")
-            if ranks.is_first():
+            if distributed.is_rank0():
                 (folder / "found.json").write_text(json.dumps(found))
             asked_at(25, lambda _: os.kill(os.getpid(), signal.SIGKILL))
-        commits.MOST_OF_TIME = 0.5
+        snapshots.MOST_OF_TIME = 0.5
         train(settings(folder, "killed"))
-        refuses(folder, ranks.rank())
+        refuses(folder, distributed.rank())
 
 
 if __name__ == "__main__":
@@ -279,8 +279,8 @@ if __name__ == "__main__":
         (where / "refusals.json").write_text(json.dumps({work.__name__: ends_of(where, work) for work in ENDS}))
     elif what == ["steps"]:
         Trainer.step = noted(Trainer.step)
-        with ranks.joined():
+        with distributed.process_group():
             train(settings(where, "more", *MORE))
-            ranks.only_first((where / "losses.json").write_text, json.dumps(losses))
+            distributed.on_rank0((where / "losses.json").write_text, json.dumps(losses))
     else:
         script_main(lambda: main(where))

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from zerogo import board, draws
+from zerogo import board, rng
 from zerogo.config import SearchConfig
 from zerogo.game import Colour, GameState, Move
 from zerogo.rules import Rules
 from zerogo.search import Go, Search, SearchState
-from zerogo.search.tree import CLOSED, NULL_NODE, ROOT, Nodes, Tree
+from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Nodes, Tree
 
 PUCT = SearchConfig(algorithm="puct")
 GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
@@ -47,8 +47,8 @@ class TableEvaluator:
         points = torch.arange(state.board_size**2, device=legal.device)
         row, column = torch.div(points, state.board_size, rounding_mode="floor"), points % state.board_size
         cells = torch.nn.functional.pad(row * 25 + column, (0, 1), value=999)
-        own = draws.key(77, state.hash, state.to_play, state.passes)
-        weight = (draws.key(own.unsqueeze(1), cells) & 0xFFF) + 1
+        own = rng.key(77, state.hash, state.to_play, state.passes)
+        weight = (rng.key(own.unsqueeze(1), cells) & 0xFFF) + 1
         weight[:, -1] = weight[:, -1] * self.passing
         weight = weight * legal
         prior = torch.div(weight << 20, weight.sum(1, keepdim=True), rounding_mode="floor").to(torch.float32) / 2**20
@@ -79,7 +79,7 @@ def random_games(
     for ply in range(plies):
         weights = board.legal_actions(state).to(torch.float32)
         weights[:, -1] = torch.where((weights[:, :-1].sum(1) > 0) & (state.passes > 0), 0.0, 0.05)
-        actions = draws.choose(draws.key(1, torch.arange(num_games), ply), weights)
+        actions = rng.choose(rng.key(1, torch.arange(num_games), ply), weights)
         moves.append(actions)
         state = board.step(state, actions)
     return state, torch.stack(moves, dim=1) if moves else torch.zeros(num_games, 0, dtype=torch.int64)
@@ -139,13 +139,13 @@ def check_children(search_state: SearchState, game: int, node: int, now: GameSta
         on_board = action == side * side or (action // side < now.rules.size and action % side < now.rules.size)
         reason = now.why_illegal(move_of(action, now.rules.size, side)) if on_board else "off"
         if reason is None:
-            assert child != CLOSED
+            assert child != ILLEGAL
         elif not reason.startswith("superko") or node == ROOT:
-            assert child == CLOSED, reason
+            assert child == ILLEGAL, reason
         else:
             assert child <= NULL_NODE  # never a node
-            closed += child == CLOSED
-        if child == CLOSED:
+            closed += child == ILLEGAL
+        if child == ILLEGAL:
             assert prior[action] == 0.0
     return closed
 
@@ -184,7 +184,7 @@ def check_sums(search_state: SearchState, is_kept: bool = False) -> None:
                 continue
             more = visits - 1 - int(tree.visits[game, children].sum())
             closings += more
-            assert more == 0 or (tree.children[game, node] == CLOSED).any()
+            assert more == 0 or (tree.children[game, node] == ILLEGAL).any()
             if more == 0:
                 assert total == own - float(tree.value_sum[game, children].sum())
                 assert squares == pytest.approx(own**2 + float(tree.square_sum[game, children].sum()), abs=1e-4)

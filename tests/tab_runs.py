@@ -34,12 +34,12 @@ def make_log_directory(root: Path) -> Path:
         checkpoint.save(checkpoint.path_of(run, step), Checkpoint(settings, step, weights, weights))
     states = board.step(board.new_games(3, [RULES] * 3), board.new_games(3, RULES).to_play.long())
     flying = Checkpoint(settings, 9, weights, weights, run={"games": {"states": state_of(states)}})
-    checkpoint.save(run / "commits" / "commit-000000009.pt", flying)
+    checkpoint.save(run / "snapshots" / "snapshot-000000009.pt", flying)
     (run / "config.yaml").write_text("run: {}\n")
     (run / "logs").mkdir()
-    numbers = {"step": 3000, "time": 1e9, "selfplay/games_per_s": 2.5, "canary/capped_share": 0.9}
+    numbers = {"step": 3000, "time": 1e9, "selfplay/games_per_s": 2.5, "sanity/capped_share": 0.9}
     told = {1.0: 0.5, 2.0: None}  # the last is none: it has diverged
-    lines = [json.dumps(numbers | {"time/minutes": at, "canary/policy_kl_nats": kl}) + "\n" for at, kl in told.items()]
+    lines = [json.dumps(numbers | {"time/minutes": at, "sanity/policy_kl_nats": kl}) + "\n" for at, kl in told.items()]
     (run / "logs" / "metrics.jsonl").write_text("".join([*lines, '{"step": 4000, "cut']))
     meeting = {"player": "tiny@9", "opponent": "random", "size": 5, "points": 3.0, "games": 4}
     more = {"pairs": [0, 0, 1, 0, 1], "seed": 1}

@@ -16,7 +16,7 @@ import torch
 
 from zerogo import checkpoint
 from zerogo.errors import InputError, Interrupted
-from zerogo.pipeline import actors, commits, watch
+from zerogo.pipeline import actors, snapshots, watch
 from zerogo.pipeline.actors import Actor, Inbox
 from zerogo.replay import load_with_about, save_shard
 from zerogo.signals import Signals
@@ -38,7 +38,7 @@ def play(folder: Path, shards: int, *overrides: str, said: list[str] | None = No
 
     def counted() -> None:
         save()
-        signals.leaving = signal.SIGTERM if actor.shards + 1 == shards else 0
+        signals.exit_signal = signal.SIGTERM if actor.shards + 1 == shards else 0
 
     actor._save = counted
     with pytest.raises(Interrupted):
@@ -71,7 +71,7 @@ def test_a_run_learns_from_actors_alone(begun: Path, tmp_path: Path) -> None:
     here = shards(tmp_path / "tiny")
     samples, games = sum(len(load_with_about(path)[0]) for path in here), games_of(here)
     run = tiny.run(tmp_path, *ALONE, "pipeline.iterations=1", "replay.min_window=1999", resume=True)
-    newest = next(commits.starts(run))
+    newest = next(snapshots.starts(run))
     before = checkpoint.load(checkpoint.paths(begun / "tiny")[0])
     assert newest.counters["replay"]["total"] == before.counters["replay"]["total"] + samples
     assert newest.counters["games"] == before.counters["games"] + games and newest.step > before.step
@@ -80,14 +80,14 @@ def test_a_run_learns_from_actors_alone(begun: Path, tmp_path: Path) -> None:
     assert (told.step, told.config.replay.min_window) == (before.step, 1999)
     numbers = tiny.lines(run / "logs" / "metrics.jsonl")[-1]
     assert numbers["selfplay/game_length_plies"] > 0 and numbers["selfplay/games_per_s"] < 1e5
-    assert numbers["canary/new_samples_age_rounds"] == 1
+    assert numbers["sanity/new_samples_age_iterations"] == 1
     own = tiny.all_samples(run).game
     assert len(own.unique()) == 8 + games and int(own.max()) < newest.counters["games"]
 
 
 def inbox(run: Path, said: list[str], **changes: Any) -> Inbox:
     """Returns the inbox of a run, at rest, with what is otherwise in its place."""
-    newest = next(commits.starts(run))
+    newest = next(snapshots.starts(run))
     origin = {"run": newest.counters["begun"], "encoder": newest.encoder().name, "taken": [], "last": {}}
     return Inbox(run, newest.config, **(origin | changes), signals=Signals(said.append))
 
@@ -102,16 +102,16 @@ def test_a_shard_is_taken_once_and_goes_when_two_commits_have_it(begun: Path, tm
     assert box.take(one, 100, 1) == games[0] == len(one.lengths) and taken == [first.name]
     assert int(one.samples[0].game.min()) == 100 and int(one.samples[0].game.max()) == 99 + games[0]
     (tmp_path / second.name).rename(second)
-    committed, last_committed = list(taken), dict(last)
-    box.committed()
+    snapshotted, last_committed = list(taken), dict(last)
+    box.snapshotted()
     assert box.take(one, 100, 1) == games[1] and box.take(one, 100, 1) == 0
-    box.committed()
+    box.snapshotted()
     assert shards(run) == [second.with_name(second.name + actors.TAKEN)] and taken == [second.name]
-    # Killed before that commit was there: what it would have held is taken again, and nothing twice.
-    box = inbox(run, said := [], taken=committed, last=last_committed)
+    # Killed before that snapshot was there: what it would have held is taken again, and nothing twice.
+    box = inbox(run, said := [], taken=snapshotted, last=last_committed)
     assert box.take(other, 100, 1) == games[1]
-    box.committed()
-    box.committed()
+    box.snapshotted()
+    box.snapshotted()
     assert not shards(run) and not box.taken and box.last == {second.name[:12]: 1}
     # What comes back then, or under another number, is not learned again.
     for path in (first, second.with_name(second.name.replace("-00000001-", "-00000002-"))):
@@ -141,7 +141,7 @@ def test_shards_and_folders_that_others_touch(begun: Path, tmp_path: Path, monke
     first.write_bytes(content)
     assert box.take(result, 0, 1) == len(result.lengths) == games_of(shards(run))
     shutil.rmtree(run / actors.FOLDER)
-    box.committed()
+    box.snapshotted()
     box._refuse(first)
     shutil.rmtree(run / actors.FOLDER)
     assert box.take(result, 0, 1) == 0 and actors.waiting(run / actors.FOLDER) == []
@@ -202,14 +202,14 @@ def test_games_of_two_actors_differ_and_names_never_meet(begun: Path, tmp_path: 
     assert actor.name != old and len(mine) == 1 and len(shards(run)) == 3
     samples = [load_with_about(path)[0].root_value for path in shards(run)]
     assert len({tuple(one[:8].tolist()) for one in samples}) == 3
-    actor.signals.leaving, actor.signals.saves = 0, True  # asked to save it does so, and goes on
+    actor.signals.exit_signal, actor.signals.snapshot_requested = 0, True  # asked to save it does so, and goes on
     actor.selfplay.play(1, collected=actor.collected)
     actor._play()
-    assert len(shards(run)) == 4 and not actor.signals.saves
+    assert len(shards(run)) == 4 and not actor.signals.snapshot_requested
     actor.selfplay.play(1, collected=actor.collected)
     with pytest.raises(Interrupted):  # while it waits, say, with finished games
         actor._follow = actor.signals.leave_if_asked
-        actor.signals.leaving = signal.SIGTERM
+        actor.signals.exit_signal = signal.SIGTERM
         actor.go()
     assert len(shards(run)) == 5
 

@@ -15,7 +15,7 @@ from lockstep import Lockstep
 from positions import stored
 from torch import Tensor
 
-from zerogo import board, coords, draws, flood, kernels, scoring
+from zerogo import board, coords, flood, kernels, rng, scoring
 from zerogo.board import State, superko
 from zerogo.board import state as states
 from zerogo.board.position import find_atari, legal_rows, play, point_keys
@@ -506,7 +506,7 @@ def paths_down(roots: State, games: Tensor, length: int, seed: int) -> tuple[Sea
             now = GO.unpack(words[-1], roots.board_size)
             legal = GO.legal(roots, games, now).to(torch.float32)
             legal[:, -1] = 0.1
-            moves.append(draws.choose(draws.key(seed, torch.arange(number), level), legal))
+            moves.append(rng.choose(rng.key(seed, torch.arange(number), level), legal))
             words.append(GO.pack(GO.play(roots, games, words[-1], moves[-1])))
     level, k = torch.arange(length), torch.arange(number)
     path = torch.where(level <= depth.unsqueeze(1), level, 0) * number + k.unsqueeze(1)

@@ -21,8 +21,8 @@ from zerogo import checkpoint
 from zerogo.bounds import misfit
 from zerogo.checkpoint import Checkpoint, load, save
 from zerogo.config import Config, with_overrides
-from zerogo.draws import Purpose
 from zerogo.errors import InputError
+from zerogo.rng import Purpose
 
 ROOT = Path(__file__).parent.parent
 TINY = "game.size=5 network.blocks=1 network.channels=8 network.pooling_channels=4 network.head_channels=4".split()
@@ -177,7 +177,7 @@ class Bomb:
 
 def test_code_is_refused_and_not_run(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    torch.save({"format": checkpoint.FORMAT, "version": 1, "config": Bomb()}, tmp_path / "bomb.pt")
+    torch.save({"format": checkpoint.FORMAT, "version": checkpoint.VERSION, "config": Bomb()}, tmp_path / "bomb.pt")
     assert "could run code" in complaint(tmp_path / "bomb.pt")
     assert not (tmp_path / "exploded").exists()
 
@@ -213,6 +213,7 @@ def changed(file: Path, **parts: object) -> Path:
 def test_parts_and_versions(file: Path) -> None:
     assert "format version 99" in complaint(changed(file, version=99))
     assert "format version 'new'" in complaint(changed(file, version="new"))
+    assert "of a version before 0.1.0" in complaint(changed(file, version=1))
     assert "lacks trainer, counters" in complaint(changed(file, trainer=None, counters=None))
     assert "lacks step" in complaint(changed(file, step="many"))
     assert "did you mean game.size?" in complaint(changed(file, config={"game": {"sise": 9}}))
@@ -225,7 +226,7 @@ def test_what_a_run_goes_on_from_has_its_types(file: Path) -> None:
     for counters, sentence in (
         ({"seconds": "many"}, "counters.seconds is 'many'; it must be a number"),
         ({"seconds": float("nan")}, "counters.seconds is 'nan'"),
-        ({"rounds": 1.5}, "counters.rounds is '1.5'; it must be a whole number"),
+        ({"iterations": 1.5}, "counters.iterations is '1.5'; it must be a whole number"),
         ({"games": True}, "counters.games is 'True'"),
         ({"replay": [3]}, "counters.replay is no mapping"),
         ({"replay": replay | {"last_game": None}}, "counters.replay.last_game is 'None'"),

@@ -8,8 +8,8 @@ import torch
 from compiling import compile_call
 from torch import Tensor
 
-from zerogo import draws, kernels
-from zerogo.draws import Purpose
+from zerogo import kernels, rng
+from zerogo.rng import Purpose
 from zerogo.rules import own_actions
 
 
@@ -37,19 +37,19 @@ def test_keys_are_the_same(fast: Callable) -> None:
         for seed in (0, 1, 16, -5, 2**62 + 1, games):
             for parts in ((games,), (games, plies, Purpose.MOVE), (Purpose.KOMI, games), (plies.to(torch.int8), games)):
                 if seed is games:
-                    assert torch.equal(fast(lambda g: draws.key(g, Purpose.NOISE, 7), games), draws.key(games, 3, 7))
+                    assert torch.equal(fast(lambda g: rng.key(g, Purpose.NOISE, 7), games), rng.key(games, 3, 7))
                     continue
                 tensors = [part for part in parts if isinstance(part, Tensor)]
 
                 def keys(*given: Tensor, seed: int = seed, parts: tuple = parts) -> Tensor:
                     left = list(given)
-                    return draws.key(seed, *(left.pop(0) if isinstance(part, Tensor) else part for part in parts))
+                    return rng.key(seed, *(left.pop(0) if isinstance(part, Tensor) else part for part in parts))
 
                 assert torch.equal(fast(keys, *tensors), keys(*tensors))
-    grid = fast(lambda one, other: draws.key(one.unsqueeze(1), other), torch.arange(3), torch.arange(5))
-    assert torch.equal(grid, draws.key(torch.arange(3).unsqueeze(1), torch.arange(5)))
-    drawn = fast(lambda numbers: draws.below(8, 1, Purpose.SYMMETRY, numbers), torch.arange(300))
-    assert torch.equal(drawn, (draws.key(1, Purpose.SYMMETRY, torch.arange(300)) >> 40) & 7)
+    grid = fast(lambda one, other: rng.key(one.unsqueeze(1), other), torch.arange(3), torch.arange(5))
+    assert torch.equal(grid, rng.key(torch.arange(3).unsqueeze(1), torch.arange(5)))
+    drawn = fast(lambda numbers: rng.below(8, 1, Purpose.SYMMETRY, numbers), torch.arange(300))
+    assert torch.equal(drawn, (rng.key(1, Purpose.SYMMETRY, torch.arange(300)) >> 40) & 7)
     assert drawn.bincount().tolist() == [len(drawn[drawn == k]) for k in range(8)] and drawn.bincount().min() > 15
 
 
@@ -59,23 +59,23 @@ def test_numbers_are_the_same(has_places: bool, fast: Callable) -> None:
     keys = torch.randint(-(2**63), 2**63 - 1, (7,))
     places = own_actions(torch.tensor([5, 3, 4, 5, 2, 1, 5], dtype=torch.int32), 5)
     at = (places,) if has_places else ()
-    for kind in (draws.uniform, draws.gumbel):
+    for kind in (rng.uniform, rng.gumbel):
         found, wanted = fast(lambda given, *at, kind=kind: kind(given, 26, *at), keys, *at), kind(keys, 26, *at)
         assert (
-            torch.equal(found, wanted) if kind is draws.uniform else torch.allclose(found, wanted, rtol=1e-6, atol=1e-6)
+            torch.equal(found, wanted) if kind is rng.uniform else torch.allclose(found, wanted, rtol=1e-6, atol=1e-6)
         )
     alpha = torch.rand(7, 26) * torch.tensor([[2.0], [0.05], [1e-3], [1.0], [0.3], [5.0], [1e-2]]) + 1e-6
-    found = fast(lambda given, alpha, *at: draws.log_gamma(given, alpha, *at), keys, alpha, *at)
-    assert torch.allclose(found, draws.log_gamma(keys, alpha, *at), rtol=1e-4, atol=1e-4)
+    found = fast(lambda given, alpha, *at: rng.log_gamma(given, alpha, *at), keys, alpha, *at)
+    assert torch.allclose(found, rng.log_gamma(keys, alpha, *at), rtol=1e-4, atol=1e-4)
     shared = torch.where(torch.rand(7, 26) < 0.4, 0.0, alpha)
     shared[:, -1] = 0.2
-    found = fast(lambda given, alpha, *at: draws.dirichlet(given, alpha, *at), keys, shared, *at)
-    assert torch.allclose(found, draws.dirichlet(keys, shared, *at), atol=1e-5)
+    found = fast(lambda given, alpha, *at: rng.dirichlet(given, alpha, *at), keys, shared, *at)
+    assert torch.allclose(found, rng.dirichlet(keys, shared, *at), atol=1e-5)
 
 
 def test_many_keys_have_a_number_each(fast: Callable) -> None:
-    keys = draws.key(3, torch.arange(300).view(20, 15))
-    assert torch.equal(fast(lambda given: draws.uniform(given, 1), keys), draws.uniform(keys, 1))
+    keys = rng.key(3, torch.arange(300).view(20, 15))
+    assert torch.equal(fast(lambda given: rng.uniform(given, 1), keys), rng.uniform(keys, 1))
 
 
 def test_kernels_compile() -> None:

@@ -40,7 +40,7 @@ RULES = Rules(size=5, komi=0.5)
 
 
 @pytest.fixture
-def use() -> Iterator:
+def set_network() -> Iterator:
     """Makes fake engines by their mode, others by their word, and ends them after the test."""
     made = []
 

@@ -24,9 +24,9 @@ import tiny
 import torch
 from matches import dying
 
-from zerogo import checkpoint, ranks
+from zerogo import checkpoint, distributed
 from zerogo.errors import Interrupted
-from zerogo.pipeline import actors, commits, train, watch
+from zerogo.pipeline import actors, snapshots, train, watch
 from zerogo.replay.shards import find_shards, load_shard
 
 ROOT = Path(__file__).parent.parent
@@ -36,7 +36,7 @@ WRITING = (
     "selfplay.games=4",
     "pipeline.iterations=4",
     "pipeline.games_per_iteration=6",
-    "pipeline.commit_seconds=0.01",
+    "pipeline.snapshot_seconds=0.01",
     "pipeline.keep_checkpoints=2",
     "replay.shard_samples=16",
     "replay.min_window=100",
@@ -57,7 +57,7 @@ def run_in_a_child(folder: Path, at_a_file: int = 0, after: bool = False, work: 
         return child
     os.dup2(os.open(f"{folder}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     torch.set_num_threads(1)
-    commits.MOST_OF_TIME, counter = 0.5, [0]
+    snapshots.MOST_OF_TIME, counter = 0.5, [0]
     os.replace = dying(at_a_file, os.replace, after, counter)
     Path.unlink = dying(at_a_file, Path.unlink, after, counter)
     try:
@@ -71,9 +71,9 @@ def run_in_a_child(folder: Path, at_a_file: int = 0, after: bool = False, work: 
 
 
 def look(folder: Path, newest: str) -> str:
-    """Asserts that all files are whole and that no commit was lost; returns the name of the newest."""
-    found = commits.paths(folder)
-    assert not found or found[-1].name >= newest, "a commit is gone"
+    """Asserts that all files are whole and that no snapshot was lost; returns the name of the newest."""
+    found = snapshots.paths(folder)
+    assert not found or found[-1].name >= newest, "a snapshot is gone"
     for path in [*found, *checkpoint.paths(folder)]:
         checkpoint.load(path)
     for shard in find_shards(folder / "replay") if (folder / "replay").exists() else []:
@@ -82,7 +82,7 @@ def look(folder: Path, newest: str) -> str:
 
 
 def test_killed_again_and_again(tmp_path: Path) -> None:
-    """Drawn points that a random moment would seldom meet, and a moment; a person can ask for more."""
+    """GameRandomness points that a random moment would seldom meet, and a moment; a person can ask for more."""
     command = [sys.executable, __file__, str(tmp_path), "5", str(KILLS)]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -141,18 +141,18 @@ def with_actors(folder: Path) -> None:
 
 def act(folder: Path) -> None:
     actors.LOOK = 0.1
-    watch(folder / "tiny", ["pipeline.commit_seconds=0.3", "selfplay.games=8", "search.leaves=1"])
+    watch(folder / "tiny", ["pipeline.snapshot_seconds=0.3", "selfplay.games=8", "search.leaves=1"])
 
 
 def account(folder: Path) -> int:
-    """Asserts that the newest commit has the samples of all shards that it has taken in, once each; returns how many
+    """Asserts that the newest snapshot has the samples of all shards that it has taken in, once each; returns how many
     shards these are."""
-    before, found = None, commits.paths(folder / "tiny")
-    while before != found:  # a run that goes on may commit, and remove shards, meanwhile
-        newest, gone = next(commits.starts(folder / "tiny")), list((folder / "gone").iterdir())
-        before, found = found, commits.paths(folder / "tiny")
+    before, found = None, snapshots.paths(folder / "tiny")
+    while before != found:  # a run that goes on may snapshot, and remove shards, meanwhile
+        newest, gone = next(snapshots.starts(folder / "tiny")), list((folder / "gone").iterdir())
+        before, found = found, snapshots.paths(folder / "tiny")
     names = {path.name for path in gone} | set(newest.counters["external"])
-    of_round = [len(records) for records in newest.run["round"]["records"][:1]]
+    of_round = [len(records) for records in newest.run["iteration"]["records"][:1]]
     total = newest.counters["replay"]["total"] + sum(of_round)
     assert total == sum(int(actors.NAME.fullmatch(name)[4]) for name in names)
     return len(names)
@@ -217,7 +217,7 @@ def start_ranks(folder: Path, restarts: int) -> list[int]:
     def work(rank: int) -> Callable[[Path], None]:
         def go_on(folder: Path) -> None:
             os.environ.update(told[rank])
-            with ranks.joined():
+            with distributed.process_group():
                 train(tiny.config(f"run.directory={folder}", *WRITING))
 
         return go_on

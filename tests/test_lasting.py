@@ -25,11 +25,11 @@ from zerogo import checkpoint, config, signals
 from zerogo.board import new_games
 from zerogo.errors import InputError, Interrupted
 from zerogo.evaluator import Evaluator
-from zerogo.pipeline import commits, limits, run
-from zerogo.pipeline.commits import Commits
+from zerogo.pipeline import limits, run, snapshots
+from zerogo.pipeline.snapshots import Snapshots
 from zerogo.runtime import RunLock, write_atomically
 from zerogo.selfplay import SelfPlay
-from zerogo.signals import LastingStream, Signals
+from zerogo.signals import PipeSafeStream, Signals
 from zerogo.telemetry import Telemetry
 from zerogo.trainer import Trainer
 
@@ -47,14 +47,14 @@ class Die(BaseException):
 
 
 def asked_at(monkeypatch: pytest.MonkeyPatch, numbers: set[int], act: Callable[[run.Run], None]) -> list[int]:
-    """Acts when a run asks for the n-th time whether to commit; returns the count in a list."""
+    """Acts when a run asks for the n-th time whether to snapshot; returns the count in a list."""
     count = [0]
 
     def is_asked(self: run.Run) -> bool:
         count[0] += 1
         if count[0] in numbers:
             act(self)
-        return self.signals.wanted
+        return self.signals.has_request
 
     monkeypatch.setattr(run.Run, "_is_asked", is_asked)
     return count
@@ -74,9 +74,9 @@ def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_is_not(
             break
         except Interrupted as stopped:
             assert stopped.number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
-            newest = next(commits.starts(tmp_path / "tiny"))
+            newest = next(snapshots.starts(tmp_path / "tiny"))
             count[0] += 1
-            phases.add((newest.run["round"]["is_learning"], "games" in newest.run))
+            phases.add((newest.run["iteration"]["is_learning"], "games" in newest.run))
     assert phases == {(True, False), (False, True), (True, True)}, count
     assert not tiny.different(whole, tmp_path / "tiny")
     read = EventAccumulator(str(tmp_path / "tiny" / "logs")).Reload()
@@ -107,40 +107,40 @@ def test_who_was_let_through_the_gate_plays_and_does_so_in_a_run_that_is_stopped
 
     monkeypatch.setattr(SelfPlay, "use", spy)
     tiny.run(tmp_path / "whole", *GATED)
-    counters = next(commits.starts(folder)).counters
+    counters = next(snapshots.starts(folder)).counters
     one, two, three, _, last = counters["saved"]
     assert counters["players"] == [one, three] and used[-4:] == [one, two, one, three]
     assert checkpoint.paths(folder) == [checkpoint.path_of(folder, step) for step in (one, three, last)]
     assert set(tiny.all_samples(folder).network_step.tolist()) == {0, used[-5], one, three}
-    charted = [line for line in tiny.lines(folder / "logs" / "metrics.jsonl") if "time/rounds" in line]
+    charted = [line for line in tiny.lines(folder / "logs" / "metrics.jsonl") if "time/iterations" in line]
     assert [line.get("selfplay/network_step") for line in charted] == [None, None, one, one, three]
-    assert max(line["canary/new_samples_age_rounds"] for line in charted) <= 1
+    assert max(line["sanity/new_samples_age_iterations"] for line in charted) <= 1
     stops, played = [(1, True), (2, False), (3, False), (4, False)], []  # rounds that are over, and whether it learns
 
     def is_asked(self: run.Run) -> bool:
-        if stops and (self.rounds, self.round.is_learning) == stops[0]:
-            self.signals.leaving = signal.SIGTERM
-        return self.signals.wanted
+        if stops and (self.iterations, self.iteration.is_learning) == stops[0]:
+            self.signals.exit_signal = signal.SIGTERM
+        return self.signals.has_request
 
     monkeypatch.setattr(run.Run, "_is_asked", is_asked)
     while stops:
         with pytest.raises(Interrupted):
             tiny.run(tmp_path / "stopped", *GATED, resume=bool(played))
-        played.append(next(commits.starts(tmp_path / "stopped" / "tiny")).counters["players"])
+        played.append(next(snapshots.starts(tmp_path / "stopped" / "tiny")).counters["players"])
         del stops[0]
     assert played == [[], [one], [one], [one, three]]
     assert not tiny.different(folder, tiny.run(tmp_path / "stopped", *GATED, resume=True))
     checkpoint.path_of(folder, three).unlink()
     tiny.run(tmp_path / "whole", *GATED, "pipeline.iterations=6", resume=True)
     assert f"step {three} can't play, so the newest weights do until the next matches: " in capfd.readouterr().err
-    assert next(commits.starts(folder)).counters["players"] == [] and used[-1] > last
+    assert next(snapshots.starts(folder)).counters["players"] == [] and used[-1] > last
 
 
 def test_a_signal_to_save_saves_and_a_second_one_to_leave_leaves_at_once(tmp_path: Path, monkeypatch, capfd) -> None:
     asked_at(monkeypatch, {60}, lambda _: os.kill(os.getpid(), signal.SIGUSR1))
-    written, write = [], Commits.write
+    written, write = [], Snapshots.write
     monkeypatch.setattr(
-        Commits, "write", lambda self, commit, begun: (written.append(commit), write(self, commit, begun))
+        Snapshots, "write", lambda self, snapshot, begun: (written.append(snapshot), write(self, snapshot, begun))
     )
     tiny.run(tmp_path, *ROUNDS)
     assert len(written) == 4 and 0 == written[0].step < written[1].step < written[2].step == written[3].step
@@ -157,8 +157,8 @@ def test_a_signal_that_is_ignored_stays_ignored_and_long_work_ends_at_once() -> 
     try:
         with Signals() as taken:
             os.kill(os.getpid(), signal.SIGHUP)
-            assert not taken.wanted
-            with pytest.raises(Interrupted), taken.at_once():
+            assert not taken.has_request
+            with pytest.raises(Interrupted), taken.interruptible():
                 os.kill(os.getpid(), signal.SIGTERM)
                 time.sleep(60)
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
@@ -167,7 +167,7 @@ def test_a_signal_that_is_ignored_stays_ignored_and_long_work_ends_at_once() -> 
 
 
 def test_the_program_goes_on_without_its_readers_and_leaves_when_it_is_told_to(tmp_path: Path) -> None:
-    tiny.config("pipeline.iterations=0", "pipeline.commit_seconds=600").dump(tmp_path / "endless.yaml")
+    tiny.config("pipeline.iterations=0", "pipeline.snapshot_seconds=600").dump(tmp_path / "endless.yaml")
     command = [sys.executable, str(Path(__file__).parent.parent / "train.py"), "--config", "endless.yaml"]
     env = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=env) as process:
@@ -177,16 +177,16 @@ def test_the_program_goes_on_without_its_readers_and_leaves_when_it_is_told_to(t
         folder, start = tmp_path / "checkpoints" / "tiny", time.monotonic()
         while process.poll() is None and not checkpoint.paths(folder) and time.monotonic() - start < 300:
             time.sleep(0.1)
-        time.sleep(2)  # so that the commit beside the checkpoint is old; one that is under way now will do
+        time.sleep(2)  # so that the snapshot beside the checkpoint is old; one that is under way now will do
         told, start = time.time() - 0.5, time.monotonic()
         process.terminate()
         assert process.wait(60) == 128 + signal.SIGTERM and time.monotonic() - start < 10
-        assert checkpoint.paths(folder) and commits.paths(folder)[-1].stat().st_mtime > told
+        assert checkpoint.paths(folder) and snapshots.paths(folder)[-1].stat().st_mtime > told
 
 
 def test_a_stream_outlives_its_reader() -> None:
     reader, writer = os.pipe()
-    stream = LastingStream(os.fdopen(writer, "w"))
+    stream = PipeSafeStream(os.fdopen(writer, "w"))
     os.close(reader)
     for _ in range(3):
         print("into nothing", file=stream, flush=True)
@@ -207,7 +207,7 @@ def test_a_log_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None
                 raise OSError(errno.ENOSPC, "No space left on device")
             return write(part)
 
-    stream = LastingStream(io.TextIOWrapper(io.BufferedWriter(Disk())))
+    stream = PipeSafeStream(io.TextIOWrapper(io.BufferedWriter(Disk())))
     print("cannot write", file=stream, flush=True)
     raw_is_full[0] = False
     print("goes on", file=stream, flush=True)
@@ -219,7 +219,7 @@ def test_a_log_on_a_full_disk_goes_on_when_there_is_room(tmp_path: Path) -> None
     [(errno.ENOSPC, "room on the disk"), (errno.EFBIG, "ulimit -f"), (errno.EACCES, "permission to write")],
 )
 def test_a_disk_that_refuses_is_waited_for(number: int, words: str, tmp_path: Path, monkeypatch, capsys) -> None:
-    """Refused are renames of commits, checkpoints and shards, and what is appended to the logs."""
+    """Refused are renames of snapshots, checkpoints and shards, and what is appended to the logs."""
     monkeypatch.setattr(signals, "PATIENCE", 0.01)
     refusals = iter([True, False, True, True] + [False] * 6 + [True] * 2 + [False] * 10**6)
 
@@ -233,7 +233,7 @@ def test_a_disk_that_refuses_is_waited_for(number: int, words: str, tmp_path: Pa
 
     monkeypatch.setattr(os, "replace", refused(os.replace))
     folder = tiny.run(tmp_path, "pipeline.iterations=1")
-    assert checkpoint.newest(folder).counters["rounds"] == 1
+    assert checkpoint.newest(folder).counters["iterations"] == 1
     errors = capsys.readouterr().err
     assert words in errors and "cannot write" in errors and "goes on" in errors and "Traceback" not in errors
     assert not list(folder.rglob("*.tmp"))
@@ -244,13 +244,13 @@ def test_a_limit_of_the_size_of_files_is_waited_for(tmp_path: Path, monkeypatch)
     if (child := os.fork()) == 0:
         status = 1
         with contextlib.suppress(BaseException):
-            telemetry, lifted = Telemetry(tmp_path, call=(taken := Signals(print)).patiently), []
+            telemetry, lifted = Telemetry(tmp_path, call=(taken := Signals(print)).retry_io), []
             limit = resource.getrlimit(resource.RLIMIT_FSIZE)
             taken.wait = lambda _: (lifted.append(1), resource.setrlimit(resource.RLIMIT_FSIZE, limit))
             for step in range(3):
                 resource.setrlimit(resource.RLIMIT_FSIZE, (500 * step + 300, limit[1]))
                 telemetry.scalars(step, {"a" * 200: step, "b" * 200: step})
-            taken.patiently(write_atomically, tmp_path / "large", lambda file: torch.save(torch.zeros(9999), file))
+            taken.retry_io(write_atomically, tmp_path / "large", lambda file: torch.save(torch.zeros(9999), file))
             telemetry.close()
             status = 0 if lifted else 2
         os._exit(status)
@@ -279,10 +279,10 @@ def test_numbers_that_are_none_are_never_saved(averaged: bool, tmp_path: Path, m
     folder = tiny.run(tmp_path, *ROUNDS)
     assert "averaged weights are no numbers" in (said := capsys.readouterr().err) or not averaged
     assert "goes back to step" in said and "draws other batches" in said
-    for path in [*checkpoint.paths(folder), *commits.paths(folder)]:
+    for path in [*checkpoint.paths(folder), *snapshots.paths(folder)]:
         found = checkpoint.load(path)
-        assert commits.is_finite([*found.weights.values(), *found.averaged_weights.values()])
-    assert checkpoint.newest(folder).counters["rounds"] == 2
+        assert snapshots.is_finite([*found.weights.values(), *found.averaged_weights.values()])
+    assert checkpoint.newest(folder).counters["iterations"] == 2
 
 
 def test_learning_that_diverges_again_and_again_ends_with_advice_that_helps(tmp_path: Path, monkeypatch) -> None:
@@ -291,26 +291,26 @@ def test_learning_that_diverges_again_and_again_ends_with_advice_that_helps(tmp_
         with pytest.raises(InputError, match="lower training.learning_rate and --resume"):
             tiny.run(tmp_path, *ROUNDS)
     folder = tiny.run(tmp_path, *ROUNDS, resume=True)
-    assert checkpoint.newest(folder).counters["rounds"] == 2
+    assert checkpoint.newest(folder).counters["iterations"] == 2
 
 
 def test_settings_that_are_cut_or_gone_are_those_of_the_newest_commit(whole: Path, tmp_path: Path, capsys) -> None:
     folder = shutil.copytree(whole, tmp_path / "tiny")
     path, where = folder / "config.yaml", [f"run.directory={tmp_path}"]
     text, known = path.read_text(), config.load(path, where)
-    assert commits.config_of(folder, where) == known
+    assert snapshots.config_of(folder, where) == known
     path.write_text("training: {learning_rate: 0.5}\n")
-    changed = commits.config_of(folder, where)
-    assert commits.changes(known, changed) == ["training.learning_rate is 0.5; it was 0.001"]
+    changed = snapshots.config_of(folder, where)
+    assert snapshots.changes(known, changed) == ["training.learning_rate is 0.5; it was 0.001"]
     path.unlink()
-    assert commits.config_of(folder, where) == known
+    assert snapshots.config_of(folder, where) == known
     for length in range(100, len(text), len(text) // 7):
         path.write_text(text[:length])
         with warnings.catch_warnings():  # of what can't be read
             warnings.simplefilter("ignore")
-            found = commits.config_of(folder, where)
-        assert all("; it was" in line for line in commits.changes(known, found))
-        assert len(commits.changes(known, found)) <= 1
+            found = snapshots.config_of(folder, where)
+        assert all("; it was" in line for line in snapshots.changes(known, found))
+        assert len(snapshots.changes(known, found)) <= 1
     path.write_text(text.replace("learning_rate: 0.001", "learning_rate: 0.002"))
     tiny.run(tmp_path, *ROUNDS, "training.learning_rate=0.002", resume=True)
     assert "training.learning_rate is 0.002; it was 0.001" in capsys.readouterr().err
@@ -318,20 +318,20 @@ def test_settings_that_are_cut_or_gone_are_those_of_the_newest_commit(whole: Pat
 
 def test_what_a_commit_has_beside_a_checkpoint_has_its_types(whole: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(whole, tmp_path / "tiny")
-    older, newest = commits.paths(folder)
+    older, newest = snapshots.paths(folder)
     parts = torch.load(newest, weights_only=True)
-    state, games = parts["run"]["round"], parts["run"]["games"]
+    state, games = parts["run"]["iteration"], parts["run"]["games"]
     for change, sentence in (
         ({"ranks": "two"}, r"run.ranks is 'two'; it must be a whole number"),
         ({"logs": {"metrics.jsonl": 1.5}}, r"run.logs.metrics.jsonl is '1.5'"),
-        ({"round": state | {"sums": {"loss": 3.0}}}, r"run.round.sums.loss is '3.0'; it must be Tensor"),
-        ({"round": {"steps": 3}}, r"run.round lacks collected"),
-        ({"round": state | {"collected": {"points": 3}}}, r"run.round.collected has 'points'"),
+        ({"iteration": state | {"sums": {"loss": 3.0}}}, r"run.iteration.sums.loss is '3.0'; it must be Tensor"),
+        ({"iteration": {"steps": 3}}, r"run.iteration lacks collected"),
+        ({"iteration": state | {"collected": {"points": 3}}}, r"run.iteration.collected has 'points'"),
         ({"games": games | {"budgets": [1]}}, r"run.games.budgets has 1 entries"),
     ):
         torch.save(parts | {"run": parts["run"] | change}, newest)
         with pytest.warns(UserWarning, match=re.escape(f"checkpoint {newest}: ") + sentence):
-            assert next(commits.starts(folder)).source == str(older)
+            assert next(snapshots.starts(folder)).source == str(older)
 
 
 def test_a_lock_that_was_removed_by_hand_still_holds(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_a_clock_that_is_set_back_hides_nothing_and_nothing_is_charted_twice(tmp
         telemetry.scalars(5, {"a": 2.0})
         telemetry.scalars(6, {"a": 3.0})
     monkeypatch.setattr(time, "time", lambda: now - 86400)
-    for last in (2.0, 2.5):  # what was not committed comes again, twice
+    for last in (2.0, 2.5):  # what was not snapshotted comes again, twice
         with Telemetry(tmp_path, 5, sizes) as telemetry:
             telemetry.scalars(5, {"a": last})
             telemetry.scalars(7, {"a": 4.0})
@@ -403,7 +403,7 @@ def test_what_can_not_be_is_refused_before_it_starts(tmp_path: Path, monkeypatch
 def test_what_stays_of_checkpoints_games_and_logs(tmp_path: Path) -> None:
     words = "pipeline.keep_checkpoints=1", "pipeline.keep_every=2", "selfplay.sgf_share=1", "pipeline.keep_games=5"
     folder = tiny.run(tmp_path, *words, "pipeline.iterations=4", "evaluation.every_iterations=0")
-    steps = next(commits.starts(folder)).counters["saved"]
+    steps = next(snapshots.starts(folder)).counters["saved"]
     assert len(steps) == 4
     assert [path.name for path in checkpoint.paths(folder)] == [f"step-{steps[k]:08d}.pt" for k in (1, 3)]
     assert len(list((folder / "games").iterdir())) == 5

@@ -15,15 +15,15 @@ from host_reads import host_reads
 from interpreting import interpreted
 from launches import Launches, as_on_cuda, launches
 
-from zerogo import draws, kernels
-from zerogo.draws import Purpose
+from zerogo import kernels, rng
 from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
 from zerogo.kernels import copies
+from zerogo.rng import Purpose
 from zerogo.search import Search
 from zerogo.selfplay import SelfPlay, SelfPlayResult
 
-ON_HOST = [(SelfPlay, "_understood"), (SelfPlay, "_collect"), (SelfPlay, "_new_games")]
+ON_HOST = [(SelfPlay, "_process_readback"), (SelfPlay, "_collect"), (SelfPlay, "_new_games")]
 ON_HOST += [(copies, "joined"), (copies, "parted")]
 WORDS = ("game.size=3", "game.komi=0.5", "search.algorithm=gumbel", "search.max_considered=4", "selfplay.check_every=2")
 WORDS = (*WORDS, "search.symmetry_leaf=random", "search.symmetry_root=random", "selfplay.opening_plies=0.1")
@@ -124,9 +124,9 @@ def test_moves_launch_little_and_wait_once(
 @interpreted
 def test_a_symmetry_is_one_launch(on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = torch.arange(5)
-    draws.below(8, 1, Purpose.SYMMETRY, keys)  # what is the same for all games is worked out once
+    rng.below(8, 1, Purpose.SYMMETRY, keys)  # what is the same for all games is worked out once
     with launches(monkeypatch) as counted:
-        draws.below(8, 1, Purpose.SYMMETRY, keys)
+        rng.below(8, 1, Purpose.SYMMETRY, keys)
     assert counted.found == {"key_kernel": 1}
 
 

@@ -16,7 +16,7 @@ from zerogo.analysis.query import AnalysisSettings, QueryError, parse
 from zerogo.arena import pool
 from zerogo.config import EvaluationConfig, with_overrides
 from zerogo.errors import InputError
-from zerogo.pipeline import commits, generate
+from zerogo.pipeline import generate, snapshots
 from zerogo.players import plays_on
 from zerogo.players.analyst import make_analyst, make_player
 from zerogo.players.live import LiveGame
@@ -90,7 +90,7 @@ def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
     before, old = checkpoint.newest(copied / "tiny"), tiny.all_samples(copied / "tiny")
     folder = run(copied, "pipeline.iterations=3", "game.sizes=[[5, 3, 24.5], [4, 1, 1.5], [3, 1, 8.5]]", resume=True)
     after, samples = checkpoint.newest(folder), tiny.all_samples(folder)
-    assert (before.counters["rounds"], after.counters["rounds"]) == (2, 3) and after.step > before.step
+    assert (before.counters["iterations"], after.counters["iterations"]) == (2, 3) and after.step > before.step
     for name, tensor in vars(old).items():
         assert torch.equal(getattr(samples, name)[: len(old)], tensor), name
     assert int(samples.game[len(old) :].min()) > int(old.game.max()) and (samples.size[len(old) :] == 5).any()
@@ -107,8 +107,8 @@ def test_what_is_resumed_is_what_was_left(copied: Path) -> None:
         same = [torch.equal(state.averaged_weights[name], old) for name, old in before.averaged_weights.items()]
         assert all(same)
         folder, seed = copied / "tiny" / "replay", state.config.run.seed
-        commit = next(commits.starts(copied / "tiny"))
-        kept = commit.counters["replay"] | commit.generators | commit.run["replay"]
+        snapshot = next(snapshots.starts(copied / "tiny"))
+        kept = snapshot.counters["replay"] | snapshot.generators | snapshot.run["replay"]
         replay = Replay(state.config.replay, 5, folder, seed, resume=True, state=kept)
         replay.credit = 16
         replays.append(replay.take(16))

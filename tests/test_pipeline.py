@@ -23,21 +23,21 @@ TAGS = """
     selfplay/search_kl_nats selfplay/prior_entropy_nats selfplay/calibration_error selfplay/game_length_plies
     selfplay/black_winrate selfplay/share_capped selfplay/moves_per_s selfplay/simulations_per_s
     selfplay/samples_per_s selfplay/games_per_s replay/samples replay/window replay/age_steps replay/reuse
-    time/games time/rounds
+    time/games time/iterations
 """.split()
 PICTURES = ("selfplay/final_boards", "network/first_move")
 
 
 def without_commits(folder: Path) -> Path:
-    """Leaves a run its checkpoints alone, as runs of before commits had; returns its folder."""
-    shutil.rmtree(folder / "commits")
+    """Leaves a run its checkpoints alone, as runs of before snapshots had; returns its folder."""
+    shutil.rmtree(folder / "snapshots")
     return folder
 
 
-def charted_rounds(folder: Path) -> list[int]:
+def charted_iterations(folder: Path) -> list[int]:
     """Returns the rounds that have a line, in its order."""
     records = tiny.lines(folder / "logs" / "metrics.jsonl")
-    return [record["time/rounds"] for record in records if "time/rounds" in record]
+    return [record["time/iterations"] for record in records if "time/iterations" in record]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_a_run_leaves_its_settings_checkpoints_samples_and_games(finished: Path)
     stored = config.load(finished / "config.yaml")
     assert (stored.game.size, stored.run.name, stored.pipeline.iterations) == (3, "tiny", 2)
     found = [checkpoint.load(path) for path in checkpoint.paths(finished)]
-    assert len(found) == 2 and [one.counters["rounds"] for one in found] == [1, 2]
+    assert len(found) == 2 and [one.counters["iterations"] for one in found] == [1, 2]
     assert found[0].step < found[1].step and found[0].counters["seconds"] < found[1].counters["seconds"]
     games = tiny.all_samples(finished).game
     assert len(games) == found[1].counters["replay"]["total"]
@@ -78,13 +78,13 @@ def test_a_checkpoint_alone_is_enough_to_play(finished: Path, tmp_path: Path) ->
 def test_numbers_stand_in_tensorboard_and_as_lines(finished: Path) -> None:
     records = tiny.lines(finished / "logs" / "metrics.jsonl")
     assert len((finished / "logs" / "metrics.jsonl").read_text().splitlines()) == len(records)
-    rounds = [record for record in records if "time/rounds" in record]
-    assert [record["time/rounds"] for record in rounds] == [1, 2]
+    rounds = [record for record in records if "time/iterations" in record]
+    assert [record["time/iterations"] for record in rounds] == [1, 2]
     assert all(set(TAGS) <= record.keys() for record in rounds)
     events = EventAccumulator(str(finished / "logs"))
     events.Reload()
     assert set(TAGS) <= set(events.Tags()["scalars"]) and set(PICTURES) <= set(events.Tags()["images"])
-    assert [event.value for event in events.Scalars("time/rounds")] == [1, 2]
+    assert [event.value for event in events.Scalars("time/iterations")] == [1, 2]
     matches = [record for record in records if "eval/random_winrate" in record]
     assert len(matches) == 2  # after the first round and at the end
     for record in matches:
@@ -109,7 +109,7 @@ def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
     folder = tiny.run(copied, "pipeline.iterations=4", resume=True)
     after = checkpoint.newest(folder)
     first = checkpoint.load(checkpoint.paths(folder)[2])
-    assert [one.counters["rounds"] for one in (before, first, after)] == [2, 3, 4]
+    assert [one.counters["iterations"] for one in (before, first, after)] == [2, 3, 4]
     for one, other in ((before, first), (first, after)):
         assert one.step < other.step and one.counters["seconds"] < other.counters["seconds"]
         assert one.counters["games"] <= other.counters["games"]
@@ -118,7 +118,7 @@ def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
     assert shards < {shard.path.name for shard in find_shards(folder / "replay")}
     steps = [state["step"] for state in after.trainer["optimizer"]["state"].values()]
     assert all(int(step) == after.step for step in steps)  # the optimiser's own count: its statistics went on
-    assert charted_rounds(folder) == [1, 2, 3, 4]
+    assert charted_iterations(folder) == [1, 2, 3, 4]
     assert f"tiny@{before.step}" in {meeting.player for meeting in pool.read(folder / pool.FILE)}
 
 
@@ -132,7 +132,7 @@ def test_training_settings_may_change(copied: Path) -> None:
 def test_minutes_count_over_all_parts(finished: Path, copied: Path) -> None:
     spent = checkpoint.newest(finished).counters["seconds"] / 60
     folder = tiny.run(copied, "pipeline.iterations=0", f"pipeline.minutes={spent / 2}", resume=True)
-    assert checkpoint.newest(folder).counters["rounds"] == 2
+    assert checkpoint.newest(folder).counters["iterations"] == 2
 
 
 def test_the_averaged_network_plays_the_games(copied: Path, monkeypatch) -> None:
@@ -250,8 +250,8 @@ def test_a_damaged_checkpoint_is_skipped_with_a_warning(copied: Path) -> None:
     with pytest.warns(UserWarning, match=f"skipped: .*{paths[1].name}"):
         folder = tiny.run(copied, "pipeline.iterations=2", resume=True)
     after = checkpoint.newest(folder)
-    assert after.counters["rounds"] == 2 and after.step > first.step
-    assert charted_rounds(folder) == [1, 2]
+    assert after.counters["iterations"] == 2 and after.step > first.step
+    assert charted_iterations(folder) == [1, 2]
 
 
 def test_a_shard_cut_short_is_left_out_with_a_warning(copied: Path, caplog) -> None:
@@ -262,7 +262,7 @@ def test_a_shard_cut_short_is_left_out_with_a_warning(copied: Path, caplog) -> N
         folder = tiny.run(copied, "pipeline.iterations=3", resume=True)
     assert any(shards[1].path.name in message and "the rest is kept" in message for message in caplog.messages)
     after = checkpoint.newest(folder)
-    assert after.counters["rounds"] == 3 and after.counters["replay"]["total"] > before.counters["replay"]["total"]
+    assert after.counters["iterations"] == 3 and after.counters["replay"]["total"] > before.counters["replay"]["total"]
     assert all(shard.path.exists() for shard in shards if not shard.is_open)
 
 
@@ -272,8 +272,8 @@ def test_without_a_checkpoint_the_samples_still_count(copied: Path) -> None:
     shards = find_shards(copied / "tiny" / "replay")
     folder = tiny.run(copied, "pipeline.iterations=1", resume=True)
     after = checkpoint.newest(folder)
-    assert after.counters["rounds"] == 1 and after.counters["replay"]["total"] > shards[-1].end
-    assert charted_rounds(folder) == [1]
+    assert after.counters["iterations"] == 1 and after.counters["replay"]["total"] > shards[-1].end
+    assert charted_iterations(folder) == [1]
 
 
 def test_shards_that_left_the_window_are_removed(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from launches import as_on_cuda, launches
 from positions import play_random
 from tables import tables
 
-from zerogo import board, draws, flood, kernels
+from zerogo import board, flood, kernels, rng
 from zerogo.arena import play_match
 from zerogo.board.eyes import eyes
 from zerogo.checkpoint import Checkpoint
@@ -84,7 +84,7 @@ def test_eyes_agree_with_the_definition_on_random_boards(size: int) -> None:
 
 def test_points_are_drawn_evenly_and_pass_where_there_is_none() -> None:
     rows = torch.tensor([[0b01001, 0, 0b10000, 0, 0b00001], [0, 0, 0, 0, 0]], dtype=torch.int32)
-    drawn = draw_point(draws.uniform(draws.key(1, torch.arange(4000)), 1).squeeze(1), rows[:1].expand(4000, -1))
+    drawn = draw_point(rng.uniform(rng.key(1, torch.arange(4000)), 1).squeeze(1), rows[:1].expand(4000, -1))
     points, counts = drawn.unique(return_counts=True)
     assert points.tolist() == [0, 3, 14, 20]
     assert bool(((counts - 1000).abs() < 130).all())  # 27 is one standard deviation
@@ -137,7 +137,7 @@ def test_playouts_prior_is_even_over_sensible_moves_and_pass() -> None:
 
 
 def test_a_playout_is_the_same_alone_and_among_many_and_follows_its_key() -> None:
-    state, keys = board.new_games(40, Rules(5)), draws.key(3, torch.arange(40))
+    state, keys = board.new_games(40, Rules(5)), rng.key(3, torch.arange(40))
     together = PlayoutEvaluator()(state, key=keys).value
     each = [state.select(torch.tensor([game])) for game in range(40)]
     alone = [float(PlayoutEvaluator()(one, key=keys[game : game + 1]).value) for game, one in enumerate(each)]
@@ -168,7 +168,7 @@ def test_playouts_by_triton_are_those_by_numpy(monkeypatch: pytest.MonkeyPatch) 
     struck out, one game that is over; and an evaluation, whose whole games are one launch and wait for nothing."""
     pytest.importorskip("triton")
     state, _ = play_random([Rules(3), Rules(5, suicide=True), Rules(4), Rules(1)], 22, seed=3)
-    keys, longest = draws.key(3, torch.arange(4)), torch.tensor([8, 6, 5, 9], dtype=torch.int32)
+    keys, longest = rng.key(3, torch.arange(4)), torch.tensor([8, 6, 5, 9], dtype=torch.int32)
     expected = playout._Playouts.play_out(state, keys, longest)
     found = kernels._module("playouts", "cuda").play_out(state, keys, longest)
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True)) and expected[1].any()
@@ -241,7 +241,7 @@ def test_playouts_are_those_of_the_plain_rules(positions: int, number: int) -> N
         expected = np.array([score_of_playout(state, chance) for _ in range(number)])
         stones = torch.tensor([state.stones()], dtype=torch.int8)
         start = board.from_stones(stones, torch.tensor([state.to_play.value], dtype=torch.int8), rules)
-        ends, _ = playout._played(start, draws.key(serial, torch.arange(2000)).unsqueeze(0))
+        ends, _ = playout._played(start, rng.key(serial, torch.arange(2000)).unsqueeze(0))
         found.append(p_value(expected, ends[0].sum((1, 2)).numpy()))
     print("p-values:", " ".join(f"{p:.3f}" for p in found))
     assert min(found) > 0.001 / positions and p_value(expected, expected + 1) < 0.001

@@ -17,13 +17,13 @@ import ranks_job
 import tiny
 import torch
 
-from zerogo import checkpoint, cli, ranks
+from zerogo import checkpoint, cli, distributed
 from zerogo.errors import InputError
-from zerogo.pipeline import commits, generate, limits
+from zerogo.pipeline import generate, limits, snapshots
 from zerogo.trainer import Trainer
 
 HERE = Path(__file__).parent
-HEARD_NOTHING = "interrupted by SIGTERM; other processes gave no sign for 1 s, so what was committed before counts\n"
+HEARD_NOTHING = "interrupted by SIGTERM; other processes gave no sign for 1 s, so what was snapshotted before counts\n"
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join((str(HERE.parent), str(HERE))), "OMP_NUM_THREADS": "1"}
 
 
@@ -76,9 +76,12 @@ def test_stopped_or_killed_ranks_end_as_others_do(two: Path, name: str) -> None:
     """A rank that alone gets a signal, a disk that refuses the first one, and a rank that is killed with -9. In all of
     them the gate has let the first round's checkpoint play, on both ranks."""
     assert not tiny.different(two / "whole" / "tiny", two / name / "tiny")
-    parts = [max((two / run / "tiny" / commits.FOLDER).glob("*.part")) for run in ("whole", name)]
+    parts = [max((two / run / "tiny" / snapshots.FOLDER).glob("*.part")) for run in ("whole", name)]
     of_rank = [checkpoint.read(part)["games"] for part in parts]
-    games, first = [one["drawn"]["number"] for one in of_rank], checkpoint.load(commits.paths(two / name / "tiny")[-1])
+    games, first = (
+        [one["drawn"]["number"] for one in of_rank],
+        checkpoint.load(snapshots.paths(two / name / "tiny")[-1]),
+    )
     assert torch.equal(*games) and set((games[0] % 2).tolist()) == {1}
     of_both = torch.cat([first.run["games"]["network_steps"], *(one["network_steps"] for one in of_rank)])
     assert [*set(of_both.tolist())] == first.counters["players"] == first.counters["saved"][:1]
@@ -111,7 +114,9 @@ def test_ranks_that_can_not_go_on_end_with_one_sentence(two: Path, tmp_path: Pat
         assert [status for status, _ in found[name]] == [2, 2]
     assert found["hangs"][0] == [128 + signal.SIGTERM, HEARD_NOTHING]
     assert found["is_slow"] == [[128 + signal.SIGTERM, "interrupted by SIGTERM\n"], [0, ""]]
-    assert found["is_silent"][0][0] == 2 and "cannot be reached; what was committed counts" in found["is_silent"][0][1]
+    assert (
+        found["is_silent"][0][0] == 2 and "cannot be reached; what was snapshotted counts" in found["is_silent"][0][1]
+    )
 
 
 def test_a_rank_that_comes_new_finds_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,38 +128,38 @@ def test_a_rank_that_comes_new_finds_the_others(monkeypatch: pytest.MonkeyPatch)
     for one in range(3):
         number.put(one)
     with ThreadPoolExecutor(3) as threads:
-        found = [done.result(30)[1:] for done in [threads.submit(ranks._fresh_store) for _ in range(3)]]
+        found = [done.result(30)[1:] for done in [threads.submit(distributed._fresh_store) for _ in range(3)]]
     assert sorted(found) == [(0, 3), (1, 3), (2, 3)]
 
 
 def test_two_ranks_take_in_what_actors_play(two: Path) -> None:
     """Each shard once, and both have the same samples."""
     shards, replays = json.loads((two / "found.json").read_text())["beside"]
-    counters = next(commits.starts(two / "beside" / "tiny")).counters
+    counters = next(snapshots.starts(two / "beside" / "tiny")).counters
     assert len(shards) == len(counters["actors"]) == 4 and replays[0] == replays[1]
     assert counters["replay"]["total"] == replays[0][0] == counters["replay"]["num_random"] + sum(shards)
 
 
 def test_a_run_goes_on_with_another_number_of_ranks(two: Path, tmp_path: Path, capfd) -> None:
-    """The games in flight begin anew, under numbers that no other had; a commit without a part is none."""
+    """The games in flight begin anew, under numbers that no other had; a snapshot without a part is none."""
     folder = shutil.copytree(two / "whole", tmp_path / "whole")
-    newest = next(commits.starts(folder / "tiny"))
+    newest = next(snapshots.starts(folder / "tiny"))
     used = int(newest.counters["games"])
     tiny.run(folder, *ranks_job.SETTINGS, "pipeline.iterations=3", resume=True)
     assert "1 processes, there were 2: the games in flight begin anew" in capfd.readouterr().err
-    samples, after = tiny.all_samples(folder / "tiny"), next(commits.starts(folder / "tiny"))
+    samples, after = tiny.all_samples(folder / "tiny"), next(snapshots.starts(folder / "tiny"))
     new = samples.game[samples.network_step > newest.step - 1]
-    assert len(new) and int(new.min()) >= used and after.counters["rounds"] == 3
+    assert len(new) and int(new.min()) >= used and after.counters["iterations"] == 3
     assert after.run.get("ranks", 1) == 1
-    older, newest = commits.paths(two / "whole" / "tiny")
+    older, newest = snapshots.paths(two / "whole" / "tiny")
     parts = [path.with_suffix(".1.part") for path in (older, newest)]
     shutil.copy(*parts)
-    with pytest.warns(UserWarning, match="belongs to another commit"):
-        assert next(commits.starts(two / "whole" / "tiny")).source == str(older)
+    with pytest.warns(UserWarning, match="belongs to another snapshot"):
+        assert next(snapshots.starts(two / "whole" / "tiny")).source == str(older)
     for part in parts:
         part.rename(part.with_suffix(".away"))
     with pytest.warns(UserWarning, match="part"):
-        assert next(commits.starts(two / "whole" / "tiny")).run == {}
+        assert next(snapshots.starts(two / "whole" / "tiny")).run == {}
 
 
 def test_games_are_split_by_number(two: Path, tmp_path: Path) -> None:
@@ -166,15 +171,24 @@ def test_games_are_split_by_number(two: Path, tmp_path: Path) -> None:
 
 
 def test_one_process_is_a_world_of_its_own() -> None:
-    with ranks.joined():
-        assert (ranks.world(), ranks.rank(), ranks.share(7), ranks.gathered("x")) == (1, 0, 7, ["x"])
-        assert ranks.most([1, 2]) == [1, 2] and ranks.every(True) and not ranks.every(False)
+    with distributed.process_group():
+        assert (
+            distributed.world_size(),
+            distributed.rank(),
+            distributed.local_count(7),
+            distributed.all_gather_object("x"),
+        ) == (1, 0, 7, ["x"])
+        assert (
+            distributed.all_reduce_max([1, 2]) == [1, 2]
+            and distributed.all_ranks_true(True)
+            and not distributed.all_ranks_true(False)
+        )
     rows = torch.arange(7)
-    assert ranks.own(rows) is rows and ranks.summed(rows) is rows
+    assert distributed.local_shard(rows) is rows and distributed.all_reduce_sum(rows) is rows
 
 
 def test_a_restart_goes_on_with_what_its_torchrun_has_begun_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """An older run in the folder is refused at each restart, as it was at the start."""
-    assert not ranks.go_on_with(time.time_ns())
+    assert not distributed.restarts_run(time.time_ns())
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert ranks.go_on_with(time.time_ns()) and not ranks.go_on_with(10**18)
+    assert distributed.restarts_run(time.time_ns()) and not distributed.restarts_run(10**18)

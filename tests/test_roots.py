@@ -11,7 +11,7 @@ from compiling import compile_call
 from searches import GUMBEL, RULES, TableEvaluator, random_games, searched
 from torch import Tensor
 
-from zerogo import board, draws, kernels
+from zerogo import board, kernels, rng
 from zerogo.config import SearchConfig
 from zerogo.rules import Rules, own_actions
 from zerogo.search import Search, SearchState, tempered
@@ -25,7 +25,7 @@ BESIDE_THE_TREE = "budget done root_prior gumbel kept_visits order phase_end key
 
 
 @pytest.fixture
-def use(device: torch.device, monkeypatch: pytest.MonkeyPatch, looks_nowhere: Callable[[], None]) -> Callable:
+def set_network(device: torch.device, monkeypatch: pytest.MonkeyPatch, looks_nowhere: Callable[[], None]) -> Callable:
     """Chooses Triton's kernels of these names, none for torch, and returns the device."""
     pytest.importorskip("triton")
     looks_nowhere()
@@ -98,7 +98,7 @@ def test_moves_are_drawn_alike(use: Callable) -> None:
     torch.manual_seed(3)
     policy = torch.softmax(3 * torch.randn(40, 26), dim=1) * (torch.rand(40, 26) < 0.7)
     policy[:, 25] += 1e-6
-    keys, places = draws.key(1, torch.arange(40)), own_actions(torch.full((40,), 4, dtype=torch.int32), 5)
+    keys, places = rng.key(1, torch.arange(40)), own_actions(torch.full((40,), 4, dtype=torch.int32), 5)
     for heat in (0.0, 0.4, 2.0, torch.rand(40) * (torch.arange(40) > 5)):
         for at in (None, places):
             use()

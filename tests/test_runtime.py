@@ -180,7 +180,7 @@ def test_cuda() -> None:
 
 
 def git(folder: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
+    identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "snapshot.gpgsign=false")
     subprocess.run(("git", "-C", str(folder), *identity, *arguments), check=True, capture_output=True)
 
 
@@ -189,10 +189,10 @@ def test_code_revision(tmp_path: Path) -> None:
     package.mkdir()
     assert runtime.code_revision(package) == "unknown"
     git(tmp_path, "init", "-q")
-    assert runtime.code_revision(package) == "unknown"  # no commit yet
+    assert runtime.code_revision(package) == "unknown"  # no snapshot yet
     (package / "a.py").write_text("1\n")
     git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-qm", "a")
+    git(tmp_path, "snapshot", "-qm", "a")
     revision = runtime.code_revision(package)
     assert len(revision) == 40
     (package / "a.py").write_text("2\n")

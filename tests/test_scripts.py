@@ -17,7 +17,7 @@ from sgfmill.sgf import Sgf_game
 from zerogo import checkpoint, cli, runtime
 from zerogo.config import Config, load, with_overrides
 from zerogo.errors import InputError
-from zerogo.pipeline import commits
+from zerogo.pipeline import snapshots
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = ("train", "selfplay", "evaluate")
@@ -140,7 +140,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tiny.config("pipeline.final_matches=true").dump(folder / "tiny.yaml")
     done = run("train", "--config", "tiny.yaml", "--run", "mine", "selfplay.sgf_share=1", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert "against random: wins" in done.stdout and "2/2 rounds" in done.stderr
+    assert "against random: wins" in done.stdout and "2/2 iterations" in done.stderr
     names = {path.name for path in (folder / "checkpoints" / "mine").iterdir()}
     assert names >= {"checkpoints", "config.yaml", "games", "logs", "replay"}
     return folder
@@ -161,13 +161,13 @@ def test_train_goes_on(trained: Path, monkeypatch, capsys) -> None:
     """Without --config under the settings that the run had; with a part of a checkpoint, from the one before, which is
     said."""
     folder = trained / "checkpoints" / "mine"
-    newest = commits.paths(folder)[-1]
+    newest = snapshots.paths(folder)[-1]
     content = newest.read_bytes()
     newest.write_bytes(content[:2000])
     words = ["--resume", "--run", "mine", "pipeline.final_matches=false"]
     status, errors = inside("train", words, trained, monkeypatch, capsys)
-    assert status == 0 and errors.startswith(f"warning: skipped: checkpoint checkpoints/mine/commits/{newest.name}")
-    assert checkpoint.newest(folder).counters["rounds"] == 2
+    assert status == 0 and errors.startswith(f"warning: skipped: checkpoint checkpoints/mine/snapshots/{newest.name}")
+    assert checkpoint.newest(folder).counters["iterations"] == 2
     newest.write_bytes(content)
 
 

@@ -17,7 +17,7 @@ from host_reads import no_reads
 from searches import ALL, BOTH, PUCT, RULES, TableEvaluator, check_sums, random_games, several
 from torch import Tensor
 
-from zerogo import board, draws, flood, kernels
+from zerogo import board, flood, kernels, rng
 from zerogo.bench import __main__ as bench
 from zerogo.config import SearchConfig
 from zerogo.game import Colour
@@ -26,7 +26,7 @@ from zerogo.rules import Rules
 from zerogo.search import Search, SearchState, puct, selection, tempered
 from zerogo.search import search as steps
 from zerogo.search.gumbel import considered_visits, phase_ends
-from zerogo.search.tree import CLOSED, NULL_NODE, ROOT
+from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT
 
 
 @BOTH
@@ -70,7 +70,7 @@ def test_sizes_and_rules_may_share_a_batch(settings: SearchConfig) -> None:
         for game, rule in enumerate(rules):
             legal = board.legal_actions(alone[game]).to(torch.float32)
             legal[:, -1] *= 0.1
-            action = int(draws.choose(draws.key(3, torch.tensor([game]), ply), legal))
+            action = int(rng.choose(rng.key(3, torch.tensor([game]), ply), legal))
             alone[game] = board.step(alone[game], torch.tensor([action]))
             actions.append(25 if action == rule.size**2 else action // rule.size * 5 + action % rule.size)
         together = board.step(together, torch.tensor(actions))
@@ -138,7 +138,7 @@ def test_a_repeating_move_is_closed_when_it_is_reached(settings: SearchConfig) -
     tree = found.tree.tree
     inside = torch.arange(tree.num_nodes)
     inside = (inside > ROOT) & (inside < ROOT + tree.size.unsqueeze(1))
-    assert (tree.prior[inside.unsqueeze(2) & (tree.children == CLOSED)] == 0).all()
+    assert (tree.prior[inside.unsqueeze(2) & (tree.children == ILLEGAL)] == 0).all()
     # Visits of a node are its own and those of its children, and one for each simulation that closed a move.
     closings = 0
     for game in range(state.num_games):
@@ -283,7 +283,7 @@ def test_without_reads_the_same_is_found(settings: SearchConfig, leaves: int, ru
 
     reading, search_state = two_searches(nullcontext)
     blind()
-    assert not flood.may_look(state.black)
+    assert not flood.host_read_is_free(state.black)
     bounded, other = two_searches(no_reads)
     for one, two in zip(reading, bounded, strict=True):
         assert torch.allclose(one.to(torch.float32), two.to(torch.float32), atol=1e-6)
@@ -296,7 +296,7 @@ def test_tempered_draws_in_proportion_to_the_power() -> None:
     many = policy.expand(20000, -1)
     for temperature in (1.0, 0.5):
         expected = policy ** (1 / temperature)
-        share = torch.bincount(tempered(many, temperature, draws.key(1, torch.arange(20000))), minlength=4) / 20000
+        share = torch.bincount(tempered(many, temperature, rng.key(1, torch.arange(20000))), minlength=4) / 20000
         assert torch.allclose(share, expected / expected.sum(), atol=0.015)
     assert (tempered(many, 0.0, torch.arange(20000)) == 0).all()
     mixed = tempered(many[:200], torch.tensor([0.0, 1.0]).repeat(100), torch.arange(200))

@@ -27,7 +27,7 @@ from zerogo.rules import Rules
 from zerogo.search import Go, Search, SearchPath, SearchState
 from zerogo.search.search import step_leaves
 from zerogo.search.selection import select
-from zerogo.search.tree import CLOSED, NULL_NODE, ROOT, Tree, keep_subtree_
+from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Tree, keep_subtree_
 
 CPU = torch.device("cpu")
 REPEATING = toys.random_tree(8).with_repeating(0.4, seed=2)
@@ -45,7 +45,7 @@ class Case:
     settings: SearchConfig
 
     @contextmanager
-    def use(self, *names: str) -> Iterator[None]:
+    def set_network(self, *names: str) -> Iterator[None]:
         """Lets the search use these kernels, by default those for its trees."""
         if self.compiler == "numba":
             yield
@@ -64,7 +64,7 @@ class Case:
         """Returns what torch finds on the CPU and what the kernels find on the device, after a comparison."""
         with kernels.plain():
             plain = run(CPU)
-        with self.use(*names):
+        with self.set_network(*names):
             ours = run(self.device)
         same_searches(plain, ours)
         return plain, ours
@@ -270,7 +270,7 @@ def test_a_long_line_is_followed_and_backed_up(case: Case) -> None:
 @cases([("gumbel", 2)])
 def test_a_spent_search_stays_as_it_is(case: Case) -> None:
     search = search_of(TOYS, case.settings, case.device)
-    with case.use():
+    with case.set_network():
         search_state = search.run(TOYS.new(STARTS).to(case.device), 3).tree
         before = copied(search_state)
         search.simulate(search_state)
@@ -304,8 +304,8 @@ def test_slots_say_where_simulations_go(settings: SearchConfig) -> None:
         if bool(counts[slot]):
             for above, below in zip(rows[:depth], rows[1 : depth + 1], strict=True):
                 assert (children[above] == below - first).sum() == 1
-            assert bool(terminal[rows[depth]]) == bool(found.at_end[slot])
-            assert bool(found.at_end[slot]) or children[rows[depth], action] == UNVISITED
+            assert bool(terminal[rows[depth]]) == bool(found.is_terminal[slot])
+            assert bool(found.is_terminal[slot]) or children[rows[depth], action] == UNVISITED
 
 
 def strange_trees(num_actions: int, seed: int, device: torch.device, forced: float = 0.0) -> SearchState:
@@ -314,7 +314,7 @@ def strange_trees(num_actions: int, seed: int, device: torch.device, forced: flo
     made = torch.Generator().manual_seed(seed)
     num_games, num_nodes, used = 3, 20, slice(ROOT, 7)
     tree = Tree.empty(num_games, num_nodes, num_actions, 1, CPU)
-    tree.children[:] = torch.where(torch.rand(tree.children.shape, generator=made) < 0.5, UNVISITED, CLOSED)
+    tree.children[:] = torch.where(torch.rand(tree.children.shape, generator=made) < 0.5, UNVISITED, ILLEGAL)
     tree.prior[:] = torch.softmax(3 * torch.randn(tree.prior.shape, generator=made), dim=2)
     tree.visits[:, used] = torch.randint(1, 30, (num_games, 6), generator=made, dtype=torch.int32)
     tree.value[:, used] = torch.rand(num_games, 6, generator=made) * 2 - 1
@@ -342,11 +342,11 @@ def test_choices_among_many_moves(case: Case, num_actions: int) -> None:
     for seed in range(2):
         with kernels.plain():
             expected = select(strange_trees(num_actions, seed, CPU, forced), case.settings)
-        with case.use():
+        with case.set_network():
             found = select(strange_trees(num_actions, seed, case.device, forced), case.settings).to(CPU)
         counts = expected.counts
         assert torch.equal(counts, found.counts) and int(counts.sum()) >= min(case.settings.leaves, 2)
-        for name in ("depth", "action", "at_end"):
+        for name in ("depth", "action", "is_terminal"):
             assert torch.equal(getattr(found, name)[counts], getattr(expected, name)[counts]), name
         for row in counts.nonzero().squeeze(1).tolist():
             levels = int(found.depth[row]) + 1
@@ -366,7 +366,7 @@ def test_the_spread_of_values_decides(case: Case) -> None:
             expected.append(int(share > 1))
     total, mean, squares, prior = torch.tensor(facts).unbind(1)
     tree, tried = Tree.empty(len(facts), 6, 3, 1, CPU), ROOT + 1
-    tree.children[:, ROOT] = torch.tensor([tried, UNVISITED, CLOSED])
+    tree.children[:, ROOT] = torch.tensor([tried, UNVISITED, ILLEGAL])
     tree.visits[:, ROOT], tree.visits[:, tried], tree.size[:] = total.int(), total.int() - 1, 2
     tree.value_sum[:, ROOT], tree.square_sum[:, ROOT] = total * mean, squares
     tree.value_sum[:, tried] = (1 - total) * (mean + 0.3)
@@ -384,9 +384,9 @@ def test_the_spread_of_values_decides(case: Case) -> None:
 def test_of_equal_moves_the_lowest_is_taken(case: Case) -> None:
     search_state = strange_trees(362, 0, case.device)
     closed = torch.arange(362, device=case.device) < 5
-    search_state.tree.children[:] = torch.where(closed, CLOSED, UNVISITED)
+    search_state.tree.children[:] = torch.where(closed, ILLEGAL, UNVISITED)
     search_state.root_prior[:], search_state.gumbel[:] = 1 / 512, 0.0
-    with case.use():
+    with case.set_network():
         found = select(search_state, case.settings)
     assert found.action[found.counts].tolist() == [5, 5] and found.depth.tolist() == [0, 0, 0]
 
@@ -395,7 +395,7 @@ def test_of_equal_moves_the_lowest_is_taken(case: Case) -> None:
 def test_unused_slots_name_a_node_and_a_move(case: Case) -> None:
     """What comes after the selection reads them, too."""
     search_state = strange_trees(82, 1, case.device)
-    with case.use():
+    with case.set_network():
         found = select(search_state, case.settings).to(CPU)
     leaves = case.settings.leaves
     game, unused = torch.arange(3).repeat(leaves), ~found.counts
@@ -428,7 +428,7 @@ def check_kept(case: Case, tree: Tree, games: Tensor, actions: Tensor) -> Tree:
     plain, ours = tree.map(torch.clone), tree.map(torch.clone).to(case.device)
     with kernels.plain():
         keep_subtree_(plain, games, actions)
-    with case.use():
+    with case.set_network():
         keep_subtree_(ours, games.to(case.device), actions.to(case.device))
     searches.same_trees(plain, ours)
     return plain
@@ -449,7 +449,7 @@ def test_kept_subtrees_are_the_same(case: Case) -> None:
         ends += int((tree.terminal[games, child.clamp(min=NULL_NODE).long()] & (child > NULL_NODE)).sum())
         kept = check_kept(case, tree, games, torch.full((4,), action))
         assert int(kept.size[1]) == int(tree.size[1])
-    assert kinds >= {CLOSED, UNVISITED, 1} and ends > 0
+    assert kinds >= {ILLEGAL, UNVISITED, 1} and ends > 0
 
 
 @pytest.mark.parametrize("seed", range(2))

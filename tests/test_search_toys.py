@@ -15,7 +15,7 @@ from toys import GAMES, Toy
 from zerogo.config import SearchConfig
 from zerogo.search import Search, SearchState, puct
 from zerogo.search.gumbel import by_simulation, considered_visits
-from zerogo.search.tree import CLOSED, NULL_NODE, ROOT, Tree, backup
+from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Tree, backup
 
 PUCT = SearchConfig(algorithm="puct", fpu_reduction=0.2)
 GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
@@ -205,7 +205,7 @@ def compare(tree: Tree, game: int, node: int, plain: PlainNode) -> None:
     assert float(tree.square_sum[game, node]) == pytest.approx(plain.squares, abs=1e-4)
     children = tree.children[game, node].tolist()
     if not plain.over:
-        assert {a for a, child in enumerate(children) if child != CLOSED} == set(plain.open())
+        assert {a for a, child in enumerate(children) if child != ILLEGAL} == set(plain.open())
     assert {a for a, child in enumerate(children) if child > NULL_NODE} == set(plain.children)
     for action, child in plain.children.items():
         compare(tree, game, children[action], child)

@@ -11,19 +11,19 @@ import tiny
 import torch
 from sgfmill import sgf as sgfmill_sgf
 
-from zerogo import batching, board, checkpoint, cli, config, draws, kernels, runtime, scoring, selfplay
+from zerogo import batching, board, checkpoint, cli, config, kernels, rng, runtime, scoring, selfplay
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
-from zerogo.draws import Purpose
 from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
 from zerogo.flood import unpack_rows
 from zerogo.game import GameState, Move
 from zerogo.pipeline import batch_size, generate, train
-from zerogo.players.analyst import analyst_of_playouts, with_fitting_leaves
+from zerogo.players.analyst import analyst_of_playouts, autotune_leaves
 from zerogo.replay import Replay, Samples
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.resignation import NEEDED, REMEMBERED, THRESHOLDS, Resignation
+from zerogo.rng import Purpose
 from zerogo.rules import Rules
 from zerogo.search import Search
 from zerogo.search.graph import StepGraph
@@ -130,7 +130,7 @@ def test_a_settled_game_goes_on_to_two_passes_where_it_must() -> None:
 def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled() -> None:
     config = tiny.config(*SCRIPTED, "selfplay.settled_end_share=0.6", "selfplay.games=5")
     _, collected = played(config, tiny.Script(BLACK_SETTLES), 40)
-    drawn = draws.uniform(draws.key(3, torch.arange(100), Purpose.SETTLED), 1).squeeze(1)
+    drawn = rng.uniform(rng.key(3, torch.arange(100), Purpose.SETTLED), 1).squeeze(1)
     for game in collected.games:
         settles = bool(drawn[game.number] < 0.6)
         assert (game.end, len(game.moves)) == ((EndReason.ALL_PASS_ALIVE, 5) if settles else (EndReason.PASSES, 7))
@@ -199,7 +199,7 @@ def test_only_full_searches_are_learned_and_their_share_is_right() -> None:
     expected, moves = set(), 0
     for game in collected.games:
         ply = torch.arange(len(game.moves))
-        drawn = draws.uniform(draws.key(3, torch.full_like(ply, game.number), ply, Purpose.BUDGET), 1).squeeze(1)
+        drawn = rng.uniform(rng.key(3, torch.full_like(ply, game.number), ply, Purpose.BUDGET), 1).squeeze(1)
         expected |= {(game.number, k) for k in (drawn < 0.3).nonzero().squeeze(1).tolist()}
         moves += len(game.moves)
     assert found == expected and len(found) == len(samples)
@@ -437,7 +437,7 @@ def test_random_games_teach_no_policy() -> None:
 
 
 def pairs(number: int, seed: int) -> list[tuple[float, float]]:
-    drawn = draws.uniform(draws.key(seed, torch.arange(number)), 2)
+    drawn = rng.uniform(rng.key(seed, torch.arange(number)), 2)
     return [(1 - 1.8 * float(a), 0.2 - 1.2 * float(b)) for a, b in drawn]
 
 
@@ -488,7 +488,7 @@ def test_only_games_in_which_nobody_may_resign_are_learned_from() -> None:
     selfplay, collected = table_games(*settings, num_games=40)
     expected = []
     for game in collected.games:
-        may_resign = float(draws.uniform(draws.key(3, torch.tensor(game.number), Purpose.RESIGN), 1)) < 0.6
+        may_resign = float(rng.uniform(rng.key(3, torch.tensor(game.number), Purpose.RESIGN), 1)) < 0.6
         if may_resign or game.score_black == 0:
             continue
         black = min([value for ply, value in enumerate(game.root_values) if ply >= 3 and ply % 2 == 0], default=1.0)
@@ -501,7 +501,7 @@ def test_only_games_in_which_nobody_may_resign_are_learned_from() -> None:
 @pytest.mark.parametrize("komi", [4.5, 0.0])
 def test_games_are_written_as_sgf_that_others_read(komi: float, tmp_path: Path) -> None:
     _, collected = table_games(f"game.komi={komi}", "selfplay.sgf_share=0.4", num_games=30)
-    drawn = draws.uniform(draws.key(3, torch.arange(100), Purpose.SGF), 1).squeeze(1)
+    drawn = rng.uniform(rng.key(3, torch.arange(100), Purpose.SGF), 1).squeeze(1)
     assert all(drawn[game.number] < 0.4 for game in collected.games) and 3 < len(collected.games) < 25
     selfplay.write_games(tmp_path / "games", collected.games, "tiny")
     assert len(list((tmp_path / "games").iterdir())) == len(collected.games)
@@ -551,7 +551,7 @@ def test_a_network_plays_legally_and_notes_its_age() -> None:
     evaluator = Evaluator.from_network(tiny.network(config).eval(), encoder, heads=("policy", "value"))
     selfplay = tiny.self_play(config, evaluator, 1)
     results = [selfplay.play(1)]
-    selfplay.use(evaluator, 500)
+    selfplay.set_network(evaluator, 500)
     results.append(selfplay.play(10))
     steps = [set(collected.all_samples().network_step.tolist()) for collected in results]
     assert steps[0] == {0} and 500 in steps[1] <= {0, 500}
@@ -597,10 +597,10 @@ def test_a_captured_step_outlives_the_weights_that_it_was_captured_with() -> Non
     captured = StepGraph(playing.search, playing.search_state)
     for seed in (2, 3):
         evaluator.network.load_(tiny.network(settings, seed))
-        playing.use(evaluator, seed)
+        playing.set_network(evaluator, seed)
         playing.play(2)
         assert captured.serves(playing.search, playing.search_state)
-    playing.use(make_evaluator(settings), 4)
+    playing.set_network(make_evaluator(settings), 4)
     assert not captured.serves(playing.search, playing.search_state)
 
 
@@ -702,10 +702,10 @@ def test_a_run_keeps_the_numbers_that_it_found(pretended: list[int], tmp_path: P
 
 def test_one_game_gets_leaves_as_its_simulations_bear(pretended: list[int]) -> None:
     analyst = dataclasses.replace(analyst_of_playouts(800, leaves=1), simulations=800)
-    analyst, why = with_fitting_leaves(analyst, Rules(size=3))
+    analyst, why = autotune_leaves(analyst, Rules(size=3))
     assert analyst.search.settings.leaves == 100 and why.startswith("100 leaves of the tree in a step: ")
     assert pretended == [1, 2, 4, 8, 16, 32, 64, 100]
-    analyst, _ = with_fitting_leaves(dataclasses.replace(analyst, simulations=7), Rules(size=3))
+    analyst, _ = autotune_leaves(dataclasses.replace(analyst, simulations=7), Rules(size=3))
     assert analyst.search.settings.leaves == 1
 
 

@@ -11,7 +11,7 @@ import torch
 from host_reads import no_reads
 from torch import Tensor
 
-from zerogo import board, draws
+from zerogo import board, rng
 from zerogo.config import Config, SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
@@ -89,21 +89,21 @@ def test_games_end_at_caps_of_their_own() -> None:
     assert ends == [[True, False, False], [True, False, True], [True, True, True]]
 
 
-@pytest.mark.parametrize("kind", [draws.uniform, draws.gumbel, draws.normal])
+@pytest.mark.parametrize("kind", [rng.uniform, rng.gumbel, rng.normal])
 def test_numbers_are_drawn_by_their_places(kind: Callable) -> None:
-    keys = draws.key(1, torch.arange(5))
+    keys = rng.key(1, torch.arange(5))
     alone, places = kind(keys, 10), own_actions(torch.full((5,), 3), SIDE)
     assert torch.equal(kind(keys, 37, places)[:, own_places(3, SIDE)], alone)
     assert torch.equal(kind(keys, 10, torch.arange(10).expand(5, -1)), alone)
 
 
 def test_noise_is_drawn_by_the_own_board() -> None:
-    keys, alpha = draws.key(1, torch.arange(5)), torch.rand(5, 10) + 0.05
+    keys, alpha = rng.key(1, torch.arange(5)), torch.rand(5, 10) + 0.05
     alpha[:, 3] = 0
     padded = torch.zeros(5, 37).index_copy(1, own_places(3, SIDE), alpha)
     numbers = own_actions(torch.full((5,), 3), SIDE)
-    drawn = cropped(draws.dirichlet(keys, padded, numbers), 3, SIDE)
-    assert torch.allclose(drawn, draws.dirichlet(keys, alpha), atol=1e-6)
+    drawn = cropped(rng.dirichlet(keys, padded, numbers), 3, SIDE)
+    assert torch.allclose(drawn, rng.dirichlet(keys, alpha), atol=1e-6)
     chosen, expected = tempered(padded, 0.7, keys, numbers), tempered(alpha, 0.7, keys)
     assert torch.equal(chosen, own_places(3, SIDE)[expected])
 
@@ -144,7 +144,7 @@ def test_evaluations(symmetries: str, value_pooling: str) -> None:
 
 def test_random_moves_and_playouts() -> None:
     alone, padded = both(some_rules(4), 9)
-    ids, keys = torch.arange(6), draws.key(2, torch.arange(6))
+    ids, keys = torch.arange(6), rng.key(2, torch.arange(6))
     assert torch.equal(RandomPlayer().choose(padded, ids, 5), own_places(4, SIDE)[RandomPlayer().choose(alone, ids, 5)])
     one, other = PlayoutEvaluator()(alone, key=keys), PlayoutEvaluator()(padded, key=keys)
     assert torch.equal(cropped(other.prior, 4, SIDE), one.prior) and torch.equal(other.value, one.value)

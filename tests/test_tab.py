@@ -216,7 +216,7 @@ def test_a_game_is_played_counted_and_saved(root: Path, ask: Callable):
 
 
 def test_how_a_run_is_doing(root: Path, ask: Callable):
-    os.mkfifo(root / "tiny" / "commits" / "commit-000000010.pt")  # nothing waits for what it would say
+    os.mkfifo(root / "tiny" / "snapshots" / "snapshot-000000010.pt")  # nothing waits for what it would say
     found = ask("status", run="tiny")
     assert found["latest"]["step"] == 3000 and [rate[1:] for rate in found["rates"]] == [[1.0, 2.5], [2.0, 2.5]]
     assert [alarm[:2] for alarm in found["alarms"]] == [["policy_kl_nats", None], ["capped_share", 0.9]]
@@ -280,7 +280,7 @@ def test_nothing_outside_of_the_log_directory_is_read_and_nothing_that_is_no_gam
     refused |= {"": "no SGF file", "tiny/config.yaml": "no SGF file", "a\0b": "a path must be", "x" * 2000: "a path"}
     for path, words in refused.items():
         assert words in ask("game", 400, path=path)["error"]
-    for name in ("../secret.pt", "tiny/config.yaml", "tiny/commits/commit-000000009.pt", 7, "tiny", "\ud800"):
+    for name in ("../secret.pt", "tiny/config.yaml", "tiny/snapshots/snapshot-000000009.pt", 7, "tiny", "\ud800"):
         assert "error" in ask("think", 400, position=POSITION, networks=[name])
     (root.parent / "network.pt").symlink_to(root / NEW)  # as if a link had taken a network's place meanwhile
     with pytest.raises(entry.InputError, match="no plain file"):

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import keystr, tree_flatten_with_path
 
-from zerogo import board, checkpoint, draws
+from zerogo import board, checkpoint, rng
 from zerogo.checkpoint import fresh_network
 from zerogo.config import Config, with_overrides
 from zerogo.evaluator import Evaluation
 from zerogo.network import Network
-from zerogo.pipeline import commits, rating, train
-from zerogo.pipeline.beside import MatchesBeside, Played
+from zerogo.pipeline import rating, snapshots, train
+from zerogo.pipeline.background_matches import BackgroundMatches, Played
 from zerogo.replay import Samples
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.rules import own_actions
@@ -75,8 +75,8 @@ class Table:
 
     def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
         legal = board.legal_actions(state) if legal is None else legal
-        own = draws.key(5, state.hash, state.to_play, state.passes)
-        weight = ((draws.key(own.unsqueeze(1), own_actions(state.rules.size, state.board_size)) & 0xFFF) + 1) * legal
+        own = rng.key(5, state.hash, state.to_play, state.passes)
+        weight = ((rng.key(own.unsqueeze(1), own_actions(state.rules.size, state.board_size)) & 0xFFF) + 1) * legal
         prior = torch.div(weight << 20, weight.sum(1, keepdim=True), rounding_mode="floor").to(torch.float32) / 2**20
         return Evaluation(prior=prior, value=((own >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5)
 
@@ -109,21 +109,21 @@ def decide_matches(rates: Sequence[float], patch: Callable[[object, str, object]
     """Has matches beside runs be over at once: the checkpoint of a run's k-th round gets rates[k - 1] of the points
     against the one that plays, if any does."""
 
-    def start(self: MatchesBeside, path: Path, step: int, seconds: float) -> None:
+    def start(self: BackgroundMatches, path: Path, step: int, seconds: float) -> None:
         self._process, self._results = Mock(), Mock()
         self.path, self.step, self.begun = path, step, seconds
 
-    def take(self: MatchesBeside) -> Played:
+    def take(self: BackgroundMatches) -> Played:
         counters = checkpoint.load(self.path).counters
-        return Played([], {rating.OF_GATE: rates[counters["rounds"] - 1]} if counters["players"] else {})
+        return Played([], {rating.OF_GATE: rates[counters["iterations"] - 1]} if counters["players"] else {})
 
-    patch(MatchesBeside, "start", start)
-    patch(MatchesBeside, "_take", take)
+    patch(BackgroundMatches, "start", start)
+    patch(BackgroundMatches, "_take", take)
 
 
 def all_samples(folder: Path) -> Samples:
     """Returns the samples of a run, those that no shard has yet among them."""
-    newest = next(commits.starts(folder))
+    newest = next(snapshots.starts(folder))
     side = newest.config.game.largest_size
     shards = [load_shard(shard.path) for shard in find_shards(folder / "replay")]
     return Samples.cat([*shards, Samples.of_records(newest.run["replay"]["pending"], side)])
@@ -147,7 +147,7 @@ def different(one: Path, other: Path) -> list[str]:
     numbers in the charts."""
     found = []
     for folder in (one, other):
-        state = vars(next(commits.starts(folder)))
+        state = vars(next(snapshots.starts(folder)))
         kept = {name: state[name] for name in ("step", "weights", "averaged_weights", "trainer", "generators")}
         kept |= {"counters": state["counters"], "charts": lines(folder / "logs" / "metrics.jsonl"), "files": []}
         kept["run"] = {name: part for name, part in state["run"].items() if name != "logs"}

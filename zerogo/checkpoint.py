@@ -26,7 +26,7 @@ from zerogo.network import Network
 from zerogo.runtime import code_revision, make_directory, write_atomically
 
 FORMAT = "zerogo checkpoint"
-VERSION = 1
+VERSION = 2
 FOLDER = "checkpoints"
 NAME = re.compile(r"step-(\d{8,})\.pt")
 PARTS: dict[str, type] = {
@@ -36,7 +36,7 @@ PARTS: dict[str, type] = {
 # What a run goes on from, see `bounds.misfit`.
 KINDS = {
     "trainer": dict.fromkeys(("samples", "steps"), int) | dict.fromkeys(("progress", "average_weight"), float),
-    "counters": dict.fromkeys(("rounds", "simulations", "games", "samples"), int)
+    "counters": dict.fromkeys(("iterations", "simulations", "games", "samples"), int)
     | {
         "seconds": float,
         "last_match": float,
@@ -58,7 +58,7 @@ class Checkpoint:
     step: training steps so far. weights, averaged_weights: the network's state by parameter name (the averaged ones
     play, with batch-norm statistics of their own). trainer: optimiser, schedule position, whatever the trainer asks to
     get back, nothing in a network alone. generators: state of each torch.Generator, uint8. counters: games, samples,
-    seconds and other running totals. run: in a commit what else a run goes on with, games in flight above all.
+    seconds and other running totals. run: in a snapshot what else a run goes on with, games in flight above all.
     revision: of the code that wrote it. time: when, in UTC. source: the file it was read from, for messages; not saved.
     All values are tensors, numbers, texts, or lists and dictionaries of these."""
 
@@ -131,7 +131,8 @@ def load(path: str | Path) -> Checkpoint:
     if not isinstance(version, int) or version > VERSION:
         known = f"this zerogo reads versions up to {VERSION}, so update it"
         raise InputError(f"checkpoint {path} has format version {version!r}; {known}")
-    parts.setdefault("run", {})  # which came later
+    if version < VERSION:
+        raise InputError(f"checkpoint {path} is of a version before 0.1.0, which this zerogo does not read; train anew")
     missing = [name for name, kind in PARTS.items() if not isinstance(parts.get(name), kind)]
     if missing:
         raise InputError(f"checkpoint {path} lacks {', '.join(missing)}; it is damaged or was not written by zerogo")

@@ -9,11 +9,11 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from zerogo import board, draws, symmetry
-from zerogo.draws import Purpose
+from zerogo import board, rng, symmetry
 from zerogo.errors import InputError
 from zerogo.features import Encoder, on_board_mask
 from zerogo.network import InferenceNetwork, Network, inference_copy
+from zerogo.rng import Purpose
 from zerogo.tensors import TensorFields
 
 SYMMETRIES = ("none", "random", "all")
@@ -133,8 +133,8 @@ def search_heads(heads: Mapping[str, float], score_weight: float) -> tuple[str, 
 def _draw(state: board.State, key: Tensor | None) -> Tensor:
     """Returns each game's symmetry: int64 [B]; a given key is mixed once more, so that any integers will do."""
     if key is None:
-        key = draws.key(state.hash, state.to_play, state.ply)
-    return draws.below(symmetry.NUM_SYMMETRIES, _DRAW, Purpose.SYMMETRY, key)
+        key = rng.key(state.hash, state.to_play, state.ply)
+    return rng.below(symmetry.NUM_SYMMETRIES, _DRAW, Purpose.SYMMETRY, key)
 
 
 def _mean(parts: list[Evaluation]) -> Evaluation:

@@ -11,8 +11,8 @@ row in one operation: `rows << 1` and `rows >> 1` are the horizontal taps, the r
 
 A flood must reach its fixpoint. Kernels do so by themselves, board by board. Torch must not wait for the host to see
 what still grows, so there strings are found in a number of rounds that is proven enough (`string_labels`). Both give
-the same result. Elsewhere, where a look by the host spares work, `may_look` is the one place that decides whether it is
-allowed inside a step; between moves it always is."""
+the same result. Elsewhere, where a look by the host spares work, `host_read_is_free` is the one place that decides
+whether it is allowed inside a step; between moves it always is."""
 
 import math
 from functools import cache
@@ -23,7 +23,7 @@ from torch import Tensor
 from zerogo import kernels
 
 
-def may_look(tensor: Tensor) -> bool:
+def host_read_is_free(tensor: Tensor) -> bool:
     """Returns whether the host may look at this tensor inside a step, and so let a loop depend on it. To look is to
     read a tensor into Python, which waits for a GPU; so only tensors on the CPU are looked at."""
     return tensor.device.type == "cpu"

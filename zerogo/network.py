@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zerogo import ranks
+from zerogo import distributed
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError
 
@@ -72,9 +72,9 @@ class MaskedNorm(nn.BatchNorm2d):
 
     def forward(self, x: Tensor, on_board: Tensor | None = None) -> Tensor:
         """Returns the normalised maps: [B, C, N, N], zero off the board where there is a mask."""
-        if not self.training or (on_board is None and ranks.world() == 1):
+        if not self.training or (on_board is None and distributed.world_size() == 1):
             return super().forward(x)
-        y, count, mean, variance = ranks.norm(x, self.weight, self.bias, self.eps, on_board)
+        y, count, mean, variance = distributed.sync_batch_norm(x, self.weight, self.bias, self.eps, on_board)
         # As in torch, a momentum of None averages all batches evenly.
         self.num_batches_tracked.add_(1)
         share = self.momentum if self.momentum is not None else 1.0 / self.num_batches_tracked.to(torch.float32)

@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from zerogo import ranks
+from zerogo import distributed
 from zerogo.errors import InputError, Interrupted
 from zerogo.signals import NO_ROOM, refusal
 
@@ -51,10 +51,10 @@ def pick_device(name: str = "auto") -> torch.device:
     else is touched. Each rank of a run has a CUDA device of its own."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-        if ranks.world() == 1:
+        if distributed.world_size() == 1:
             return torch.device(name)
-    if name == "cuda" and ranks.world() > 1:
-        name = f"cuda:{ranks.on_this_machine()[0]}"
+    if name == "cuda" and distributed.world_size() > 1:
+        name = f"cuda:{distributed.local_rank_and_size()[0]}"
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -64,7 +64,7 @@ def pick_device(name: str = "auto") -> torch.device:
     count = torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= count:
         raise InputError(f"device is {name!r}, but torch finds {count} CUDA devices here; use cpu or auto")
-    if ranks.world() > 1 and device.type == "cuda" and device.index != ranks.on_this_machine()[0]:
+    if distributed.world_size() > 1 and device.type == "cuda" and device.index != distributed.local_rank_and_size()[0]:
         raise InputError(
             f"device is {name!r}, for several processes at once; use auto or cuda, by which each has its own"
         )
@@ -457,7 +457,7 @@ def script_main(function: Callable[[], int | None]) -> None:
         except InputError as error:
             if str(error):  # else another rank says it
                 print(f"error: {error}", file=sys.stderr, flush=True)
-            ranks.end_restarts()
+            distributed.end_restarts()
             status = INPUT_ERROR_STATUS
         except OSError as error:
             if error.errno not in NO_ROOM:
@@ -467,7 +467,7 @@ def script_main(function: Callable[[], int | None]) -> None:
         except KeyboardInterrupt as error:
             print(str(error) or "interrupted", file=sys.stderr)
             status = 128 + error.number if isinstance(error, Interrupted) else INTERRUPTED_STATUS
-    if ranks.is_stuck:  # nor would it end
+    if distributed.is_stuck:  # nor would it end
         with contextlib.suppress(OSError):
             print(end="", flush=True)
         os._exit(status)

@@ -162,20 +162,20 @@ def pass_alive_rows(
     other = board & ~own
     empty = other & ~torch.cat((white, black))
     must_touch = torch.where(torch.cat((flags, flags)).unsqueeze(1), other, empty)
-    area = _benson(own, other, empty, must_touch, may_wait or flood.may_look(own))
+    area = _benson(own, other, empty, must_touch, may_wait or flood.host_read_is_free(own))
     return area[: len(black)], area[len(black) :]
 
 
 # Benson's algorithm on X planes of one colour's stones: strings and regions by labels, [X, P] throughout
 
 
-def _benson(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor, may_look: bool) -> Tensor:
+def _benson(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor, host_read_is_free: bool) -> Tensor:
     """Returns the pass-alive area of own stones: all planes and the result int32 [X, N].
 
-    may_look: the rounds end when a look by the host, one a round, finds that nothing changed; otherwise their number
-    depends on N alone. must_touch: the points of a region that must be next to a string for the region to be vital to
-    it. A string or region is known by its label, one of its points; label P stands for none. A region can only be vital
-    to the strings next to the first of its must-touch points, at most four."""
+    host_read_is_free: the rounds end when a look by the host, one a round, finds that nothing changed; otherwise their
+    number depends on N alone. must_touch: the points of a region that must be next to a string for the region to be
+    vital to it. A string or region is known by its label, one of its points; label P stands for none. A region can only
+    be vital to the strings next to the first of its must-touch points, at most four."""
     board_size = own.shape[1]
     num_points = board_size * board_size
     is_own, is_other, is_empty, is_must = (
@@ -193,7 +193,7 @@ def _benson(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor, may_l
         counts = torch.zeros_like(alive, dtype=torch.int32).scatter_add_(1, candidates.flatten(1), counted)
         before, alive = alive, alive & (counts >= 2)
         alive[:, -1] = True  # label P, none, is never struck off
-        if may_look and torch.equal(alive, before):
+        if host_read_is_free and torch.equal(alive, before):
             break
     is_safe = is_own & alive.gather(1, labels)
     is_closed = ~_touches_struck(labels, beside, alive) & is_safe.any(1, keepdim=True)

@@ -20,7 +20,7 @@ from zerogo.errors import Interrupted
 LEAVING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
 SAVING = "SIGUSR1"
 PATIENCE = 5.0  # seconds between two tries to write
-LONGEST_STAY = 8.0  # seconds from a signal to leaving with what was committed, where other ranks do not answer
+LONGEST_STAY = 8.0  # seconds from a signal to leaving with what was snapshotted, where other ranks do not answer
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -34,7 +34,7 @@ class Signals(contextlib.AbstractContextManager):
     disk is waited for. while_writing: makes the context in which it is written to."""
 
     def __init__(self, note: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)) -> None:
-        self.leaving, self.saves, self.note, self.tell = 0, False, note, note
+        self.exit_signal, self.snapshot_requested, self.log, self.log_io = 0, False, note, note
         self.on_wait: Callable[[], None] = lambda: None
         self.while_writing: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
         self._heard = math.inf  # when this process itself was asked to leave
@@ -57,32 +57,32 @@ class Signals(contextlib.AbstractContextManager):
     def _leave(self, number: int, _: FrameType | None) -> None:
         if self._heard < math.inf:
             os._exit(128 + number)
-        self.leaving, self._heard = number, time.monotonic()
+        self.exit_signal, self._heard = number, time.monotonic()
         if self._at_once or self._waiting:
             raise Interrupted(number)
 
     def _save(self, number: int, _: FrameType | None) -> None:
-        self.saves = True
+        self.snapshot_requested = True
 
     @property
-    def wanted(self) -> bool:
+    def has_request(self) -> bool:
         """Whether a signal asks to save, to leave or to go on."""
-        return self.saves or self.leaving != 0
+        return self.snapshot_requested or self.exit_signal != 0
 
     def leave_if_asked(self) -> None:
         """Raises Interrupted where a signal has asked to leave: called when all is saved."""
-        if self.leaving:
-            raise Interrupted(self.leaving)
+        if self.exit_signal:
+            raise Interrupted(self.exit_signal)
 
-    def hurry(self, quiet: float) -> None:
+    def raise_if_peers_lost(self, quiet: float) -> None:
         """Raises Interrupted where this process was asked to leave long ago, and others that it waits for have given no
         sign of life since: they do not come. quiet: seconds since the last one."""
         if min(quiet, time.monotonic() - self._heard) > LONGEST_STAY:
-            why = f"; other processes gave no sign for {LONGEST_STAY:g} s, so what was committed before counts"
-            raise Interrupted(self.leaving, why)
+            why = f"; other processes gave no sign for {LONGEST_STAY:g} s, so what was snapshotted before counts"
+            raise Interrupted(self.exit_signal, why)
 
     @contextlib.contextmanager
-    def at_once(self) -> Iterator[None]:
+    def interruptible(self) -> Iterator[None]:
         """Within it the first signal already ends what is done: for long work of which nothing is to be saved."""
         self.leave_if_asked()
         self._at_once += 1
@@ -91,7 +91,7 @@ class Signals(contextlib.AbstractContextManager):
         finally:
             self._at_once -= 1
 
-    def patiently(self, work: Callable[..., Any], *arguments: Any) -> Any:
+    def retry_io(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Returns work(*arguments), which writes files and may be done again; where the disk refuses, says what it
         needs and waits until it takes it. In any thread. Raises Interrupted where a signal asks to leave meanwhile."""
         said = ""
@@ -101,11 +101,11 @@ class Signals(contextlib.AbstractContextManager):
                     result = work(*arguments)
             except OSError as error:
                 if said != (said := refusal(error)):
-                    self.tell(f"warning: {said}; the run waits and tries again every {PATIENCE:g} s")
+                    self.log_io(f"warning: {said}; the run waits and tries again every {PATIENCE:g} s")
                 self.wait(PATIENCE)
             else:
                 if said:
-                    self.tell("the run goes on: the disk takes what it writes")
+                    self.log_io("the run goes on: the disk takes what it writes")
                 return result
 
     def wait(self, seconds: float) -> None:
@@ -140,7 +140,7 @@ def existing(path: Path) -> Path:
     return next((folder for folder in (path, *path.absolute().parents) if folder.exists()), Path("/"))
 
 
-class LastingStream:
+class PipeSafeStream:
     """A text stream whose reader may go (`| head`, a closed terminal): what is written from then on is dropped. A log
     waits in its buffer for a full disk to have room."""
 
@@ -170,10 +170,10 @@ class LastingStream:
 
 
 @contextlib.contextmanager
-def lasting_streams() -> Iterator[None]:
+def pipe_safe_streams() -> Iterator[None]:
     """Within it stdout and stderr outlive their readers."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = (stream and LastingStream(stream) for stream in before)
+    sys.stdout, sys.stderr = (stream and PipeSafeStream(stream) for stream in before)
     try:
         yield
     finally:

@@ -33,7 +33,7 @@ class Telemetry(contextlib.AbstractContextManager):
     finite number. It reaches the operating system whole when `scalars` returns, so a killed process loses none; a line
     that a power cut left incomplete is dropped at the next start.
 
-    A run that goes on says from where: sizes, what a commit kept of `sizes()`, to which the files are cut back, or,
+    A run that goes on says from where: sizes, what a snapshot kept of `sizes()`, to which the files are cut back, or,
     where those are not known, resume_step, after which lines are dropped. TensorBoard is told to forget what it may
     have read beyond, in any case. None of both keeps every complete line. call: does what writes, for example again and
     again."""
@@ -54,7 +54,7 @@ class Telemetry(contextlib.AbstractContextManager):
         self._resume_step, self._events = resume_step, None
 
     def _cut_back(self, sizes: Mapping[str, int]) -> bool:
-        """Leaves of the files what they held at a commit; False where the lines are fewer."""
+        """Leaves of the files what they held at a snapshot; False where the lines are fewer."""
         for path in self.directory.glob(EVENTS.format("*")):
             if path.name not in sizes:
                 path.unlink()
@@ -68,7 +68,7 @@ class Telemetry(contextlib.AbstractContextManager):
         return True
 
     def sizes(self) -> dict[str, int]:
-        """Returns how many bytes each file holds, all of them on the disk: what a commit keeps."""
+        """Returns how many bytes each file holds, all of them on the disk: what a snapshot keeps."""
         files = [self._lines] + ([self._events] if self._events else [])
         for file in files:
             os.fsync(file.handle)

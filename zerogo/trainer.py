@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from zerogo import losses, ranks, symmetry
+from zerogo import distributed, losses, symmetry
 from zerogo.config import TrainingConfig
 from zerogo.errors import InputError
 from zerogo.features import Encoder, on_board_mask
@@ -48,7 +48,7 @@ class Trainer:
         self.network = network.to(self.device, memory_format=torch.channels_last).train()
         self.averaged = copy.deepcopy(network).eval().requires_grad_(False)
         self.optimizer = make_optimizer(network, settings)
-        self.learner = ranks.learner(self.network, self.device)
+        self.learner = distributed.wrap_ddp(self.network, self.device)
         self.samples, self.steps, self.progress, self.average_weight = 0, 0, 0.0, 0.0
         # What is averaged: parameters and batch-norm statistics, not their count of batches.
         both = zip(self.averaged.state_dict().values(), self.network.state_dict(keep_vars=True).values(), strict=True)
@@ -82,10 +82,12 @@ class Trainer:
         self.network.train()
         loss, metrics = self._losses(self.learner, batch, measures)
         self.optimizer.zero_grad(set_to_none=True)
-        (loss * ranks.world() if ranks.world() > 1 else loss).backward()  # of which ranks take the mean
+        (
+            loss * distributed.world_size() if distributed.world_size() > 1 else loss
+        ).backward()  # of which ranks take the mean
         metrics["gradient_norm"] = self._clip()
         self.optimizer.step()
-        number = len(batch) * ranks.world()
+        number = len(batch) * distributed.world_size()
         self.samples, self.steps = self.samples + number, self.steps + 1
         self._average(number)
         if measures:
@@ -165,7 +167,7 @@ class Trainer:
         if measures:
             with torch.no_grad():
                 metrics |= losses.metrics(outputs, targets, self.heads, parts)
-        return total, ranks.summed_all(metrics)
+        return total, distributed.all_reduce_sums(metrics)
 
     def _clip(self) -> Tensor:
         """Makes the gradient as short as the settings want and returns its norm before, by the same operations as

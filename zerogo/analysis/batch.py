@@ -12,9 +12,17 @@ from torch import Tensor
 from zerogo import board, sgf
 from zerogo.analysis.query import Query
 from zerogo.evaluator import Evaluation
-from zerogo.flood import may_look
+from zerogo.flood import host_read_is_free
 from zerogo.game import Colour
-from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children, searchable, without_preview
+from zerogo.players.analyst import (
+    Analysis,
+    Analyst,
+    Previews,
+    analyses,
+    evaluate_children,
+    moves_to_evaluate,
+    searchable,
+)
 from zerogo.players.session import RestrictedGo, RestrictedState
 from zerogo.sgf.record import LETTERS
 
@@ -114,7 +122,7 @@ class SearchBatch:
             # Every row gets a position, since where the host can't look the idle rows are stepped, too.
             filled = states.select(torch.zeros(len(self.tasks), dtype=torch.int64, device=device))
             self.search_state = self.search.init(filled, self.kind.nodes)
-            if not may_look(filled.black):
+            if not host_read_is_free(filled.black):
                 self.search.begin(self.search_state, torch.arange(len(self.tasks), device=device), 0, SEED)
         self.search.replace(self.search_state, index, board.put_(self.search_state.states, index, states))
         budget = torch.tensor([task.visits - 1 for task in tasks], device=device)
@@ -156,7 +164,7 @@ class SearchBatch:
         states = self.search_state.states.select(index)
         self._evaluate(tasks, states)
         evaluation, previews = Evaluation.cat([task.evaluation for task in tasks]), [task.previews for task in tasks]
-        best = without_preview(self.search_state.tree, index, previews)
+        best = moves_to_evaluate(self.search_state.tree, index, previews)
         evaluate_children(self.analyst, states, best, previews)
         found = analyses(self.search_state.tree, index, evaluation, previews, self.search.settings)
         missing: list[list[int]] = [[] for _ in tasks]

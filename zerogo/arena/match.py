@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from zerogo import board, coords, draws, scoring
+from zerogo import board, coords, rng, scoring
 from zerogo.arena.result import FORFEIT, NO_MOVE, RESIGNED, MatchResult, PlayedGame, Stop
 from zerogo.config import GameConfig
-from zerogo.draws import Purpose
 from zerogo.errors import InputError
 from zerogo.game import GameState, Move
 from zerogo.players import RESIGN, Player, StatefulPlayer
 from zerogo.players.playout import RandomPlayer
+from zerogo.rng import Purpose
 from zerogo.rules import Rules
 
 COLOURS = ("paired", "a_black")
@@ -134,7 +134,7 @@ class MatchGames:
         self.engines, self.ply, count = engines(self.players), 0, len(self.game_numbers)
         self.numbers = torch.tensor(self.game_numbers, dtype=torch.int64, device=self.device)
         self.opening = self.numbers // 2 if self.is_paired else self.numbers
-        self.opening_seed = int(draws.key(self.seed, Purpose.OPENING)) % 2**62
+        self.opening_seed = int(rng.key(self.seed, Purpose.OPENING)) % 2**62
         self.a_is_black = (self.numbers % 2 == 0) | (not self.is_paired)
         self.game_index = torch.arange(count, device=self.device)
         self.states = board.new_games(count, self.rules, self.device, self.cap)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from zerogo import cli, draws, elo, kernels
+from zerogo import cli, elo, kernels, rng
 from zerogo.arena.journal import NUM_GAMES, Journal
 from zerogo.arena.match import cap_for, play_match
 from zerogo.arena.report import write_report
@@ -129,7 +129,7 @@ class Tournament:
             self.players[j],
             self.rules,
             self.num_games,
-            seed if self.is_self else int(draws.key(seed, i, j)) % 2**62,
+            seed if self.is_self else int(rng.key(seed, i, j)) % 2**62,
             colours="a_black" if self.is_self else "paired",
             opening_plies=self.opening_plies,
             move_cap=self.move_cap,

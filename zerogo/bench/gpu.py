@@ -139,7 +139,7 @@ def _rounds(device: torch.device) -> dict[str, Any]:
         with contextlib.redirect_stdout(sys.stderr):  # stdout has the lines alone
             train(settings)
         kept = (Path(folder) / settings.run.name / "logs" / METRICS_FILE).read_text().splitlines()
-    rounds = [line for line in map(json.loads, kept) if "time/rounds" in line]
+    rounds = [line for line in map(json.loads, kept) if "time/iterations" in line]
     found = phases(rounds, settings.training.batch)
     inside = [share for moment, share in samples if rounds[0]["time"] <= moment <= rounds[-1]["time"]]
     if inside:

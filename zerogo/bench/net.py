@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from zerogo import bench, board, cli, draws
+from zerogo import bench, board, cli, rng
 from zerogo.board import State
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError
@@ -118,11 +118,11 @@ def middle_games(size: int, batch: int, device: torch.device) -> State:
     games = torch.arange(batch, device=device)
     state = board.new_games(batch, Rules(size=size), device, move_cap=2 * size * size)
     first, last = int(OPENING * size * size), int(3 * OPENING * size * size)
-    plies = first + (draws.key(2, games) & 0xFFFF) % max(1, last - first)
+    plies = first + (rng.key(2, games) & 0xFFFF) % max(1, last - first)
     for ply in range(last):
         weights = board.legal_actions(state).to(torch.float32)
         weights[:, -1] *= 1e-6
-        after = board.step(state, draws.choose(draws.key(1, games, ply), weights))
+        after = board.step(state, rng.choose(rng.key(1, games, ply), weights))
         goes_on = ((plies > ply) & ~after.finished).nonzero().squeeze(1)
         state = board.put_(state, goes_on, after.select(goes_on))
     return state

@@ -14,7 +14,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from zerogo import draws, flood
+from zerogo import flood, rng
 from zerogo.rules import MAX_SIZE
 from zerogo.tensors import TensorFields
 
@@ -196,7 +196,7 @@ def _after(
 def zobrist_keys(device: torch.device) -> Tensor:
     """Returns the Zobrist keys of (colour, row, column) on a 25x25 board, so that a position hashes alike whatever the
     batch's largest side is: int64 [2, 25, 25] for (black, white), row, column."""
-    return draws.split(draws.key(0x60), 2 * MAX_SIZE * MAX_SIZE).view(2, MAX_SIZE, MAX_SIZE).to(device)
+    return rng.split(rng.key(0x60), 2 * MAX_SIZE * MAX_SIZE).view(2, MAX_SIZE, MAX_SIZE).to(device)
 
 
 @cache

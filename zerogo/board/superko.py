@@ -41,7 +41,7 @@ def exact_legal_rows(state: State) -> Tensor:
         return legal_rows(state, state.on_board, state.suicide)
     if state.seen.shape[1]:
         return _exact(state)
-    if not flood.may_look(state.black):
+    if not flood.host_read_is_free(state.black):
         return _exact(_with_recent_history(state))
     legal = legal_rows(state, state.on_board, state.suicide)
     games = (_suspects(state, legal, _recently_lost(state)) != 0).any(1).nonzero().squeeze(1)

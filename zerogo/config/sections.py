@@ -505,17 +505,21 @@ class PipelineConfig(Section):
     """The loop: how long it runs and what it leaves behind."""
 
     NAME = "pipeline"
-    iterations: int = option(0, "rounds of self-play and training; 0 is unlimited", 0, 10**9)
-    games_per_iteration: int = option(256, "finished games of one round", 1, 10**7)
-    plays: bool = option(True, "play games; if not, actors play them all (replay.external), and a round waits for them")
+    iterations: int = option(0, "iterations of self-play and training; 0 is unlimited", 0, 10**9)
+    games_per_iteration: int = option(256, "finished games of one iteration", 1, 10**7)
+    plays: bool = option(
+        True, "play games; if not, actors play them all (replay.external), and an iteration waits for them"
+    )
     minutes: float = option(0.0, "minutes of the run, resumed parts together; 0 is unlimited", 0, 10**7)
-    checkpoint_minutes: float = option(10.0, "minutes between checkpoints; 0 is after every round", 0, 10**6)
-    commit_seconds: float = option(30.0, "work that a kill costs at most; commits take 2 % of the time", 0, 3600)
+    checkpoint_minutes: float = option(10.0, "minutes between checkpoints; 0 is after every iteration", 0, 10**6)
+    snapshot_seconds: float = option(30.0, "work that a kill costs at most; snapshots take 2 % of the time", 0, 3600)
     keep_checkpoints: int = option(5, "newest checkpoints that are kept; 0 keeps all", 0, 10**6)
     keep_every: int = option(50, "every so many checkpoints one is kept for ever; 0 is none", 0, 10**6)
     keep_games: int = option(20_000, "newest SGF games that are kept; 0 keeps all", 0, 10**8)
     logs_mb: float = option(2000.0, "most megabytes of logs; then the oldest half goes; 0 is no limit", 0, 10**6)
-    canaries: str = option("stop", "what a broken exact canary does; others only warn", choices=("stop", "warn"))
+    sanity_checks: str = option(
+        "stop", "what a broken exact sanity check does; others only warn", choices=("stop", "warn")
+    )
     final_matches: bool = option(True, "end the run with matches that show what was learned")
 
 

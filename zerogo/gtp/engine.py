@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from zerogo import cli, draws, rulesets
+from zerogo import cli, rng, rulesets
 from zerogo.coords import listed
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp.clock import Clock, Durations
 from zerogo.gtp.protocol import Input, Reply, Request
 from zerogo.players import plays_on, require_size
-from zerogo.players.analyst import Analyst, with_fitting_leaves
+from zerogo.players.analyst import Analyst, autotune_leaves
 from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import Judge, MoveChoiceSettings
 from zerogo.players.session import AnalysisSession, room_for
@@ -113,7 +113,7 @@ class Engine:
         """Begins a game of its own: with fresh clocks, and with draws that are not the last game's."""
         self.game_number += 1
         if self.session is not None:
-            self.session.seed = int(draws.key(self.options.seed, self.game_number))
+            self.session.seed = int(rng.key(self.options.seed, self.game_number))
         self.own_colour = self.last_winrate = None
         self.clock.restart()
 
@@ -144,7 +144,7 @@ def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> En
         analyst = setup.analyst(arguments.checkpoint, arguments.simulations, arguments.leaves)
         require_size(analyst, rules.size, "game.size is")
         if arguments.leaves == 0:
-            analyst, why = with_fitting_leaves(analyst, rules)
+            analyst, why = autotune_leaves(analyst, rules)
             log(why)
         options.simulations = analyst.simulations
         session = AnalysisSession(analyst, room_for(options.simulations), options.seed, TREE_BYTES)

@@ -8,8 +8,7 @@ from itertools import takewhile
 
 import torch
 
-from zerogo import coords, draws
-from zerogo.draws import Purpose
+from zerogo import coords, rng
 from zerogo.game import Colour
 from zerogo.gtp.engine import Command, Engine
 from zerogo.gtp.protocol import Reply, colour
@@ -18,6 +17,7 @@ from zerogo.players.analyst import Candidate
 from zerogo.players.live import LiveGame
 from zerogo.players.playout import RandomPlayer
 from zerogo.players.status import Status
+from zerogo.rng import Purpose
 from zerogo.sgf import result_text
 
 MOVES_A_POINT = 0.45  # moves of one side that a game takes, for each point of the board: it shares out the main time
@@ -229,7 +229,7 @@ def _drawn(engine: Engine, candidates: list[Candidate]) -> int:
         return candidates[0].action
     places = torch.tensor([engine.game_number]), torch.tensor([len(engine.game.moves)])
     weights = torch.tensor([[float(found.visits**2) for found in good]])
-    return good[int(draws.choose(draws.key(engine.options.seed, *places, Purpose.MOVE), weights))].action
+    return good[int(rng.choose(rng.key(engine.options.seed, *places, Purpose.MOVE), weights))].action
 
 
 @torch.inference_mode()
@@ -243,7 +243,7 @@ def _best_by_prior(engine: Engine, player: Colour) -> int:
         return game.size**2
     state = game.tensor(engine.analyst.device, player)
     prior = engine.analyst.search.evaluator(state).prior[0].to("cpu", torch.float64)
-    keys = draws.key(engine.options.seed, torch.tensor([engine.game_number]), state.ply.cpu(), Purpose.MOVE)
-    merit = prior + EVEN * draws.uniform(keys, len(prior))[0].double()
+    keys = rng.key(engine.options.seed, torch.tensor([engine.game_number]), state.ply.cpu(), Purpose.MOVE)
+    merit = prior + EVEN * rng.uniform(keys, len(prior))[0].double()
     merit[-1] -= EVEN * float(prior[-1] < 1)  # a pass is the last of equals
     return int(merit.argmax())

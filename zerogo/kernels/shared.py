@@ -12,7 +12,7 @@ HistoryFields = namedtuple("HistoryFields", "seen links lost recent moves")
 
 # In a search's trees.
 NULL_NODE, ROOT = 0, 1  # every tree has both: node 0 is none, and takes writes that must have no effect
-UNVISITED, CLOSED = 0, -1  # children without a node: not expanded yet; illegal, or found to repeat a position
+UNVISITED, ILLEGAL = 0, -1  # children without a node: not expanded yet; illegal, or found to repeat a position
 # The packed position of a node is W = 3N + 9 int32 words: the rows of the black stones, the white ones and those in
 # atari, N each, then, counted from word 3N, the hash (two words, low half first) to the captures (by Black, by White).
 HASH, TO_PLAY, PASSES, FINISHED, PLY, KO, CAPTURES = 0, 2, 3, 4, 5, 6, 7
@@ -29,9 +29,9 @@ Searches = namedtuple("Searches", "budget done root_prior forced gumbel kept_vis
 CHOICE_NUMBERS = "c_puct c_puct_log c_puct_base c_puct_variance fpu_reduction fpu_reduction_root".split()
 CHOICE_NUMBERS += ["c_visit", "c_scale"]
 # A `search.selection.Selection` of K = leaves * B slots.
-Slots = namedtuple("Slots", "path depth action at_end counts")
+Slots = namedtuple("Slots", "path depth action is_terminal counts")
 # K simulations: where they went (`Selection`), what they came to (`search.game.LeafStates`), what the network said.
-SELECTED, LANDED = ("path", "depth", "action", "at_end"), ("words", "legal", "finished", "result", "repeats")
+SELECTED, LANDED = ("path", "depth", "action", "is_terminal"), ("words", "legal", "finished", "result", "repeats")
 Leaves = namedtuple("Leaves", (*SELECTED, *LANDED, "prior", "value"))
 # A `search.game.SearchPath`; the root states and their rules; what is found beside the fields of the positions.
 Path = namedtuple("Path", "game_index path depth words actions")

@@ -3,11 +3,11 @@
 `selfplay.py --watch RUN` follows the newest checkpoint of the run (under `evaluation.gate` the one that this says
 plays) and adds shards of finished games to RUN/actors, whole or not at all. An actor's name, from which its shards have
 theirs and its games their seed, is drawn anew at each start, so that no two games are the same. The run takes each
-shard in once (`replay.external`), each actor's in their order, and renames it to .taken: a commit names those whose
-samples it holds and the last of each actor, and a shard is removed once two commits hold its samples. What is damaged,
-foreign or comes again is not learned, but moved to RUN/actors/refused. Of the networks that played it is checked that
-they are of this run's encoder, that their steps are not beyond the run's, and that the shard names this run; no digest
-of their weights is."""
+shard in once (`replay.external`), each actor's in their order, and renames it to .taken: a snapshot names those whose
+samples it holds and the last of each actor, and a shard is removed once two snapshots hold its samples. What is
+damaged, foreign or comes again is not learned, but moved to RUN/actors/refused. Of the networks that played it is
+checked that they are of this run's encoder, that their steps are not beyond the run's, and that the shard names this
+run; no digest of their weights is."""
 
 import contextlib
 import itertools
@@ -22,19 +22,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from zerogo import bounds, cli, draws, kernels, ranks
+from zerogo import bounds, cli, distributed, kernels, rng
 from zerogo import checkpoint as checkpoints
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, GameConfig, with_overrides
-from zerogo.draws import Purpose
 from zerogo.errors import InputError, Interrupted
-from zerogo.pipeline import batch_size, canaries, rating
+from zerogo.pipeline import batch_size, rating, sanity_checks
 from zerogo.pipeline.generate import evaluator_for
 from zerogo.replay import Samples, load_with_about, save_shard
+from zerogo.rng import Purpose
 from zerogo.rules import SCORING, SUPERKO
 from zerogo.runtime import describe, make_directory
 from zerogo.selfplay import EndReason, SelfPlay, SelfPlayResult
-from zerogo.signals import Signals, lasting_streams
+from zerogo.signals import Signals, pipe_safe_streams
 from zerogo.telemetry import Progress
 
 FOLDER, REFUSED, MOST_REFUSED = "actors", "refused", 100  # refused shards, the newest ones, are kept to be looked at
@@ -61,7 +61,7 @@ OF_GAMES |= dict.fromkeys(("prior_kl", "prior_entropy"), (-(2**40), 2**40))
 
 class Waiting(NamedTuple):
     """A shard of an actor by its name, `name` as the actor gave it: number of the shard, how many samples, and whether
-    the run has taken it, which a commit may not hold yet."""
+    the run has taken it, which a snapshot may not hold yet."""
 
     path: Path
     name: str
@@ -96,10 +96,10 @@ class Inbox:
         signals: Signals,
     ) -> None:
         self.directory = make_directory(directory / FOLDER)
-        self.config, self.taken, self.last, self._committed = config, taken, last, set()
+        self.config, self.taken, self.last, self._snapshotted = config, taken, last, set()
         self._origin, self._signals, self._quiet_since = {"run": run, "encoder": encoder}, signals, 0.0
         self._unread: set[str] = set()  # shards of which it was said
-        self._since = time.monotonic()  # the end of the last round's games
+        self._since = time.monotonic()  # the end of the last iteration's games
 
     def has_news(self, players: list[int]) -> bool:
         """Whether actors have no checkpoint yet, or one of other settings or players (`rating`) than the run has."""
@@ -116,26 +116,29 @@ class Inbox:
         show: Callable[[SelfPlayResult], None],
         heed: Callable[[], None],
     ) -> None:
-        """Adds to a round, on the first rank, what actors have played, under numbers above all that any rank has used,
-        beyond which all go on; waits for a round's games where the run plays none itself, until the `time.monotonic()`
-        at which it ends. show, heed: called meanwhile."""
+        """Adds to an iteration, on the first rank, what actors have played, under numbers above all that any rank has
+        used, beyond which all go on; waits for an iteration's games where the run plays none itself, until the
+        `time.monotonic()` at which it ends. show, heed: called meanwhile."""
         settings = self.config.pipeline
         while True:
-            first = int(ranks.most([selfplay.next_game])[0])
-            if number := ranks.of_first(self.take, collected, first, step):
-                selfplay.next_game = first + number + ranks.rank()
+            first = int(distributed.all_reduce_max([selfplay.next_game])[0])
+            if number := distributed.broadcast_from_rank0(self.take, collected, first, step):
+                selfplay.next_game = first + number + distributed.rank()
             is_over = settings.plays or (until is not None and time.monotonic() >= until)
-            if ranks.of_first(lambda: is_over or len(collected.lengths) >= settings.games_per_iteration):  # noqa: B023
+            is_over = is_over or len(collected.lengths) >= settings.games_per_iteration
+            if distributed.all_gather_object(is_over)[0]:
                 break
             show(collected)
             heed()
             self.wait()
-        now = time.monotonic()  # a round's seconds are all since the last one's: actors play while the run learns, too
+        now = (
+            time.monotonic()
+        )  # an iteration's seconds are all since the last one's: actors play while the run learns, too
         collected.seconds, self._since = max(collected.seconds, now - self._since), now
 
     def take(self, collected: SelfPlayResult, first: int, step: int) -> int:
-        """Adds the games of all shards that wait to a round, numbered from `first`; returns how many. step: the run's,
-        from which on there are no networks, but for those of checkpoints that a resumed run is yet to reach."""
+        """Adds the games of all shards that wait to an iteration, numbered from `first`; returns how many. step: the
+        run's, from which on there are no networks, but for those of checkpoints that a resumed run is yet to reach."""
         number, newest, held = 0, checkpoints.paths(self.directory.parent)[-1:], set()
         step = max([1, step, *(int(checkpoints.NAME.fullmatch(path.name)[1]) for path in newest)])
         for shard in waiting(self.directory):
@@ -148,8 +151,8 @@ class Inbox:
                 self._say_unread(shard.name, error)
                 continue
             except InputError as error:
-                self._signals.patiently(self._refuse, shard.path)
-                self._signals.note(f"warning: set aside: {error}")
+                self._signals.retry_io(self._refuse, shard.path)
+                self._signals.log(f"warning: set aside: {error}")
                 continue
             of_shard = torch.unique(samples.game, return_inverse=True)[1]
             collected.samples.append(replace(samples, game=of_shard + first + number))
@@ -172,24 +175,24 @@ class Inbox:
     def _say_unread(self, name: str, error: OSError) -> None:
         if name not in self._unread and not isinstance(error, FileNotFoundError):  # somebody has removed it
             self._unread.add(name)
-            self._signals.note(f"warning: cannot read the shard {name}: {error.strerror or error}; tries it again")
+            self._signals.log(f"warning: cannot read the shard {name}: {error.strerror or error}; tries it again")
 
     def wait(self) -> None:
         """Waits for shards a moment; says so where none came for a minute."""
         if time.monotonic() - self._quiet_since > 60:
-            self._signals.note(f"waits for games of actors: selfplay.py --watch {self.directory.parent}")
+            self._signals.log(f"waits for games of actors: selfplay.py --watch {self.directory.parent}")
             self._quiet_since = float("inf")
         time.sleep(LOOK)
 
-    def committed(self) -> None:
-        """Removes the shards whose samples two commits have, the newest among them, and what killed actors left."""
+    def snapshotted(self) -> None:
+        """Removes the shards whose samples two snapshots have, the newest among them, and what killed actors left."""
         for shard in waiting(self.directory):
-            if shard.name in self._committed:
+            if shard.name in self._snapshotted:
                 with contextlib.suppress(OSError):  # it is tried again
                     shard.path.unlink()
         left = {shard.name for shard in waiting(self.directory)}
-        self.taken[:] = [name for name in self.taken if name in left or name not in self._committed]
-        self._committed = set(self.taken)
+        self.taken[:] = [name for name in self.taken if name in left or name not in self._snapshotted]
+        self._snapshotted = set(self.taken)
         with contextlib.suppress(OSError):
             for path in self.directory.glob(".*.tmp"):
                 if time.time() - path.stat().st_mtime > LEFTOVER:
@@ -211,7 +214,7 @@ class Inbox:
             raise InputError(f"shard {path} is {about['shard']} of {about['actor'][:40]}; its name says another")
         if wrong := _of_games(about["games"], samples, shard.samples) or self._of_samples(samples, about, step):
             raise InputError(f"shard {path} {wrong}")
-        if broken := canaries.broken(canaries.of_samples(samples)):
+        if broken := sanity_checks.broken(sanity_checks.of_samples(samples)):
             raise InputError(f"shard {path}: {broken[0]}")
         return samples, about["games"]
 
@@ -288,7 +291,7 @@ def watch(directory: Path, overrides: Sequence[str] = ()) -> None:
 
     Raises InputError where the folder is none or has gone, or the run takes no games of actors; Interrupted where a
     signal ended it, with all finished games written."""
-    with lasting_streams(), Progress("actor", None, "games") as line, Signals(line.note) as signals:
+    with pipe_safe_streams(), Progress("actor", None, "games") as line, Signals(line.note) as signals:
         Actor(directory, overrides, signals, line).go()
 
 
@@ -321,14 +324,14 @@ class Actor:
             self._follow()
         self._next_look, settings = time.monotonic() + LOOK, self.config.pipeline
         self.selfplay.play(settings.games_per_iteration, None, self._show, False, self.collected, self._is_asked)
-        is_due = self.signals.saves or time.monotonic() - self._written >= settings.commit_seconds
+        is_due = self.signals.snapshot_requested or time.monotonic() - self._written >= settings.snapshot_seconds
         if self.collected.is_whole or is_due:
-            self.signals.saves = False
+            self.signals.snapshot_requested = False
             self._write()
         self.signals.leave_if_asked()
 
     def _is_asked(self) -> bool:
-        return self.signals.wanted or time.monotonic() >= self._next_look
+        return self.signals.has_request or time.monotonic() >= self._next_look
 
     def _show(self, collected: SelfPlayResult) -> None:
         self.line.update(self.games + len(collected.lengths), step=self.step)
@@ -339,7 +342,7 @@ class Actor:
         while holds():
             waits = True
             if why not in self._said:
-                self.signals.note(f"{self.directory}: {why}")
+                self.signals.log(f"{self.directory}: {why}")
             self._said.add(why)
             self.signals.wait(LOOK)
         return waits
@@ -375,14 +378,14 @@ class Actor:
         config, run = with_overrides(found.config, [*OWN, *self.overrides]), int(found.counters.get("begun", 0))
         if not config.replay.external:
             raise InputError(f"the run {self.directory} takes no games of actors; resume it with replay.external=true")
-        player = rating.player(self.directory, found.counters.get("players", []), self.signals.note) or found
+        player = rating.player(self.directory, found.counters.get("players", []), self.signals.log) or found
         self.config, self.step, of = config, player.step, (run, config.game, config.search, config.selfplay)
         if of != self._of:
             self._write()
             self._begin(found, run)
         self._of = of
         self.evaluator.network.load_(player.network())
-        self.selfplay.use(self.evaluator, max(player.step, bool(config.run.start_from)))
+        self.selfplay.set_network(self.evaluator, max(player.step, bool(config.run.start_from)))
         self.selfplay.set_progress(found.trainer.get("progress", 0.0))
 
     def _begin(self, found: Checkpoint, run: int) -> None:
@@ -393,10 +396,10 @@ class Actor:
         self.about = {"run": run, "encoder": found.encoder().name}
         settings = replace(config.selfplay, sgf_share=0.0)
         search, settings, why = batch_size.fitted(config.game, config.search, settings, self.evaluator, setup.device)
-        seed = int(draws.key(config.run.seed, Purpose.ACTOR, int(self.name, 16))) % 2**62
+        seed = int(rng.key(config.run.seed, Purpose.ACTOR, int(self.name, 16))) % 2**62
         self.selfplay = SelfPlay(config.game, search, settings, self.evaluator, setup.device, seed, first)
         machine = f"{describe(setup.device)['device']}, {kernels.in_use(setup.device)}"
-        self.signals.note(
+        self.signals.log(
             f"{self.directory}: actor {self.name} on {machine}, {why or f'{settings.games} games at once'}"
         )
 
@@ -404,7 +407,7 @@ class Actor:
         """Writes the finished games, if there are any, as a shard."""
         if not self.collected.samples:
             return
-        self.signals.patiently(self._save)
+        self.signals.retry_io(self._save)
         self.shards, self.games = self.shards + 1, self.games + len(self.collected.lengths)
         self.collected, self._written = SelfPlayResult(), time.monotonic()
         self.selfplay.resignation.update()

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import batching, board, kernels, ranks, runtime
+from zerogo import batching, board, distributed, kernels, runtime
 from zerogo.config import Config, EvaluationConfig, GameConfig, SearchConfig, SelfplayConfig
 from zerogo.evaluator import Evaluator
 from zerogo.pipeline import limits
@@ -84,11 +84,11 @@ def chosen(
         settings = replace(settings, games=settings.games or before.selfplay.games)
     if not config.pipeline.plays:  # actors find out for themselves
         return config, ""
-    parts = config.game, search, replace(settings, games=ranks.share(settings.games)), evaluator(), device
-    search, alone, why = ranks.of_first(lambda: fitted(*parts, matches=config.evaluation))
-    settings = replace(settings, games=settings.games or alone.games * ranks.world())
+    parts = config.game, search, replace(settings, games=distributed.local_count(settings.games)), evaluator(), device
+    search, alone, why = distributed.broadcast_from_rank0(lambda: fitted(*parts, matches=config.evaluation))
+    settings = replace(settings, games=settings.games or alone.games * distributed.world_size())
     found = replace(config, search=search, selfplay=settings)
-    if found.selfplay.games != config.selfplay.games:  # whose commits were not planned for
+    if found.selfplay.games != config.selfplay.games:  # whose snapshots were not planned for
         limits.plan_disk(found, limits.memory(found, device)["selfplay.games"], device)
     return found, why
 

@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from zerogo import kernels, ranks
+from zerogo import distributed, kernels
 from zerogo.checkpoint import Checkpoint, require_compatible
 from zerogo.cli import Setup
 from zerogo.errors import InputError
@@ -33,32 +33,32 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
 
     The games are those numbered 0 to num_games - 1, not the first to be finished, which would be the short ones. Each
     rank plays and writes its share of the numbers, its samples counted from FAR times its own number."""
-    if num_games < ranks.world():
-        raise InputError(f"--games is {num_games}; {ranks.world()} processes need as many or more")
+    if num_games < distributed.world_size():
+        raise InputError(f"--games is {num_games}; {distributed.world_size()} processes need as many or more")
     config, device = setup.config, setup.device
     limits.require_same_start(config)
     require_compatible(checkpoint, config, only_plays=True)
     evaluator = evaluator_for(setup, checkpoint)
     whole = config.selfplay  # at the end of its schedule
-    share, first = ranks.share(num_games), FAR * ranks.rank()
-    games = max(1, ranks.share(whole.games)) if whole.games else 0
+    share, first = distributed.local_count(num_games), FAR * distributed.rank()
+    games = max(1, distributed.local_count(whole.games)) if whole.games else 0
     alone = {"games": min(games, share), "sgf_share": 1.0, "simulations_schedule": ()}
     settings = dataclasses.replace(whole, **alone, full_simulations=whole.full_at(1.0))
     parts = config.game, config.search, settings, evaluator, device, share
     search, settings, why = batch_size.fitted(*parts)
-    numbers = {"first_game": ranks.rank(), "stride": ranks.world()}
+    numbers = {"first_game": distributed.rank(), "stride": distributed.world_size()}
     selfplay = SelfPlay(config.game, search, settings, evaluator, device, config.run.seed, **numbers)
-    selfplay.use(evaluator, checkpoint.step)
+    selfplay.set_network(evaluator, checkpoint.step)
     make_directory(out_dir / "samples")
     machine = f"{describe(device)['device']}, {kernels.in_use(device)}"
     line = f"{out_dir}: {num_games} games of {checkpoint.source} on {machine}" + (f"\nself-play: {why}" if why else "")
-    if ranks.is_first():
-        whole = dataclasses.replace(settings, games=settings.games * ranks.world())
+    if distributed.is_rank0():
+        whole = dataclasses.replace(settings, games=settings.games * distributed.world_size())
         dataclasses.replace(config, search=search, selfplay=whole).dump(out_dir / "config.yaml")
         print(line)
     finished = written = 0
     # Shares may take different times, through which those that are over wait.
-    with ranks.alone(), ranks.only_first(Progress, "selfplay", num_games, "games") as progress:
+    with distributed.heartbeat_during(), distributed.on_rank0(Progress, "selfplay", num_games, "games") as progress:
         while finished < share:
             collected = selfplay.play(min(LOOK_EVERY, share - finished))
             games = [game for game in collected.games if game.number < num_games]
@@ -70,7 +70,9 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
                 if len(samples):
                     save_shard(shard_path(out_dir / "samples", first + written, len(samples)), samples)
                 written += len(samples)
-            progress.update(min(num_games, finished * ranks.world()), samples=written * ranks.world())
-    totals = [sum(numbers) for numbers in zip(*ranks.gathered((finished, written)), strict=True)]
-    if ranks.is_first():
+            progress.update(
+                min(num_games, finished * distributed.world_size()), samples=written * distributed.world_size()
+            )
+    totals = [sum(numbers) for numbers in zip(*distributed.all_gather_object((finished, written)), strict=True)]
+    if distributed.is_rank0():
         print("wrote {} games and {} samples".format(*totals))

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from zerogo import checkpoint, ranks, runtime
+from zerogo import checkpoint, distributed, runtime
 from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.features import make_encoder
@@ -26,7 +26,7 @@ GROWS = 1.5  # a ring on the host that grows is there twice for a moment, at hal
 PACKED = 1 / 6  # of a sample's memory is what a shard takes on the disk; 1/6 to 1/7 was seen from 5x5 to 9x9
 # Bytes a parameter: in a checkpoint (weights, averages, two statistics), in memory, and of a player that a gate keeps.
 WEIGHTS, LEARNING, PLAYER = 16, 20, 4
-LOG, GAME = 17_000, 4_000  # bytes of the logs of a round, a minute long, and of an SGF
+LOG, GAME = 17_000, 4_000  # bytes of the logs of an iteration, a minute long, and of an SGF
 FAR = 10**9  # samples, after which a window hardly grows
 
 
@@ -61,7 +61,7 @@ def require_shares(config: Config, number: int) -> None:
 
 def require_same_start(config: Config) -> None:
     """Raises InputError where ranks have other code, devices or settings than the first one."""
-    if ranks.world() == 1:
+    if distributed.world_size() == 1:
         return
 
     def facts() -> dict[str, Any]:
@@ -72,14 +72,16 @@ def require_same_start(config: Config) -> None:
         settings = [(part, entries | own.get(part, {})) for part, entries in config.to_dict().items()]
         return found | {f"{part}.{key}": value for part, entries in settings for key, value in entries.items()}
 
-    ranks.require_same(ranks.alike(facts), "start all with the same code, settings and kind of device")
+    distributed.require_same(
+        distributed.run_and_sync_errors(facts), "start all with the same code, settings and kind of device"
+    )
 
 
 def memory(config: Config, device: torch.device) -> dict[str, float]:
     """Returns the bytes of what a run will hold, by setting: replay on its device, games in flight, network. Games
     whose number is still to be found will fit by that. Of a machine's memory it is what all its ranks hold, of a GPU's
     what one does."""
-    here = ranks.on_this_machine()[1]
+    here = distributed.local_rank_and_size()[1]
     on_device = here if device.type == "cpu" else 1
     network, side, record = _network(config), config.game.largest_size, record_layout(config.game.largest_size)[1] * 8
     nodes = (2 if config.search.keep_tree else 1) * config.selfplay.all_simulations[-1] + 2
@@ -91,7 +93,7 @@ def memory(config: Config, device: torch.device) -> dict[str, float]:
     games = (config.selfplay.games if config.pipeline.plays else 1) * game
     return {  # each rank has all samples
         "replay.capacity": config.replay.capacity * record * (GROWS * here if is_on_host else 1.0),
-        "selfplay.games": float(games) * on_device / ranks.world(),
+        "selfplay.games": float(games) * on_device / distributed.world_size(),
         "network": float(on_device * (LEARNING + PLAYER * bool(config.evaluation.gate)) * network),
     }
 
@@ -116,7 +118,7 @@ def disk(config: Config, games: float) -> dict[str, float]:
     logs = min(settings.logs_mb * 1e6 or math.inf, share * MONTH * LOG)
     return {
         "checkpoints": kept * saved,
-        "commits": 3 * (saved + games + config.replay.shard_samples * record),  # one of them under way
+        "snapshots": 3 * (saved + games + config.replay.shard_samples * record),  # one of them under way
         "replay": (config.replay.capacity + config.replay.archive_samples) * record * PACKED,
         "games": (settings.keep_games or 100_000) * GAME * (min(1.0, 100 * config.selfplay.sgf_share) + has_matches),
         "logs": logs,
@@ -141,8 +143,8 @@ def plan(config: Config, device: torch.device) -> str:
 def plan_disk(config: Config, games: float, device: torch.device) -> str:
     """Returns in words what a run's files may grow to; games: bytes of those in flight that `memory` counts. Raises
     InputError where the disk has no room for that."""
-    counted = ranks.on_this_machine()[1] if device.type == "cpu" else 1
-    files, place = disk(config, games * ranks.world() / counted), config.run.folder
+    counted = distributed.local_rank_and_size()[1] if device.type == "cpu" else 1
+    files, place = disk(config, games * distributed.world_size() / counted), config.run.folder
     there = sum(path.stat().st_size for path in place.rglob("*") if path.is_file()) if place.exists() else 0
     room, total = shutil.disk_usage(existing(place)).free + there, sum(files.values())
     parts = ", ".join(f"{name} {_size(size)}" for name, size in files.items())
@@ -184,7 +186,7 @@ def tidy(config: Config, newest: Path, saved: list[int], players: list[int], mea
     saved, players: the steps of all that ever were, and of those that have played. measured: which matches need."""
     settings, every, run = config.pipeline, config.pipeline.keep_every, config.run.folder
     steps = rating.best(run, config.game.size) + (saved[every - 1 :: every] if every else [])
-    steps += players[-2:]  # the older commit may name the last but one, as each change is committed
+    steps += players[-2:]  # the older snapshot may name the last but one, as each change is snapshotted
     needed = {measured, *(checkpoint.path_of(run, step) for step in steps)}
     checkpoint.prune(run, settings.keep_checkpoints, newest, needed)
     for old in games_beyond(run, settings.keep_games):

@@ -31,7 +31,7 @@ WHITE, OPTIONAL = "@white", "?"
 
 
 def selfplay_numbers(collected: SelfPlayResult, samples: Samples | None) -> dict[str, float]:
-    """Returns the charts' numbers of a round of self-play, by tag."""
+    """Returns the charts' numbers of an iteration of self-play, by tag."""
     if not collected.lengths:
         return {}
     seconds, moves = max(collected.seconds, 1e-9), max(1, collected.moves)

@@ -9,14 +9,14 @@ of 200); AlphaZero has no gate. Each match decides, however few its games are, w
 one soon is. What is learned from, validated, exported and measured is always the newest network.
 
 A checkpoint says in its counters which steps have played, the last of which plays, for actors and for matches. A run
-reads that one's file at the change as it does on resume, and keeps it, so that both play the same bits. In which round
-the results of matches come in, and with them a change, the clock decides: to the bit a run is the same as another one
-in which they did in the same rounds, however often it was stopped."""
+reads that one's file at the change as it does on resume, and keeps it, so that both play the same bits. In which
+iteration the results of matches come in, and with them a change, the clock decides: to the bit a run is the same as
+another one in which they did in the same iterations, however often it was stopped."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from zerogo import checkpoint, ranks
+from zerogo import checkpoint, distributed
 from zerogo.arena import cap_for, play_match, pool
 from zerogo.checkpoint import Checkpoint
 from zerogo.errors import InputError
@@ -98,7 +98,11 @@ def player(folder: Path, players: list[int], note: Callable[[str], None]) -> Che
     """Returns the checkpoint of the last of these steps of a run, on all ranks; None, for the newest weights, where
     there are none, or it does not load, which is said: then the steps go from the list, too."""
     try:
-        return ranks.alike(checkpoint.load, checkpoint.path_of(folder, players[-1])) if players else None
+        return (
+            distributed.run_and_sync_errors(checkpoint.load, checkpoint.path_of(folder, players[-1]))
+            if players
+            else None
+        )
     except InputError as error:
         note(f"warning: step {players[-1]} can't play, so the newest weights do until the next matches: {error}")
         players.clear()

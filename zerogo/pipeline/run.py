@@ -1,8 +1,9 @@
 """One run: its folder, its parts, and the loop over them.
 
-Everything that a run knows is in its folder: config.yaml, commits, checkpoints, replay, games, logs. It may be killed
-at any moment: it goes on from the newest commit (`commits`), as if it had not stopped. Between two commits nothing is
-asked of time or chance that a commit does not keep, but for `pipeline.minutes` and what follows from it."""
+Everything that a run knows is in its folder: config.yaml, snapshots, checkpoints, replay, games, logs. It may be killed
+at any moment: it goes on from the newest snapshot (`snapshots`), as if it had not stopped. Between two snapshots
+nothing is asked of time or chance that a snapshot does not keep, but for `pipeline.minutes` and what follows from
+it."""
 
 import time
 from dataclasses import replace
@@ -12,18 +13,18 @@ from typing import Any
 import torch
 
 from zerogo import checkpoint as checkpoints
-from zerogo import cli, kernels, ranks
+from zerogo import cli, distributed, kernels
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator, search_heads
 from zerogo.features import make_encoder
-from zerogo.pipeline import batch_size, canaries, commits, limits, rating
+from zerogo.pipeline import batch_size, limits, rating, sanity_checks, snapshots
 from zerogo.pipeline.actors import Inbox
-from zerogo.pipeline.beside import MatchesBeside
-from zerogo.pipeline.canaries import Canaries
-from zerogo.pipeline.commits import Commits, Round
+from zerogo.pipeline.background_matches import BackgroundMatches
 from zerogo.pipeline.measures import Matches, final_boards, first_moves, selfplay_numbers
+from zerogo.pipeline.sanity_checks import SanityChecks
+from zerogo.pipeline.snapshots import Iteration, Snapshots
 from zerogo.replay import Replay, Samples, device_for
 from zerogo.runtime import code_revision, describe, pick_compile, remove_leftovers
 from zerogo.selfplay import SelfPlay, SelfPlayResult, random_games, reanalysis, write_games
@@ -31,11 +32,11 @@ from zerogo.signals import Signals
 from zerogo.telemetry import Progress, Telemetry
 from zerogo.trainer import Trainer
 
-MEASURED = 8  # every so many steps the losses of the heads and their metrics are found, half as much again as learning
+METRICS_EVERY = 8  # steps between two computations of the heads' metrics, which cost half as much again as learning
 GENERATORS = ("generator", "validation_generator")  # of the replay's state, kept among the checkpoint's generators
-HELD_OUT_BATCHES = 4  # batches' worth of held-out samples that are measured after each round
-APART, MOST_STEPS = 0.5, 64  # seconds, and steps of learning, that ranks go without hearing what others were asked
-PICTURE_EVERY = 10  # rounds between pictures
+HELD_OUT_BATCHES = 4  # batches' worth of held-out samples that are measured after each iteration
+RANK_SYNC_SECONDS, MOST_STEPS = 0.5, 64  # at most so long, and so many training steps, between two syncs of the ranks
+PICTURE_EVERY = 10  # iterations between pictures
 
 
 class Diverged(Exception):
@@ -61,7 +62,7 @@ class Run:
                 )
             checkpoints.require_compatible(start, config)
         counters = {} if start is None else start.counters
-        self.seconds, self.rounds = float(counters.get("seconds", 0.0)), int(counters.get("rounds", 0))
+        self.seconds, self.iterations = float(counters.get("seconds", 0.0)), int(counters.get("iterations", 0))
         self.simulations = int(counters.get("simulations", 0))
         self.begun = int(counters.get("begun", 0)) if start is not None else time.time_ns()  # which run this is
         setup = cli.set_up(config)
@@ -79,10 +80,10 @@ class Run:
         self.config = config
         before = None if start is None else start.config
         self.config, self.why_so_many = batch_size.chosen(config, before, self._evaluator, self.device)
-        for line in [] if start is None else commits.changes(start.config, self.config):
-            signals.note(line)
+        for line in [] if start is None else snapshots.changes(start.config, self.config):
+            signals.log(line)
         # Only now: what is wrong with the settings has been said, and the old ones still stand.
-        ranks.only_first(signals.patiently, self.config.dump, directory / "config.yaml")
+        distributed.on_rank0(signals.retry_io, self.config.dump, directory / "config.yaml")
         if start is not None:
             weights = {"network": start.weights, "averaged": start.averaged_weights}
             self.trainer.load_state_dict(start.trainer | weights)
@@ -90,18 +91,18 @@ class Run:
             self.replay.redraw(config.run.seed + 2 * failures)
         # Without a checkpoint all begins anew, and what a killed process charted will come again.
         logs = -1 if start is None else start.step, None if start is None else start.run.get("logs")
-        self.telemetry = ranks.only_first(Telemetry, directory / "logs", *logs, call=signals.patiently)
+        self.telemetry = distributed.on_rank0(Telemetry, directory / "logs", *logs, call=signals.retry_io)
         self._last_checkpoint = float(counters.get("last_checkpoint", self.seconds))
         self.saved = list(counters.get("saved", ()))  # the steps of all checkpoints, those that are gone among them
         self.players = list(counters.get("players", ())) if config.evaluation.gate else []  # see `rating`
         self._shown: dict[str, float | str] = {}
-        self._line = ranks.only_first(self._introduce)
-        self._part = 0.0  # the part of a round that is over: half of it is learning
+        self._line = distributed.on_rank0(self._introduce)
+        self._part = 0.0  # the part of an iteration that is over: half of it is learning
         self._games, self._samples_before = 0, self.trainer.samples  # self-play's games in this process; for the rates
-        self._next_game, self._step_seconds, self._steps_together = 0, 0.0, 1  # see `_tick`
+        self._next_game, self._step_seconds, self._steps_together = 0, 0.0, 1  # see `_sync_ranks`
         last_match = float(counters.get("last_match", 0.0))
-        self.beside = MatchesBeside(self.matches, self.telemetry, self._line.note, last_match)
-        self.commits, self.round = Commits(directory, config.pipeline.commit_seconds), Round()
+        self.background_matches = BackgroundMatches(self.matches, self.telemetry, self._line.note, last_match)
+        self.snapshots, self.iteration = Snapshots(directory, config.pipeline.snapshot_seconds), Iteration()
         self.selfplay: SelfPlay | None = None
         self.external = list(counters.get("external", ()))  # shards of actors that are taken in and still there
         self.actors = dict(counters.get("actors", ()))  # the last shard of each that was taken in
@@ -109,11 +110,11 @@ class Run:
         self.inbox = Inbox(directory, self.config, *origin, signals) if config.replay.external else None
         if start is not None:
             self._go_on_from(start)
-        self.watch = Canaries(stops=config.pipeline.canaries == "stop")
+        self.checks = SanityChecks(stops=config.pipeline.sanity_checks == "stop")
 
     def close(self) -> None:
         """Ends what goes on beside, and closes the files."""
-        self.beside.close()
+        self.background_matches.close()
         self.telemetry.close()
         self.replay.close()
 
@@ -130,16 +131,16 @@ class Run:
         return trainer
 
     def _open_replay(self, config: Config, start: Checkpoint | None) -> Replay:
-        for folder in ("", commits.FOLDER, checkpoints.FOLDER, "games", "logs"):
-            ranks.only_first(remove_leftovers, self.directory / folder)
+        for folder in ("", snapshots.FOLDER, checkpoints.FOLDER, "games", "logs"):
+            distributed.on_rank0(remove_leftovers, self.directory / folder)
         side, shards = config.game.largest_size, self.directory / "replay"
         place = device_for(config.replay, side, self.device)
         state = None if start is None or "replay" not in start.counters else start.counters["replay"] | start.generators
-        options = {"resume": True, "device": place, "call": self.signals.patiently, "writes": ranks.is_first()}
+        options = {"resume": True, "device": place, "call": self.signals.retry_io, "writes": distributed.is_rank0()}
         if state is not None:
             options["state"] = state | start.run.get("replay", {})
         replay = Replay(config.replay, side, shards, config.run.seed, **options)
-        commits.require_same_replay(replay)
+        snapshots.require_same_replay(replay)
         return replay
 
     def _evaluator(self, heads: tuple[str, ...] | None = None, player: Checkpoint | None = None) -> Evaluator:
@@ -157,76 +158,82 @@ class Run:
 
     def _player(self) -> tuple[Evaluator, int]:
         """Returns what plays, and the training step of its weights: the averaged ones of now, or those of the gate."""
-        found = rating.player(self.directory, self.players, self.signals.note)
+        found = rating.player(self.directory, self.players, self.signals.log)
         return self._evaluator(player=found), found.step if found else self.trainer.steps
 
     def _go_on_from(self, start: Checkpoint) -> None:
-        """Goes on with the games and the round of a commit; from a checkpoint with new games and another round."""
-        if "round" in start.run:
-            self.round = Round.of(start.run["round"], self.device)
-        if (first := int(start.counters["games"])) or "round" not in start.run:
+        """Restores the games and the iteration of a snapshot; a checkpoint has neither, so both begin anew."""
+        if "iteration" in start.run:
+            self.iteration = Iteration.of(start.run["iteration"], self.device)
+        if (first := int(start.counters["games"])) or "iteration" not in start.run:
             self.selfplay = self._new_selfplay(first)
             self.selfplay.resignation.load_state_dict(start.counters["resignation"])
-        if first and "round" in start.run:
+        if first and "iteration" in start.run:
             then, settings = ((c.game, c.search, c.selfplay, c.pipeline.plays) for c in (start.config, self.config))
-            if (before := start.run.get("ranks", 1)) != ranks.world():
-                self.signals.note(f"{ranks.world()} processes, there were {before}: the games in flight begin anew")
+            if (before := start.run.get("ranks", 1)) != distributed.world_size():
+                self.signals.log(
+                    f"{distributed.world_size()} processes, there were {before}: the games in flight begin anew"
+                )
             elif then == settings:
                 self.selfplay.load_state_dict(start.run["games"])
             else:
-                self.signals.note("the games in flight begin anew, under the new settings")
-        ranks.only_first(self.beside.load_state_dict, start.run.get("beside", {}))
+                self.signals.log("the games in flight begin anew, under the new settings")
+        distributed.on_rank0(self.background_matches.load_state_dict, start.run.get("background_matches", {}))
 
-    def _begin(self) -> None:
+    def _bootstrap_random_games(self) -> None:
         """Plays the random games that a run begins with, and learns from them: the value learns first what living
         strings are, worth 100 Elo at equal games."""
         settings, first = self.config.run, self.replay.last_game + 1
         number = 0 if settings.start_from else self.config.selfplay.random_opening_games  # what has learned needs none
-        if not self.round.is_learning:
-            with self.signals.at_once():  # of which the commit before them is enough
-                numbers = ranks.own(torch.arange(first, max(first, number))).tolist()
+        if not self.iteration.is_learning:
+            with self.signals.interruptible():  # of which the snapshot before them is enough
+                numbers = distributed.local_shard(torch.arange(first, max(first, number))).tolist()
                 start = (numbers or [first])[0]
                 games = random_games(self.config.game, len(numbers), settings.seed, start, self.device)
-            self._keep(commits.together(ranks.gathered(games)).all_samples())
+            self._add_to_replay(snapshots.together(distributed.all_gather_object(games)).all_samples())
         self._learn()
-        self.round, self.selfplay = Round(), self._new_selfplay(max(number, self.replay.last_game + 1))
+        self.iteration, self.selfplay = Iteration(), self._new_selfplay(max(number, self.replay.last_game + 1))
 
     def _new_selfplay(self, first: int) -> SelfPlay:
         config, (evaluator, step) = self.config, self._player()
-        sections = config.game, config.search, replace(config.selfplay, games=ranks.share(config.selfplay.games))
+        sections = (
+            config.game,
+            config.search,
+            replace(config.selfplay, games=distributed.local_count(config.selfplay.games)),
+        )
         if not config.pipeline.plays:  # of it only the numbers of games are asked, and a search for reanalysis
             sections = config.game, replace(config.search, leaves=1), replace(config.selfplay, games=1)
-        numbers = {"first_game": first + ranks.rank(), "stride": ranks.world()}
+        numbers = {"first_game": first + distributed.rank(), "stride": distributed.world_size()}
         selfplay = SelfPlay(*sections, evaluator, self.device, config.run.seed, progress=self._progress(), **numbers)
         # Weights of another run have learned, so their first samples are not those of a player that has not.
-        selfplay.use(evaluator, max(step, bool(config.run.start_from)))
+        selfplay.set_network(evaluator, max(step, bool(config.run.start_from)))
         return selfplay
 
     # The loop
 
-    def go(self) -> None:
+    def run(self) -> None:
         """Runs until the config says that it is over, then shows what was learned."""
         with self._line:
-            self._commit()  # from here on there is something to go on from, and the settings are kept
+            self._snapshot()  # from here on there is something to go on from, and the settings are kept
             if self.selfplay is None:
-                self._begin()
-            if self.inbox and ranks.of_first(self.inbox.has_news, self.players):
-                self._tick()  # which counts the games
+                self._bootstrap_random_games()
+            if self.inbox and distributed.broadcast_from_rank0(self.inbox.has_news, self.players):
+                self._sync_ranks()  # which counts the games
                 self._save()
             while self._progress() < 1.0:
-                self._round()
-                self._judge()
-                ranks.only_first(self._evaluate_if_due)
-                self._heed()
-            self._commit()
-            with self.signals.at_once(), ranks.alone():
-                self._judge(wait=True)
+                self._run_iteration()
+                self._apply_match_results()
+                distributed.on_rank0(self._evaluate_if_due)
+                self._handle_requests()
+            self._snapshot()
+            with self.signals.interruptible(), distributed.heartbeat_during():
+                self._apply_match_results(wait=True)
         self._save()
         if self.config.pipeline.final_matches:
-            with self.signals.at_once(), ranks.alone():
-                ranks.only_first(self.matches.final, self._checkpoint(), self.telemetry, self.directory)
+            with self.signals.interruptible(), distributed.heartbeat_during():
+                distributed.on_rank0(self.matches.final, self._checkpoint(), self.telemetry, self.directory)
             self._save()  # with the results
-        self._commit()
+        self._snapshot()
 
     def _introduce(self) -> Progress:
         """Says what runs where, and returns the line of progress."""
@@ -235,8 +242,11 @@ class Run:
         print(f"{self.directory}: {machine}, {self.trainer.network.num_parameters()} parameters", flush=True)
         if self.why_so_many:
             print(f"self-play: {self.why_so_many}", flush=True)
-        by_time, by_rounds = (settings.minutes, "min", self.seconds / 60), (settings.iterations, "rounds", self.rounds)
-        line = Progress(run.name, *(by_time if settings.minutes else by_rounds))
+        by_time, by_iterations = (
+            (settings.minutes, "min", self.seconds / 60),
+            (settings.iterations, "iterations", self.iterations),
+        )
+        line = Progress(run.name, *(by_time if settings.minutes else by_iterations))
         if len(self.replay) < (least := limits.least_samples(self.config)):
             line.note(f"learning begins when there are {least:,} samples, replay.min_window")
         return line
@@ -245,41 +255,44 @@ class Run:
         """How much of the run is over, 0 to 1; 0 for a run without an end."""
         settings = self.config.pipeline
         by_time = self.seconds / 60 / settings.minutes if settings.minutes else 0.0
-        by_rounds = self.rounds / settings.iterations if settings.iterations else 0.0
-        return min(1.0, max(by_time, by_rounds))
+        by_iterations = self.iterations / settings.iterations if settings.iterations else 0.0
+        return min(1.0, max(by_time, by_iterations))
 
-    def _tick(self, asked: bool = False) -> bool:
+    def _sync_ranks(self, asked: bool = False) -> bool:
         """Adds the time since the last call to the run's clock, the first rank's; returns whether any rank was asked.
         All ranks come here together, and learn how many numbers of games are used and how many steps go without it."""
         now, used = time.monotonic(), 0 if self.selfplay is None else self.selfplay.next_game
-        passed = now - self._clock if ranks.is_first() else 0.0
-        steps = APART / self._step_seconds if ranks.is_first() and self._step_seconds else 1.0
-        seconds, used, steps, is_asked = ranks.most([self.seconds + passed, used, steps, asked])
+        passed = now - self._clock if distributed.is_rank0() else 0.0
+        steps = RANK_SYNC_SECONDS / self._step_seconds if distributed.is_rank0() and self._step_seconds else 1.0
+        seconds, used, steps, is_asked = distributed.all_reduce_max([self.seconds + passed, used, steps, asked])
         self.seconds, self._clock, self._next_game = seconds, now, int(used)
-        self._steps_together = min(MOST_STEPS, max(1, int(steps))) if ranks.world() > 1 else 1
+        self._steps_together = min(MOST_STEPS, max(1, int(steps))) if distributed.world_size() > 1 else 1
         return bool(is_asked)
 
     def _show(self, collected: SelfPlayResult | None = None) -> None:
-        """Updates the progress line. collected: the games so far of a round that goes on."""
+        """Updates the progress line. collected: the games so far of an iteration that goes on."""
         settings, games = self.config.pipeline, 0 if collected is None else len(collected.lengths)
         if collected is not None:
-            self._part = 0.5 * min(1.0, games / ranks.share(settings.games_per_iteration))
+            self._part = 0.5 * min(1.0, games / distributed.local_count(settings.games_per_iteration))
         minutes = (self.seconds + time.monotonic() - self._clock) / 60
-        amounts = {"games": self._games + games * ranks.world(), "samples": self.trainer.samples - self._samples_before}
-        self._line.update(minutes if settings.minutes else self.rounds + self._part, amounts, **self._shown)
+        amounts = {
+            "games": self._games + games * distributed.world_size(),
+            "samples": self.trainer.samples - self._samples_before,
+        }
+        self._line.update(minutes if settings.minutes else self.iterations + self._part, amounts, **self._shown)
 
-    def _round(self) -> None:
-        """One round: play, learn, chart, and save when it is due. It goes on where a commit has it."""
-        if not self.round.is_learning:
+    def _run_iteration(self) -> None:
+        """One iteration: play, learn, chart, and save when it is due. It goes on where a snapshot has it."""
+        if not self.iteration.is_learning:
             self._play()
-        numbers, collected = self.round.numbers | self._learn(), self.round.collected
-        if self.round.num_samples:
-            numbers |= self._canaries(numbers)
+        numbers, collected = self.iteration.numbers | self._learn(), self.iteration.collected
+        if self.iteration.num_samples:
+            numbers |= self._sanity_checks(numbers)
         if not self.players:
-            self.selfplay.use(self._evaluator(), self.trainer.steps)
-        self.rounds, self._part, self.round = self.rounds + 1, 0.0, Round()
-        self._tick()
-        ranks.only_first(self._chart, collected, numbers)
+            self.selfplay.set_network(self._evaluator(), self.trainer.steps)
+        self.iterations, self._part, self.iteration = self.iterations + 1, 0.0, Iteration()
+        self._sync_ranks()
+        distributed.on_rank0(self._chart, collected, numbers)
         if self.seconds - self._last_checkpoint >= 60 * self.config.pipeline.checkpoint_minutes:
             self._save()
         self._shown["games"] = str(self._next_game)
@@ -288,39 +301,43 @@ class Run:
         self._show()
 
     def _play(self) -> None:
-        """Plays the games of a round, looks at them, and puts them into the replay. Each rank plays its share."""
-        settings, collected = self.config.pipeline, self.round.collected
+        """Plays the games of an iteration, looks at them, and puts them into the replay. Each rank plays its share."""
+        settings, collected = self.config.pipeline, self.iteration.collected
         until = self._clock + 60 * settings.minutes - self.seconds if settings.minutes else None
         self.selfplay.set_progress(self._progress())
-        wanted = ranks.share(settings.games_per_iteration), until, self._show, True, collected
-        while settings.plays and not ranks.every(self.selfplay.play(*wanted, pause=self._pauses).is_whole):
-            self._heed()
+        wanted = distributed.local_count(settings.games_per_iteration), until, self._show, True, collected
+        while settings.plays and not distributed.all_ranks_true(
+            self.selfplay.play(*wanted, pause=self._pauses).is_whole
+        ):
+            self._handle_requests()
         if self.inbox:
-            self.inbox.fill(collected, self.selfplay, self.trainer.steps, until, self._show, self._heed)
+            self.inbox.fill(collected, self.selfplay, self.trainer.steps, until, self._show, self._handle_requests)
         self._write_games()
-        collected = self.round.collected = commits.together(ranks.gathered(collected))
+        collected = self.iteration.collected = snapshots.together(distributed.all_gather_object(collected))
         samples, found = collected.all_samples(), {}
         if samples is not None:  # what is wrong is neither kept nor learned from
-            found = canaries.of_games(collected, samples) | canaries.of_samples(samples)
-            self._look(found)
+            found = sanity_checks.of_games(collected, samples) | sanity_checks.of_samples(samples)
+            self._run_checks(found)
         found |= self._reanalyse(samples, until)  # before the new samples come, whose policies are as new as can be
         self.simulations, self._games = self.simulations + collected.simulations, self._games + len(collected.lengths)
-        self.round.numbers = selfplay_numbers(collected, samples) | found
-        self._keep(samples)
+        self.iteration.numbers = selfplay_numbers(collected, samples) | found
+        self._add_to_replay(samples)
 
     def _is_asked(self) -> bool:
-        """Whether a commit is due, or a signal asks for something."""
-        return self.signals.wanted or self.commits.is_due()
+        """Whether a snapshot is due, or a signal asks for something."""
+        return self.signals.has_request or self.snapshots.is_due()
 
     def _pauses(self) -> bool:
         """Whether self-play pauses: it is asked to, or it is time to hear whether another rank is."""
-        return self._is_asked() or ranks.world() > 1 and time.monotonic() > self._clock + APART
+        return self._is_asked() or distributed.world_size() > 1 and time.monotonic() > self._clock + RANK_SYNC_SECONDS
 
-    def _heed(self) -> None:
-        """Commits where it is time to, or a signal asks for it, and leaves where one does, all ranks together."""
-        if self._tick(self._is_asked()):
-            self._commit()
-            self.signals.leaving = int(ranks.most([self.signals.leaving])[0])  # when the commit is whole
+    def _handle_requests(self) -> None:
+        """Saves a snapshot if one is due or a signal asks for it, and leaves if a signal asks for that. Collective call."""
+        if self._sync_ranks(self._is_asked()):
+            self._snapshot()
+            self.signals.exit_signal = int(
+                distributed.all_reduce_max([self.signals.exit_signal])[0]
+            )  # when the snapshot is whole
             self.signals.leave_if_asked()
 
     def _reanalyse(self, samples: Samples | None, until: float | None) -> dict[str, float]:
@@ -331,74 +348,74 @@ class Run:
             return {}
         seed = reanalysis.seed_of(self.config.run.seed, self.trainer.steps)
         wanted = number, simulations, seed, self.device, self.config.selfplay.games or 256, until
-        self._commit()
-        with self.signals.at_once():
+        self._snapshot()
+        with self.signals.interruptible():
             done = reanalysis.reanalyse(self.replay, search, *wanted)
         self.simulations += done * simulations
         return {"replay/reanalysed": done}
 
-    def _look(self, found: dict[str, float]) -> None:
-        """Notes which canaries these figures break. Raises InputError where an exact one is, once that is charted."""
+    def _run_checks(self, found: dict[str, float]) -> None:
+        """Notes which checks these figures break. Raises InputError where an exact one is, once that is charted."""
         try:
-            for sentence in self.watch.look(found, self.trainer.steps):
+            for sentence in self.checks.look(found, self.trainer.steps):
                 self._line.note(f"warning: {sentence}")
         except InputError:
             self.telemetry.scalars(self.trainer.steps, found)
             raise
 
-    def _canaries(self, numbers: dict[str, float]) -> dict[str, float]:
-        """Returns the canaries' figures of a round that was learned from and looks at them."""
-        of_round = self.round.first, self.round.num_samples, self.config.training.batch
+    def _sanity_checks(self, numbers: dict[str, float]) -> dict[str, float]:
+        """Returns the sanity_checks' figures of an iteration that was learned from and looks at them."""
+        of_iteration = self.iteration.first, self.iteration.num_samples, self.config.training.batch
         player = (self.players or [self.trainer.steps])[-1]
-        found = canaries.of_round(numbers, self.replay, self.trainer, self._evaluator, *of_round, player)
-        self._look(found)
+        found = sanity_checks.of_iteration(numbers, self.replay, self.trainer, self._evaluator, *of_iteration, player)
+        self._run_checks(found)
         return found
 
     def _require_finite(self) -> None:
         """Raises Diverged where learning has led to numbers that are none, before anything of it is played or saved."""
         for name, network in (("weights", self.trainer.network), ("averaged weights", self.trainer.averaged)):
-            if not ranks.every(commits.is_finite(network.state_dict().values())):
+            if not distributed.all_ranks_true(snapshots.is_finite(network.state_dict().values())):
                 raise Diverged(f"the {name} are no numbers", self.trainer.steps)
 
-    def _keep(self, samples: Samples | None) -> None:
+    def _add_to_replay(self, samples: Samples | None) -> None:
         """Puts the samples into the replay, and begins to learn: all that its credit allows, if there are enough."""
         if samples is not None:
             self.replay.add(samples)
-        self.round.collected.samples.clear()
+        self.iteration.collected.samples.clear()
         batch, is_enough = self.config.training.batch, len(self.replay) >= limits.least_samples(self.config)
-        self.round.steps = max(1, self.replay.credit // batch) if is_enough else 0
-        self.round.is_learning, self.round.first = True, self.trainer.steps
-        self.round.num_samples = min(len(self.replay), 0 if samples is None else len(samples))
+        self.iteration.steps = max(1, self.replay.credit // batch) if is_enough else 0
+        self.iteration.is_learning, self.iteration.first = True, self.trainer.steps
+        self.iteration.num_samples = min(len(self.replay), 0 if samples is None else len(samples))
 
     def _write_games(self) -> None:
         """Writes the kept games that are finished."""
-        games = self.round.collected.games
-        self.signals.patiently(write_games, self.directory / "games", games, self.config.run.name)
+        games = self.iteration.collected.games
+        self.signals.retry_io(write_games, self.directory / "games", games, self.config.run.name)
         games.clear()
 
     def _learn(self) -> dict[str, float]:
         """Trains for what the replay's credit allows, or until the run's time is over; returns means of what it saw."""
-        ranks.meet()  # the first one may have waited for the disk
-        batch, begun, round = self.config.training.batch, time.monotonic(), self.round
-        while round.steps and self.replay.can_take(batch) and self._progress() < 1.0:
+        distributed.barrier()  # the first one may have waited for the disk
+        batch, begun, iteration = self.config.training.batch, time.monotonic(), self.iteration
+        while iteration.steps and self.replay.can_take(batch) and self._progress() < 1.0:
             self.trainer.set_progress(self._progress())
-            taken, done = self.replay.take(batch), self.trainer.steps - round.first
-            round.note(taken, self.trainer.step(taken, measures=done % MEASURED == 0))
-            self._shown["learned"] = f"{100 * (learned := (done + 1) / round.steps):.0f} %"
+            taken, done = self.replay.take(batch), self.trainer.steps - iteration.first
+            iteration.note(taken, self.trainer.step(taken, measures=done % METRICS_EVERY == 0))
+            self._shown["learned"] = f"{100 * (learned := (done + 1) / iteration.steps):.0f} %"
             self._part = 0.5 + 0.5 * learned if self.selfplay else 0.0
             self._show()
             self._step_seconds = time.monotonic() - begun
-            round.seconds, begun = round.seconds + self._step_seconds, time.monotonic()
+            iteration.seconds, begun = iteration.seconds + self._step_seconds, time.monotonic()
             if done % self._steps_together == 0:
-                self._heed()
+                self._handle_requests()
         self._shown.pop("learned", None)
-        steps = self.trainer.steps - round.first
+        steps = self.trainer.steps - iteration.first
         if steps == 0:
             return {}
-        numbers = round.means()
-        self.trainer.refresh_statistics(round.recent)
+        numbers = iteration.means()
+        self.trainer.refresh_statistics(iteration.recent)
         self._require_finite()
-        numbers["train/samples_per_s"] = steps * batch / max(round.seconds, 1e-9)
+        numbers["train/samples_per_s"] = steps * batch / max(iteration.seconds, 1e-9)
         held_out = self.replay.validation_batch(HELD_OUT_BATCHES * batch)
         if held_out is not None:
             measured = self.trainer.measure(held_out)
@@ -406,44 +423,59 @@ class Run:
         return numbers
 
     def _chart(self, collected: SelfPlayResult, numbers: dict[str, float]) -> None:
-        """Writes the numbers of a round, with those of the replay and the run, and now and then pictures."""
+        """Writes the numbers of an iteration, with those of the replay and the run, and now and then pictures."""
         step, resignation = self.trainer.steps, self.selfplay.resignation
         numbers |= {f"replay/{name}": value for name, value in self.replay.statistics(step).items()}
-        numbers |= {"time/minutes": self.seconds / 60, "time/rounds": self.rounds, "time/games": self._next_game}
+        numbers |= {
+            "time/minutes": self.seconds / 60,
+            "time/iterations": self.iterations,
+            "time/games": self._next_game,
+        }
         if self.players:
             numbers["selfplay/network_step"] = self.players[-1]
         if self.config.selfplay.resign_share:
             numbers["selfplay/resign_threshold"] = resignation.threshold
             numbers["selfplay/resign_false_positive"] = resignation.measured
         self.telemetry.scalars(step, numbers)
-        if self.rounds % PICTURE_EVERY == 1:
+        if self.iterations % PICTURE_EVERY == 1:
             pictures = first_moves(self.config.game, self._evaluator(), self.device)
             for name, picture in (final_boards(collected) | pictures).items():
                 self.telemetry.image(name, picture, step)
 
-    def _judge(self, wait: bool = False) -> None:
+    def _apply_match_results(self, wait: bool = False) -> None:
         """Charts the matches beside the run when they are over (wait: as soon as they are), and has all ranks go on
         together with the network that plays then."""
-        shown, of_gate = self.beside.conclude(wait), (self.config.evaluation.gate, self._line.note)
-        if (players := ranks.of_first(rating.judge, self.players, self.beside.step, shown, *of_gate)) != self.players:
-            self.players, self.signals.saves = players, True  # so no commit names one whose file is gone, see `tidy`
-            self.selfplay.use(*self._player())
+        shown, of_gate = self.background_matches.poll_results(wait), (self.config.evaluation.gate, self._line.note)
+        if (
+            players := distributed.broadcast_from_rank0(
+                rating.judge, self.players, self.background_matches.step, shown, *of_gate
+            )
+        ) != self.players:
+            self.players, self.signals.snapshot_requested = (
+                players,
+                True,
+            )  # so no snapshot names one whose file is gone, see `tidy`
+            self.selfplay.set_network(*self._player())
             if self.inbox:
                 self._save()
 
     def _evaluate_if_due(self) -> None:
         """Starts the matches of this step beside the run when they are due."""
-        settings, begun = self.config.evaluation, self.beside.begun
+        settings, begun = self.config.evaluation, self.background_matches.begun
         by_time = settings.every_minutes and self.seconds - begun >= 60 * settings.every_minutes
-        by_round = settings.every_iterations and self.rounds % settings.every_iterations == 0
-        if (by_time or by_round) and self._progress() < 1.0 and not self.beside.are_on:
-            self.beside.start(self._save(), self.trainer.steps, self.seconds)
+        by_round = settings.every_iterations and self.iterations % settings.every_iterations == 0
+        if (by_time or by_round) and self._progress() < 1.0 and not self.background_matches.running:
+            self.background_matches.start(self._save(), self.trainer.steps, self.seconds)
 
     def _checkpoint(self) -> Checkpoint:
         """Returns all but the games in flight and what has to do with them."""
         state, replay = self.trainer.state_dict(), self.replay.state_dict()
         weights, averaged = state.pop("network"), state.pop("averaged")
-        counters = {"seconds": self.seconds, "rounds": self.rounds, "last_match": self.beside.concluded}
+        counters = {
+            "seconds": self.seconds,
+            "iterations": self.iterations,
+            "last_match": self.background_matches.concluded,
+        }
         counters |= {"last_checkpoint": self._last_checkpoint, "saved": self.saved, "players": self.players}
         counters |= {"begun": self.begun, "external": self.external, "actors": list(self.actors.items())}
         counters |= {"samples": self.trainer.samples, "simulations": self.simulations, "games": 0}
@@ -455,43 +487,46 @@ class Run:
         parts = weights, averaged, state, generators, counters, run
         return Checkpoint(self.config, self.trainer.steps, *parts, revision=self.revision)
 
-    def _commit(self) -> None:
+    def _snapshot(self) -> None:
         """Writes all that the run is, so that it goes on from here as if nothing had happened."""
         self._require_finite()
-        self._tick()
+        self._sync_ranks()
         self._write_games()
         self.replay.flush()
-        self.commits.agree()
-        if not ranks.is_first():
-            self.signals.patiently(lambda: self.commits.write_part(self._own_state()))
-        ranks.meet()  # once all parts are there
-        if ranks.is_first():
-            self.signals.patiently(self._write_commit)
+        self.snapshots.agree()
+        if not distributed.is_rank0():
+            self.signals.retry_io(lambda: self.snapshots.write_part(self._own_state()))
+        distributed.barrier()  # once all parts are there
+        if distributed.is_rank0():
+            self.signals.retry_io(self._write_snapshot)
             if self.inbox:
-                self.inbox.committed()
-        ranks.meet()  # as gradients are not waited for as long as a disk
-        self.signals.saves = False
+                self.inbox.snapshotted()
+        distributed.barrier()  # as gradients are not waited for as long as a disk
+        self.signals.snapshot_requested = False
 
     def _own_state(self) -> dict[str, Any]:
         """Returns what no other rank knows."""
         games = {} if self.selfplay is None else {"games": self.selfplay.state_dict()}
-        return {"round": self.round.state_dict()} | games
+        return {"iteration": self.iteration.state_dict()} | games
 
-    def _write_commit(self) -> None:
+    def _write_snapshot(self) -> None:
         begun, found = time.monotonic(), self._checkpoint()
-        found.run |= self._own_state() | {"beside": self.beside.state_dict(), "logs": self.telemetry.sizes()}
-        found.run |= {"epilogues": {self.machine: self.epilogues}, "ranks": ranks.world()}
-        self.commits.write(found, begun)
-        self.replay.committed()
+        found.run |= self._own_state() | {
+            "background_matches": self.background_matches.state_dict(),
+            "logs": self.telemetry.sizes(),
+        }
+        found.run |= {"epilogues": {self.machine: self.epilogues}, "ranks": distributed.world_size()}
+        self.snapshots.write(found, begun)
+        self.replay.snapshotted()
 
     def _save(self) -> Path:
         """Writes a checkpoint, which stays as long as the settings say, and returns its path."""
         self._last_checkpoint = self.seconds
-        if not ranks.is_first():
+        if not distributed.is_rank0():
             return self.directory
         self.saved += [self.trainer.steps] if self.trainer.steps not in self.saved[-1:] else []
         path = checkpoints.path_of(self.directory, self.trainer.steps)
-        self.signals.patiently(checkpoints.save, path, replace(self._checkpoint(), run={}))
-        self.signals.patiently(limits.tidy, self.config, path, self.saved, self.players, self.beside.path)
-        self.signals.patiently(self.telemetry.trim, int(self.config.pipeline.logs_mb * 1e6))
+        self.signals.retry_io(checkpoints.save, path, replace(self._checkpoint(), run={}))
+        self.signals.retry_io(limits.tidy, self.config, path, self.saved, self.players, self.background_matches.path)
+        self.signals.retry_io(self.telemetry.trim, int(self.config.pipeline.logs_mb * 1e6))
         return path

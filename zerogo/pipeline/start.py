@@ -8,46 +8,51 @@ from itertools import islice
 from pathlib import Path
 
 from zerogo import checkpoint as checkpoints
-from zerogo import ranks
+from zerogo import distributed
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, SearchConfig, SelfplayConfig
 from zerogo.errors import InputError
-from zerogo.pipeline import commits, limits
+from zerogo.pipeline import limits, snapshots
 from zerogo.pipeline.run import Diverged, Run
 from zerogo.runtime import RunLock, make_directory, pick_device
-from zerogo.signals import Signals, lasting_streams
+from zerogo.signals import Signals, pipe_safe_streams
 
 SEEN_WITHIN = 60.0  # seconds for a network's file system to show a new file on another machine
 MOST_FAILURES, FAR = 3, 1000  # times in a row, at most so many steps apart, that learning may diverge
 
 
 def train(config: Config, resume: bool = False) -> None:
-    """Trains as the config says and leaves everything in `run.folder`; resume goes on from its newest commit, or
-    complete checkpoint. Of several ranks (`ranks.joined`) each does its share; where torchrun has started them again,
-    they resume.
+    """Trains as the config says and leaves everything in `run.folder`; resume goes on from its newest snapshot, or
+    complete checkpoint. Of several ranks (`distributed.process_group`) each does its share; where torchrun has started
+    them again, they resume.
 
     Raises InputError where the folder is in use, holds a run that was not to be resumed, or nothing that could be;
-    Interrupted where a signal ended it, with all that was done committed."""
+    Interrupted where a signal ended it, with all that was done snapshotted."""
     directory = config.run.folder
     nothing = InputError(f"{directory} holds no run to resume; start one without --resume")
     if resume and not directory.exists():
         raise nothing
-    with lasting_streams(), Signals() as signals, contextlib.ExitStack() as held, ranks.patient(signals):
+    with (
+        pipe_safe_streams(),
+        Signals() as signals,
+        contextlib.ExitStack() as held,
+        distributed.handle_signals_while_waiting(signals),
+    ):
         limits.require_same_start(config)
-        ranks.of_first(lambda: held.enter_context(RunLock(make_directory(directory))) and None)
+        distributed.broadcast_from_rank0(lambda: held.enter_context(RunLock(make_directory(directory))) and None)
         require_one_folder(directory, signals)
-        found = ranks.gathered(commits.paths(directory) + checkpoints.paths(directory))[0]
-        start = next(commits.starts(directory), None)
-        resume = resume or start is not None and ranks.go_on_with(start.counters.get("begun", 0))
-        if not resume and ranks.of_first(lambda: bool(found) or any(directory.glob("replay/*.npz"))):
+        found = distributed.all_gather_object(snapshots.paths(directory) + checkpoints.paths(directory))[0]
+        start = next(snapshots.starts(directory), None)
+        resume = resume or start is not None and distributed.restarts_run(start.counters.get("begun", 0))
+        if not resume and distributed.broadcast_from_rank0(lambda: bool(found) or any(directory.glob("replay/*.npz"))):
             what = f"{directory} already holds a run; go on with --resume, or choose another name with --run"
-            raise InputError(what if ranks.is_first() else "")
+            raise InputError(what if distributed.is_rank0() else "")
         if resume and start is None and not (directory / "config.yaml").exists():
             raise nothing
         if resume and start is None and found:
             what = f"none of the {len(found)} checkpoints in {directory} can be loaded"
             raise InputError(f"{what}; move them away to begin anew")
-        said = [f"{directory} {ranks.alike(_planned, config)}"]
+        said = [f"{directory} {distributed.run_and_sync_errors(_planned, config)}"]
         said += limits.beyond(config)
         if warning := too_many_considered(config.search, config.selfplay):
             said.append(f"warning: {warning}")
@@ -57,17 +62,17 @@ def train(config: Config, resume: bool = False) -> None:
 def _planned(config: Config) -> str:
     """Returns what the run will take. Raises InputError for settings that no run, or not so many ranks, can have."""
     limits.require_learnable(config)
-    limits.require_shares(config, ranks.world())
+    limits.require_shares(config, distributed.world_size())
     return limits.plan(config, pick_device(config.run.device))
 
 
 def require_one_folder(directory: Path, signals: Signals) -> None:
     """Raises InputError where a rank does not see what the first one writes into the run's folder."""
-    if ranks.world() == 1:
+    if distributed.world_size() == 1:
         return
-    path = directory / f".ranks-{ranks.gathered(secrets.token_hex(8))[0]}.tmp"
-    ranks.only_first(signals.patiently, path.touch)
-    ranks.meet()
+    path = directory / f".ranks-{distributed.all_gather_object(secrets.token_hex(8))[0]}.tmp"
+    distributed.on_rank0(signals.retry_io, path.touch)
+    distributed.barrier()
 
     def look() -> None:
         until = time.monotonic() + SEEN_WITHIN
@@ -77,12 +82,12 @@ def require_one_folder(directory: Path, signals: Signals) -> None:
                 raise InputError(f"{what}: what that writes is not seen there within {SEEN_WITHIN:g} s")
             time.sleep(0.1)
 
-    ranks.alike(look)
-    ranks.only_first(path.unlink)
+    distributed.run_and_sync_errors(look)
+    distributed.on_rank0(path.unlink)
 
 
 def _go(config: Config, directory: Path, start: Checkpoint | None, signals: Signals, said: list[str]) -> None:
-    """Goes through the run, from an older commit or checkpoint on, and with other batches, where learning diverges.
+    """Goes through the run, from an older snapshot or checkpoint on, and with other batches, where learning diverges.
     said: lines to say once nothing has turned out to be wrong with the settings."""
     failed: list[int] = []  # at which steps; those of long ago do not count
     while True:
@@ -90,17 +95,17 @@ def _go(config: Config, directory: Path, start: Checkpoint | None, signals: Sign
         if start is not None:  # games in flight, gigabytes at times, which the callers' names would keep to the end
             start.run.clear()
         for line in said if not failed else ():
-            signals.note(line)
+            signals.log(line)
         try:
-            run.go()
+            run.run()
             return
         except Diverged as error:
             failed = [*(step for step in failed if step > error.step - FAR), error.step]
-            where = list(islice(commits.starts(directory), len(failed)))
+            where = list(islice(snapshots.starts(directory), len(failed)))
             if len(failed) > MOST_FAILURES or not where:
                 raise InputError(f"{error}, again and again; lower training.learning_rate and --resume") from None
             start = where[-1]
-            signals.note(f"warning: {error}; goes back to step {start.step} ({start.source}) and draws other batches")
+            signals.log(f"warning: {error}; goes back to step {start.step} ({start.source}) and draws other batches")
         finally:
             run.close()
 

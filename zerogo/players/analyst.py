@@ -208,7 +208,7 @@ def _name(checkpoint: Checkpoint) -> str:
     return f"{Path(checkpoint.config.run.name).name}@{checkpoint.step}"
 
 
-def with_fitting_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:
+def autotune_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:
     """Returns the analyst with as many leaves a step as keep its device busy with one game, and why so many.
 
     Its evaluator is timed in growing batches, so that the number, and the moves, may differ from time to time."""
@@ -291,14 +291,14 @@ class Analysis:
         return np.sqrt(np.average((boards - mean) ** 2, axis=0, weights=weights))
 
 
-class Preview(NamedTuple):
+class ChildEvaluation(NamedTuple):
     """The network's evaluation after a move, for the side that made it: score in points, ownership float32 [N, N]."""
 
     score: float
     ownership: np.ndarray | None  # None where the position's score stands for that of a move
 
 
-Previews = dict[int, Preview]  # after the moves of one position, by action
+Previews = dict[int, ChildEvaluation]  # after the moves of one position, by action
 
 
 @torch.inference_mode()
@@ -335,7 +335,7 @@ def analyses(
         candidates = []
         for line in lines[game]:
             pv, pv_visits = zip(*line, strict=True)
-            preview = previews[game].get(pv[0], Preview(score, None))
+            preview = previews[game].get(pv[0], ChildEvaluation(score, None))
             value, bound = (winning_part(float(part[game, pv[0]]), preview.score) for part in (values, bounds))
             of_move = pv[0], pv_visits[0], value, preview.score, float(prior[game, pv[0]]), (bound + 1) / 2
             candidates.append(Candidate(*of_move, pv, pv_visits, preview.ownership))
@@ -354,7 +354,7 @@ def analyses(
     return found
 
 
-def without_preview(tree: Tree, game_index: Tensor, previews: list[Previews]) -> list[list[int]]:
+def moves_to_evaluate(tree: Tree, game_index: Tensor, previews: list[Previews]) -> list[list[int]]:
     """Returns those of the best moves of each game's root that `evaluate_children` has not seen."""
     ranked = zip(visited(tree, game_index), previews, strict=True)
     return [[action for action in actions[:MOST_SCORED] if action not in known] for actions, known in ranked]
@@ -371,7 +371,7 @@ def evaluate_children(
     found = analyst.evaluate(board.step(states.select(game_index), moves), quick=True)
     scores, ownerships = (-found.score).tolist(), (-found.ownership).cpu().numpy()
     for (game, action), score, ownership in zip(pairs, scores, ownerships, strict=True):
-        previews[game][action] = Preview(score, ownership)
+        previews[game][action] = ChildEvaluation(score, ownership)
 
 
 def visited(tree: Tree, game_index: Tensor) -> list[list[int]]:

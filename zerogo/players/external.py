@@ -32,10 +32,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from zerogo import board, coords, draws, rulesets
-from zerogo.draws import Purpose
+from zerogo import board, coords, rng, rulesets
 from zerogo.errors import InputError
 from zerogo.players import FORFEIT, RESIGN
+from zerogo.rng import Purpose
 from zerogo.rules import Rules
 from zerogo.runtime import usable_cores
 
@@ -556,4 +556,4 @@ class ExternalPlayer:
 
 def _seed_of(seed: int, *parts: int) -> int:
     """Returns a seed that engines take, from 1."""
-    return int(draws.key(seed, *parts, Purpose.MOVE)) % SEEDS + 1
+    return int(rng.key(seed, *parts, Purpose.MOVE)) % SEEDS + 1

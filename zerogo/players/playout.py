@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import board, draws, flood, kernels, scoring
+from zerogo import board, flood, kernels, rng, scoring
 from zerogo.board.eyes import eyes
 from zerogo.board.position import Position, own_and_opponent
 from zerogo.board.superko import exact_legal_rows
-from zerogo.draws import Purpose
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluation
+from zerogo.rng import Purpose
 from zerogo.search.game import utility
 from zerogo.tensors import sent
 
@@ -46,8 +46,8 @@ class RandomPlayer:
     def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
         """Returns the moves: int64 [B]; game_ids int64 [B]. Each is a function of (seed, game, ply) alone."""
         rows = sparing_rows(states, states.on_board, exact_legal_rows(states))
-        keys = draws.key(seed, game_ids, states.ply, Purpose.MOVE)
-        return draw_point(draws.uniform(keys, 1).squeeze(1), rows)
+        keys = rng.key(seed, game_ids, states.ply, Purpose.MOVE)
+        return draw_point(rng.uniform(keys, 1).squeeze(1), rows)
 
 
 def playouts_of(word: str) -> int | None:
@@ -74,9 +74,9 @@ class PlayoutEvaluator:
         legal = board.legal_actions(state) if legal is None else legal
         spared = flood.unpack_rows(sparing_rows(state, state.on_board, state.on_board)).flatten(1)
         sensible = legal & torch.cat([spared, torch.ones_like(spared[:, :1])], dim=1)
-        keys = draws.key(state.hash, state.to_play, state.ply) if key is None else key
+        keys = rng.key(state.hash, state.to_play, state.ply) if key is None else key
         serial = torch.arange(self.num_playouts, device=state.device)
-        owned, first = _played(state, draws.key(_DRAW, keys.unsqueeze(1), serial))
+        owned, first = _played(state, rng.key(_DRAW, keys.unsqueeze(1), serial))
         sign = torch.where(state.to_play == board.BLACK, 1.0, -1.0).unsqueeze(1)
         owned = owned * sign.view(-1, 1, 1, 1)
         scores = self.scores(owned, state)
@@ -202,8 +202,8 @@ class _Playouts:
         in_row = np.bitwise_count(points).astype(np.int32)
         until = in_row.cumsum(0, dtype=np.int32)
         total = until[-1]
-        self.keys += draws.GOLDEN  # the next number of each, as `draws.split` has them
-        drawn = (draws.mix(self.keys) >> 40) & 0xFFFFFF
+        self.keys += rng.GOLDEN  # the next number of each, as `rng.split` has them
+        drawn = (rng.mix(self.keys) >> 40) & 0xFFFFFF
         rank = ((drawn * total) >> 24).astype(np.int32)
         row = np.minimum((until <= rank).sum(0), len(until) - 1)
         games = np.arange(len(row))

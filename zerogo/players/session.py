@@ -13,10 +13,18 @@ from zerogo.board import BLACK, Position, State
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.players import require_size
-from zerogo.players.analyst import Analysis, Analyst, Previews, analyses, evaluate_children, searchable, without_preview
+from zerogo.players.analyst import (
+    Analysis,
+    Analyst,
+    Previews,
+    analyses,
+    evaluate_children,
+    moves_to_evaluate,
+    searchable,
+)
 from zerogo.players.live import LiveGame
 from zerogo.search import Go, SearchState
-from zerogo.search.game import rows_of
+from zerogo.search.game import select_games
 from zerogo.search.tree import ROOT
 
 CAPACITY = 20_000
@@ -63,7 +71,7 @@ class RestrictedGo(Go):
 
     def allowed(self, states: RestrictedState, game_index: Tensor, position: Position, legal: Tensor) -> Tensor:
         """Returns the legal actions that may be considered: bool [K, A]."""
-        until, depth = rows_of(states.until, game_index), position.ply - rows_of(states.ply, game_index)
+        until, depth = select_games(states.until, game_index), position.ply - select_games(states.ply, game_index)
         first_ply = torch.where((position.to_play == BLACK).unsqueeze(1), until[:, 0], until[:, 1])
         kept = legal & (first_ply <= depth.unsqueeze(1))
         return torch.where(kept.any(1, keepdim=True), kept, legal)
@@ -158,7 +166,7 @@ class AnalysisSession:
         if self._evaluation is None:
             self._evaluation = self.analyst.evaluate(self._state)
             return False
-        (missing,) = without_preview(self._search_state.tree, self._game_index, [self._previews])
+        (missing,) = moves_to_evaluate(self._search_state.tree, self._game_index, [self._previews])
         evaluate_children(self.analyst, self._state, [missing[:1]], [self._previews])
         return len(missing) <= 1
 
@@ -169,7 +177,7 @@ class AnalysisSession:
         self._evaluation = self._evaluation or self.analyst.evaluate(self._state)
         root = self._search_state.tree, self._game_index
         if evaluates_children:
-            missing = without_preview(*root, [self._previews])
+            missing = moves_to_evaluate(*root, [self._previews])
             evaluate_children(self.analyst, self._state, missing, [self._previews])
         return analyses(*root, self._evaluation, [self._previews], self._search.settings)[0]
 

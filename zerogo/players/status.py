@@ -22,7 +22,7 @@ from zerogo.players.analyst import PLAIN_MCTS
 from zerogo.players.playout import PlayoutEvaluator
 from zerogo.rules import Rules
 from zerogo.search import Go, Search
-from zerogo.search.game import LeafStates, SearchPath, rows_of
+from zerogo.search.game import LeafStates, SearchPath, select_games
 
 SURE_DEAD, SURE_ALIVE = -0.9, 0.6  # mean ownership of a string, for its owner, below and above which it is decided
 DEAD = -0.1  # a string is dead if its searches say less, on the average
@@ -146,8 +146,8 @@ class StringGo(Go):
 
     def outcome(self, states: StringState, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
         """Counts the board as it stands."""
-        black, white = scoring.area_rows(position.black, position.white, rows_of(states.on_board, game_index))
-        wanted = rows_of(states.wanted, game_index)
+        black, white = scoring.area_rows(position.black, position.white, select_games(states.on_board, game_index))
+        wanted = select_games(states.wanted, game_index)
         score = (flood.count(black & wanted) - flood.count(white & wanted)).to(torch.float32)
         return position.finished, torch.sign(torch.where(position.to_play == board.BLACK, score, -score))
 

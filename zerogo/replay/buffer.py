@@ -3,10 +3,10 @@ resuming.
 
 **How samples are numbered and survive.** Samples are numbered through the run in the order in which they are added.
 Whenever `shard_samples` of them are together they become a finished shard, whose name says the first number and the
-count. The rest is in `state_dict`, which a commit of the run keeps after `flush`. `Replay(…, resume=True, state=…)` is
-what was committed: of the files just what the state counts. What was finished later is played again, under the same
-names. Files that no commit needs are removed after the next one (`committed`). A file that is damaged is left out with
-a warning that names it; all others are kept."""
+count. The rest is in `state_dict`, which a snapshot of the run keeps after `flush`. `Replay(…, resume=True, state=…)`
+is what was snapshotted: of the files just what the state counts. What was finished later is played again, under the
+same names. Files that no snapshot needs are removed after the next one (`snapshotted`). A file that is damaged is left
+out with a warning that names it; all others are kept."""
 
 import logging
 import math
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import ranks
+from zerogo import distributed
 from zerogo.config import ReplayConfig
 from zerogo.errors import InputError
 from zerogo.replay import shards as files
@@ -192,7 +192,7 @@ class Replay:
         index = slots[torch.randint(len(slots), (batch,), generator=generator)]
         symmetry = torch.randint(8, (batch,), generator=generator)
         kinds = union(self._kinds[index])
-        index, symmetry = ranks.own(index), ranks.own(symmetry)
+        index, symmetry = distributed.local_shard(index), distributed.local_shard(symmetry)
         return TrainingBatch(self._records(index), sent(symmetry, self._ring.device), self.board_size, kinds)
 
     def _records(self, slots: Tensor) -> Tensor:
@@ -259,15 +259,15 @@ class Replay:
     # Files
 
     def flush(self) -> None:
-        """Waits until all finished shards are written; raises what kept one from it. Called before a commit."""
+        """Waits until all finished shards are written; raises what kept one from it. Called before a snapshot."""
         if self._files is not None:
             self._files.flush()
 
-    def committed(self) -> None:
-        """Removes the files that neither of the two newest commits needs, the one just written among them."""
+    def snapshotted(self) -> None:
+        """Removes the files that neither of the two newest snapshots needs, the one just written among them."""
         if self._files is not None:
             edge, more = self.total - self.window - self._missing, self.settings.archive_samples
-            self._files.committed((edge - (more or edge)) if self.settings.keep_shards else edge)
+            self._files.snapshotted((edge - (more or edge)) if self.settings.keep_shards else edge)
 
     def close(self) -> None:
         """Waits for the files under way; whoever must know that they are written calls `flush`."""
@@ -317,8 +317,8 @@ class Replay:
     # Resuming
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what a commit keeps: counters, credit, generators (uint8), and what is in no finished shard: samples,
-        and policies that were found anew."""
+        """Returns what a snapshot keeps: counters, credit, generators (uint8), and what is in no finished shard:
+        samples, and policies that were found anew."""
         state = {name: getattr(self, name) for name in ("total", "taken", "num_random", "last_game")}
         state |= {"credit": float(self.credit), "generator": self._generator.get_state()}
         state["validation_generator"] = self._validation_generator.get_state()

@@ -1,7 +1,7 @@
 """Files of samples, called shards: zipped numpy arrays with a checksum each, written to a temporary name and renamed.
 
-One is `shard-<number of its first sample>-<samples>.npz` and never changes. In runs of before commits the samples of a
-shard that was not full yet were saved with each checkpoint as `open-<first>-<samples>.npz`; they are read, no more
+One is `shard-<number of its first sample>-<samples>.npz` and never changes. In runs of before snapshots the samples of
+a shard that was not full yet were saved with each checkpoint as `open-<first>-<samples>.npz`; they are read, no more
 written. Shards of actors (`pipeline.actors`) have other names, and say whose they are."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from zerogo.replay.samples import Samples, layout
 from zerogo.runtime import Writer, make_directory, remove_leftovers, write_atomically
 
 FORMAT = 1
-COMMITS = 2  # newest ones of a run that may be gone back to
+SNAPSHOTS = 2  # newest ones of a run that may be gone back to
 _NAME = re.compile(r"(shard|open)-(\d{12})-(\d+)\.npz")
 
 
@@ -127,8 +127,8 @@ def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Samples:
 class ShardFolder:
     """The files of a replay in a directory. Raises InputError where there are some that were not to be resumed.
 
-    What is no longer counted, or has left the window, goes only when no commit of the run needs it any more. call: does
-    what writes, for example again and again."""
+    What is no longer counted, or has left the window, goes only when no snapshot of the run needs it any more. call:
+    does what writes, for example again and again."""
 
     def __init__(self, directory: str | Path, resume: bool, call: Callable[..., Any]) -> None:
         self.directory = make_directory(directory)
@@ -137,7 +137,7 @@ class ShardFolder:
             holds = "already holds replay shards; resume that run or choose an empty directory"
             raise InputError(f"{self.directory} {holds}")
         remove_leftovers(self.directory)
-        self._edges = deque([0], maxlen=COMMITS)  # before which samples no window needs, at the last commits
+        self._edges = deque([0], maxlen=SNAPSHOTS)  # before which samples no window needs, at the last snapshots
         self._obsolete: set[Path] = set()
 
     def usable(self, most: float) -> tuple[list[Shard], int]:
@@ -145,7 +145,7 @@ class ShardFolder:
         finished one that holds none above; the others are obsolete."""
         finished = [shard for shard in self._shards if not shard.is_open]
         end = max((shard.end for shard in finished if shard.end <= most), default=0)
-        # Open shards are of before commits; of several the longest holds all.
+        # Open shards are of before snapshots; of several the longest holds all.
         found = finished + [shard for shard in self._shards if shard.is_open and shard.first >= end][-1:]
         self._obsolete = {shard.path for shard in found if shard.end > most}
         return [shard for shard in found if shard.first < most], end
@@ -164,8 +164,8 @@ class ShardFolder:
         """Waits for the files under way without a word of errors."""
         self._writer.close()
 
-    def committed(self, edge: int) -> None:
-        """Removes what the newest commits do not need. edge: before which no window needs samples from now on."""
+    def snapshotted(self, edge: int) -> None:
+        """Removes what the newest snapshots do not need. edge: before which no window needs samples from now on."""
         self._edges.append(edge)
         shards = [shard for shard in find_shards(self.directory) if shard.is_open or shard.end <= self._edges[0]]
         for path in self._obsolete.union(shard.path for shard in shards):

@@ -43,7 +43,7 @@ class SearchPath:
         return self.path.gather(1, index.clamp(min=0)), index
 
 
-def rows_of(tensor: Tensor, game_index: Tensor) -> Tensor:
+def select_games(tensor: Tensor, game_index: Tensor) -> Tensor:
     """Returns the entries of some games (int64 [K], ascending, so K = B means all): [B, ...] -> [K, ...]."""
     return tensor if len(game_index) == len(tensor) else tensor.index_select(0, game_index)
 
@@ -145,7 +145,7 @@ class Go(Game):
     def noise_places(self, states: State, game_index: Tensor) -> Tensor | None:
         """Returns each action's index on the game's own board; None where all have the batch's size."""
         size = states.rules.size
-        return None if states.rules.same_size else own_actions(rows_of(size, game_index), states.board_size)
+        return None if states.rules.same_size else own_actions(select_games(size, game_index), states.board_size)
 
     def root_legal(self, states: State) -> Tensor:
         """Returns the legal moves, superko included."""
@@ -184,13 +184,13 @@ class Go(Game):
     def play(self, states: State, game_index: Tensor, words: Tensor, actions: Tensor) -> Position:
         """Returns the positions after the actions, which superko may forbid."""
         position = self.unpack(words, states.board_size)
-        on_board, cap = rows_of(states.on_board, game_index), rows_of(states.cap, game_index)
+        on_board, cap = select_games(states.on_board, game_index), select_games(states.cap, game_index)
         after, _ = play(position, actions, on_board, self._suicide(states, game_index), cap)
         return after
 
     def legal(self, states: State, game_index: Tensor, position: Position) -> Tensor:
         """Returns the legal moves but for superko: bool [K, A]."""
-        rows = legal_rows(position, rows_of(states.on_board, game_index), self._suicide(states, game_index))
+        rows = legal_rows(position, select_games(states.on_board, game_index), self._suicide(states, game_index))
         points = flood.unpack_rows(rows).flatten(1)
         legal = torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
         return self.allowed(states, game_index, position, legal)
@@ -199,10 +199,10 @@ class Go(Game):
         """The utility of the board as it stands: inside the tree dead stones count until they are captured."""
         finished, fast = position.finished, kernels.module_for("leaf_states", position.device)
         if hasattr(fast, "outcome") and not (states.rules.any_territory or self.score_weight):
-            given = rows_of(states.on_board, game_index), rows_of(states.rules.komi, game_index)
+            given = select_games(states.on_board, game_index), select_games(states.rules.komi, game_index)
             return finished, fast.outcome(position, *given)
         value = torch.zeros_like(position.ply, dtype=torch.float32)
-        is_readable = flood.may_look(finished)
+        is_readable = flood.host_read_is_free(finished)
         over = finished.nonzero().squeeze(1) if is_readable else torch.arange(len(finished), device=finished.device)
         if over.numel() == 0:
             return finished, value
@@ -227,20 +227,20 @@ class Go(Game):
         if not states.rules.any_superko:
             return none
         now = position.hash.unsqueeze(1)
-        in_game = rows_of(states.seen[:, : states.ply_bound + 1], path.game_index) == now
+        in_game = select_games(states.seen[:, : states.ply_bound + 1], path.game_index) == now
         depth = path.depth.unsqueeze(1)
         back = depth - torch.arange(path.path.shape[1], device=now.device)
         nodes = path.path.masked_fill(back < 0, 0)  # behind the parent any row will do
         first = 3 * states.board_size + HASH
         hashes = path.words[:, first : first + 2].index_select(0, nodes.view(-1)).view(torch.int64)
         on_path = hashes.view_as(nodes) == now
-        if flood.may_look(now) and not bool(in_game.any() | on_path.any()):
+        if flood.host_read_is_free(now) and not bool(in_game.any() | on_path.any()):
             return none
-        superko = rows_of(states.rules.superko, path.game_index)
+        superko = select_games(states.rules.superko, path.game_index)
         any_side = (superko != SUPERKO.index("situational")).unsqueeze(1)
         # How many plies before the leaf's parent each position of the game stood; an odd number means the leaf's side
         # was to move then.
-        ply = rows_of(states.ply, path.game_index).unsqueeze(1)
+        ply = select_games(states.ply, path.game_index).unsqueeze(1)
         ago = ply + depth - torch.arange(in_game.shape[1], device=now.device)
         in_game = in_game & (any_side | ((ago & 1) == 1))
         on_path = on_path & (back >= 0) & (any_side | ((back & 1) == 1))
@@ -250,7 +250,7 @@ class Go(Game):
     def leaf(self, states: State, position: Position, path: SearchPath, actions: Tensor) -> State:
         """Returns the positions with the moves and positions before them, as encoders want them."""
         rows, index = path.rows(torch.arange(states.moves.shape[1] - 1, device=path.depth.device))
-        before_root = rows_of(states.moves, path.game_index).gather(1, (-index).clamp(min=0))
+        before_root = select_games(states.moves, path.game_index).gather(1, (-index).clamp(min=0))
         moves = torch.where(index > 0, path.actions[rows].to(torch.int16), before_root)
         moves = torch.cat([actions.to(torch.int16).unsqueeze(1), moves], dim=1)
         fields = {field.name: getattr(position, field.name) for field in dataclasses.fields(position)}
@@ -291,4 +291,4 @@ class Go(Game):
 
     @staticmethod
     def _suicide(states: State, game_index: Tensor) -> Tensor | None:
-        return None if states.suicide is None else rows_of(states.suicide, game_index)
+        return None if states.suicide is None else select_games(states.suicide, game_index)

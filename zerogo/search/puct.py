@@ -4,7 +4,7 @@ variance-scaled exploration, and lower confidence bounds for the move to play.""
 import torch
 from torch import Tensor
 
-from zerogo import draws
+from zerogo import rng
 from zerogo.config import SearchConfig
 from zerogo.kernels.shared import INVERSE_PRIOR_STDEV, VARIANCE_PRIOR, VARIANCE_WEIGHT
 from zerogo.search.tree import Nodes
@@ -89,7 +89,7 @@ def noisy_prior(
     total = above.sum(1, keepdim=True)
     even = legal.to(torch.float32) / number
     shaped = torch.where(total > 1e-12, 0.5 * even + 0.5 * above / total.clamp(min=1e-12), even)
-    noise = draws.dirichlet(keys, settings.dirichlet_concentration * shaped, places)
+    noise = rng.dirichlet(keys, settings.dirichlet_concentration * shaped, places)
     return (1.0 - settings.dirichlet_share) * tempered + settings.dirichlet_share * noise
 
 

@@ -2,8 +2,8 @@
 
 A step is one call of `simulate`: one simulation in every game, or several (see `selection`). On the CPU the host reads
 which simulations count and which leaves need the network, so that the work shrinks with them. On other devices nothing
-is read inside a step: writes that must have no effect go to NULL_NODE (`flood.may_look` decides). Between moves the
-host may read."""
+is read inside a step: writes that must have no effect go to NULL_NODE (`flood.host_read_is_free` decides). Between
+moves the host may read."""
 
 import time
 from collections.abc import Callable
@@ -13,13 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import draws, kernels, runtime
+from zerogo import kernels, rng, runtime
 from zerogo.config import SearchConfig
-from zerogo.draws import Purpose
-from zerogo.flood import may_look
-from zerogo.kernels.shared import CLOSED, NULL_NODE, ROOT
+from zerogo.flood import host_read_is_free
+from zerogo.kernels.shared import ILLEGAL, NULL_NODE, ROOT
+from zerogo.rng import Purpose
 from zerogo.search import graph, gumbel, puct
-from zerogo.search.game import Game, Go, LeafStates, SearchPath, rows_of
+from zerogo.search.game import Game, Go, LeafStates, SearchPath, select_games
 from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Nodes, SearchState, Tree, backup, keep_subtree_, nodes_at, reset_
 
@@ -114,25 +114,25 @@ class Search:
         if (most := budget if isinstance(budget, int) else int(budget.max()) if bare is None else 0) > longest:
             raise ValueError(f"begin: a budget of {most} simulations in trees made for {longest}")
         budgets = budget if isinstance(budget, Tensor) else torch.full_like(games, budget)
-        plies = rows_of(search_state.states.ply, games)
-        move_key = draws.key(seed, games if game_ids is None else game_ids, plies)
+        plies = select_games(search_state.states.ply, games)
+        move_key = rng.key(seed, games if game_ids is None else game_ids, plies)
         search_state.repeated_states = None
         fast = kernels.module_for("roots", games.device) if self.settings.algorithm == "gumbel" else None
         if fast is not None:
             fast.begin(self, search_state, games, budgets, move_key, explore, bare)
             return
         explores = explore if isinstance(explore, Tensor) else torch.full_like(games, explore, dtype=torch.bool)
-        search_state.keys[games] = draws.key(move_key, Purpose.SYMMETRY)
+        search_state.keys[games] = rng.key(move_key, Purpose.SYMMETRY)
         overflowing = games[tree.size[games] + budgets >= tree.num_nodes]  # kept nodes leave too little room
         self.replace(search_state, overflowing, search_state.states)
         search_state.overflowed += len(overflowing)
-        self._prepare_roots(search_state, games, draws.key(move_key, Purpose.ROOT_SYMMETRY))
+        self._prepare_roots(search_state, games, rng.key(move_key, Purpose.ROOT_SYMMETRY))
         budgets = torch.where(tree.terminal[games, ROOT], 0, budgets)
         search_state.budget[games], search_state.done[games] = budgets, 0
         search_state.depth_bound = int(search_state.deepest.max())
         nodes = self._roots(search_state, games)
         search_state.kept_visits[games] = nodes.visits
-        self._explore(search_state, games, nodes, draws.key(move_key, Purpose.NOISE), explores.unsqueeze(1))
+        self._explore(search_state, games, nodes, rng.key(move_key, Purpose.NOISE), explores.unsqueeze(1))
 
     def _explore(self, search_state: SearchState, games: Tensor, nodes: Nodes, keys: Tensor, explores: Tensor) -> None:
         """Draws the root noise: Gumbel's and its order of visits, or PUCT's Dirichlet, where `explores` (bool [K, 1])
@@ -143,7 +143,7 @@ class Search:
             search_state.root_prior[games] = torch.where(explores, noisy, nodes.prior)
             search_state.forced[games] = explores.squeeze(1) * self.settings.forced_playouts
             return
-        noise = draws.gumbel(keys, nodes.prior.shape[1], places)
+        noise = rng.gumbel(keys, nodes.prior.shape[1], places)
         search_state.gumbel[games] = torch.where(explores, noise, 0.0)
         search_state.root_prior[games] = nodes.prior
         for target, table in (
@@ -166,7 +166,7 @@ class Search:
         if bare.numel():
             chosen = states if len(bare) == len(games) else states.select(bare)
             self._init_roots(search_state, games[bare], chosen, legal[bare], keys[bare])
-        tree.children[games, ROOT] = torch.where(legal, tree.children[games, ROOT], CLOSED)
+        tree.children[games, ROOT] = torch.where(legal, tree.children[games, ROOT], ILLEGAL)
         prior = torch.where(legal, tree.prior[games, ROOT], 0.0)
         total = prior.sum(1, keepdim=True)
         even = legal / legal.sum(1, keepdim=True)
@@ -178,7 +178,7 @@ class Search:
         words, prior, value, finished = self.roots_of(states, legal, keys)
         search_state.deepest[games] = 0
         tree.words[games, ROOT] = words
-        tree.children[games, ROOT] = legal.to(torch.int32) + CLOSED  # UNVISITED is CLOSED + 1
+        tree.children[games, ROOT] = legal.to(torch.int32) + ILLEGAL  # UNVISITED is ILLEGAL + 1
         tree.prior[games, ROOT] = prior
         tree.visits[games, ROOT], tree.value_sum[games, ROOT], tree.value[games, ROOT] = 1, value, value
         tree.square_sum[games, ROOT] = value * value
@@ -211,27 +211,29 @@ class Search:
     def step(self, search_state: SearchState) -> None:
         """The same, operation by operation."""
         start = time.perf_counter()
-        if may_look(search_state.deepest):
+        if host_read_is_free(search_state.deepest):
             search_state.depth_bound = int(search_state.deepest.max())
         selection = select(search_state, self.settings)
-        if may_look(selection.counts) and not bool(selection.counts.all()):
+        if host_read_is_free(selection.counts) and not bool(selection.counts.all()):
             selection = selection.select(selection.counts.nonzero().squeeze(1))
         if len(selection.index):
             leaves = step_leaves(self.game, search_state, selection)
             prior, value = self._evaluate(search_state, selection, leaves)
             expand_and_backup(search_state, selection, leaves, prior, value)
-        if may_look(selection.index):
+        if host_read_is_free(selection.index):
             runtime.THREADS.note(len(selection.index), time.perf_counter() - start)
 
     def _evaluate(self, search_state: SearchState, selection: Selection, leaves: LeafStates) -> tuple[Tensor, Tensor]:
         """Returns priors float32 [K, A] and values float32 [K]; on the CPU only of leaves whose value is not known."""
         keys = search_state.keys + search_state.done
         if selection.num_slots == 1:
-            keys = rows_of(keys, selection.index)
+            keys = select_games(keys, selection.index)
         else:  # each of a game's simulations has the key that it would have in a step of its own
             serial = torch.div(selection.index, search_state.num_games, rounding_mode="floor")
             keys = keys[selection.games(search_state.num_games)] + serial
-        index = _to_evaluate(selection.at_end | leaves.repeats | leaves.finished) if may_look(keys) else None
+        index = (
+            _to_evaluate(selection.is_terminal | leaves.repeats | leaves.finished) if host_read_is_free(keys) else None
+        )
         if index is None:
             evaluation = self.evaluator(leaves.leaf, legal=leaves.legal, key=keys)
             return evaluation.prior.to(torch.float32), self.game.utility(leaves.leaf, evaluation)
@@ -321,8 +323,8 @@ def expand_and_backup(
         return
     tree, games, parent = search_state.tree, selection.games(search_state.num_games), selection.last
     first = games * tree.num_nodes
-    repeats = leaves.repeats & ~selection.at_end
-    stays = selection.at_end | repeats
+    repeats = leaves.repeats & ~selection.is_terminal
+    stays = selection.is_terminal | repeats
     is_new = selection.counts & ~stays
     rank = _rank(selection, is_new, search_state.num_games)
     node = torch.where(is_new, ROOT + tree.size[games] + rank, NULL_NODE)
@@ -331,17 +333,17 @@ def expand_and_backup(
     _expand(tree, first, node, selection, leaves, prior, value)
     _close(tree, first, selection, repeats & selection.counts)
     mean = tree.at("value_sum", parent) / tree.at("visits", parent).clamp(min=1)
-    value = torch.where(selection.at_end, tree.at("value", parent), torch.where(repeats, mean, value))
+    value = torch.where(selection.is_terminal, tree.at("value", parent), torch.where(repeats, mean, value))
     path = torch.cat([selection.path, first.unsqueeze(1)], dim=1)
     path = path.scatter(1, (selection.depth + 1).unsqueeze(1), (first + node).unsqueeze(1))
     path = torch.where(selection.counts.unsqueeze(1), path, first.unsqueeze(1))
     depth = torch.where(stays, selection.depth, selection.depth + 1)
     # Several of one tree are added in their order, so that sums do not depend on chance: the CPU does so by itself.
-    step = len(path) if may_look(path) else search_state.num_games
+    step = len(path) if host_read_is_free(path) else search_state.num_games
     for start in range(0, len(path), step):
         slot = slice(start, start + step)
         backup(tree, path[slot], depth[slot], value[slot])
-    ended = torch.stack([selection.at_end | (leaves.finished & ~repeats), repeats])
+    ended = torch.stack([selection.is_terminal | (leaves.finished & ~repeats), repeats])
     search_state.exact_leaves += (ended & selection.counts).sum(1)
     search_state.done.index_add_(0, games, selection.counts.to(torch.int64))
     search_state.deepest.scatter_reduce_(0, games, torch.where(selection.counts, depth, 0), "amax")
@@ -362,7 +364,7 @@ def _expand(
     """Writes the new nodes (int64 [K], NULL_NODE where there is none) and hangs them below their parents."""
     new, parent = (first + node,), selection.last
     tree.words.flatten(0, 1).index_put_(new, leaves.words)
-    tree.children.flatten(0, 1).index_put_(new, leaves.legal.to(torch.int32) + CLOSED)  # UNVISITED is CLOSED + 1
+    tree.children.flatten(0, 1).index_put_(new, leaves.legal.to(torch.int32) + ILLEGAL)  # UNVISITED is ILLEGAL + 1
     tree.prior.flatten(0, 1).index_put_(new, prior)
     tree.value.view(-1).index_put_(new, value)
     tree.terminal.view(-1).index_put_(new, leaves.finished)
@@ -374,10 +376,10 @@ def _expand(
 
 def _close(tree: Tree, first: Tensor, selection: Selection, repeats: Tensor) -> None:
     """Closes the moves that repeat a position (bool [K])."""
-    if may_look(repeats) and not bool(repeats.any()):
+    if host_read_is_free(repeats) and not bool(repeats.any()):
         return
     place = (torch.where(repeats, selection.last, first), selection.action)
-    tree.children.flatten(0, 1).index_put_(place, torch.full_like(selection.action, CLOSED, dtype=torch.int32))
+    tree.children.flatten(0, 1).index_put_(place, torch.full_like(selection.action, ILLEGAL, dtype=torch.int32))
     tree.prior.flatten(0, 1).index_put_(place, torch.zeros_like(selection.action, dtype=torch.float32))
 
 
@@ -389,4 +391,4 @@ def tempered(policy: Tensor, temperature: float | Tensor, keys: Tensor, places: 
         return fast.tempered(policy, temperature, keys, places)
     heat = torch.as_tensor(temperature, dtype=torch.float32, device=policy.device).expand(policy.shape[0]).unsqueeze(1)
     logits = torch.log(policy) / heat.clamp(min=1e-4)
-    return (logits - logits.amax(1, keepdim=True) + draws.gumbel(keys, policy.shape[1], places) * (heat > 0)).argmax(1)
+    return (logits - logits.amax(1, keepdim=True) + rng.gumbel(keys, policy.shape[1], places) * (heat > 0)).argmax(1)

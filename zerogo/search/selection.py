@@ -15,7 +15,7 @@ from torch import Tensor
 
 from zerogo import kernels
 from zerogo.config import SearchConfig
-from zerogo.flood import may_look
+from zerogo.flood import host_read_is_free
 from zerogo.kernels.shared import NULL_NODE, ROOT, UNVISITED, tries
 from zerogo.search import gumbel, puct
 from zerogo.search.tree import SearchState, Tree, nodes_at
@@ -27,14 +27,14 @@ class Selection(TensorFields):
     """Where K simulations go. `select` gives K = num_slots * B of them, number slot * B + game.
 
     path: int64 [K, D], rows from the root on, without meaning behind the end. depth: int64 [K], index of the last node
-    on it. action: int64 [K], the move to be tried there. at_end: bool [K], the last node is a finished position and
-    there is no move. counts: bool [K], which slots are used, a game's first ones. Unused slots still hold valid rows
-    and moves of their game, so that indexing is safe. index: int64 [K], ascending, the simulations' numbers."""
+    on it. action: int64 [K], the move to be tried there. is_terminal: bool [K], the last node is a finished position
+    and there is no move. counts: bool [K], which slots are used, a game's first ones. Unused slots still hold valid
+    rows and moves of their game, so that indexing is safe. index: int64 [K], ascending, the simulations' numbers."""
 
     path: Tensor
     depth: Tensor
     action: Tensor
-    at_end: Tensor
+    is_terminal: Tensor
     counts: Tensor
     index: Tensor
     num_slots: int = 1
@@ -68,22 +68,22 @@ def _select_one(
     first = games * tree.num_nodes
     root_move, children = _choose_at_roots(search_state, first, settings, virtual)
     rows, depth, action, chosen = first + ROOT, torch.zeros_like(first), root_move, root_move
-    at_end, moving = torch.zeros_like(first, dtype=torch.bool), torch.ones_like(first, dtype=torch.bool)
+    is_terminal, moving = torch.zeros_like(first, dtype=torch.bool), torch.ones_like(first, dtype=torch.bool)
     levels = [rows]
     for _ in range(search_state.depth_bound + (virtual is not None)):  # nodes to be made lie one deeper
         child = children.gather(1, chosen.unsqueeze(1)).squeeze(1)
         moving = moving & (child > NULL_NODE)
-        if may_look(moving) and not bool(moving.any()):
+        if host_read_is_free(moving) and not bool(moving.any()):
             break
         rows = torch.where(moving, first + child, rows)
         levels.append(torch.where(moving, rows, first))
         depth = depth + moving.to(torch.int64)
-        at_end = at_end | (moving & tree.at("terminal", rows))
-        moving = moving & ~at_end
+        is_terminal = is_terminal | (moving & tree.at("terminal", rows))
+        moving = moving & ~is_terminal
         chosen, children = _choose_inside(tree, rows, first, settings, virtual)
         action = torch.where(moving, chosen, action)
     path = torch.stack(levels, dim=1)
-    return Selection(path, depth, action, at_end, search_state.unspent, games), root_move
+    return Selection(path, depth, action, is_terminal, search_state.unspent, games), root_move
 
 
 def _choose_at_roots(
@@ -162,9 +162,9 @@ def _select_next(
     tree = search_state.tree
     selection, root_move = _select_one(search_state, settings, virtual)
     last, first = selection.last, selection.index * tree.num_nodes
-    collides = going & selection.at_end & (last - first >= ROOT + tree.size)
+    collides = going & selection.is_terminal & (last - first >= ROOT + tree.size)
     counts = going & ~collides
-    makes = counts & ~selection.at_end
+    makes = counts & ~selection.is_terminal
     marked = torch.where(makes, first + ROOT + tree.size + virtual.started, first)
     owner = torch.where(makes, last, first)
     tree.children.flatten(0, 1).index_put_((owner, selection.action), (marked - first).to(torch.int32))
@@ -187,7 +187,7 @@ def _unmark(tree: Tree, selection: Selection, marked: Tensor) -> None:
     owner = torch.where(marked == first, first, selection.last)
     unvisited = torch.full_like(owner, UNVISITED, dtype=torch.int32)
     tree.children.flatten(0, 1).index_put_((owner, selection.action), unvisited)
-    tree.terminal.view(-1).index_put_((marked,), torch.zeros_like(selection.at_end))
+    tree.terminal.view(-1).index_put_((marked,), torch.zeros_like(selection.is_terminal))
 
 
 def _in_slots(tree: Tree, rounds: list[Selection], leaves: int) -> Selection:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from zerogo import kernels
-from zerogo.kernels.shared import CLOSED, NULL_NODE, ROOT
+from zerogo.kernels.shared import ILLEGAL, NULL_NODE, ROOT
 from zerogo.tensors import TensorFields
 
 
@@ -22,7 +22,7 @@ class Tree(TensorFields):
     sums stay 0.
 
     words: int32 [B, M, W], the packed position. children: int32 [B, M, A], a node's index, UNVISITED (0, which is also
-    NULL_NODE) or CLOSED (-1). prior: float32 [B, M, A]. visits: int32 [B, M], 1 for the evaluation that made the node,
+    NULL_NODE) or ILLEGAL (-1). prior: float32 [B, M, A]. visits: int32 [B, M], 1 for the evaluation that made the node,
     and 1 for each later simulation through it. value_sum: float32 [B, M], the sum of their values, square_sum: float32
     [B, M], of their squares, and value: float32 [B, M], its own evaluation, all from the view of the side to move at
     the node. terminal: bool [B, M]. parent: int32 [B, M]. action: int32 [B, M], the move that led to the node. size:
@@ -201,7 +201,7 @@ def nodes_at(
     if under_way is not None:
         under_way = under_way.view(-1).index_select(0, child).view_as(children).to(torch.float32)
     own = (total, mean, tree.at("square_sum", rows), tree.at("value", rows))
-    return Nodes(prior, visits, value, squares, children != CLOSED, *own, under_way), children
+    return Nodes(prior, visits, value, squares, children != ILLEGAL, *own, under_way), children
 
 
 def backup(tree: Tree, path: Tensor, depth: Tensor, value: Tensor) -> None:
@@ -280,7 +280,7 @@ def _move_nodes(tree: Tree, game_index: Tensor, place: Tensor) -> None:
     children = moved["children"]
     child = (children.clamp(min=NULL_NODE) + base.unsqueeze(1)).view(-1)
     followed = places.index_select(0, child).view_as(children).to(torch.int32)
-    moved["children"] = torch.where(children == CLOSED, CLOSED, followed)
+    moved["children"] = torch.where(children == ILLEGAL, ILLEGAL, followed)
     moved["parent"] = places[base + moved["parent"]].to(torch.int32)
     reset_(tree, game_index)
     for name, values in moved.items():

@@ -12,17 +12,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import board, coords, draws, kernels, scoring
+from zerogo import board, coords, kernels, rng, scoring
 from zerogo.board.state import links_of
 from zerogo.config import GameConfig, SearchConfig, SelfplayConfig
-from zerogo.draws import Purpose
 from zerogo.evaluator import Evaluator
-from zerogo.flood import may_look
+from zerogo.flood import host_read_is_free
 from zerogo.kernels import copies
 from zerogo.resignation import Resignation
+from zerogo.rng import Purpose
 from zerogo.rules import own_actions
 from zerogo.search import Search, SearchResult, tempered
-from zerogo.search.game import rows_of
+from zerogo.search.game import select_games
 from zerogo.search.tree import SearchState
 from zerogo.selfplay.opening import begin
 from zerogo.selfplay.record import EndReason, FinishedGame, Recorder, SelfPlayResult
@@ -35,7 +35,7 @@ OF_SEARCHES = tuple(field.name for field in dataclasses.fields(SearchState) if f
 
 
 @dataclass(frozen=True)
-class Drawn(TensorFields):
+class GameRandomness(TensorFields):
     """What each of B games draws once, by its number. number: int64 [B]. opening: int32 [B], plies drawn from the prior
     at the start, so that games differ. bool [B] each: ends_settled, it ends once every point is pass-alive; may_resign;
     is_kept, as SGF."""
@@ -81,7 +81,7 @@ class SelfPlay:
         self.max_plies = max(game.plies(size) for size in game.all_sizes)
         self.next_game, self.stride = first_game, stride
         self.search = Search(evaluator, search)
-        self.use(evaluator, 0)
+        self.set_network(evaluator, 0)
         self.resignation = Resignation(settings.resign_false_positive, settings.resign_min_ply)
         self.num_games = settings.games
         self.set_progress(progress)
@@ -95,7 +95,7 @@ class SelfPlay:
         self.fewest_left, self.steps_left = min(self.budgets), 0
         self._begin_searches(self.everyone)
 
-    def use(self, evaluator: Evaluator, network_step: int) -> None:
+    def set_network(self, evaluator: Evaluator, network_step: int) -> None:
         """Goes on, in games under way too, with another network, which has learned for `network_step` steps."""
         self.search.evaluator = evaluator.with_symmetries(self.search.settings.symmetry_leaf)
         self.search.root_evaluator = evaluator.with_symmetries(self.search.settings.symmetry_root)
@@ -165,7 +165,7 @@ class SelfPlay:
             if not self._simulate(pause):
                 break
             # Between simulations a CPU may look who has spent a budget; elsewhere that comes with what the moves do.
-            looks = may_look(self.search_state.budget)
+            looks = host_read_is_free(self.search_state.budget)
             moving = (~self.search_state.unspent).nonzero().squeeze(1) if looks else self.everyone
             if len(moving):
                 self._move(moving, collected)
@@ -184,7 +184,7 @@ class SelfPlay:
         """Runs steps until a game may have spent its budget; where reading what is left would wait, at least
         `check_every` simulations. Returns False where it was to pause before."""
         if self.steps_left == 0:
-            if may_look(self.search_state.budget):
+            if host_read_is_free(self.search_state.budget):
                 number = int((self.search_state.budget - self.search_state.done).min())
             else:
                 number = max(self.fewest_left, self.settings.check_every)
@@ -204,23 +204,23 @@ class SelfPlay:
         effect: what is drawn or recorded for them is what will be when they do."""
         search_state, is_whole = self.search_state, len(game_index) == self.num_games
         before = self.states if is_whole else self.states.select(game_index)
-        stays = None if may_look(game_index) else search_state.unspent
+        stays = None if host_read_is_free(game_index) else search_state.unspent
         result = self.search.result(search_state, game_index)
         actions = self._choose(game_index, before, result)
         self._record(game_index, before, actions, result)
         after = _played(before, actions, stays)
         seen = {"resigns": self._resigns(game_index, before, result)} if self.settings.resign_share else {}
-        seen |= {"settled": scoring.all_pass_alive(after), "may_end": rows_of(self.drawn.ends_settled, game_index)}
+        seen |= {"settled": scoring.all_pass_alive(after), "may_end": select_games(self.drawn.ends_settled, game_index)}
         self.states = after if is_whole else board.put_(self.states, game_index, after)
         actions = actions if stays is None else torch.where(stays, board.NO_MOVE, actions)
         self.search.advance(search_state, game_index, actions, self.states)
         self._draw_plan(game_index)
         of_games = {"done": search_state.done, "budget": search_state.budget, "next": self.plan.budget}
         of_games["size"] = search_state.tree.size
-        seen |= {name: rows_of(numbers, game_index) for name, numbers in of_games.items()}
+        seen |= {name: select_games(numbers, game_index) for name, numbers in of_games.items()}
         seen |= {"ply": after.ply, "finished": after.finished, "passes": after.passes} | _diagnostics(result)
         seen = dict(zip(seen, copies.to_host(list(seen.values())), strict=True))
-        moved, over, ends, bare, ply_bound = self._understood(seen, collected)
+        moved, over, ends, bare, ply_bound = self._process_readback(seen, collected)
         if len(over):
             self._replace(game_index[over] if stays is None else over, ends, collected, ply_bound)
         if stays is None:
@@ -228,7 +228,7 @@ class SelfPlay:
         elif len(moved):
             self._begin_searches(self._on_device(moved), bare)
 
-    def _understood(self, seen: dict[str, Tensor], collected: SelfPlayResult) -> tuple:
+    def _process_readback(self, seen: dict[str, Tensor], collected: SelfPlayResult) -> tuple:
         """Counts on the host what K games have done; returns which of them have moved, which are over, by what
         (`EndReason`), which of those that have moved need new roots, and the greatest ply of games that go on."""
         has_moved = seen["done"] >= seen["budget"]
@@ -258,7 +258,7 @@ class SelfPlay:
         found = {"actions": actions, "policy": result.policy, "root_value": result.value}
         of_games = {"policy_weight": self.plan.is_full, "is_sample": self.plan.is_sample, "game": self.drawn.number}
         of_games["network_step"] = self.network_steps
-        found |= {name: rows_of(numbers, game_index) for name, numbers in of_games.items()}
+        found |= {name: select_games(numbers, game_index) for name, numbers in of_games.items()}
         self.recorder.write(game_index, before, **found)
 
     def _choose(self, game_index: Tensor, states: board.State, result: SearchResult) -> Tensor:
@@ -268,7 +268,7 @@ class SelfPlay:
         if is_gumbel and not settings.opening_plies:
             return result.action
         sizes, is_mixed = states.rules.size, not states.rules.same_size
-        keys = draws.key(self.seed, rows_of(self.drawn.number, game_index), states.ply, Purpose.MOVE)
+        keys = rng.key(self.seed, select_games(self.drawn.number, game_index), states.ply, Purpose.MOVE)
         places = own_actions(sizes, states.board_size) if is_mixed else None
         chosen = result.action
         if not is_gumbel:
@@ -278,18 +278,18 @@ class SelfPlay:
             chosen = tempered(result.policy, temperature, keys, places)
         if settings.opening_plies:
             drawn = tempered(result.prior, settings.opening_temperature, keys, places)
-            chosen = torch.where(states.ply < rows_of(self.drawn.opening, game_index), drawn, chosen)
+            chosen = torch.where(states.ply < select_games(self.drawn.opening, game_index), drawn, chosen)
         return chosen
 
     def _draw_plan(self, game_index: Tensor) -> None:
         """Draws how the next searches of games are, each full or cheap (playout-cap randomisation)."""
-        ply, number = rows_of(self.states.ply, game_index), rows_of(self.drawn.number, game_index)
+        ply, number = select_games(self.states.ply, game_index), select_games(self.drawn.number, game_index)
         # What is drawn from the prior becomes no sample. It is searched all the same: games that moved at once would be
         # out of step with the others, and a move by a few costs as much host time as one by all.
-        is_full = is_sample = ply >= rows_of(self.drawn.opening, game_index)
+        is_full = is_sample = ply >= select_games(self.drawn.opening, game_index)
         budget = torch.full_like(number, self.budgets[0])
         if self.settings.full_share < 1:
-            drawn = draws.uniform(draws.key(self.seed, number, ply, Purpose.BUDGET), 1).squeeze(1)
+            drawn = rng.uniform(rng.key(self.seed, number, ply, Purpose.BUDGET), 1).squeeze(1)
             is_long = drawn < self.settings.full_share
             budget, is_full = torch.where(is_long, *self.budgets), is_full & is_long
             is_sample = is_sample if self.settings.learn_cheap else is_full
@@ -302,11 +302,11 @@ class SelfPlay:
     def _begin_searches(self, game_index: Tensor, bare: Tensor | None = None) -> None:
         """Starts the next searches, as planned. bare: see `search.Search.begin`."""
         # Gumbel's noise is what varies its moves, so cheap searches keep it; under PUCT the temperature does that.
-        explore = self.search.settings.algorithm == "gumbel" or rows_of(self.plan.is_full, game_index)
-        known = {"game_ids": rows_of(self.drawn.number, game_index), "explore": explore, "bare": bare}
-        self.search.begin(self.search_state, game_index, rows_of(self.plan.budget, game_index), self.seed, **known)
+        explore = self.search.settings.algorithm == "gumbel" or select_games(self.plan.is_full, game_index)
+        known = {"game_ids": select_games(self.drawn.number, game_index), "explore": explore, "bare": bare}
+        self.search.begin(self.search_state, game_index, select_games(self.plan.budget, game_index), self.seed, **known)
 
-    def _new_games(self, number: int) -> tuple[board.State, Drawn]:
+    def _new_games(self, number: int) -> tuple[board.State, GameRandomness]:
         """Returns fresh games with the next numbers, each with its own rules, and what is drawn for them, on the
         host."""
         host, settings = torch.device("cpu"), self.settings
@@ -315,11 +315,11 @@ class SelfPlay:
         states = begin(self.game, numbers, self.seed, host)
 
         def drawn(purpose: Purpose) -> Tensor:
-            return draws.uniform(draws.key(self.seed, numbers, purpose), 1).squeeze(1)
+            return rng.uniform(rng.key(self.seed, numbers, purpose), 1).squeeze(1)
 
         # The plies drawn from the prior have an exponential distribution (KataGo), in proportion to the points.
         mean = settings.opening_plies * states.rules.size.to(torch.float32) ** 2
-        return states, Drawn(
+        return states, GameRandomness(
             number=numbers,
             opening=(-mean * torch.log(drawn(Purpose.OPENING_PLIES))).floor().to(torch.int32),
             ends_settled=drawn(Purpose.SETTLED) < settings.settled_end_share,
@@ -330,7 +330,7 @@ class SelfPlay:
     def _resigns(self, game_index: Tensor, states: board.State, result: SearchResult) -> Tensor:
         """Returns whether the side to move gives up: bool [K]."""
         is_late, is_low = states.ply >= self.settings.resign_min_ply, result.value < self.resignation.threshold
-        return rows_of(self.drawn.may_resign, game_index) & is_late & is_low
+        return select_games(self.drawn.may_resign, game_index) & is_late & is_low
 
     def _replace(self, games: Tensor, ends: Tensor, collected: SelfPlayResult, ply_bound: int) -> None:
         """Takes in games that are over and puts new ones into their places: int64 [K] on the host, as all other
@@ -339,13 +339,13 @@ class SelfPlay:
         index = self._on_device(games)
         self._collect(*self._on_host(index), ends, collected)
         states, drawn = self._new_games(len(games))
-        knows_all = not may_look(index)
+        knows_all = not host_read_is_free(index)
         self.states = board.put_(self.states, games, states, ply_bound if knows_all else None)
         copies.put_from_host_(self.drawn.tensors(), games, drawn.tensors())
         self.search.replace(self.search_state, index, self.states)
         self._draw_plan(index)
 
-    def _on_host(self, index: Tensor) -> tuple[board.State, Recorder, Drawn]:
+    def _on_host(self, index: Tensor) -> tuple[board.State, Recorder, GameRandomness]:
         """Returns games (int64 [K]) on the host, without what only a game that goes on needs, with what was recorded of
         them."""
         unused = {name: getattr(self.states, name)[:, :0] for name in ("seen", "links", "lost", "recent", "moves")}
@@ -355,7 +355,7 @@ class SelfPlay:
         return states, Recorder({name: next(found) for name in tables}), self.drawn.with_tensors(found)
 
     def _collect(
-        self, states: board.State, recorder: Recorder, drawn: Drawn, ends: Tensor, collected: SelfPlayResult
+        self, states: board.State, recorder: Recorder, drawn: GameRandomness, ends: Tensor, collected: SelfPlayResult
     ) -> None:
         """Adds the samples and the records of finished games, all on the host. ends: int64 [K]."""
         settled = ends == int(EndReason.ALL_PASS_ALIVE)

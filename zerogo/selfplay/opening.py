@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import board, draws, flood, scoring
+from zerogo import board, flood, rng, scoring
 from zerogo.config import GameConfig
-from zerogo.draws import Purpose
 from zerogo.players.playout import RandomPlayer
+from zerogo.rng import Purpose
 from zerogo.rules import Rules
 from zerogo.selfplay.record import EndReason, Recorder, SelfPlayResult
 
@@ -34,7 +34,7 @@ def drawn_rules(game: GameConfig, numbers: Tensor, seed: int) -> list[Rules]:
         Purpose.SUICIDE: [(True, game.suicide_share), (game.suicide, 1.0 - game.suicide_share)],
     }
     sizes, superko, suicide = (_chosen(options, numbers, seed, purpose) for purpose, options in shares.items())
-    drawn = draws.uniform(draws.key(seed, numbers, Purpose.KOMI), 2).tolist()
+    drawn = rng.uniform(rng.key(seed, numbers, Purpose.KOMI), 2).tolist()
     komi = [game.komi_of(size) for size in sizes]
     for k, (share, where) in enumerate(drawn):
         if share < game.random_komi_share:
@@ -46,7 +46,7 @@ def drawn_rules(game: GameConfig, numbers: Tensor, seed: int) -> list[Rules]:
 def _chosen(options: Sequence[tuple[Any, float]], numbers: Tensor, seed: int, purpose: Purpose) -> list[Any]:
     """Returns one option for each game, drawn in proportion to its share."""
     edges = list(accumulate(share for _, share in options))
-    drawn = draws.uniform(draws.key(seed, numbers, purpose), 1).squeeze(1).tolist()
+    drawn = rng.uniform(rng.key(seed, numbers, purpose), 1).squeeze(1).tolist()
     return [options[min(bisect(edges, where * edges[-1]), len(options) - 1)][0] for where in drawn]
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import torch
 
-from zerogo import draws, ranks
+from zerogo import distributed, rng
 from zerogo.board import searchable
-from zerogo.draws import Purpose
 from zerogo.replay import Replay
+from zerogo.rng import Purpose
 from zerogo.search import Search
 
 
@@ -30,7 +30,7 @@ def reanalyse(
     together: positions of one batch. until: the `time.monotonic()` at which no other batch begins. Results and points
     stay those of the games. Superko knows the last eight positions only, and the move cap is far. What is in a file
     already stays there as it was, so that a run that is resumed has some of the earlier policies back."""
-    slots, found = ranks.own(replay.oldest_policies(number)), []
+    slots, found = distributed.local_shard(replay.oldest_policies(number)), []
     search = Search(search.evaluator, replace(search.settings, keep_tree=False), search.game, search.root_evaluator)
     for some in slots.split(together) if len(slots) else ():
         if until is not None and time.monotonic() >= until:
@@ -39,11 +39,11 @@ def reanalyse(
         states, ids = searchable(samples.state()).to(device), samples.game.to(device)
         result = search.run(states, simulations, seed, game_ids=ids, explore=True)
         found.append((some, result.policy.cpu(), result.value.cpu()))
-    for parts in (found := sum(ranks.gathered(found), [])):
+    for parts in (found := sum(distributed.all_gather_object(found), [])):
         replay.update_policies(*parts)
     return sum(len(some) for some, *_ in found)
 
 
 def seed_of(seed: int, step: int) -> int:
     """Returns the seed of the searches after a training step, other than that of self-play."""
-    return int(draws.key(seed, Purpose.REANALYSIS, step)) % 2**62
+    return int(rng.key(seed, Purpose.REANALYSIS, step)) % 2**62

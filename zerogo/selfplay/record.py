@@ -160,8 +160,8 @@ def short_values_black(values_black: Tensor, length: Tensor, result_black: Tenso
     values_black: float32 [K, T], Black's view. length: int64 [K], plies played. result_black, area: float32 [K]."""
     now = 1 / (1 + area.unsqueeze(1) * torch.tensor(SHORT_VALUE_RATES, device=area.device)).unsqueeze(1)
     ply, end = torch.arange(values_black.shape[1] + 1, device=area.device).view(1, -1, 1), length.view(-1, 1, 1)
-    at_end = torch.where(ply == end, result_black.view(-1, 1, 1), 0.0)
-    average = torch.where(ply < end, now * F.pad(values_black, (0, 1)).unsqueeze(2), at_end)
+    is_terminal = torch.where(ply == end, result_black.view(-1, 1, 1), 0.0)
+    average = torch.where(ply < end, now * F.pad(values_black, (0, 1)).unsqueeze(2), is_terminal)
     step = 1
     while step < average.shape[1]:  # each entry holds the sum over `step` plies, then over twice as many
         average[:, :-step] += (1 - now) ** step * average[:, step:]

@@ -175,10 +175,10 @@ class GoPlugin(base_plugin.TBPlugin):
 
     def _in_flight(self, request: Request) -> dict[str, Any]:
         run = self.folder.run(request.args.get("run"))
-        names = sorted(path.name for path in (run.path / "commits").glob("commit-*.pt") if path.is_file())
-        path = self.folder.file(run, f"commits/{names[-1]}") if names else None
+        names = sorted(path.name for path in (run.path / "snapshots").glob("snapshot-*.pt") if path.is_file())
+        path = self.folder.file(run, f"snapshots/{names[-1]}") if names else None
         if path is None:
-            raise InputError(f"the run {run.name} has no commit, so no games under way are known")
+            raise InputError(f"the run {run.name} has no snapshot, so no games under way are known")
         return self._worker.one("in_flight", {"path": path})
 
     # What is asked with a body

@@ -20,7 +20,7 @@ REMEMBERED = 100_000  # games, some 500 bytes each
 LISTED, SECONDS = 50, 0.7  # games of a page, and how long one request looks for them
 RUNS_HOLD = 2.0  # seconds for which the list of runs is taken to be true
 GAME_FOLDERS = {"games": "self-play", "matches": "match", "played": "played"}  # of a run, with the kinds of their games
-OF_A_RUN = {*GAME_FOLDERS, "actors", "checkpoints", "commits", "replay", "logs"}
+OF_A_RUN = {*GAME_FOLDERS, "actors", "checkpoints", "snapshots", "replay", "logs"}
 STEP = re.compile(r"step-(\d{8,18})\.pt")
 _COMMENT = re.compile(rb"\bG?C\[[^\]\\]*+(?:\\.[^\]\\]*+)*+\]?", re.DOTALL)  # or to the end: each byte is seen once
 _MOVE = re.compile(rb"(?<![A-Z])([BW])\[([a-y]{0,2})\]")
@@ -94,7 +94,7 @@ class Folder:
     def network(self, name: Any) -> Path:
         """Returns the file of a network. Raises InputError for what is none."""
         path = self.path(name)
-        if path.suffix != ".pt" or not path.is_file() or path.parent.name == "commits":
+        if path.suffix != ".pt" or not path.is_file() or path.parent.name == "snapshots":
             raise InputError(f"{str(name)[:80]!r} is no checkpoint; allowed are the networks that the tab lists")
         return path
 

@@ -43,7 +43,7 @@ KEPT_ANALYSTS, KEPT_GAMES, MOST_NETWORKS = 4, 8, 60  # in memory; over time
 REPORT_SECONDS, SLICE_SECONDS = 0.25, 0.08  # between two reports; between two looks at what else is asked
 JUDGE_SECONDS, EVALUATED_AT_ONCE = 10.0, 16  # for dead stones; of a curve
 SHOWN_CANDIDATES, SHOWN_OPENINGS, SHOWN_GAMES = 24, 400, 12
-METRICS_BYTES, MOST_POOL_BYTES, MOST_COMMIT_BYTES = 2**20, 2**24, 2**30  # the first from the end of the file
+METRICS_BYTES, MOST_POOL_BYTES, MAX_SNAPSHOT_BYTES = 2**20, 2**24, 2**30  # the first from the end of the file
 RESULT = re.compile(r"[BW]\+(R|\d{1,4}(\.\d{1,2})?)|0|\?")
 Part = dict[str, Any]
 
@@ -425,12 +425,12 @@ def score(desk: Desk, request: Part) -> Iterator[Part]:
 def status(desk: Desk, request: Part) -> Iterator[Part]:
     """Yields the newest numbers of a run, its alarms, ratings and matches; metrics, pool: their files, or None."""
     from zerogo.arena import pool  # these two take a second, which a board need not wait for
-    from zerogo.pipeline.canaries import CANARIES
+    from zerogo.pipeline.sanity_checks import CHECKS
 
     latest, rates = _metrics(request["metrics"])
     step = latest.get("step") or 0
-    told = {name: one for name, one in CANARIES.items() if f"canary/{name}" in latest and step >= one.warm_up}
-    alarms = [[name, latest[f"canary/{name}"], one.low, one.high, one.points_to] for name, one in told.items()]
+    told = {name: one for name, one in CHECKS.items() if f"sanity/{name}" in latest and step >= one.warm_up}
+    alarms = [[name, latest[f"sanity/{name}"], one.low, one.high, one.points_to] for name, one in told.items()]
     path = request["pool"] and _plain(request["pool"])
     met = pool.read(path) if path and path.stat().st_size <= MOST_POOL_BYTES else []
     names, sizes = {name for meeting in met for name in meeting[:2]}, sorted({meeting.size for meeting in met})
@@ -483,10 +483,10 @@ def _branch(lines: list[tuple[list[int], str]], depth: int, budget: list[int]) -
 
 
 def in_flight(desk: Desk, request: Part) -> Iterator[Part]:
-    """Yields boards of games that a run's newest commit was playing."""
+    """Yields boards of games that a run's newest snapshot was playing."""
     path = _plain(request["path"])
-    if path.stat().st_size > MOST_COMMIT_BYTES:
-        raise InputError("the newest commit is larger than 1 GiB; its games are not shown")
+    if path.stat().st_size > MAX_SNAPSHOT_BYTES:
+        raise InputError("the newest snapshot is larger than 1 GiB; its games are not shown")
     states = checkpoint.load(path).run["games"]["states"]
     black, white = (flood.unpack_rows(states[name][:SHOWN_GAMES]) for name in ("black", "white"))
     sizes, plies, games = states["rules"]["size"].tolist(), states["ply"].tolist(), []

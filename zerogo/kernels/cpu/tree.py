@@ -18,7 +18,7 @@ from torch import Tensor
 
 from zerogo.kernels import shared
 from zerogo.kernels.cpu.loops import array, inline, kernel, over_games
-from zerogo.kernels.shared import CLOSED, NULL_NODE, ROOT, UNVISITED, Searches, Trees
+from zerogo.kernels.shared import ILLEGAL, NULL_NODE, ROOT, UNVISITED, Searches, Trees
 
 ZERO, ONE, WORST = np.float32(0), np.float32(1), np.float32(-np.inf)
 TINY = np.float32(shared.TINY)
@@ -88,14 +88,14 @@ def _select(first, last, trees, searches, settings, slots, collisions):
                 root_move = _halving_move(tree, searches, game, started, settings)
             else:
                 root_move = _puct_move(tree, ROOT, searches.root_prior[game], settings, searches.forced[game])
-            depth, action, at_end = _descend(tree, settings, path, root_move)
-            counts = not (at_end and path[depth] >= new)
+            depth, action, is_terminal = _descend(tree, settings, path, root_move)
+            counts = not (is_terminal and path[depth] >= new)
             if settings.leaves > 1:
-                _mark(tree, path, depth, action, root_move, at_end, counts, new + started)
+                _mark(tree, path, depth, action, root_move, is_terminal, counts, new + started)
             if counts:
                 slot = started * num_games + game
                 slots.depth[slot], slots.action[slot] = depth, action
-                slots.at_end[slot], slots.counts[slot] = at_end, True
+                slots.is_terminal[slot], slots.counts[slot] = is_terminal, True
                 for level in range(slots.path.shape[1]):
                     slots.path[slot, level] = base + (path[level] if level <= depth else NULL_NODE)
                 started += 1
@@ -131,11 +131,11 @@ def _descend(tree, settings, path, action):
 
 
 @inline
-def _mark(tree, path, depth, action, root_move, at_end, counts, new):
+def _mark(tree, path, depth, action, root_move, is_terminal, counts, new):
     """Leaves virtual visits behind, and the node to be made as an end for later selections of the step."""
     for level in range(depth + 1):
         tree.under_way[path[level]] += 1
-    if not at_end:
+    if not is_terminal:
         tree.children[path[depth], action] = new
         tree.terminal[new] = True
         tree.under_way[new] += 1
@@ -152,7 +152,7 @@ def _unmark(trees, slots, game, started):
     new = game * (trees.visits.shape[0] // num_games) + ROOT + trees.size[game]
     for serial in range(started):
         slot = serial * num_games + game
-        if not slots.at_end[slot]:
+        if not slots.is_terminal[slot]:
             trees.children[slots.path[slot, slots.depth[slot]], slots.action[slot]] = UNVISITED
             trees.terminal[new + serial] = False
 
@@ -203,7 +203,7 @@ def _puct_move(tree, node, prior, settings, forced):
         c_puct = c_puct * _spread(tree, node, total, settings.c_puct_variance)
     weight = c_puct * np.float32(math.sqrt(below + np.float32(0.01)))
     for move in range(children.shape[0]):
-        scores[move] = unvisited + weight * prior[move] if children[move] != CLOSED else WORST
+        scores[move] = unvisited + weight * prior[move] if children[move] != ILLEGAL else WORST
     for k in range(number):
         move = tried[k]
         child = children[move]
@@ -269,7 +269,7 @@ def _halving_move(tree, searches, game, started, settings):
         # First those with the wanted number that did not collide, then those that did, then all.
         is_wanted = np.float32(visits) - kept_visits[move] + np.float32(tree.by_move[move]) == np.float32(wanted)
         rank = (1 if tree.collided[move] else 2) if is_wanted else 0
-        if children[move] == CLOSED or rank < best_rank:
+        if children[move] == ILLEGAL or rank < best_rank:
             continue
         score = np.float32(math.log(max(prior[move], TINY))) + sigma + noise[move]
         if rank > best_rank or score > best:
@@ -300,7 +300,7 @@ def _proportional_move(tree, node, settings):
         mass += np.float64(scores[move])
     total, everything = np.float32(mass), ONE + np.float32(visits)
     for move in range(children.shape[0]):
-        scores[move] = scores[move] / total if children[move] != CLOSED else WORST
+        scores[move] = scores[move] / total if children[move] != ILLEGAL else WORST
     for k in range(number):
         child = children[tried[k]]
         scores[tried[k]] -= np.float32(tree.visits[child] + tree.under_way[child]) / everything
@@ -337,19 +337,19 @@ def _expand_and_backup(first, last, trees, leaves, place, done, deepest, ended):
                 continue
             parent = leaves.path[k, leaves.depth[k]]
             nodes[slot] = -1
-            if leaves.at_end[k]:
+            if leaves.is_terminal[k]:
                 values[slot] = trees.value[parent]
             elif leaves.repeats[k]:
                 values[slot] = trees.value_sum[parent] / max(np.float32(trees.visits[parent]), np.float32(1))
-                trees.children[parent, leaves.action[k]] = CLOSED
+                trees.children[parent, leaves.action[k]] = ILLEGAL
                 trees.prior[parent, leaves.action[k]] = 0
             else:
                 values[slot] = leaves.result[k] if leaves.finished[k] else leaves.value[k]
                 nodes[slot] = game * num_nodes + ROOT + trees.size[game]
                 _expand(trees, leaves, k, game * num_nodes, nodes[slot], parent, values[slot])
                 trees.size[game] += 1
-            kind = 1 if leaves.repeats[k] and not leaves.at_end[k] else 0
-            ended[game, kind] += leaves.at_end[k] or leaves.finished[k] or leaves.repeats[k]
+            kind = 1 if leaves.repeats[k] and not leaves.is_terminal[k] else 0
+            ended[game, kind] += leaves.is_terminal[k] or leaves.finished[k] or leaves.repeats[k]
         # Backed up only now: all simulations of a step see the sums as they were before it.
         for slot in range(num_slots):
             k = place[slot * num_games + game]
@@ -367,7 +367,7 @@ def _expand(trees, leaves, k, base, row, parent, value):
         trees.words[row, word] = leaves.words[k, word]
     for move in range(trees.children.shape[1]):
         trees.prior[row, move] = leaves.prior[k, move]
-        trees.children[row, move] = UNVISITED if leaves.legal[k, move] else CLOSED
+        trees.children[row, move] = UNVISITED if leaves.legal[k, move] else ILLEGAL
     trees.value[row], trees.terminal[row] = value, leaves.finished[k]
     trees.parent[row], trees.action[row] = parent - base, leaves.action[k]
     trees.children[parent, leaves.action[k]] = row - base

@@ -1,4 +1,4 @@
-"""Keyed draws on CUDA, one launch each: the same bits as `zerogo.draws` in torch; logarithms, which come after, may
+"""Keyed draws on CUDA, one launch each: the same bits as `zerogo.rng` in torch; logarithms, which come after, may
 round otherwise."""
 
 from functools import cache
@@ -8,16 +8,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from zerogo import draws
+from zerogo import rng
 from zerogo.kernels.cuda import launch
 
-GOLDEN, MIX_1, MIX_2 = tl.constexpr(draws.GOLDEN), tl.constexpr(draws.MIX_1), tl.constexpr(draws.MIX_2)
+GOLDEN, MIX_1, MIX_2 = tl.constexpr(rng.GOLDEN), tl.constexpr(rng.MIX_1), tl.constexpr(rng.MIX_2)
 BLOCK = 128
 
 
 @triton.jit
 def mix(z):
-    """Returns `draws.mix`: int64 -> int64."""
+    """Returns `rng.mix`: int64 -> int64."""
     z = (z ^ ((z >> 30) & 0x3FFFFFFFF)) * MIX_1
     z = (z ^ ((z >> 27) & 0x1FFFFFFFFF)) * MIX_2
     return z ^ ((z >> 31) & 0x1FFFFFFFF)
@@ -25,7 +25,7 @@ def mix(z):
 
 @triton.jit
 def key_of(key, word):
-    """Returns `draws.key` of a key and one more word: int64."""
+    """Returns `rng.key` of a key and one more word: int64."""
     return mix(mix(key + GOLDEN) * 5 + GOLDEN + word)
 
 
@@ -43,7 +43,7 @@ def gumbel_at(key, place):
 
 
 def key(parts: tuple[int | Tensor, ...], mask: int) -> Tensor | None:
-    """Returns `draws.key` of numbers and tensors, at least one, or with a mask `draws.below`; None where the tensors'
+    """Returns `rng.key` of numbers and tensors, at least one, or with a mask `rng.below`; None where the tensors'
     shapes differ, so that torch has to broadcast them."""
     tensors = [part for part in parts if isinstance(part, Tensor)]
     if any(tensor.shape != tensors[0].shape for tensor in tensors):
@@ -60,7 +60,7 @@ def key(parts: tuple[int | Tensor, ...], mask: int) -> Tensor | None:
 @cache
 def _start(*parts: int) -> int:
     """Returns what the numbers before the first tensor come to, the same for all games."""
-    return int(draws.key(*parts)) if parts else 0
+    return int(rng.key(*parts)) if parts else 0
 
 
 @triton.jit(do_not_specialize=["start", "total"])
@@ -79,7 +79,7 @@ def key_kernel(found, given, start, total, WORDS: tl.constexpr, MASK: tl.constex
 
 
 def uniform(keys: Tensor, n: int, places: Tensor | None, is_gumbel: bool) -> Tensor:
-    """Returns `draws.uniform`, or `draws.gumbel`: int64 [...] -> float32 [..., n]."""
+    """Returns `rng.uniform`, or `rng.gumbel`: int64 [...] -> float32 [..., n]."""
     found = torch.empty(*keys.shape, n, dtype=torch.float32, device=keys.device)
     given = keys, None if places is None else places.expand_as(found), n, found.numel()
     launch(uniform_kernel, triton.cdiv(found.numel(), BLOCK), found, *given, IS_GUMBEL=is_gumbel, BLOCK=BLOCK)
@@ -99,10 +99,10 @@ def uniform_kernel(found, keys, places, n, total, IS_GUMBEL: tl.constexpr, BLOCK
 
 
 def log_gamma(keys: Tensor, alpha: Tensor, places: Tensor | None) -> Tensor:
-    """Returns `draws.log_gamma`: int64 [...], float32 [..., n] -> float32 [..., n]."""
+    """Returns `rng.log_gamma`: int64 [...], float32 [..., n] -> float32 [..., n]."""
     found = torch.empty_like(alpha, memory_format=torch.contiguous_format)
     given = keys, alpha, None if places is None else places.expand_as(found), alpha.shape[-1], found.numel()
-    launch(gamma_kernel, triton.cdiv(found.numel(), BLOCK), found, *given, TRIES=draws.GAMMA_TRIES, BLOCK=BLOCK)
+    launch(gamma_kernel, triton.cdiv(found.numel(), BLOCK), found, *given, TRIES=rng.GAMMA_TRIES, BLOCK=BLOCK)
     return found
 
 

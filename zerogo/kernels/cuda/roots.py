@@ -10,12 +10,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from zerogo.draws import Purpose
 from zerogo.kernels import copies
 from zerogo.kernels.cuda import draws, launch, tree
 from zerogo.kernels.cuda.draws import key
-from zerogo.kernels.cuda.tree import CLOSED, LEVELS, NULL_NODE, ROOT, TINY, UNVISITED, empty_nodes
+from zerogo.kernels.cuda.tree import ILLEGAL, LEVELS, NULL_NODE, ROOT, TINY, UNVISITED, empty_nodes
 from zerogo.kernels.shared import Searches, Trees, fields_of
+from zerogo.rng import Purpose
 from zerogo.tensors import sent
 
 NOISE, SYMMETRY = tl.constexpr(int(Purpose.NOISE)), tl.constexpr(int(Purpose.SYMMETRY))
@@ -177,7 +177,7 @@ def begin_kernel(
     row, moves = game * num_nodes + ROOT, tl.arange(0, KIND.TILE)
     exists, at, own = moves < KIND.ACTIONS, row * KIND.ACTIONS + moves, game * KIND.ACTIONS + moves
     is_legal = tl.load(legal + k * KIND.ACTIONS + moves, mask=exists, other=0) != 0
-    children = tl.where(is_legal, tl.load(trees.children + at, mask=exists, other=CLOSED), CLOSED)
+    children = tl.where(is_legal, tl.load(trees.children + at, mask=exists, other=ILLEGAL), ILLEGAL)
     prior = tl.where(is_legal, tl.load(trees.prior + at, mask=exists, other=0.0), 0.0)
     total, number = tree._exact_sum(prior), tl.sum(is_legal.to(tl.int32), 0).to(tl.float32)
     even = tl.div_rn(is_legal.to(tl.float32), tl.zeros_like(prior) + number)
@@ -200,7 +200,7 @@ def begin_kernel(
     tl.store(searches.budget + game, budget)
     tl.store(searches.done + game, budget * 0)
     tl.store(symmetry_keys + game, draws.key_of(key, SYMMETRY))
-    considered = tl.minimum(tl.sum((children != CLOSED).to(tl.int32), 0), max_considered)
+    considered = tl.minimum(tl.sum((children != ILLEGAL).to(tl.int32), 0), max_considered)
     _halve(searches.order + game * longest, searches.phase_end + game * longest, considered, budget, longest, KIND)
 
 

@@ -26,7 +26,7 @@ from zerogo.kernels.cuda import launch
 from zerogo.kernels.shared import CHOICE_NUMBERS, LANDED, SELECTED, Leaves, Searches, Slots, Trees, fields_of, tries
 
 NULL_NODE, ROOT = tl.constexpr(shared.NULL_NODE), tl.constexpr(shared.ROOT)
-UNVISITED, CLOSED = tl.constexpr(shared.UNVISITED), tl.constexpr(shared.CLOSED)
+UNVISITED, ILLEGAL = tl.constexpr(shared.UNVISITED), tl.constexpr(shared.ILLEGAL)
 TINY = tl.constexpr(shared.TINY)
 VARIANCE_PRIOR, VARIANCE_WEIGHT = tl.constexpr(shared.VARIANCE_PRIOR), tl.constexpr(shared.VARIANCE_WEIGHT)
 INVERSE_PRIOR_STDEV = tl.constexpr(shared.INVERSE_PRIOR_STDEV)
@@ -101,14 +101,14 @@ def select_kernel(
         root_move, child = _choose_at_root(game, wanted, by_move, collided, KIND)
         slot = tl.minimum(started, leaves - 1) * num_games + index
         path = slots.path + slot * num_nodes
-        row, depth, action, child, at_end = _descend(game, path, new, root_move, child, started < left, KIND)
-        collides = at_end & (child >= new)
+        row, depth, action, child, is_terminal = _descend(game, path, new, root_move, child, started < left, KIND)
+        collides = is_terminal & (child >= new)
         counts = (started < left) & (collides == 0)
         tl.store(slots.depth + slot, depth)
         tl.store(slots.action + slot, action)
-        tl.store(slots.at_end + slot, at_end)
+        tl.store(slots.is_terminal + slot, is_terminal)
         if KIND.SEVERAL:
-            if counts & (at_end == 0):
+            if counts & (is_terminal == 0):
                 tl.store(trees.children + row * KIND.ACTIONS + action, (new + started).to(tl.int32))
                 tl.store(under_way + first + new + started, 1)
             tl.debug_barrier()  # the next selection reads what this one wrote
@@ -129,7 +129,7 @@ def _descend(game, path, new, action, child, is_going, KIND: tl.constexpr):
 
     Returns the row of the last node, its depth, the move there, the last child read, and whether the node is an end."""
     row, depth = game.first + ROOT, game.first * 0
-    at_end = depth != 0
+    is_terminal = depth != 0
     tl.store(path, row)
     moving = is_going & (child > NULL_NODE)
     while moving:
@@ -138,11 +138,11 @@ def _descend(game, path, new, action, child, is_going, KIND: tl.constexpr):
         tl.store(path + depth, row)
         if KIND.SEVERAL:
             tl.store(game.under_way + row, tl.load(game.under_way + row) + 1)
-        at_end = (child >= new) | (tl.load(game.trees.terminal + row) != 0)
-        if at_end == 0:
+        is_terminal = (child >= new) | (tl.load(game.trees.terminal + row) != 0)
+        if is_terminal == 0:
             action, child = _choose_inside(game, row, KIND)
-        moving = (at_end == 0) & (child > NULL_NODE)
-    return row, depth, action, child, at_end
+        moving = (is_terminal == 0) & (child > NULL_NODE)
+    return row, depth, action, child, is_terminal
 
 
 @triton.jit
@@ -155,14 +155,14 @@ def _finish_slots(game, slots, started, root_move, num_games, num_nodes, leaves,
         tl.store(slots.counts + slot, is_used)
         if is_used:
             if KIND.SEVERAL:
-                if tl.load(slots.at_end + slot) == 0:
+                if tl.load(slots.is_terminal + slot) == 0:
                     row = tl.load(slots.path + slot * num_nodes + tl.load(slots.depth + slot))
                     tl.store(game.trees.children + row * KIND.ACTIONS + tl.load(slots.action + slot), UNVISITED)
         else:
             tl.store(slots.path + slot * num_nodes, game.first + ROOT)
             tl.store(slots.depth + slot, game.first * 0)
             tl.store(slots.action + slot, root_move)
-            tl.store(slots.at_end + slot, is_used)
+            tl.store(slots.is_terminal + slot, is_used)
         number += 1
 
 
@@ -214,7 +214,7 @@ def _node_at(game, row, prior, KIND: tl.constexpr):
     moves, trees = tl.arange(0, KIND.TILE), game.trees
     exists = moves < KIND.ACTIONS
     prior = tl.load(prior + moves, mask=exists, other=0.0)
-    children = tl.load(trees.children + row * KIND.ACTIONS + moves, mask=exists, other=CLOSED)
+    children = tl.load(trees.children + row * KIND.ACTIONS + moves, mask=exists, other=ILLEGAL)
     has_node = children > NULL_NODE
     child = game.first + tl.maximum(children, NULL_NODE)
     visits = tl.load(trees.visits + child, mask=has_node, other=0).to(tl.float32)
@@ -222,7 +222,7 @@ def _node_at(game, row, prior, KIND: tl.constexpr):
     flying = tl.zeros_like(visits)
     if KIND.SEVERAL:
         flying = tl.load(game.under_way + child, mask=has_node, other=0).to(tl.float32)
-    return Node(row, children, children != CLOSED, prior, visits, value, flying)
+    return Node(row, children, children != ILLEGAL, prior, visits, value, flying)
 
 
 @triton.jit
@@ -323,30 +323,30 @@ def expand_kernel(
         if tl.load(counts + k) != 0:
             last = tl.load(leaves.path + k * num_levels + tl.load(leaves.depth + k))
             action = tl.load(leaves.action + k)
-            at_end, repeats = tl.load(leaves.at_end + k) != 0, tl.load(leaves.repeats + k) != 0
+            is_terminal, repeats = tl.load(leaves.is_terminal + k) != 0, tl.load(leaves.repeats + k) != 0
             is_over = tl.load(leaves.finished + k) != 0
             own = tl.where(is_over, tl.load(leaves.result + k), tl.load(leaves.value + k))
-            if at_end:
+            if is_terminal:
                 own = tl.load(trees.value + last)
             elif repeats:
                 visits = tl.maximum(tl.load(trees.visits + last), 1)
                 own = tl.div_rn(tl.load(trees.value_sum + last), visits.to(tl.float32))
-                tl.store(trees.children + last * KIND.ACTIONS + action, CLOSED)
+                tl.store(trees.children + last * KIND.ACTIONS + action, ILLEGAL)
                 tl.store(trees.prior + last * KIND.ACTIONS + action, 0.0)
             else:
                 _expand(trees, leaves, k, first, used + ROOT, last, action, own, KIND)
                 used += 1
             tl.store(backed_up + k, own)
             number += 1
-            closed += ((at_end == 0) & repeats).to(tl.int64)
-            ended += (at_end | (is_over & (repeats == 0))).to(tl.int64)
+            closed += ((is_terminal == 0) & repeats).to(tl.int64)
+            ended += (is_terminal | (is_over & (repeats == 0))).to(tl.int64)
         k += num_games
     tl.debug_barrier()
     k = game
     while k < end:
         if tl.load(counts + k) != 0:
             depth = tl.load(leaves.depth + k)
-            stays = (tl.load(leaves.at_end + k) != 0) | (tl.load(leaves.repeats + k) != 0)
+            stays = (tl.load(leaves.is_terminal + k) != 0) | (tl.load(leaves.repeats + k) != 0)
             reached = depth + (stays == 0).to(tl.int64)
             _back_up(trees, leaves.path + k * num_levels, depth, reached, tl.load(backed_up + k))
             lowest = tl.maximum(lowest, reached)
@@ -367,7 +367,7 @@ def _expand(trees, leaves, k, first, node, last, action, own, KIND: tl.constexpr
     is_open = tl.load(leaves.legal + k * KIND.ACTIONS + moves, mask=exists, other=0) != 0
     prior = tl.load(leaves.prior + k * KIND.ACTIONS + moves, mask=exists)
     tl.store(trees.words + row * KIND.WORDS + word, packed, mask=is_word)
-    tl.store(trees.children + row * KIND.ACTIONS + moves, tl.where(is_open, UNVISITED, CLOSED), mask=exists)
+    tl.store(trees.children + row * KIND.ACTIONS + moves, tl.where(is_open, UNVISITED, ILLEGAL), mask=exists)
     tl.store(trees.prior + row * KIND.ACTIONS + moves, prior, mask=exists)
     tl.store(trees.visits + row, 1)
     tl.store(trees.value_sum + row, own)

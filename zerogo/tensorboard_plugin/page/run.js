@@ -4,7 +4,7 @@ import { Board } from "./board.js";
 import { stepChart } from "./chart.js";
 import { get, h, percent, vertex } from "./api.js";
 
-const NUMBERS = [["step", "training steps"], ["time/games", "games"], ["time/minutes", "minutes"], ["time/rounds", "rounds"],
+const NUMBERS = [["step", "training steps"], ["time/games", "games"], ["time/minutes", "minutes"], ["time/iterations", "rounds"],
   ["selfplay/games_per_s", "games/s"], ["selfplay/moves_per_s", "moves/s"], ["selfplay/simulations_per_s", "simulations/s"],
   ["train/samples_per_s", "samples learned/s"], ["selfplay/game_length_plies", "moves a game"], ["selfplay/black_winrate", "Black wins"],
   ["selfplay/share_resigned", "resigned"], ["selfplay/share_capped", "move cap"], ["train/loss", "loss"], ["replay/reuse", "uses of a sample"]];
@@ -107,7 +107,7 @@ export class Run {
           board.draw({ ...game, plain: true });
           return h("figure", {}, board.element, h("figcaption", {}, `move ${game.ply}`));
         });
-        place.lastChild.replaceChildren(h("p", { class: "soft" }, `${games.length} of ${total} games, as the newest commit of ${new Date(1000 * when).toLocaleTimeString()} has them`), h("div", { class: "flight-grid" }, boards));
+        place.lastChild.replaceChildren(h("p", { class: "soft" }, `${games.length} of ${total} games, as the newest snapshot of ${new Date(1000 * when).toLocaleTimeString()} has them`), h("div", { class: "flight-grid" }, boards));
       } catch (error) { this.say(error.message); }
     } }, "Show"), h("div", {}));
   }

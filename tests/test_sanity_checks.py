@@ -1,4 +1,4 @@
-"""Canaries: quiet in a healthy run, and each planted bug moves its own."""
+"""SanityChecks: quiet in a healthy run, and each planted bug moves its own."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +11,14 @@ from zerogo import symmetry
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
-from zerogo.pipeline import canaries
-from zerogo.pipeline.canaries import CANARIES, Canaries
+from zerogo.pipeline import sanity_checks
+from zerogo.pipeline.sanity_checks import CHECKS, SanityChecks
 from zerogo.replay import Replay, Samples, TrainingBatch
 from zerogo.selfplay import SelfPlayResult, random_games
 from zerogo.trainer import Trainer
 
 SETTINGS = tiny.config("game.size=5", "game.komi=0.5", "game.move_cap=60", "network.heads.ownership=1.5")
-LATE = 10**6  # a step at which every canary is looked at
+LATE = 10**6  # a step at which every sanity check is looked at
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def collected() -> SelfPlayResult:
 @pytest.fixture(scope="module")
 def samples(collected: SelfPlayResult) -> Samples:
     made = collected.all_samples()
-    legal = canaries.board.legal_actions(made.state()).to(torch.float32)
+    legal = sanity_checks.board.legal_actions(made.state()).to(torch.float32)
     return replace(
         made, policy=(legal / legal.sum(1, keepdim=True)).to(torch.float16), policy_weight=torch.ones(len(made))
     ).packed()
@@ -59,15 +59,15 @@ def evaluator(**planted: float) -> Evaluator:
 
 
 def broken(numbers: dict[str, float]) -> set[str]:
-    watch = Canaries(stops=False)
+    watch = SanityChecks(stops=False)
     watch.look(numbers, LATE)
     return watch.unhealthy
 
 
 def test_all_is_quiet_where_nothing_is_wrong(collected: SelfPlayResult, samples: Samples) -> None:
-    numbers = canaries.of_samples(samples) | canaries.of_network(samples, evaluator())
-    numbers |= canaries.of_games(collected, samples)
-    assert {f"canary/{name}" for name in ("value_of_decided", "ownership_of_decided", "opening_variety")} <= set(
+    numbers = sanity_checks.of_samples(samples) | sanity_checks.of_network(samples, evaluator())
+    numbers |= sanity_checks.of_games(collected, samples)
+    assert {f"sanity/{name}" for name in ("value_of_decided", "ownership_of_decided", "opening_variety")} <= set(
         numbers
     )
     assert not broken(numbers)
@@ -83,7 +83,7 @@ def test_all_is_quiet_where_nothing_is_wrong(collected: SelfPlayResult, samples:
     ],
 )
 def test_a_planted_bug_of_the_network_is_seen(samples: Samples, planted: dict[str, float], name: str) -> None:
-    assert name in broken(canaries.of_network(samples, evaluator(**planted)))
+    assert name in broken(sanity_checks.of_network(samples, evaluator(**planted)))
 
 
 def illegal(samples: Samples) -> Samples:
@@ -105,16 +105,16 @@ def illegal(samples: Samples) -> Samples:
     ],
 )
 def test_a_planted_bug_of_the_samples_is_seen(samples: Samples, plant, name: str) -> None:
-    assert name in broken(canaries.of_samples(plant(samples)))
+    assert name in broken(sanity_checks.of_samples(plant(samples)))
 
 
 def test_games_that_open_alike_are_seen(collected: SelfPlayResult, samples: Samples) -> None:
     same = replace(samples, rows=torch.zeros_like(samples.rows))
-    assert "opening_variety" in broken(canaries.of_games(collected, same))
+    assert "opening_variety" in broken(sanity_checks.of_games(collected, same))
     passed = replace(samples, passes=torch.ones_like(samples.passes))
-    assert "first_pass_share" in broken(canaries.of_games(collected, passed))
+    assert "first_pass_share" in broken(sanity_checks.of_games(collected, passed))
     capped = replace(collected, ends=[3] * len(collected.ends))
-    assert "capped_share" in broken(canaries.of_games(capped, samples))
+    assert "capped_share" in broken(sanity_checks.of_games(capped, samples))
 
 
 def test_policies_that_are_turned_otherwise_than_the_board_are_seen(samples: Samples, monkeypatch) -> None:
@@ -124,41 +124,39 @@ def test_policies_that_are_turned_otherwise_than_the_board_are_seen(samples: Sam
     )  # fmt: skip
     late = samples.map(lambda tensor: tensor[samples.ply > 10])
     batch = TrainingBatch.of(late, torch.arange(len(late)) % 8)
-    assert not broken(canaries.of_batch(batch, trainer))
+    assert not broken(sanity_checks.of_batch(batch, trainer))
     right = symmetry.transform_actions
     wrong = lambda values, tables, size=None: right(values, tables.argsort(1), size)  # noqa: E731
     monkeypatch.setattr(symmetry, "transform_actions", wrong)
-    assert broken(canaries.of_batch(batch, trainer)) == {"target_on_stones"}
+    assert broken(sanity_checks.of_batch(batch, trainer)) == {"target_on_stones"}
 
 
 def test_a_stale_replay_is_seen(samples: Samples) -> None:
     replay = Replay(SETTINGS.replay, 5)
     replay.add(replace(samples, network_step=torch.full_like(samples.network_step, 90)))
-    assert not broken(canaries.of_training({}, replay, 100, 10))
-    assert broken(canaries.of_training({}, replay, 150, 10)) == {"new_samples_age_rounds"}
+    assert not broken(sanity_checks.of_training({}, replay, 100, 10))
+    assert broken(sanity_checks.of_training({}, replay, 150, 10)) == {"new_samples_age_iterations"}
     heart = {"train/loss": 1.0, "validation/loss": 2.0, "train/policy_kl": 9.0}
-    assert broken(canaries.of_training(heart, replay, 100, 10)) == {"held_out_loss_ratio", "policy_kl_nats"}
+    assert broken(sanity_checks.of_training(heart, replay, 100, 10)) == {"held_out_loss_ratio", "policy_kl_nats"}
 
 
 def test_a_canary_speaks_once_and_exact_ones_stop() -> None:
-    watch, low = Canaries(stops=True), {"canary/value_spread": 0.0}
+    watch, low = SanityChecks(stops=True), {"sanity/value_spread": 0.0}
     assert watch.look(low, 10) == []  # a fresh network may be flat
     assert len(watch.look(low, 600)) == 1 and watch.look(low, 700) == []
-    assert watch.look({"canary/value_spread": 0.5}, 800) == [] and len(watch.look(low, 900)) == 1
-    with pytest.raises(InputError, match="canary/target_on_illegal_moves is 0.5 at step 3; healthy is 0 to 0.001"):
-        watch.look({"canary/target_on_illegal_moves": 0.5}, 3)
-    assert len(Canaries(stops=False).look({"canary/target_on_illegal_moves": 0.5}, 3)) == 1
+    assert watch.look({"sanity/value_spread": 0.5}, 800) == [] and len(watch.look(low, 900)) == 1
+    with pytest.raises(InputError, match="sanity/target_on_illegal_moves is 0.5 at step 3; healthy is 0 to 0.001"):
+        watch.look({"sanity/target_on_illegal_moves": 0.5}, 3)
+    assert len(SanityChecks(stops=False).look({"sanity/target_on_illegal_moves": 0.5}, 3)) == 1
 
 
 def test_a_run_charts_its_canaries_and_stops_before_it_saves(tmp_path: Path, monkeypatch) -> None:
     folder = tiny.run(tmp_path, "pipeline.iterations=1")
-    needs_more = "new_samples_age_rounds", "target_on_stones"  # an older round, and a game that is held out
+    needs_more = "new_samples_age_iterations", "target_on_stones"  # an older round, and a game that is held out
     names = {name for record in tiny.lines(folder / "logs" / "metrics.jsonl") for name in record}
-    assert {
-        f"canary/{name}" for name, canary in CANARIES.items() if canary.is_exact and name not in needs_more
-    } <= names
-    monkeypatch.setattr(canaries, "of_samples", lambda samples: {"canary/value_less_ownership": 2.0})
+    assert {f"sanity/{name}" for name, check in CHECKS.items() if check.is_exact and name not in needs_more} <= names
+    monkeypatch.setattr(sanity_checks, "of_samples", lambda samples: {"sanity/value_less_ownership": 2.0})
     with pytest.raises(InputError, match="the result belongs to the other side"):
         tiny.run(tmp_path / "broken")
     assert not list((tmp_path / "broken").rglob("step-*.pt"))
-    assert tiny.run(tmp_path / "warned", "pipeline.canaries=warn").exists()
+    assert tiny.run(tmp_path / "warned", "pipeline.sanity_checks=warn").exists()

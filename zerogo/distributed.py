@@ -2,8 +2,8 @@
 
 One process alone is rank 0 of a world of 1: nothing is set up for it, and each function here returns what it was given.
 More than one do the same steps in the same order, as torch.distributed asks; so what one of them alone knows (a signal,
-the clock, a file) reaches all in `gathered` before any acts on it. Numbers on a GPU are added by NCCL, all else goes
-through gloo."""
+the clock, a file) reaches all in `all_gather_object` before any acts on it. Numbers on a GPU are added by NCCL, all
+else goes through gloo."""
 
 import contextlib
 import math
@@ -30,16 +30,16 @@ from zerogo.errors import InputError
 
 LONGEST = timedelta(minutes=30)  # that a rank waits for another one from which nothing is heard
 SLICE = timedelta(seconds=0.2)  # of a wait, after which Python may heed a signal
-BEAT = 1.0  # seconds between two signs of life of a rank that the others wait for
+HEARTBEAT_S = 1.0  # seconds between two signs of life of a rank that the others wait for
 AGES = timedelta(days=365)
 ALIVE = "zerogo/alive"  # the key under which such signs are counted
 REFUSED = "zerogo/refused"  # and the one of why a rank has refused to go on
-_while_waiting: list[Callable[[float], None]] = []  # asked after each slice, see `patient`
+_while_waiting: list[Callable[[float], None]] = []  # asked after each slice, see `handle_signals_while_waiting`
 _lost = re.compile(r"gloo|NCCL|ProcessGroup|Connection (reset|closed)|[Tt]imed out")
 
 
 @contextlib.contextmanager
-def joined() -> Iterator[None]:
+def process_group() -> Iterator[None]:
     """Makes this process one of the ranks that torchrun's environment speaks of, if there are more than one, for as
     long as the context lasts. What ends because another rank has gone raises InputError, which says so. One rank of a
     machine has the sentence of an InputError, wherever it was raised; on the others it is empty."""
@@ -54,20 +54,20 @@ def joined() -> Iterator[None]:
         dist.init_process_group("cpu:gloo,cuda:nccl" if has_gpus else "gloo", **how)
         _control = dist.new_group(backend="gloo", timeout=AGES)  # whose patience `_all` has
         with warnings.catch_warnings():
-            if not is_first():
+            if not is_rank0():
                 warnings.simplefilter("ignore")  # the first rank warns
             yield
     except InputError as error:
         if not str(error):
             raise
-        raise InputError(_once(str(error) if is_first() else f"rank {rank()}: {error}")) from None
+        raise InputError(_once(str(error) if is_rank0() else f"rank {rank()}: {error}")) from None
     except RuntimeError as error:
         if not _is_of_others(error):
             raise
         if sentence := _refusal():
             raise InputError(_once(sentence)) from None
         why = "another process of the run has ended, or cannot be reached"
-        raise InputError(f"rank {rank()} of {world()} leaves: {why}; what was committed counts") from error
+        raise InputError(f"rank {rank()} of {world_size()} leaves: {why}; what was snapshotted counts") from error
     finally:
         if dist.is_initialized() and not is_stuck:
             dist.destroy_process_group()
@@ -145,7 +145,7 @@ def _is_of_others(error: RuntimeError) -> bool:
     return isinstance(error, dist.DistError) or _lost.search(str(error)) is not None
 
 
-def world() -> int:
+def world_size() -> int:
     """Returns how many ranks there are."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
@@ -155,24 +155,24 @@ def rank() -> int:
     return dist.get_rank() if dist.is_initialized() else 0
 
 
-def is_first() -> bool:
+def is_rank0() -> bool:
     """Says whether this rank writes what the run leaves behind."""
     return rank() == 0
 
 
-def on_this_machine() -> tuple[int, int]:
+def local_rank_and_size() -> tuple[int, int]:
     """Returns which rank this is on its machine, from 0, and how many there are on it."""
-    if world() == 1:
+    if world_size() == 1:
         return 0, 1
-    return int(os.environ.get("LOCAL_RANK", rank())), int(os.environ.get("LOCAL_WORLD_SIZE", world()))
+    return int(os.environ.get("LOCAL_RANK", rank())), int(os.environ.get("LOCAL_WORLD_SIZE", world_size()))
 
 
 def were_restarted() -> bool:
     """Says whether torchrun has started these ranks again, after one of them had ended."""
-    return most([float(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))])[0] > 0
+    return all_reduce_max([float(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))])[0] > 0
 
 
-def go_on_with(begun: int) -> bool:
+def restarts_run(begun: int) -> bool:
     """Says whether torchrun has started these ranks again to go on with what began then (ns since 1970): not before
     torchrun itself. Where the system does not tell when that was (it is no Linux), it does not go on."""
 
@@ -183,27 +183,27 @@ def go_on_with(begun: int) -> bool:
             return begun > 1e9 * (int(boot.split()[1]) + since_boot / os.sysconf("SC_CLK_TCK"))
         return False
 
-    return were_restarted() and of_first(is_ours)
+    return were_restarted() and broadcast_from_rank0(is_ours)
 
 
-def share(number: int) -> int:
+def local_count(number: int) -> int:
     """Returns this rank's share of a number of things: all shares together are the number, none differs by more than
     1."""
-    return len(range(rank(), number, world()))
+    return len(range(rank(), number, world_size()))
 
 
-def own(rows: Tensor) -> Tensor:
+def local_shard(rows: Tensor) -> Tensor:
     """Returns this rank's share of the rows of a tensor, which lie together; all ranks' in their order are the
     tensor."""
-    return rows if world() == 1 else rows.tensor_split(world())[rank()]
+    return rows if world_size() == 1 else rows.tensor_split(world_size())[rank()]
 
 
 # What ranks tell each other
 
 
-def gathered(value: Any) -> list[Any]:
+def all_gather_object(value: Any) -> list[Any]:
     """Returns what each rank has given, in their order: anything that pickles."""
-    if world() == 1:
+    if world_size() == 1:
         return [value]
     data = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
     sizes = [int(size) for size in _all(torch.tensor([len(data)]))]
@@ -211,64 +211,64 @@ def gathered(value: Any) -> list[Any]:
     return [pickle.loads(part[:size].numpy().tobytes()) for part, size in zip(parts, sizes, strict=True)]
 
 
-def most(numbers: Sequence[float]) -> list[float]:
+def all_reduce_max(numbers: Sequence[float]) -> list[float]:
     """Returns the largest of each of a few numbers that any rank has given."""
-    if world() == 1:
+    if world_size() == 1:
         return list(numbers)
     return torch.stack(_all(torch.tensor(numbers, dtype=torch.float64))).amax(0).tolist()
 
 
-def every(flag: bool) -> bool:
+def all_ranks_true(flag: bool) -> bool:
     """Says whether the flag is set on every rank."""
-    return most([not flag])[0] == 0
+    return all_reduce_max([not flag])[0] == 0
 
 
-def meet() -> None:
+def barrier() -> None:
     """Returns when all ranks are here."""
-    every(True)
+    all_ranks_true(True)
 
 
-def alike(work: Callable[..., Any], *arguments: Any) -> Any:
+def run_and_sync_errors(work: Callable[..., Any], *arguments: Any) -> Any:
     """Returns work(*arguments), done on every rank; where it raises InputError on any, all do, the
     first one with its sentence."""
     result, sentence = None, None
     try:
         result = work(*arguments)
     except InputError as error:
-        if world() == 1:
+        if world_size() == 1:
             raise
         sentence = str(error)
-    for number, found in enumerate(gathered(sentence)):
+    for number, found in enumerate(all_gather_object(sentence)):
         if found:
-            raise InputError((f"rank {number}: {found}" if number else found) if is_first() else "")
+            raise InputError((f"rank {number}: {found}" if number else found) if is_rank0() else "")
     return result
 
 
 def require_same(facts: Mapping[str, Any], way_out: str) -> None:
     """Raises InputError on all ranks, with a sentence on the first, where a fact is another on some rank than there.
     facts: what must be the same, by name, plain values. way_out: the end of the sentence."""
-    (first, host), *others = gathered((dict(facts), socket.gethostname()))
+    (first, host), *others = all_gather_object((dict(facts), socket.gethostname()))
     for number, (found, there) in enumerate(others, 1):
         for name in [*first, *(found.keys() - first.keys())]:
             if found.get(name) != first.get(name):
                 what = (
                     f"{name} is {found.get(name)} on rank {number} ({there}) and {first.get(name)} on rank 0 ({host})"
                 )
-                raise InputError(f"{what}; {way_out}" if is_first() else "")
+                raise InputError(f"{what}; {way_out}" if is_rank0() else "")
 
 
-def of_first(work: Callable[..., Any], *arguments: Any) -> Any:
+def broadcast_from_rank0(work: Callable[..., Any], *arguments: Any) -> Any:
     """Returns on every rank what work(*arguments) gave on the first one, which alone does it."""
     found = []
-    alike(lambda: found.append(work(*arguments) if is_first() else None))
-    return gathered(found[0])[0] if world() > 1 else found[0]
+    run_and_sync_errors(lambda: found.append(work(*arguments) if is_rank0() else None))
+    return all_gather_object(found[0])[0] if world_size() > 1 else found[0]
 
 
 def _all(tensor: Tensor) -> list[Tensor]:
     """Returns the tensor of each rank, all of one shape and on the host. Waits as long as another rank gives signs of
     life, however long that is."""
     global is_stuck
-    found = [torch.empty_like(tensor) for _ in range(world())]
+    found = [torch.empty_like(tensor) for _ in range(world_size())]
     work = dist.all_gather(found, tensor, group=_control, async_op=True)
     try:
         _wait(work)
@@ -301,15 +301,15 @@ def _alive(more: int) -> int:
 
 
 @contextlib.contextmanager
-def patient(signals: Any) -> Iterator[None]:
+def handle_signals_while_waiting(signals: Any) -> Iterator[None]:
     """Within it a rank that waits for others heeds the signals of this process, a `signals.Signals`: it does not wait
     for ever to leave. While it writes, or waits for a disk itself, the others wait."""
-    if world() > 1:
-        signals.on_wait, signals.while_writing = still_here, lambda: alone(LONGEST.total_seconds())
-    if not is_first():
-        tell = signals.tell  # of this rank's own disk
-        signals.note, signals.tell = lambda text: None, lambda text: tell(f"rank {rank()}: {text}")
-    _while_waiting.append(signals.hurry)
+    if world_size() > 1:
+        signals.on_wait, signals.while_writing = send_heartbeat, lambda: heartbeat_during(LONGEST.total_seconds())
+    if not is_rank0():
+        tell = signals.log_io  # of this rank's own disk
+        signals.log, signals.log_io = lambda text: None, lambda text: tell(f"rank {rank()}: {text}")
+    _while_waiting.append(signals.raise_if_peers_lost)
     try:
         yield
     except RuntimeError as error:
@@ -317,25 +317,25 @@ def patient(signals: Any) -> Iterator[None]:
             signals.leave_if_asked()
         raise
     finally:
-        _while_waiting.remove(signals.hurry)
+        _while_waiting.remove(signals.raise_if_peers_lost)
 
 
-def still_here() -> None:
+def send_heartbeat() -> None:
     """Tells ranks that wait for this one that it has not ended: it waits itself, for a disk."""
-    if world() > 1:
+    if world_size() > 1:
         _alive(1)
 
 
 @contextlib.contextmanager
-def alone(longest: float = math.inf) -> Iterator[None]:
-    """Within it this rank does long work that the others wait for, and does as `still_here` all the time, but for no
-    more than the `longest` seconds: what takes so long has come to a stop."""
+def heartbeat_during(longest: float = math.inf) -> Iterator[None]:
+    """Within it this rank does long work that the others wait for, and does as `send_heartbeat` all the time, but for
+    no more than the `longest` seconds: what takes so long has come to a stop."""
     is_over, until = threading.Event(), time.monotonic() + longest
 
     def say() -> None:
         with contextlib.suppress(RuntimeError):  # the others have gone, which the next gather says
-            while not is_over.wait(BEAT) and time.monotonic() < until:
-                still_here()
+            while not is_over.wait(HEARTBEAT_S) and time.monotonic() < until:
+                send_heartbeat()
 
     threading.Thread(target=say, daemon=True).start()
     try:
@@ -356,24 +356,24 @@ class _Sum(torch.autograd.Function):
     backward = forward
 
 
-def summed(tensor: Tensor) -> Tensor:
+def all_reduce_sum(tensor: Tensor) -> Tensor:
     """Returns the sum of what all ranks have given, through which gradients flow; on the device of the tensors."""
-    return tensor if world() == 1 else _Sum.apply(tensor)
+    return tensor if world_size() == 1 else _Sum.apply(tensor)
 
 
-def summed_all(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def all_reduce_sums(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Returns the sum of what all ranks have given under each name: float32 [] each."""
-    if world() == 1:
+    if world_size() == 1:
         return tensors
-    return dict(zip(tensors, summed(torch.stack(list(tensors.values()))).unbind(), strict=True))
+    return dict(zip(tensors, all_reduce_sum(torch.stack(list(tensors.values()))).unbind(), strict=True))
 
 
-def moments(count: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def merge_moments(count: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns count, mean and variance of all ranks' points, float32 [], [C] and [C], from those of each. They tell
     each other float64, in which the difference of the squares is no less than 0 but for rounding."""
     count, mean, variance = count.double(), mean.double(), variance.double()
     own = torch.cat([count.view(1), count * mean, count * (variance + mean.square())])
-    count, total, squares = summed(own).split([1, len(mean), len(mean)])
+    count, total, squares = all_reduce_sum(own).split([1, len(mean), len(mean)])
     mean = total / count
     return count[0].float(), mean.float(), (squares / count - mean.square()).clamp_min(0.0).float()
 
@@ -388,7 +388,7 @@ class _Norm(torch.autograd.Function):
         points = torch.full((), x[:, 0].numel(), dtype=torch.float32, device=x.device)
         # Running statistics, which stay as they are: without them the own ones would have the maps' precision.
         own = torch.batch_norm_update_stats(x, torch.zeros_like(bias), torch.ones_like(bias), 0.0)
-        count, mean, variance = moments(points, *own)
+        count, mean, variance = merge_moments(points, *own)
         inverse = torch.rsqrt(variance + eps)
         context.save_for_backward(x, weight, mean, inverse, points, count)
         context.mark_non_differentiable(count, mean, variance)
@@ -400,13 +400,13 @@ class _Norm(torch.autograd.Function):
         given = gradient, x, weight, None, None, mean, inverse, True, 0.0, [True, True, True]
         of_x, of_weight, of_bias = torch.ops.aten.native_batch_norm_backward(*given)
         own = torch.stack([of_weight, of_bias])
-        by_weight, by_bias = (own / points - summed(own) / count).unbind()
+        by_weight, by_bias = (own / points - all_reduce_sum(own) / count).unbind()
         factor, shift = inverse * by_weight, by_bias - mean * inverse * by_weight
         maps = [(weight * inverse * one).to(x.dtype).view(1, -1, 1, 1) for one in (factor, shift)]
         return of_x + torch.addcmul(maps[1], x, maps[0]), of_weight, of_bias, None
 
 
-def norm(
+def sync_batch_norm(
     x: Tensor, weight: Tensor, bias: Tensor, eps: float, on_board: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Returns maps that are normalised by the mean and variance of all ranks' points, [B, C, N, N] of each, with
@@ -420,18 +420,18 @@ def norm(
     mean = (values * counts).sum((0, 2, 3)) / count
     centred = (values - mean.view(1, -1, 1, 1)) * counts
     variance = centred.square().sum((0, 2, 3)) / count
-    if world() > 1:
-        count, mean, variance = moments(count, mean, variance)
+    if world_size() > 1:
+        count, mean, variance = merge_moments(count, mean, variance)
         centred = (values - mean.view(1, -1, 1, 1)) * counts
     scale = weight * torch.rsqrt(variance + eps)
     y = centred * scale.view(1, -1, 1, 1) + bias.view(1, -1, 1, 1)
     return y, count, mean.detach(), variance.detach()
 
 
-def learner(network: nn.Module, device: torch.device) -> nn.Module:
+def wrap_ddp(network: nn.Module, device: torch.device) -> nn.Module:
     """Returns what computes as the network does, and makes the mean over the ranks of its gradients. Normalisation sees
     to its own statistics (`network.MaskedNorm`)."""
-    if world() == 1:
+    if world_size() == 1:
         return network
     devices = [device] if device.type == "cuda" else None
     with warnings.catch_warnings():
@@ -449,6 +449,6 @@ class Silent(contextlib.AbstractContextManager):
         pass
 
 
-def only_first(make: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+def on_rank0(make: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
     """Returns make(…) on the first rank, and something silent on the others."""
-    return make(*arguments, **named) if is_first() else Silent()
+    return make(*arguments, **named) if is_rank0() else Silent()

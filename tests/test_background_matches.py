@@ -20,7 +20,7 @@ from zerogo import checkpoint, kernels
 from zerogo.arena import pool
 from zerogo.errors import InputError
 from zerogo.pipeline import Matches, rating, run
-from zerogo.pipeline.beside import MatchesBeside
+from zerogo.pipeline.background_matches import BackgroundMatches
 from zerogo.pipeline.rating import measure
 from zerogo.telemetry import Telemetry
 
@@ -39,18 +39,18 @@ def matches(*overrides: str) -> Matches:
     return Matches(settings.game, settings.evaluation, 1, tiny.CPU, torch.float32)
 
 
-def beside(run: Matches, tmp_path: Path, lines: list[str]) -> MatchesBeside:
-    return MatchesBeside(run, Telemetry(tmp_path / "logs"), lines.append)
+def beside(run: Matches, tmp_path: Path, lines: list[str]) -> BackgroundMatches:
+    return BackgroundMatches(run, Telemetry(tmp_path / "logs"), lines.append)
 
 
 def test_they_show_what_matches_in_the_run_would(saved: Path, tmp_path: Path) -> None:
     lines = []
     one = beside(matches("evaluation.games=4"), tmp_path, lines)
     one.start(saved, 7, 12.5)
-    assert one.are_on and (one.step, one.begun, one.concluded) == (7, 12.5, 0.0)
-    one.conclude(wait=True)
-    assert not one.are_on and one.concluded == 12.5
-    one.conclude()  # nothing is left
+    assert one.running and (one.step, one.begun, one.concluded) == (7, 12.5, 0.0)
+    one.poll_results(wait=True)
+    assert not one.running and one.concluded == 12.5
+    one.poll_results()  # nothing is left
     ((_, line, result, numbers),) = matches("evaluation.games=4").play(checkpoint.load(saved), 4)
     (record,) = tiny.lines(tmp_path / "logs" / "metrics.jsonl")
     assert {name: record[name] for name in numbers} == pytest.approx(numbers) and record["step"] == 7
@@ -114,24 +114,24 @@ def test_their_process_is_set_up_as_the_run_is(tmp_path: Path) -> None:
     checkpoint.save(tmp_path / "run" / "plain.pt", checkpoint.Checkpoint(settings, 7, weights, weights))
     one = beside(Telling(settings.game, settings.evaluation, 1, tiny.CPU, torch.float32), tmp_path, lines)
     one.start(tmp_path / "run" / "plain.pt", 7, 1.0)
-    one.conclude(wait=True)
+    one.poll_results(wait=True)
     with kernels.plain():
         assert lines[-1] == f"{kernels.in_use(tiny.CPU)}, 1 thread"
 
 
 def test_they_end_with_a_run_that_fails_and_keep_their_checkpoint_till_then(tmp_path: Path, monkeypatch) -> None:
-    started, rounds, play = [], [], run.Run._round
+    started, rounds, play = [], [], run.Run._run_iteration
 
     def fails(self: run.Run) -> None:
         rounds.append(play(self))
-        started.append((self.beside._process, self.beside.path))
+        started.append((self.background_matches._process, self.background_matches.path))
         if len(rounds) == 4:
-            assert self.beside.path.exists() and len(checkpoint.paths(self.directory)) == 2
-            raise InputError("a canary")
+            assert self.background_matches.path.exists() and len(checkpoint.paths(self.directory)) == 2
+            raise InputError("a sanity check")
 
-    monkeypatch.setattr(run.Run, "_round", fails)
+    monkeypatch.setattr(run.Run, "_run_iteration", fails)
     options = "evaluation.opponents=['mcts:100000']", "evaluation.every_iterations=1", "pipeline.keep_checkpoints=1"
-    with pytest.raises(InputError, match="a canary"):
+    with pytest.raises(InputError, match="a sanity check"):
         tiny.run(tmp_path, *options, "pipeline.iterations=9")
     assert started[0] == (None, None) and not started[-1][0].is_alive()
 
@@ -140,36 +140,36 @@ def test_a_checkpoint_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
     lines = []
     one = beside(matches(), tmp_path, lines)
     one.start(tmp_path / "gone.pt", 7, 1.0)
-    one.conclude(wait=True)
-    assert not one.are_on and "no matches of step 7" in lines[-1] and "gone.pt" in lines[-1]
+    one.poll_results(wait=True)
+    assert not one.running and "no matches of step 7" in lines[-1] and "gone.pt" in lines[-1]
 
 
 def test_a_killed_process_is_a_sentence(saved: Path, tmp_path: Path) -> None:
     lines = []
     one = beside(matches("evaluation.opponents=['mcts:100000']"), tmp_path, lines)
     one.start(saved, 7, 1.0)
-    one.conclude()
-    assert one.are_on and not lines
+    one.poll_results()
+    assert one.running and not lines
     os.kill(one._process.pid, signal.SIGKILL)
-    one.conclude(wait=True)
-    assert not one.are_on and lines[-1] == "warning: no matches of step 7: their process ended with -9"
+    one.poll_results(wait=True)
+    assert not one.running and lines[-1] == "warning: no matches of step 7: their process ended with -9"
 
 
 def test_a_run_outlives_what_goes_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.setattr(MatchesBeside, "_take", lambda self: "their process ended with -9")
+    monkeypatch.setattr(BackgroundMatches, "_take", lambda self: "their process ended with -9")
     folder = tiny.run(tmp_path, "evaluation.every_iterations=1")
-    assert checkpoint.newest(folder).counters["rounds"] == 2
+    assert checkpoint.newest(folder).counters["iterations"] == 2
     assert "no matches of step" in "".join(capsys.readouterr())
 
 
 def test_they_end_with_a_run_that_is_killed(saved: Path, tmp_path: Path) -> None:
     program = f"""if __name__ == "__main__":
         import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
-        import test_beside; from pathlib import Path
-        run = test_beside.matches("evaluation.opponents=['mcts:100000']")
-        beside = test_beside.beside(run, Path({str(tmp_path)!r}), [])
+        import test_background_matches; from pathlib import Path
+        run = test_background_matches.matches("evaluation.opponents=['mcts:100000']")
+        beside = test_background_matches.beside(run, Path({str(tmp_path)!r}), [])
         beside.start(Path({str(saved)!r}), 7, 0.0)
-        print(beside._process.pid, flush=True); beside.conclude(wait=True)"""
+        print(beside._process.pid, flush=True); beside.poll_results(wait=True)"""
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as run:
         played = int(run.stdout.readline())
         run.kill()

@@ -27,7 +27,7 @@ class Played(NamedTuple):
     numbers: dict[str, float]
 
 
-class MatchesBeside:
+class BackgroundMatches:
     """At most one process that plays the matches of one checkpoint. It ends with the run, however that ends.
 
     note: prints a line. step: the training step of the newest matches. begun, concluded: the run's seconds when they
@@ -40,7 +40,7 @@ class MatchesBeside:
         self._process: multiprocessing.Process | None = None
 
     @property
-    def are_on(self) -> bool:
+    def running(self) -> bool:
         """Whether matches were started whose results were not taken yet."""
         return self._process is not None
 
@@ -54,20 +54,20 @@ class MatchesBeside:
         self.path, self.step, self.begun = path, step, seconds
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns which matches are on, for a commit."""
-        return {"path": str(self.path), "step": self.step, "begun": self.begun} if self.are_on else {}
+        """Returns which matches are on, for a snapshot."""
+        return {"path": str(self.path), "step": self.step, "begun": self.begun} if self.running else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Begins those of a commit again."""
+        """Begins those of a snapshot again."""
         if state and Path(state["path"]).exists():
             self.start(Path(state["path"]), state["step"], state["begun"])
 
-    def conclude(self, wait: bool = False) -> dict[str, float] | None:
+    def poll_results(self, wait: bool = False) -> dict[str, float] | None:
         """Prints and charts what the matches showed, if they are over, and returns the charts' numbers; None where they
         go on or have failed, which does not end the run.
 
         wait: stay until they are over."""
-        if not self.are_on or not (wait or self._results.poll()):
+        if not self.running or not (wait or self._results.poll()):
             return None
         if not self._results.poll():
             self.note(f"waiting for the matches of step {self.step}")
@@ -82,8 +82,8 @@ class MatchesBeside:
         return found.numbers if isinstance(found, Played) else None
 
     def close(self) -> None:
-        """Ends matches that nobody will conclude."""
-        if self.are_on:
+        """Ends matches that nobody will poll_results."""
+        if self.running:
             self._process.kill()
             self._process.join()
             self.path = self._process = None

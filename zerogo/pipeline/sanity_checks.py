@@ -1,8 +1,8 @@
-"""Canaries: figures of a run that a hidden mistake moves, each with the range in which it is healthy.
+"""Sanity checks: figures of a run that a hidden mistake moves, each with the range in which it is healthy.
 
 Learning hides bugs: a network with a mirrored policy or a value of the wrong side still grows stronger, only slower.
-Exact canaries follow from the rules of Go and of the samples, so outside their range something is wrong for certain and
-the run stops; the others may have harmless reasons, and warn. All are charted."""
+Exact checks follow from the rules of Go and of the samples, so outside their range something is wrong for
+certain and the run stops; the others may have harmless reasons, and warn. All are charted."""
 
 import math
 from collections import Counter
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from zerogo import board, ranks, scoring, symmetry
+from zerogo import board, distributed, scoring, symmetry
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.pipeline.measures import calibration_error
@@ -21,7 +21,7 @@ from zerogo.rules import SCORING
 from zerogo.selfplay import EndReason, SelfPlayResult
 from zerogo.trainer import Trainer
 
-MOST_SAMPLES, MOST_TURNED = 2048, 64  # of a round that are looked at; those of them turned by all eight symmetries
+MOST_SAMPLES, MOST_TURNED = 2048, 64  # of an iteration that are looked at; those of them turned by all eight symmetries
 FEWEST = 16  # of anything before a share of it says much
 OPENING_PLY = 8  # at which openings are compared
 STAGES = {"opening": (0.0, 1 / 3), "middle": (1 / 3, 2 / 3), "end": (2 / 3, 1.0)}  # by points on the board per point
@@ -29,7 +29,7 @@ AREA = SCORING.index("area")
 
 
 @dataclass(frozen=True)
-class Canary:
+class SanityCheck:
     """The range in which a figure is healthy after `warm_up` training steps, and what a figure outside it points to."""
 
     low: float
@@ -39,48 +39,49 @@ class Canary:
     is_exact: bool = False
 
 
-CANARIES: dict[str, Canary] = {
-    "target_on_illegal_moves": Canary(0, 1e-3, "the search's policy lies on moves that are not legal", is_exact=True),
-    "target_on_stones": Canary(0, 1e-3, "the trainer turns the policy otherwise than the board", is_exact=True),
-    "ownership_less_score": Canary(0, 0.5, "owned points and komi do not add up to the score", is_exact=True),
-    "value_less_ownership": Canary(0, 0, "the result belongs to the other side than the points do", is_exact=True),
-    "new_samples_age_rounds": Canary(0, 3, "the youngest samples come from an old network"),
-    "value_of_decided": Canary(0.3, 1, "in decided positions the value has the wrong sign for a side", warm_up=500),
-    "ownership_of_decided": Canary(0.3, 1, "in decided positions the ownership has the wrong sign", warm_up=500),
-    "value_spread": Canary(0.02, 2, "the value hardly depends on the position", warm_up=500),
-    "symmetry_spread": Canary(0, 0.25, "turned boards get other policies", warm_up=2000),
-    "policy_kl_nats": Canary(0, 3, "the network does not follow the search's policy", warm_up=2000),
-    "held_out_loss_ratio": Canary(0, 1.5, "samples are learned by heart", warm_up=2000),
-    "opening_variety": Canary(0.05, 1, "nearly all games open alike", warm_up=500),
-    "capped_share": Canary(0, 0.5, "most games reach the move cap", warm_up=500),
-    "first_pass_share": Canary(0, 0.3, "games begin with a pass", warm_up=2000),
+CHECKS: dict[str, SanityCheck] = {
+    "target_on_illegal_moves": SanityCheck(0, 1e-3, "the policy target lies on illegal moves", is_exact=True),
+    "target_on_stones": SanityCheck(0, 1e-3, "the trainer turns the policy otherwise than the board", is_exact=True),
+    "ownership_less_score": SanityCheck(0, 0.5, "owned points and komi do not add up to the score", is_exact=True),
+    "value_less_ownership": SanityCheck(0, 0, "the result belongs to the other side than the points do", is_exact=True),
+    "new_samples_age_iterations": SanityCheck(0, 3, "the youngest samples come from an old network"),
+    "value_of_decided": SanityCheck(0.3, 1, "the value has the wrong sign in decided positions", warm_up=500),
+    "ownership_of_decided": SanityCheck(0.3, 1, "in decided positions the ownership has the wrong sign", warm_up=500),
+    "value_spread": SanityCheck(0.02, 2, "the value hardly depends on the position", warm_up=500),
+    "symmetry_spread": SanityCheck(0, 0.25, "turned boards get other policies", warm_up=2000),
+    "policy_kl_nats": SanityCheck(0, 3, "the network does not follow the search's policy", warm_up=2000),
+    "held_out_loss_ratio": SanityCheck(0, 1.5, "samples are learned by heart", warm_up=2000),
+    "opening_variety": SanityCheck(0.05, 1, "nearly all games open alike", warm_up=500),
+    "capped_share": SanityCheck(0, 0.5, "most games reach the move cap", warm_up=500),
+    "first_pass_share": SanityCheck(0, 0.3, "games begin with a pass", warm_up=2000),
 } | {
-    f"calibration_{stage}": Canary(0, 0.5, "searched values are far from the results", warm_up=2000) for stage in STAGES
+    f"calibration_{stage}": SanityCheck(0, 0.5, "searched values are far from results", warm_up=2000)
+    for stage in STAGES
 }
 
 
-class Canaries:
-    """Looks at a run's figures; stops: whether an exact canary ends the run, else all only warn."""
+class SanityChecks:
+    """Looks at a run's figures; stops: whether an exact check ends the run, else all only warn."""
 
     def __init__(self, stops: bool) -> None:
         self.stops = stops
         self.unhealthy: set[str] = set()
 
     def look(self, numbers: Mapping[str, float], step: int) -> list[str]:
-        """Returns a sentence for each canary that has left its range since the last look; those of a NaN stay as they
+        """Returns a sentence for each check that has left its range since the last look; those of a NaN stay as they
         were. Raises InputError where an exact one has and the run is to stop."""
         sentences = []
-        for name, canary in CANARIES.items():
-            number = numbers.get(f"canary/{name}", math.nan)
-            if math.isnan(number) or step < canary.warm_up:
+        for name, check in CHECKS.items():
+            number = numbers.get(f"sanity/{name}", math.nan)
+            if math.isnan(number) or step < check.warm_up:
                 continue
-            if canary.low <= number <= canary.high:
+            if check.low <= number <= check.high:
                 self.unhealthy.discard(name)
                 continue
-            healthy = f"healthy is {canary.low:g} to {canary.high:g}"
-            sentence = f"canary/{name} is {number:.3g} at step {step}; {healthy}: {canary.points_to}"
-            if self.stops and canary.is_exact:
-                raise InputError(f"{sentence}; the run stops, pipeline.canaries=warn would go on")
+            healthy = f"healthy is {check.low:g} to {check.high:g}"
+            sentence = f"sanity/{name} is {number:.3g} at step {step}; {healthy}: {check.points_to}"
+            if self.stops and check.is_exact:
+                raise InputError(f"{sentence}; the run stops, pipeline.sanity_checks=warn would go on")
             if name not in self.unhealthy:
                 sentences.append(sentence)
             self.unhealthy.add(name)
@@ -89,8 +90,8 @@ class Canaries:
 
 def broken(numbers: Mapping[str, float]) -> list[str]:
     """Returns what is wrong for certain where these figures are those of a run's samples."""
-    exact = {name: canary for name, canary in CANARIES.items() if canary.is_exact}
-    found = {name: numbers.get(f"canary/{name}", canary.low) for name, canary in exact.items()}
+    exact = {name: check for name, check in CHECKS.items() if check.is_exact}
+    found = {name: numbers.get(f"sanity/{name}", check.low) for name, check in exact.items()}
     return [
         exact[name].points_to for name, number in found.items() if not exact[name].low <= number <= exact[name].high
     ]
@@ -119,7 +120,7 @@ def of_samples(samples: Samples) -> dict[str, float]:
 
 
 def of_games(collected: SelfPlayResult, samples: Samples) -> dict[str, float]:
-    """Returns what a round's games say, by tag. samples: all of the round, in the games' order."""
+    """Returns what an iteration's games say, by tag. samples: all of the iteration, in the games' order."""
     at_opening = samples.map(lambda tensor: tensor[samples.ply == OPENING_PLY])
     rows = at_opening.rows[:, 0].flatten(1).tolist()
     positions = Counter(zip(at_opening.size.tolist(), map(tuple, rows), strict=True))
@@ -133,7 +134,7 @@ def of_games(collected: SelfPlayResult, samples: Samples) -> dict[str, float]:
 
 
 def of_network(samples: Samples, evaluator: Evaluator) -> dict[str, float]:
-    """Returns what a network says of a round's samples, by tag: float values in the view of the side to move."""
+    """Returns what a network says of an iteration's samples, by tag: float values in the view of the side to move."""
     last = _thinned(samples.map(lambda tensor: tensor[samples.reply < 0]), MOST_SAMPLES)
     numbers = _of_decided(last, evaluator) if len(last) else {}
     some = _thinned(samples, MOST_TURNED * 4)
@@ -166,7 +167,7 @@ def _of_decided(last: Samples, evaluator: Evaluator) -> dict[str, float]:
     return {"value_of_decided": _least(value_shares), "ownership_of_decided": _least(owner_shares)}
 
 
-def of_round(
+def of_iteration(
     numbers: Mapping[str, float],
     replay: Replay,
     trainer: Trainer,
@@ -176,15 +177,15 @@ def of_round(
     batch: int,
     player: int,
 ) -> dict[str, float]:
-    """Returns what a round says that was learned from, by tag, on all ranks the same. numbers: those of the charts.
-    evaluator: makes one that asks some heads. first: the step before the round. num_samples: new ones. batch: to look
-    at. player: the step of the network that plays."""
+    """Returns what an iteration says that was learned from, by tag, on all ranks the same. numbers: those of the
+    charts. evaluator: makes one that asks some heads. first: the step before the iteration. num_samples: new ones.
+    batch: to look at. player: the step of the network that plays."""
     found = of_training(numbers, replay, player, trainer.steps - first)
     held_out = replay.validation_batch(batch)
     if held_out is not None:
         found |= of_batch(held_out, trainer)
     found |= of_network(replay.newest(num_samples), evaluator(("policy", "value", "ownership")))
-    return ranks.gathered(found)[0]  # each has another share of the batch
+    return distributed.all_gather_object(found)[0]  # each has another share of the batch
 
 
 def of_batch(batch: TrainingBatch, trainer: Trainer) -> dict[str, float]:
@@ -198,18 +199,18 @@ def of_batch(batch: TrainingBatch, trainer: Trainer) -> dict[str, float]:
 
 
 def of_training(numbers: Mapping[str, float], replay: Replay, player: int, learned: int) -> dict[str, float]:
-    """Returns what a round's training says, by tag. numbers: those of the charts. player: the step of the network that
-    plays. learned: steps of this round."""
+    """Returns what an iteration's training says, by tag. numbers: those of the charts. player: the step of the network
+    that plays. learned: steps of this iteration."""
     found = {"policy_kl_nats": numbers.get("train/policy_kl", math.nan)}
     if "validation/loss" in numbers:
         found["held_out_loss_ratio"] = numbers["validation/loss"] / numbers["train/loss"]
     if learned and replay.newest_step > 0:
-        found["new_samples_age_rounds"] = max(0, player - replay.newest_step) / learned
+        found["new_samples_age_iterations"] = max(0, player - replay.newest_step) / learned
     return _tagged(found)
 
 
 def _tagged(numbers: Mapping[str, float]) -> dict[str, float]:
-    return {f"canary/{name}": number for name, number in numbers.items() if not math.isnan(number)}
+    return {f"sanity/{name}": number for name, number in numbers.items() if not math.isnan(number)}
 
 
 def _thinned(samples: Samples, most: int) -> Samples:

@@ -1,10 +1,10 @@
-"""Commits: all that a run is at one moment, often, so that it goes on as if it had never stopped.
+"""Snapshots: all that a run is at one moment, often, so that it goes on as if it had never stopped.
 
-A commit is one file, a checkpoint (`zerogo.checkpoint`) whose part `run` holds the games in flight, the round under
-way, samples that no shard has yet, and how long the logs were. Finished shards are written before it, it is renamed
-into place when it is whole, and the one before it stays. What it needs of other files stays until two newer ones do
-without. Of several ranks the first one writes it, when each other one has written what it alone knows, its part: its
-games in flight and its share of the round."""
+A snapshot is one file, a checkpoint (`zerogo.checkpoint`) whose part `run` holds the games in flight, the iteration
+under way, samples that no shard has yet, and how long the logs were. Finished shards are written before it, it is
+renamed into place when it is whole, and the one before it stays. What it needs of other files stays until two newer
+ones do without. Of several ranks the first one writes it, when each other one has written what it alone knows, its
+part: its games in flight and its share of the iteration."""
 
 import contextlib
 import math
@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import bounds, checkpoint, ranks
+from zerogo import bounds, checkpoint, distributed
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, load
 from zerogo.errors import InputError
@@ -31,31 +31,49 @@ from zerogo.replay import Replay, Samples, TrainingBatch
 from zerogo.runtime import make_directory, write_atomically
 from zerogo.selfplay import SelfPlayResult
 
-FOLDER = "commits"
-NAME = re.compile(r"commit-(\d{9})\.pt")
-PART = "commit-{:09d}.{}.part"
-KEPT = 2  # newest commits: one may turn out to be damaged
-FIRST_WAIT = 1.0  # seconds to a process's first commit; then twice as long each time, up to pipeline.commit_seconds
-MOST_OF_TIME = 0.02  # share of the time that commits may take
-OF_GAMES = ("lengths", "scores_black", "sizes", "komi", "ends")  # lists of a round's result, a number for each game
+FOLDER = "snapshots"
+NAME = re.compile(r"snapshot-(\d{9})\.pt")
+PART = "snapshot-{:09d}.{}.part"
+KEPT = 2  # newest snapshots: one may turn out to be damaged
+FIRST_WAIT = 1.0  # seconds to a process's first snapshot; then twice as long each time, up to pipeline.snapshot_seconds
+MOST_OF_TIME = 0.02  # share of the time that snapshots may take
+OF_GAMES = (
+    "lengths",
+    "scores_black",
+    "sizes",
+    "komi",
+    "ends",
+)  # lists of an iteration's result, a number for each game
 STATISTICS_BATCHES = 8  # batches from which the averaged weights get their batch-norm statistics
-# What a commit has beside a checkpoint, and of it the round and the games in a part, see `bounds.misfit`.
+# What a snapshot has beside a checkpoint, and of it the iteration and the games in a part, see `bounds.misfit`.
 RESULT = {"last_boards": [Tensor], "last_ownership": [Tensor], "is_whole": bool, "samples": [list], "games": [list]}
 RESULT |= dict.fromkeys(OF_GAMES, Tensor | list) | dict.fromkeys(("moves", "simulations", "overflowed"), int)
 RESULT |= dict.fromkeys(("seconds", "prior_kl", "prior_entropy"), Real)
-ROUND = {"is_learning": bool, "num_samples": int, "numbers": {...: Real}, "first": int, "steps": Real, "seconds": Real}
-ROUND |= {"sums": {...: Tensor}, "counts": {...: int}, "recent": [(Tensor, Tensor, int, int)]}
-ROUND |= {"collected": RESULT, "records": list}
+ITERATION = {
+    "is_learning": bool,
+    "num_samples": int,
+    "numbers": {...: Real},
+    "first": int,
+    "steps": Real,
+    "seconds": Real,
+}
+ITERATION |= {"sums": {...: Tensor}, "counts": {...: int}, "recent": [(Tensor, Tensor, int, int)]}
+ITERATION |= {"collected": RESULT, "records": list}
 GAMES = dict.fromkeys(("states", "drawn", "plan", "search", "nodes", "records"), dict)
 GAMES |= dict.fromkeys(("is_first", "network_steps", "tree_size"), Tensor) | {"budgets": (int, int)}
 GAMES |= dict.fromkeys(("next_game", "fewest_left", "steps_left"), int) | {"resignation": {"games": [(float, float)]}}
 REPLAY = {"pending": Tensor, "policies": dict.fromkeys(("policy", "root_value", "time"), Tensor)}
-RUN = {"round": ROUND, "games": GAMES, "replay": REPLAY, "beside": {"path": str, "step": int, "begun": float}}
+RUN = {
+    "iteration": ITERATION,
+    "games": GAMES,
+    "replay": REPLAY,
+    "background_matches": {"path": str, "step": int, "begun": float},
+}
 RUN |= {"logs": {...: int}, "epilogues": {...: str}, "ranks": int, "word": str}
 
 
-class Commits:
-    """The commits of a run, and when the next one is due. seconds: most of them between two, unless a commit takes
+class Snapshots:
+    """The snapshots of a run, and when the next one is due. seconds: most of them between two, unless a snapshot takes
     long."""
 
     def __init__(self, directory: Path, seconds: float) -> None:
@@ -65,48 +83,48 @@ class Commits:
 
     def is_due(self) -> bool:
         """Whether it is time for the next one."""
-        return time.monotonic() >= self._next and ranks.is_first()
+        return time.monotonic() >= self._next and distributed.is_rank0()
 
     def agree(self) -> None:
-        """Makes the next commit's number that of the first rank, and draws a word: by both parts belong to it. A part
-        that a crash has left may have the number of a later commit."""
-        self._number, self._word = ranks.gathered((self._number, secrets.token_hex(8)))[0]
+        """Makes the next snapshot's number that of the first rank, and draws a word: by both parts belong to it. A part
+        that a crash has left may have the number of a later snapshot."""
+        self._number, self._word = distributed.all_gather_object((self._number, secrets.token_hex(8)))[0]
 
     def write_part(self, part: dict[str, Any]) -> None:
-        """Writes what another rank than the first adds to the next commit, which its first rank then writes. Raises
+        """Writes what another rank than the first adds to the next snapshot, which its first rank then writes. Raises
         OSError, after which it may be called again."""
-        path = make_directory(self.directory / FOLDER) / PART.format(self._number + 1, ranks.rank())
+        path = make_directory(self.directory / FOLDER) / PART.format(self._number + 1, distributed.rank())
         part = checkpoint.portable(part | {"word": self._word})
         write_atomically(path, lambda file: torch.save(part, file))
         self._number += 1
 
-    def write(self, commit: Checkpoint, begun: float) -> None:
-        """Writes a commit and removes the oldest. begun: the time at which making it began, to hold `MOST_OF_TIME`.
+    def write(self, snapshot: Checkpoint, begun: float) -> None:
+        """Writes a snapshot and removes the oldest. begun: the time at which making it began, to hold `MOST_OF_TIME`.
         Raises OSError, after which it may be called again."""
-        commit.run |= {"word": self._word} if ranks.world() > 1 else {}
-        checkpoint.save(self.directory / FOLDER / f"commit-{self._number + 1:09d}.pt", commit)
+        snapshot.run |= {"word": self._word} if distributed.world_size() > 1 else {}
+        checkpoint.save(self.directory / FOLDER / f"snapshot-{self._number + 1:09d}.pt", snapshot)
         self._number += 1
         for path in paths(self.directory)[:-KEPT]:
             for one in (path, *path.parent.glob(f"{path.stem}.*.part")):
-                with contextlib.suppress(OSError):  # the commit is written; what is left goes at the next one
+                with contextlib.suppress(OSError):  # the snapshot is written; what is left goes at the next one
                     one.unlink()
         now, self._wait = time.monotonic(), min(2 * self._wait, self._seconds)
         self._next = now + max(self._wait, (now - begun) / MOST_OF_TIME)
 
 
 def paths(directory: Path) -> list[Path]:
-    """Returns the commits of a run, oldest first, whole or not."""
-    return sorted(path for path in (directory / FOLDER).glob("commit-*.pt") if NAME.fullmatch(path.name))
+    """Returns the snapshots of a run, oldest first, whole or not."""
+    return sorted(path for path in (directory / FOLDER).glob("snapshot-*.pt") if NAME.fullmatch(path.name))
 
 
 def starts(directory: Path) -> Iterator[Checkpoint]:
-    """Yields what a run can go on from, the newest first: its commits, then its checkpoints. Warns of each that does
-    not load, and of weights that are no numbers, which versions before commits saved. The same on all ranks, each with
-    its part, if all can load theirs."""
+    """Yields what a run can go on from, the newest first: its snapshots, then its checkpoints. Warns of each that does
+    not load, and of weights that are no numbers, which versions before snapshots saved. The same on all ranks, each
+    with its part, if all can load theirs."""
     found = [*reversed(paths(directory)), *reversed(checkpoint.paths(directory))]
-    for path in ranks.gathered(found)[0]:
+    for path in distributed.all_gather_object(found)[0]:
         try:
-            start = ranks.alike(_load, path)
+            start = distributed.run_and_sync_errors(_load, path)
         except InputError as error:
             warnings.warn(f"skipped: {error}", stacklevel=2)
         else:
@@ -123,13 +141,15 @@ def _load(path: Path) -> Checkpoint:
     if wrong := _misfit(found.run, "run"):
         raise InputError(f"checkpoint {path}: {wrong}")
     before, word = found.run.get("ranks", 1), found.run.get("word", "")
-    if "round" not in found.run or before == ranks.world() == 1:
+    if "iteration" not in found.run or before == distributed.world_size() == 1:
         return found
-    if before == ranks.world():
-        found.run |= {} if ranks.is_first() else _part(path, ranks.rank(), word)
+    if before == distributed.world_size():
+        found.run |= {} if distributed.is_rank0() else _part(path, distributed.rank(), word)
         return found
-    states = [found.run["round"], *(_part(path, rank, word)["round"] for rank in range(1, before))]
-    found.run["round"] = Round.dealt([Round.of(state, torch.device("cpu")) for state in states]).state_dict()
+    states = [found.run["iteration"], *(_part(path, rank, word)["iteration"] for rank in range(1, before))]
+    found.run["iteration"] = Iteration.dealt(
+        [Iteration.of(state, torch.device("cpu")) for state in states]
+    ).state_dict()
     found.run.pop("games", None)
     return found
 
@@ -137,30 +157,30 @@ def _load(path: Path) -> Checkpoint:
 def require_same_replay(replay: Replay) -> None:
     """Raises InputError where ranks have other samples than the first one: they would learn from other batches."""
     facts = {"the number of samples": replay.total, "of them in memory": len(replay), "the last game": replay.last_game}
-    ranks.require_same(facts, "all ranks must see the same folder, with all of its shards")
+    distributed.require_same(facts, "all ranks must see the same folder, with all of its shards")
 
 
 def _part(path: Path, rank: int, word: str) -> dict[str, Any]:
-    """Returns what another rank than the first has added to the commit that has this word. Raises InputError where it
-    does not load, or is of another commit."""
+    """Returns what another rank than the first has added to the snapshot that has this word. Raises InputError where it
+    does not load, or is of another snapshot."""
     path = path.with_name(f"{path.stem}.{rank}.part")
     part = checkpoint.read(path)
-    if wrong := _misfit(part, "part") or ("round" not in part and "part lacks round"):
+    if wrong := _misfit(part, "part") or ("iteration" not in part and "part lacks iteration"):
         raise InputError(f"{path}: {wrong}")
     if part.get("word", "") != word:
-        raise InputError(f"{path} belongs to another commit of that number, which was not written to its end")
+        raise InputError(f"{path} belongs to another snapshot of that number, which was not written to its end")
     return part
 
 
 def _misfit(run: Any, name: str) -> str:
-    """Returns what is wrong with the types of a commit's part `run`, or of another rank's part, "" where nothing is."""
+    """Returns what is wrong with the types of a snapshot's `run`, or of another rank's part; "" if nothing is."""
     if wrong := bounds.misfit(run, RUN, name):
         return wrong
-    for part, kinds in (("round", ROUND), ("games", GAMES)):
+    for part, kinds in (("iteration", ITERATION), ("games", GAMES)):
         if lacks := kinds.keys() - run.get(part, kinds).keys():
             return f"{name}.{part} lacks {min(lacks)}"
-    others = run["round"]["collected"].keys() - RESULT.keys() if "round" in run else ()
-    return f"{name}.round.collected has {min(others)!r}, which no round has" if others else ""
+    others = run["iteration"]["collected"].keys() - RESULT.keys() if "iteration" in run else ()
+    return f"{name}.iteration.collected has {min(others)!r}, which no iteration has" if others else ""
 
 
 def is_finite(tensors: Iterable[Tensor]) -> bool:
@@ -182,7 +202,7 @@ def config_of(directory: Path, overrides: list[str]) -> Config | None:
     except InputError as error:
         found = load(None, overrides, start.config)  # what is wrong with the overrides is no fault of the file
         warnings.warn(f"{error}; the settings of {start.source} count", stacklevel=2)
-        if ranks.is_first():
+        if distributed.is_rank0():
             path.replace(path.with_name("config.yaml.unread"))
         return found
 
@@ -209,10 +229,10 @@ def together(results: list[SelfPlayResult]) -> SelfPlayResult:
 
 
 @dataclass
-class Round:
-    """A round that goes on: what its games and its steps have given so far.
+class Iteration:
+    """An iteration that goes on: what its games and its steps have given so far.
 
-    collected: of the games; its samples are in the replay once the round learns, num_samples of them. numbers: the
+    collected: of the games; its samples are in the replay once the iteration learns, num_samples of them. numbers: the
     charts' by tag. first: the training step before it. steps: that it is to make. sums, counts: of what steps have
     shown. recent: the last batches. seconds: of learning."""
 
@@ -228,13 +248,15 @@ class Round:
     seconds: float = 0.0
 
     @classmethod
-    def dealt(cls, rounds: list["Round"]) -> "Round":
-        """Returns this rank's share of a round that other ranks, each with its own share, were at."""
-        one, finished = rounds[0], [each.collected for each in rounds]
+    def dealt(cls, iterations: list["Iteration"]) -> "Iteration":
+        """Returns this rank's share of an iteration that other ranks, each with its own share, were at."""
+        one, finished = iterations[0], [each.collected for each in iterations]
         if not one.is_learning:  # else each has all of the games' numbers, and no samples
-            one.collected = together(finished) if ranks.is_first() else SelfPlayResult()
-        batches = zip(*(each.recent for each in rounds), strict=True)
-        one.recent = deque((TrainingBatch.cat(parts).map(ranks.own) for parts in batches), STATISTICS_BATCHES)
+            one.collected = together(finished) if distributed.is_rank0() else SelfPlayResult()
+        batches = zip(*(each.recent for each in iterations), strict=True)
+        one.recent = deque(
+            (TrainingBatch.cat(parts).map(distributed.local_shard) for parts in batches), STATISTICS_BATCHES
+        )
         return one
 
     def note(self, batch: TrainingBatch, metrics: Mapping[str, Tensor]) -> None:
@@ -252,7 +274,7 @@ class Round:
         return {f"train/{name}": total / self.counts[name] for name, total in zip(self.sums, totals, strict=True)}
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns what a commit keeps. The games that are written as SGF have been before."""
+        """Returns what a snapshot keeps. The games that are written as SGF have been before."""
         samples = self.collected.all_samples()
         # Tensors, as a checkpoint of a million plain values is refused: those of 200,000 games.
         of_games = {name: torch.from_numpy(np.array(getattr(self.collected, name))) for name in OF_GAMES}
@@ -262,8 +284,8 @@ class Round:
         return state
 
     @classmethod
-    def of(cls, state: dict[str, Any], device: torch.device) -> "Round":
-        """Returns the round of a commit, what it learns on a device."""
+    def of(cls, state: dict[str, Any], device: torch.device) -> "Iteration":
+        """Returns the iteration of a snapshot, what it learns on a device."""
         known = {name: state[name] for name in ("is_learning", "num_samples", "numbers", "first", "steps", "seconds")}
         kept = state["collected"].items()
         collected = SelfPlayResult(**{name: one.tolist() if isinstance(one, Tensor) else one for name, one in kept})
