@@ -332,7 +332,7 @@ class Run:
         return self._is_asked() or distributed.world_size() > 1 and time.monotonic() > self._clock + RANK_SYNC_SECONDS
 
     def _handle_requests(self) -> None:
-        """Saves a snapshot if one is due or a signal asks for it, and leaves if a signal asks for that. Collective call."""
+        """Saves a snapshot if it is due or requested, and leaves if a signal asks for that. Collective call."""
         if self._sync_ranks(self._is_asked()):
             self._snapshot()
             self.signals.exit_signal = int(
