@@ -2,11 +2,7 @@
 dies."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -144,37 +140,8 @@ def test_a_checkpoint_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
     assert not one.running and "no matches of step 7" in lines[-1] and "gone.pt" in lines[-1]
 
 
-def test_a_killed_process_is_a_sentence(saved: Path, tmp_path: Path) -> None:
-    lines = []
-    one = beside(matches("evaluation.opponents=['mcts:100000']"), tmp_path, lines)
-    one.start(saved, 7, 1.0)
-    one.poll_results()
-    assert one.running and not lines
-    os.kill(one._process.pid, signal.SIGKILL)
-    one.poll_results(wait=True)
-    assert not one.running and lines[-1] == "warning: no matches of step 7: their process ended with -9"
-
-
 def test_a_run_outlives_what_goes_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(BackgroundMatches, "_take", lambda self: "their process ended with -9")
     folder = tiny.run(tmp_path, "evaluation.every_iterations=1")
     assert checkpoint.newest(folder).counters["iterations"] == 2
     assert "no matches of step" in "".join(capsys.readouterr())
-
-
-def test_they_end_with_a_run_that_is_killed(saved: Path, tmp_path: Path) -> None:
-    program = f"""if __name__ == "__main__":
-        import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})
-        import test_background_matches; from pathlib import Path
-        run = test_background_matches.matches("evaluation.opponents=['mcts:100000']")
-        beside = test_background_matches.beside(run, Path({str(tmp_path)!r}), [])
-        beside.start(Path({str(saved)!r}), 7, 0.0)
-        print(beside._process.pid, flush=True); beside.poll_results(wait=True)"""
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as run:
-        played = int(run.stdout.readline())
-        run.kill()
-        try:
-            run.communicate(timeout=60)  # the pipe is open until the last process that holds it has ended
-        except subprocess.TimeoutExpired:
-            os.kill(played, signal.SIGKILL)
-            raise AssertionError("the matches of a dead run go on") from None

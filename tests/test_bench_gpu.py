@@ -1,46 +1,13 @@
 """The measurement of a machine with a GPU, its parts run on the CPU: what is judged, and what becomes of parts that
 fail or don't end."""
 
-import json
-import os
 import time
-from pathlib import Path
 
 import pytest
-import tiny
-import torch
 
 from zerogo.bench import gpu
 from zerogo.bench.__main__ import main
 from zerogo.bench.gpu import Part, phases, sampled
-
-TRAIN = (
-    "zerogo.bench train --size 3 --batch 8 --blocks 1 --channels 4 --rounds 1 --seconds 0.01 --device cpu --threads 1"
-)
-
-
-def test_lines_and_verdicts(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.setattr(gpu, "pick_device", torch.device)
-    monkeypatch.setattr(gpu, "describe", lambda device: {"device": str(device)})
-    parts = {"learning": Part(TRAIN, 300, {"samples_per_s": 1, "taken_per_s": None}), "timeit": Part("timeit 1", 300)}
-    monkeypatch.setattr(gpu, "PARTS", parts)
-    assert main(["gpu", "--device", "cuda"]) == 0
-    out, table = capsys.readouterr()
-    first, line = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
-    assert first["device"] == "cuda" and line["bench"] == "train" and line["samples_per_s"] > 1
-    rows = [line.split() for line in table.splitlines()]
-    assert [row[-1] for row in rows if row[:1] == ["learning"]] == ["holds", f"{line['taken_per_s']:,}"]
-    monkeypatch.setattr(gpu, "PARTS", {"timeit": Part("timeit nothing", 300)})
-    with pytest.raises(SystemExit) as end:
-        main(["gpu", "--device", "cuda"])
-    assert end.value.code == 1 and "NameError" in capsys.readouterr().err
-
-
-def test_a_part_that_does_not_end() -> None:
-    assert gpu._run(Part("timeit -n 1 -s import(time) 1", 100))[1] != ""
-    start, held = time.monotonic(), "import subprocess; subprocess.run(['sleep', '60'])"  # it has the pipes, too
-    assert gpu._run(Part(f'timeit -n 1 "{held}"', 1)) == ({}, "not over after 1 s")
-    assert time.monotonic() - start < 30
 
 
 @pytest.mark.parametrize(
@@ -61,22 +28,6 @@ def test_verdicts(expected: dict, line: dict, fault: str, row: tuple) -> None:
 
 def test_the_whole_takes_less_than_ten_minutes() -> None:
     assert sum(part.seconds for part in gpu.PARTS.values()) < 600
-
-
-def test_three_rounds(tmp_path: Path, monkeypatch) -> None:
-    """With a driver whose GPU works all the time: half before the first round's end, when nothing is counted."""
-    settings = tiny.config("run.name=nine")
-    settings.dump(tmp_path / "9x9.yaml")
-    driver = tmp_path / "nvidia-smi"
-    driver.write_text(
-        "#!/bin/sh\nwhile :; do echo \"$(date '+%Y/%m/%d %H:%M:%S.%N' | cut -c1-23), 97\"; sleep 0.05; done\n"
-    )
-    driver.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(gpu, "CONFIG", tmp_path / "9x9.yaml")
-    found = gpu._rounds(tiny.CPU)
-    assert found["busy_share"] == 0.97 and "peak_memory_gb" not in found
-    assert found["selfplay_s"] > 0 and found["train_s"] > 0 and found["rest_s"] >= 0
 
 
 def test_phases() -> None:

@@ -5,9 +5,6 @@ import dataclasses
 import io
 import os
 import pickle
-import subprocess
-import sys
-import time
 import warnings
 import zipfile
 from pathlib import Path
@@ -368,26 +365,3 @@ def test_prune(tmp_path: Path) -> None:
     assert len(checkpoint.prune(tmp_path, 2)) == 3
     assert checkpoint.paths(tmp_path) == [checkpoint.path_of(tmp_path, step) for step in (3, 4)] and best.exists()
     assert checkpoint.prune(tmp_path, 9) == []
-
-
-SAVE = """
-import sys
-from zerogo import checkpoint
-old = checkpoint.load(sys.argv[1])
-print("ready", flush=True)
-for step in range(8, 100000):
-    old.step = step
-    checkpoint.save(checkpoint.path_of(sys.argv[2], step % 4), old)
-"""
-
-
-@pytest.mark.parametrize("seconds", (0.031, 0.083))
-def test_kill_while_saving(file: Path, tmp_path: Path, seconds: float) -> None:
-    """Whatever the moment of the kill, every file that has a checkpoint's name is whole."""
-    command = (sys.executable, "-c", SAVE, str(file), str(tmp_path / "run"))
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    assert process.stdout.readline() == "ready\n"
-    time.sleep(seconds)
-    process.kill()
-    assert process.wait() == -9
-    assert all(load(path).step >= 8 for path in checkpoint.paths(tmp_path / "run"))

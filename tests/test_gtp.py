@@ -3,7 +3,6 @@ clients write."""
 
 import io
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -448,17 +447,3 @@ def test_a_process(tmp_path: Path) -> None:
     assert status == 0 and "GTP ready\n" in errors and "Traceback" not in errors
     written = log.read_text()
     assert "! GTP ready\n" in written and "> 1 name\n< =1 zerogo\n< \n" in written
-
-
-def test_ctrl_c_ends_a_process_quietly() -> None:
-    process = Process(["--checkpoint", "random"])
-    assert process.ask("name") == "= zerogo"
-    process.process.send_signal(signal.SIGINT)
-    status, errors = process.end()
-    assert status == 130 and "Traceback" not in errors
-
-
-def test_a_reader_that_has_gone_ends_a_process_quietly() -> None:
-    command = f"set -o pipefail; {sys.executable} -m zerogo.gtp --checkpoint random | head -n 1"
-    done = subprocess.run(("bash", "-c", command), input="name\n" * 20_000, capture_output=True, text=True, cwd=ROOT)
-    assert (done.returncode, done.stdout) == (1, "= zerogo\n") and "Traceback" not in done.stderr

@@ -1,14 +1,11 @@
 """Which compiler does the work of the kernels, and what is said where it can't: then torch does it alone, without a
 traceback. How Numba's run: on several threads, interrupted, and kept on disk."""
 
-import gc
 import importlib.util
 import os
-import signal
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -156,38 +153,6 @@ def test_several_threads_may_ask_at_once(two_threads: None) -> None:
     for thread in threads:
         thread.join()
     assert totals.tolist() == [50 * 2 * loops.FEWEST] * 4
-
-
-class Interrupted(Exception):
-    """What the signal of the test raises."""
-
-
-@needs_numba
-def test_no_signal_is_lost(two_threads: None, capfd: pytest.CaptureFixture[str]) -> None:
-    """A signal that comes while C calls back is raised as any other, and never printed and forgotten."""
-    came = raised = 0
-
-    def handle(_number: int, _frame: object) -> None:
-        nonlocal came
-        came += 1
-        raise Interrupted
-
-    before = signal.signal(signal.SIGALRM, handle)
-    gc.disable()  # what is raised in a callback of the collector, as Hypothesis has one, is printed and forgotten
-    try:
-        for _ in range(300):
-            try:
-                signal.setitimer(signal.ITIMER_REAL, 0.0005)
-                late = time.monotonic() + 10
-                while time.monotonic() < late:  # a lost one fails the test and does not hold it
-                    loops.over_games(lambda first, last: None, 2 * loops.FEWEST)
-            except Interrupted:
-                raised += 1
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-        gc.enable()
-    assert came == raised == 300 and capfd.readouterr().err == ""
 
 
 @needs_numba

@@ -1,20 +1,17 @@
 """What does not end a run: signals, readers that go, a disk that refuses, numbers that are none, settings that are
 gone."""
 
-import contextlib
 import errno
 import io
 import os
 import re
-import resource
 import shutil
 import signal
-import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import tiny
@@ -27,7 +24,7 @@ from zerogo.errors import InputError, Interrupted
 from zerogo.evaluator import Evaluator
 from zerogo.pipeline import limits, run, snapshots
 from zerogo.pipeline.snapshots import Snapshots
-from zerogo.runtime import RunLock, write_atomically
+from zerogo.runtime import RunLock
 from zerogo.selfplay import SelfPlay
 from zerogo.signals import PipeSafeStream, Signals
 from zerogo.telemetry import Telemetry
@@ -42,8 +39,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.run(tmp_path_factory.mktemp("whole"), *ROUNDS)
 
 
-class Die(BaseException):
-    pass
+def ring(number: int) -> None:
+    """Does what a signal to this process would do."""
+    signal.getsignal(number)(number, None)
 
 
 def asked_at(monkeypatch: pytest.MonkeyPatch, numbers: set[int], act: Callable[[run.Run], None]) -> list[int]:
@@ -66,7 +64,7 @@ def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_is_not(
     """Stopped in its games, between the simulations of a search, in its steps, and by each signal."""
     signal.signal(signal.SIGHUP, signal.SIG_DFL)  # which nohup ignores
     numbers = iter([signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT] * 3)
-    count = asked_at(monkeypatch, {3, 9, 60, 70, 75, 80, 130}, lambda _: os.kill(os.getpid(), next(numbers)))
+    count = asked_at(monkeypatch, {3, 9, 60, 70, 75, 80, 130}, lambda _: ring(next(numbers)))
     phases = set()
     while True:
         try:
@@ -94,7 +92,7 @@ def test_who_was_let_through_the_gate_plays_and_does_so_in_a_run_that_is_stopped
 ) -> None:
     """Of five rounds' checkpoints the first meets nobody, the second and fourth lose, the third wins."""
     tiny.decide_matches([0, 0.54, 0.55, 0.54], monkeypatch.setattr)
-    used, use, folder = [], SelfPlay.use, tmp_path / "whole" / "tiny"
+    used, use, folder = [], SelfPlay.set_network, tmp_path / "whole" / "tiny"
     empty = new_games(1, tiny.config().game.rules(), tiny.CPU)
 
     def spy(self: SelfPlay, evaluator: Evaluator, step: int) -> None:
@@ -105,7 +103,7 @@ def test_who_was_let_through_the_gate_plays_and_does_so_in_a_run_that_is_stopped
         used.append(step)
         use(self, evaluator, step)
 
-    monkeypatch.setattr(SelfPlay, "use", spy)
+    monkeypatch.setattr(SelfPlay, "set_network", spy)
     tiny.run(tmp_path / "whole", *GATED)
     counters = next(snapshots.starts(folder)).counters
     one, two, three, _, last = counters["saved"]
@@ -137,51 +135,30 @@ def test_who_was_let_through_the_gate_plays_and_does_so_in_a_run_that_is_stopped
 
 
 def test_a_signal_to_save_saves_and_a_second_one_to_leave_leaves_at_once(tmp_path: Path, monkeypatch, capfd) -> None:
-    asked_at(monkeypatch, {60}, lambda _: os.kill(os.getpid(), signal.SIGUSR1))
+    asked_at(monkeypatch, {60}, lambda _: ring(signal.SIGUSR1))
     written, write = [], Snapshots.write
     monkeypatch.setattr(
         Snapshots, "write", lambda self, snapshot, begun: (written.append(snapshot), write(self, snapshot, begun))
     )
     tiny.run(tmp_path, *ROUNDS)
     assert len(written) == 4 and 0 == written[0].step < written[1].step < written[2].step == written[3].step
-    if (child := os.fork()) == 0:
-        with Signals():
-            for _ in range(2):
-                os.kill(os.getpid(), signal.SIGTERM)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 128 + signal.SIGTERM
+    monkeypatch.setattr(os, "_exit", Mock(side_effect=SystemExit))
+    with Signals(), pytest.raises(SystemExit):
+        ring(signal.SIGTERM)
+        ring(signal.SIGTERM)
+    os._exit.assert_called_once_with(128 + signal.SIGTERM)
 
 
 def test_a_signal_that_is_ignored_stays_ignored_and_long_work_ends_at_once() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
-        with Signals() as taken:
-            os.kill(os.getpid(), signal.SIGHUP)
-            assert not taken.has_request
-            with pytest.raises(Interrupted), taken.interruptible():
-                os.kill(os.getpid(), signal.SIGTERM)
-                time.sleep(60)
+        with Signals() as signals:
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN and not signals.has_request
+            with pytest.raises(Interrupted), signals.interruptible():
+                ring(signal.SIGTERM)
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     finally:
         signal.signal(signal.SIGHUP, before)
-
-
-def test_the_program_goes_on_without_its_readers_and_leaves_when_it_is_told_to(tmp_path: Path) -> None:
-    tiny.config("pipeline.iterations=0", "pipeline.snapshot_seconds=600").dump(tmp_path / "endless.yaml")
-    command = [sys.executable, str(Path(__file__).parent.parent / "train.py"), "--config", "endless.yaml"]
-    env = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=env) as process:
-        process.stdout.readline()
-        process.stdout.close()
-        process.stderr.close()
-        folder, start = tmp_path / "checkpoints" / "tiny", time.monotonic()
-        while process.poll() is None and not checkpoint.paths(folder) and time.monotonic() - start < 300:
-            time.sleep(0.1)
-        time.sleep(2)  # so that the snapshot beside the checkpoint is old; one that is under way now will do
-        told, start = time.time() - 0.5, time.monotonic()
-        process.terminate()
-        assert process.wait(60) == 128 + signal.SIGTERM and time.monotonic() - start < 10
-        assert checkpoint.paths(folder) and snapshots.paths(folder)[-1].stat().st_mtime > told
 
 
 def test_a_stream_outlives_its_reader() -> None:
@@ -237,26 +214,6 @@ def test_a_disk_that_refuses_is_waited_for(number: int, words: str, tmp_path: Pa
     errors = capsys.readouterr().err
     assert words in errors and "cannot write" in errors and "goes on" in errors and "Traceback" not in errors
     assert not list(folder.rglob("*.tmp"))
-
-
-def test_a_limit_of_the_size_of_files_is_waited_for(tmp_path: Path, monkeypatch) -> None:
-    """The kernel's own refusal, in a process of its own; part of a record that was written is taken off again."""
-    if (child := os.fork()) == 0:
-        status = 1
-        with contextlib.suppress(BaseException):
-            telemetry, lifted = Telemetry(tmp_path, call=(taken := Signals(print)).retry_io), []
-            limit = resource.getrlimit(resource.RLIMIT_FSIZE)
-            taken.wait = lambda _: (lifted.append(1), resource.setrlimit(resource.RLIMIT_FSIZE, limit))
-            for step in range(3):
-                resource.setrlimit(resource.RLIMIT_FSIZE, (500 * step + 300, limit[1]))
-                telemetry.scalars(step, {"a" * 200: step, "b" * 200: step})
-            taken.retry_io(write_atomically, tmp_path / "large", lambda file: torch.save(torch.zeros(9999), file))
-            telemetry.close()
-            status = 0 if lifted else 2
-        os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert [record["step"] for record in tiny.lines(tmp_path / "metrics.jsonl")] == [0, 1, 2]
-    assert [event.step for event in EventAccumulator(str(tmp_path)).Reload().Scalars("a" * 200)] == [0, 1, 2]
 
 
 def poisoning(monkeypatch: pytest.MonkeyPatch, steps: range, averaged: bool) -> None:

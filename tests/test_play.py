@@ -1,12 +1,8 @@
 """Play in the terminal: scripted people against bots, what is shown, what is saved, and how it ends."""
 
 import io
-import os
 import re
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -274,26 +270,3 @@ def test_bad_arguments(capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as left:
             parse(words.split())
         assert left.value.code == 2 and "error:" in capsys.readouterr().err
-
-
-def test_the_process_ends_cleanly(tmp_path: Path) -> None:
-    """End of input: status 0. Ctrl-C in the middle: what scripts give, no traceback, and the game is in its file."""
-    command = [sys.executable, "-m", "zerogo.play", "--size", "3", "--white", "human", "--save"]
-    typed, path, pipe = "B2\n\xff\n", tmp_path / "b.sgf", subprocess.PIPE
-    ended = [*command, str(tmp_path / "a.sgf")]
-    done = subprocess.run(ended, input=typed, capture_output=True, cwd=ROOT, encoding="latin-1")
-    assert (done.returncode, done.stderr) == (0, "") and "the game is left unfinished" in done.stdout
-    assert sgf.read(tmp_path / "a.sgf").moves == [4]
-    pipes = {"stdin": pipe, "stdout": pipe, "stderr": pipe, "text": True}
-    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen([*command, str(path)], cwd=ROOT, env=environment, **pipes)
-    process.stdin.write("B2\n")
-    process.stdin.flush()
-    deadline = time.monotonic() + 60
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(0.2)
-    process.send_signal(signal.SIGINT)
-    shown, complaints = process.communicate(timeout=60)
-    assert (process.returncode, complaints) == (130, "interrupted\n")
-    assert shown.endswith(f"the game is saved in {path}\n") and sgf.read(path).moves == [4]

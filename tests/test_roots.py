@@ -25,7 +25,7 @@ BESIDE_THE_TREE = "budget done root_prior gumbel kept_visits order phase_end key
 
 
 @pytest.fixture
-def set_network(device: torch.device, monkeypatch: pytest.MonkeyPatch, looks_nowhere: Callable[[], None]) -> Callable:
+def use(device: torch.device, monkeypatch: pytest.MonkeyPatch, looks_nowhere: Callable[[], None]) -> Callable:
     """Chooses Triton's kernels of these names, none for torch, and returns the device."""
     pytest.importorskip("triton")
     looks_nowhere()

@@ -53,7 +53,7 @@ WAYS = pytest.mark.parametrize("way", ["compiled", "plain", "blind"])  # the las
 
 
 @pytest.fixture
-def set_network(blind: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def use(blind: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Chooses what does the work from now on."""
 
     def choose(way: str) -> None:

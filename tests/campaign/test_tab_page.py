@@ -18,7 +18,7 @@ import tab_runs
 
 FLAGS = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
 --disable-component-update --disable-sync --disable-dev-shm-usage --window-size=1300,900""".split()
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SECONDS = 120  # that anything may take on a busy machine
 
 selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed; pip install -e '.[test]'")

@@ -29,8 +29,8 @@ from zerogo.errors import Interrupted
 from zerogo.pipeline import actors, snapshots, train, watch
 from zerogo.replay.shards import find_shards, load_shard
 
-ROOT = Path(__file__).parent.parent
-ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
+HERE = Path(__file__).parent
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (HERE.parents[1], HERE.parent)))}
 KILLS = 3
 WRITING = (
     "selfplay.games=4",

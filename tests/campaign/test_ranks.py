@@ -3,13 +3,10 @@ here; what they do stands in ranks_job.py."""
 
 import json
 import os
-import queue
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,14 +14,16 @@ import ranks_job
 import tiny
 import torch
 
-from zerogo import checkpoint, cli, distributed
-from zerogo.errors import InputError
-from zerogo.pipeline import generate, limits, snapshots
+from zerogo import checkpoint, cli
+from zerogo.pipeline import generate, snapshots
 from zerogo.trainer import Trainer
 
 HERE = Path(__file__).parent
 HEARD_NOTHING = "interrupted by SIGTERM; other processes gave no sign for 1 s, so what was snapshotted before counts\n"
-ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join((str(HERE.parent), str(HERE))), "OMP_NUM_THREADS": "1"}
+ENVIRONMENT = os.environ | {
+    "PYTHONPATH": os.pathsep.join(map(str, (HERE.parents[1], HERE.parent, HERE))),
+    "OMP_NUM_THREADS": "1",
+}
 
 
 def torchrun(number: int, *arguments: str) -> subprocess.CompletedProcess:
@@ -91,8 +90,6 @@ def test_settings_that_ranks_can_not_share_get_a_sentence(two: Path) -> None:
     refused = json.loads((two / "found.json").read_text())["refused"]
     assert refused[0].startswith("training.batch is 15, of which 2 processes") and "such as 14" in refused[0]
     assert [line.split(" is ")[0] for line in refused[1:]] == ["selfplay.games", "pipeline.games_per_iteration"]
-    with pytest.raises(InputError, match="multiple of 3"):
-        limits.require_shares(tiny.config(), 3)
 
 
 def test_ranks_that_can_not_go_on_end_with_one_sentence(two: Path, tmp_path: Path) -> None:
@@ -117,19 +114,6 @@ def test_ranks_that_can_not_go_on_end_with_one_sentence(two: Path, tmp_path: Pat
     assert (
         found["is_silent"][0][0] == 2 and "cannot be reached; what was snapshotted counts" in found["is_silent"][0][1]
     )
-
-
-def test_a_rank_that_comes_new_finds_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store still has the words of a smaller world."""
-    store = torch.distributed.HashStore()
-    store.set("zerogo/0", "old")
-    monkeypatch.setattr(torch.distributed, "rendezvous", lambda *_, **__: iter([(store, number.get(), 3)]))
-    number = queue.SimpleQueue()
-    for one in range(3):
-        number.put(one)
-    with ThreadPoolExecutor(3) as threads:
-        found = [done.result(30)[1:] for done in [threads.submit(distributed._fresh_store) for _ in range(3)]]
-    assert sorted(found) == [(0, 3), (1, 3), (2, 3)]
 
 
 def test_two_ranks_take_in_what_actors_play(two: Path) -> None:
@@ -168,27 +152,3 @@ def test_games_are_split_by_number(two: Path, tmp_path: Path) -> None:
     games = [tiny.files(folder / "games" / "games") for folder in (two, tmp_path)]
     assert games[0] == games[1] and len(games[0]) == 11
     assert len(list((two / "games" / "samples").glob("shard-00*"))) >= 2
-
-
-def test_one_process_is_a_world_of_its_own() -> None:
-    with distributed.process_group():
-        assert (
-            distributed.world_size(),
-            distributed.rank(),
-            distributed.local_count(7),
-            distributed.all_gather_object("x"),
-        ) == (1, 0, 7, ["x"])
-        assert (
-            distributed.all_reduce_max([1, 2]) == [1, 2]
-            and distributed.all_ranks_true(True)
-            and not distributed.all_ranks_true(False)
-        )
-    rows = torch.arange(7)
-    assert distributed.local_shard(rows) is rows and distributed.all_reduce_sum(rows) is rows
-
-
-def test_a_restart_goes_on_with_what_its_torchrun_has_begun_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older run in the folder is refused at each restart, as it was at the start."""
-    assert not distributed.restarts_run(time.time_ns())
-    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert distributed.restarts_run(time.time_ns()) and not distributed.restarts_run(10**18)
