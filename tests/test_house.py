@@ -17,7 +17,7 @@ PACKAGE = ROOT / "zerogo"
 # A module may import from lower layers only.
 LAYERS = (
     {"errors", "tensors"},
-    set("bounds distributed rules runtime signals coords elo telemetry rng batching resignation".split()),
+    set("bounds cgroups distributed rules runtime signals coords elo telemetry rng batching resignation".split()),
     {"config", "symmetry", "flood", "rulesets", "kernels"},
     {"game", "board", "scoring"},
     {"features", "network", "replay", "sgf", "picture"},
@@ -36,6 +36,7 @@ SIDEWAYS = {
     ("rng", "kernels"),  # as a flood
     ("scoring", "board"),  # what is scored are its games
     ("telemetry", "runtime"),  # atomic files have one home
+    ("runtime", "cgroups"),  # what is free of the machine is what they leave
     ("runtime", "distributed"),  # a rank's device is its own
     ("runtime", "signals"),  # what a disk refuses is said in one way
 }

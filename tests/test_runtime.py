@@ -87,20 +87,6 @@ def test_pick_compile(monkeypatch) -> None:
         runtime.pick_compile("on", "cuda")
 
 
-def test_free_bytes(monkeypatch, tmp_path: Path) -> None:
-    """What a container still may take, where that is less than what the machine has; "max" is no limit."""
-    cpu = torch.device("cpu")
-    monkeypatch.setattr(runtime, "CGROUP", tmp_path)
-    free = runtime.free_bytes(cpu)
-    assert free is None or free > 0
-    (tmp_path / "memory.max").write_text("max\n")
-    (tmp_path / "memory.stat").write_text("anon 1\ninactive_file 200\n")
-    (tmp_path / "memory.current").write_text("1200\n")
-    assert (runtime.free_bytes(cpu) is None) == (free is None)
-    (tmp_path / "memory.max").write_text("5000\n")
-    assert runtime.free_bytes(cpu) in (None, 4000)
-
-
 def test_threads() -> None:
     before = torch.get_num_threads()
     try:

@@ -11,6 +11,7 @@ import fcntl
 import gc
 import hashlib
 import importlib.util
+import math
 import os
 import platform
 import shutil
@@ -28,14 +29,13 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from zerogo import distributed
+from zerogo import cgroups, distributed
 from zerogo.errors import InputError, Interrupted
 from zerogo.signals import NO_ROOM, refusal
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 INPUT_ERROR_STATUS = 2
 INTERRUPTED_STATUS = 130  # 128 + SIGINT, what shells report
-CGROUP = Path("/sys/fs/cgroup")
 WARM_UP = 3  # steps without a CUDA graph, in which kernels are compiled and tables made; the last one is watched
 _CHUNK = 1 << 16  # bytes that are read at a time
 MOST_OF_A_LINE = 2**20  # bytes of GTP or JSON; those of a game of a thousand moves are 20,000
@@ -113,7 +113,8 @@ def pick_compile(choice: str, device: torch.device | str) -> bool:
 
 def usable_cores() -> int:
     """Returns the number of CPU cores that this process may use; in a container they can be fewer than there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
+    return max(1, math.ceil(min(cores, cgroups.num_cores() or cores)))
 
 
 class ThreadChoice:
@@ -206,13 +207,8 @@ def free_bytes(device: torch.device) -> int | None:
     with contextlib.suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/meminfo").read_text().splitlines()
         free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-        # A container may be allowed less than the machine has; "max" is no number.
-        with contextlib.suppress(OSError, ValueError):
-            limit, used = (int((CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
-            statistics = dict(line.split() for line in (CGROUP / "memory.stat").read_text().splitlines())
-            used -= int(statistics["inactive_file"])  # files that were read, and can be forgotten
-            free = min(free, max(0, limit - used))
-        return free
+        limit = cgroups.free_memory()  # a container may be allowed less than the machine has
+        return free if limit is None else min(free, limit)
     return None
 
 
