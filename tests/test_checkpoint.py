@@ -152,7 +152,7 @@ def test_objects_are_not_saved(tmp_path: Path) -> None:
 
 def test_missing_and_foreign_files(tmp_path: Path) -> None:
     assert "No such file" in complaint(tmp_path / "none.pt")
-    assert "Is a directory" in complaint(tmp_path)
+    assert "it is a folder" in complaint(tmp_path)
     contents = {"empty": b"", "text": b"hello", "pickle": pickle.dumps({"a": 1}), "zeros": bytes(5000)}
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)

@@ -175,6 +175,7 @@ def test_bad_values_together() -> None:
         ("game:\n  size: 9\n  komy: 7\n", "bad.yaml, line 3: unknown key game.komy; did you mean game.komi?"),
         ("game:\n  size: 9\n\ngmae: {}\n", "bad.yaml, line 4: unknown section gmae; did you mean game?"),
         ("game:\n  size: nine\n", "bad.yaml, line 2: game.size is 'nine'; it must be a whole number from 1 to 25"),
+        ("a:\n" + "- 1\n" * 9000, "bad.yaml, line 4999: this is not valid YAML (more than 5000 keys and values"),
         ("a: &a [1]\nb: &b [*a, *a]\n", "bad.yaml, line 2: this is not valid YAML (an alias, such as *name, is not"),
         ("game:\n  size: 9\n  size: 7\n", "bad.yaml, line 3: game.size is given a second time"),
         ("game:\n", "bad.yaml, line 1: section game is None; it must hold settings such as size: …"),
@@ -197,7 +198,7 @@ def test_bad_files(tmp_path: Path, text: str | bytes, expected: str) -> None:
 def test_large_files_and_deep_brackets_take_little(tmp_path: Path) -> None:
     with within(60):
         assert file_complaint(tmp_path, "run: " + "[" * 20_000) == "bad.yaml: the brackets are nested too deeply"
-        assert file_complaint(tmp_path, "#" * 10**6) == "bad.yaml has more than 262144 letters; no config has"
+        assert file_complaint(tmp_path, "#" * 10**6) == "bad.yaml has more than 262144 bytes, which no config has"
         shortened = file_complaint(tmp_path, "game:\n  size: [" + "1, " * 900 + "]")
         assert len(shortened) < 2100 and shortened.endswith("1, 1]; it must be a whole number from 1 to 25")
         assert complaint("game.size=" + "[" * 20_000).endswith("game.size must be a whole number from 1 to 25")

@@ -434,7 +434,7 @@ def test_broken_files_get_one_sentence(kind: str, tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    bad = {"No such file": tmp_path / "none.sgf", "Is a directory": tmp_path, "null byte": Path("a\0b")}
+    bad = {"No such file": tmp_path / "none.sgf", "it is a folder": tmp_path, "null byte": Path("a\0b")}
     for what, path in bad.items():
         with pytest.raises(InputError, match=f"cannot read the game record .*{what}"):
             sgf.read(path)
@@ -454,7 +454,7 @@ def test_files_that_are_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     path.write_bytes(b"(;SZ[9])" + b" " * 3_000_000)
     assert sgf.read(path).rules.size == 9
     monkeypatch.setattr("zerogo.sgf.files.MOST_BYTES", 2**20)
-    with pytest.raises(InputError, match="larger than 1 MiB"):
+    with pytest.raises(InputError, match="has more than 1048576 bytes, which no game record"):
         sgf.read(path)
 
 

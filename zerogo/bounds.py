@@ -1,17 +1,22 @@
 """Limits on what a file may make this process take, asked before memory is taken: a file from a stranger must not need
 more than its own size, or than what it is good for."""
 
+import json
+import os
 import pickletools
+import stat
 import zipfile
 from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote, shorten_path
 
 MOST_VALUES = 1_000_000  # in nested lists and mappings, each counted as often as it is reached
 MOST_DEPTH = 50
+MOST_JSON = 100_000  # values of a JSON text; a list of one byte takes 56 when it is read
+MOST_DIRECTORY = 2**20  # bytes of an archive's list of members; one of 10,000 tensors takes as many
 MOST_NUMBER = 2**64
 MOST_PICKLED = 16 * 2**20  # bytes of a checkpoint without its tensors; a run of a month has one of them
 LEAST_UNPACKED, MOST_RATIO = 2**24, 100  # bytes of a compressed archive; samples of games were seen to need up to 28
@@ -25,22 +30,90 @@ ALLOWED_NAMES = {*NAMES, *(f"torch {name}Storage" for name in STORAGES)}
 WORDS = {int: "a whole number", float: "a number", Real: "a number", str: "a text", dict: "a mapping", list: "a list"}
 
 
+def open_regular(path: str | os.PathLike, what: str, follow_links: bool = True) -> BinaryIO:
+    """Returns a file that is open for reading. what: a noun for complaints. Raises InputError for anything but a
+    regular file, which is not opened: a device has no end and a FIFO waits for a writer; OSError where there is no such
+    file or it can't be opened."""
+    try:
+        mode = os.stat(path, follow_symlinks=follow_links).st_mode
+        if stat.S_ISREG(mode):
+            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow_links else os.O_NOFOLLOW)
+            file = open(os.open(path, flags), "rb")  # noqa: SIM115 (the caller closes it)
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # and not what has just taken its place
+                return file
+            file.close()
+    except ValueError as error:  # a zero byte in the name
+        raise InputError(f"cannot read the {what} {quote(str(path))}: {error}") from None
+    kind = "a folder" if stat.S_ISDIR(mode) else "a device, a pipe or a link"
+    raise InputError(f"cannot read the {what} {shorten_path(path)}: it is {kind}; a regular file is needed")
+
+
+def read_file(path: str | os.PathLike, most_bytes: int, what: str, follow_links: bool = True) -> bytes:
+    """Returns the bytes of a regular file; no more than one above most_bytes is read, whatever size the file is said to
+    have. what, follow_links: see `open_regular`. Raises InputError where it can't be read, or is larger."""
+    try:
+        with open_regular(path, what, follow_links) as file:
+            data = file.read(most_bytes + 1)
+    except OSError as error:
+        raise InputError(f"cannot read the {what} {shorten_path(path)}: {error.strerror or error}") from None
+    if len(data) > most_bytes:
+        raise InputError(f"{shorten_path(path)} has more than {most_bytes} bytes, which no {what} has")
+    return data
+
+
+def parse_json(text: str | bytes, **options: Any) -> Any:
+    """Returns the value of a JSON text. Raises ValueError where it is none, has more than `MOST_JSON` values, or nests
+    them too deeply. options: of json.loads."""
+    marks = (b"[", b"{", b",") if isinstance(text, bytes) else ("[", "{", ",")
+    if sum(map(text.count, marks)) > MOST_JSON:
+        raise ValueError(f"it holds more than {MOST_JSON} values")
+    try:
+        return json.loads(text, **options)
+    except RecursionError:
+        raise ValueError("its lists or objects are nested too deeply") from None
+
+
+class _DirectoryReader:
+    """A file of which a reader of zip archives may take at most `MOST_DIRECTORY` bytes at once.
+
+    zipfile reads an archive's list of members at once and makes an object of each."""
+
+    def __init__(self, file: BinaryIO, where: str) -> None:
+        self.seek, self.tell, self.close, self._file, self._where = file.seek, file.tell, file.close, file, where
+
+    def read(self, size: int = MOST_DIRECTORY) -> bytes:
+        """Returns the next bytes. Raises InputError for too many."""
+        if size > MOST_DIRECTORY:
+            raise InputError(f"{self._where} is refused: its list of members has more than {MOST_DIRECTORY} bytes")
+        return self._file.read(size)
+
+
+def open_archive(file: BinaryIO, where: str) -> zipfile.ZipFile:
+    """Returns the zip archive that an open file is. Raises InputError where it lists too many members; whatever zipfile
+    raises where it is damaged."""
+    archive = zipfile.ZipFile(_DirectoryReader(file, where))
+    archive.fp = file
+    return archive
+
+
 def require_checkpoint(path: Path) -> None:
     """Raises InputError unless the file is an undamaged archive such as torch writes, which takes no more memory than
     the file when it is read: nothing in it is compressed, runs code or makes what it does not hold."""
     try:
-        with open(path, "rb") as file:
-            magic = file.read(len(ZIP_MAGIC))
+        file = open_regular(path, "checkpoint")
     except OSError as error:
         raise InputError(f"cannot read the checkpoint {path}: {error.strerror or error}") from None
-    if magic != ZIP_MAGIC:
-        raise InputError(f"{path} is not a zerogo checkpoint")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            refused = _refused(archive, path.stat().st_size)
+    with file:
+        if file.read(len(ZIP_MAGIC)) != ZIP_MAGIC:
+            raise InputError(f"{path} is not a zerogo checkpoint")
+        try:
+            archive = open_archive(file, str(path))
+            refused = _refused(archive, os.fstat(file.fileno()).st_size)
             is_damaged = not refused and archive.testzip() is not None  # torch doesn't look at the tensors' checksums
-    except Exception:  # zipfile raises almost anything: BadZipFile, EOFError, NotImplementedError, zlib.error, …
-        refused, is_damaged = "", True
+        except InputError:
+            raise
+        except Exception:  # zipfile raises almost anything: BadZipFile, EOFError, NotImplementedError, zlib.error, …
+            refused, is_damaged = "", True
     if refused:
         raise InputError(f"{path} is refused: {refused}")
     if is_damaged:
@@ -57,7 +130,9 @@ def _refused(archive: zipfile.ZipFile, size: int) -> str:
             continue
         if one.file_size > MOST_PICKLED:
             return f"it holds {one.file_size} bytes of plain values, more than {MOST_PICKLED}"
-        for operation, name, _ in pickletools.genops(archive.read(one)):
+        for number, (operation, name, _) in enumerate(pickletools.genops(archive.read(one))):
+            if number > MOST_VALUES:
+                return f"it holds more than {MOST_VALUES} plain values"
             if operation.name in ("GLOBAL", "STACK_GLOBAL", "INST") and name not in ALLOWED_NAMES:
                 return "it holds more than tensors and plain values, which could run code"
     return ""
@@ -65,8 +140,7 @@ def _refused(archive: zipfile.ZipFile, size: int) -> str:
 
 def require_ratio(archive: zipfile.ZipFile, where: str) -> None:
     """Raises InputError for an archive that is large and more than `MOST_RATIO` times as large as its file."""
-    archive.fp.seek(0, 2)
-    unpacked, packed = sum(one.file_size for one in archive.infolist()), archive.fp.tell()
+    unpacked, packed = sum(one.file_size for one in archive.infolist()), os.fstat(archive.fp.fileno()).st_size
     if unpacked > max(LEAST_UNPACKED, MOST_RATIO * packed):
         raise InputError(f"{where} is refused: its {packed} bytes stand for {unpacked}, more than samples of games do")
 

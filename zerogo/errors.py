@@ -1,6 +1,23 @@
 """The exceptions that are no bugs: bad input, and a signal that ends the process."""
 
+import reprlib
 import signal
+from typing import Any
+
+MOST_QUOTED = 80  # characters of what was sent, in a message
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = MOST_QUOTED
+
+
+def quote(value: Any) -> str:
+    """Returns how a message quotes what a stranger sent: its repr, in at most `MOST_QUOTED` characters."""
+    text = _REPR.repr(value)
+    return text if len(text) <= MOST_QUOTED else f"{text[: MOST_QUOTED - 1]}…"
+
+
+def shorten_path(path: Any) -> str:
+    """Returns how a message names a path: as it is, or the last `MOST_QUOTED` characters of it."""
+    return str(path) if len(str(path)) <= MOST_QUOTED else f"…{str(path)[1 - MOST_QUOTED :]}"
 
 
 class InputError(ValueError):

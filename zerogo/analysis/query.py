@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from zerogo import coords, rulesets
+from zerogo import bounds, coords, rulesets
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.players.session import Entry, Restrictions, restrict
 from zerogo.rules import MAX_SIZE, Rules
 
+MOST_CONFIG_BYTES = 2**18
 LEAST_SIZE = 2  # KataGo's
 MOST_KOMI = 150.0
 MOST_PRIORITY = 2**62 - 1
@@ -360,10 +361,7 @@ SETTINGS: dict[str, tuple[str, Callable[..., Any], float, float]] = {
 
 def read_config(path: str | Path) -> dict[str, str]:
     """Returns the `key = value` lines of a KataGo config file. Raises InputError for a file that can't be read."""
-    try:
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise InputError(f"cannot read the config {path}: {error.strerror}") from None
+    text = bounds.read_file(path, MOST_CONFIG_BYTES, "config").decode("utf-8", "replace")
     return _pairs(line for line in re.sub(r"#.*", "", text).splitlines() if "=" in line)
 
 

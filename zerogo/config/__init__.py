@@ -7,6 +7,7 @@ section that it needs."""
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from zerogo import bounds
 from zerogo.config.sections import (
     SECTIONS,
     EvaluationConfig,
@@ -40,7 +42,9 @@ __all__ = [
 ]  # fmt: skip
 
 BY_NAME: dict[str, type[Section]] = {section.NAME: section for section in SECTIONS}
-MOST_LETTERS = 2**18  # of a file; one with every key and its meaning has 20,000
+MOST_BYTES = 2**18  # of a file; one with every key and its meaning has 20,000
+MOST_NODES = 5000  # keys, values and lists of a file; one with every key has 500
+TOO_MANY = f"more than {MOST_NODES} keys and values; no config has"
 KEYS: dict[str, Any] = {f"{section.NAME}.{entry.name}": entry for section in SECTIONS for entry in fields(section)}
 
 
@@ -179,12 +183,23 @@ def with_overrides(
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads YAML whose values are all written out: a few nested aliases (*name) would stand for gigabytes."""
+    """Reads YAML whose values are all written out: a few nested aliases (*name) would stand for gigabytes. Raises
+    RecursionError for nested brackets, which the scanner would need seconds for."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._num_nodes, depth = 0, 0
+        for bracket in re.findall(r"[][{}]", text):
+            depth = depth + 1 if bracket in "[{" else max(0, depth - 1)
+            if depth > bounds.MOST_DEPTH:
+                raise RecursionError
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node:
-        """Returns the next node. Raises ComposerError for an alias."""
-        if self.check_event(yaml.AliasEvent):
-            refused = "an alias, such as *name, is not read; write its value out"
+        """Returns the next node. Raises ComposerError for an alias, and for too many nodes."""
+        self._num_nodes += 1
+        is_alias = self.check_event(yaml.AliasEvent)
+        if is_alias or self._num_nodes > MOST_NODES:
+            refused = "an alias, such as *name, is not read; write its value out" if is_alias else TOO_MANY
             raise yaml.composer.ComposerError(None, None, refused, self.peek_event().start_mark)
         return super().compose_node(parent, index)
 
@@ -192,21 +207,15 @@ class _Loader(yaml.SafeLoader):
 def _read_yaml(path: Path) -> tuple[Any, dict[str, str]]:
     """Returns the file's values, and the place ("file, line 12") of every section and key."""
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read(MOST_LETTERS + 1)
-    except OSError as error:
-        raise InputError(f"cannot read the config {path}: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"cannot read the config {path}: it is not UTF-8 text") from None
-    if len(text) > MOST_LETTERS:
-        raise InputError(f"{path} has more than {MOST_LETTERS} letters; no config has")
-    try:
-        places = _places(yaml.compose(text, Loader=_Loader), "", str(path))
-        return yaml.load(text, _Loader), places
+        loader = _Loader(bounds.read_file(path, MOST_BYTES, "config").decode())
+        node = loader.get_single_node()
+        return (None, {}) if node is None else (loader.construct_document(node), _places(node, "", str(path)))
     except InputError:
         raise
     except RecursionError:
         raise InputError(f"{path}: the brackets are nested too deeply") from None
+    except UnicodeDecodeError:
+        raise InputError(f"cannot read the config {path}: it is not UTF-8 text") from None
     except (yaml.YAMLError, ValueError) as error:  # ValueError: YAML reads 2024-99-99 as a date that does not exist
         mark = getattr(error, "problem_mark", None)
         place = f"{path}, line {mark.line + 1}" if mark else str(path)

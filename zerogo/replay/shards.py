@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import re
 import zipfile
 from collections import deque
@@ -25,6 +26,8 @@ from zerogo.replay.samples import Samples, layout
 from zerogo.runtime import Writer, make_directory, remove_leftovers, write_atomically
 
 FORMAT = 1
+MOST_ARRAYS = 100  # of a file; samples have a quarter of them
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 SNAPSHOTS = 2  # newest ones of a run that may be gone back to
 _NAME = re.compile(r"(shard|open)-(\d{12})-(\d+)\.npz")
 
@@ -91,10 +94,12 @@ def load_with_about(path: str | Path) -> tuple[Samples, Any]:
     OSError where the disk does not give it."""
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            bounds.require_ratio(archive.zip, f"replay shard {path}")
-            arrays = {name: archive[name] for name in archive.files}
-            about = json.loads(arrays.pop("about").tobytes()) if "about" in arrays else None
+        with (
+            bounds.open_regular(path, "replay shard") as file,
+            bounds.open_archive(file, f"replay shard {path}") as archive,
+        ):
+            arrays = _read_arrays(archive, f"replay shard {path}")
+        about = bounds.parse_json(arrays.pop("about").tobytes()) if "about" in arrays else None
     except InputError:
         raise
     except Exception as error:  # what a damaged archive makes NumPy and zipfile raise has no common kind
@@ -103,6 +108,24 @@ def load_with_about(path: str | Path) -> tuple[Samples, Any]:
         what = f"is cut short or damaged ({type(error).__name__}); it must be a whole file of samples"
         raise InputError(f"replay shard {path} {what}") from error
     return _checked(path, arrays), about
+
+
+def _read_arrays(archive: zipfile.ZipFile, where: str) -> dict[str, np.ndarray]:
+    """Returns the arrays of an archive by name. Raises InputError for one that takes far more memory than its file, in
+    all or by what an array's header says; whatever NumPy and zipfile raise where it is damaged."""
+    bounds.require_ratio(archive, where)
+    arrays, members = {}, archive.infolist()
+    if len(members) > MOST_ARRAYS:
+        raise InputError(f"{where} is refused: it holds {len(members)} arrays, more than {MOST_ARRAYS}")
+    for member in members:
+        with archive.open(member) as file:
+            read_header = HEADERS[np.lib.format.read_magic(file)]
+            shape, _, dtype = read_header(file)
+        if math.prod(shape) * dtype.itemsize > member.file_size:
+            raise InputError(f"{where} is refused: its {member.file_size} bytes of an array stand for more")
+        with archive.open(member) as file:
+            arrays[member.filename.removesuffix(".npy")] = np.lib.format.read_array(file, allow_pickle=False)
+    return arrays
 
 
 def _checked(path: Path, arrays: dict[str, np.ndarray]) -> Samples:

@@ -30,7 +30,7 @@ from sgfmill import sgf_grammar
 from sgfmill.sgf import Sgf_game, Tree_node
 from sgfmill.sgf_grammar import Coarse_game_tree
 
-from zerogo import __version__, coords, rulesets
+from zerogo import __version__, bounds, coords, rulesets
 from zerogo.errors import InputError
 from zerogo.rules import MAX_SIZE, Rules
 from zerogo.runtime import write_atomically
@@ -353,12 +353,7 @@ def _short(error: InputError) -> str:
 
 def load(path: str | os.PathLike) -> bytes:
     """Returns a file's bytes. Raises InputError where it can't be read or is far larger than game records are."""
-    try:
-        if os.path.getsize(path) <= MOST_BYTES:
-            return Path(path).read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
-        raise InputError(f"cannot read the game record {path}: {getattr(error, 'strerror', None) or error}") from None
-    raise InputError(f"{path} is larger than {MOST_BYTES // 2**20} MiB; no game record is")
+    return bounds.read_file(path, MOST_BYTES, "game record")
 
 
 def decode(data: bytes) -> str:

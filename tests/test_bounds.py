@@ -1,0 +1,83 @@
+"""What a file or a text from a stranger may take of this process, and what a message says of it."""
+
+import os
+import pickle
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from zerogo import bounds, checkpoint, config, sgf
+from zerogo.analysis.query import read_config
+from zerogo.errors import InputError, quote
+from zerogo.replay import load_shard
+
+READERS = (sgf.read, config.load, read_config, checkpoint.load, load_shard)
+
+
+@pytest.mark.parametrize("read", READERS, ids=lambda read: read.__module__)
+def test_only_regular_files_are_opened(read, tmp_path: Path, monkeypatch) -> None:
+    """A device has no end, and who opens a FIFO waits for a writer."""
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    opened, os_open = [], os.open
+    monkeypatch.setattr(os, "open", lambda path, *flags, **more: opened.append(path) or os_open(path, *flags, **more))
+    for path in ("/dev/zero", "/dev/tty", tmp_path / "fifo", tmp_path / "link", tmp_path):
+        with pytest.raises(InputError, match="a regular file is needed"):
+            read(path)
+    assert not opened
+
+
+@pytest.mark.parametrize("read", [sgf.read, config.load, read_config], ids=lambda read: read.__module__)
+def test_a_huge_file_takes_no_more_memory_than_is_allowed(read, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(sgf.files, "MOST_BYTES", 2**18)
+    with open(tmp_path / "huge", "wb") as file:
+        file.truncate(2**40)
+    tracemalloc.start()
+    try:
+        with pytest.raises(InputError, match="has more than 262144 bytes, which no .* has"):
+            read(tmp_path / "huge")
+        assert tracemalloc.get_traced_memory()[1] < 2 * 2**18
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("read", [checkpoint.load, load_shard], ids=lambda read: read.__module__)
+def test_an_archive_of_many_members_is_refused_before_they_are_listed(read, tmp_path: Path, monkeypatch) -> None:
+    with zipfile.ZipFile(tmp_path / "many", "w") as archive:
+        for number in range(25_000):
+            archive.writestr(zipfile.ZipInfo(f"{number}.npy"), b"")
+    monkeypatch.setattr(zipfile, "ZipInfo", None)  # what zipfile makes of each member
+    with pytest.raises(InputError, match="many is refused: its list of members has more than 1048576 bytes"):
+        read(tmp_path / "many")
+
+
+def test_a_small_pickle_of_many_lists_is_refused_before_it_is_loaded(tmp_path: Path, monkeypatch) -> None:
+    with zipfile.ZipFile(tmp_path / "lists.pt", "w") as archive:
+        archive.writestr("lists/data.pkl", pickle.PROTO + b"\2" + 2_000_000 * pickle.EMPTY_LIST + pickle.STOP)
+    monkeypatch.setattr(checkpoint.torch, "load", None)
+    with pytest.raises(InputError, match="more than 1000000 plain values"):
+        checkpoint.load(tmp_path / "lists.pt")
+
+
+@pytest.mark.parametrize("text", ["[" * 90_000, b'{"a":' * 90_000, "[" + "1," * 100_000 + "1]"])
+def test_nested_and_long_json_is_refused(text) -> None:
+    with pytest.raises(ValueError, match="nested too deeply|more than 100000 values"):
+        bounds.parse_json(text)
+
+
+def test_a_message_quotes_little() -> None:
+    for value in ("A" * 10_000, ["long" * 100] * 100, {"k" * 1000: 1}, 10**2000, b"x" * 1000):
+        assert len(quote(value)) <= 80
+    assert quote("it's") == repr("it's")
+
+
+def test_an_array_is_as_large_as_its_member(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive, archive.open("policy.npy", "w") as member:
+        header = {"descr": "|i1", "fortran_order": False, "shape": (2**50,)}
+        np.lib.format.write_array_header_1_0(member, header)
+        member.write(b"\0" * 1000)
+    with pytest.raises(InputError, match="its 1128 bytes of an array stand for more"):
+        load_shard(tmp_path / "x.npz")
