@@ -6,8 +6,10 @@ import io
 import json
 import math
 import os
+import pty
 import subprocess
 import sys
+import termios
 import threading
 import time
 from collections.abc import Mapping
@@ -366,6 +368,21 @@ def test_a_bar_moves_on_after_a_long_step(monkeypatch) -> None:
             seconds += 1.0
             progress.update(minutes, {"games": 7}, learned=f"{minutes} min")
     assert "games/s, learned 2.02 min" in stream.getvalue() and "learned 2.01 min" in stream.getvalue()
+
+
+@pytest.mark.parametrize("rows, columns", [(0, 0), (24, 0), (0, 80)])
+def test_progress_on_a_terminal_without_a_size(rows: int, columns: int, monkeypatch) -> None:
+    """Plain lines, as in a log file: tqdm shows nothing there."""
+    master, terminal = pty.openpty()
+    termios.tcsetwinsize(terminal, (rows, columns))
+    with open(terminal, "w") as stream, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stream)
+        with Progress("train", 10, "games") as progress:
+            progress.update(5)
+        assert progress._bar is None
+    shown = os.read(master, 1000).decode()
+    os.close(master)
+    assert shown.startswith("train: 5/10 games, 50 %")
 
 
 def test_progress_on_a_terminal(monkeypatch) -> None:

@@ -184,6 +184,14 @@ def _step(line: bytes) -> int | None:
     return step if isinstance(step, int) else None
 
 
+def _has_room(stream: Any) -> bool:
+    """Returns whether a stream is a terminal that can show a bar: not where it says that it has no rows or columns, as
+    those of docker and `script` do."""
+    with contextlib.suppress(OSError):  # no file, or no size
+        return stream.isatty() and min(os.get_terminal_size(stream.fileno())) > 0
+    return stream.isatty()
+
+
 class Progress(contextlib.AbstractContextManager):
     """A line on stderr that says how far a job is, with its rate and the time left: a bar on a terminal, plain lines in
     a log file.
@@ -197,7 +205,7 @@ class Progress(contextlib.AbstractContextManager):
         self.label, self.total, self.unit, self.stream = label, total, unit, sys.stderr
         self._start, self._initial, self._done = time.monotonic(), done, done
         self._spoken, self._values, self._amounts, self._bar = -math.inf, "", {}, None
-        if self.stream.isatty():
+        if _has_room(self.stream):
             shown = {"desc": label, "total": total or None, "initial": done, "unit_scale": True}
             # miniters=0: tqdm's own guess waits for as much as its largest step, such as a minute without an update.
             shown |= {"miniters": 0, "bar_format": self._BAR if total else "{desc}: {n_fmt} [{elapsed}{postfix}]"}
