@@ -357,6 +357,22 @@ def test_what_can_not_be_is_refused_before_it_starts(tmp_path: Path, monkeypatch
     assert not (tmp_path / "tiny" / "config.yaml").exists()
 
 
+def test_the_plan_names_the_memory_of_each_device(monkeypatch) -> None:
+    gpu, config = torch.device("cuda"), tiny.config()
+    monkeypatch.setattr(limits.runtime, "free_bytes", lambda device: 8e10 if device.type == "cuda" else 3e10)
+    for place, sentence in (
+        ("cuda", r"plans \S+ .B of GPU memory of 80 GB free; in"),
+        ("cpu", r"plans \S+ .B of GPU memory of 80 GB free and \S+ .B of memory of 30 GB free; in"),
+    ):
+        monkeypatch.setattr(limits, "device_for", lambda *_, place=place: torch.device(place))
+        assert re.match(sentence, limits.plan(config, gpu))
+    assert re.match(r"plans \S+ .B of memory of 30 GB free; in", limits.plan(config, tiny.CPU))
+    monkeypatch.setattr(limits.runtime, "free_bytes", lambda device: 8e10 if device.type == "cuda" else 1.0)
+    monkeypatch.setattr(limits, "device_for", lambda *_: tiny.CPU)
+    with pytest.raises(InputError, match=r"MB of memory are planned \(replay.capacity .*\); 1e-06 MB are free"):
+        limits.plan(config, gpu)
+
+
 def test_what_stays_of_checkpoints_games_and_logs(tmp_path: Path) -> None:
     words = "pipeline.keep_checkpoints=1", "pipeline.keep_every=2", "selfplay.sgf_share=1", "pipeline.keep_games=5"
     folder = tiny.run(tmp_path, *words, "pipeline.iterations=4", "evaluation.every_iterations=0")

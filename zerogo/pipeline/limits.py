@@ -127,15 +127,12 @@ def disk(config: Config, games: float) -> dict[str, float]:
 
 def plan(config: Config, device: torch.device) -> str:
     """Returns in a line what a run will take. Raises InputError, with what would fit, where there is not so much."""
-    needed, free, host = memory(config, device), runtime.free_bytes(torch.device("cpu")), torch.device("cpu")
-    if device.type == "cuda":  # where all lies but for the replay, which may
-        on_host = device_for(config.replay, config.game.largest_size, device).type == "cpu"
-        _require(config, {name: size for name, size in needed.items() if name != "replay.capacity"}, device)
-        _require(config, {"replay.capacity": needed["replay.capacity"] if on_host else 0.0}, host)
-    else:
-        _require(config, needed, host)
-    free_words = "" if free is None else f" of {_size(free)} free"
-    words = f"plans {_size(sum(needed.values()))} of memory{free_words}"
+    needed, host = memory(config, device), torch.device("cpu")
+    has_replay = device_for(config.replay, config.game.largest_size, device).type == device.type
+    of_device = needed if has_replay else {name: size for name, size in needed.items() if name != "replay.capacity"}
+    of_host = {name: size for name, size in needed.items() if name not in of_device}
+    places = [_planned(config, of_device, device)] + ([_planned(config, of_host, host)] if of_host else [])
+    words = "plans " + " and ".join(places)
     unknown = "" if config.selfplay.games else ", without the games in flight, whose number is still to be found"
     return f"{words}; in a month {plan_disk(config, needed['selfplay.games'], device)}{unknown}"
 
@@ -154,11 +151,13 @@ def plan_disk(config: Config, games: float, device: torch.device) -> str:
     return f"{_size(total)} of disk at most ({parts})"
 
 
-def _require(config: Config, needed: dict[str, float], device: torch.device) -> None:
-    """Raises InputError where the memory of a device has no room for what is needed, by setting."""
+def _planned(config: Config, needed: dict[str, float], device: torch.device) -> str:
+    """Returns in words what is needed of the memory of a device, by setting. Raises InputError where there is no room
+    for it."""
     free, total = runtime.free_bytes(device), sum(needed.values())
     if free is None or total <= free:
-        return
+        whose = "GPU memory" if device.type == "cuda" else "memory"
+        return f"{_size(total)} of {whose}" + ("" if free is None else f" of {_size(free)} free")
     largest = max(needed, key=needed.__getitem__)
     room = free - (total - needed[largest])
     now = {"replay.capacity": config.replay.capacity, "selfplay.games": config.selfplay.games}.get(largest, 0)
