@@ -3,6 +3,8 @@ traceback. How Numba's run: on several threads, interrupted, and kept on disk.""
 
 import importlib.util
 import os
+import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -163,7 +165,8 @@ def test_compiled_kernels_are_kept_where_one_may_write(tmp_path: Path) -> None:
     old.mkdir()
     other.mkdir()
     script = tmp_path / "script.py"
-    script.write_text("from zerogo.kernels.cpu import loops\nprint(loops._folder(), loops.kernel(lambda x: x + 1)(1))")
+    lines = "from zerogo import kernels", "from zerogo.kernels.cpu import loops"
+    script.write_text("\n".join([*lines, "print(kernels.cache_folder(), loops.kernel(lambda x: x + 1)(1))"]))
     for home, is_kept in ((tmp_path, True), (Path("/proc/nowhere"), False)):
         settings = os.environ | {"NUMBA_CACHE_DIR": str(home), "PYTHONPATH": str(Path(__file__).parent.parent)}
         done = subprocess.run((sys.executable, str(script)), env=settings, capture_output=True, text=True)
@@ -171,3 +174,20 @@ def test_compiled_kernels_are_kept_where_one_may_write(tmp_path: Path) -> None:
         assert number == "2", done.stderr
         assert folder.startswith(str(home / "zerogo-kernels-")) if is_kept else folder == "None"
     assert not old.exists() and other.exists()
+
+
+@needs_numba
+def test_compiled_kernels_follow_all_that_they_are_made_of(tmp_path: Path) -> None:
+    """A constant of any module that a kernel imports, such as `rng.MIX_1`, is part of the compiled code."""
+    copy = shutil.copytree(kernels.PACKAGE, tmp_path / "zerogo", ignore=shutil.ignore_patterns("__pycache__", "page"))
+    imported = set()
+    for path in (copy / "kernels" / "cpu").glob("*.py"):
+        for module, names in re.findall(r"^from (zerogo\S*) import (.*)", path.read_text(), re.MULTILINE):
+            imported |= {module, *(f"{module}.{name}" for name in names.split(", "))}
+    files = [file for name in imported if (file := tmp_path / (name.replace(".", "/") + ".py")).is_file()]
+    assert {"rng.py", "rules.py", "shared.py", "strings.py"} <= {file.name for file in files}
+    digests = {kernels.source_digest("cpu", copy)}
+    for number, file in enumerate(files, start=2):
+        file.write_text(file.read_text() + "\nCONSTANT = 1\n")
+        digests.add(kernels.source_digest("cpu", copy))
+        assert len(digests) == number, file

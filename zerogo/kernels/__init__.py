@@ -6,19 +6,25 @@ operations that they stand in for run on any device, do the same, and are what t
 the compiler is missing, or does not work, they do the work alone. Tactics and ladders have no torch version:
 `cpu_loops` gives the CPU's for all devices."""
 
+import hashlib
 import importlib
 import importlib.util
 import os
+import shutil
+import sys
+import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
 import torch
 
 COMPILERS = {"cpu": "numba", "cuda": "triton"}  # by kind of device
 OLDEST = (7, 5)  # the least compute capability that Triton compiles for
+PACKAGE = Path(__file__).parents[1]
 _in_use = True
 
 
@@ -94,3 +100,37 @@ def plain() -> Iterator[None]:
         yield
     finally:
         _in_use = before
+
+
+def source_digest(kind: str, package: Path = PACKAGE) -> str:
+    """Returns a word that changes with the sources of the kernels for a kind of device, those of the constants that
+    they are compiled with among them."""
+    patterns = "kernels/*.py", f"kernels/{kind}/*.py", "rng.py", "rules.py"
+    sources = [path for pattern in patterns for path in sorted(package.glob(pattern))]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
+
+
+@cache
+def cache_folder() -> Path | None:
+    """Makes and returns the folder of the CPU's compiled kernels and of what was measured on this machine: beside the
+    sources, or where those can't be written in the user's cache or among temporary files, or in the one that
+    NUMBA_CACHE_DIR names; None where nothing can be written. It is named after the sources; those of earlier ones are
+    removed."""
+    usual = (PACKAGE / "kernels" / "cpu" / "__pycache__", Path("~/.cache/zerogo").expanduser())
+    asked, digest = os.environ.get("NUMBA_CACHE_DIR"), source_digest("cpu")
+    for home in map(Path, (asked,) if asked else (*usual, Path(tempfile.gettempdir(), "zerogo"))):
+        folder = home / f"zerogo-kernels-{digest}"
+        is_new = not folder.exists()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError:
+            continue
+        for other in home.glob("zerogo-kernels-" + "[0-9a-f]" * len(digest)):
+            if other != folder:
+                shutil.rmtree(other, ignore_errors=True)
+        if is_new:
+            print("Compiling CPU kernels (first run only, about 30 s)", file=sys.stderr)
+        return folder
+    return None

@@ -2,20 +2,18 @@
 torch may use."""
 
 import ctypes
-import hashlib
-import shutil
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from zerogo import kernels
 
 try:
     import numba
@@ -33,12 +31,12 @@ def _compiled(function: Callable, **options: bool) -> Callable:
     """Compiles a function when it is first called, and keeps the result on disk. Indices are not checked.
 
     Numba takes a kept result for good while the function's own file is what it was, though helpers in others may
-    have changed: so the folder of the results is named after all of them. Numba reads the folder's name here and at no
-    later time. Without Numba the function stays as it is: ladders and tactics, which have no torch version, then run as
+    have changed: so it gets `kernels.cache_folder`. Numba reads the folder's name here and at no later time. Without
+    Numba the function stays as it is: ladders and tactics, which have no torch version, then run as
     Python."""
     if numba is None:
         return function
-    folder, before = _folder(), numba.config.CACHE_DIR
+    folder, before = kernels.cache_folder(), numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(folder)
     try:
         return numba.njit(cache=folder is not None, error_model="numpy", **options)(function)
@@ -50,34 +48,6 @@ kernel = partial(_compiled, nogil=True, no_cfunc_wrapper=True)
 inline = partial(_compiled, no_cpython_wrapper=True, no_cfunc_wrapper=True)  # for a helper that kernels call
 # For one that is short or called at one place: it becomes part of its caller, and no arrays are handed on.
 part = partial(_compiled, nogil=True, forceinline=True)
-
-
-@cache
-def _folder() -> Path | None:
-    """Makes and returns the folder where compiled kernels are kept: beside the sources, or where those can't be written
-    in the user's cache or among temporary files; None where nothing can be written. Those of earlier sources are
-    removed."""
-    here = Path(__file__).parent
-    sources = sorted([*here.glob("*.py"), *here.parent.glob("*.py")])
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
-    usual = (here / "__pycache__", Path("~/.cache/zerogo").expanduser(), Path(tempfile.gettempdir(), "zerogo"))
-    asked = numba.config.CACHE_DIR
-    for home in map(Path, (asked,) if asked else usual):
-        folder = home / f"zerogo-kernels-{digest}"
-        is_new = not folder.exists()
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=folder):
-                pass
-        except OSError:
-            continue
-        for other in home.glob("zerogo-kernels-" + "[0-9a-f]" * len(digest)):
-            if other != folder:
-                shutil.rmtree(other, ignore_errors=True)
-        if is_new:
-            print("zerogo compiles its kernels for this CPU, once: what it does first takes longer", file=sys.stderr)
-        return folder
-    return None
 
 
 if numba is None:
