@@ -161,12 +161,12 @@ def test_bad_values_together() -> None:
     cheap = ("selfplay.full_share=0.25", "selfplay.simulations_schedule=[[0, 8], [0.5, 16]]")
     assert "at most selfplay.simulations_schedule's fewest, which is 8" in complaint(*cheap)
     assert "features.komi_input is false" in complaint("game.random_komi_share=0.5", "features.komi_input=false")
-    narrow = ("game.random_komi_share=0.5", "game.komi_low=7", "game.komi_high=7.2")
-    assert "whole number of points" in complaint(*narrow, "game.komi=7.5")
+    narrow = ("game.random_komi_share=0.5", "game.komi_low=7.1", "game.komi_high=7.2")
+    assert "a multiple of half a point" in complaint(*narrow, "game.komi=7.5")
     assert "replay.capacity" in complaint("replay.min_window=3000000")
     assert "no matches would open it" in complaint("evaluation.gate=0.5", "evaluation.every_minutes=0")
     assert "game.size is 9; game.sizes has 5x5 and 7x7 only" in complaint("game.sizes=[[7, 1, 9], [5, 1, 24]]")
-    assert "differs from 24.5" in complaint("game.sizes=[[9, 1, 7], [5, 1, 24.5]]", *narrow)
+    assert "differs from 24.7" in complaint("game.sizes=[[9, 1, 7.1], [5, 1, 24.7]]", *narrow)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,10 @@ def test_a_run_on_several_boards() -> None:
     game, one = mixed.game, Config().game
     assert (game.all_sizes, game.largest_size, one.all_sizes, one.largest_size) == ((7, 13), 13, (9,), 9)
     assert (game.rules(), game.rules(size=7), game.rules(3.5, 7).komi) == (Rules(13, 7.5), Rules(7, 9.0), 3.5)
-    assert (game.drawn_komi(9.0), game.drawn_komi()) == ((7.0, 8.0, 9.0, 10.0, 11.0), (5.5, 6.5, 7.5, 8.5, 9.5))
+    assert (game.drawn_komi(9.0), game.drawn_komi()) == (
+        (7.0, 7.5, 8.0, 8.5, 9.0, 9.5, 10.0, 10.5, 11.0),
+        (5.5, 6.0, 6.5, 7.0, 7.5, 8.0, 8.5, 9.0, 9.5),
+    )
     assert (game.plies(7), game.plies()) == (98, 338)
     assert config.from_dict(mixed.to_dict()) == mixed
 
@@ -252,5 +255,5 @@ def test_sections_check_themselves_and_overrides_of_a_config_at_hand() -> None:
         NetworkConfig(blocks=0)
     assert NetworkConfig(heads={"policy": 1, "value": 1}).heads == {"policy": 1.0, "value": 1.0}
     game = GameConfig(size=5, komi=24.5, random_komi_share=0.5, komi_low=20, komi_high=24)
-    assert game.drawn_komi() == (20.5, 21.5, 22.5, 23.5)
+    assert game.drawn_komi() == (20.0, 20.5, 21.0, 21.5, 22.0, 22.5, 23.0, 23.5, 24.0)
     assert (game.plies(), GameConfig(move_cap=7).plies(), game.rules(20.5).komi) == (50, 7, 20.5)

@@ -293,3 +293,11 @@ def test_unknown_head() -> None:
     assert set(SMALL.heads) <= set(HEADS)
     with pytest.raises(InputError, match="'ladder'"):
         Network(NetworkConfig(heads={"policy": 1.0, "value": 1.0, "ladder": 1.0}), 5, 0, 9)
+
+
+def test_an_input_that_never_varied_in_training_changes_nothing_later() -> None:
+    """The weights of global inputs begin at 0 and learn only from inputs that vary."""
+    shape = NetworkConfig(blocks=1, channels=8, pooling_channels=4, head_channels=4, value_hidden=4)
+    network, planes = Network(shape, 3, 2, 5).eval(), torch.randn(2, 3, 5, 5)
+    outputs = [network(planes, torch.full((2, 2), float(number)))["policy"] for number in (0, 1)]
+    assert torch.equal(*outputs)

@@ -109,6 +109,19 @@ def test_score_loss_is_in_points_and_leaves_unknown_boards_out() -> None:
     assert float(found["score_error_points"]) == pytest.approx(4.0)
 
 
+def test_the_summed_ownership_is_held_against_the_score_of_the_points_that_exist() -> None:
+    ownership = torch.atanh(torch.tensor([[[0.5, 0.9], [0.9, 0.9]], [[0.5, 0.5], [0.5, -0.5]]]))
+    on_board = on_board_mask(board.new_games(2, [Rules(1), Rules(2)]))
+    targets = make_targets(ownership=torch.ones(2, 2, 2) * on_board, on_board=on_board)
+    (terms, widths), *others = loss_parts({"ownership": ownership}, targets, {"ownership_sum": 2.0})
+    assert not others and widths == {"ownership_sum": 1}
+    assert (terms / 2).tolist() == pytest.approx([(0.5 / 20) ** 2 / 4, (3 / 20) ** 2 / 4])  # the mean of 2 samples
+    trainer = make_trainer(dataclasses.replace(SETTINGS, ownership_sum=0.2))
+    assert "ownership_sum_loss" in trainer.step(make_batch())
+    with pytest.raises(InputError, match="training.ownership_sum is 0.2, but network.heads has no ownership"):
+        make_trainer(dataclasses.replace(SETTINGS, ownership_sum=0.2), heads={"policy": 1.0, "value": 1.0})
+
+
 def test_the_soft_policy_is_the_fourth_root_made_to_sum_to_one() -> None:
     policy = torch.tensor([[0.8, 0.05, 0.05, 0.05, 0.05], [1.0, 0.0, 0.0, 0.0, 0.0]])
     soft = policy**0.25 / (policy**0.25).sum(1, keepdim=True)

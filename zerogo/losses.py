@@ -69,7 +69,9 @@ def loss_parts(outputs: Metrics, targets: Targets, heads: Mapping[str, float]) -
     `policy_weight`; reply: that of the other side's next move, a mean over samples that have one, by the same weight,
     as who plays at random teaches no reply either. value, ownership, short_values: cross-entropy of the outcome [nats],
     (1 + tanh(logit)) / 2 being its chance, as means over samples, over existing points by `board_weight`, and over what
-    is known. score: Huber's loss in units of SCORE_SCALE points, a mean by `board_weight`.
+    is known. score: Huber's loss in units of SCORE_SCALE points, a mean by `board_weight`. ownership_sum: the same loss
+    of the sum of the ownership, which is the score before komi; without it an error that all points share costs nearly
+    nothing in the ownership's own loss, and is many points of score.
 
     A batch has equal shares on all ranks, and the loss is the sum of what they return: means are those of the whole
     batch. Heads of a kind are computed together: a GPU waits longer for launches than for what they do."""
@@ -87,6 +89,12 @@ def loss_parts(outputs: Metrics, targets: Targets, heads: Mapping[str, float]) -
     if "score" in heads:
         off = F.huber_loss(outputs["score"] / SCORE_SCALE, targets.score / SCORE_SCALE, reduction="none")
         parts.append((off * (factors[-1] * heads["score"]), {"score": 1}))
+    if "ownership_sum" in heads:
+        owned = torch.tanh(outputs["ownership"])
+        owned = owned if targets.on_board is None else torch.where(targets.on_board, owned, 0.0)
+        points = (owned.sum((1, 2)), targets.ownership.sum((1, 2)))
+        off = F.huber_loss(*(sums / SCORE_SCALE for sums in points), reduction="none")
+        parts.append((off * (factors[-1] * heads["ownership_sum"]), {"ownership_sum": 1}))
     return parts
 
 

@@ -252,6 +252,9 @@ class Network(nn.Module):
         channels, every = settings.channels, settings.pooling_every
         self.stem = ConvNorm(num_planes, channels, 3)
         self.global_bias = nn.Linear(num_globals, channels, bias=False) if num_globals else None
+        if self.global_bias is not None:
+            # From 0, an input that never varies in training does nothing when a match varies it.
+            nn.init.zeros_(self.global_bias.weight)
         pools = [bool(every) and number % every == 0 for number in range(1, settings.blocks + 1)]
         self.blocks = nn.ModuleList([Block(channels, settings.pooling_channels if pool else 0) for pool in pools])
         self.neck = ConvNorm(channels, settings.head_channels, 1)

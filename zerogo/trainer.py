@@ -45,6 +45,11 @@ class Trainer:
             raise InputError(f"network.heads has {missing[0]!r}, which has no loss; allowed are {', '.join(LOSSES)}")
         self.device, self.dtype = torch.device(device), dtype
         self.encoder, self.settings, self.heads = encoder, settings, dict(heads)
+        if settings.ownership_sum:
+            if "ownership" not in heads:
+                what = f"training.ownership_sum is {settings.ownership_sum:g}"
+                raise InputError(f"{what}, but network.heads has no ownership; add that head, or set it to 0")
+            self.heads["ownership_sum"] = settings.ownership_sum
         self.network = network.to(self.device, memory_format=torch.channels_last).train()
         self.averaged = copy.deepcopy(network).eval().requires_grad_(False)
         self.optimizer = make_optimizer(network, settings)
@@ -157,7 +162,7 @@ class Trainer:
         planes, inputs, targets = self.turned(batch)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.dtype == torch.bfloat16):
             outputs = network(planes, inputs, targets.on_board)
-        return {name: outputs[name].to(torch.float32) for name in self.heads}, targets
+        return {name: output.to(torch.float32) for name, output in outputs.items() if name in self.heads}, targets
 
     def _losses(self, network: nn.Module, batch: TrainingBatch, measures: bool) -> tuple[Tensor, Metrics]:
         outputs, targets = self._forward(network, batch)

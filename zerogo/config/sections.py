@@ -264,7 +264,7 @@ class GameConfig(Section):
     scoring: str = option("area", "what counts at the end", choices=SCORING)
     move_cap: int = option(0, "plies after which a game is scored as it stands; 0 is 2 x size x size", 0, 20000)
     random_komi_share: float = option(0.0, "games with a drawn komi; needs komi_input", 0, 1, source="measured")
-    komi_low: float = option(0.0, "lowest drawn komi; it differs from komi by whole points", -1000, 1000)
+    komi_low: float = option(0.0, "lowest drawn komi; it differs from komi by half points", -1000, 1000)
     komi_high: float = option(14.0, "highest drawn komi in points", -1000, 1000)
     komi_spread: float = option(0.0, "most points between a drawn komi and komi; 0 is komi_low to komi_high", 0, 1000)
 
@@ -294,11 +294,11 @@ class GameConfig(Section):
         return Rules(self.size if size is None else size, komi, self.superko, self.suicide, self.scoring)
 
     def drawn_komi(self, komi: float | None = None) -> tuple[float, ...]:
-        """Returns the values, rising, among which a game with a drawn komi chooses evenly. komi: the board's own, by
-        default game.komi."""
+        """Returns the values, rising, among which a game with a drawn komi chooses evenly: half a point apart, as KataGo
+        draws them, so that a network learns whole and half komi alike. komi: the board's own, by default game.komi."""
         own, spread = self.komi if komi is None else komi, self.komi_spread
         low, high = (own - spread, own + spread) if spread else (self.komi_low, self.komi_high)
-        return tuple(own + step for step in range(math.ceil(low - own), math.floor(high - own) + 1))
+        return tuple(own + step / 2 for step in range(math.ceil(2 * (low - own)), math.floor(2 * (high - own)) + 1))
 
     def plies(self, size: int | None = None) -> int:
         """Returns the move cap in plies, with 0 resolved, on a board of the given side, by default game.size."""
@@ -310,7 +310,7 @@ class GameConfig(Section):
             raise InputError(f"{low}; it must be at most {high}")
         for komi in sorted({self.komi_of(size) for size in self.all_sizes}):
             if self.random_komi_share > 0 and not self.drawn_komi(komi):
-                differing = f"a komi that differs from {komi:g} by a whole number of points"
+                differing = f"a komi that differs from {komi:g} by a multiple of half a point"
                 raise InputError(f"{low}; from there to {high}, there must be {differing}")
         if self.sizes and self.size not in self.all_sizes:
             raise InputError(f"game.size is {self.size}; game.sizes has {listed(self.all_sizes)} only")
@@ -463,6 +463,9 @@ class TrainingConfig(Section):
         SCHEDULE, "factors of the learning rate, by progress", source="KataGo"
     )
     weight_decay: float = option(0.02, "weight decay of matrices and kernels (decoupled in adamw)", 0, 1)
+    ownership_sum: float = option(
+        0.0, "loss weight of the summed ownership against the score", 0, 100, source="measured"
+    )
     gradient_clip: float = option(1.0, "largest norm of the gradient; 0 is no limit", 0, 10**6)
     ema_samples: int = option(200_000, "averaging horizon of the weights, in samples", 1, 10**10, source="KataGo")
 
