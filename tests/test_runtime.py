@@ -281,6 +281,16 @@ def test_scalars_reach_both(tmp_path: Path) -> None:
     assert [(event.step, event.value) for event in events(tmp_path).Scalars("train/loss")][0] == (1, 1.5)
 
 
+def test_what_a_snapshot_counts_survives_a_power_cut(tmp_path: Path, monkeypatch) -> None:
+    """The folder is synchronised, too: else the files' names may be gone with all that they hold."""
+    synchronised, fsync = set(), os.fsync
+    monkeypatch.setattr(os, "fsync", lambda handle: (synchronised.add(os.fstat(handle).st_ino), fsync(handle)))
+    with Telemetry(tmp_path / "logs") as telemetry:
+        telemetry.scalars(1, {"a": 1.0})
+        assert len(telemetry.sizes()) == 2
+    assert {path.stat().st_ino for path in (tmp_path, *tmp_path.rglob("*"))} == synchronised
+
+
 def test_pictures(tmp_path: Path) -> None:
     with Telemetry(tmp_path) as telemetry:
         telemetry.image("board/final", numpy.zeros((6, 8, 3), dtype=numpy.uint8), 1)

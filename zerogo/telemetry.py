@@ -17,7 +17,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from zerogo.runtime import write_atomically
+from zerogo.runtime import sync_directory, write_atomically
 
 METRICS_FILE = "metrics.jsonl"
 EVENTS = "events.out.tfevents.{}"  # the names that TensorBoard looks for
@@ -69,9 +69,10 @@ class Telemetry(contextlib.AbstractContextManager):
 
     def sizes(self) -> dict[str, int]:
         """Returns how many bytes each file holds, all of them on the disk: what a snapshot keeps."""
-        files = [self._lines] + ([self._events] if self._events else [])
-        for file in files:
+        for file in filter(None, (self._lines, self._events)):
             os.fsync(file.handle)
+        for folder in (self.directory, self.directory.parent):  # without which a power cut takes the files' names
+            sync_directory(folder)
         paths = [self.path, *self.directory.glob(EVENTS.format("*"))]
         return {path.name: path.stat().st_size for path in paths}
 
@@ -79,6 +80,7 @@ class Telemetry(contextlib.AbstractContextManager):
         """Drops the oldest half of the lines and the oldest event files where the logs have more bytes than that; 0 is
         no limit. An event file is closed when it has an eighth of them."""
         if most and self._events and os.fstat(self._events.handle).st_size > most // 8:
+            os.fsync(self._events.handle)
             self._events.close()
             self._events = self._resume_step = None
         sizes = {path: path.stat().st_size for path in sorted(self.directory.glob(EVENTS.format("*")))}
