@@ -216,6 +216,84 @@ def test_a_disk_that_refuses_is_waited_for(number: int, words: str, tmp_path: Pa
     assert not list(folder.rglob("*.tmp"))
 
 
+@pytest.mark.parametrize(
+    "number", [*signals.HEALS, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.EPERM]
+)
+def test_only_what_can_heal_is_waited_for(number: int) -> None:
+    said, waits, refusals = [], [], [True, True, False]
+    taken = Signals(said.append)
+    taken.wait = waits.append
+
+    def write() -> str:
+        if refusals.pop(0):
+            raise OSError(number, os.strerror(number), "/some/file")
+        return "written"
+
+    if number in signals.HEALS:
+        assert taken.retry_io(write) == "written" and len(waits) == 2
+        assert "cannot write /some/file" in said[0] and "goes on" in said[1]
+    else:
+        with pytest.raises(OSError, match="/some/file"):
+            taken.retry_io(write)
+        assert not waits and not said
+
+
+def put_file(path: Path) -> None:
+    """Puts a file into the place of a folder."""
+    shutil.rmtree(path, ignore_errors=True)
+    path.write_text("")
+
+
+def put_folder(path: Path) -> None:
+    """Moves a folder away and makes another one in its place."""
+    path.rename(path.with_name("moved"))
+    path.mkdir()
+
+
+FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
+    "removed": (shutil.rmtree, "{run}: it is not there any more; what was saved is gone with it"),
+    "another": (put_folder, "{run}: it is not there any more; what was saved is gone with it; if it was moved"),
+    "games": (
+        lambda run: put_file(run / "games"),
+        r"{run}/games: File exists; what was done until 2.* is saved in {run}/snapshots/snapshot-\d+.pt; --resume goes",
+    ),
+    "snapshots": (lambda run: put_file(run / "snapshots"), "{run}/snapshots: File exists; nothing of it is saved yet"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_the_folder_ends_the_run_with_what_is_saved(fault: str, tmp_path: Path, monkeypatch) -> None:
+    """A run in a folder that was removed once made it anew and went on, another one tried again for ever."""
+    (spoil, sentence), folder = FAULTS[fault], tmp_path / "tiny"
+    asked_at(monkeypatch, {40}, lambda one: (spoil(one.directory), setattr(one.signals, "snapshot_requested", True)))
+    with pytest.raises(InputError, match="the run ends: " + sentence.format(run=re.escape(str(folder)))):
+        tiny.run(tmp_path, *ROUNDS, "selfplay.sgf_share=1")
+    assert not folder.exists() if fault == "removed" else fault != "another" or not [*folder.iterdir()]
+
+
+def test_a_folder_in_the_place_of_a_log_is_named(whole: Path, tmp_path: Path) -> None:
+    path = shutil.copytree(whole, tmp_path / "tiny") / "logs" / "metrics.jsonl"
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(InputError, match=rf"the run ends: {path}: Is a directory; .* is saved in .*; --resume"):
+        tiny.run(tmp_path, "pipeline.iterations=3", resume=True)
+
+
+def test_pipes_in_the_place_of_a_runs_files_stop_nothing(tmp_path: Path) -> None:
+    """What waits for its other end is neither read nor written to: it is left out, or replaced."""
+    folder = tmp_path / "tiny"
+    tiny.run(tmp_path, *ROUNDS, "replay.shard_samples=16", "pipeline.iterations=1")
+    total = next(snapshots.starts(folder)).counters["replay"]["total"]
+    pipes = [folder / "snapshots" / "snapshot-000009999.pt", folder / "checkpoints" / "step-99999999.pt"]
+    pipes += [folder / "replay" / f"shard-{first:012d}-16.npz" for first in range(total // 16 * 16, total + 160, 16)]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    with pytest.warns(UserWarning, match="snapshot-000009999.pt: it is a device, a pipe or a link"):
+        tiny.run(tmp_path, *ROUNDS, "replay.shard_samples=16", resume=True)
+    assert next(snapshots.starts(folder)).counters["replay"]["total"] > total + 32
+    assert all(pipe.is_file() or not pipe.exists() for pipe in pipes[2:4])
+
+
 def poisoning(monkeypatch: pytest.MonkeyPatch, steps: range, averaged: bool) -> None:
     """Makes the network's weights, or the averages, no numbers after some of the training steps of this process."""
     count, step = iter(range(10**6)), Trainer.step

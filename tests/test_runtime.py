@@ -216,9 +216,11 @@ def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    write_atomically(path, lambda file: file.write(b"game"))
+    write_atomically(path, lambda file: file.write(b"game"), keep_special=True)
     assert os.read(reader, 9) == b"game" and path.is_fifo()
     os.close(reader)
+    write_atomically(path, lambda file: file.write(b"shard"))  # as a run does: nobody may ever read the other end
+    assert path.read_bytes() == b"shard"
 
 
 def test_script_main(capsys) -> None:

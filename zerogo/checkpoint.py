@@ -23,7 +23,7 @@ from zerogo.config import Config, from_dict
 from zerogo.errors import InputError
 from zerogo.features import Encoder, make_encoder
 from zerogo.network import Network
-from zerogo.runtime import code_revision, make_directory, write_atomically
+from zerogo.runtime import code_revision, write_atomically
 
 FORMAT = "zerogo checkpoint"
 VERSION = 2
@@ -97,16 +97,17 @@ class Checkpoint:
         return replace(self, config=config, weights=self.averaged_weights, **alone)
 
 
-def save(path: str | Path, checkpoint: Checkpoint) -> None:
-    """Writes the checkpoint and makes its directory; after a crash the file is whole, or as it was before."""
+def save(path: str | Path, checkpoint: Checkpoint, keep_special: bool = False) -> None:
+    """Writes the checkpoint and makes its directory; after a crash the file is whole, or as it was before.
+    keep_special: see `write_atomically`. Raises OSError where the disk refuses."""
     config = checkpoint.config
     parts = {"format": FORMAT, "version": VERSION, "config": config.to_dict()}
     parts |= {"encoder": checkpoint.encoder().name, "size": config.game.size}
     parts |= {name: portable(getattr(checkpoint, name)) for name in PARTS if name not in parts}
     if checkpoint.weights is checkpoint.averaged_weights:
         parts["weights"] = parts["averaged_weights"]  # which torch then writes once
-    make_directory(Path(path).parent)
-    write_atomically(path, lambda file: torch.save(parts, file))
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, lambda file: torch.save(parts, file), keep_special)
 
 
 def export(path: str | Path, checkpoint: Checkpoint) -> None:
@@ -114,7 +115,7 @@ def export(path: str | Path, checkpoint: Checkpoint) -> None:
     try:
         if Path(path).is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a folder")
-        save(path, checkpoint.network_alone())
+        save(path, checkpoint.network_alone(), keep_special=True)
     except OSError as error:
         raise InputError(f"cannot write the network to {path}: {error.strerror}") from None
 

@@ -279,10 +279,10 @@ class RunLock(contextlib.AbstractContextManager):
         """way_out: what the sentence for a second holder offers him besides waiting."""
         self.directory, self._held = make_directory(directory), contextlib.ExitStack()
         try:
-            handle = os.open(self.directory, os.O_RDONLY)
-            self._held.callback(os.close, handle)
+            self._handle = os.open(self.directory, os.O_RDONLY)
+            self._held.callback(os.close, self._handle)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 if error.errno not in (errno.EBADF, errno.EINVAL, errno.ENOTSUP):  # a network's: they lock files alone
                     raise
@@ -304,6 +304,13 @@ class RunLock(contextlib.AbstractContextManager):
         with contextlib.suppress(OSError):
             return f" by process {(self.directory / self.FILE).read_text().strip()}"
         return ""
+
+    def require_in_place(self) -> None:
+        """Raises FileNotFoundError where the directory was removed or moved, whatever lies in its place now."""
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.stat(self.directory), os.fstat(self._handle)):
+                return
+        raise FileNotFoundError(errno.ENOENT, "it is not there any more", str(self.directory))
 
     def release(self) -> None:
         """Frees the directory; a second call does nothing."""
@@ -330,13 +337,13 @@ def require_new_folder(path: Path, option: str) -> None:
         raise InputError(f"the folder {path} is not empty; give {option} a new one")
 
 
-def write_atomically(path: str | Path, writer: Callable[[BinaryIO], Any]) -> None:
+def write_atomically(path: str | Path, writer: Callable[[BinaryIO], Any], keep_special: bool = False) -> None:
     """Makes `path` hold what `writer` writes into the binary file it gets: all of it or, after a crash at any moment,
-    what was there. A device or a pipe is written to as it is.
+    what was there. keep_special: a device or a pipe is written to as it is, not replaced, as a person may mean it.
 
     The temporary file lies beside it under a name that starts with "." and ends in ".tmp" (see `remove_leftovers`)."""
     path = Path(path)
-    if path.exists() and not path.is_file():  # a file put in the place of /dev/full would stay there
+    if keep_special and path.exists() and not path.is_file():  # a file in the place of /dev/full would stay there
         with open(path, "wb") as file:
             writer(file)
         return

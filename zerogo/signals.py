@@ -1,5 +1,5 @@
 """What a long run outlives: signals that ask it to leave or to save, readers of its lines that have gone, and a disk
-that takes no more."""
+that takes no more for some time."""
 
 import contextlib
 import errno
@@ -22,6 +22,7 @@ SAVING = "SIGUSR1"
 PATIENCE = 5.0  # seconds between two tries to write
 LONGEST_STAY = 8.0  # seconds from a signal to leaving with what was snapshotted, where other ranks do not answer
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+HEALS = (*NO_ROOM, errno.EROFS, errno.EIO, errno.ESTALE, errno.EACCES)  # what a person or a server may put right
 
 
 class Signals(contextlib.AbstractContextManager):
@@ -31,11 +32,13 @@ class Signals(contextlib.AbstractContextManager):
 
     leaving: the number of the signal that asks to leave, 0 for none. saves: whether one asks to save and go on. note:
     says a line to the person, tell one of the disk that this process writes to. on_wait: called now and then while a
-    disk is waited for. while_writing: makes the context in which it is written to."""
+    disk is waited for. while_writing: makes the context in which it is written to. require_folder: called before each
+    try to write; raises OSError where the run's folder is gone."""
 
     def __init__(self, note: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)) -> None:
         self.exit_signal, self.snapshot_requested, self.log, self.log_io = 0, False, note, note
         self.on_wait: Callable[[], None] = lambda: None
+        self.require_folder: Callable[[], None] = lambda: None
         self.while_writing: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
         self._heard = math.inf  # when this process itself was asked to leave
         self._at_once = self._waiting = 0
@@ -93,13 +96,17 @@ class Signals(contextlib.AbstractContextManager):
 
     def retry_io(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Returns work(*arguments), which writes files and may be done again; where the disk refuses, says what it
-        needs and waits until it takes it. In any thread. Raises Interrupted where a signal asks to leave meanwhile."""
+        needs and waits until it takes it. In any thread. Raises OSError for what does not heal (`HEALS`), such as a
+        folder that is gone; Interrupted where a signal asks to leave meanwhile."""
         said = ""
         while True:
             try:
                 with self.while_writing():
+                    self.require_folder()
                     result = work(*arguments)
             except OSError as error:
+                if error.errno not in HEALS:
+                    raise
                 if said != (said := refusal(error)):
                     self.log_io(f"warning: {said}; the run waits and tries again every {PATIENCE:g} s")
                 self.wait(PATIENCE)
@@ -130,7 +137,7 @@ def refusal(error: OSError) -> str:
         needs = f"it needs room on the disk{free}"
     elif error.errno == errno.EFBIG:
         needs = "it needs a higher limit of the size of a file (ulimit -f)"
-    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+    elif error.errno in (errno.EACCES, errno.EROFS):
         needs = "it needs the permission to write there"
     return f"cannot write {place or 'a file'}: {error.strerror or error}; {needs}"
 

@@ -238,7 +238,7 @@ class Inbox:
         return "has points with a black and a white stone" if both.any() else ""
 
     def _refuse(self, path: Path) -> None:
-        refused = make_directory(self.directory / REFUSED)
+        (refused := self.directory / REFUSED).mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):  # others tidy up, too
             path.replace(refused / path.name)
             for old in sorted(refused.iterdir(), key=lambda one: one.stat().st_mtime)[:-MOST_REFUSED]:
@@ -309,13 +309,17 @@ class Actor:
         self.collected, self._written, self._next_look = SelfPlayResult(), time.monotonic(), 0.0
 
     def go(self) -> None:
-        """Plays until a signal asks to leave, and writes the finished games then."""
+        """Plays until a signal asks to leave, and writes the finished games then. Raises InputError for a fault of the
+        disk that no waiting heals."""
         try:
             while True:
                 self._play()
         except Interrupted:
             self._write()
             raise
+        except OSError as error:
+            what = f"{error.filename or 'a file'}: {error.strerror or error}"
+            raise InputError(f"the actor ends: {what}; {self.games} games are written") from error
 
     def _play(self) -> None:
         """Plays until it is time to look around, and writes what is due."""

@@ -28,7 +28,7 @@ from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, load
 from zerogo.errors import InputError
 from zerogo.replay import Replay, Samples, TrainingBatch
-from zerogo.runtime import make_directory, write_atomically
+from zerogo.runtime import write_atomically
 from zerogo.selfplay import SelfPlayResult
 
 FOLDER = "snapshots"
@@ -93,7 +93,8 @@ class Snapshots:
     def write_part(self, part: dict[str, Any]) -> None:
         """Writes what another rank than the first adds to the next snapshot, which its first rank then writes. Raises
         OSError, after which it may be called again."""
-        path = make_directory(self.directory / FOLDER) / PART.format(self._number + 1, distributed.rank())
+        path = self.directory / FOLDER / PART.format(self._number + 1, distributed.rank())
+        path.parent.mkdir(exist_ok=True)
         part = checkpoint.portable(part | {"word": self._word})
         write_atomically(path, lambda file: torch.save(part, file))
         self._number += 1

@@ -4,6 +4,7 @@ import contextlib
 import secrets
 import socket
 import time
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -36,10 +37,11 @@ def train(config: Config, resume: bool = False) -> None:
         pipe_safe_streams(),
         Signals() as signals,
         contextlib.ExitStack() as held,
+        say_what_is_saved(directory),
         distributed.handle_signals_while_waiting(signals),
     ):
         limits.require_same_start(config)
-        distributed.broadcast_from_rank0(lambda: held.enter_context(RunLock(make_directory(directory))) and None)
+        distributed.broadcast_from_rank0(_lock, directory, held, signals)
         require_one_folder(directory, signals)
         found = distributed.all_gather_object(snapshots.paths(directory) + checkpoints.paths(directory))[0]
         start = next(snapshots.starts(directory), None)
@@ -57,6 +59,28 @@ def train(config: Config, resume: bool = False) -> None:
         if warning := too_many_considered(config.search, config.selfplay):
             said.append(f"warning: {warning}")
         _go(config, directory, start, signals, said)
+
+
+def _lock(directory: Path, held: contextlib.ExitStack, signals: Signals) -> None:
+    """Makes and locks the run's folder, which is then asked for before each try to write."""
+    lock = held.enter_context(RunLock(make_directory(directory)))
+    signals.require_folder = lock.require_in_place
+
+
+@contextlib.contextmanager
+def say_what_is_saved(directory: Path) -> Iterator[None]:
+    """Makes of an OSError, which no waiting heals, an InputError that says what of the run is saved."""
+    try:
+        yield
+    except OSError as error:
+        saved = [*checkpoints.paths(directory), *snapshots.paths(directory)][-1:]
+        rest = "nothing of it is saved yet"
+        if str(error.filename) == str(directory) or not directory.is_dir():
+            rest = "what was saved is gone with it; if it was moved, --resume goes on where it is now"
+        elif saved:
+            when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(saved[0].stat().st_mtime))
+            rest = f"what was done until {when} is saved in {saved[0]}; --resume goes on from it"
+        raise InputError(f"the run ends: {error.filename or 'a file'}: {error.strerror or error}; {rest}") from error
 
 
 def _planned(config: Config) -> str:

@@ -13,7 +13,7 @@ from zerogo import board, sgf
 from zerogo.kernels import copies
 from zerogo.replay import POSITIONS, Samples, layout
 from zerogo.rules import Rules
-from zerogo.runtime import make_directory, write_atomically
+from zerogo.runtime import write_atomically
 
 KNOWN_AT_THE_END = ("reply", "short_values", "value", "score", "ownership", "board_weight")  # fields of `Samples`
 BOARDS_SHOWN = 9
@@ -172,7 +172,7 @@ def short_values_black(values_black: Tensor, length: Tensor, result_black: Tenso
 def write_games(directory: Path, games: Sequence[FinishedGame], player: str) -> None:
     """Writes games as SGF, each with the values that the search saw as comments, named by their numbers."""
     if games:
-        make_directory(directory)
+        directory.mkdir(parents=True, exist_ok=True)
     for game in games:
         comments = [f"value for the side to move {value:+.3f}" for value in game.root_values]
         comments[-1:] = [f"{comments[-1]}\nended by: {END_TAGS[game.end]}"] if comments else []

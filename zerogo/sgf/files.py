@@ -561,7 +561,7 @@ def write(path: str | Path, record: GameRecord) -> None:
     """Writes the game as a file, all of it or nothing. Raises InputError where the file can't be written."""
     text = to_text(record)
     try:
-        write_atomically(path, lambda file: file.write(text.encode("UTF-8")))
+        write_atomically(path, lambda file: file.write(text.encode("UTF-8")), keep_special=True)
     except OSError as error:
         raise InputError(f"cannot write the game record {path}: {error.strerror or error}") from None
 

@@ -414,7 +414,7 @@ def _write_pictures(scenes: list[Scene], what: Sequence[str], out: Path | None) 
 def _save(path: Path, writer: Callable[[BinaryIO], Any]) -> None:
     """Writes a file whole, and says where. Raises InputError where it can't be."""
     try:
-        write_atomically(path, writer)
+        write_atomically(path, writer, keep_special=True)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from None
     print(path)
