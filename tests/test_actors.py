@@ -102,16 +102,16 @@ def test_a_shard_is_taken_once_and_goes_when_two_commits_have_it(begun: Path, tm
     assert box.take(one, 100, 1) == games[0] == len(one.lengths) and taken == [first.name]
     assert int(one.samples[0].game.min()) == 100 and int(one.samples[0].game.max()) == 99 + games[0]
     (tmp_path / second.name).rename(second)
-    snapshotted, last_committed = list(taken), dict(last)
-    box.snapshotted()
+    in_snapshot, last_committed = list(taken), dict(last)
+    box.after_snapshot()
     assert box.take(one, 100, 1) == games[1] and box.take(one, 100, 1) == 0
-    box.snapshotted()
+    box.after_snapshot()
     assert shards(run) == [second.with_name(second.name + actors.TAKEN)] and taken == [second.name]
     # Killed before that snapshot was there: what it would have held is taken again, and nothing twice.
-    box = inbox(run, said := [], taken=snapshotted, last=last_committed)
+    box = inbox(run, said := [], taken=in_snapshot, last=last_committed)
     assert box.take(other, 100, 1) == games[1]
-    box.snapshotted()
-    box.snapshotted()
+    box.after_snapshot()
+    box.after_snapshot()
     assert not shards(run) and not box.taken and box.last == {second.name[:12]: 1}
     # What comes back then, or under another number, is not learned again.
     for path in (first, second.with_name(second.name.replace("-00000001-", "-00000002-"))):
@@ -141,7 +141,7 @@ def test_shards_and_folders_that_others_touch(begun: Path, tmp_path: Path, monke
     first.write_bytes(content)
     assert box.take(result, 0, 1) == len(result.lengths) == games_of(shards(run))
     shutil.rmtree(run / actors.FOLDER)
-    box.snapshotted()
+    box.after_snapshot()
     box._refuse(first)
     shutil.rmtree(run / actors.FOLDER)
     assert box.take(result, 0, 1) == 0 and actors.waiting(run / actors.FOLDER) == []

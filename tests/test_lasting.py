@@ -386,7 +386,7 @@ def test_a_clock_that_is_set_back_hides_nothing_and_nothing_is_charted_twice(tmp
         telemetry.scalars(5, {"a": 2.0})
         telemetry.scalars(6, {"a": 3.0})
     monkeypatch.setattr(time, "time", lambda: now - 86400)
-    for last in (2.0, 2.5):  # what was not snapshotted comes again, twice
+    for last in (2.0, 2.5):  # what no snapshot holds comes again, twice
         with Telemetry(tmp_path, 5, sizes) as telemetry:
             telemetry.scalars(5, {"a": last})
             telemetry.scalars(7, {"a": 4.0})

@@ -136,13 +136,13 @@ def test_minutes_count_over_all_parts(finished: Path, copied: Path) -> None:
 
 
 def test_the_averaged_network_plays_the_games(copied: Path, monkeypatch) -> None:
-    used, use = [], SelfPlay.use
+    used, use = [], SelfPlay.set_network
 
     def spy(self: SelfPlay, evaluator: object, step: int) -> None:
         used.append(step)
         use(self, evaluator, step)
 
-    monkeypatch.setattr(SelfPlay, "use", spy)
+    monkeypatch.setattr(SelfPlay, "set_network", spy)
     before = checkpoint.newest(copied / "tiny").step
     folder = tiny.run(copied, "pipeline.iterations=3", resume=True)
     assert used[-1] == checkpoint.newest(folder).step > before and before in used

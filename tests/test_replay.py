@@ -68,7 +68,7 @@ LAW = {  # exponent to pairs of samples so far and window, as published
 
 
 def reopened(directory, state, settings=SETTINGS) -> Replay:
-    """A buffer as it was snapshotted."""
+    """A buffer as its snapshot was."""
     return Replay(settings, 5, directory, resume=True, state=state)
 
 
@@ -294,7 +294,7 @@ def test_what_was_finished_after_a_commit_comes_again(tmp_path):
     resumed.flush()
     assert names_in(tmp_path) == whole
     state = resumed.state_dict()
-    resumed.snapshotted()
+    resumed.after_snapshot()
     assert names_in(tmp_path) == whole[:2] and numbers(reopened(tmp_path, state, KEEPING)) == list(range(70))
 
 
@@ -311,7 +311,7 @@ def test_runs_of_before_commits_go_on(tmp_path):
     resumed.add(make_samples(40, 30))
     state = resumed.state_dict()
     resumed.flush()
-    resumed.snapshotted()
+    resumed.after_snapshot()
     assert names_in(tmp_path) == ["shard-000000000000-32.npz", "shard-000000000032-32.npz"]
     assert numbers(reopened(tmp_path, state, KEEPING)) == list(range(70))
 
@@ -321,15 +321,15 @@ def names_in(directory) -> list[str]:
 
 
 def test_shards_are_written_while_others_work(tmp_path, monkeypatch):
-    """A kill while a shard is still being written costs nothing that was snapshotted."""
+    """A kill while a shard is still being written costs nothing that a snapshot holds."""
     buffer = filled(tmp_path, 40, KEEPING)
     buffer.flush()
-    state, goes_on, snapshotted = buffer.state_dict(), threading.Event(), names_in(tmp_path)
+    state, goes_on, in_snapshot = buffer.state_dict(), threading.Event(), names_in(tmp_path)
     write = replay.shards.save_shard
     monkeypatch.setattr(replay.shards, "save_shard", lambda *given: goes_on.wait(60) and write(*given))
     for first in range(40, 140, 20):
         buffer.add(make_samples(first, 20))
-    assert names_in(tmp_path) == snapshotted and buffer.total == 140
+    assert names_in(tmp_path) == in_snapshot and buffer.total == 140
     resumed = reopened(tmp_path, state, KEEPING)
     assert numbers(resumed) == list(range(40)) and resumed.total == 40
     goes_on.set()
@@ -341,7 +341,7 @@ def test_shards_are_written_while_others_work(tmp_path, monkeypatch):
 def test_what_kept_a_shard_from_the_disk_is_raised_and_nothing_follows_it(tmp_path, monkeypatch):
     buffer = filled(tmp_path, 40, KEEPING)
     buffer.flush()
-    state, snapshotted, write = buffer.state_dict(), names_in(tmp_path), replay.shards.save_shard
+    state, in_snapshot, write = buffer.state_dict(), names_in(tmp_path), replay.shards.save_shard
 
     def full_disk(path, samples):
         if "032-32" in path.name:
@@ -354,7 +354,7 @@ def test_what_kept_a_shard_from_the_disk_is_raised_and_nothing_follows_it(tmp_pa
             buffer.add(make_samples(first, 20))
     with pytest.raises(OSError, match="No space left"):
         buffer.flush()
-    assert names_in(tmp_path) == snapshotted
+    assert names_in(tmp_path) == in_snapshot
     buffer.close()
     assert numbers(reopened(tmp_path, state, KEEPING)) == list(range(40))
 
@@ -404,17 +404,17 @@ def test_a_missing_shard_costs_only_itself(tmp_path, caplog):
 def test_shards_that_left_the_window_for_good_are_removed_when_no_commit_needs_them(tmp_path):
     buffer = filled(tmp_path / "a", 900)
     state = buffer.state_dict()
-    buffer.snapshotted()
+    buffer.after_snapshot()
     buffer.add(make_samples(900, 100))
     buffer.flush()
-    buffer.snapshotted()
+    buffer.after_snapshot()
     assert len(list((tmp_path / "a").iterdir())) < 15
     for one, newest in ((state, 899), (buffer.state_dict(), 999)):
         again = reopened(tmp_path / "a", one)
         assert numbers(again)[-again.window :] == [*range(newest + 1 - again.window, newest + 1)]
     kept = filled(tmp_path / "b", 1000, dataclasses.replace(SETTINGS, keep_shards=True))
-    kept.snapshotted()
-    kept.snapshotted()
+    kept.after_snapshot()
+    kept.after_snapshot()
     assert len(list((tmp_path / "b").glob("shard-*"))) == 1000 // 32
 
 

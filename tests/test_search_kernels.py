@@ -45,7 +45,7 @@ class Case:
     settings: SearchConfig
 
     @contextmanager
-    def set_network(self, *names: str) -> Iterator[None]:
+    def use(self, *names: str) -> Iterator[None]:
         """Lets the search use these kernels, by default those for its trees."""
         if self.compiler == "numba":
             yield
@@ -64,7 +64,7 @@ class Case:
         """Returns what torch finds on the CPU and what the kernels find on the device, after a comparison."""
         with kernels.plain():
             plain = run(CPU)
-        with self.set_network(*names):
+        with self.use(*names):
             ours = run(self.device)
         same_searches(plain, ours)
         return plain, ours
@@ -270,7 +270,7 @@ def test_a_long_line_is_followed_and_backed_up(case: Case) -> None:
 @cases([("gumbel", 2)])
 def test_a_spent_search_stays_as_it_is(case: Case) -> None:
     search = search_of(TOYS, case.settings, case.device)
-    with case.set_network():
+    with case.use():
         search_state = search.run(TOYS.new(STARTS).to(case.device), 3).tree
         before = copied(search_state)
         search.simulate(search_state)
@@ -342,7 +342,7 @@ def test_choices_among_many_moves(case: Case, num_actions: int) -> None:
     for seed in range(2):
         with kernels.plain():
             expected = select(strange_trees(num_actions, seed, CPU, forced), case.settings)
-        with case.set_network():
+        with case.use():
             found = select(strange_trees(num_actions, seed, case.device, forced), case.settings).to(CPU)
         counts = expected.counts
         assert torch.equal(counts, found.counts) and int(counts.sum()) >= min(case.settings.leaves, 2)
@@ -386,7 +386,7 @@ def test_of_equal_moves_the_lowest_is_taken(case: Case) -> None:
     closed = torch.arange(362, device=case.device) < 5
     search_state.tree.children[:] = torch.where(closed, ILLEGAL, UNVISITED)
     search_state.root_prior[:], search_state.gumbel[:] = 1 / 512, 0.0
-    with case.set_network():
+    with case.use():
         found = select(search_state, case.settings)
     assert found.action[found.counts].tolist() == [5, 5] and found.depth.tolist() == [0, 0, 0]
 
@@ -395,7 +395,7 @@ def test_of_equal_moves_the_lowest_is_taken(case: Case) -> None:
 def test_unused_slots_name_a_node_and_a_move(case: Case) -> None:
     """What comes after the selection reads them, too."""
     search_state = strange_trees(82, 1, case.device)
-    with case.set_network():
+    with case.use():
         found = select(search_state, case.settings).to(CPU)
     leaves = case.settings.leaves
     game, unused = torch.arange(3).repeat(leaves), ~found.counts
@@ -428,7 +428,7 @@ def check_kept(case: Case, tree: Tree, games: Tensor, actions: Tensor) -> Tree:
     plain, ours = tree.map(torch.clone), tree.map(torch.clone).to(case.device)
     with kernels.plain():
         keep_subtree_(plain, games, actions)
-    with case.set_network():
+    with case.use():
         keep_subtree_(ours, games.to(case.device), actions.to(case.device))
     searches.same_trees(plain, ours)
     return plain

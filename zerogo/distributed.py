@@ -67,7 +67,7 @@ def process_group() -> Iterator[None]:
         if sentence := _refusal():
             raise InputError(_once(sentence)) from None
         why = "another process of the run has ended, or cannot be reached"
-        raise InputError(f"rank {rank()} of {world_size()} leaves: {why}; what was snapshotted counts") from error
+        raise InputError(f"rank {rank()} of {world_size()} leaves: {why}; the last snapshot remains valid") from error
     finally:
         if dist.is_initialized() and not is_stuck:
             dist.destroy_process_group()

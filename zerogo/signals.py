@@ -20,7 +20,7 @@ from zerogo.errors import Interrupted
 LEAVING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
 SAVING = "SIGUSR1"
 PATIENCE = 5.0  # seconds between two tries to write
-LONGEST_STAY = 8.0  # seconds from a signal to leaving with what was snapshotted, where other ranks do not answer
+LONGEST_STAY = 8.0  # seconds from a signal to leaving with the last snapshot, where other ranks do not answer
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 HEALS = (*NO_ROOM, errno.EROFS, errno.EIO, errno.ESTALE, errno.EACCES)  # what a person or a server may put right
 
@@ -81,7 +81,7 @@ class Signals(contextlib.AbstractContextManager):
         """Raises Interrupted where this process was asked to leave long ago, and others that it waits for have given no
         sign of life since: they do not come. quiet: seconds since the last one."""
         if min(quiet, time.monotonic() - self._heard) > LONGEST_STAY:
-            why = f"; other processes gave no sign for {LONGEST_STAY:g} s, so what was snapshotted before counts"
+            why = f"; other processes gave no sign for {LONGEST_STAY:g} s, exiting, the last snapshot remains valid"
             raise Interrupted(self.exit_signal, why)
 
     @contextlib.contextmanager

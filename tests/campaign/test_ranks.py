@@ -19,7 +19,9 @@ from zerogo.pipeline import generate, snapshots
 from zerogo.trainer import Trainer
 
 HERE = Path(__file__).parent
-HEARD_NOTHING = "interrupted by SIGTERM; other processes gave no sign for 1 s, so what was snapshotted before counts\n"
+HEARD_NOTHING = (
+    "interrupted by SIGTERM; other processes gave no sign for 1 s, exiting, the last snapshot remains valid\n"
+)
 ENVIRONMENT = os.environ | {
     "PYTHONPATH": os.pathsep.join(map(str, (HERE.parents[1], HERE.parent, HERE))),
     "OMP_NUM_THREADS": "1",
@@ -112,7 +114,8 @@ def test_ranks_that_can_not_go_on_end_with_one_sentence(two: Path, tmp_path: Pat
     assert found["hangs"][0] == [128 + signal.SIGTERM, HEARD_NOTHING]
     assert found["is_slow"] == [[128 + signal.SIGTERM, "interrupted by SIGTERM\n"], [0, ""]]
     assert (
-        found["is_silent"][0][0] == 2 and "cannot be reached; what was snapshotted counts" in found["is_silent"][0][1]
+        found["is_silent"][0][0] == 2
+        and "cannot be reached; the last snapshot remains valid" in found["is_silent"][0][1]
     )
 
 

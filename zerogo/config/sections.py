@@ -294,8 +294,9 @@ class GameConfig(Section):
         return Rules(self.size if size is None else size, komi, self.superko, self.suicide, self.scoring)
 
     def drawn_komi(self, komi: float | None = None) -> tuple[float, ...]:
-        """Returns the values, rising, among which a game with a drawn komi chooses evenly: half a point apart, as KataGo
-        draws them, so that a network learns whole and half komi alike. komi: the board's own, by default game.komi."""
+        """Returns the values, rising, among which a game with a drawn komi chooses evenly: half a point apart, as
+        KataGo draws them, so that a network learns whole and half komi alike. komi: the board's own; game.komi by
+        default."""
         own, spread = self.komi if komi is None else komi, self.komi_spread
         low, high = (own - spread, own + spread) if spread else (self.komi_low, self.komi_high)
         return tuple(own + step / 2 for step in range(math.ceil(2 * (low - own)), math.floor(2 * (high - own)) + 1))

@@ -96,7 +96,7 @@ class Inbox:
         signals: Signals,
     ) -> None:
         self.directory = make_directory(directory / FOLDER)
-        self.config, self.taken, self.last, self._snapshotted = config, taken, last, set()
+        self.config, self.taken, self.last, self._in_last_snapshot = config, taken, last, set()
         self._origin, self._signals, self._quiet_since = {"run": run, "encoder": encoder}, signals, 0.0
         self._unread: set[str] = set()  # shards of which it was said
         self._since = time.monotonic()  # the end of the last iteration's games
@@ -184,15 +184,15 @@ class Inbox:
             self._quiet_since = float("inf")
         time.sleep(LOOK)
 
-    def snapshotted(self) -> None:
+    def after_snapshot(self) -> None:
         """Removes the shards whose samples two snapshots have, the newest among them, and what killed actors left."""
         for shard in waiting(self.directory):
-            if shard.name in self._snapshotted:
+            if shard.name in self._in_last_snapshot:
                 with contextlib.suppress(OSError):  # it is tried again
                     shard.path.unlink()
         left = {shard.name for shard in waiting(self.directory)}
-        self.taken[:] = [name for name in self.taken if name in left or name not in self._snapshotted]
-        self._snapshotted = set(self.taken)
+        self.taken[:] = [name for name in self.taken if name in left or name not in self._in_last_snapshot]
+        self._in_last_snapshot = set(self.taken)
         with contextlib.suppress(OSError):
             for path in self.directory.glob(".*.tmp"):
                 if time.time() - path.stat().st_mtime > LEFTOVER:

@@ -185,7 +185,7 @@ def tidy(config: Config, newest: Path, saved: list[int], players: list[int], mea
     saved, players: the steps of all that ever were, and of those that have played. measured: which matches need."""
     settings, every, run = config.pipeline, config.pipeline.keep_every, config.run.folder
     steps = rating.best(run, config.game.size) + (saved[every - 1 :: every] if every else [])
-    steps += players[-2:]  # the older snapshot may name the last but one, as each change is snapshotted
+    steps += players[-2:]  # the older snapshot may name the last but one, as each change makes a snapshot
     needed = {measured, *(checkpoint.path_of(run, step) for step in steps)}
     checkpoint.prune(run, settings.keep_checkpoints, newest, needed)
     for old in games_beyond(run, settings.keep_games):

@@ -500,7 +500,7 @@ class Run:
         if distributed.is_rank0():
             self.signals.retry_io(self._write_snapshot)
             if self.inbox:
-                self.inbox.snapshotted()
+                self.inbox.after_snapshot()
         distributed.barrier()  # as gradients are not waited for as long as a disk
         self.signals.snapshot_requested = False
 
@@ -517,7 +517,7 @@ class Run:
         }
         found.run |= {"epilogues": {self.machine: self.epilogues}, "ranks": distributed.world_size()}
         self.snapshots.write(found, begun)
-        self.replay.snapshotted()
+        self.replay.after_snapshot()
 
     def _save(self) -> Path:
         """Writes a checkpoint, which stays as long as the settings say, and returns its path."""

@@ -28,7 +28,7 @@ def train(config: Config, resume: bool = False) -> None:
     them again, they resume.
 
     Raises InputError where the folder is in use, holds a run that was not to be resumed, or nothing that could be;
-    Interrupted where a signal ended it, with all that was done snapshotted."""
+    Interrupted where a signal ended it, with all that was done in a snapshot."""
     directory = config.run.folder
     nothing = InputError(f"{directory} holds no run to resume; start one without --resume")
     if resume and not directory.exists():

@@ -4,8 +4,8 @@ resuming.
 **How samples are numbered and survive.** Samples are numbered through the run in the order in which they are added.
 Whenever `shard_samples` of them are together they become a finished shard, whose name says the first number and the
 count. The rest is in `state_dict`, which a snapshot of the run keeps after `flush`. `Replay(…, resume=True, state=…)`
-is what was snapshotted: of the files just what the state counts. What was finished later is played again, under the
-same names. Files that no snapshot needs are removed after the next one (`snapshotted`). A file that is damaged is left
+is what the snapshot holds: of the files just what the state counts. What was finished later is played again, under the
+same names. Files that no snapshot needs are removed by the next `after_snapshot`. A file that is damaged is left
 out with a warning that names it; all others are kept."""
 
 import logging
@@ -263,11 +263,11 @@ class Replay:
         if self._files is not None:
             self._files.flush()
 
-    def snapshotted(self) -> None:
+    def after_snapshot(self) -> None:
         """Removes the files that neither of the two newest snapshots needs, the one just written among them."""
         if self._files is not None:
             edge, more = self.total - self.window - self._missing, self.settings.archive_samples
-            self._files.snapshotted((edge - (more or edge)) if self.settings.keep_shards else edge)
+            self._files.after_snapshot((edge - (more or edge)) if self.settings.keep_shards else edge)
 
     def close(self) -> None:
         """Waits for the files under way; whoever must know that they are written calls `flush`."""

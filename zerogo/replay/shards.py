@@ -187,7 +187,7 @@ class ShardFolder:
         """Waits for the files under way without a word of errors."""
         self._writer.close()
 
-    def snapshotted(self, edge: int) -> None:
+    def after_snapshot(self, edge: int) -> None:
         """Removes what the newest snapshots do not need. edge: before which no window needs samples from now on."""
         self._edges.append(edge)
         shards = [shard for shard in find_shards(self.directory) if shard.is_open or shard.end <= self._edges[0]]
