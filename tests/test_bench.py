@@ -20,6 +20,7 @@ from zerogo.bench.board import draw
 from zerogo.bench.memory import peak_bytes
 from zerogo.bench.net import peaks_of
 from zerogo.bench.search import PARTS, REST, STAGES, StageClock
+from zerogo.errors import InputError
 from zerogo.rules import Rules
 from zerogo.runtime import captured
 from zerogo.search import search as steps
@@ -39,7 +40,7 @@ FIELDS = {
 
 def measured(words: str, capsys: pytest.CaptureFixture[str]) -> list[dict]:
     """Runs a measurement and returns its lines."""
-    assert command.main(words.split()) == 0
+    command.main(command.parse(words.split()))
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert all({*COMMON, "torch"} <= line.keys() for line in lines)
     return lines
@@ -124,7 +125,7 @@ def test_searches_of_all_kinds(options: str, capsys) -> None:
 
 def test_a_profile_leaves_the_search_as_it_was(capsys) -> None:
     before = {name: getattr(steps, name) for name in PARTS}
-    assert command.main(f"profile {TINY} {SHORT} --sims 3".split()) == 0
+    command.main(command.parse(f"profile {TINY} {SHORT} --sims 3".split()))
     assert {name: getattr(steps, name) for name in PARTS} == before
     out, table = capsys.readouterr()
     lines = [json.loads(line) for line in out.splitlines()]
@@ -168,7 +169,7 @@ def test_memory(capsys, monkeypatch) -> None:
 def test_memory_of_a_run(tmp_path, capsys) -> None:
     settings = tiny.config("replay.capacity=50", "replay.min_window=50", "pipeline.keep_checkpoints=1")
     settings.dump(tmp_path / "tiny.yaml")
-    assert command.main(["memory", "--run", str(tmp_path / "tiny.yaml"), "--minutes", "0.03"]) == 0
+    command.main(command.parse(["memory", "--run", str(tmp_path / "tiny.yaml"), "--minutes", "0.03"]))
     line = json.loads(capsys.readouterr().out)
     assert line["full_after_minutes"] < 0.1 and 50 < line["resident_mb_full"] <= line["resident_mb_most"]
 
@@ -259,9 +260,9 @@ def test_learning_is_measured_by_matches_that_cost_no_training_time(tmp_path: Pa
 
 
 def refused(words: str, sentence: str, capsys) -> None:
-    assert command.main(words.split()) == 2
-    error = capsys.readouterr().err
-    assert sentence in error and error.count("\n") == 1
+    with pytest.raises(InputError) as caught:
+        command.main(command.parse(words.split()))
+    assert sentence in str(caught.value) and "\n" not in str(caught.value) + capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,9 @@ import time
 import pytest
 
 from zerogo.bench import gpu
-from zerogo.bench.__main__ import main
+from zerogo.bench.__main__ import main, parse
 from zerogo.bench.gpu import Part, phases, sampled
+from zerogo.errors import InputError
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,7 @@ def test_samples_of_the_driver() -> None:
     assert sampled([line, "\n", "2026/11/22 15:59:08.123, [N/A]\n", "cut o"]) == [(1_700_000_000.25, 97.0)]
 
 
-def test_what_it_cannot_do_is_a_sentence(capsys) -> None:
-    assert main(["gpu", "--device", "cpu"]) == 2 and "needs a CUDA device" in capsys.readouterr().err
-    assert main(["gpu", "--part", "x", "--device", "cpu"]) == 2 and "kernels and rounds" in capsys.readouterr().err
+def test_what_it_cannot_do_is_a_sentence() -> None:
+    for words, sentence in (([], "needs a CUDA device"), (["--part", "x"], "kernels and rounds")):
+        with pytest.raises(InputError, match=sentence):
+            main(parse(["gpu", "--device", "cpu", *words]))

@@ -2,30 +2,31 @@
 of a checkpoint."""
 
 import argparse
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 import tiny
 import torch
 
-from zerogo import checkpoint, cli, kernels
-from zerogo.__main__ import COMMANDS
+from zerogo import bounds, checkpoint, cli, kernels
+from zerogo.__main__ import COMMANDS, main
 from zerogo.config import Config
 from zerogo.errors import InputError
 
 ROOT = Path(__file__).parent.parent
 HELP = """
-import runpy, sys
-sys.argv = sys.argv[1:]
-try: runpy.run_module(sys.argv[0], run_name="__main__")
-except SystemExit as left: print(left.code, "torch" in sys.modules)
+import contextlib, io, sys
+from zerogo.__main__ import COMMANDS, main
+for name in COMMANDS:  # bench needs torch even for its help
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()) as out:
+        main([name, "--help"])
+    text = out.getvalue()
+    print(name, text.startswith(f"usage: zerogo {name} "), "examples:" in text, "torch" in sys.modules)
 """
-
-
-def run(*words: str) -> subprocess.CompletedProcess:
-    return subprocess.run((sys.executable, *words), capture_output=True, text=True, cwd=ROOT)
 
 
 def parsed(words: str) -> argparse.Namespace:
@@ -46,24 +47,45 @@ def network(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_lists_the_front_ends_and_knows_no_others() -> None:
+def test_the_command_lists_the_front_ends_and_knows_no_others(capsys) -> None:
     for words in ([], ["--help"]):
-        done = run("-m", "zerogo", *words)
-        listed = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
-        assert (done.returncode, done.stderr, listed) == (0, "", list(COMMANDS))
-        assert done.stdout.startswith("usage: zerogo")
-    done = run("-m", "zerogo", "dance")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: there is no command 'dance'; allowed are play, gtp, analysis, show, bench\n"
+        main(words)
+        out = capsys.readouterr().out
+        assert out.startswith("usage: zerogo {train,selfplay,")
+        assert [line.split()[0] for line in out.splitlines() if line.startswith("  ")] == list(COMMANDS)
+    with pytest.raises(SystemExit) as left:
+        main(["dance"])
+    sentence = f"error: there is no command 'dance'; allowed are {', '.join(COMMANDS)}"
+    assert left.value.code == 2 and capsys.readouterr() == ("", f"{sentence}\n")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_of_a_front_end(name: str) -> None:
-    """It names the command that was given, and comes without torch, but for the measurements."""
-    command, module = run("-c", HELP, "zerogo", name, "--help"), run("-c", HELP, f"zerogo.{name}", "--help")
-    assert f"usage: zerogo {name} " in command.stdout and f"usage: python -m zerogo.{name} " in module.stdout
-    assert command.stdout.endswith("0 False\n") or name == "bench"
-    assert "examples:" in command.stdout or name in ("analysis", "bench")
+def test_what_comes_with_the_package_is_in_it_and_is_found_from_anywhere(tmp_path: Path, monkeypatch) -> None:
+    globs = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["zerogo"]
+    packed = {path.resolve() for glob in globs for path in (ROOT / "zerogo").glob(glob)}
+    monkeypatch.chdir(tmp_path)
+    for name in ("configs/quickstart.yaml", "configs/9x9.yaml", "checkpoints/7x7.pt"):
+        assert bounds.shipped(name).resolve() == ROOT / name and ROOT / name in packed
+    (tmp_path / "configs").mkdir()
+    (tmp_path / "configs" / "9x9.yaml").touch()
+    for name in ("configs/9x9.yaml", "configs/none.yaml", "9x9.yaml", "elsewhere/configs/9x9.yaml"):
+        assert bounds.shipped(name) == Path(name), "one's own file comes first"
+    assert Path(cli.shipped_network(9)).resolve() == ROOT / "checkpoints" / "9x9.pt"
+
+
+def test_help_has_examples_and_needs_no_torch() -> None:
+    """All in one process, which answers at once."""
+    done = subprocess.run((sys.executable, "-c", HELP), capture_output=True, text=True, cwd=ROOT)
+    expected = [f"{name} True True {name == 'bench'}" for name in COMMANDS]
+    assert done.stdout.splitlines() == expected, done.stdout + done.stderr
+
+
+def test_help_is_for_users(capsys) -> None:
+    """Each names the command as it is typed, and quotes no docstring."""
+    for name in COMMANDS:
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        text = capsys.readouterr().out
+        assert not re.search(r"python -m zerogo|train\.py|Returns|reads the arguments|at most one", text, re.I), text
 
 
 def test_settings_come_from_the_checkpoint_then_overrides_then_options(network: Path) -> None:

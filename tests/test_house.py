@@ -26,7 +26,7 @@ LAYERS = (
     {"cli"},
     {"selfplay", "trainer", "arena", "gtp", "analysis", "play", "show"},
     {"pipeline"},
-    {"bench", "tensorboard_plugin"},
+    {"bench", "commands", "tensorboard_plugin"},
     {"__main__"},
 )
 LAYER_OF = {name: layer for layer, names in enumerate(LAYERS) for name in names}

@@ -157,7 +157,7 @@ def test_analysts_players_and_clients(finished: Path) -> None:
 
 
 def test_self_play_on_one_of_the_boards(finished: Path, tmp_path: Path) -> None:
-    """`selfplay.py` with the sizes taken out plays on one board, in tensors of its own side."""
+    """`zerogo selfplay` with the sizes taken out plays on one board, in tensors of its own side."""
     config = with_overrides(checkpoint.newest(finished).config, ["game.sizes=[]", "game.size=3", "game.komi=8.5"])
     generate(cli.set_up(config), checkpoint.newest(finished), 4, tmp_path / "out")
     (shard,) = find_shards(tmp_path / "out" / "samples")

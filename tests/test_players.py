@@ -263,8 +263,9 @@ def test_players_by_name() -> None:
     assert playouts_of("mcts:00100000") == 100_000 and playouts_of("mcts-runs/5x5") is None
 
 
-UNKNOWN = dict.fromkeys(("randm", "mcts", "mcts:", "mcts:0", "mcts:x", "no/such.pt"), "allowed are random, mcts:N")
+UNKNOWN = dict.fromkeys(("randm", "mcts", "mcts:", "mcts:0", "mcts:x"), "allowed are random, mcts:N")
 UNKNOWN |= dict.fromkeys(("mcts:100001", f"mcts:{'9' * 5000}"), "too many playouts a move; allowed are mcts:1 to ")
+UNKNOWN["no/such.pt"] = "no/such.pt does not exist, nor does its folder"
 UNKNOWN[__file__] = "is not a zerogo checkpoint"
 
 

@@ -1,6 +1,5 @@
 """The pool of a run's matches: a file that only grows, ratings, whom to meet, and verdicts."""
 
-import runpy
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import numpy as np
 import pytest
 from matches import some_result
 
-from zerogo import elo, sgf
+from zerogo import commands, elo, sgf
 from zerogo.arena import pool
 from zerogo.arena.pool import Meeting
 from zerogo.errors import InputError
@@ -83,7 +82,6 @@ def test_a_person_sees_the_ratings_of_a_run(tmp_path: Path, capsys: pytest.Captu
     ):
         pool.show(tmp_path)
     pool.add(tmp_path / pool.FILE, some_result(num_games=6))
-    script = runpy.run_path(str(Path(__file__).parent.parent / "evaluate.py"))
-    script["main"](script["parse"](["--ratings", str(tmp_path)]))
+    commands.main_evaluate(commands.parse_evaluate(["--ratings", str(tmp_path)]))
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "5x5, 6 games" and sorted(row.split()[0] for row in shown[2:]) == ["anna", "bert"]

@@ -20,6 +20,7 @@ from torch import Tensor
 from zerogo import board, flood, kernels, rng
 from zerogo.bench import __main__ as bench
 from zerogo.config import SearchConfig
+from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.kernels.shared import tries
 from zerogo.rules import Rules
@@ -462,9 +463,9 @@ def test_a_simulation_under_way_is_a_visit_without_a_value() -> None:
 
 def test_bench_compares_with_one_leaf_a_step(capsys: pytest.CaptureFixture[str]) -> None:
     words = "search --size 3 --batch 2 --blocks 1 --channels 8 --device cpu --threads 1".split()
-    assert bench.main([*words, "--seconds", "0.02", "--rounds", "1", "--sims", "8", "--leaves", "4"]) == 0
+    bench.main(bench.parse([*words, "--seconds", "0.02", "--rounds", "1", "--sims", "8", "--leaves", "4"]))
     line = json.loads(capsys.readouterr().out)
     assert (line["batch"], line["leaves"]) == (2, 4)
     assert line["gain"] > 0 and 0 <= line["collision_share"] < 1
-    assert bench.main([*words, "--leaves", "0"]) == 2
-    assert "--leaves is 0" in capsys.readouterr().err
+    with pytest.raises(InputError, match="--leaves is 0"):
+        bench.main(bench.parse([*words, "--leaves", "0"]))

@@ -171,8 +171,10 @@ def test_the_shipped_network_and_words_that_name_none() -> None:
     assert analysis.score == pytest.approx(analysis.ownership.sum() - 24.5, abs=1e-4)
     with pytest.raises(InputError, match="plays on 5x5 only; this game is on 9x9"):
         session.set_position(LiveGame(Rules(9)))
-    for word in ("random", "mcts:0", "mcts", "nothing.pt"):
-        with pytest.raises(InputError, match="can't think about positions; allowed are mcts:N"):
+    for word in ("random", "mcts:0", "mcts", "checkpoints/nothing.pt"):
+        with pytest.raises(
+            InputError, match="not a file or folder; allowed are mcts:N|does not exist; there are .*7x7.pt"
+        ):
             make_analyst(word, EvaluationConfig(), CPU, torch.float32)
 
 

@@ -1,31 +1,44 @@
-"""`zerogo COMMAND …`: one command for all front ends, the same as `python -m zerogo.COMMAND …`."""
+"""`zerogo COMMAND …`: one program for training, play, analysis and measurements."""
 
-import runpy
+import importlib
 import sys
+from collections.abc import Sequence
+
+from zerogo import cli
 
 COMMANDS = {
+    "train": "train a network: self-play, training and evaluation in turn",
+    "selfplay": "write games and samples of a network, or play for a run on another machine",
+    "evaluate": "matches between networks, tree search and other engines; ratings of a run",
     "play": "play in the terminal: people, networks, tree search without a network",
     "gtp": "an engine for Sabaki, GoGui, Lizzie, KGS and other programs that speak GTP",
     "analysis": "answers KataGo's JSON analysis protocol, as KaTrain and scripts use it",
     "show": "pictures of a game's positions and of what a network thinks of them",
     "bench": "measurements of speed",
 }
-USAGE = "usage: zerogo {play,gtp,analysis,show,bench} …"
+IN_COMMANDS = ("train", "selfplay", "evaluate")  # their command lines are in `zerogo.commands`
 
 
-def main() -> None:
-    """Runs the front end that the first argument names with the other arguments. An unknown one ends with status 2."""
-    command, *arguments = sys.argv[1:] or ["--help"]
+def main(words: Sequence[str] | None = None) -> None:
+    """Runs a command and ends the process; an unknown one ends it with status 2. words: by default those of the command
+    line."""
+    command, *arguments = (sys.argv[1:] if words is None else words) or ["--help"]
     if command in ("-h", "--help"):
-        print(USAGE, "", sep="\n")
+        print(f"usage: zerogo {{{','.join(COMMANDS)}}} …\n")
         print(*(f"  {name:9} {text}" for name, text in COMMANDS.items()), sep="\n")
-        print("\nzerogo COMMAND --help says more. Training, self-play and matches: train.py, selfplay.py, evaluate.py.")
-    elif command in COMMANDS:
-        sys.argv = [f"zerogo {command}", *arguments]  # the usage line's program, see `cli.make_parser`
-        runpy.run_module(f"zerogo.{command}", run_name="__main__")
-    else:
+        print("\nzerogo COMMAND --help says more.")
+        return
+    if command not in COMMANDS:
         print(f"error: there is no command {command!r}; allowed are {', '.join(COMMANDS)}", file=sys.stderr)
         sys.exit(2)
+    if command in IN_COMMANDS:
+        from zerogo import commands
+
+        parse, run = getattr(commands, f"parse_{command}"), getattr(commands, f"main_{command}")
+    else:
+        module = importlib.import_module(f"zerogo.{command}.__main__")
+        parse, run = module.parse, module.main
+    cli.run(lambda: parse(arguments), run)
 
 
 if __name__ == "__main__":

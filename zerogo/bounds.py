@@ -1,5 +1,5 @@
-"""Limits on what a file may make this process take, asked before memory is taken: a file from a stranger must not need
-more than its own size, or than what it is good for."""
+"""What is asked of a file before it is read: where it is, and that it takes no more memory than its own size, or than
+what it is good for, as it may come from a stranger."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import pickletools
 import stat
 import zipfile
 from collections.abc import Mapping
+from contextlib import suppress
 from numbers import Real
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -94,6 +95,39 @@ def open_archive(file: BinaryIO, where: str) -> zipfile.ZipFile:
     archive = zipfile.ZipFile(_DirectoryReader(file, where))
     archive.fp = file
     return archive
+
+
+SHIPPED, WITH_SHIPPED = Path(__file__).parent, ("configs", "checkpoints")  # folders of it that come with the package
+MOST_NEIGHBOURS = 10
+
+
+def shipped(path: str | Path) -> Path:
+    """Returns the path, or, where nothing is there, the file of that name that comes with the package, such as
+    configs/9x9.yaml or checkpoints/7x7.pt."""
+    path, inside = Path(path), SHIPPED / path
+    is_shipped = len(path.parts) == 2 and path.parts[0] in WITH_SHIPPED and inside.is_file()
+    return inside if is_shipped and not path.exists() else path
+
+
+def no_such_player(word: str, allowed: str) -> str:
+    """Returns what is wrong with a word that names no file and is not one of the allowed words either."""
+    path = Path(word)
+    is_path = path.suffix == ".pt" or len(path.parts) > 1
+    return missing(path) if is_path else f"{quote(word)} is not a file or folder; allowed are {allowed}"
+
+
+def missing(path: Path) -> str:
+    """Returns in words that a file does not exist, and which files of its kind there are in its folder."""
+    names, folder = set(), path.parent
+    for place in (folder, *([SHIPPED / folder] if str(folder) in WITH_SHIPPED else [])):
+        with suppress(OSError, ValueError):
+            names |= {other.name for other in place.iterdir() if other.suffix == path.suffix}
+    there = [shorten_path(folder / name) for name in sorted(names)[:MOST_NEIGHBOURS]]
+    if there:
+        more = ", …" if len(names) > MOST_NEIGHBOURS else ""
+        return f"{shorten_path(path)} does not exist; there are {', '.join(there)}{more}"
+    no_folder = "" if folder.is_dir() else ", nor does its folder"
+    return f"{shorten_path(path)} does not exist{no_folder}"
 
 
 def require_checkpoint(path: Path) -> None:

@@ -260,7 +260,9 @@ def load_newest(path: str | Path) -> Checkpoint:
     """Returns the checkpoint that a person means: of the file, or the newest one of a run's folder that loads.
 
     Raises InputError where there is none; warns of each newer one that doesn't load."""
-    path = Path(path)
+    path = bounds.shipped(path)
+    if not path.exists():
+        raise InputError(bounds.missing(path))
     if not path.is_dir():
         return load(path)
     found = newest(path.parent if path.name == FOLDER and not paths(path) else path)

@@ -9,12 +9,13 @@ import argparse
 import math
 import queue
 import re
-import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from zerogo import bounds
 
 if TYPE_CHECKING:  # these import torch, which takes seconds
     import torch
@@ -65,9 +66,8 @@ KEYS |= {name: f"run.{name}" for name in ("seed", "device", "precision", "thread
 
 
 def make_parser(name: str, description: str | None, epilog: str, **settings: Any) -> argparse.ArgumentParser:
-    """Returns an empty parser for a front end: `zerogo NAME`, or `python -m zerogo.NAME` where it was started so."""
-    program = sys.argv[0] if sys.argv[0] == f"zerogo {name}" else f"python -m zerogo.{name}"
-    usual = {"prog": program, "formatter_class": argparse.RawDescriptionHelpFormatter}
+    """Returns an empty parser for the command line of `zerogo NAME`."""
+    usual = {"prog": f"zerogo {name}", "formatter_class": argparse.RawDescriptionHelpFormatter}
     return argparse.ArgumentParser(description=description, epilog=epilog, **usual, **settings)
 
 
@@ -225,9 +225,9 @@ def pick_epilogues(choice: str, network: InferenceNetwork) -> str:
 
 
 def shipped_network(size: int) -> str | None:
-    """Returns the file in `checkpoints/`, here or beside the sources, whose name ends with the board, such as 7x7.pt;
-    None where there is none."""
-    folders = Path("checkpoints"), Path(__file__).parents[1] / "checkpoints"
+    """Returns the file in checkpoints/, here or in the package, whose name ends with the board, such as 7x7.pt; None
+    where there is none."""
+    folders = Path("checkpoints"), bounds.SHIPPED / "checkpoints"
     return next((str(path) for folder in folders for path in sorted(folder.glob(f"*{size}x{size}.pt"))), None)
 
 
@@ -235,7 +235,7 @@ def names_checkpoint(word: str) -> bool:
     """Says whether a word names a file or folder that is there, and no player of another kind."""
     from zerogo.players.external import is_external
 
-    return not (word in NOT_FILES or word.startswith("mcts:") or is_external(word)) and Path(word).exists()
+    return not (word in NOT_FILES or word.startswith("mcts:") or is_external(word)) and bounds.shipped(word).exists()
 
 
 def _read_once(checkpoints: dict[str, Checkpoint], word: str) -> Checkpoint:

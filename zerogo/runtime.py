@@ -486,7 +486,7 @@ def _silence_stderr() -> None:
 
 @contextlib.contextmanager
 def _closed_pipes() -> Iterator[None]:
-    """Ends quietly when the reader of stdout has gone, as in `train.py --keys | head`."""
+    """Ends quietly when the reader of stdout has gone, as in `zerogo train --keys | head`."""
     try:
         yield
         sys.stdout.flush()

@@ -385,7 +385,7 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
 def test_an_interrupt_ends_engines_that_hang(tmp_path: Path) -> None:
     mark = tmp_path / "pids"
     options = f"random --games 2 --out {tmp_path / 'out'} game.size=5".split()
-    line = (sys.executable, "evaluate.py", command("hang", str(mark)), *options)
+    line = (sys.executable, "-m", "zerogo", "evaluate", command("hang", str(mark)), *options)
     process = subprocess.Popen(line, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
     for _ in range(600):
         if mark.exists() and mark.read_text().strip():

@@ -11,7 +11,7 @@ import tiny
 import torch
 
 from zerogo.bench import gpu
-from zerogo.bench.__main__ import main
+from zerogo.bench.__main__ import main, parse
 from zerogo.bench.gpu import Part
 
 TRAIN = (
@@ -24,7 +24,7 @@ def test_lines_and_verdicts(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.setattr(gpu, "describe", lambda device: {"device": str(device)})
     parts = {"learning": Part(TRAIN, 300, {"samples_per_s": 1, "taken_per_s": None}), "timeit": Part("timeit 1", 300)}
     monkeypatch.setattr(gpu, "PARTS", parts)
-    assert main(["gpu", "--device", "cuda"]) == 0
+    main(parse(["gpu", "--device", "cuda"]))
     out, table = capsys.readouterr()
     first, line = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
     assert first["device"] == "cuda" and line["bench"] == "train" and line["samples_per_s"] > 1
@@ -32,7 +32,7 @@ def test_lines_and_verdicts(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     assert [row[-1] for row in rows if row[:1] == ["learning"]] == ["holds", f"{line['taken_per_s']:,}"]
     monkeypatch.setattr(gpu, "PARTS", {"timeit": Part("timeit nothing", 300)})
     with pytest.raises(SystemExit) as end:
-        main(["gpu", "--device", "cuda"])
+        main(parse(["gpu", "--device", "cuda"]))
     assert end.value.code == 1 and "NameError" in capsys.readouterr().err
 
 

@@ -49,7 +49,7 @@ def test_a_signal_that_is_ignored_stays_ignored_and_long_work_ends_at_once() -> 
 
 def test_the_program_goes_on_without_its_readers_and_leaves_when_it_is_told_to(tmp_path: Path) -> None:
     tiny.config("pipeline.iterations=0", "pipeline.snapshot_seconds=600").dump(tmp_path / "endless.yaml")
-    command = [sys.executable, str(ROOT / "train.py"), "--config", "endless.yaml"]
+    command = [sys.executable, "-m", "zerogo", "train", "--config", "endless.yaml"]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env=env) as process:
         process.stdout.readline()

@@ -10,12 +10,16 @@ from typing import Any
 from zerogo import cli
 from zerogo.errors import InputError
 
+ABOUT = "Answers KataGo's JSON analysis protocol on stdin and stdout."
 EXAMPLES = """
+examples:
+  zerogo analysis --checkpoint checkpoints/9x9 < queries.jsonl > answers.jsonl
+
 one JSON query a line, as in KataGo's docs/Analysis_Engine.md:
   {"id":"a","rules":"tromp-taylor","komi":24.5,"boardXSize":5,"boardYSize":5,"moves":[["B","C3"]],"maxVisits":100}
 
 in KaTrain (Settings, Engine, custom command):
-  python -m zerogo.analysis --checkpoint checkpoints/mine
+  zerogo analysis --checkpoint checkpoints/mine
 
 KataGo's own command line works too: analysis -model FILE -config FILE -override-config "key=value,…"; of the settings
 there these mean something here: maxVisits, maxTime, reportAnalysisWinratesAs, wideRootNoise, rootPolicyTemperature,
@@ -27,7 +31,7 @@ PRECISION = {"default": "float32", "help": "float32, or bfloat16, where a reply 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     """Returns the command line's settings; `unknown` is what of it has no meaning here."""
     # No -h and no abbreviations: they would swallow KataGo's flags of one dash.
-    parser = cli.make_parser("analysis", __doc__, EXAMPLES, allow_abbrev=False, add_help=False)
+    parser = cli.make_parser("analysis", ABOUT, EXAMPLES, allow_abbrev=False, add_help=False)
     add = parser.add_argument
     add("--help", action="help", help="this text")
     names = ("--checkpoint", "-checkpoint", "-model", "--model")

@@ -1,4 +1,4 @@
-"""The measurements: `python -m zerogo.bench {board,net,features,search,profile,memory,selfplay,train,gpu,learn}`.
+"""The measurements of `zerogo bench`.
 
 Each prints JSON lines, one a configuration. How fast something is, is always said beside what it is to be compared
 with, in the same run: rounds of both take turns, so that what else the machine does falls on both.

@@ -1,5 +1,4 @@
-"""`python -m zerogo.bench {board,net,features,search,profile,memory,selfplay,train,gpu,learn}`: reads the arguments and
-runs one measurement."""
+"""`zerogo bench NAME`: reads the arguments and runs one measurement."""
 
 import argparse
 import importlib
@@ -9,8 +8,18 @@ from collections.abc import Sequence
 from zerogo import cli
 from zerogo.errors import InputError
 from zerogo.features import ENCODERS
-from zerogo.runtime import INPUT_ERROR_STATUS
 
+ABOUT = """Measurements of speed. Each prints one JSON line per configuration. What is compared is measured in turns
+in the same run, so that other load on the machine affects both."""
+EXAMPLES = """
+examples:
+  zerogo bench board --size 9 --batch 1024              random legal moves a second
+  zerogo bench search --size 9 --batch 256 --sims 128   simulations a second, and the share of the network's speed
+  zerogo bench memory                                   the largest trees that fit a device
+  zerogo bench gpu                                      all that counts on a machine with a GPU, in ten minutes
+
+zerogo bench NAME --help lists the options of one measurement.
+"""
 SHARED = {"size": "9", "batch": "256", "device": "auto", "threads": 0, "seconds": 1.0, "rounds": 5}
 NET = SHARED | {"blocks": 6, "channels": 96, "precision": "auto"}
 TREE = NET | {"sims": 128, "algorithm": "puct", "leaves": 1, "spread": 0.0}
@@ -38,7 +47,7 @@ BENCHES = {
     ),
     "selfplay": ("search", "games, moves and samples of self-play", NET | {"sims": 8, "algorithm": "gumbel"}),
     "train": ("gpu", "samples learned a second", NET | {"batch": "512"}),
-    "gpu": ("gpu", "all that a machine with a GPU is asked for, in ten minutes", {"part": "", "device": "auto"}),
+    "gpu": ("gpu", "all that counts on a machine with a GPU, in ten minutes", {"part": "", "device": "auto"}),
     "learn": ("learn", "strength over minutes, games and simulations of training", LEARN),
 }
 # What the help says of an option, of one bench's under "NAME option", before the default.
@@ -67,7 +76,7 @@ HELP = {
     "minutes": "minutes of training for each seed, matches not counted",
     "seeds": "runs, with the seeds from 1 on",
     "points": "checkpoints of each run that play",
-    "opponents": "whom they play, as for evaluate.py, with commas between",
+    "opponents": "whom they play, as for zerogo evaluate, with commas between",
     "games": "games against each opponent",
     "simulations": "simulations a move in the matches",
     "out": "folder of the runs, learn.jsonl and learn.svg; the same command goes on after an interruption",
@@ -116,24 +125,22 @@ def _check(args: argparse.Namespace) -> None:
         raise InputError(f"{rounds}; at least one round of more than 0 seconds is needed")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the measurement that the arguments name and returns the exit status: 0, or 2 after one sentence about bad
-    input."""
-    parser = cli.make_parser("bench", sys.modules["zerogo.bench"].__doc__, "")
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Returns the command line's settings."""
+    parser = cli.make_parser("bench", ABOUT, EXAMPLES)
     commands = parser.add_subparsers(dest="bench", required=True, metavar="{" + ",".join(BENCHES) + "}")
     for name, (_, text, _) in BENCHES.items():
-        _add_options(commands.add_parser(name, help=text, description=text), name)
-    args = parser.parse_args(arguments)
-    try:
-        _check(args)
-        # Only what is asked for is imported: the board's measurement needs no network.
-        module = importlib.import_module(f"zerogo.bench.{BENCHES[args.bench][0]}")
-        getattr(module, f"run_{args.bench}")(args)
-    except InputError as error:
-        print(f"bench {args.bench}: {error}", file=sys.stderr)
-        return INPUT_ERROR_STATUS
-    return 0
+        _add_options(commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + "."), name)
+    return parser.parse_args(arguments)
+
+
+def main(args: argparse.Namespace) -> None:
+    """Runs the measurement that the command line names. Raises InputError for options that it can't have."""
+    _check(args)
+    # Only the chosen one is imported: the board's measurement needs no network.
+    module = importlib.import_module(f"zerogo.bench.{BENCHES[args.bench][0]}")
+    getattr(module, f"run_{args.bench}")(args)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    cli.run(parse, main)

@@ -206,6 +206,8 @@ class _Loader(yaml.SafeLoader):
 
 def _read_yaml(path: Path) -> tuple[Any, dict[str, str]]:
     """Returns the file's values, and the place ("file, line 12") of every section and key."""
+    if not (path := bounds.shipped(path)).exists():
+        raise InputError(bounds.missing(path))
     try:
         loader = _Loader(bounds.read_file(path, MOST_BYTES, "config").decode())
         node = loader.get_single_node()

@@ -442,7 +442,7 @@ class ReplayConfig(Section):
     shard_samples: int = option(4096, "samples in one file on disk", 1, 10**8)
     keep_shards: bool = option(False, "keep the files of samples that have left the window")
     archive_samples: int = option(0, "most samples that keep_shards keeps behind the window; 0 is all", 0, 10**12)
-    external: bool = option(False, "take in games of actors, too: selfplay.py --watch RUN, on any machine")
+    external: bool = option(False, "also learn from games of actors: zerogo selfplay --watch RUN, on any machine")
 
     def _check(self) -> None:
         if self.min_window > self.capacity:

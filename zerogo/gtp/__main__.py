@@ -1,4 +1,4 @@
-"""`zerogo gtp --checkpoint X` (or `python -m zerogo.gtp`): an engine that speaks GTP on stdin and stdout."""
+"""`zerogo gtp --checkpoint X`: an engine that speaks GTP on stdin and stdout."""
 
 import argparse
 import contextlib
@@ -8,32 +8,33 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from zerogo import cli
+from zerogo import bounds, cli
 from zerogo.errors import InputError
 
+ABOUT = "An engine that speaks GTP (Go Text Protocol) on stdin and stdout."
 EXAMPLES = """
 X is one of:
   a checkpoint     a file, or a run's folder: its newest checkpoint
   mcts:200         tree search with 200 random playouts a move, without a network
-  random           any legal move that doesn't fill an eye of its own
+  random           any legal move that does not fill one of its eyes
 
 examples:
   zerogo gtp --checkpoint checkpoints/quickstart-5x5.pt
   zerogo gtp --checkpoint checkpoints/9x9 --simulations 400 --rules chinese --komi 7
-  python -m zerogo.gtp --checkpoint mcts:500 --no-resign game.size=7
+  zerogo gtp --checkpoint mcts:500 --no-resign game.size=7
   gogui-twogtp -black 'zerogo gtp --checkpoint checkpoints/9x9' -white 'gnugo --mode gtp' -size 9 -komi 7 -games 10
 
 In Sabaki (Engines, Manage Engines) the path is zerogo, the arguments are gtp --checkpoint X with the full path of X.
 
 Under a clock the engine thinks as long as that allows, or for --simulations if these are given and done before. Rules,
-komi and board size are those of the checkpoint's run, unless options, section.key=value (`python train.py --keys` lists
-these) or the controller say otherwise.
+komi and board size are those of the checkpoint's run, unless options, section.key=value (`zerogo train --keys` lists
+these) or the controller replace them.
 """
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Returns the command line's settings. Needs no torch, so that --help and mistakes are answered at once."""
-    parser = cli.make_parser("gtp", __doc__, EXAMPLES)
+    parser = cli.make_parser("gtp", ABOUT, EXAMPLES)
     cli.add_overrides(parser)
     add = parser.add_argument
     add("--checkpoint", required=True, metavar="X", help="who plays: a checkpoint, a run's folder, mcts:N or random")
@@ -80,9 +81,9 @@ def _check(parser: argparse.ArgumentParser, player: str, overrides: list[str]) -
     if re.fullmatch(r"mcts(:.*)?", player):
         if not re.fullmatch(r"mcts:0*[1-9][0-9]{0,8}", player):
             parser.error(f"--checkpoint is {player!r}; write mcts:N with the number of playouts, such as mcts:200")
-    elif player != "random" and not Path(player).exists():
-        problem = "there is no such file or folder, and it is neither random nor mcts:N"
-        parser.error(f"--checkpoint is {player!r}; {problem}")
+    elif player != "random" and not bounds.shipped(player).exists():
+        allowed = "a checkpoint, a run's folder, mcts:N and random"
+        parser.error(f"--checkpoint: {bounds.no_such_player(player, allowed)}")
 
 
 def main(arguments: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
 """Actors: processes beside a run, on any machine that sees its folder, which play games for it.
 
-`selfplay.py --watch RUN` follows the newest checkpoint of the run (under `evaluation.gate` the one that this says
+`zerogo selfplay --watch RUN` follows the newest checkpoint of the run (under `evaluation.gate` the one that this says
 plays) and adds shards of finished games to RUN/actors, whole or not at all. An actor's name, from which its shards have
 theirs and its games their seed, is drawn anew at each start, so that no two games are the same. The run takes each
 shard in once (`replay.external`), each actor's in their order, and renames it to .taken: a snapshot names those whose
@@ -180,7 +180,7 @@ class Inbox:
     def wait(self) -> None:
         """Waits for shards a moment; says so where none came for a minute."""
         if time.monotonic() - self._quiet_since > 60:
-            self._signals.log(f"waits for games of actors: selfplay.py --watch {self.directory.parent}")
+            self._signals.log(f"waits for games of actors: zerogo selfplay --watch {self.directory.parent}")
             self._quiet_since = float("inf")
         time.sleep(LOOK)
 

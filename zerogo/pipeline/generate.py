@@ -1,4 +1,4 @@
-"""Games of a trained network written to files: what `selfplay.py` starts."""
+"""Games of a trained network written to files: `zerogo selfplay --checkpoint`."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`python -m zerogo.play`: reads the arguments, sets up the game and lets it be played in the terminal."""
+"""`zerogo play`: reads the arguments, sets up the game and runs it in the terminal."""
 
 import argparse
 import os
@@ -8,27 +8,28 @@ from pathlib import Path
 
 from zerogo import cli
 
+ABOUT = "Plays a game in the terminal: a person against a network, two people, or two programs."
 EXAMPLES = """
 a player is one of:
   human            a person at this terminal
-  random           any legal move that doesn't fill an eye of its own
+  random           any legal move that does not fill one of its eyes
   mcts:200         tree search with 200 random playouts a move, without a network
   a checkpoint     a file, or a run's folder: its newest checkpoint
 
 examples:
-  python -m zerogo.play --size 7                                     # you are Black, against the 7x7 network
-  python -m zerogo.play --white checkpoints/quickstart-5x5.pt        # the board and the rules are the network's
-  python -m zerogo.play --black checkpoints/9x9 --white human --handicap 2 --save game.sgf
-  python -m zerogo.play --sgf game.sgf --move 30                     # go on from a game, after its 30th move
+  zerogo play --size 7                                     # you are Black, against the 7x7 network
+  zerogo play --white checkpoints/quickstart-5x5.pt        # the board and the rules are the network's
+  zerogo play --black checkpoints/9x9 --white human --handicap 2 --save game.sgf
+  zerogo play --sgf game.sgf --move 30                     # continue a game after its 30th move
 
-During the game, help tells what you can type.
+During the game, type help for the commands.
 """
 OPPONENT = "mcts:200"
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Returns the command line's settings. Needs no torch, so that --help and mistakes are answered at once."""
-    parser = cli.make_parser("play", __doc__, EXAMPLES)
+    parser = cli.make_parser("play", ABOUT, EXAMPLES)
     add = parser.add_argument
     add("--black", default="human", metavar="PLAYER", help="who plays Black (default: human)")
     white = f"who plays White (default: the network in checkpoints/ that fits the board, else {OPPONENT})"
@@ -39,7 +40,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     rules = "tromp-taylor, chinese, japanese, korean, aga, new-zealand, … (default: the network's)"
     add("--rules", metavar="NAME", help=rules)
     add("--handicap", type=int, default=0, metavar="N", help="stones that Black has at the start, on the fixed points")
-    add("--sgf", type=Path, metavar="FILE", help="go on from the main line of a game")
+    add("--sgf", type=Path, metavar="FILE", help="continue the main line of a game")
     add("--move", type=int, metavar="N", help="after its Nth move (default: the last)")
     add("--save", type=Path, metavar="FILE", help="write the game as SGF, after every move")
     resign = {"action": argparse.BooleanOptionalAction, "default": True}
@@ -50,7 +51,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     cli.add_options(parser, "seed", "device", "precision", "threads", simulations=of_a_bot)
     parsed = parser.parse_args(arguments)
     if parsed.move is not None and parsed.sgf is None:
-        parser.error("--move says where to go on in a game; give the game by --sgf FILE")
+        parser.error("--move is the move after which a game continues; give the game by --sgf FILE")
     if parsed.white is None:
         is_free = parsed.black == "human" and parsed.sgf is None  # else the board is another's
         parsed.white = (cli.shipped_network(parsed.size or 9) if is_free else None) or OPPONENT

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import torch
 
-from zerogo import coords, picture, rulesets, sgf
+from zerogo import bounds, coords, picture, rulesets, sgf
 from zerogo.cli import Setup, open_front_end
 from zerogo.errors import InputError
 from zerogo.game import Colour
@@ -411,8 +411,8 @@ def _make_bot(word: str, setup: Setup, seed: int, settings: MoveChoiceSettings, 
         return None
     if word == RandomBot.name:
         return RandomBot(seed)
-    if not word.startswith("mcts:") and not Path(word).exists():
-        raise InputError(f"there is no player {word!r}; allowed are human, random, {KINDS}")
+    if not word.startswith("mcts:") and not bounds.shipped(word).exists():
+        raise InputError(bounds.no_such_player(word, f"human, random, {KINDS}"))
     return AnalystBot(setup.analyst(word, simulations), seed, settings)
 
 

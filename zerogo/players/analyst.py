@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import batching, board, runtime
+from zerogo import batching, board, bounds, runtime
 from zerogo.checkpoint import Checkpoint, load_newest
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
@@ -123,9 +123,8 @@ def make_player(spec: str | Checkpoint, settings: EvaluationConfig, device: torc
     if playouts := playouts_of(spec):
         search, simulations = _plain_search(playouts)
         return SearchPlayer(f"mcts:{playouts}", search, simulations)
-    if not Path(spec).exists():
-        known = "random, mcts:N (N playouts a move), the path of a checkpoint, the folder of a run"
-        raise InputError(f"there is no player {spec!r}; allowed are {known}, and engines: {external.KINDS}")
+    if not bounds.shipped(spec).exists():
+        raise InputError(bounds.no_such_player(spec, f"random, {KINDS}, and engines: {external.KINDS}"))
     return make_player(load_newest(spec), settings, device, dtype)
 
 
@@ -145,8 +144,8 @@ def make_analyst(
     playouts = playouts_of(spec) if isinstance(spec, str) else None
     if playouts is not None:
         return analyst_of_playouts(playouts, device, leaves, simulations)
-    if isinstance(spec, str) and not Path(spec).exists():
-        raise InputError(f"{spec!r} can't think about positions; allowed are {KINDS}")
+    if isinstance(spec, str) and not bounds.shipped(spec).exists():
+        raise InputError(bounds.no_such_player(spec, KINDS))
     number = simulations or settings.simulations
     leaves = leaves or _fitting(number)
     checkpoint = load_newest(spec) if isinstance(spec, str) else spec

@@ -1,4 +1,4 @@
-"""`zerogo show`, `python -m zerogo.show`: the command line."""
+"""`zerogo show`: the command line."""
 
 import argparse
 from pathlib import Path
@@ -18,11 +18,11 @@ what is shown, one or several with commas:
   planes       every plane of features that the network sees
 
 examples:
-  python -m zerogo.show game.sgf
-  python -m zerogo.show game.sgf --move 40 --what policy,ownership --checkpoint checkpoints/9x9
-  python -m zerogo.show game.sgf --move all --what candidates,value --checkpoint checkpoints/9x9 --out game.gif
-  python -m zerogo.show --what policy --checkpoint checkpoints/quickstart-5x5.pt --text
-  python -m zerogo.show game.sgf --move 12 --what planes --features zero17
+  zerogo show game.sgf
+  zerogo show game.sgf --move 40 --what policy,ownership --checkpoint checkpoints/9x9
+  zerogo show game.sgf --move all --what candidates,value --checkpoint checkpoints/9x9 --out game.gif
+  zerogo show --what policy --checkpoint checkpoints/quickstart-5x5.pt --text
+  zerogo show game.sgf --move 12 --what planes --features zero17
 """
 
 

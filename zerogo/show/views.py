@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from PIL import Image
 
-from zerogo import board, coords, picture, sgf
+from zerogo import board, bounds, coords, picture, sgf
 from zerogo.cli import open_front_end
 from zerogo.errors import InputError
 from zerogo.evaluator import SYMMETRIES, Evaluation, Evaluator
 from zerogo.features import Encoder, make_encoder
 from zerogo.game import Colour
 from zerogo.players import require_size
-from zerogo.players.analyst import Analysis, Analyst
+from zerogo.players.analyst import KINDS, Analysis, Analyst
 from zerogo.players.live import LiveGame
 from zerogo.players.playout import MOST_PLAYOUTS, playouts_of
 from zerogo.players.session import AnalysisSession
@@ -54,9 +54,8 @@ def make_models(arguments: argparse.Namespace) -> Models:
     """Returns the analyst and the encoder of a command line. Raises InputError where there are none such."""
     checkpoint, symmetries, simulations = arguments.checkpoint, arguments.symmetries, arguments.simulations
     is_network = checkpoint is not None and playouts_of(checkpoint) is None
-    if is_network and not Path(checkpoint).exists():
-        allowed = "allowed are a checkpoint file, the folder of a run and mcts:N"
-        raise InputError(f"--checkpoint is {checkpoint!r}; {allowed}")
+    if is_network and not bounds.shipped(checkpoint).exists():
+        raise InputError(f"--checkpoint: {bounds.no_such_player(checkpoint, KINDS)}")
     if symmetries is not None and symmetries not in SYMMETRIES:
         raise InputError(f"--symmetries is {symmetries!r}; allowed are {', '.join(SYMMETRIES)}")
     if simulations is not None and not 1 <= simulations <= MOST_PLAYOUTS:

@@ -1,10 +1,11 @@
-"""The three scripts' command lines: help that answers at once, settings that reach the package, one sentence for what
-is wrong."""
+"""`zerogo train`, `selfplay` and `evaluate`: settings that reach the package, one sentence for what is wrong, and a run
+of each on the smallest config."""
 
-import importlib.util
+import contextlib
+import io
 import json
 import re
-import subprocess
+import runpy
 import sys
 import types
 from pathlib import Path
@@ -14,72 +15,67 @@ import tiny
 import torch.distributed.run
 from sgfmill.sgf import Sgf_game
 
-from zerogo import checkpoint, cli, runtime
+from zerogo import checkpoint, cli, commands
+from zerogo.__main__ import main
 from zerogo.config import Config, load, with_overrides
 from zerogo.errors import InputError
 from zerogo.pipeline import snapshots
 
 ROOT = Path(__file__).parent.parent
-SCRIPTS = ("train", "selfplay", "evaluate")
 
 
-def script(name: str) -> types.ModuleType:
-    """Returns a script of the root as a module."""
-    spec = importlib.util.spec_from_file_location(f"script_{name}", ROOT / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def status(words: list[str]) -> int:
+    """Runs `zerogo` with these words and returns its exit status."""
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    return ended.value.code
 
 
-def run(name: str, *arguments: str, cwd: Path = ROOT) -> subprocess.CompletedProcess:
-    """Runs a script as a person would."""
-    command = (sys.executable, str(ROOT / f"{name}.py"), *arguments)
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+@pytest.mark.parametrize("name", ["train", "selfplay", "evaluate"])
+def test_the_scripts_at_the_root_are_the_commands(name: str, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "argv", [f"{name}.py", "--help"])
+    with pytest.raises(SystemExit):
+        runpy.run_path(str(ROOT / f"{name}.py"), run_name="__main__")
+    assert capsys.readouterr().out.startswith(f"usage: zerogo {name} ")
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_help_needs_no_torch(name: str) -> None:
-    probe = f"import runpy, sys; sys.argv = ['{name}.py', '--help']\n"
-    probe += f"try: runpy.run_path('{name}.py', run_name='__main__')\n"
-    probe += "except SystemExit: print('torch' in sys.modules)"
-    done = subprocess.run((sys.executable, "-c", probe), capture_output=True, text=True, cwd=ROOT)
-    assert "examples:" in done.stdout and done.stdout.endswith("False\n"), done.stderr
-
-
-def test_keys() -> None:
-    done = run("train", "--keys")
-    assert done.returncode == 0 and "search.c_puct = 1.1" in done.stdout
+def test_keys(capsys) -> None:
+    assert status(["train", "--keys"]) == 0 and "search.c_puct = 1.1" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("argument", "sentence"),
     [
-        ("--config=none.yaml", "error: cannot read the config none.yaml: No such file or directory"),
+        (
+            "--config=configs/10x10.yaml",
+            "error: configs/10x10.yaml does not exist; there are configs/19x19.yaml, configs/7x7.yaml",
+        ),
         ("game.sise=9", "error: override 'game.sise=9': unknown key game.sise; did you mean game.size?"),
         ("--run=../a", "error: override 'run.name=../a': run.name is '../a'; it must be a plain folder name"),
     ],
 )
-def test_what_is_wrong_is_said(argument: str, sentence: str, tmp_path: Path) -> None:
-    done = run("train", argument, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(sentence) and done.stderr.count("\n") == 1
-    assert not list(tmp_path.iterdir())
+def test_what_is_wrong_is_said(argument: str, sentence: str, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert status(["train", argument]) == 2
+    out, errors = capsys.readouterr()
+    assert out == "" and errors.startswith(sentence) and errors.count("\n") == 1 and not list(tmp_path.iterdir())
 
 
 def test_torchrun_reads_the_commands_that_are_documented() -> None:
     """Without `--` its parser takes a script's `--run` for its own `--run-path` (Python 3.11)."""
-    texts = [path.read_text() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*.py"))]
-    commands = re.findall(r"\btorchrun (--.*?)(?=  |`|$)", "\n".join(texts), re.MULTILINE)
-    assert len(commands) >= 4
-    for command in commands:
-        found = torch.distributed.run.parse_args(command.split())
-        assert found.training_script_args and script(Path(found.training_script).stem).parse(found.training_script_args)
+    files = (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "zerogo" / "commands.py")
+    found = re.findall(r"\btorchrun (--.*?)(?=  |`|$)", "\n".join(path.read_text() for path in files), re.MULTILINE)
+    assert len(found) >= 4
+    for command in found:
+        parsed = torch.distributed.run.parse_args(command.split())
+        name, *words = [Path(parsed.training_script).stem, *parsed.training_script_args]
+        name, words = (words[0], words[1:]) if parsed.module else (name, words)
+        assert parsed.training_script in ("zerogo", f"{name}.py") and getattr(commands, f"parse_{name}")(words)
 
 
 def train_config(*arguments: str) -> Config:
-    """Returns the config that train.py would run with."""
-    module = script("train")
-    return module.read_config(module.parse(list(arguments)))
+    """Returns the config that `zerogo train` would run with."""
+    return commands.train_config(commands.parse_train(list(arguments)))
 
 
 def test_train_reads_its_settings(tmp_path: Path, monkeypatch) -> None:
@@ -109,21 +105,19 @@ def test_train_resumes_under_the_run_s_own_settings(tmp_path: Path, monkeypatch)
 
 
 def test_evaluate_tells_players_and_settings_apart() -> None:
-    module = script("evaluate")
-    parsed = module.parse(["a/b=c.pt", "game.size=5", "--games", "10", "mcts:200", "game.komi=24.5"])
+    parsed = commands.parse_evaluate(["a/b=c.pt", "game.size=5", "--games", "10", "mcts:200", "game.komi=24.5"])
     assert parsed.players == ["a/b=c.pt", "mcts:200"] and parsed.overrides == ["game.size=5", "game.komi=24.5"]
     with pytest.raises(SystemExit):
-        module.parse(["random", "game.size=5"])
+        commands.parse_evaluate(["random", "game.size=5"])
 
 
 def test_evaluate_takes_the_rules_of_the_checkpoint(tmp_path: Path, monkeypatch) -> None:
-    module = script("evaluate")
     found = types.SimpleNamespace(config=with_overrides(Config(), ["game.size=6"]))
     monkeypatch.setattr(checkpoint, "load_newest", lambda path: found)
     (tmp_path / "a.pt").write_bytes(b"")
 
     def read_config(*words: str) -> Config:
-        arguments = module.parse(list(words))
+        arguments = commands.parse_evaluate(list(words))
         return cli.read_config(arguments, arguments.players)[0]
 
     config = read_config("random", str(tmp_path / "a.pt"), "--simulations", "9", "--seed", "4")
@@ -135,26 +129,16 @@ def test_evaluate_takes_the_rules_of_the_checkpoint(tmp_path: Path, monkeypatch)
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which train.py was run on the smallest config, from the command line: two rounds."""
+    """A folder in which a run of two iterations on the smallest config has ended."""
     folder = tmp_path_factory.mktemp("trained")
     tiny.config("pipeline.final_matches=true").dump(folder / "tiny.yaml")
-    done = run("train", "--config", "tiny.yaml", "--run", "mine", "selfplay.sgf_share=1", cwd=folder)
-    assert done.returncode == 0, done.stderr
-    assert "against random: wins" in done.stdout and "2/2 iterations" in done.stderr
+    out, errors = io.StringIO(), io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        assert status(["train", "--config", "tiny.yaml", "--run", "mine", "selfplay.sgf_share=1"]) == 0
+    assert "against random: wins" in out.getvalue() and "2/2 iterations" in errors.getvalue()
     names = {path.name for path in (folder / "checkpoints" / "mine").iterdir()}
     assert names >= {"checkpoints", "config.yaml", "games", "logs", "replay"}
     return folder
-
-
-def inside(name: str, arguments: list[str], folder: Path, monkeypatch, capsys) -> tuple[int, str]:
-    """Runs a script in this process, which has torch already, and returns its status and what it complained of."""
-    monkeypatch.chdir(folder)
-    module = script(name)
-    parsed = module.parse(arguments)
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as ended:
-        runtime.script_main(lambda: module.main(parsed))
-    return ended.value.code, capsys.readouterr().err
 
 
 def test_train_goes_on(trained: Path, monkeypatch, capsys) -> None:
@@ -164,29 +148,30 @@ def test_train_goes_on(trained: Path, monkeypatch, capsys) -> None:
     newest = snapshots.paths(folder)[-1]
     content = newest.read_bytes()
     newest.write_bytes(content[:2000])
-    words = ["--resume", "--run", "mine", "pipeline.final_matches=false"]
-    status, errors = inside("train", words, trained, monkeypatch, capsys)
-    assert status == 0 and errors.startswith(f"warning: skipped: checkpoint checkpoints/mine/snapshots/{newest.name}")
+    monkeypatch.chdir(trained)
+    assert status(["train", "--resume", "--run", "mine", "pipeline.final_matches=false"]) == 0
+    assert capsys.readouterr().err.startswith(f"warning: skipped: checkpoint checkpoints/mine/snapshots/{newest.name}")
     assert checkpoint.newest(folder).counters["iterations"] == 2
     newest.write_bytes(content)
 
 
-def test_selfplay(trained: Path) -> None:
-    done = run("selfplay", "--checkpoint", "checkpoints/mine", "--games", "5", "--out", "out", cwd=trained)
-    assert done.returncode == 0 and "wrote 5 games" in done.stdout, done.stderr
+def test_selfplay(trained: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(trained)
+    assert status("selfplay --checkpoint checkpoints/mine --games 5 --out out".split()) == 0
+    assert "wrote 5 games" in capsys.readouterr().out
     assert len(list((trained / "out" / "games").glob("*.sgf"))) == 5
 
 
-def test_evaluate(trained: Path) -> None:
-    arguments = ("checkpoints/mine", "random", "mcts:2", "--games", "4", "--simulations", "2", "--out", "match")
-    done = run("evaluate", *arguments, cwd=trained)
-    assert done.returncode == 0, done.stderr
+def test_evaluate(trained: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(trained)
+    assert status("evaluate checkpoints/mine random mcts:2 --games 4 --simulations 2 --out match".split()) == 0
+    out = capsys.readouterr().out
     result = json.loads((trained / "match" / "result.json").read_text())
     assert [match["games"] for match in result["matches"]] == [4, 4, 4] and len(result["ratings"]) == 3
     files = list((trained / "match" / "games").glob("*.sgf"))
     assert len(files) == 12 and Sgf_game.from_bytes(files[0].read_bytes()).get_size() == 3
     for words in ("95 % interval", "as Black", "as White", "Elo", "mine@", "mcts:2"):
-        assert words in done.stdout, done.stdout
+        assert words in out, out
 
 
 # What is wrong, the command line, and a part of the sentence that it earns.
@@ -196,7 +181,8 @@ WRONG = """
     a wrong type | train --config tiny.yaml --run new game.komi=much | game.komi
     no such device | train --config tiny.yaml --run new run.device=tpu | device is 'tpu'
     no head | train --config tiny.yaml --run new network.heads.ladder=1 | ladder
-    no checkpoint | selfplay --checkpoint none.pt | none.pt
+    no checkpoint | selfplay --checkpoint none.pt | none.pt does not exist; there are part.pt
+    no player | evaluate random checkpoints/5x5.pt --out new | 5x5.pt does not exist; there are checkpoints/7x7.pt
     a folder without | selfplay --checkpoint . | no complete checkpoint
     text for a checkpoint | selfplay --checkpoint tiny.yaml --out new | tiny.yaml
     a part of a checkpoint | selfplay --checkpoint part.pt --out new | part.pt
@@ -215,9 +201,11 @@ CASES = {words[0]: words[1:] for words in (line.strip().split(" | ") for line in
 
 @pytest.mark.parametrize("case", CASES)
 def test_bad_input_gets_one_sentence_and_nothing_is_overwritten(case: str, trained: Path, monkeypatch, capsys) -> None:
-    (name, *arguments), sentence = CASES[case][0].split(), CASES[case][1]
+    words, sentence = CASES[case][0].split(), CASES[case][1]
     (trained / "part.pt").write_bytes(checkpoint.paths(trained / "checkpoints" / "mine")[-1].read_bytes()[:-3000])
     before = tiny.files(trained)
-    status, errors = inside(name, arguments, trained, monkeypatch, capsys)
-    assert status == 2 and errors.startswith("error: ") and errors.count("\n") == 1 and sentence in errors, errors
+    monkeypatch.chdir(trained)
+    assert status(words) == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith("error: ") and errors.count("\n") == 1 and sentence in errors, errors
     assert tiny.files(trained) == before

@@ -1,0 +1,206 @@
+"""`zerogo train`, `zerogo selfplay` and `zerogo evaluate`: their command lines, and what they start.
+
+Importing this module imports no torch, so that --help and mistakes in a command line are answered at once."""
+
+import argparse
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from zerogo import cli
+
+TRAIN = "Starts or resumes a training run: self-play, training and evaluation in turn."
+TRAIN_EXAMPLES = """
+examples:
+  zerogo train                                           the quick start: 5x5 on a CPU, about ten minutes
+  zerogo train --config configs/9x9.yaml                 a run with other settings
+  zerogo train --config configs/7x7.yaml --run mine training.learning_rate=1e-3 pipeline.minutes=60
+  zerogo train --config mine.yaml --from checkpoints/7x7.pt              begins with weights of the same shape
+  zerogo train --resume --run mine                       resumes checkpoints/mine
+  zerogo train --export mine.pt --run mine               writes its newest network: to play, to share, for --from
+  zerogo train --keys                                    lists every setting with its meaning and range
+  torchrun --nproc-per-node 8 --max-restarts 9 -m zerogo train --config configs/19x19.yaml       on 8 GPUs
+  tensorboard --logdir checkpoints                       shows the charts and pictures of all runs
+
+A run is a folder, checkpoints/NAME, with its settings (config.yaml), checkpoints, samples, games and logs.
+Stop it with Ctrl-C or in any other way; --resume continues from where it was.
+configs/NAME.yaml and checkpoints/NAME.pt are those that come with zerogo where this folder has no such file.
+"""
+SELFPLAY = "Plays games of a trained network against itself; writes the games (SGF) and the training samples."
+SELFPLAY_EXAMPLES = """
+examples:
+  zerogo selfplay --checkpoint checkpoints/quickstart --games 100
+  zerogo selfplay --checkpoint checkpoints/9x9/checkpoints/step-00012000.pt --games 1000 --out games
+  zerogo selfplay --watch checkpoints/9x9     plays for a run with replay.external=true, on any machine that sees its folder
+  torchrun --nproc-per-node 8 -m zerogo selfplay --checkpoint checkpoints/9x9 --games 100000     shared by 8 GPUs
+
+The settings are those of the checkpoint's run, unless --config or section.key=value replace them (`zerogo train --keys` lists them).
+"""  # noqa: E501
+EVALUATE = "Plays a round-robin match and reports win rates by colour with 95 % intervals, and Elo."
+EVALUATE_EXAMPLES = """
+a player is one of:
+  random           plays any legal move that does not fill one of its eyes
+  mcts:200         tree search with 200 random playouts a move, without a network
+  a checkpoint     a file, or a run's folder: its newest checkpoint
+  self             as the second: the first player against itself
+  gnugo:10         GNU Go at a level from 0 to 15 (Debian, Ubuntu: apt install gnugo)
+  pachi:1000       Pachi with 1000 playouts a move
+  katago:200       KataGo with 200 visits a move; katago:200:MODEL:CONFIG where it does not find its files by itself
+  "gtp:COMMAND"    any engine that speaks GTP, such as "gtp:gnugo --mode gtp --level 5"
+
+examples:
+  zerogo evaluate checkpoints/quickstart random --games 200
+  zerogo evaluate checkpoints/9x9 checkpoints/9x9-small mcts:200 --games 400 --simulations 64
+  zerogo evaluate random mcts:100 --games 20 game.size=5 game.komi=24.5
+  zerogo evaluate checkpoints/9x9 gnugo:10 --games 100 --out match && echo done
+  zerogo evaluate checkpoints/9x9 gnugo:10 --games 100 --out match --resume      # after an interruption
+  zerogo evaluate --ratings checkpoints/9x9                                      # from the run's own matches
+
+An engine that crashes, is silent for evaluation.engine_seconds (engine_start_seconds when it starts), or plays an
+illegal move loses that game, and the match continues. The rules are those of the first checkpoint's run, unless
+--config or section.key=value replace them (`zerogo train --keys` lists them).
+"""
+
+
+def parse_train(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Returns the settings of the command line of `zerogo train`."""
+    parser = cli.make_parser("train", TRAIN, TRAIN_EXAMPLES)
+    add = parser.add_argument
+    add("--config", type=Path, metavar="FILE", help="YAML settings (default: configs/quickstart.yaml)")
+    add("--run", metavar="NAME", help="the run's folder (default: run.name, or the config file's name)")
+    add("--resume", action="store_true", help="resume the run; without --config, use its saved settings")
+    add("--from", dest="origin", metavar="CHECKPOINT", help="start with its weights, of any board size")
+    add("--export", type=Path, metavar="FILE", help="write the run's newest network, alone, and stop")
+    add("--keys", action="store_true", help="list every setting with its meaning, and stop")
+    cli.add_overrides(parser, "config file")
+    parsed = parser.parse_intermixed_args(arguments)
+    if parsed.export and (parsed.origin or parsed.resume):
+        parser.error("--export writes the network of a run and trains nothing; give it without --from and --resume")
+    if parsed.origin and parsed.resume:
+        parser.error("--from is for a new run; --resume continues with the run's own weights")
+    return parsed
+
+
+def train_config(arguments: argparse.Namespace) -> Any:
+    """Returns the run's Config with its name filled in: from --config, from the run that is resumed, or the quick
+    start's."""
+    from zerogo.config import load, with_overrides
+    from zerogo.pipeline import snapshots
+
+    path = arguments.config or Path("configs/quickstart.yaml")
+    named = {"run.name": arguments.run, "run.start_from": arguments.origin}
+    overrides = arguments.overrides + [f"{key}={text}" for key, text in named.items() if text]
+    if arguments.resume and arguments.config is None:
+        # The folder may have been moved since the run was started, so its saved place does not count.
+        run = load(path, [text for text in overrides if text.startswith("run.")]).run
+        place = [*overrides, f"run.directory={run.directory}", f"run.name={run.name}"]
+        if saved := snapshots.config_of(run.folder, place):
+            return saved
+    config = load(path, overrides)
+    return config if config.run.name else with_overrides(config, [f"run.name={path.stem}"])
+
+
+def main_train(arguments: argparse.Namespace) -> None:
+    """Trains, exports or lists the settings, as the command line says."""
+    if arguments.keys:
+        from zerogo.config import describe
+
+        print(describe())
+        return
+    from zerogo import checkpoint, distributed
+    from zerogo.pipeline import train
+
+    words = {f"--{name}": getattr(arguments, name) for name in ("resume", "config", "run", "export")}
+    with distributed.process_group():
+        # Ranks of different commands would wait for each other for ever.
+        distributed.require_same(words, "start all with the same command")
+        config = train_config(arguments)
+        if not arguments.export:
+            return train(config, resume=arguments.resume)
+        newest = checkpoint.load_newest(config.run.folder)
+        checkpoint.export(arguments.export, newest)
+        print(f"wrote the network of step {newest.step} to {arguments.export}")
+
+
+def parse_selfplay(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Returns the settings of the command line of `zerogo selfplay`."""
+    parser = cli.make_parser("selfplay", SELFPLAY, SELFPLAY_EXAMPLES)
+    who = parser.add_mutually_exclusive_group(required=True)
+    who.add_argument("--checkpoint", metavar="X", help="checkpoint file, or a run's folder")
+    text = "run's folder: follow its newest checkpoint and play for the run until a signal ends this process"
+    who.add_argument("--watch", type=Path, metavar="RUN", help=text)
+    parser.add_argument("--games", type=int, metavar="N", help="games to write (default: 100)")
+    text = "new folder for the results (default: checkpoints/selfplay-DATE-TIME)"
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help=text)
+    cli.add_options(parser, "config")
+    cli.add_overrides(parser)
+    parsed = parser.parse_intermixed_args(arguments)
+    if parsed.watch and (parsed.games is not None or parsed.out or parsed.config):
+        parser.error("--watch plays without end under the run's settings; give it without --games, --out and --config")
+    return parsed
+
+
+def main_selfplay(arguments: argparse.Namespace) -> None:
+    """Plays games for a run, or writes games of a checkpoint."""
+    from zerogo import distributed
+    from zerogo.errors import InputError
+    from zerogo.pipeline import generate, watch
+    from zerogo.runtime import require_new_folder
+
+    if arguments.watch:
+        return watch(arguments.watch, arguments.overrides)
+    games = 100 if arguments.games is None else arguments.games
+    if games < 1:
+        raise InputError(f"--games is {games}; it must be 1 or more")
+    with distributed.process_group():
+        setup = cli.open_front_end(arguments, [arguments.checkpoint])
+        checkpoint = setup.checkpoint(arguments.checkpoint)
+        out = arguments.out or Path("checkpoints") / time.strftime("selfplay-%Y%m%d-%H%M%S")
+        out = distributed.all_gather_object(out)[0]
+        distributed.broadcast_from_rank0(require_new_folder, out, "--out")
+        generate(setup, checkpoint, games, out)
+
+
+def parse_evaluate(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """Returns the settings of the command line of `zerogo evaluate`, with players and overrides apart."""
+    parser = cli.make_parser("evaluate", EVALUATE, EVALUATE_EXAMPLES)
+    add = parser.add_argument
+    add("players", nargs="*", metavar="player", help="two or more players; section.key=value may stand among them")
+    add("--ratings", type=Path, metavar="RUN", help="show the ratings of a run's checkpoints from its matches so far")
+    add("--games", type=int, default=100, metavar="N", help="games of each pair, half with each colour (default: 100)")
+    add("--opening", type=int, default=0, metavar="N", help="random moves at the start, equal in both games of a pair")
+    add("--out", type=Path, metavar="FOLDER", help="new folder for the results (default: checkpoints/match-DATE-TIME)")
+    add("--resume", action="store_true", help="continue the unfinished match in --out; more --games are allowed")
+    cli.add_options(
+        parser,
+        simulations={"type": int, "help": "simulations a move of a network (default: {key})"},
+        seed={"type": int, "help": "seed of the matches (default: {key})"},
+        config={"help": "YAML file with the settings (default: those of the first checkpoint)"},
+    )
+    parsed = parser.parse_intermixed_args(arguments)
+    parsed.overrides = [text for text in parsed.players if cli.is_override(text)]
+    parsed.players = [text for text in parsed.players if not cli.is_override(text)]
+    if len(parsed.players) < 2 and parsed.ratings is None:
+        parser.error("give two players or more, such as: checkpoints/quickstart random")
+    return parsed
+
+
+def main_evaluate(arguments: argparse.Namespace) -> None:
+    """Plays a match, or shows the ratings of a run."""
+    from zerogo.arena import evaluate, pool
+    from zerogo.errors import InputError
+    from zerogo.runtime import require_new_folder
+
+    if arguments.ratings is not None:
+        print("\n".join(pool.show(arguments.ratings)))
+        return
+    if arguments.games < 2:
+        raise InputError(f"--games is {arguments.games}; it must be 2 or more, so that both players get both colours")
+    if arguments.resume and arguments.out is None:
+        raise InputError("--resume needs --out with the folder of the match")
+    config, checkpoints = cli.read_config(arguments, arguments.players)
+    out = arguments.out or Path("checkpoints") / time.strftime("match-%Y%m%d-%H%M%S")
+    if not arguments.resume:
+        require_new_folder(out, "--out")
+    evaluate(arguments.players, arguments.games, config, out, arguments.opening, arguments.resume, checkpoints)
