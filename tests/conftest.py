@@ -12,6 +12,7 @@ for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import pytest
 import torch
+from numba_cache import compile_kernels
 
 torch.set_num_threads(1)
 
@@ -22,17 +23,14 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # must be set before the first `import triton`
 
 
-# What compiles no kernels, about a minute of tests.
-WITHOUT_KERNELS = {f"test_{name}" for name in "cli config coords elo game house rulesets runtime sgf symmetry".split()}
+def pytest_configure(config: pytest.Config) -> None:
+    """Compiles the CPU's kernels before xdist starts processes, each of which would compile them."""
+    if getattr(config.option, "numprocesses", None) and not config.option.collectonly:  # none in the processes
+        compile_kernels()
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skips what needs a GPU where there is none, also under `-m gpu`. Lets the second half begin with tests that
-    compile nothing: of two processes the one compiles the kernels that both need, which the other finds on disk."""
-    apart = [item for item in items if item.path.stem in WITHOUT_KERNELS]
-    others, half = [item for item in items if item.path.stem not in WITHOUT_KERNELS], len(items) // 2
-    items[:] = others[:half] + apart + others[half:]
+    """Skips what needs a GPU where there is none, also under `-m gpu`."""
     if not torch.cuda.is_available():
         for item in items:
             if item.get_closest_marker("gpu") is not None:
