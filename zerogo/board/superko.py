@@ -10,6 +10,7 @@ before it comes back while it stands. If the last stone of either side is one, o
 suicide, can repeat a position."""
 
 import dataclasses
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -27,7 +28,7 @@ def legal_actions(state: State) -> Tensor:
     """Returns the exact legal moves, superko included: bool [B, A]. Pass is always legal; in a finished game nothing
     else is."""
     fast = kernels.module_for("board", state.device) if state.rules.any_superko and state.seen.shape[1] else None
-    if hasattr(fast, "legal_actions"):
+    if fast is not None and hasattr(fast, "legal_actions"):
         return fast.legal_actions(state, point_keys(state.board_size, state.device))
     points = flood.unpack_rows(exact_legal_rows(state)).flatten(-2)
     return torch.cat([points, torch.ones_like(points[:, :1])], dim=1)
@@ -147,7 +148,7 @@ def _xor_by_label(keys: Tensor, labels: Tensor) -> Tensor:
     result = torch.zeros_like(keys)
     for start in range(0, 64, KEY_BITS):
         bits = range(min(KEY_BITS, 64 - start))
-        spread = sum(((keys >> (start + j)) & 1) << (FIELD * j) for j in bits)
+        spread = reduce(torch.add, (((keys >> (start + j)) & 1) << (FIELD * j) for j in bits))
         counts = torch.zeros_like(keys).scatter_add_(1, labels, spread).gather(1, labels)
         for j in bits:
             result |= ((counts >> (FIELD * j)) & 1) << (start + j)

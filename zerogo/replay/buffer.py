@@ -281,6 +281,7 @@ class Replay:
 
     def _load(self, most: float) -> None:
         """Loads the samples with numbers below `most`."""
+        assert self._files is not None
         shards, end = self._files.usable(most)
         total = int(min(max((shard.end for shard in shards), default=0), most))
         needed = [shard for shard in shards if shard.end > total - self.settings.capacity]

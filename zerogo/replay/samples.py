@@ -99,7 +99,7 @@ class Samples(TensorFields):
 
         kinds: the bits of KINDS that any of the rules sets; by default the host looks."""
         kinds = union(self.kinds()) if kinds is None else kinds
-        is_set = {name: bool(kinds & 1 << bit) for bit, name in enumerate(KINDS)}
+        is_set: dict[str, Any] = {name: bool(kinds & 1 << bit) for bit, name in enumerate(KINDS)}
         is_set["same_size"] = not is_set.pop("other_size")
         told = {name: getattr(self, name) for name in ("komi", "superko", "suicide", "scoring")}
         rules = RulesBatch(size=self.size.to(torch.int32), board_size=self.board_size, **told, **is_set)
@@ -147,10 +147,10 @@ def _whole_rows(board_size: int, device: torch.device) -> Tensor:
 
 def _atari(state: board.State) -> Tensor:
     fast, rows = kernels.module_for("planes", state.device), (state.black, state.white, state.on_board)
-    return fast.atari(*rows) if hasattr(fast, "atari") else find_atari(*rows)[0]
+    return fast.atari(*rows) if fast is not None and hasattr(fast, "atari") else find_atari(*rows)[0]
 
 
-_FOUND: dict[str, Callable[[board.State], Any]] = {
+_FOUND: dict[str, Callable[[Any], Any]] = {
     "on_board": _on_board,
     "atari": _atari,
     "captures": lambda state: state.kept_captures.to(torch.int32),
@@ -176,7 +176,7 @@ def layout(board_size: int) -> dict[str, tuple[torch.dtype, tuple[int, ...]]]:
     """Returns how each field is kept: its type, and its shape without the leading K."""
     letters = {"N": board_size, "A": board_size * board_size + 1}
     kinds = {
-        entry.name: (entry.metadata["dtype"], tuple(letters.get(size, size) for size in entry.metadata["shape"]))
+        entry.name: (entry.metadata["dtype"], tuple(letters.get(size) or size for size in entry.metadata["shape"]))
         for entry in fields(Samples)
     }
     return kinds | {"rows": (torch.int16 if board_size <= 15 else torch.int32, kinds["rows"][1])}

@@ -62,7 +62,7 @@ def find_shards(directory: Path) -> list[Shard]:
 def save_shard(path: str | Path, samples: Samples, about: Mapping[str, Any] | None = None) -> None:
     """Writes samples to a file, all of them or none. about: plain values that say where they come from."""
     arrays = {name: tensor.numpy() for name, tensor in vars(samples.packed()).items()}
-    arrays["format"] = np.int64([FORMAT, len(samples), samples.board_size])
+    arrays["format"] = np.array([FORMAT, len(samples), samples.board_size], np.int64)
     if about is not None:
         arrays["about"] = np.frombuffer(json.dumps(about).encode(), np.uint8)
 

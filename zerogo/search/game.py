@@ -71,6 +71,7 @@ class Game(Protocol):
 
     def num_actions(self, states: Any) -> int:
         """Returns A."""
+        ...
 
     def noise_places(self, states: Any, game_index: Tensor) -> Tensor | None:
         """Returns the place at which each action draws its noise, so that a board smaller than the batch's has the
@@ -79,21 +80,26 @@ class Game(Protocol):
 
     def root_legal(self, states: Any) -> Tensor:
         """Returns the exact legal moves at the roots: bool [B, A]."""
+        ...
 
     def play(self, states: Any, game_index: Tensor, words: Tensor, actions: Tensor) -> Any:
         """Returns the positions after the actions: words int32 [K, W] before them, actions int64 [K]."""
 
     def pack(self, position: Any) -> Tensor:
         """Returns the words to store: int32 [K, W]."""
+        ...
 
     def legal(self, states: Any, game_index: Tensor, position: Any) -> Tensor:
         """Returns the legal moves: bool [K, A]; moves that repeat may be among them, and are closed when reached."""
+        ...
 
     def outcome(self, states: Any, game_index: Tensor, position: Any) -> tuple[Tensor, Tensor]:
         """Returns whether the game is over, bool [K], and the side to move's result there, float32 [K] in [-1, 1]."""
+        ...
 
     def repeats(self, states: Any, position: Any, path: SearchPath, actions: Tensor) -> Tensor:
         """Returns whether the move into the position was illegal because it repeats one: bool [K]."""
+        ...
 
     def leaf(self, states: Any, position: Any, path: SearchPath, actions: Tensor) -> Any:
         """Returns the positions as the evaluator wants them, with what came before."""
@@ -158,7 +164,8 @@ class Go(Game):
 
     def pack(self, position: Position) -> Tensor:
         """Returns the positions as words: int32 [K, W]."""
-        if hasattr(fast := kernels.module_for("leaf_states", position.device), "pack"):
+        fast = kernels.module_for("leaf_states", position.device)
+        if fast is not None and hasattr(fast, "pack"):
             return fast.pack(position)
         flags = [position.to_play, position.passes, position.finished, position.ply, position.ko]
         small = torch.stack([flag.to(torch.int32) for flag in flags], dim=1)
@@ -198,7 +205,8 @@ class Go(Game):
     def outcome(self, states: State, game_index: Tensor, position: Position) -> tuple[Tensor, Tensor]:
         """The utility of the board as it stands: inside the tree dead stones count until they are captured."""
         finished, fast = position.finished, kernels.module_for("leaf_states", position.device)
-        if hasattr(fast, "outcome") and not (states.rules.any_territory or self.score_weight):
+        is_area = not (states.rules.any_territory or self.score_weight)
+        if is_area and fast is not None and hasattr(fast, "outcome"):
             given = select_games(states.on_board, game_index), select_games(states.rules.komi, game_index)
             return finished, fast.outcome(position, *given)
         value = torch.zeros_like(position.ply, dtype=torch.float32)

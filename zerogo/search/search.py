@@ -252,7 +252,7 @@ class Search:
         """Returns what the searches of some games (int64 [K], ascending) have found so far."""
         fast = kernels.module_for("roots", games.device) if self.settings.algorithm == "gumbel" else None
         if fast is not None:
-            return SearchResult(*fast.result(search_state, games, self.settings), search_state)
+            return SearchResult(*fast.result(search_state, games, self.settings), tree=search_state)
         nodes = self._roots(search_state, games)
         if self.settings.algorithm == "puct":
             noisy = replace(nodes, prior=search_state.root_prior[games])

@@ -54,7 +54,7 @@ def select(search_state: SearchState, settings: SearchConfig) -> Selection:
     fast = kernels.module_for("tree", search_state.budget.device)
     if fast is not None:
         index = torch.arange(settings.leaves * search_state.num_games, device=search_state.budget.device)
-        return Selection(*fast.select(search_state, settings), index, settings.leaves)
+        return Selection(*fast.select(search_state, settings), index=index, num_slots=settings.leaves)
     return _select_one(search_state, settings)[0] if settings.leaves == 1 else _select_several(search_state, settings)
 
 
