@@ -2,6 +2,8 @@
 clients write."""
 
 import io
+import json
+import os
 import re
 import subprocess
 import sys
@@ -339,6 +341,51 @@ def test_what_a_file_does_not_say_stays(talk: Talk, tmp_path: Path) -> None:
         assert (talk.value("get_komi"), talk.value("kata-get-rules")[1:].startswith(said[1])) == (said[0], True)
         notes, talk.engine.said[:] = "".join(talk.engine.said), []
         assert ("komi is taken to be 7" in notes) == (said[0] == "7" and "KM" not in text)
+
+
+def test_a_file_without_rules_is_played_by_those_that_were_told_not_by_those_of_the_file_before(tmp_path: Path) -> None:
+    talk = Talk(gtp_talk.engine("mcts:8", "--rules", "tromp-taylor", "--komi", "7"))
+    files = {"japanese": "RU[Japanese]KM[6.5]", "none": "", "unknown": "RU[Nim]", "cgos": "RU[TT--]KM[5.5]"}
+    for name, said in files.items():
+        (tmp_path / name).write_text(f"(;SZ[5]{said};B[aa];W[bb])")
+    commands = {"name": ("7", "POSITIONAL", "AREA"), "kata-set-rules aga": ("7", "SITUATIONAL", "AREA")}
+    for command, told in (commands | {"komi 3": ("3", "SITUATIONAL", "AREA")}).items():
+        expected = {"japanese": ("6.5", "SIMPLE", "TERRITORY"), "cgos": ("5.5", "POSITIONAL", "AREA")}
+        expected |= {"none": told, "unknown": told}
+        talk.value(command)
+        for name in ("japanese", "none", "japanese", "unknown", "cgos"):
+            talk.value(f"loadsgf {tmp_path / name}")
+            rules = json.loads(talk.value("kata-get-rules"))
+            assert (talk.value("get_komi"), rules["ko"], rules["scoring"]) == expected[name]
+    talk.value(f"loadsgf {tmp_path / 'none'}")
+    assert "aga: " in talk.value("showboard")
+
+
+def test_printsgf_overwrites_game_records_alone(talk: Talk, tmp_path: Path) -> None:
+    talk.value("play b C3")
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "other.sgf").symlink_to(tmp_path / "read.md")
+    others = {"read.md": "# Such as (;SZ[9];B[ee])", "a.py": "print((1;2))"}
+    for name, content in (others | {"empty.sgf": "", "old.sgf": "(;SZ[9])"}).items():
+        (tmp_path / name).write_text(content)
+    for name in ("read.md", "a.py", "other.sgf", "fifo"):
+        assert "over what is no game record" in talk.ask(f"printsgf {tmp_path / name}")
+    assert {name: (tmp_path / name).read_text() for name in others} == others
+    for name in ("new.sgf", "empty.sgf", "old.sgf", "new.sgf"):
+        assert talk.value(f"printsgf {tmp_path / name}") == "" and sgf.read(tmp_path / name).moves == [12]
+
+
+def test_with_a_folder_of_games_no_other_file_is_read_or_written(tmp_path: Path) -> None:
+    games = tmp_path / "games"
+    games.mkdir()
+    (games / "out").symlink_to(tmp_path)
+    talk = Talk(gtp_talk.engine("mcts:8", "--games", str(games)))
+    (tmp_path / "a.sgf").write_text("(;SZ[5];B[aa])")
+    for name in ("../a.sgf", str(tmp_path / "a.sgf"), "out/a.sgf", "../b.sgf", "out/b.sgf", "/dev/null"):
+        for command in ("loadsgf", "printsgf"):
+            assert "is not below" in talk.ask(f"{command} {name}")
+    assert talk.value("printsgf c.sgf") == "" and talk.value(f"printsgf {games / 'd.sgf'}") == ""
+    assert talk.value("loadsgf d.sgf") == "" and sorted(os.listdir(tmp_path)) == ["a.sgf", "games"]
 
 
 def test_a_game_of_unknown_rules_is_loaded_whatever_repeats_in_it(talk: Talk, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_bad_records_are_refused(fields: dict, what: str, tmp_path: Path) -> Non
 
 def test_write_replaces_the_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "game.sgf"
-    path.write_text("x" * 10_000)
+    path.write_text(f"(;C[{10_000 * 'x'}])")
     sgf.write(path, GameRecord(Rules(5), [12], comments=["ü"]))
     game = Sgf_game.from_bytes(path.read_bytes())
     assert read_moves(game, 5) == [("b", 12)] and game.get_last_node().get("C") == "ü"

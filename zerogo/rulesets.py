@@ -78,6 +78,7 @@ _INSTEAD = {  # of what is refused
 def canonical(name: str) -> str | None:
     """Returns the table's name for a name in any spelling ("New Zealand", "nz", "Chinese rules"), None for others."""
     plain = re.sub(r"[\s/_-]+", "-", name.strip().lower()).removesuffix("-rules").removesuffix("-rule")
+    plain = plain.strip("-")  # "TT--" is of CGOS
     plain = ALIASES.get(plain, plain)
     return plain if plain in RULESETS else None
 

@@ -58,6 +58,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--ponder", action=argparse.BooleanOptionalAction, default=False, help=ponder)
     supported = "print what KataGo's GTP and JSON have and zerogo supports or refuses, and exit"
     add("--supported", action="version", version=_supported(), help=supported)
+    games = "folder below which loadsgf and printsgf read and write games (default: any file)"
+    add("--games", type=Path, metavar="FOLDER", help=games)
     add("--log", type=Path, metavar="FILE", help="add the conversation to this file")
     parsed = parser.parse_intermixed_args(arguments)
     _check(parser, parsed.checkpoint, parsed.overrides)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from zerogo import __version__, coords, rulesets, sgf
-from zerogo.errors import InputError
+from zerogo.errors import InputError, shorten_path
 from zerogo.game import Colour
 from zerogo.gtp import analyze, genmove, protocol  # noqa: F401 (their commands join the table)
 from zerogo.gtp.clock import KATA_KINDS, KATA_USAGE, KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kata_time, kgs_time
@@ -149,6 +149,7 @@ def clear_board(engine: Engine) -> None:
 def komi(engine: Engine, points: str) -> None:
     """Sets komi at any time, also in the middle of a game; `boardsize` and `clear_board` leave it."""
     engine.game.change_rules(komi=real(points, "komi", -MAX_KOMI, MAX_KOMI))
+    engine.told = replace(engine.told, komi=engine.game.rules.komi)
 
 
 @Command("play", "COLOUR VERTEX", 0, ANY)
@@ -344,7 +345,8 @@ def kgs_rules(engine: Engine, word: str) -> str:
 def _change_rules(engine: Engine, rules: Rules, name: str) -> str:
     """Changes the rules but for size and komi; returns where they fall short of their name."""
     engine.game.change_rules(superko=rules.superko, suicide=rules.suicide, scoring=rules.scoring)
-    engine.rules_name = name
+    engine.told, engine.rules_name = replace(rules, komi=engine.told.komi), name
+    engine.told_name = name
     engine.warn(engine.deviation())
     return engine.deviation()
 
@@ -386,13 +388,14 @@ def final_status_list(engine: Engine, word: str) -> str:
 
 @Command("loadsgf", "FILE [MOVE]", 1, ANY)
 def loadsgf(engine: Engine, *arguments: str) -> None:
-    """Goes on from a file's main line, with the komi and rules that it says: from its end, or from before the given
-    move. Illegal moves before that are refused, with the move and the reason."""
+    """Goes on from a file's main line: from its end, or from before the given move. Rules and komi are those that it
+    names, else those that the engine was started with or told by a command. Illegal moves before that are refused, with
+    the move and the reason."""
     words, before = list(arguments), sys.maxsize
     if len(words) > 1 and words[-1].isdigit():
         before = integer(words.pop(), "move", 1, MAX_NUMBER) - 1
-    path = " ".join(words)
-    record = sgf.read(path, engine.game.rules)
+    path = engine.file(" ".join(words))
+    record = sgf.read(path, engine.told)
     engine.require_size(record.rules.size)
     rules = record.rules
     if not record.has_rules:
@@ -400,10 +403,11 @@ def loadsgf(engine: Engine, *arguments: str) -> None:
     try:
         game = LiveGame.of_record(record, min(before, len(record.moves)))
     except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(f"{shorten_path(path)}: {error}") from None
     game.change_rules(superko=rules.superko)
     engine.scale_durations(game.size)
     engine.game = game
+    engine.rules_name = engine.told_name
     if record.has_rules:
         engine.rules_name = "japanese" if rules.scoring == "territory" else ""
     engine.begin_game()
@@ -412,7 +416,8 @@ def loadsgf(engine: Engine, *arguments: str) -> None:
 
 @Command("printsgf", "[FILE]", 0, ANY)
 def printsgf(engine: Engine, *words: str) -> str | None:
-    """Returns the game as SGF, or writes it into the file that is named; with the sides and the result, if known."""
+    """Returns the game as SGF, or writes it into the file that is named, which must be new or a game record; with the
+    sides and the result, if known."""
     own, names, path = engine.own_colour, {}, " ".join(words)
     if own is not None:
         names = {own: f"{NAME} {engine.name}", own.other: engine.opponent}
@@ -421,7 +426,7 @@ def printsgf(engine: Engine, *words: str) -> str | None:
         result = final_score(engine) if genmove.is_over(engine.game) else sgf.UNKNOWN_RESULT
     black, white = names.get(Colour.BLACK) or "Black", names.get(Colour.WHITE) or "White"
     record = engine.game.record(result=result, black=black, white=white)
-    return sgf.to_text(record) if path in ("", "-") else sgf.write(path, record)
+    return sgf.to_text(record) if path in ("", "-") else sgf.write(engine.file(path), record)
 
 
 # Settings that may be changed while the engine runs, under the names that KataGo gave them

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from zerogo import cli, rng, rulesets
 from zerogo.coords import listed
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote, shorten_path
 from zerogo.game import Colour
 from zerogo.gtp.clock import Clock, Durations
 from zerogo.gtp.protocol import Input, Reply, Request
@@ -26,6 +26,7 @@ from zerogo.players.analyst import Analyst, autotune_leaves
 from zerogo.players.live import LiveGame
 from zerogo.players.move_choice import Judge, MoveChoiceSettings
 from zerogo.players.session import AnalysisSession, room_for
+from zerogo.rules import Rules
 
 NAME = "zerogo"
 RANDOM = "random"  # the player without a search
@@ -54,7 +55,9 @@ class Engine:
     """One engine at one board.
 
     name: of the player, for people. analyst, session: None for the random player, which searches nothing. rules_name:
-    the ruleset that was asked for by name, empty for none. game_number: of the games so far, so that the random
+    the game's ruleset where it was asked for by name, else empty. told, told_name: the rules that the engine was
+    started with or told by a command, which a file that names none is played by. games: the folder below which files
+    are read and written, None for any. game_number: of the games so far, so that the random
     player's next one is another one. opponent: the other side's name, where the controller gave it. own_colour: the
     side that `genmove` played last. last_winrate: a side and its winrate before its last move, None where nothing was
     searched. resignation: the position of the last one, and the result in SGF's words. interrupted: whether a person
@@ -69,6 +72,9 @@ class Engine:
     clock: Clock = field(default_factory=Clock)
     options: Options = field(default_factory=Options)
     rules_name: str = ""
+    told: Rules = field(init=False)
+    told_name: str = field(init=False)
+    games: Path | None = None
     game_number: int = 0
     opponent: str = ""
     own_colour: Colour | None = None
@@ -84,6 +90,7 @@ class Engine:
 
     def __post_init__(self) -> None:
         self.judge = Judge(self.analyst, self.now)
+        self.told, self.told_name = self.game.rules, self.rules_name
 
     @property
     def size(self) -> int:
@@ -94,6 +101,13 @@ class Engine:
         """Writes for a person, in lines that no client takes for a reply (Lizzie reads stderr like stdout)."""
         for row in text.splitlines():
             self.log(f"{NAME}: {row.replace(' -> ', ' to ')}")
+
+    def file(self, name: str) -> Path:
+        """Returns the path of a file that a command names. Raises InputError outside of the folder of games."""
+        path = (self.games or Path()) / name
+        if self.games is not None and not path.resolve().is_relative_to(self.games.resolve()):
+            raise InputError(f"{quote(name)} is not below {shorten_path(self.games)}, the folder of games")
+        return path
 
     def require_size(self, size: int) -> None:
         """Raises InputError for a board that the rules or the network don't know."""
@@ -149,8 +163,8 @@ def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> En
         options.simulations = analyst.simulations
         session = AnalysisSession(analyst, room_for(options.simulations), options.seed, TREE_BYTES)
     name, clock = analyst.name if analyst else RANDOM, Clock(lag=arguments.lag)
-    engine = Engine(name, LiveGame(rules), analyst, session, clock, options, log=log)
-    engine.rules_name = rulesets.canonical(arguments.rules or "") or ""
+    rules_name, games = rulesets.canonical(arguments.rules or "") or "", arguments.games
+    engine = Engine(name, LiveGame(rules), analyst, session, clock, options, rules_name, games, log=log)
     engine.warn(engine.deviation())
     if session is not None:
         # A process's first steps take several times as long as the others; the third one is measured.

@@ -31,7 +31,7 @@ from sgfmill.sgf import Sgf_game, Tree_node
 from sgfmill.sgf_grammar import Coarse_game_tree
 
 from zerogo import __version__, bounds, coords, rulesets
-from zerogo.errors import InputError
+from zerogo.errors import InputError, shorten_path
 from zerogo.rules import MAX_SIZE, Rules
 from zerogo.runtime import write_atomically
 from zerogo.sgf.record import COLOURS, UNKNOWN_RESULT, Edit, GameRecord, rules_text
@@ -558,12 +558,23 @@ def _add_variation(node: Tree_node, record: GameRecord) -> None:
 
 
 def write(path: str | Path, record: GameRecord) -> None:
-    """Writes the game as a file, all of it or nothing. Raises InputError where the file can't be written."""
+    """Writes the game as a file, all of it or nothing. Raises InputError where the file can't be written, and where a
+    file of that name is there that holds anything but a game record."""
     text = to_text(record)
     try:
-        write_atomically(path, lambda file: file.write(text.encode("UTF-8")), keep_special=True)
+        if os.path.exists(path) and not _is_game_record(path):
+            raise InputError(f"cannot write the game record {shorten_path(path)} over what is no game record")
+        write_atomically(path, lambda file: file.write(text.encode("UTF-8")))
     except OSError as error:
         raise InputError(f"cannot write the game record {path}: {error.strerror or error}") from None
+
+
+def _is_game_record(path: str | Path) -> bool:
+    """Returns whether a file may be replaced by a game record: it is one, with nothing before it, or is empty."""
+    with contextlib.suppress(InputError):
+        text = decode(load(path)).strip("\ufeff\0 \t\r\n")
+        return not text or (re.match(r"\(\s*;", text) is not None and bool(parse(text, str(path))))
+    return False
 
 
 def search_text(winrate_black: float, score_black: float | None, visits: int | None) -> str:
