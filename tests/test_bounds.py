@@ -2,16 +2,19 @@
 
 import os
 import pickle
+import re
 import tracemalloc
 import zipfile
 from pathlib import Path
 
+import gtp_talk
 import numpy as np
 import pytest
 
 from zerogo import bounds, checkpoint, config, sgf
-from zerogo.analysis.query import read_config
+from zerogo.analysis.query import FIELDS, AnalysisSettings, parse, read_config
 from zerogo.errors import InputError, quote
+from zerogo.gtp.engine import COMMANDS
 from zerogo.replay import load_shard
 
 READERS = (sgf.read, config.load, read_config, checkpoint.load, load_shard)
@@ -81,3 +84,43 @@ def test_an_array_is_as_large_as_its_member(tmp_path: Path) -> None:
         member.write(b"\0" * 1000)
     with pytest.raises(InputError, match="its 1128 bytes of an array stand for more"):
         load_shard(tmp_path / "x.npz")
+
+
+LONG = "A" * 3000
+SENT = [LONG, f"b {LONG}", f"{LONG} 1", f"1 1 {LONG}", f"maxVisits {LONG}", f"fischer {LONG} 1", f"kgs none {LONG}"]
+SENT += [f'{{"ko":"{LONG}"}}', f'{{"{LONG}":1}}', "[" * 3000, f"b 1 minmoves {LONG}", f"b 1 allow b {LONG} 1"]
+VALUES = [LONG, [LONG], [["B", LONG]], {LONG: 1}, {"ko": LONG}, [{"moves": [LONG]}]]
+
+
+def quotes_too_much(message: str) -> bool:
+    return re.search(r"([A\[])\1{80}", message) is not None
+
+
+def test_refusals_of_gtp_quote_little() -> None:
+    talking = gtp_talk.engine("mcts:8", "game.size=5")
+    replies = [gtp_talk.raw(talking, [f"{name} {words}"]) for name in COMMANDS if name != "quit" for words in SENT]
+    refusals = [text for text in [*replies, *talking.said] if not text.startswith("=")]
+    assert len(refusals) > 500
+    assert not [text[:100] for text in refusals if "internal error" in text or quotes_too_much(text)]
+
+
+def refusal(call, *arguments) -> str:
+    try:
+        call(*arguments)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("value", VALUES, ids=range(6))
+def test_refusals_of_queries_and_configs_quote_little(value) -> None:
+    query = {"id": "a", "boardXSize": 5, "boardYSize": 5}
+    refusals = [refusal(parse, query | {field: value}, AnalysisSettings()) for field in FIELDS - {"id"}]
+    for key in config.KEYS:
+        section, name = key.split(".")
+        refusals.append(refusal(config.from_dict, {section: {name: value}}))
+        refusals.append(refusal(config.from_dict, {section: {LONG: value}, LONG: value}))
+        refusals.append(refusal(config.load, None, [f"{key}={value}"]))
+    refusals += [refusal(config.load, None, [text]) for text in (LONG, f"{LONG}=1", f"game.{LONG}=1")]
+    assert len(list(filter(None, refusals))) > 100
+    assert not [text[:100] for text in refusals if quotes_too_much(text)]

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from zerogo import bounds, coords
 from zerogo.config import Config, from_dict
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote
 from zerogo.features import Encoder, make_encoder
 from zerogo.network import Network
 from zerogo.runtime import code_revision, write_atomically
@@ -131,7 +131,7 @@ def load(path: str | Path) -> Checkpoint:
     version = parts.get("version")
     if not isinstance(version, int) or version > VERSION:
         known = f"this zerogo reads versions up to {VERSION}, so update it"
-        raise InputError(f"checkpoint {path} has format version {version!r}; {known}")
+        raise InputError(f"checkpoint {path} has format version {quote(version)}; {known}")
     if version < VERSION:
         raise InputError(f"checkpoint {path} is of a version before 0.1.0, which this zerogo does not read; train anew")
     missing = [name for name, kind in PARTS.items() if not isinstance(parts.get(name), kind)]

@@ -7,7 +7,7 @@ board. GTP counts rows from the bottom and leaves out the letter I, so on 19x19 
 import re
 from collections.abc import Iterable
 
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote
 
 GTP_COLUMNS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # no I, which is too like J and 1
 SGF_LETTERS = "abcdefghijklmnopqrstuvwxy"
@@ -68,7 +68,8 @@ def from_gtp(text: str, size: int) -> int:
         if 0 <= row < size and column < size:
             return row * size + column
     last = f"{GTP_COLUMNS[size - 1]}{size}"
-    raise InputError(f"GTP vertex: {text!r} is none; allowed on {size}x{size} are A1 to {last} (no column I) and pass")
+    allowed = f"allowed on {size}x{size} are A1 to {last} (no column I) and pass"
+    raise InputError(f"GTP vertex: {quote(text)} is none; {allowed}")
 
 
 def to_sgf(action: int, size: int) -> str:
@@ -91,7 +92,7 @@ def from_sgf(text: str, size: int) -> int:
     last = SGF_LETTERS[size - 1]
     passes = "the empty text or tt" if size <= 19 else "the empty text"
     allowed = f"allowed on {size}x{size} are aa to {last}{last}, and {passes} for a pass"
-    raise InputError(f"SGF point: {text!r} is none; {allowed}")
+    raise InputError(f"SGF point: {quote(text)} is none; {allowed}")
 
 
 def max_fixed_handicap(size: int) -> int:

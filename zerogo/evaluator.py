@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from zerogo import board, rng, symmetry
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote
 from zerogo.features import Encoder, on_board_mask
 from zerogo.network import InferenceNetwork, Network, inference_copy
 from zerogo.rng import Purpose
@@ -45,7 +45,7 @@ class Evaluator:
 
     def __init__(self, network: InferenceNetwork, encoder: Encoder, symmetries: str = "none") -> None:
         if symmetries not in SYMMETRIES:
-            raise InputError(f"symmetries are {symmetries!r}; allowed are {', '.join(SYMMETRIES)}")
+            raise InputError(f"symmetries are {quote(symmetries)}; allowed are {', '.join(SYMMETRIES)}")
         self.network, self.encoder, self.symmetries = network, encoder, symmetries
         self._others = WeakValueDictionary({symmetries: self})  # nothing but its users keeps a network in memory
 

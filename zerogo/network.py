@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from zerogo import distributed
 from zerogo.config import NetworkConfig
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote
 
 OFF_BOARD_LOGIT = -5000.0  # finite, so that zero times it stays zero in a cross-entropy
 READOUT_STD = 1e-3  # of the last layers: a fresh network is near uniform and near zero, yet passes gradients on
@@ -246,7 +246,7 @@ class Network(nn.Module):
         super().__init__()
         unknown = [name for name in settings.heads if name not in HEADS]
         if unknown:
-            raise InputError(f"network.heads has {unknown[0]!r}; allowed are {', '.join(HEADS)}")
+            raise InputError(f"network.heads has {quote(unknown[0])}; allowed are {', '.join(HEADS)}")
         self.num_planes, self.num_globals, self.size = num_planes, num_globals, size
         self.heads = [name for name in HEADS if name in settings.heads]  # in this order, by which the weights go
         channels, every = settings.channels, settings.pooling_every

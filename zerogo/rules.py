@@ -11,7 +11,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote
 from zerogo.tensors import TensorFields
 
 MAX_SIZE = 25  # GTP's letters A to Z without I
@@ -36,15 +36,15 @@ class Rules:
 
     def __post_init__(self) -> None:
         if isinstance(self.size, bool) or not isinstance(self.size, int) or not 1 <= self.size <= MAX_SIZE:
-            raise InputError(f"rules: size is {self.size!r}; allowed are whole numbers from 1 to {MAX_SIZE}")
+            raise InputError(f"rules: size is {quote(self.size)}; allowed are whole numbers from 1 to {MAX_SIZE}")
         if isinstance(self.komi, bool) or not isinstance(self.komi, (int, float)) or not math.isfinite(self.komi):
-            raise InputError(f"rules: komi is {self.komi!r}; it must be a finite number of points")
+            raise InputError(f"rules: komi is {quote(self.komi)}; it must be a finite number of points")
         if self.superko not in SUPERKO:
-            raise InputError(f"rules: superko is {self.superko!r}; allowed are {', '.join(SUPERKO)}")
+            raise InputError(f"rules: superko is {quote(self.superko)}; allowed are {', '.join(SUPERKO)}")
         if not isinstance(self.suicide, bool):
-            raise InputError(f"rules: suicide is {self.suicide!r}; allowed are true and false")
+            raise InputError(f"rules: suicide is {quote(self.suicide)}; allowed are true and false")
         if self.scoring not in SCORING:
-            raise InputError(f"rules: scoring is {self.scoring!r}; allowed are {', '.join(SCORING)}")
+            raise InputError(f"rules: scoring is {quote(self.scoring)}; allowed are {', '.join(SCORING)}")
 
 
 GameRules = Rules | Sequence[Rules]  # of a batch: the same for all games, or one for each

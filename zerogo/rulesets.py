@@ -15,7 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from zerogo.errors import InputError
+from zerogo import bounds
+from zerogo.errors import InputError, quote
 from zerogo.rules import SCORING, SUPERKO, Rules
 
 HANDICAP = "White gets no points for handicap stones (add them to komi)"
@@ -96,10 +97,10 @@ def parse(text: str, size: int, komi: float | None = None) -> Rules:
     stripped = text.strip()
     if stripped.startswith("{"):
         try:
-            fields = json.loads(stripped)
+            fields = bounds.parse_json(stripped)
         except ValueError:
             wanted = "give a name such as chinese, or an object"
-            raise InputError(f"rules: {stripped!r} is not valid JSON; {wanted}") from None
+            raise InputError(f"rules: {quote(stripped)} is not valid JSON; {wanted}") from None
         return from_json(fields, size, komi)
     if re.fullmatch(f"(?:{_KATAGO_WORD.pattern})+", stripped):
         words = {_KATAGO_WORDS[key]: value for key, value in _KATAGO_WORD.findall(stripped)}
@@ -124,18 +125,18 @@ def from_json(fields: Mapping[str, Any], size: int, komi: float | None = None) -
         "friendlyPassOk": (True, False),
     }
     if not isinstance(fields, Mapping):
-        raise InputError(f"rules: {fields!r} is no object; allowed are objects with {', '.join(allowed)} and komi")
+        raise InputError(f"rules: {quote(fields)} is no object; allowed are objects with {', '.join(allowed)} and komi")
     given = {("scoring" if key == "score" else key): value for key, value in fields.items()}
     komi = komi if komi is not None else given.pop("komi", None)
     given.pop("komi", None)
     for key, value in given.items():
         if key not in allowed:
-            raise InputError(f"rules: there is no field {key!r}; allowed are {', '.join(allowed)} and komi")
+            raise InputError(f"rules: there is no field {quote(key)}; allowed are {', '.join(allowed)} and komi")
         value = value.upper() if isinstance(value, str) else value
         if not any(value == choice and type(value) is type(choice) for choice in allowed[key]):
             choices = ", ".join(choice if isinstance(choice, str) else json.dumps(choice) for choice in allowed[key])
             instead = f"; {_INSTEAD[key]}" if key in _INSTEAD else ""
-            raise InputError(f"rules: {key} is {fields.get(key, value)!r}; allowed are {choices}{instead}")
+            raise InputError(f"rules: {key} is {quote(fields.get(key, value))}; allowed are {choices}{instead}")
     superko, scoring = str(given.get("ko", "positional")).lower(), str(given.get("scoring", "area")).lower()
     usual = 6.5 if scoring == "territory" else 7.5
     return Rules(size, usual if komi is None else komi, superko, given.get("suicide", True), scoring)
@@ -172,5 +173,5 @@ def _known(name: str) -> str:
     """Returns the table's name. Raises InputError where there is none."""
     found = canonical(name)
     if found is None:
-        raise InputError(f"there are no rules {name!r}; allowed are {', '.join(RULESETS)}")
+        raise InputError(f"there are no rules {quote(name)}; allowed are {', '.join(RULESETS)}")
     return found

@@ -30,7 +30,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from zerogo import cgroups, distributed
-from zerogo.errors import InputError, Interrupted
+from zerogo.errors import InputError, Interrupted, quote
 from zerogo.signals import NO_ROOM, refusal
 
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -60,13 +60,13 @@ def pick_device(name: str = "auto") -> torch.device:
     except RuntimeError:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
-        raise InputError(f"device is {name!r}; allowed are auto, cpu, cuda and cuda:0, cuda:1, …")
+        raise InputError(f"device is {quote(name)}; allowed are auto, cpu, cuda and cuda:0, cuda:1, …")
     count = torch.cuda.device_count()
     if device.type == "cuda" and (device.index or 0) >= count:
-        raise InputError(f"device is {name!r}, but torch finds {count} CUDA devices here; use cpu or auto")
+        raise InputError(f"device is {quote(name)}, but torch finds {count} CUDA devices here; use cpu or auto")
     if distributed.world_size() > 1 and device.type == "cuda" and device.index != distributed.local_rank_and_size()[0]:
         raise InputError(
-            f"device is {name!r}, for several processes at once; use auto or cuda, by which each has its own"
+            f"device is {quote(name)}, for several processes at once; use auto or cuda, by which each has its own"
         )
     if device.type == "cuda" and device.index is not None:
         torch.cuda.set_device(device)
@@ -82,7 +82,7 @@ def pick_dtype(name: str, device: torch.device | str) -> torch.dtype:
     if name in PRECISIONS:
         return PRECISIONS[name]
     if name != "auto":
-        raise InputError(f"precision is {name!r}; allowed are auto, {', '.join(PRECISIONS)}")
+        raise InputError(f"precision is {quote(name)}; allowed are auto, {', '.join(PRECISIONS)}")
     kind = torch.device(device).type
     fast = torch.cuda.is_bf16_supported(including_emulation=False) if kind == "cuda" else has_fast_bfloat16()
     return torch.bfloat16 if fast else torch.float32

@@ -6,7 +6,6 @@ of winning alone; `scoreStdev` is that of the ownership if all points were indep
 
 import hashlib
 import heapq
-import json
 import math
 import sys
 import time
@@ -19,7 +18,7 @@ import numpy as np
 import torch
 
 import zerogo
-from zerogo import coords, runtime
+from zerogo import bounds, coords, runtime
 from zerogo.analysis.batch import BatchKind, PositionResult, SearchBatch, SearchTask, power_of_two
 from zerogo.analysis.query import AnalysisSettings, Query, QueryError, Rows, at_field, parse, shown, whole
 from zerogo.board import BLACK
@@ -250,7 +249,7 @@ def _object(line: str | bytes) -> dict[str, Any]:
         raise InputError(line.decode())
     try:
         text = (line.decode() if isinstance(line, bytes) else line).removeprefix("\ufeff")  # Windows begins a file so
-        fields = json.loads(text, parse_constant=_finite, parse_float=_finite)
+        fields = bounds.parse_json(text, parse_constant=_finite, parse_float=_finite)
     except ValueError as error:  # of UTF-8, too
         raise InputError(f"could not parse input line as json request: {error}") from None
     if not isinstance(fields, dict):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from zerogo import bounds, coords, rulesets
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote
 from zerogo.game import Colour
 from zerogo.players.session import Entry, Restrictions, restrict
 from zerogo.rules import MAX_SIZE, Rules
@@ -125,7 +125,7 @@ def parse(fields: dict[str, Any], settings: AnalysisSettings, only_sizes: Collec
     rules, warnings = _rules(fields, size)
     settings, unknown = _settings(fields, settings)
     if unknown:
-        warnings.append(("overrideSettings", f"Unknown config params, without effect: {', '.join(unknown)}"))
+        warnings.append(("overrideSettings", f"Unknown config params, without effect: {shown(unknown)}"))
     every, first = (_seconds(fields, name) for name in REPORTS)
     warnings += [(name, why) for name, why in WITHOUT_EFFECT.items() if fields.get(name, False) is not False]
     warnings += [(name, "Unexpected or unused field") for name in fields if name not in FIELDS]
@@ -370,7 +370,7 @@ def read_overrides(text: str) -> dict[str, str]:
     parts = [part.strip() for part in text.split(",") if part.strip()]
     for part in parts:
         if "=" not in part:
-            raise InputError(f"-override-config has {part!r}; it must be key=value, several with commas between them")
+            raise InputError(f"-override-config has {quote(part)}; it must be key=value, several with commas between")
     return _pairs(parts)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from zerogo import sgf
+from zerogo import bounds, sgf
 from zerogo.arena.result import PlayedGame, Stop
 from zerogo.errors import InputError
 from zerogo.rules import Rules
@@ -110,7 +110,7 @@ def record_of(game: PlayedGame, names: tuple[str, str], rules: Rules) -> sgf.Gam
 def _settings_of(folder: Path) -> dict[str, Any] | None:
     """Returns the settings of the match that a folder holds, None where it holds none."""
     try:
-        return json.loads((folder / SETTINGS_FILE).read_bytes())
+        return bounds.parse_json((folder / SETTINGS_FILE).read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
@@ -175,7 +175,7 @@ def _read_moves(path: Path, finished: Sequence[Sequence[PlayedGame]]) -> list[di
     begun: list[dict[int, list[int]]] = [{} for _ in finished]
     for line in path.read_bytes().splitlines(keepends=True) if path.exists() else []:
         with contextlib.suppress(ValueError, LookupError, TypeError, AttributeError):
-            match, ply, games = json.loads(line) if line.endswith(b"\n") else []
+            match, ply, games = bounds.parse_json(line) if line.endswith(b"\n") else []
             for number, moves in games.items():
                 known = begun[match].setdefault(int(number), [])
                 if len(known) == ply:
@@ -190,7 +190,7 @@ def _game_of(line: bytes) -> tuple[int, PlayedGame]:
     """Returns the match and the game of a line; raises ValueError, LookupError or TypeError where it is not whole."""
     if not line.endswith(b"\n"):
         raise ValueError("incomplete")
-    fields = {**json.loads(line)}
+    fields = {**bounds.parse_json(line)}
     match, digits, stop, score = (fields.pop(name) for name in ("match", "stones", "stop", "score_black"))
     size = math.isqrt(len(digits))
     stones = np.array([int(digit) for digit in digits], dtype=np.int8).reshape(size, size)

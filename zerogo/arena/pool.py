@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from zerogo import elo, sgf
+from zerogo import bounds, elo, sgf
 from zerogo.arena.journal import game_file, record_of
 from zerogo.arena.result import MatchResult
 from zerogo.errors import InputError
@@ -73,7 +73,7 @@ def read(path: Path) -> list[Meeting]:
     found: dict[tuple, Meeting] = {}
     for line in path.read_bytes().splitlines() if path.exists() else []:
         with suppress(ValueError, TypeError):
-            meeting = Meeting(**json.loads(line))
+            meeting = Meeting(**bounds.parse_json(line))
             if 0 <= float(meeting.points) <= int(meeting.games) and len(meeting.pairs) == 5:
                 found[meeting.player, meeting.opponent, int(meeting.size), meeting.seed, meeting.games] = meeting
     return list(found.values())

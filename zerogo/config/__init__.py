@@ -33,7 +33,7 @@ from zerogo.config.sections import (
     allowed,
     default_of,
 )
-from zerogo.errors import InputError
+from zerogo.errors import MOST_QUOTED, InputError, quote
 from zerogo.runtime import write_atomically
 
 __all__ = [
@@ -107,15 +107,16 @@ def from_dict(values: Mapping[str, Any], where: str = "config", places: Mapping[
     is not allowed."""
     places = places or {}
     if not isinstance(values, Mapping):
-        raise InputError(f"{where}: expected sections such as game and search, found {values!r}")
+        raise InputError(f"{where}: expected sections such as game and search, found {quote(values)}")
     sections = {}
     for name, entries in values.items():
         place = places.get(name, where)
         if name not in BY_NAME:
-            raise InputError(f"{place}: unknown section {name}; {_nearest(str(name), list(BY_NAME))}")
+            name = str(name)[:MOST_QUOTED]
+            raise InputError(f"{place}: unknown section {name}; {_nearest(name, list(BY_NAME))}")
         if not isinstance(entries, Mapping):
             such = f"it must hold settings such as {fields(BY_NAME[name])[0].name}: …"
-            raise InputError(f"{place}: section {name} is {entries!r}; {such}")
+            raise InputError(f"{place}: section {name} is {quote(entries)}; {such}")
         for key in entries:
             if f"{name}.{key}" not in KEYS:
                 raise InputError(f"{places.get(f'{name}.{key}', where)}: {_unknown(f'{name}.{key}')}")
@@ -136,6 +137,7 @@ def _placed(make: Callable[[], Any], where: str, places: Mapping[str, str]) -> A
 
 def _unknown(key: str) -> str:
     """Returns what is wrong with an unknown "section.key" and which valid name is nearest."""
+    key = key[:MOST_QUOTED]
     section, _, name = key.partition(".")
     close = difflib.get_close_matches(key, list(KEYS), n=1, cutoff=0.5)
     if section not in BY_NAME and not close:
@@ -247,17 +249,17 @@ def _override(values: dict[str, dict[str, Any]], places: dict[str, str], text: s
     key, sign, raw = text.partition("=")
     section, _, name = (key := key.strip()).partition(".")
     if not sign or not name:
-        raise InputError(f"override {text!r}: it must look like section.key=value, for example search.c_puct=1.3")
+        raise InputError(f"override {quote(text)}: it must look like section.key=value, for example search.c_puct=1.3")
     name, _, part = name.partition(".")
     entry = KEYS.get(f"{section}.{name}")
     if entry is None or (part and not str(entry.type).startswith("dict")):
-        raise InputError(f"override {text!r}: {_unknown(key)}")
+        raise InputError(f"override {quote(text)}: {_unknown(key)}")
     try:
         value = raw.strip() if entry.type == "str" else yaml.load(raw, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError):
-        raise InputError(f"override {text!r}: {section}.{name} must be {allowed(entry)}") from None
+        raise InputError(f"override {quote(text)}: {section}.{name} must be {allowed(entry)}") from None
     values[section][name] = values[section][name] | {part: value} if part else value
-    places[f"{section}.{name}"] = f"override {text!r}"
+    places[f"{section}.{name}"] = f"override {quote(text)}"
 
 
 def describe() -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from zerogo.coords import listed
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote
 from zerogo.rules import MAX_SIZE, SCORING, SUPERKO, Rules
 
 MOST_KOMI = 1000
@@ -197,7 +197,7 @@ class Section:
             try:
                 exact = KINDS[str(entry.type)][0](value, entry)
             except (ValueError, OverflowError):
-                raise InputError(f"{self.NAME}.{entry.name} is {value!r}; it must be {allowed(entry)}") from None
+                raise InputError(f"{self.NAME}.{entry.name} is {quote(value)}; it must be {allowed(entry)}") from None
             object.__setattr__(self, entry.name, exact)
         self._check()
 
@@ -246,7 +246,7 @@ class RunConfig(Section):
     def _check(self) -> None:
         if "/" in self.name or "\\" in self.name or self.name.startswith("."):
             plain = "a plain folder name without / and without a leading dot"
-            raise InputError(f"run.name is {self.name!r}; it must be {plain}")
+            raise InputError(f"run.name is {quote(self.name)}; it must be {plain}")
 
 
 @dataclass(frozen=True)
@@ -317,7 +317,7 @@ class GameConfig(Section):
             raise InputError(f"game.size is {self.size}; game.sizes has {listed(self.all_sizes)} only")
         unknown = [kind for kind in self.superko_shares if kind not in SUPERKO]
         if unknown or (self.superko_shares and not any(self.superko_shares.values())):
-            what = repr(unknown[0]) if unknown else "no share above 0"
+            what = quote(unknown[0]) if unknown else "no share above 0"
             kinds = f"{', '.join(SUPERKO)}, at least one of them above 0"
             raise InputError(f"game.superko_shares has {what}; allowed are {kinds}")
 

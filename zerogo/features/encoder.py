@@ -10,7 +10,7 @@ from torch import Tensor
 
 from zerogo import flood, kernels
 from zerogo.board import State
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote
 from zerogo.features.groups import Group, make_group
 from zerogo.features.view import View
 from zerogo.kernels.shared import COUNTS, GLOBALS, ROWS, VALUES
@@ -104,7 +104,7 @@ def make_encoder(name: str | Sequence[str], komi_input: bool) -> Encoder:
     if isinstance(name, str):
         if name not in ENCODERS:
             allowed = ", ".join(ENCODERS)
-            raise InputError(f"features.encoder is {name!r}; allowed are {allowed}, or a list of plane groups")
+            raise InputError(f"features.encoder is {quote(name)}; allowed are {allowed}, or a list of plane groups")
         return Encoder(name, ENCODERS[name], komi_input)
     encoder = Encoder(", ".join(name), name, komi_input)
     if not encoder.num_planes:

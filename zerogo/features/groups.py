@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from zerogo.board.state import RECENT, RECENT_MOVES
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote
 from zerogo.features import planes, stones
 from zerogo.features.stones import as_planes
 from zerogo.features.view import View
@@ -49,12 +49,13 @@ def make_group(text: str) -> Group:
     name, colon, number = text.partition(":")
     group = GROUPS.get(name)
     if group is None:
-        raise InputError(f"features.encoder names the plane group {name!r}; allowed are {', '.join(sorted(GROUPS))}")
+        known = ", ".join(sorted(GROUPS))
+        raise InputError(f"features.encoder names the plane group {quote(name)}; allowed are {known}")
     if colon and not group.most:
-        raise InputError(f"features.encoder names the plane group {text!r}; {name} takes no number")
+        raise InputError(f"features.encoder names the plane group {quote(text)}; {name} takes no number")
     if colon and not (number.isascii() and number.isdigit() and 1 <= int(number) <= group.most):
         allowed = f"the number is a whole one from 1 to {group.most}"
-        raise InputError(f"features.encoder names the plane group {text!r}; {allowed}")
+        raise InputError(f"features.encoder names the plane group {quote(text)}; {allowed}")
     if not group.most:
         return group
     length = int(number) if colon else group.default

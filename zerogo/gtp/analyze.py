@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from zerogo import board, coords, scoring
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote
 from zerogo.evaluator import Evaluation
 from zerogo.game import Colour
 from zerogo.gtp import genmove
@@ -86,7 +86,7 @@ def read_request(
             raise InputError(f"moves can't be avoided in genmove; allowed are {', '.join(NUMBERS)}")
         else:
             allowed = (*NUMBERS, *(RESTRICTIONS if may_restrict else ()), *extras)
-            why = refusals("key").get(key, f"{key!r} is not supported")
+            why = refusals("key").get(key, f"{quote(key)} is not supported")
             raise InputError(f"{why}; allowed are {', '.join(allowed)}")
     chosen = frozenset(key for key in wanted if wanted[key])
     return AnalyzeRequest(**fields, restrictions=restrict(size, **entries), extras=chosen)

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from zerogo import __version__, coords, rulesets, sgf
-from zerogo.errors import InputError, shorten_path
+from zerogo import __version__, bounds, coords, rulesets, sgf
+from zerogo.errors import InputError, quote, shorten_path
 from zerogo.game import Colour
 from zerogo.gtp import analyze, genmove, protocol  # noqa: F401 (their commands join the table)
 from zerogo.gtp.clock import KATA_KINDS, KATA_USAGE, KGS_USAGE, MAX_NUMBER, MAX_SECONDS, kata_time, kgs_time
@@ -128,7 +128,7 @@ def boardsize(engine: Engine, side: str, same: str | None = None) -> None:
     if not all(re.fullmatch(r"[+-]?[0-9]{1,9}", word) for word in filter(None, (side, same))):
         sizes = getattr(engine.analyst, "sizes", None)
         allowed = coords.listed(sizes) if sizes else f"whole numbers from 1 to {MAX_SIZE}"
-        raise InputError(f"boardsize is {side if same is None else f'{side} {same}'!r}; allowed are {allowed}")
+        raise InputError(f"boardsize is {quote(side if same is None else f'{side} {same}')}; allowed are {allowed}")
     size = int(side)
     if same is not None and int(same) != size:
         raise InputError(f"the board would be {side}x{same}; zerogo plays on square boards only")
@@ -337,7 +337,7 @@ def kata_set_rule(engine: Engine, key: str, text: str) -> str:
 def kgs_rules(engine: Engine, word: str) -> str:
     """Takes one of KGS's four rulesets; komi stays."""
     if word.lower() not in KGS_RULES:
-        raise InputError(f"there are no KGS rules {word!r}; allowed are {', '.join(KGS_RULES)}")
+        raise InputError(f"there are no KGS rules {quote(word)}; allowed are {', '.join(KGS_RULES)}")
     name = "chinese-kgs" if word.lower() == "chinese" else rulesets.canonical(word.lower()) or ""
     return _change_rules(engine, rulesets.named(name, engine.size, engine.game.rules.komi), name)
 
@@ -445,7 +445,7 @@ def kata_get_param(engine: Engine, name: str) -> str:
         "resignThreshold": f"{2 * options.resign_winrate - 1:g}",  # KataGo's is a value from -1 to 1
     }
     if name not in values:
-        why = refusals("param").get(name, f"there is no parameter {name!r}")
+        why = refusals("param").get(name, f"there is no parameter {quote(name)}")
         raise InputError(f"{why}; allowed are {', '.join(KATA_SETTINGS)}")
     return values[name]
 
@@ -480,8 +480,8 @@ def kata_get_params(engine: Engine) -> str:
 def kata_set_params(engine: Engine, *words: str) -> None:
     """Changes several settings by a JSON object, all or none."""
     try:
-        given = json.loads(" ".join(words))
-    except (ValueError, RecursionError):
+        given = bounds.parse_json(" ".join(words))
+    except ValueError:
         given = None
     if not isinstance(given, dict):
         raise InputError('the parameters must be a JSON object such as {"maxVisits":100}')

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from zerogo import coords
 from zerogo.cli import LineQueue
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote
 from zerogo.game import Colour
 
 INTERRUPT = re.compile(r"\s*#\s*interrupt\s*")  # GoGui's way to stop a genmove; a comment to all who don't know it
@@ -132,19 +132,19 @@ def moves(arguments: Sequence[str], size: int, other_colours: dict[str, int] | N
 def integer(text: str, name: str, low: int, high: int) -> int:
     """Returns a whole number from low to high; name: of the argument, for the error."""
     if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
-        raise InputError(f"{name} is {text!r}; allowed are whole numbers from {low} to {high}")
+        raise InputError(f"{name} is {quote(text)}; allowed are whole numbers from {low} to {high}")
     return int(text)
 
 
 def real(text: str, name: str, low: float, high: float) -> float:
     """Returns a number from low to high; name: of the argument, for the error."""
     if not _REAL.fullmatch(text) or not low <= float(text) <= high:
-        raise InputError(f"{name} is {text!r}; allowed are numbers from {low:g} to {high:g}")
+        raise InputError(f"{name} is {quote(text)}; allowed are numbers from {low:g} to {high:g}")
     return float(text)
 
 
 def truth(text: str, name: str) -> bool:
     """Returns the value of true or false (also 1, 0, on, off)."""
     if text.lower() not in _TRUTH:
-        raise InputError(f"{name} is {text!r}; allowed are true and false")
+        raise InputError(f"{name} is {quote(text)}; allowed are true and false")
     return _TRUTH[text.lower()]

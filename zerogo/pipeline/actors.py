@@ -26,7 +26,7 @@ from zerogo import bounds, cli, distributed, kernels, rng
 from zerogo import checkpoint as checkpoints
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, GameConfig, with_overrides
-from zerogo.errors import InputError, Interrupted
+from zerogo.errors import InputError, Interrupted, quote
 from zerogo.pipeline import batch_size, rating, sanity_checks
 from zerogo.pipeline.generate import evaluator_for
 from zerogo.replay import Samples, load_with_about, save_shard
@@ -251,7 +251,7 @@ def _other(about: dict[str, Any]) -> str:
     if lacks := [*(ABOUT.keys() - about.keys()), *(GAMES.keys() - games.keys())]:
         return f"it does not say {', '.join(sorted(lacks))}"
     others = sorted(games.keys() - GAMES.keys())
-    return f"about.games has {others[0][:40]!r}; allowed are {', '.join(GAMES)}" if others else ""
+    return f"about.games has {quote(others[0])}; allowed are {', '.join(GAMES)}" if others else ""
 
 
 def _of_games(games: dict[str, Any], samples: Samples, count: int) -> str:

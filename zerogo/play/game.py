@@ -14,7 +14,7 @@ import torch
 
 from zerogo import bounds, coords, picture, rulesets, sgf
 from zerogo.cli import Setup, open_front_end
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote
 from zerogo.game import Colour
 from zerogo.players import require_size
 from zerogo.players.analyst import KINDS, Analysis, Analyst
@@ -289,7 +289,7 @@ class TerminalGame:
             action = coords.from_gtp(vertex, size)
         except InputError:
             points = f"a point from A1 to {coords.to_gtp(size - 1, size)}; help tells what you can type"
-            raise InputError(f"{vertex!r} is neither a command nor {points}") from None
+            raise InputError(f"{quote(vertex)} is neither a command nor {points}") from None
         if reason := self.game.why_illegal(colour, action):
             raise InputError(f"{name_of(colour)} can't play there, {reason}")
         self.recorded.play(colour, action)
@@ -300,7 +300,7 @@ class TerminalGame:
     def _undo(self, words: str) -> None:
         """Takes back moves: by default down to the last one that a person made."""
         if words and not re.fullmatch("[1-9][0-9]{0,5}", words):
-            raise InputError(f"undo is followed by how many moves, not by {words!r}")
+            raise InputError(f"undo is followed by how many moves, not by {quote(words)}")
         has_resigned = (self.recorded.result or "").endswith("R") and self.bots[self.game.to_play] is None
         self.recorded.undo(int(words) if words else 0 if has_resigned else self._back_to_a_person())
         self._announced = None

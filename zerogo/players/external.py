@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from zerogo import board, coords, rng, rulesets
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote
 from zerogo.players import FORFEIT, RESIGN
 from zerogo.rng import Purpose
 from zerogo.rules import Rules
@@ -341,13 +341,14 @@ def locate(name: str) -> str:
     if os.sep in name:
         raise InputError(f"there is no program at {name}, or it may not be run")
     places = f"on PATH nor in {', '.join(MORE_FOLDERS)}"
-    raise InputError(f"there is no program {name!r} {places}{HOW_TO_INSTALL.get(name, '')}")
+    raise InputError(f"there is no program {quote(name)} {places}{HOW_TO_INSTALL.get(name, '')}")
 
 
 def _number(spec: str, text: str, least: int, most: int, what: str) -> int:
     """Returns the whole number in a player's word, or raises InputError."""
     if not re.fullmatch(r"[0-9]{1,9}", text) or not least <= int(text) <= most:
-        raise InputError(f"player {spec!r}: allowed is {spec.partition(':')[0]}:N with {what} from {least} to {most}")
+        program = spec.partition(":")[0]
+        raise InputError(f"player {quote(spec)}: allowed is {program}:N with {what} from {least} to {most}")
     return int(text)
 
 
@@ -388,7 +389,7 @@ def _katago(spec: str, rest: str) -> Program:
     number, path = _number(spec, visits, 1, 10**9 - 1, "visits"), locate("katago")
     for file in (model, config):
         if file and not Path(file).is_file():
-            raise InputError(f"player {spec!r}: there is no file {file}")
+            raise InputError(f"player {quote(spec)}: there is no file {file}")
     chosen = [word for option, file in (("-model", model), ("-config", config)) if file for word in (option, file)]
     start = [path, "gtp", *chosen, "-override-config", KATAGO_SETTINGS.format(number)]
     return Program(f"katago:{number}", lambda rules, seed: [*start[:-1], f"{start[-1]},searchRandSeed={seed}"])
@@ -398,7 +399,7 @@ def _any(spec: str, rest: str) -> Program:
     try:
         words = shlex.split(rest)
     except ValueError as error:
-        raise InputError(f"player {spec!r}: its command can't be read: {str(error).lower()}") from None
+        raise InputError(f"player {quote(spec)}: its command can't be read: {str(error).lower()}") from None
     if not words:
         raise InputError("player 'gtp:' lacks its command, such as gtp:'gnugo --mode gtp --level 5'")
     words[0] = locate(words[0])

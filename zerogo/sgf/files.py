@@ -31,7 +31,7 @@ from sgfmill.sgf import Sgf_game, Tree_node
 from sgfmill.sgf_grammar import Coarse_game_tree
 
 from zerogo import __version__, bounds, coords, rulesets
-from zerogo.errors import InputError, shorten_path
+from zerogo.errors import InputError, quote, shorten_path
 from zerogo.rules import MAX_SIZE, Rules
 from zerogo.runtime import write_atomically
 from zerogo.sgf.record import COLOURS, UNKNOWN_RESULT, Edit, GameRecord, rules_text
@@ -145,7 +145,7 @@ class _LineReader:
         sides = [side.strip() for side in text.split(":")]
         if len(sides) > 2 or not all(re.fullmatch(r"[0-9]{1,6}", side) for side in sides):
             allowed = f"allowed are whole numbers from 1 to {MAX_SIZE}"
-            raise InputError(f"{self.where}: the board size SZ is {text[:40]!r}; {allowed}")
+            raise InputError(f"{self.where}: the board size SZ is {quote(text)}; {allowed}")
         size = int(sides[0])
         if int(sides[-1]) != size:
             raise InputError(f"{self.where}: the board is {text}; only square boards are known, from 1 to {MAX_SIZE}")
@@ -188,7 +188,7 @@ class _LineReader:
             return []
         try:
             if "" in corners or (coords.SGF_OLD_PASS in corners and self.size <= 19):
-                raise InputError(f"{text[:40]!r} is a pass; allowed are points of {self.size}x{self.size}")
+                raise InputError(f"{quote(text)} is a pass; allowed are points of {self.size}x{self.size}")
             places = [divmod(coords.from_sgf(corner, self.size), self.size) for corner in corners]
         except InputError as error:
             raise InputError(f"{self.where}, {name} after {len(self.moves)} moves: {_short(error)}") from None
@@ -201,7 +201,7 @@ class _LineReader:
         text = simple_text(node, "PL")
         found = {"b": "b", "1": "b", "w": "w", "2": "w"}.get(text[:1].lower(), "")
         if not found:
-            self.notes.append(f"PL is {text[:40]!r}, which names nobody; whoever moves next is taken for it")
+            self.notes.append(f"PL is {quote(text)}, which names nobody; whoever moves next is taken for it")
         return found
 
 
@@ -259,7 +259,7 @@ def _require_go(root: Node, where: str) -> None:
     text = simple_text(root, "GM")
     if text and text != "1":
         kind = GAMES.get(int(text), "another game") if re.fullmatch(r"\d{1,3}", text) else "no game"
-        raise InputError(f"{where}: GM is {text[:40]!r}, which is {kind}; only Go, GM[1], is read")
+        raise InputError(f"{where}: GM is {quote(text)}, which is {kind}; only Go, GM[1], is read")
 
 
 def _komi(root: Node, where: str, notes: list[str], default: float) -> float:
@@ -270,7 +270,7 @@ def _komi(root: Node, where: str, notes: list[str], default: float) -> float:
         return default
     komi = _number(text)
     if komi is None:
-        raise InputError(f"{where}: the komi KM is {text[:40]!r}; it must be a number of points, such as 6.5")
+        raise InputError(f"{where}: the komi KM is {quote(text)}; it must be a number of points, such as 6.5")
     program = simple_text(root, "AP").lower()
     from_fox = "foxwq" in program or "sgfc:2.0" in program
     if komi % 25 or abs(komi) < (25 if from_fox else _HUNDREDTHS_FROM):
@@ -293,9 +293,9 @@ def _rules(root: Node, size: int, komi: float, notes: list[str], default: Rules 
         with contextlib.suppress(InputError):
             rules = rulesets.parse(text, size, komi)
             if text not in (own, named):
-                notes.append(f"RU is {named[:80]!r}; its tax or White's bonus for handicap stones is not counted")
+                notes.append(f"RU is {quote(named)}; its tax or White's bonus for handicap stones is not counted")
             return rules, True
-    reason = f"RU is {named[:60]!r}, which nobody knows" if named else "there is no RU"
+    reason = f"RU is {quote(named)}, which nobody knows" if named else "there is no RU"
     rules = replace(default, size=size, komi=komi) if default else rulesets.named(DEFAULT_RULES, size, komi)
     notes.append(f"{reason}; {rulesets.described(rules)} are taken for the rules")
     return rules, False
@@ -308,7 +308,7 @@ def _start(reader: _LineReader, root: Node) -> tuple[str, list[int], list[list[i
     text = simple_text(root, "HA")
     number = int(text) if re.fullmatch(r"\d{1,3}", text) else 0
     if text and not re.fullmatch(r"\d{1,3}", text):
-        notes.append(f"HA is {text[:40]!r}, which is no number; the stones on the board are taken for the handicap")
+        notes.append(f"HA is {quote(text)}, which is no number; the stones on the board are taken for the handicap")
     first = reader.first or (reader.colours[0] if reader.colours else "w" if number >= 2 else "b")
     is_handicap = number >= 2 and first == "w"
     if is_handicap and not stones:
@@ -566,7 +566,7 @@ def write(path: str | Path, record: GameRecord) -> None:
             raise InputError(f"cannot write the game record {shorten_path(path)} over what is no game record")
         write_atomically(path, lambda file: file.write(text.encode("UTF-8")))
     except OSError as error:
-        raise InputError(f"cannot write the game record {path}: {error.strerror or error}") from None
+        raise InputError(f"cannot write the game record {shorten_path(path)}: {error.strerror or error}") from None
 
 
 def _is_game_record(path: str | Path) -> bool:
@@ -588,7 +588,7 @@ def _check(record: GameRecord) -> None:
     """Raises InputError for what no file can say."""
     last = len(record.moves)
     if record.first not in COLOURS:
-        raise InputError(f"SGF: the first colour is {record.first!r}; allowed are b and w")
+        raise InputError(f"SGF: the first colour is {quote(record.first)}; allowed are b and w")
     colours = record.turns()
     if len(colours) != last or not set(colours) <= set(COLOURS):
         raise InputError(f"SGF: {len(colours)} colours for {last} moves; one each is needed, b or w")
@@ -606,7 +606,7 @@ def _check(record: GameRecord) -> None:
     for name in record.properties:
         if name in STRUCTURE or not re.fullmatch("[A-Z]{1,64}", name):
             allowed = f"allowed are capitals, and none of {', '.join(STRUCTURE)}"
-            raise InputError(f"SGF: {name!r} among the root properties; {allowed}")
+            raise InputError(f"SGF: {quote(name)} among the root properties; {allowed}")
     if record.setup is not None and record.handicap:
         raise InputError("SGF: both handicap stones and a setup; the setup holds all stones")
     if record.rules.size**2 in record.handicap:

@@ -15,7 +15,7 @@ from PIL import Image
 
 from zerogo import board, bounds, coords, picture, sgf
 from zerogo.cli import open_front_end
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote
 from zerogo.evaluator import SYMMETRIES, Evaluation, Evaluator
 from zerogo.features import Encoder, make_encoder
 from zerogo.game import Colour
@@ -57,7 +57,7 @@ def make_models(arguments: argparse.Namespace) -> Models:
     if is_network and not bounds.shipped(checkpoint).exists():
         raise InputError(f"--checkpoint: {bounds.no_such_player(checkpoint, KINDS)}")
     if symmetries is not None and symmetries not in SYMMETRIES:
-        raise InputError(f"--symmetries is {symmetries!r}; allowed are {', '.join(SYMMETRIES)}")
+        raise InputError(f"--symmetries is {quote(symmetries)}; allowed are {', '.join(SYMMETRIES)}")
     if simulations is not None and not 1 <= simulations <= MOST_PLAYOUTS:
         raise InputError(f"--simulations is {simulations}; allowed are 1 to {MOST_PLAYOUTS}")
     arguments.overrides = [] if symmetries is None else [f"evaluation.symmetry={symmetries}"]
@@ -116,7 +116,7 @@ def chosen_moves(text: str | None, game: ShownGame) -> list[int]:
         match = _RANGE.fullmatch(part)
         if match is None:
             allowed = "allowed are numbers and ranges such as 40, -1, 10-20 or 5,10,15, and all"
-            raise InputError(f"--move is {text!r}; {allowed}")
+            raise InputError(f"--move is {quote(text)}; {allowed}")
         first, last = (_moment(int(end), game) for end in (match[1], match[2] or match[1]))
         found += range(first, last + 1) if first <= last else range(first, last - 1, -1)
     return list(dict.fromkeys(found))
@@ -350,7 +350,7 @@ def show(arguments: argparse.Namespace) -> None:
     what = [name.strip() for name in (arguments.what or usual).split(",")]
     for name in what:
         if name not in VIEWS:
-            raise InputError(f"--what is {name!r}; allowed are {', '.join(VIEWS)}, several with commas")
+            raise InputError(f"--what is {quote(name)}; allowed are {', '.join(VIEWS)}, several with commas")
         needs = VIEWS[name].needs
         if needs and getattr(models, needs) is None:
             raise InputError(f"--what {name} needs {NEEDED[needs]}")

@@ -24,7 +24,7 @@ import torch
 from zerogo import board, bounds, checkpoint, coords, flood, picture, runtime, scoring, sgf, symmetry
 from zerogo.cli import set_up
 from zerogo.config import Config, with_overrides
-from zerogo.errors import InputError
+from zerogo.errors import InputError, quote
 from zerogo.evaluator import Evaluation
 from zerogo.features import make_encoder
 from zerogo.game import Colour, GameState, Point
@@ -139,7 +139,7 @@ def _position(given: Any) -> tuple[Rules, Part, list[tuple[Colour, int]]]:
 def _whole(what: str, value: Any, low: int, high: int) -> int:
     """Returns a whole number of a request. Raises InputError for anything else."""
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise InputError(f"{what} is {str(value)[:40]!r}; allowed are whole numbers from {low} to {high}")
+        raise InputError(f"{what} is {quote(value)}; allowed are whole numbers from {low} to {high}")
     return value
 
 
@@ -273,7 +273,7 @@ def _record(desk: Desk, request: Part) -> sgf.GameRecord:
     names = {name: str(request.get(name, name))[:80] for name in ("black", "white")}
     result = request.get("result") or sgf.UNKNOWN_RESULT
     if not isinstance(result, str) or not RESULT.fullmatch(result):
-        raise InputError(f"the result is {str(result)[:40]!r}; allowed are such as B+3.5, W+R, 0 and ?")
+        raise InputError(f"the result is {quote(result)}; allowed are such as B+3.5, W+R, 0 and ?")
     return desk.game(request["position"]).record(result=result, **names)
 
 
