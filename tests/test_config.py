@@ -200,7 +200,7 @@ def test_large_files_and_deep_brackets_take_little(tmp_path: Path) -> None:
         assert file_complaint(tmp_path, "run: " + "[" * 20_000) == "bad.yaml: the brackets are nested too deeply"
         assert file_complaint(tmp_path, "#" * 10**6) == "bad.yaml has more than 262144 bytes, which no config has"
         shortened = file_complaint(tmp_path, "game:\n  size: [" + "1, " * 900 + "]")
-        assert len(shortened) < 2100 and shortened.endswith("1, 1]; it must be a whole number from 1 to 25")
+        assert len(shortened) < 200 and shortened.endswith("1, ...]; it must be a whole number from 1 to 25")
         assert complaint("game.size=" + "[" * 20_000).endswith("game.size must be a whole number from 1 to 25")
 
 

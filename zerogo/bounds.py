@@ -222,4 +222,4 @@ def misfit(value: Any, kind: Any, name: str) -> str:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")
     is_fine = is_number if kind is float else isinstance(value, kind) and (kind is not int or is_number)
     words = WORDS.get(kind, getattr(kind, "__name__", kind))
-    return "" if is_fine else f"{name} is {quote(value)}; it must be {words}"
+    return "" if is_fine else f"{name} is {quote(str(value))}; it must be {words}"
