@@ -75,11 +75,9 @@ class MaskedNorm(nn.BatchNorm2d):
         if not self.training or (on_board is None and distributed.world_size() == 1):
             return super().forward(x)
         y, count, mean, variance = distributed.sync_batch_norm(x, self.weight, self.bias, self.eps, on_board)
-        # As in torch, a momentum of None averages all batches evenly.
         self.num_batches_tracked.add_(1)
-        share = self.momentum if self.momentum is not None else 1.0 / self.num_batches_tracked.to(torch.float32)
-        self.running_mean.add_((mean - self.running_mean) * share)
-        self.running_var.add_((variance * count / (count - 1) - self.running_var) * share)
+        self.running_mean.add_((mean - self.running_mean) * self.momentum)
+        self.running_var.add_((variance * count / (count - 1) - self.running_var) * self.momentum)
         return y
 
 

@@ -112,9 +112,11 @@ class Trainer:
         for number, batch in enumerate(batches):
             if number == 0:
                 self.averaged.train()
-                for norm in norms:
+            for norm in norms:
+                if number == 0:
                     norm.reset_running_stats()
-                    norm.momentum = None
+                # None would mean the same, but torch then reads its count of batches, for which the host waits.
+                norm.momentum = 1.0 / (number + 1)
             self._forward(self.averaged, batch)
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
