@@ -349,6 +349,7 @@ def expand_kernel(
             stays = (tl.load(leaves.is_terminal + k) != 0) | (tl.load(leaves.repeats + k) != 0)
             reached = depth + (stays == 0).to(tl.int64)
             _back_up(trees, leaves.path + k * num_levels, depth, reached, tl.load(backed_up + k))
+            tl.debug_barrier()  # the next simulation's path shares nodes with this one's
             lowest = tl.maximum(lowest, reached)
         k += num_games
     tl.store(trees.size + game, used)
@@ -382,10 +383,7 @@ def _expand(trees, leaves, k, first, node, last, action, own, KIND: tl.constexpr
 @triton.jit
 def _back_up(trees, path, depth, reached, own):
     """Adds a visit, the value and its square to the nodes of a path, the last of them at `depth`; each step up from
-    `reached` is the opponent's.
-
-    A node has one depth, so it is the same lane that adds to it for every simulation, and none has to wait for
-    another."""
+    `reached` is the opponent's."""
     start = depth * 0
     while start <= depth:
         level = start + tl.arange(0, LEVELS)
