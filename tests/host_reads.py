@@ -28,6 +28,10 @@ class Calls(TorchFunctionMode):
         elif name == "to" and not (named or {}).get("non_blocking"):
             if any(isinstance(given, (str, torch.device)) for given in (*arguments[1:], (named or {}).get("device"))):
                 self.found.append("to a device")
+        elif name == "__setitem__" and not isinstance(arguments[2], torch.Tensor):
+            index = arguments[1] if isinstance(arguments[1], tuple) else [arguments[1]]
+            if any(isinstance(part, torch.Tensor) for part in index):
+                self.found.append("a number to an index")
         return function(*arguments, **(named or {}))
 
 

@@ -151,12 +151,13 @@ def test_what_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @interpreted
-def test_the_games_are_the_cpus(on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("keep_tree", [True, False])
+def test_the_games_are_the_cpus(keep_tree: bool, on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches of two lengths, so that some games move while others go on; games that are over, resigned ones too, are
     taken in and replaced."""
     words = (*WORDS, "game.move_cap=6", "selfplay.games=3", "selfplay.full_simulations=3", "selfplay.sgf_share=1")
     words = (*words, "selfplay.full_share=0.5", "selfplay.cheap_simulations=2", "selfplay.resign_share=0.5")
-    config = tiny.config(*words, "selfplay.resign_min_ply=1")
+    config = tiny.config(*words, "selfplay.resign_min_ply=1", f"search.keep_tree={str(keep_tree).lower()}")
 
     def games(number: int) -> tuple[dict[int, tuple], dict[int, tuple]]:
         made = tiny.self_play(config, tiny.Table(), 2)

@@ -79,6 +79,7 @@ def test_what_is_counted() -> None:
         "its own device by name": lambda: numbers.to(device="cpu", dtype=torch.int32),
         "a copy": lambda: torch.empty(6, dtype=torch.int64, device="meta").copy_(numbers),
         "many copies": lambda: torch._foreach_copy_([torch.empty(6, dtype=torch.int64, device="meta")], [numbers]),
+        "list of numbers": lambda: numbers.clone().__setitem__(whole, 3),
         "if": lambda: 1 if numbers.sum() else 0,
         "range": lambda: range(numbers.sum()),
     }
@@ -162,6 +163,24 @@ def test_a_move_of_the_search_reads_little(settings: SearchConfig, blind: Callab
     counts = {name: sum(not call.startswith("__") for call in found) for name, found in reads.items()}
     most = 6 if settings is PUCT else 10
     assert counts["begin"] <= most and counts["spend"] <= 2 and counts["result"] == 0 and counts["advance"] <= 1, reads
+
+
+@pytest.mark.parametrize("settings", [PUCT, GUMBEL], ids=["puct", "gumbel"])
+def test_bare_roots_come_in_few_batch_sizes(settings: SearchConfig, blind: Callable[[], None]) -> None:
+    """Powers of two, or all games: cuDNN plans anew for each size that it has not seen."""
+    sizes, table, everyone = [], TableEvaluator(), torch.arange(12)
+
+    def evaluate(states: board.State, **named: Any) -> Any:
+        sizes.append(states.num_games)
+        return table(states, **named)
+
+    blind()
+    made, state = Search(table, settings, root_evaluator=evaluate), games(RULES[0], 12)
+    search_state = made.init(state, 8)
+    for number in (12, 3, 6, 1, 11):
+        made.replace(search_state, everyone[:number], state)
+        made.begin(search_state, everyone, 8, seed=1)
+    assert sizes == [12, 4, 8, 1, 12] and int(search_state.overflowed) == 0
 
 
 @interpreted

@@ -16,12 +16,14 @@ from torch import Tensor
 from zerogo import kernels, rng, runtime
 from zerogo.config import SearchConfig
 from zerogo.flood import host_read_is_free
-from zerogo.kernels.shared import ILLEGAL, NULL_NODE, ROOT
+from zerogo.kernels import copies
+from zerogo.kernels.shared import ILLEGAL, NULL_NODE, ROOT, UNVISITED
 from zerogo.rng import Purpose
 from zerogo.search import graph, gumbel, puct
 from zerogo.search.game import Game, Go, LeafStates, SearchPath, select_games
 from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Nodes, SearchState, Tree, backup, keep_subtree_, nodes_at, reset_
+from zerogo.tensors import sent
 
 # Called with the game's leaves (or roots) and, by name, legal bool [K, A] and key int64 [K], by which it draws. Of what
 # it returns are read prior [K, A], 0 on illegal moves, sums to 1, and value [K] of the side to move, in [-1, 1].
@@ -108,8 +110,9 @@ class Search:
         """Starts the next search of some games: evaluates bare roots, draws the noise, sets the budgets.
 
         games: int64 [K], ascending. budget: int or int64 [K], at most `search_state.longest`. A game that is over gets
-        none. explore: bool or bool [K], with root noise. bare: int64 [n] on the host, at which places of `games` roots
-        must be evaluated (`is_bare`); by default the host looks, which it may: it is between moves."""
+        none. explore: bool or bool [K], with root noise. bare: int64 [n] on the host, at which places of `games` there
+        is no tree, or one that leaves too little room for the budget, so that its root must be evaluated; by default
+        the host looks, which it may: it is between moves."""
         tree, longest = search_state.tree, search_state.longest
         if (most := budget if isinstance(budget, int) else int(budget.max()) if bare is None else 0) > longest:
             raise ValueError(f"begin: a budget of {most} simulations in trees made for {longest}")
@@ -123,13 +126,11 @@ class Search:
             return
         explores = explore if isinstance(explore, Tensor) else torch.full_like(games, explore, dtype=torch.bool)
         search_state.keys[games] = rng.key(move_key, Purpose.SYMMETRY)
-        overflowing = games[tree.size[games] + budgets >= tree.num_nodes]  # kept nodes leave too little room
-        self.replace(search_state, overflowing, search_state.states)
-        search_state.overflowed += len(overflowing)
-        self._prepare_roots(search_state, games, rng.key(move_key, Purpose.ROOT_SYMMETRY))
-        budgets = torch.where(tree.terminal[games, ROOT], 0, budgets)
-        search_state.budget[games], search_state.done[games] = budgets, 0
-        search_state.depth_bound = int(search_state.deepest.max())
+        self._prepare_roots(search_state, games, budgets, move_key, bare)
+        search_state.budget[games] = torch.where(tree.terminal[games, ROOT], 0, budgets)
+        search_state.done.index_fill_(0, games, 0)
+        if kernels.module_for("tree", games.device) is None:  # kernels stop where a path ends
+            search_state.depth_bound = int(search_state.deepest.max())
         nodes = self._roots(search_state, games)
         search_state.kept_visits[games] = nodes.visits
         self._explore(search_state, games, nodes, rng.key(move_key, Purpose.NOISE), explores.unsqueeze(1))
@@ -154,35 +155,61 @@ class Search:
                 nodes.is_open, budgets, self.settings.max_considered, search_state.longest, table
             )
 
-    def _prepare_roots(self, search_state: SearchState, games: Tensor, keys: Tensor) -> None:
-        """Evaluates the roots of empty trees, and makes kept ones what a root must be.
+    def _prepare_roots(
+        self, search_state: SearchState, games: Tensor, budgets: Tensor, move_keys: Tensor, bare: Tensor | None
+    ) -> None:
+        """Evaluates the bare roots, and makes kept ones what a root must be.
 
         A kept root was an inner node: moves that repeat may be open, and the prior of closed moves is gone, so the rest
         no longer sums to 1."""
-        tree, states = search_state.tree, search_state.states
-        states = states if len(games) == search_state.num_games else states.select(games)
-        legal = self.game.root_legal(states)
-        bare = (tree.size[games] == 0).nonzero().squeeze(1)
-        if bare.numel():
-            chosen = states if len(bare) == len(games) else states.select(bare)
-            self._init_roots(search_state, games[bare], chosen, legal[bare], keys[bare])
+        tree = search_state.tree
+        legal, roots = self.evaluate_roots(search_state, games, budgets, move_keys, bare)
+        if roots:
+            self._write_roots(search_state, *roots)
         tree.children[games, ROOT] = torch.where(legal, tree.children[games, ROOT], ILLEGAL)
         prior = torch.where(legal, tree.prior[games, ROOT], 0.0)
         total = prior.sum(1, keepdim=True)
         even = legal / legal.sum(1, keepdim=True)
         tree.prior[games, ROOT] = torch.where(total > 0, prior / total, even)
 
-    def _init_roots(self, search_state: SearchState, games: Tensor, states: Any, legal: Tensor, keys: Tensor) -> None:
-        """Evaluates and writes the roots of games whose trees are empty; states, legal, keys: theirs."""
+    def evaluate_roots(
+        self, search_state: SearchState, games: Tensor, budgets: Tensor, move_keys: Tensor, bare: Tensor | None
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Returns the legal moves of the roots, bool [K, A]; and which of the games have bare roots, int64 [n], with
+        what makes them roots (`roots_of`), or nothing where none has. bare: see `begin`."""
+        states, tree = search_state.states, search_state.tree
+        states = states if len(games) == search_state.num_games else states.select(games)
+        legal = self.game.root_legal(states)
+        if bare is None:
+            size = tree.size[games]
+            bare = ((size == 0) | (size + budgets >= tree.num_nodes)).nonzero().squeeze(1)
+        number, chosen = len(bare), (games, legal, move_keys)
+        if not number:
+            return legal, ()
+        if number < len(games):
+            # cuDNN plans its convolutions anew, for milliseconds, in every batch of a new size: so there are few.
+            size = number if host_read_is_free(games) else min(len(games), 1 << (number - 1).bit_length())
+            index = sent(torch.cat([bare, bare[-1:].expand(size - number)]), games.device)
+            states, chosen = states.select(index), copies.take(chosen, index)
+        games, some_legal, keys = chosen
+        roots = self.roots_of(states, some_legal, rng.key(keys, Purpose.ROOT_SYMMETRY))
+        return legal, tuple(part[:number] for part in (games, *roots))
+
+    def _write_roots(
+        self, search_state: SearchState, games: Tensor, words: Tensor, prior: Tensor, value: Tensor, finished: Tensor
+    ) -> None:
+        """Empties the trees of games and writes their roots, all of whose moves are open; counts those that overflowed.
+        games: int64 [n]. The others: see `roots_of`."""
         tree = search_state.tree
-        words, prior, value, finished = self.roots_of(states, legal, keys)
-        search_state.deepest[games] = 0
-        tree.words[games, ROOT] = words
-        tree.children[games, ROOT] = legal.to(torch.int32) + ILLEGAL  # UNVISITED is ILLEGAL + 1
-        tree.prior[games, ROOT] = prior
-        tree.visits[games, ROOT], tree.value_sum[games, ROOT], tree.value[games, ROOT] = 1, value, value
-        tree.square_sum[games, ROOT] = value * value
-        tree.terminal[games, ROOT], tree.parent[games, ROOT], tree.size[games] = finished, NULL_NODE, 1
+        search_state.overflowed += (tree.size[games] > 0).sum()
+        self.replace(search_state, games, search_state.states)
+        tree.words[games, ROOT], tree.prior[games, ROOT] = words, prior
+        tree.value_sum[games, ROOT], tree.value[games, ROOT] = value, value
+        tree.square_sum[games, ROOT], tree.terminal[games, ROOT] = value * value, finished
+        tree.children[:, ROOT].index_fill_(0, games, UNVISITED)
+        tree.visits[:, ROOT].index_fill_(0, games, 1)
+        tree.parent[:, ROOT].index_fill_(0, games, NULL_NODE)
+        tree.size.index_fill_(0, games, 1)
 
     def roots_of(self, states: Any, legal: Tensor, keys: Tensor) -> tuple[Tensor, ...]:
         """Returns what makes positions roots: words, priors float32 [K, A], values float32 [K], and which are over."""
@@ -272,16 +299,16 @@ class Search:
         """Plays a move in some games: games, actions int64 [K]. states: the root states of all games after it. Off the
         CPU nothing changes in games with an action below 0."""
         search_state.states = states
-        if not self.settings.keep_tree:
-            self.replace(search_state, games, states)
-            return
-        keep_subtree_(search_state.tree, games, actions, search_state.deepest)
+        if self.settings.keep_tree:
+            keep_subtree_(search_state.tree, games, actions, search_state.deepest)
+        else:
+            stays = None if host_read_is_free(actions) else actions < 0
+            reset_(search_state.tree, games, search_state.deepest, stays)
 
     def replace(self, search_state: SearchState, games: Tensor, states: Any) -> None:
         """Empties the trees of games (int64 [K]) that others replace. states: the root states of all games."""
         search_state.states = states
-        reset_(search_state.tree, games)
-        search_state.deepest[games] = 0
+        reset_(search_state.tree, games, search_state.deepest)
 
 
 # The parts of a step after the selection

@@ -335,7 +335,7 @@ class SelfPlay:
     def _replace(self, games: Tensor, ends: Tensor, collected: SelfPlayResult, ply_bound: int) -> None:
         """Takes in games that are over and puts new ones into their places: int64 [K] on the host, as all other
         arguments are."""
-        self.is_first[games] = False
+        self.is_first.index_fill_(0, games, False)
         index = self._on_device(games)
         self._collect(*self._on_host(index), ends, collected)
         states, drawn = self._new_games(len(games))

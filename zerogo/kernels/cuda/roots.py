@@ -10,13 +10,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from zerogo.kernels import copies
 from zerogo.kernels.cuda import draws, launch, tree
-from zerogo.kernels.cuda.draws import key
 from zerogo.kernels.cuda.tree import ILLEGAL, LEVELS, NULL_NODE, ROOT, TINY, UNVISITED, empty_nodes
 from zerogo.kernels.shared import Searches, Trees, fields_of
 from zerogo.rng import Purpose
-from zerogo.tensors import sent
 
 NOISE, SYMMETRY = tl.constexpr(int(Purpose.NOISE)), tl.constexpr(int(Purpose.SYMMETRY))
 
@@ -132,21 +129,9 @@ def begin(
 ) -> None:  # fmt: skip
     """Does what `search.Search.begin` does; games, budgets, move_keys: int64 [K]. The host waits only where it does not
     know which roots are bare."""
-    states, searched = search_state.states, search_state.tree
-    states = states if len(games) == search_state.num_games else states.select(games)
-    legal = search.game.root_legal(states)
-    if bare is None:
-        size = searched.size[games]
-        bare = ((size == 0) | (size + budgets >= searched.num_nodes)).nonzero().squeeze(1)
-    if number := len(bare):
-        chosen = games, legal, key((move_keys, int(Purpose.ROOT_SYMMETRY)), 0)
-        if number < len(games):
-            # cuDNN plans its convolutions anew, for milliseconds, in every batch of a new size: so there are few.
-            size = min(len(games), 1 << (number - 1).bit_length())
-            index = sent(torch.cat([bare, bare[-1:].expand(size - number)]), games.device)
-            states, chosen = states.select(index), copies.take(chosen, index)
-        made = chosen[0], *search.roots_of(states, *chosen[1:])
-        make_roots(search_state, *(part[:number] for part in made))
+    legal, roots = search.evaluate_roots(search_state, games, budgets, move_keys, bare)
+    if roots:
+        make_roots(search_state, *roots)
     places = search.game.noise_places(search_state.states, games)
     if not isinstance(explore, Tensor):
         explore = None if explore else torch.zeros_like(games, dtype=torch.bool)
