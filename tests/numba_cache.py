@@ -9,9 +9,10 @@ from pathlib import Path
 
 def compile_kernels() -> None:
     """Has a process compile all kernels, unless that was done since their sources changed."""
+    from zerogo import kernels
     from zerogo.kernels.cpu import loops
 
-    folder = loops._folder() if loops.numba is not None else None
+    folder = kernels.cache_folder() if loops.numba is not None else None
     if folder is not None and not (mark := folder / "all-compiled").exists():
         subprocess.run((sys.executable, __file__), check=True, capture_output=True)
         mark.touch()
