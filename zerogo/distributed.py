@@ -116,12 +116,11 @@ def end_restarts() -> None:
 
 
 def _fresh_store() -> tuple[dist.Store, int, int]:
-    """Returns the store in which torchrun's processes find each other, the rank and the world, without what processes
-    of before a restart have left in it.
+    """Returns torchrun's store, the rank and the world size, without keys of processes from before a restart.
 
-    torchrun keeps one store for all restarts, whose stale addresses torch itself would connect to. So each rank leaves
-    a word of its own; the first one repeats all that it finds, with its own word, under which everything else is kept,
-    until each rank has found its own among them."""
+    torchrun keeps one store for all restarts, and torch would connect to its stale addresses. So each rank publishes a
+    random token. Rank 0 echoes all tokens with a fresh key prefix; a rank that sees its own token uses that prefix, so
+    keys of the previous attempt are ignored."""
     global _kept
     store, number, size = next(dist.rendezvous("env://", timeout=LONGEST))
     _kept = store
@@ -379,9 +378,9 @@ def merge_moments(count: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor
 
 
 class _Norm(torch.autograd.Function):
-    """Batch normalisation over the points of all ranks, on boards of one size, by torch's own kernels: its step for
-    given statistics, which are all ranks', and its gradient for own ones, less what the means of all differ from own
-    ones. In steps of its own it took three times as long."""
+    """Batch normalisation over the points of all ranks, on boards of one size. Forward uses global statistics; backward
+    is torch's local kernel plus a correction for the difference between global and local means. Written out in torch
+    operations it took three times as long."""
 
     @staticmethod
     def forward(context: Any, x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, ...]:

@@ -7,7 +7,7 @@ this is what makes a step of a thousand games cost what a step of one costs else
 A flood fill is often written as a convolution with a cross-shaped kernel, cut off at the region and repeated until
 nothing changes: each round takes one step in every direction. Here a round takes the same steps for the 25 points of a
 row in one operation: `rows << 1` and `rows >> 1` are the horizontal taps, the rows above and below the vertical ones,
-`|` is the sum and `& within` the mask. docs/experiments.md has the two timed beside each other.
+`|` is the sum and `& within` the mask. docs/benchmarks.md compares their speed.
 
 A flood must reach its fixpoint. Kernels do so by themselves, board by board. Torch must not wait for the host to see
 what still grows, so there strings are found in a number of rounds that is proven enough (`string_labels`). Both give

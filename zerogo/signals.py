@@ -86,7 +86,7 @@ class Signals(contextlib.AbstractContextManager):
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Within it the first signal already ends what is done: for long work of which nothing is to be saved."""
+        """Context manager: raises Interrupted on the first signal, without waiting for a snapshot."""
         self.leave_if_asked()
         self._at_once += 1
         try:

@@ -1,9 +1,8 @@
 """One run: its folder, its parts, and the loop over them.
 
-Everything that a run knows is in its folder: config.yaml, snapshots, checkpoints, replay, games, logs. It may be killed
-at any moment: it goes on from the newest snapshot (`snapshots`), as if it had not stopped. Between two snapshots
-nothing is asked of time or chance that a snapshot does not keep, but for `pipeline.minutes` and what follows from
-it."""
+Everything about a run is in its folder: config.yaml, snapshots, checkpoints, replay, games, logs. It may be killed at
+any moment and resumes from the newest snapshot (`snapshots`). Except for `pipeline.minutes`, everything that affects
+the result (generators, counters) is in the snapshot, so a resumed run is bit-identical."""
 
 import time
 from dataclasses import replace
@@ -259,8 +258,8 @@ class Run:
         return min(1.0, max(by_time, by_iterations))
 
     def _sync_ranks(self, asked: bool = False) -> bool:
-        """Adds the time since the last call to the run's clock, the first rank's; returns whether any rank was asked.
-        All ranks come here together, and learn how many numbers of games are used and how many steps go without it."""
+        """Returns whether a snapshot or an exit was requested on any rank. Collective call: synchronises the clock
+        (rank 0's), the next game id, and the number of training steps until the next call."""
         now, used = time.monotonic(), 0 if self.selfplay is None else self.selfplay.next_game
         passed = now - self._clock if distributed.is_rank0() else 0.0
         steps = RANK_SYNC_SECONDS / self._step_seconds if distributed.is_rank0() and self._step_seconds else 1.0

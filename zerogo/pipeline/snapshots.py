@@ -119,9 +119,9 @@ def paths(directory: Path) -> list[Path]:
 
 
 def starts(directory: Path) -> Iterator[Checkpoint]:
-    """Yields what a run can go on from, the newest first: its snapshots, then its checkpoints. Warns of each that does
-    not load, and of weights that are no numbers, which versions before snapshots saved. The same on all ranks, each
-    with its part, if all can load theirs."""
+    """Yields what a run can resume from, the newest first: its snapshots, then its checkpoints. Warns of each that does
+    not load or has NaN or infinite weights. Collective call: all ranks get the same, each with its part, if all can
+    load theirs."""
     found = [*reversed(paths(directory)), *reversed(checkpoint.paths(directory))]
     for path in distributed.all_gather_object(found)[0]:
         try:
@@ -138,7 +138,7 @@ def _load(path: Path) -> Checkpoint:
     flight are not there, as how many there are on a rank follows from the number of ranks."""
     found = checkpoint.load(path)
     if not is_finite([*found.weights.values(), *found.averaged_weights.values()]):
-        raise InputError(f"checkpoint {path} has weights that are no numbers")
+        raise InputError(f"checkpoint {path} has NaN or infinite weights")
     if wrong := _misfit(found.run, "run"):
         raise InputError(f"checkpoint {path}: {wrong}")
     before, word = found.run.get("ranks", 1), found.run.get("word", "")

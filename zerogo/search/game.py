@@ -118,7 +118,8 @@ class Game(Protocol):
         return LeafStates(self.pack(position), legal, finished, result, repeats, leaf)
 
     def lasting(self, states: Any) -> Any:
-        """Returns the states with numbers on the host that hold for all later states of these shapes (CUDA graphs)."""
+        """Returns the states with host-side bounds replaced by their maximum, so that a captured CUDA graph stays valid
+        for later states."""
         return states
 
 

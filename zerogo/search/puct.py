@@ -52,7 +52,7 @@ def scores(nodes: Nodes, settings: SearchConfig, forced: Tensor | None = None) -
 
     A move that was not tried yet has the value of its node less fpu_reduction * sqrt(prior of the moves that were). A
     simulation under way counts as a visit that leaves the value as it is (Liu et al., "Watch the unobserved", 2020);
-    one that counts as a loss besides, as in KataGo, played much worse (docs/experiments.md). The sum is made in
+    one that counts as a loss besides, as in KataGo, played much worse (docs/results.md). The sum is made in
     float64, where the order of so few priors leaves no trace."""
     is_root = forced is not None
     reduction = settings.fpu_reduction_root if is_root else settings.fpu_reduction

@@ -152,9 +152,9 @@ class SelfPlay:
         """Plays on until that many games more are finished, or until `time.monotonic()` reaches a time, and returns
         what they gave. show: called with what there is so far, whenever moves were played.
 
-        every_place: also until the first game of each of the B places is finished. Else the first that are finished of
-        games that began together are the shortest, which are no fair sample. pause: asked after each step of the
-        search; once it says so the result, whose `is_whole` is False, is to be given back as `collected` to go on."""
+        every_place: also until the first game of each of the B places is finished. Otherwise the first finished games
+        would be biased towards short ones. pause: called after each step of the search; once it returns True, the
+        result is incomplete (`is_whole` is False): pass it as `collected` to continue."""
         collected, start = collected or SelfPlayResult(), time.monotonic()
         collected.is_whole = False
         overflowed, done = self.search_state.overflowed.clone(), int(self.search_state.done.sum())
@@ -200,8 +200,8 @@ class SelfPlay:
         """Plays the moves of those of these games whose budget is spent (on a CPU they all are), replaces those that
         are over, and starts the next searches.
 
-        All that the host must know of it comes in one copy. Until then games that do not move take part without an
-        effect: what is drawn or recorded for them is what will be when they do."""
+        The host reads the results in one copy. Games that do not move yet are computed too, but masked; their draws
+        are keyed by ply, so repeating them later gives the same values."""
         search_state, is_whole = self.search_state, len(game_index) == self.num_games
         before = self.states if is_whole else self.states.select(game_index)
         stays = None if host_read_is_free(game_index) else search_state.unspent

@@ -132,7 +132,8 @@ def _descend(tree, settings, path, action):
 
 @inline
 def _mark(tree, path, depth, action, root_move, is_terminal, counts, new):
-    """Leaves virtual visits behind, and the node to be made as an end for later selections of the step."""
+    """Adds virtual visits along the path and marks the pending child as terminal, so that later selections in this
+    step collide with it."""
     for level in range(depth + 1):
         tree.under_way[path[level]] += 1
     if not is_terminal:
