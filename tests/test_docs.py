@@ -1,0 +1,203 @@
+"""The documentation: its commands parse, its links resolve, what it names exists, and it keeps to its lengths and
+words."""
+
+import argparse
+import contextlib
+import io
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch.distributed.run
+
+from zerogo import __main__, cli, commands, config
+from zerogo.features import ENCODERS
+from zerogo.features.groups import GROUPS
+from zerogo.pipeline.sanity_checks import CHECKS
+
+ROOT = Path(__file__).parent.parent
+LOGS = sorted(ROOT.glob("docs/log/*.md"))
+PAGES = [*sorted(ROOT.glob("*.md")), ROOT / "checkpoints" / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+CONFIGS = sorted(ROOT.glob("configs/*.yaml"))
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CODE, LINK = re.compile(r"`([^`\n]+)`"), re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+OTHER_PROGRAMS = set("apt-get echo kill rsync ssh ruff . tensorboard".split())  # whose arguments are not checked
+CHEAP = "train --keys", "gtp --checkpoint checkpoints/9x9.pt --supported"  # commands that a test also runs, and `show`
+# Files and folders that runs, matches and people write, and options of other programs.
+WRITTEN = set("docs/settings.md config.yaml report.html result.json matches.jsonl .taken step-00012000.pt".split())
+WRITTEN |= set("match snapshots replay games matches played logs actors checkpoints/NAME checkpoints/mine".split())
+OTHER_OPTIONS = set("--max-restarts --nnodes --nproc-per-node --capture-all-dead --go_hosts".split())
+MOST_LINES = {"README.md": 150, "CONTRIBUTING.md": 60}
+MOST_WORDS = 1800  # of the README
+# Wording that readers took for a translation.
+STILTED = re.compile(
+    r"goes on with|\bof its own\b|what it found|patiently|\bis asked\b|\btold\b|\bbeside\b|"
+    r"(?<!git )\bcommit(?:s|ted)?\b"
+)
+
+
+@pytest.fixture(autouse=True)
+def in_the_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [block for name, block in FENCE.findall(page.read_text()) if name == language]
+
+
+def commands_of(page: Path) -> Iterator[list[str]]:
+    """Yields the words of each command in a page's shell blocks, without comments, operators and redirections."""
+    for line in "\n".join(blocks(page, "sh")).splitlines():
+        lexer = shlex.shlex(re.sub(r" 2>&1| > \S+", "", line), posix=True, punctuation_chars=";&|")
+        lexer.whitespace_split = True
+        words: list[str] = []
+        for word in [*lexer, ";"]:
+            if not set(word) <= set(";&|"):
+                words.append(word)
+            elif words:
+                yield words[1:] if words[0] == "nohup" else words
+                words = []
+
+
+COMMANDS = [(name_of(page), words) for page in PAGES for words in commands_of(page)]
+
+
+def read(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has the program read the words behind `zerogo`, and check the settings among them, without doing anything."""
+    results: list[argparse.Namespace] = []
+    monkeypatch.setattr(cli, "run", lambda parse, main: results.append(parse()))
+    with contextlib.suppress(SystemExit) if "--supported" in words else contextlib.nullcontext():
+        __main__.main(words)
+    if not results:
+        return
+    if words[0] == "train":
+        commands.train_config(results[0])
+    config.with_overrides(config.Config(), getattr(results[0], "overrides", []))
+
+
+@pytest.mark.parametrize(("page", "words"), COMMANDS, ids=[f"{page} {' '.join(words)}" for page, words in COMMANDS])
+def test_commands_are_understood(page: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [word for word in words if not re.fullmatch(r"\w+=tests", word)]  # PYTHONPATH
+    program, arguments = words[0], words[1:]
+    if program == "torchrun":
+        found = torch.distributed.run.parse_args(arguments)
+        assert found.module and found.training_script == "zerogo", "-m -- zerogo …, or torchrun reads --run itself"
+        program, arguments = "zerogo", found.training_script_args
+    if program == "zerogo":
+        read(arguments, monkeypatch)
+    elif program == "pip":
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        assert set(re.findall(r"\[(\w+)\]", " ".join(arguments))) <= set(extras)
+    elif program in ("pytest", "python", "python3"):
+        assert all(Path(word).exists() for word in arguments if word.endswith(".py"))
+    else:
+        assert program in OTHER_PROGRAMS
+
+
+def is_cheap(words: list[str]) -> bool:
+    return words[:2] == ["zerogo", "show"] and "game.sgf" not in words or " ".join(words[1:]) in CHEAP
+
+
+@pytest.mark.parametrize("words", [words for _, words in COMMANDS if is_cheap(words)], ids=" ".join)
+def test_cheap_commands_run(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where the shipped networks are found all the same
+    with pytest.raises(SystemExit) as ended, contextlib.redirect_stdout(io.StringIO()) as out:
+        __main__.main(words[1:])
+    assert not ended.value.code and (out.getvalue() or list(tmp_path.iterdir()))
+
+
+def test_python_blocks_run() -> None:
+    for block in blocks(ROOT / "README.md", "python"):
+        names: dict = {}
+        exec(block, names)
+        assert names["result"].visits.shape == (64, 50)
+
+
+def test_the_readme_has_the_commands_of_ci() -> None:
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert "pip install -e '.[test]' && pytest -n 2 --dist worksteal" in lines
+    blocks_of_readme = blocks(ROOT / "README.md", "sh")
+    assert lines[-1] + "\n" in blocks_of_readme and "pip install -e . && zerogo train\n" in blocks_of_readme
+
+
+def anchors(page: Path) -> set[str]:
+    """Returns the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, *LOGS], ids=name_of)
+def test_links_resolve(page: Path) -> None:
+    for link in LINK.findall(FENCE.sub("", page.read_text())):
+        if not link.startswith("http") and "settings.md" not in link:
+            file, _, anchor = link.partition("#")
+            target = page.parent / file if file else page
+            assert target.exists() and (not anchor or anchor in anchors(target)), link
+
+
+@cache
+def options() -> set[str]:
+    """Returns the options that any command's help lists."""
+    benches = re.search(r"\{([\w,]+)\}", help_of(["bench"]))[1].split(",")
+    words = [[name] for name in __main__.COMMANDS] + [["bench", name] for name in benches]
+    return set(re.findall(r"--[a-z][\w-]*", "".join(map(help_of, words))))
+
+
+def help_of(words: list[str]) -> str:
+    with contextlib.redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit), pytest.MonkeyPatch.context() as m:
+        m.setattr(cli, "run", lambda parse, main: parse())
+        __main__.main([*words, "--help"])
+    return out.getvalue()
+
+
+def is_there(code: str, page: Path) -> bool:
+    """Says whether what a piece of code names exists, if it names a command, option, setting, file, or constant."""
+    if code.startswith("zerogo "):
+        words = code.split()
+        return words[1] in __main__.COMMANDS and set(re.findall(r"--[a-z][\w-]*", code)) <= options()
+    if re.fullmatch(r"--[a-z][\w-]*( \S+)?", code):
+        return code.split()[0] in options() | OTHER_OPTIONS
+    if re.match(r"[a-z]+\.[a-z_0-9]+=", code):
+        settings = re.findall(r"[a-z]+\.\w+=\S+", code.replace("section.key=value", "run.seed=1"))
+        return config.with_overrides(config.Config(), ["replay.external=true", *settings]) is not None
+    if re.fullmatch(r"[a-z]+\.[a-z_0-9]+", code) and code.split(".")[0] in config.BY_NAME and not code.endswith(".py"):
+        return code in config.KEYS
+    if re.fullmatch(r"[A-Z][A-Z_]{3,}", code):
+        return any(re.search(rf"^{code}\b", path.read_text(), re.MULTILINE) for path in ROOT.glob("zerogo/**/*.py"))
+    if re.fullmatch(r"[\w./-]+(\.(py|md|yaml|pt|tsv|toml)|/)", code) or code.rstrip("/") in WRITTEN:
+        places = ROOT, page.parent, ROOT / "zerogo", ROOT / "checkpoints"
+        written = any(code.startswith(f"{name}/") or code == name for name in WRITTEN)
+        return written or any((place / code).exists() for place in places)
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_what_is_named_exists(page: Path) -> None:
+    missing = [code for code in CODE.findall(FENCE.sub("", page.read_text())) if not is_there(code, page)]
+    assert not missing
+
+
+def test_tables_are_complete() -> None:
+    checks = CODE.findall((ROOT / "docs" / "training.md").read_text().partition("## Sanity checks")[2])
+    assert set(CHECKS) <= set(checks)
+    encoders = CODE.findall((ROOT / "docs" / "encoders.md").read_text())
+    assert set(ENCODERS) | set(GROUPS) <= {code.partition(":")[0] for code in encoders}
+    assert all(f"`configs/{path.name}`" in (ROOT / "README.md").read_text() for path in CONFIGS)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *CONFIGS], ids=name_of)
+def test_lengths_and_words(page: Path) -> None:
+    text = page.read_text()
+    assert text.count("\n") <= MOST_LINES.get(name_of(page), 200) or page.name in ("CHANGELOG.md", "settings.md")
+    assert name_of(page) != "README.md" or len(text.split()) <= MOST_WORDS
+    assert not STILTED.findall(re.sub(r"\]\(\S+\)", "]", text))
+    is_page_of_docs = name_of(page).startswith("docs/") and page.name != "settings.md"
+    assert not is_page_of_docs or "For whoever" in text[:300], "it opens with whom it is for"
