@@ -262,6 +262,20 @@ def test_statistics_tell_age_and_size():
     assert figures["age_steps"] == 30 and figures["window"] == 40 and figures["learned_share"] == 0.75
 
 
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_figures_of_the_window_are_known_without_the_ring(device):
+    """On "meta", where nothing can be read, too: as the ring fills and goes round, while games are held out."""
+    buffer = Replay(SETTINGS, 5, device=device)
+    for first in range(0, 600, 20):
+        buffer.add(make_samples(first, 20, network_step=first - 40))
+        inside = range(first + 20 - buffer.window, first + 20)
+        figures, steps = buffer.statistics(network_step=700), [max(0, number // 20 * 20 - 40) for number in inside]
+        held = sum(replay.is_held_out(torch.tensor(inside) // 4).tolist())
+        assert figures["age_steps"] == 700 - sum(steps) / len(inside) and buffer.newest_step == max(steps)
+        assert figures["learned_share"] == sum(number % 4 != 0 for number in inside) / len(inside)
+        assert figures["validation_share"] == held / len(inside)
+
+
 def test_resume_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch):
     monkeypatch.setattr(replay.buffer, "VALIDATION_SHARE", 0.3)
     whole, first = filled(None, 100), filled(tmp_path, 100)

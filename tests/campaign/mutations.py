@@ -61,7 +61,7 @@ MUTATIONS = [
     # Replay
     Mutation("replay/buffer.py", "(total**a - c**a)", "total**a", "replay"),
     Mutation("replay/buffer.py", "torch.arange(self._stored - number, self._stored)", "torch.arange(number)", "replay"),
-    Mutation("replay/buffer.py", "False: newest[~is_held]", "False: newest", "replay"),
+    Mutation("replay/buffer.py", "append(numbers[~is_held])", "append(numbers)", "replay"),
 ]
 NAMES = [f"{mutation.path}:{1 + number}" for number, mutation in enumerate(MUTATIONS)]
 

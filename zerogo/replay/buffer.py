@@ -90,10 +90,11 @@ class Replay:
         # half as much again, and other parts of a run fill what is left.
         allocation = settings.capacity if torch.device(device).type != "cpu" else 0
         self._ring = torch.empty((allocation, record_layout(board_size)[1]), dtype=torch.int64, device=device)
-        self._held = torch.empty(0, dtype=torch.bool)
-        self._kinds = torch.empty(0, dtype=torch.uint8)
-        self._policy_time = torch.empty(0, dtype=torch.int64)  # samples there were when a policy was found
-        self._slots: dict[bool, Tensor] | None = None
+        # On the host, by slot; policy_time: how many samples there were when a policy was found.
+        kinds = {"kinds": torch.uint8, "policy_time": torch.int64, "network_step": torch.int64, "is_learned": torch.bool}
+        self._columns = {name: torch.empty(0, dtype=dtype) for name, dtype in kinds.items()}
+        # The numbers of held-out and of other samples in memory, ascending, in pieces.
+        self._numbers = {is_held: [torch.empty(0, dtype=torch.int64)] for is_held in (True, False)}
         self._reanalysed = False
         self._generator = torch.Generator().manual_seed(seed)
         self._validation_generator = torch.Generator().manual_seed(seed + 1)
@@ -132,17 +133,21 @@ class Replay:
     def _put(self, records: Tensor, samples: Samples) -> None:
         """Writes samples, at most `capacity`, into the ring, which first grows as long as it may."""
         capacity = self.settings.capacity
-        needed, allocated = min(capacity, self._stored + len(samples)), len(self._held)
+        needed, allocated = min(capacity, self._stored + len(samples)), len(self._columns["kinds"])
         if needed > allocated:
             self._grow(min(capacity, max(needed, 2 * allocated, _FIRST_ALLOCATION)))
-        slots = torch.arange(self._stored, self._stored + len(samples)) % capacity
+        numbers = torch.arange(self._stored, self._stored + len(samples))
+        slots, is_held = numbers % capacity, is_held_out(samples.game)
         self._ring[sent(slots, self._ring.device)] = sent(records, self._ring.device)  # index_copy_ would go row by row
-        self._held[slots], self._kinds[slots] = is_held_out(samples.game), samples.kinds()
-        self._policy_time[slots] = self.total
+        of_samples = {"kinds": samples.kinds(), "network_step": samples.network_step.clamp(min=0)}
+        of_samples |= {"is_learned": samples.policy_weight > 0, "policy_time": self.total}
+        for name, values in of_samples.items():
+            self._columns[name][slots] = values
+        self._numbers[True].append(numbers[is_held])
+        self._numbers[False].append(numbers[~is_held])
         self._stored += len(samples)
         if len(samples):
             self.last_game = max(self.last_game, int(samples.game.max()))
-        self._slots = None
 
     def _grow(self, allocation: int) -> None:
         """The ring is never full while it grows, so samples keep their slots."""
@@ -153,7 +158,7 @@ class Replay:
             return larger
 
         self._ring = grown(self._ring) if len(self._ring) < allocation else self._ring
-        self._held, self._kinds, self._policy_time = map(grown, (self._held, self._kinds, self._policy_time))
+        self._columns = {name: grown(column) for name, column in self._columns.items()}
 
     # Drawing
 
@@ -167,11 +172,11 @@ class Replay:
     @property
     def newest_step(self) -> int:
         """The training step of the youngest network that played a sample of the window, 0 where none has learned."""
-        return int(self._column("network_step", self._newest(self.window)).max()) if len(self) else 0
+        return max((int(steps.max()) for steps in self._in_window("network_step") if len(steps)), default=0)
 
     def can_take(self, batch: int) -> bool:
         """Returns whether there's credit for a batch, and anything to draw."""
-        return self.credit >= batch and len(self._slots_of(held=False)) > 0
+        return self.credit >= batch and len(self._window_numbers(held=False)) > 0
 
     def take(self, batch: int) -> TrainingBatch:
         """Returns a batch drawn uniformly, with replacement, from the window's games that are not held out, and spends
@@ -181,17 +186,17 @@ class Replay:
         assert self.can_take(batch), f"a batch of {batch} with a credit of {self.credit:.0f}; ask can_take first"
         self.credit -= batch
         self.taken += batch
-        return self._draw(batch, self._slots_of(held=False), self._generator)
+        return self._draw(batch, self._window_numbers(held=False), self._generator)
 
     def validation_batch(self, batch: int) -> TrainingBatch | None:
         """Returns a batch drawn from the window's held-out games, or None where there are none yet. Costs no credit."""
-        slots = self._slots_of(held=True)
-        return self._draw(batch, slots, self._validation_generator) if len(slots) else None
+        numbers = self._window_numbers(held=True)
+        return self._draw(batch, numbers, self._validation_generator) if len(numbers) else None
 
-    def _draw(self, batch: int, slots: Tensor, generator: torch.Generator) -> TrainingBatch:
-        index = slots[torch.randint(len(slots), (batch,), generator=generator)]
+    def _draw(self, batch: int, numbers: Tensor, generator: torch.Generator) -> TrainingBatch:
+        index = numbers[torch.randint(len(numbers), (batch,), generator=generator)] % self.settings.capacity
         symmetry = torch.randint(8, (batch,), generator=generator)
-        kinds = union(self._kinds[index])
+        kinds = union(self._columns["kinds"][index])
         index, symmetry = distributed.local_shard(index), distributed.local_shard(symmetry)
         return TrainingBatch(self._records(index), sent(symmetry, self._ring.device), self.board_size, kinds)
 
@@ -213,43 +218,48 @@ class Replay:
 
     def oldest_policies(self, number: int) -> Tensor:
         """Returns the slots of up to `number` samples that are learned from, those with the oldest policies: int64."""
-        slots = self._slots_of(held=False)
-        slots = slots[self._column("policy_weight", slots) > 0]
-        return slots[self._policy_time[slots].argsort(stable=True)[:number]]
+        slots = self._window_numbers(held=False) % self.settings.capacity
+        slots = slots[self._columns["is_learned"][slots]]
+        return slots[self._columns["policy_time"][slots].argsort(stable=True)[:number]]
 
     def update_policies(self, slots: Tensor, policy: Tensor, root_value: Tensor) -> None:
         """Puts newer searches in the place of what was found: int64 [K], float32 [K, A], float32 [K]."""
         ring, here = Samples.of_records(self._ring, self.board_size), sent(slots, self._ring.device)
         ring.policy[here] = sent(policy, here.device).to(ring.policy.dtype)
         ring.root_value[here] = sent(root_value, here.device)
-        self._policy_time[slots], self._reanalysed = self.total, True
+        self._columns["policy_time"][slots], self._reanalysed = self.total, True
 
     def _newest(self, number: int) -> Tensor:
         """Returns the slots of the newest samples, oldest first: int64 [number]."""
         return torch.arange(self._stored - number, self._stored) % self.settings.capacity
 
-    def _slots_of(self, held: bool) -> Tensor:
-        """Returns the window's slots of held-out or of other samples; found once after samples were added."""
-        if self._slots is None:
-            newest = self._newest(self.window)
-            is_held = self._held[newest]
-            self._slots = {True: newest[is_held], False: newest[~is_held]}
-        return self._slots[held]
+    def _window_numbers(self, held: bool) -> Tensor:
+        """Returns the numbers of the window's held-out or of its other samples, ascending: int64; sample i lies in slot
+        i % capacity."""
+        pieces = self._numbers[held]
+        if len(pieces) > 1:
+            numbers = torch.cat(pieces)
+            pieces[:] = [numbers[torch.searchsorted(numbers, self._stored - len(self)) :]]
+        return pieces[0][torch.searchsorted(pieces[0], self._stored - self.window) :]
+
+    def _in_window(self, name: str) -> list[Tensor]:
+        """Returns views of a column that hold the window's samples, oldest first."""
+        column, end, size = self._columns[name], self._stored % self.settings.capacity, self.window
+        return [column[len(column) - max(0, size - end) :], column[max(0, end - size) : end]]
 
     def statistics(self, network_step: int) -> dict[str, float]:
         """Returns figures of the buffer: sizes in samples, mean age in steps behind `network_step`, reuse, shares."""
-        newest = self._newest(self.window)
-        size = max(1, len(newest))
-        made_at = self._column("network_step", newest).clamp(min=0)
+        size = max(1, self.window)
+        made_at = sum(int(steps.sum()) for steps in self._in_window("network_step"))
         return {
             "samples": float(self.total),
             "held": float(len(self)),
             "window": float(self.window),
             "credit": self.credit,
             "reuse": self.taken / max(1, self.total),
-            "age_steps": float((network_step - made_at).sum()) / size,
-            "validation_share": len(self._slots_of(held=True)) / size,
-            "learned_share": float((self._column("policy_weight", newest) > 0).sum()) / size,
+            "age_steps": float(network_step * self.window - made_at) / size,
+            "validation_share": len(self._window_numbers(held=True)) / size,
+            "learned_share": sum(int(learned.sum()) for learned in self._in_window("is_learned")) / size,
             "memory_bytes": float(self._ring.nbytes),
         }
 
@@ -328,7 +338,7 @@ class Replay:
         if self._reanalysed:
             slots = self._newest(len(self))
             state["policies"] = {name: self._column(name, slots) for name in ("policy", "root_value")}
-            state["policies"]["time"] = self._policy_time[slots]
+            state["policies"]["time"] = self._columns["policy_time"][slots]
         return state
 
     def _take_over(self, state: dict[str, Any]) -> None:
@@ -342,8 +352,7 @@ class Replay:
             number = min(len(self), len(state["policies"]["time"]))
             policy, value, when = (state["policies"][name][-number:] for name in ("policy", "root_value", "time"))
             self.update_policies(self._newest(number), policy, value)
-            self._policy_time[self._newest(number)] = when
-        self._slots = None
+            self._columns["policy_time"][self._newest(number)] = when
         self.credit = self._most_credit(state["credit"])
 
     def redraw(self, seed: int) -> None:
