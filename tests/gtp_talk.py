@@ -1,27 +1,25 @@
-"""Conversations with a GTP engine: in this process with every reply taken apart, or with a process of its own.
+"""Conversations with a GTP engine in this process. No clock goes on by itself, and no thread reads.
 
 Golden conversations lie in data/gtp, a file each, as they go from a fresh engine on 5x5 with a komi of 7: a line with
 `> ` before it is sent; the lines below are the whole reply."""
 
 import io
-import queue
+import itertools
 import re
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from zerogo import __version__
 from zerogo.gtp.__main__ import parse
 from zerogo.gtp.commands import serve
 from zerogo.gtp.engine import Engine, make_engine
-from zerogo.gtp.protocol import Input
+from zerogo.gtp.protocol import INTERRUPT
+from zerogo.players.move_choice import Judge
 
 ROOT = Path(__file__).parent.parent
 QUICKSTART = "checkpoints/quickstart-5x5.pt"
-LONG = 60.0  # seconds after which a conversation has hung
 FILES = sorted((Path(__file__).parent / "data" / "gtp").glob("*.txt"))
 SCRIPTS = {path.stem: path.read_text().replace("VERSION", __version__).strip() for path in FILES}
 Wait = Callable[[str], bool]
@@ -33,42 +31,57 @@ def requests_of(script: str) -> list[str]:
 
 
 def engine(checkpoint: str = "mcts:8", *arguments: str) -> Engine:
-    """Returns the engine that a command line asks for; what it says to people is in `engine.said`."""
+    """Returns the engine that a command line asks for; what it says to people is in `engine.said`. Its clock goes on by
+    10 ms whenever it is read."""
     said: list[str] = []
     options = ["--checkpoint", checkpoint, "--device", "cpu", "--precision", "float32", "--seed", "1", *arguments]
     made = make_engine(parse(options), said.append)
-    made.said = said
+    made.said, made.now = said, itertools.count(1000, 0.01).__next__
+    made.judge = Judge(made.analyst, made.now)
     return made
+
+
+class Script:
+    """An input whose lines come in their order, a line behind functions when each of them has held once of what is
+    written so far; then it ends."""
+
+    POLLS = 20_000  # how often it may be asked in vain for a line
+
+    def __init__(self, items: Iterable[str | Wait], output: io.StringIO) -> None:
+        self._items, self._output, self._polls = deque(items), output, 0
+
+    def is_waiting(self) -> bool:
+        """Says whether a line, or the end, has come."""
+        while self._items and not isinstance(self._items[0], str):
+            self._polls += 1
+            assert self._polls < self.POLLS, f"hung after {self._output.getvalue()!r}"
+            if not self._items[0](self._output.getvalue()):
+                return False
+            self._items.popleft()
+            self._polls = 0
+        return True
+
+    def take(self) -> str | None:
+        """Returns the next line as soon as it comes, None at the end."""
+        while not self.is_waiting():
+            pass
+        return self._items.popleft() if self._items else None
+
+    def asks_to_stop(self) -> bool:
+        """Says whether the next line is GoGui's interrupt, and has come."""
+        return self.is_waiting() and bool(self._items) and INTERRUPT.fullmatch(self._items[0]) is not None
+
+
+def converse(talking: Engine, script: Iterable[str | Wait]) -> str:
+    """Returns all that is written when the lines of a script come (see `Script`), and then the end of the input."""
+    output = io.StringIO()
+    serve(talking, Script(script, output), output.write)
+    return output.getvalue()
 
 
 def raw(talking: Engine, text: str | Iterable[str]) -> str:
     """Returns all that the engine writes when these lines have come, and then the end of the input."""
-    output = io.StringIO()
-    serve(talking, Input(text.split("\n") if isinstance(text, str) else text), output.write)
-    return output.getvalue()
-
-
-def converse(talking: Engine, script: Sequence[str | Wait]) -> str:
-    """Returns all that is written when the lines of a script come; a function of what is written so far holds up the
-    line behind it."""
-    output, changed = io.StringIO(), threading.Condition()
-
-    def write(text: str) -> None:
-        with changed:
-            output.write(text)
-            changed.notify_all()
-
-    def lines() -> Iterator[str]:
-        for item in script:
-            if isinstance(item, str):
-                yield item
-                continue
-            with changed:
-                is_there = changed.wait_for(lambda item=item: item(output.getvalue()), LONG)
-                assert is_there, f"hung after {output.getvalue()!r}"
-
-    serve(talking, Input(lines()), write)
-    return output.getvalue()
+    return converse(talking, text.split("\n") if isinstance(text, str) else text)
 
 
 def infos(number: int) -> Wait:
@@ -104,47 +117,3 @@ def state_of(talking: Engine) -> tuple:
     whole = (game.rules, game.start, game.first, list(game.moves), list(game.handicap), game.state, game.start_id)
     times = (clock.settings, dict(clock.left), clock.lag, vars(talking.options).copy())
     return *whole, *times, talking.rules_name, talking.opponent, talking.own_colour, talking.resignation
-
-
-@dataclass
-class Process:
-    """An engine as a process of its own; `ask` sends a line and waits for its reply, up to a minute."""
-
-    arguments: Sequence[str]
-    _lines: queue.Queue[str | None] = field(default_factory=queue.Queue)
-
-    def __post_init__(self) -> None:
-        command = (sys.executable, "-m", "zerogo.gtp", *self.arguments)
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self.process = subprocess.Popen(command, text=True, cwd=ROOT, **pipes)
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        for line in self.process.stdout:
-            self._lines.put(line.rstrip("\n"))
-        self._lines.put(None)
-
-    def send(self, text: str) -> None:
-        """Writes text in one go."""
-        self.process.stdin.write(text)
-        self.process.stdin.flush()
-
-    def line(self) -> str:
-        """Returns the next line that the engine writes."""
-        line = self._lines.get(timeout=60)
-        assert line is not None, f"the engine has gone: {self.process.stderr.read()}"
-        return line
-
-    def reply(self) -> str:
-        """Returns the next whole reply."""
-        return "\n".join(iter(self.line, ""))
-
-    def ask(self, line: str) -> str:
-        """Returns the reply to a line."""
-        self.send(line + "\n")
-        return self.reply()
-
-    def end(self) -> tuple[int, str]:
-        """Closes the engine's input and returns its exit status and what it wrote to stderr."""
-        _, errors = self.process.communicate(timeout=60)
-        return self.process.returncode, errors

@@ -1,10 +1,8 @@
 """Analysis that streams: its arguments, its exact formats, when it begins and ends; the raw network; what GoGui
 shows."""
 
+import itertools
 import re
-import threading
-import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import gtp_talk
@@ -116,8 +114,7 @@ def test_lz_analyze_knows_nothing_of_katago_and_genmove_avoids_nothing(fresh: En
     assert not fresh.game.moves
 
 
-@pytest.mark.parametrize("command", ["lz-analyze", "kata-analyze"])
-@pytest.mark.parametrize("number", ["", "12"])
+@pytest.mark.parametrize(("command", "number"), [("lz-analyze", ""), ("kata-analyze", "12")])
 def test_streams_until_the_next_line(command: str, number: str, fresh: Engine) -> None:
     before = gtp_talk.state_of(fresh)
     written = converse(fresh, [f"{number} {command} 1", infos(3), "13 name"])
@@ -141,20 +138,10 @@ def test_begins_at_once_and_needs_no_line(fresh: Engine) -> None:
 
 def test_stops_within_one_step(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a line has come there is at most the step that is under way."""
-    came, after = threading.Event(), []
-    real = AnalysisSession.step
-
-    def step(session: AnalysisSession, most: int | None = None) -> int:
-        if came.is_set():
-            after.append(1)
-        return real(session, most)
-
-    def line_comes(written: str) -> bool:
-        return infos(2)(written) and (came.set() or True)
-
-    monkeypatch.setattr(AnalysisSession, "step", step)
-    converse(fresh, ["lz-analyze 1", line_comes, "name"])
-    assert len(after) <= 2  # one may begin between the event and the line's arrival
+    steps, real = [], AnalysisSession.step
+    monkeypatch.setattr(AnalysisSession, "step", lambda *given: steps.append(1) or real(*given))
+    converse(fresh, ["lz-analyze 1", lambda written: len(steps) == 7, "name"])
+    assert len(steps) == 7
 
 
 def test_visits_grow(fresh: Engine) -> None:
@@ -266,31 +253,21 @@ def test_pondering_keeps_its_tree(fresh: Engine) -> None:
     """Off by default. While the other side thinks the tree grows; the next move finds its part of it, `stop` and any
     line end it."""
 
-    def until(replies: int, has_happened: Callable[[], bool]) -> gtp_talk.Wait:
-        """Waits for so many replies, and then until something has happened, up to 20 seconds."""
+    def pause(replies: int) -> gtp_talk.Wait:
+        """Holds when it is asked for the twentieth time after so many replies."""
+        count = itertools.count(1)
+        return lambda written: written.count("\n\n") == replies and next(count) >= 20
 
-        def wait(written: str) -> bool:
-            ends, are_there = time.monotonic() + 20, written.count("\n\n") == replies
-            while are_there and not has_happened():
-                assert time.monotonic() < ends
-                time.sleep(0.01)
-            return are_there
-
-        return wait
-
-    def pause() -> bool:
-        return bool(time.sleep(0.3)) or True
-
-    converse(fresh, ["genmove b", until(1, pause)])
+    converse(fresh, ["genmove b", pause(1)])
     assert fresh.session.visits <= 18
     ponders = ["undo", "kata-set-param ponderingEnabled true", "genmove b"]
-    ponders.append(until(3, lambda: fresh.session.visits > 200))
+    ponders.append(lambda written: written.endswith("C3\n\n") and fresh.session.visits > 200)
     try:
-        written = converse(fresh, [*ponders, "stop", until(4, pause), "play w B2"])
+        written = converse(fresh, [*ponders, "stop", pause(4), "play w B2"])
         assert written == "=\n\n=\n\n= C3\n\n=\n\n=\n\n" and fresh.session.visits > 200
         grown = {move.action: move.visits for move in fresh.session.analysis().candidates}
         stopped = fresh.session.visits
-        converse(fresh, ["undo", until(1, pause)])
+        converse(fresh, ["undo", pause(1)])
         assert fresh.session.visits == stopped, "stopped in this position"
         fresh.session.set_position(fresh.game)
         best = max(grown, key=grown.get)
@@ -324,26 +301,19 @@ def test_a_prepared_analysis_asks_nothing(fresh: Engine, monkeypatch: pytest.Mon
     assert {candidate.score for candidate in plain.candidates} == {plain.score}
 
 
-@pytest.mark.parametrize("command", ["lz-genmove_analyze", "kata-genmove_analyze"])
-@pytest.mark.parametrize("arguments", ["b", "b 100000", "b 0", "", "w interval 50 minmoves 5"])
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [("lz", "b"), ("kata", "b 100000"), ("lz", "b 0"), ("kata", ""), ("kata", "w interval 50 minmoves 5")],
+)
 def test_genmove_analyze(command: str, arguments: str, fresh: Engine) -> None:
     """The last line but one has all visits and its first move is what is played; lines that wait do not end it."""
-    written = raw(fresh, f"8 {command} {arguments}\n\n9 name")
+    written = raw(fresh, f"8 {command}-genmove_analyze {arguments}\n\n9 name")
     head, *lines, play, blank, name, _, _ = written.split("\n")
     assert (head, blank, name) == ("=8", "", "=9 zerogo")
     assert lines and all(line.startswith("info move ") for line in lines)
     vertex = re.fullmatch(r"play (\S+)", play)[1]
     assert fresh.game.moves == [(WHITE if arguments.startswith("w") else BLACK, 12)] and vertex == "C3"
     assert lines[-1].startswith("info move C3 ") and int(re.search(r"visits (\d+)", lines[-1])[1]) >= 8
-
-
-def test_genmove_analyze_resigns(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    fresh.game.set_up([[1, 1, 1, 1, 1], [1, 0, 1, 0, 1], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [0, 0, 0, 2, 0]], WHITE)
-    for number in range(6):
-        fresh.game.play(fresh.game.to_play, 25 if number % 2 else 20 + number // 2)
-    monkeypatch.setattr(fresh.options, "resign_winrate", 1.0)
-    written = raw(fresh, "lz-genmove_analyze w 10")
-    assert re.fullmatch(r"=\n(info .*\n)+play (resign|\S+)\n\n", written)
 
 
 def test_the_random_player_does_not_think() -> None:
@@ -375,12 +345,12 @@ def test_raw_nn(fresh: Engine) -> None:
     reply = raw(fresh, "2 kata-raw-nn 3")
     assert reply.startswith("=2\nsymmetry 3\n") and "\n\n" not in reply[:-2]
     found = numbers_of(reply.removeprefix("=2"))
-    whole = fresh.analyst.evaluate(fresh.game.tensor())
     assert found["symmetry"] == [3] and found["whiteWin"][0] + found["whiteLoss"][0] == pytest.approx(1)
     assert len(found["policy"]) == len(found["whiteOwnership"]) == 25 and np.isnan(found["policy"][12])
     assert np.nansum(found["policy"]) + found["policyPass"][0] == pytest.approx(1, abs=1e-4)
-    assert found["whiteWin"][0] == pytest.approx((1 + float(whole.value)) / 2, abs=0.2)  # White is to move
-    assert np.sign(found["whiteOwnership"]).sum() < 0
+    seen = fresh.analyst.evaluate(fresh.game.tensor(), turn=3)
+    assert found["whiteWin"][0] == pytest.approx((1 + float(seen.value)) / 2, abs=1e-5)  # White is to move
+    assert found["whiteOwnership"] == pytest.approx(seen.ownership.flatten().tolist(), abs=1e-5)
     assert found["whiteLead"][0] == pytest.approx(sum(found["whiteOwnership"]) + 7, abs=1e-3)
 
 

@@ -18,7 +18,6 @@ from zerogo import coords, scoring
 from zerogo.analysis.engine import AnalysisEngine
 from zerogo.game import Colour
 from zerogo.gtp.engine import Engine
-from zerogo.players import move_choice
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
 from zerogo.sgf import result_text
@@ -113,14 +112,6 @@ def test_gtp(name: str, player: str) -> None:
     assert points_of(talk.value("final_status_list dead"), known.size) == known.dead
     assert points_of(talk.value("final_status_list seki"), known.size) == known.seki
     assert known.score in ("", talk.value("final_score"))
-
-
-@pytest.mark.parametrize(("name", "player"), ASKED)
-def test_python(name: str, player: str) -> None:
-    known = POSITIONS[name]
-    engine = set_up(player, known).engine
-    found = move_choice.final_status(engine.game, engine.analyst)
-    assert known.score in ("", result_text(move_choice.final_score_black(engine.game, found)))
 
 
 @pytest.mark.parametrize(("name", "player"), JSON_ASKED)

@@ -4,17 +4,20 @@ should."""
 import contextlib
 import gc
 import os
+import queue
 import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 import tiny
 import torch
-from gtp_talk import Process
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from zerogo import checkpoint, sgf
@@ -26,6 +29,50 @@ from zerogo.signals import Signals
 from zerogo.telemetry import Telemetry
 
 ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Process:
+    """An engine as a process of its own; `ask` sends a line and waits for its reply, up to a minute."""
+
+    arguments: Sequence[str]
+    _lines: queue.Queue[str | None] = field(default_factory=queue.Queue)
+
+    def __post_init__(self) -> None:
+        command = (sys.executable, "-m", "zerogo.gtp", *self.arguments)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen(command, text=True, cwd=ROOT, **pipes)
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self._lines.put(line.rstrip("\n"))
+        self._lines.put(None)
+
+    def send(self, text: str) -> None:
+        """Writes text in one go."""
+        self.process.stdin.write(text)
+        self.process.stdin.flush()
+
+    def line(self) -> str:
+        """Returns the next line that the engine writes."""
+        line = self._lines.get(timeout=60)
+        assert line is not None, f"the engine has gone: {self.process.stderr.read()}"
+        return line
+
+    def reply(self) -> str:
+        """Returns the next whole reply."""
+        return "\n".join(iter(self.line, ""))
+
+    def ask(self, line: str) -> str:
+        """Returns the reply to a line."""
+        self.send(line + "\n")
+        return self.reply()
+
+    def end(self) -> tuple[int, str]:
+        """Closes the engine's input and returns its exit status and what it wrote to stderr."""
+        _, errors = self.process.communicate(timeout=60)
+        return self.process.returncode, errors
 
 
 def start(*arguments: str) -> subprocess.Popen:
@@ -179,3 +226,17 @@ def test_script_main_shows_bugs_and_ignores_a_closed_pipe() -> None:
     start_time = time.monotonic()
     assert process.stderr.read() == ""
     assert process.wait() == 1 and time.monotonic() - start_time < 30
+
+
+def test_a_process(tmp_path: Path) -> None:
+    log = tmp_path / "talk.log"
+    process = Process(["--checkpoint", "mcts:4", "game.size=3", "--log", str(log)])
+    process.send("1 name\r\n2 genmove b\n")  # two in one write
+    assert process.reply() == "=1 zerogo" and process.reply().startswith("=2 ")
+    assert process.ask("\n# nothing\nshowboard").count("\n") == 7
+    process.send("3 lz-analyze b 1\n")
+    assert process.line() == "=3"  # and the input ends in the middle of it
+    status, errors = process.end()
+    assert status == 0 and "GTP ready\n" in errors and "Traceback" not in errors
+    written = log.read_text()
+    assert "! GTP ready\n" in written and "> 1 name\n< =1 zerogo\n< \n" in written
