@@ -313,20 +313,46 @@ def test_numbers_that_are_none_are_never_saved(averaged: bool, tmp_path: Path, m
     poisoning(monkeypatch, range(30, 31), averaged)
     folder = tiny.run(tmp_path, *ROUNDS)
     assert "averaged weights are no numbers" in (said := capsys.readouterr().err) or not averaged
-    assert "goes back to step" in said and "draws other batches" in said
+    assert len(rollbacks_of(said)) == 1
     for path in [*checkpoint.paths(folder), *snapshots.paths(folder)]:
         found = checkpoint.load(path)
         assert snapshots.is_finite([*found.weights.values(), *found.averaged_weights.values()])
     assert checkpoint.newest(folder).counters["iterations"] == 2
 
 
-def test_learning_that_diverges_again_and_again_ends_with_advice_that_helps(tmp_path: Path, monkeypatch) -> None:
+def rollbacks_of(said: str) -> list[tuple[str, str]]:
+    """Returns the files to which a run has gone back, and with which learning rates."""
+    return re.findall(r"rollback.* \(\S+/(\S+)\), with other batches and training.learning_rate=(\S+)", said)
+
+
+def test_each_rollback_in_a_row_goes_further_back_until_nothing_is_left(tmp_path: Path, monkeypatch, capsys) -> None:
+    """What a run saves meanwhile is never gone back to, and does not push out what may be."""
+    asked_at(monkeypatch, set(range(10, 10**5, 10)), lambda one: setattr(one.signals, "snapshot_requested", True))
     with monkeypatch.context() as patched:
-        poisoning(patched, range(30, 10**6), averaged=False)
-        with pytest.raises(InputError, match="lower training.learning_rate and --resume"):
-            tiny.run(tmp_path, *ROUNDS)
-    folder = tiny.run(tmp_path, *ROUNDS, resume=True)
+        poisoning(patched, range(60, 10**6), averaged=False)
+        with pytest.raises(InputError, match=r"so it was after 4 rollbacks, .*=6.25e-05; look in .*train/loss"):
+            tiny.run(tmp_path, *ROUNDS, "pipeline.iterations=9")
+    names, rates = zip(*rollbacks_of(capsys.readouterr().err), strict=True)
+    assert [name.partition("-")[0] for name in names] == ["snapshot", "snapshot", "step", "step"]
+    assert [*names] == sorted(names[:2], reverse=True) + sorted(names[2:], reverse=True)
+    assert rates == ("0.0005", "0.00025", "0.000125", "6.25e-05")
+    assert len(snapshots.paths(tmp_path / "tiny")) == 4  # the two newest, and the two of before it diverged
+
+
+def test_a_cause_that_was_saved_is_left_behind(tmp_path: Path, monkeypatch, capsys) -> None:
+    """Both snapshots have weights that are numbers, but of which learning makes none."""
+    asked_at(monkeypatch, {75}, lambda one: setattr(one.signals, "exit_signal", signal.SIGTERM))
+    with pytest.raises(Interrupted):
+        tiny.run(tmp_path, *ROUNDS)
+    for path in snapshots.paths(folder := tmp_path / "tiny"):
+        found = checkpoint.load(path)
+        next(iter(found.weights.values())).fill_(1e30)
+        checkpoint.save(path, found)
+    tiny.run(tmp_path, *ROUNDS, resume=True)
+    names, _ = zip(*rollbacks_of(capsys.readouterr().err), strict=True)
+    assert [name.partition("-")[0] for name in names] == ["snapshot", "snapshot", "step"]
     assert checkpoint.newest(folder).counters["iterations"] == 2
+    assert next(snapshots.starts(folder)).config.training.learning_rate == 0.001 / 8
 
 
 def test_settings_that_are_cut_or_gone_are_those_of_the_newest_commit(whole: Path, tmp_path: Path, capsys) -> None:

@@ -243,11 +243,18 @@ def test_no_shipped_config_considers_too_many_moves() -> None:
         assert not too_many_considered(settings.search, settings.selfplay), path
 
 
-def test_a_damaged_checkpoint_is_skipped_with_a_warning(copied: Path) -> None:
+SPOILS = {
+    "is cut short": lambda path: path.write_bytes(path.read_bytes()[:-500]),
+    "is a network alone": lambda path: checkpoint.export(path, checkpoint.load(path)),
+}
+
+
+@pytest.mark.parametrize("reason", SPOILS)
+def test_a_checkpoint_that_no_run_can_go_on_from_is_skipped_with_a_warning(reason: str, copied: Path) -> None:
     paths = checkpoint.paths(without_commits(copied / "tiny"))
-    paths[1].write_bytes(paths[1].read_bytes()[:-500])
+    SPOILS[reason](paths[1])
     first = checkpoint.load(paths[0])
-    with pytest.warns(UserWarning, match=f"skipped: .*{paths[1].name}"):
+    with pytest.warns(UserWarning, match=f"skipped: .*{paths[1].name} {reason}"):
         folder = tiny.run(copied, "pipeline.iterations=2", resume=True)
     after = checkpoint.newest(folder)
     assert after.counters["iterations"] == 2 and after.step > first.step

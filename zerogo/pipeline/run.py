@@ -23,7 +23,7 @@ from zerogo.pipeline.actors import Inbox
 from zerogo.pipeline.background_matches import BackgroundMatches
 from zerogo.pipeline.measures import Matches, final_boards, first_moves, selfplay_numbers
 from zerogo.pipeline.sanity_checks import SanityChecks
-from zerogo.pipeline.snapshots import Iteration, Snapshots
+from zerogo.pipeline.snapshots import Iteration, Rollback, Snapshots
 from zerogo.replay import Replay, Samples, device_for
 from zerogo.runtime import code_revision, describe, pick_compile, remove_leftovers
 from zerogo.selfplay import SelfPlay, SelfPlayResult, random_games, reanalysis, write_games
@@ -47,18 +47,14 @@ class Diverged(Exception):
 
 
 class Run:
-    """The parts of a run and the loop over them. start: what to go on from, None for a new run. failures: how often
-    learning has diverged from there."""
+    """The parts of a run and the loop over them. start: what to go on from, None for a new run. rollback: whether that
+    is so because learning has diverged."""
 
     def __init__(
-        self, config: Config, directory: Path, start: Checkpoint | None, signals: Signals, failures: int = 0
+        self, config: Config, directory: Path, start: Checkpoint | None, signals: Signals, rollback: Rollback
     ) -> None:
         self._clock, self.signals, self.directory = time.monotonic(), signals, directory
         if start is not None:
-            if not start.trainer:
-                raise InputError(
-                    f"{start.source} is a network alone, which no run can go on from; begin one with --from"
-                )
             checkpoints.require_compatible(start, config)
         counters = {} if start is None else start.counters
         self.seconds, self.iterations = float(counters.get("seconds", 0.0)), int(counters.get("iterations", 0))
@@ -86,8 +82,8 @@ class Run:
         if start is not None:
             weights = {"network": start.weights, "averaged": start.averaged_weights}
             self.trainer.load_state_dict(start.trainer | weights)
-        if failures:
-            self.replay.redraw(config.run.seed + 2 * failures)
+        if rollback.number:
+            self.replay.redraw(config.run.seed + 2 * rollback.number)
         # Without a checkpoint all begins anew, and what a killed process charted will come again.
         logs = -1 if start is None else start.step, None if start is None else start.run.get("logs")
         self.telemetry = distributed.on_rank0(Telemetry, directory / "logs", *logs, call=signals.retry_io)
@@ -101,7 +97,8 @@ class Run:
         self._next_game, self._step_seconds, self._steps_together = 0, 0.0, 1  # see `_sync_ranks`
         last_match = float(counters.get("last_match", 0.0))
         self.background_matches = BackgroundMatches(self.matches, self.telemetry, self._line.note, last_match)
-        self.snapshots, self.iteration = Snapshots(directory, config.pipeline.snapshot_seconds), Iteration()
+        self.snapshots = Snapshots(directory, config.pipeline.snapshot_seconds, rollback)
+        self.iteration = Iteration()
         self.selfplay: SelfPlay | None = None
         self.external = list(counters.get("external", ()))  # shards of actors that are taken in and still there
         self.actors = dict(counters.get("actors", ()))  # the last shard of each that was taken in

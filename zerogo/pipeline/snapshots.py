@@ -72,12 +72,24 @@ RUN = {
 RUN |= {"logs": {...: int}, "epilogues": {...: str}, "ranks": int, "word": str}
 
 
+@dataclass(frozen=True)
+class Rollback:
+    """Why a run goes on from where it was before: learning has diverged. number: of rollbacks in a row, 0 for none.
+    until: the training step up to which a further one counts as in a row. needed: the snapshots that it may go back
+    to."""
+
+    number: int = 0
+    until: int = -1
+    needed: frozenset[Path] = frozenset()
+
+
 class Snapshots:
     """The snapshots of a run, and when the next one is due. seconds: most of them between two, unless a snapshot takes
-    long."""
+    long. rollback: which older ones are kept for a while."""
 
-    def __init__(self, directory: Path, seconds: float) -> None:
+    def __init__(self, directory: Path, seconds: float, rollback: Rollback | None = None) -> None:
         self.directory, self._seconds, self._wait = directory, seconds, min(FIRST_WAIT, seconds)
+        self._rollback = rollback or Rollback()
         self._number = max((int(NAME.fullmatch(path.name)[1]) for path in paths(directory)), default=0)
         self._next, self._word = time.monotonic() + self._wait, ""
 
@@ -105,7 +117,10 @@ class Snapshots:
         snapshot.run |= {"word": self._word} if distributed.world_size() > 1 else {}
         checkpoint.save(self.directory / FOLDER / f"snapshot-{self._number + 1:09d}.pt", snapshot)
         self._number += 1
+        needed = self._rollback.needed if snapshot.step <= self._rollback.until else ()
         for path in paths(self.directory)[:-KEPT]:
+            if path in needed:
+                continue
             for one in (path, *path.parent.glob(f"{path.stem}.*.part")):
                 with contextlib.suppress(OSError):  # the snapshot is written; what is left goes at the next one
                     one.unlink()
@@ -120,8 +135,8 @@ def paths(directory: Path) -> list[Path]:
 
 def starts(directory: Path) -> Iterator[Checkpoint]:
     """Yields what a run can resume from, the newest first: its snapshots, then its checkpoints. Warns of each that does
-    not load or has NaN or infinite weights. Collective call: all ranks get the same, each with its part, if all can
-    load theirs."""
+    not load, is a network alone, or has NaN or infinite weights. Collective call: all ranks get the same, each with its
+    part, if all can load theirs."""
     found = [*reversed(paths(directory)), *reversed(checkpoint.paths(directory))]
     for path in distributed.all_gather_object(found)[0]:
         try:
@@ -137,6 +152,8 @@ def _load(path: Path) -> Checkpoint:
     each has its own. Else the first one takes the finished games of all and the batches are dealt anew; the games in
     flight are not there, as how many there are on a rank follows from the number of ranks."""
     found = checkpoint.load(path)
+    if not found.trainer:
+        raise InputError(f"checkpoint {path} is a network alone, which no run can go on from; begin one with --from")
     if not is_finite([*found.weights.values(), *found.averaged_weights.values()]):
         raise InputError(f"checkpoint {path} has NaN or infinite weights")
     if wrong := _misfit(found.run, "run"):

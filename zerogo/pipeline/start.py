@@ -5,7 +5,7 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator
-from itertools import islice
+from dataclasses import replace
 from pathlib import Path
 
 from zerogo import checkpoint as checkpoints
@@ -15,11 +15,12 @@ from zerogo.config import Config, SearchConfig, SelfplayConfig
 from zerogo.errors import InputError
 from zerogo.pipeline import limits, snapshots
 from zerogo.pipeline.run import Diverged, Run
+from zerogo.pipeline.snapshots import Rollback
 from zerogo.runtime import RunLock, make_directory, pick_device
 from zerogo.signals import Signals, pipe_safe_streams
 
 SEEN_WITHIN = 60.0  # seconds for a network's file system to show a new file on another machine
-MOST_FAILURES, FAR = 3, 1000  # times in a row, at most so many steps apart, that learning may diverge
+FAR = 1000  # steps after which learning that diverges again does so for another reason
 
 
 def train(config: Config, resume: bool = False) -> None:
@@ -52,7 +53,7 @@ def train(config: Config, resume: bool = False) -> None:
         if resume and start is None and not (directory / "config.yaml").exists():
             raise nothing
         if resume and start is None and found:
-            what = f"none of the {len(found)} checkpoints in {directory} can be loaded"
+            what = f"none of the {len(found)} snapshots and checkpoints in {directory} can be resumed from"
             raise InputError(f"{what}; move them away to begin anew")
         said = [f"{directory} {distributed.run_and_sync_errors(_planned, config)}"]
         said += limits.beyond(config)
@@ -111,27 +112,46 @@ def require_one_folder(directory: Path, signals: Signals) -> None:
 
 
 def _go(config: Config, directory: Path, start: Checkpoint | None, signals: Signals, said: list[str]) -> None:
-    """Goes through the run, from an older snapshot or checkpoint on, and with other batches, where learning diverges.
-    said: lines to say once nothing has turned out to be wrong with the settings."""
-    failed: list[int] = []  # at which steps; those of long ago do not count
+    """Goes through the run. Where learning diverges, it goes on from a snapshot or checkpoint, one further back each
+    time in a row, with other batches and half the learning rate. said: lines to say once nothing has turned out to be
+    wrong with the settings. Raises InputError where it diverges from the oldest one on, too."""
+    rollback, older = Rollback(), iter(())
     while True:
-        run = Run(config, directory, start, signals, len(failed))
+        run = Run(config, directory, start, signals, rollback)
         if start is not None:  # games in flight, gigabytes at times, which the callers' names would keep to the end
             start.run.clear()
-        for line in said if not failed else ():
+        for line in said if not rollback.number else ():
             signals.log(line)
         try:
             run.run()
             return
         except Diverged as error:
-            failed = [*(step for step in failed if step > error.step - FAR), error.step]
-            where = list(islice(snapshots.starts(directory), len(failed)))
-            if len(failed) > MOST_FAILURES or not where:
-                raise InputError(f"{error}, again and again; lower training.learning_rate and --resume") from None
-            start = where[-1]
-            signals.log(f"warning: {error}; goes back to step {start.step} ({start.source}) and draws other batches")
+            last = start.step if start is not None and error.step <= rollback.until else error.step
+            if error.step > rollback.until:
+                rollback = Rollback(needed=frozenset(snapshots.paths(directory)))
+                older = snapshots.starts(directory)
+            rollback = replace(rollback, number=rollback.number + 1, until=error.step + FAR)
+            # A checkpoint may be younger than the older snapshot.
+            start, rate = next((one for one in older if one.step <= last), None), config.training.learning_rate
+            if start is None:
+                raise InputError(_hopeless(error, rollback.number - 1, last, config)) from None
+            config = replace(config, training=replace(config.training, learning_rate=rate / 2))
+            again = f"rollback {rollback.number} in a row" if rollback.number > 1 else "rollback"
+            signals.log(
+                f"warning: {error}; {again} to step {start.step} ({start.source}), with other batches and "
+                f"training.learning_rate={rate / 2:g}"
+            )
         finally:
             run.close()
+
+
+def _hopeless(error: Diverged, rollbacks: int, last: int, config: Config) -> str:
+    """Returns the sentence for a run that no rollback helps. last: the step of the last one."""
+    tried, rate = "nothing is saved to go back to", config.training.learning_rate
+    if rollbacks:
+        tried = f"so it was after {rollbacks} rollbacks, the last to step {last} with training.learning_rate={rate:g}"
+    look = f"look in {config.run.folder / 'logs'} at train/loss, train/gradient_norm and the sanity checks up to then"
+    return f"{error}; {tried}; {look}, and begin anew with a lower training.learning_rate or training.gradient_clip"
 
 
 def too_many_considered(search: SearchConfig, selfplay: SelfplayConfig) -> str:
