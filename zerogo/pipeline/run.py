@@ -371,7 +371,7 @@ class Run:
         """Raises Diverged where learning has led to numbers that are none, before anything of it is played or saved."""
         for name, network in (("weights", self.trainer.network), ("averaged weights", self.trainer.averaged)):
             if not distributed.all_ranks_true(snapshots.is_finite(network.state_dict().values())):
-                raise Diverged(f"the {name} are no numbers", self.trainer.steps)
+                raise Diverged(f"the {name} became NaN or infinite", self.trainer.steps)
 
     def _add_to_replay(self, samples: Samples | None) -> None:
         """Puts the samples into the replay, and begins to learn: all that its credit allows, if there are enough."""
