@@ -271,7 +271,8 @@ def test_figures_of_the_window_are_known_without_the_ring(device):
         inside = range(first + 20 - buffer.window, first + 20)
         figures, steps = buffer.statistics(network_step=700), [max(0, number // 20 * 20 - 40) for number in inside]
         held = sum(replay.is_held_out(torch.tensor(inside) // 4).tolist())
-        assert figures["age_steps"] == 700 - sum(steps) / len(inside) and buffer.newest_step == max(steps)
+        assert figures["age_steps"] == sum(700 - step for step in steps) / len(inside)
+        assert buffer.newest_step == max(steps)
         assert figures["learned_share"] == sum(number % 4 != 0 for number in inside) / len(inside)
         assert figures["validation_share"] == held / len(inside)
 

@@ -91,8 +91,9 @@ class Replay:
         allocation = settings.capacity if torch.device(device).type != "cpu" else 0
         self._ring = torch.empty((allocation, record_layout(board_size)[1]), dtype=torch.int64, device=device)
         # On the host, by slot; policy_time: how many samples there were when a policy was found.
-        kinds = {"kinds": torch.uint8, "policy_time": torch.int64, "network_step": torch.int64, "is_learned": torch.bool}
-        self._columns = {name: torch.empty(0, dtype=dtype) for name, dtype in kinds.items()}
+        dtypes = {"kinds": torch.uint8, "policy_time": torch.int64, "network_step": torch.int64}
+        dtypes |= {"is_learned": torch.bool}
+        self._columns = {name: torch.empty(0, dtype=dtype) for name, dtype in dtypes.items()}
         # The numbers of held-out and of other samples in memory, ascending, in pieces.
         self._numbers = {is_held: [torch.empty(0, dtype=torch.int64)] for is_held in (True, False)}
         self._reanalysed = False
