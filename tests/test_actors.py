@@ -22,7 +22,7 @@ from zerogo.signals import Signals
 from zerogo.telemetry import Progress
 
 ALONE = ("replay.external=true", "pipeline.plays=false", "selfplay.random_opening_games=8", "pipeline.iterations=2")
-FEW = ("selfplay.games=8", "search.leaves=1")  # else the actor finds out
+FEW = ("selfplay.slots=8", "search.leaves=1")  # else the actor finds out
 
 
 def leave(*_: object) -> None:

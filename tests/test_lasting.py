@@ -84,7 +84,7 @@ def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_is_not(
 
 
 GATED = "evaluation.gate=0.55 evaluation.every_iterations=1 pipeline.iterations=5 pipeline.keep_checkpoints=1".split()
-GATED += "selfplay.games=2 pipeline.games_per_iteration=2 selfplay.random_opening_games=8".split()
+GATED += "selfplay.slots=2 pipeline.games_per_iteration=2 selfplay.random_opening_games=8".split()
 
 
 def test_who_was_let_through_the_gate_plays_and_does_so_in_a_run_that_is_stopped(

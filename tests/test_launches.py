@@ -104,7 +104,7 @@ def test_moves_launch_little_and_wait_once(
     simulations: int, moves: int, on_cuda: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the opening, where roots are evaluated as well, and later; before, there were 1,110 launches and 14 waits."""
-    words = ("game.move_cap=5", "selfplay.games=3", f"selfplay.full_simulations={simulations}", "selfplay.sgf_share=1")
+    words = ("game.move_cap=5", "selfplay.slots=3", f"selfplay.full_simulations={simulations}", "selfplay.sgf_share=1")
     config = tiny.config(*WORDS, *words)
     encoder = make_encoder(config.features.encoder, config.features.komi_input)
     evaluator = Evaluator.from_network(tiny.network(config).eval(), encoder, heads=("policy", "value"))
@@ -155,7 +155,7 @@ def test_what_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_games_are_the_cpus(keep_tree: bool, on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Searches of two lengths, so that some games move while others go on; games that are over, resigned ones too, are
     taken in and replaced."""
-    words = (*WORDS, "game.move_cap=6", "selfplay.games=3", "selfplay.full_simulations=3", "selfplay.sgf_share=1")
+    words = (*WORDS, "game.move_cap=6", "selfplay.slots=3", "selfplay.full_simulations=3", "selfplay.sgf_share=1")
     words = (*words, "selfplay.full_share=0.5", "selfplay.cheap_simulations=2", "selfplay.resign_share=0.5")
     config = tiny.config(*words, "selfplay.resign_min_ply=1", f"search.keep_tree={str(keep_tree).lower()}")
 

@@ -37,7 +37,7 @@ def by_both(evaluator: Any, seed: int, number: int, *words: str) -> tuple[dict[i
 @pytest.mark.parametrize("size, superko, seed", [(5, "positional", 1), (5, "situational", 2), (7, "positional", 3)])
 def test_a_table_gives_the_same_games(algorithm: str, leaves: int, size: int, superko: str, seed: int) -> None:
     words = (f"game.size={size}", f"game.superko={superko}", f"search.algorithm={algorithm}", f"search.leaves={leaves}")
-    words = (*words, "selfplay.games=5", "selfplay.full_simulations=8", f"game.move_cap={3 * size}")
+    words = (*words, "selfplay.slots=5", "selfplay.full_simulations=8", f"game.move_cap={3 * size}")
     fast, plain = by_both(tiny.Table(), seed, 6, *words)
     assert len(fast) >= 6 and len({tuple(moves) for moves, *_ in fast.values()}) == len(fast)
     assert [game[0] for game in fast.values()] == [game[0] for game in plain.values()]
@@ -80,7 +80,7 @@ def test_the_games_of_before(algorithm: str) -> None:
     """tests/data/games-5x5.json: by algorithm and number of the game a letter for each move, A to Y for the points 0 to
     24 and Z for a pass."""
     words = ("game.size=5", "game.komi=24.5", "game.move_cap=40", "search.leaves=1", "search.max_considered=8")
-    words = (*words, f"search.algorithm={algorithm}", "selfplay.games=16", "selfplay.full_simulations=16")
+    words = (*words, f"search.algorithm={algorithm}", "selfplay.slots=16", "selfplay.full_simulations=16")
     expected = json.loads((Path(__file__).parent / "data" / "games-5x5.json").read_text())[algorithm]
     games = played(tiny.Table(), 7, 64, *words, "selfplay.cheap_simulations=6")
     found = {str(number): "".join(ascii_uppercase[move] for move in game[0]) for number, game in games.items()}

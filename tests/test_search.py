@@ -429,7 +429,7 @@ def test_self_play_games_are_the_same_alone_and_among_others() -> None:
     """Games by their number, however many are played at once and however their searches' steps fall."""
     games = {}
     for at_once in (1, 5):
-        words = ("game.size=5", "game.move_cap=12", f"selfplay.games={at_once}")
+        words = ("game.size=5", "game.move_cap=12", f"selfplay.slots={at_once}")
         words = (*words, "selfplay.full_simulations=7", "search.leaves=3")
         collected = tiny.self_play(tiny.config(*words, "selfplay.sgf_share=1"), tiny.Table(), 3).play(5)
         assert collected.simulations >= 7 * collected.moves

@@ -31,9 +31,9 @@ from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, r
 from zerogo.selfplay.reanalysis import reanalyse
 
 TREE = "search.algorithm=puct search.dirichlet_share=0 search.root_temperature=1 selfplay.temperature_start=0".split()
-ALONE = "selfplay.temperature_end=0 selfplay.full_simulations=1 selfplay.games=1 selfplay.sgf_share=1".split()
+ALONE = "selfplay.temperature_end=0 selfplay.full_simulations=1 selfplay.slots=1 selfplay.sgf_share=1".split()
 SCRIPTED = (*TREE, *ALONE)
-TABLE = "game.size=5 game.move_cap=40 selfplay.sgf_share=1 selfplay.games=6 selfplay.full_simulations=4".split()
+TABLE = "game.size=5 game.move_cap=40 selfplay.sgf_share=1 selfplay.slots=6 selfplay.full_simulations=4".split()
 PASS = 9  # on 3x3
 BLACK_SETTLES = [4, PASS, 3, PASS, 5, PASS, PASS]  # after the fifth move a black chain between two eyes owns the board
 WHITE_SETTLES = [PASS, 4, PASS, 3, PASS, 5, PASS, PASS]
@@ -128,7 +128,7 @@ def test_a_settled_game_goes_on_to_two_passes_where_it_must() -> None:
 
 
 def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled() -> None:
-    config = tiny.config(*SCRIPTED, "selfplay.settled_end_share=0.6", "selfplay.games=5")
+    config = tiny.config(*SCRIPTED, "selfplay.settled_end_share=0.6", "selfplay.slots=5")
     _, collected = played(config, tiny.Script(BLACK_SETTLES), 40)
     drawn = rng.uniform(rng.key(3, torch.arange(100), Purpose.SETTLED), 1).squeeze(1)
     for game in collected.games:
@@ -147,7 +147,7 @@ def test_the_cap_scores_the_board_as_it_stands() -> None:
 
 def test_games_that_are_not_ended_early_count_as_the_plain_board_stands() -> None:
     """Every stone lives, as in the search's tree: winner, points and owners by the plain rules, move by move."""
-    _, collected = table_games("selfplay.games=32", "selfplay.settled_end_share=0.5", num_games=90)
+    _, collected = table_games("selfplay.slots=32", "selfplay.settled_end_share=0.5", num_games=90)
     samples, differ = collected.all_samples(), 0
     for game in collected.games:
         if game.end != EndReason.ALL_PASS_ALIVE:
@@ -325,7 +325,7 @@ def test_a_run_searches_old_positions_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
 def test_openings_are_drawn_from_the_prior_and_not_learned(algorithm: str) -> None:
     """The number of drawn plies has the mean that was asked for; what follows is searched, and learned."""
-    overrides = f"search.algorithm={algorithm}", "selfplay.opening_plies=0.2", "selfplay.games=32"
+    overrides = f"search.algorithm={algorithm}", "selfplay.opening_plies=0.2", "selfplay.slots=32"
     _, collected = table_games(*overrides, num_games=200)
     samples = collected.all_samples()
     first = torch.full((int(samples.game.max()) + 1,), 99).scatter_reduce(0, samples.game, samples.ply.long(), "amin")
@@ -341,14 +341,14 @@ def test_the_openings_temperature_spreads_what_the_prior_would_play() -> None:
     """A network that always wants the same move opens in one way at a low temperature and in many at a high one."""
     opened = []
     for temperature in (0.01, 5.0):
-        overrides = "selfplay.opening_plies=1", f"selfplay.opening_temperature={temperature}", "selfplay.games=32"
+        overrides = "selfplay.opening_plies=1", f"selfplay.opening_temperature={temperature}", "selfplay.slots=32"
         _, collected = table_games(*overrides, num_games=32)
         opened.append(len({game.moves[0] for game in collected.games}))
     assert opened[0] <= 3 < 8 < opened[1]
 
 
 def test_the_first_round_is_not_of_the_shortest_games_alone() -> None:
-    selfplay = tiny.self_play(tiny.config(*TABLE, "selfplay.games=24"), tiny.Table(), 3)
+    selfplay = tiny.self_play(tiny.config(*TABLE, "selfplay.slots=24"), tiny.Table(), 3)
     collected = selfplay.play(4, every_place=True)
     assert set(range(24)) <= {game.number for game in collected.games}
     assert len(selfplay.play(4, every_place=True).lengths) < 24  # later rounds are as long as asked for
@@ -380,7 +380,7 @@ def test_every_number_is_used_once() -> None:
     assert sorted(finished + selfplay.drawn.number.tolist()) == list(range(selfplay.next_game))
     by_samples = [set(one.all_samples().game.tolist()) for one in results]
     assert set.union(*by_samples) == set(finished) and sum(map(len, by_samples)) == len(finished)
-    later = tiny.self_play(tiny.config("selfplay.games=6"), tiny.Table(), 3, first_game=77)
+    later = tiny.self_play(tiny.config("selfplay.slots=6"), tiny.Table(), 3, first_game=77)
     assert later.drawn.number.tolist() == [*range(77, 83)]
 
 
@@ -394,7 +394,7 @@ search.algorithm=puct search.keep_tree=false game.random_komi_share=0.7"""
 def test_a_game_is_the_same_alone_and_among_many(overrides: str) -> None:
     together: dict[int, FinishedGame] = {}
     for games in (1, 7, 4):
-        settings, number = (*overrides.split(), f"selfplay.games={games}", "game.move_cap=24"), 3 if games == 1 else 8
+        settings, number = (*overrides.split(), f"selfplay.slots={games}", "game.move_cap=24"), 3 if games == 1 else 8
         _, collected = table_games(*settings, num_games=number)
         for game in collected.games:
             assert together.setdefault(game.number, game) == game
@@ -530,7 +530,7 @@ def made(config: Config) -> Checkpoint:
 
 
 def test_generate_writes_the_games_and_the_samples_that_were_asked_for(tmp_path: Path, capsys) -> None:
-    config = tiny.config("selfplay.games=4")
+    config = tiny.config("selfplay.slots=4")
     path = made(config)
     generate(cli.set_up(config), path, 10, tmp_path / "out")
     games = sorted((tmp_path / "out" / "games").iterdir())
@@ -541,7 +541,7 @@ def test_generate_writes_the_games_and_the_samples_that_were_asked_for(tmp_path:
         moves = sgfmill_sgf.Sgf_game.from_bytes(game.read_bytes()).get_main_sequence()[1:]
         assert int((samples.game == number).sum()) == len(moves)
     assert "wrote 10 games" in capsys.readouterr().out
-    generate(cli.set_up(tiny.config("selfplay.games=7")), path, 10, tmp_path / "again")
+    generate(cli.set_up(tiny.config("selfplay.slots=7")), path, 10, tmp_path / "again")
     assert len(list((tmp_path / "again" / "games").iterdir())) == 10
 
 
@@ -560,7 +560,7 @@ def test_a_network_plays_legally_and_notes_its_age() -> None:
             assert state.why_illegal(Move.from_action(action, 5)) is None
 
 
-AUTO = ("selfplay.games=0", "search.leaves=0", "selfplay.full_simulations=40", "selfplay.cheap_simulations=40")
+AUTO = ("selfplay.slots=0", "search.leaves=0", "selfplay.full_simulations=40", "selfplay.cheap_simulations=40")
 
 
 @pytest.fixture
@@ -576,7 +576,7 @@ def pretended(monkeypatch, request) -> list[int]:
         return 1e6 * size / (15 + size)
 
     def simulated(game, search, settings, evaluator, device) -> float:
-        return 1e6 * settings.games * search.leaves / (moves + settings.games * search.leaves)
+        return 1e6 * settings.slots * search.leaves / (moves + settings.slots * search.leaves)
 
     moves = getattr(request, "param", 15)
     monkeypatch.setattr(batching, "speed", speed)
@@ -612,7 +612,7 @@ def fitted(*overrides: str, most_games: int = batch_size.MOST) -> tuple[int, int
 def measured(settings: Config, evaluator: object, most_games: int = batch_size.MOST) -> tuple[int, int, str]:
     sections = settings.game, settings.search, settings.selfplay
     search, selfplay, why = batch_size.fitted(*sections, evaluator, tiny.CPU, most_games)
-    return selfplay.games, search.leaves, why
+    return selfplay.slots, search.leaves, why
 
 
 def test_games_fill_the_batch_before_leaves_do(pretended: list[int]) -> None:
@@ -630,7 +630,7 @@ def test_what_moves_cost_asks_for_more_games(pretended: list[int]) -> None:
 
 
 def test_whole_moves_are_timed_with_games_that_end(monkeypatch) -> None:
-    settings, ended = tiny.config("game.size=3", "selfplay.games=4", "selfplay.full_simulations=2"), []
+    settings, ended = tiny.config("game.size=3", "selfplay.slots=4", "selfplay.full_simulations=2"), []
     play = SelfPlay.play
     monkeypatch.setattr(SelfPlay, "play", lambda *given: ended.append(play(*given)) or ended[-1])
     sections = settings.game, settings.search, settings.selfplay
@@ -640,7 +640,7 @@ def test_whole_moves_are_timed_with_games_that_end(monkeypatch) -> None:
 
 def test_leaves_fill_what_games_leave_open(pretended: list[int], monkeypatch) -> None:
     assert fitted(*AUTO, most_games=100)[:2] == (100, 2)
-    assert fitted("selfplay.games=100", *AUTO[1:])[:2] == (100, 2)
+    assert fitted("selfplay.slots=100", *AUTO[1:])[:2] == (100, 2)
     games, leaves, why = fitted(*AUTO, most_games=3)
     assert (games, leaves) == (3, 5)  # 40 simulations bear no more
     assert why.startswith("3 games at once, 5 leaves of each tree in a step: ")
@@ -651,9 +651,9 @@ def test_leaves_fill_what_games_leave_open(pretended: list[int], monkeypatch) ->
 
 
 def test_numbers_that_are_given_stay_and_games_fit_leaves_that_are_given(pretended: list[int]) -> None:
-    assert fitted("selfplay.games=7", "search.leaves=3") == (7, 3, "")
+    assert fitted("selfplay.slots=7", "search.leaves=3") == (7, 3, "")
     assert not pretended
-    assert fitted("selfplay.games=0", "search.leaves=4", *AUTO[2:])[:2] == (64, 4)
+    assert fitted("selfplay.slots=0", "search.leaves=4", *AUTO[2:])[:2] == (64, 4)
 
 
 def test_mixed_sizes_and_another_encoder_can_be_measured(pretended: list[int]) -> None:
@@ -664,12 +664,12 @@ def test_mixed_sizes_and_another_encoder_can_be_measured(pretended: list[int]) -
 def test_memory_is_that_of_the_games(monkeypatch) -> None:
     """A game's share of what a run of many games holds is what is reckoned for one, but for the positions that it has
     seen."""
-    settings = tiny.config("selfplay.games=50", "selfplay.full_simulations=60")
+    settings = tiny.config("selfplay.slots=50", "selfplay.full_simulations=60")
     selfplay = tiny.self_play(settings, tiny.Table(), 1)
     selfplay.play(1)
     bytes_a_game = (batch_size._bytes(selfplay.search_state) + batch_size._bytes(selfplay.recorder)) / 50
     monkeypatch.setattr(runtime, "free_bytes", lambda device: int(bytes_a_game * 1000 / batch_size.MEMORY_SHARE))
-    alone = tiny.self_play(tiny.config("selfplay.games=1", "selfplay.full_simulations=60"), tiny.Table(), 1)
+    alone = tiny.self_play(tiny.config("selfplay.slots=1", "selfplay.full_simulations=60"), tiny.Table(), 1)
     assert 950 <= (all_free := batch_size._games_in_memory(alone)) <= 1100
     monkeypatch.setattr(batch_size, "PROCESS_BYTES", int(bytes_a_game * 100 / batch_size.MEMORY_SHARE))
     matches = config.EvaluationConfig(games=2, simulations=alone.search_state.tree.num_nodes)
@@ -687,13 +687,13 @@ def test_a_run_keeps_the_numbers_that_it_found(pretended: list[int], tmp_path: P
     train(tiny.config(*words))
     assert "\nself-play: 256 games at once: " in capsys.readouterr().out
     stored = config.load(tmp_path / "tiny" / "config.yaml")
-    assert (stored.selfplay.games, stored.search.leaves) == (256, 1)
+    assert (stored.selfplay.slots, stored.search.leaves) == (256, 1)
     saved = checkpoint.newest(tmp_path / "tiny").config
-    assert (saved.selfplay.games, saved.search.leaves) == (256, 1)
+    assert (saved.selfplay.slots, saved.search.leaves) == (256, 1)
     pretended.clear()
     train(tiny.config(*words[:-1], "pipeline.iterations=2"), resume=True)
     assert not pretended and "self-play:" not in capsys.readouterr().out
-    assert config.load(tmp_path / "tiny" / "config.yaml").selfplay.games == 256
+    assert config.load(tmp_path / "tiny" / "config.yaml").selfplay.slots == 256
     setup = cli.set_up(tiny.config(*words, "run.seed=2"))
     generate(setup, checkpoint.newest(tmp_path / "tiny"), 5, tmp_path / "games")
     assert "self-play: 5 games at once: " in capsys.readouterr().out
@@ -737,7 +737,7 @@ def test_a_real_device_can_be_measured() -> None:
 
 def test_games_of_a_gpu_go_on_on_a_cpu() -> None:
     """Their states have no links, which the CPU's kernels follow: they are made anew."""
-    settings = tiny.config("selfplay.games=4")
+    settings = tiny.config("selfplay.slots=4")
     evaluator = Evaluator.from_network(tiny.network(settings), make_encoder("zero17", True), symmetries="none")
     one, other, third = (tiny.self_play(settings, evaluator, 3) for _ in range(3))
     one.play(3)
@@ -754,7 +754,7 @@ def test_games_of_a_gpu_go_on_on_a_cpu() -> None:
 def test_trees_that_are_kept_from_move_to_move_leak_no_node(moves: int) -> None:
     """Each node in use hangs below the root by the links of its parents, and the root has more visits than its children
     together: its own, and those that found a repetition."""
-    settings = tiny.config("selfplay.full_simulations=8", "selfplay.games=32", "search.max_considered=4")
+    settings = tiny.config("selfplay.full_simulations=8", "selfplay.slots=32", "search.max_considered=4")
     playing, played, kept = tiny.self_play(settings, tiny.Table(), seed=3), 0, 0
     overflowed, tree, room = 0, playing.search_state.tree, playing.search_state.tree.num_nodes
     while played < moves:

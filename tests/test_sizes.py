@@ -229,7 +229,7 @@ def test_a_game_is_the_same_among_games_of_other_sizes(algorithm: str) -> None:
     common = (
         f"search.algorithm={algorithm}", "search.max_considered=4", "game.move_cap=0", "game.random_komi_share=0.5",
         "game.komi_spread=3", "game.suicide_share=0.5", "game.superko_shares={simple: 1, positional: 2}",
-        "selfplay.games=6", "selfplay.full_simulations=6", "selfplay.cheap_simulations=3", "selfplay.full_share=0.6",
+        "selfplay.slots=6", "selfplay.full_simulations=6", "selfplay.cheap_simulations=3", "selfplay.full_share=0.6",
         "selfplay.resign_share=0.5", "selfplay.resign_min_ply=4", "selfplay.sgf_share=1",
     )  # fmt: skip
     mixed, samples = games_by_number(tiny.config(*common, MIXED), 16)

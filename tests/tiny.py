@@ -30,7 +30,7 @@ SETTINGS = """
     run.device=cpu run.threads=1 run.precision=float32 run.name=tiny game.size=3 game.komi=4.5 game.move_cap=12
     features.encoder=zero17 selfplay.opening_plies=0
     network.blocks=1 network.channels=8 network.pooling_channels=4 network.head_channels=4 network.value_hidden=8
-    search.max_considered=2 selfplay.games=8 selfplay.full_simulations=2 selfplay.cheap_simulations=1
+    search.max_considered=2 selfplay.slots=8 selfplay.full_simulations=2 selfplay.cheap_simulations=1
     selfplay.random_opening_games=16 selfplay.sgf_share=0.5 replay.min_window=2000 replay.capacity=4000
     replay.shard_samples=64 training.batch=16 training.warmup_samples=0 training.ema_samples=100
     evaluation.every_minutes=0 evaluation.games=2 evaluation.final_games=2 evaluation.simulations=2

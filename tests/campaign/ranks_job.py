@@ -31,7 +31,7 @@ from zerogo.signals import Signals
 from zerogo.trainer import Trainer
 
 SETTINGS = "replay.min_window=100 replay.capacity=400 pipeline.snapshot_seconds=0.3 selfplay.sgf_share=1".split()
-SETTINGS += "selfplay.games=4 pipeline.games_per_iteration=4 selfplay.random_opening_games=10".split()
+SETTINGS += "selfplay.slots=4 pipeline.games_per_iteration=4 selfplay.random_opening_games=10".split()
 GATED = "evaluation.gate=0.5", "evaluation.every_iterations=1"
 MORE = ("training.batch=12", "selfplay.random_opening_games=16", "pipeline.iterations=1")  # for three and four ranks
 losses: list[float] = []
@@ -117,7 +117,7 @@ def diverges(folder: Path) -> None:
 def refusals(folder: Path) -> list[str]:
     """Returns what is said of settings that two ranks cannot share."""
     found = []
-    for override in ("training.batch=15", "selfplay.games=1", "pipeline.games_per_iteration=1"):
+    for override in ("training.batch=15", "selfplay.slots=1", "pipeline.games_per_iteration=1"):
         try:
             train(settings(folder, "refused", override))
         except InputError as error:
@@ -231,7 +231,7 @@ def beside(folder: Path) -> list:
 
     def act(self: Inbox) -> None:
         if next(turns) == distributed.rank():
-            actor = Actor(folder / "beside" / "tiny", ["selfplay.games=8", "search.leaves=1"], Signals(), Silent())
+            actor = Actor(folder / "beside" / "tiny", ["selfplay.slots=8", "search.leaves=1"], Signals(), Silent())
             actor._follow()
             actor.selfplay.play(6, collected=actor.collected)
             shards_of.append(len(actor.collected.all_samples()))
@@ -260,7 +260,7 @@ def main(folder: Path) -> None:
             diverges(folder)
             run.Run._is_asked = is_asked
             found["beside"] = beside(folder)
-            setup = cli.set_up(settings(folder, "games", "selfplay.games=5"))
+            setup = cli.set_up(settings(folder, "games", "selfplay.slots=5"))
             generate(setup, checkpoint.load_newest(folder / "whole" / "tiny"), 11, folder / "games")
             if distributed.is_rank0():
                 (folder / "found.json").write_text(json.dumps(found))

@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (HERE.parents[1], HERE.parent)))}
 KILLS = 3
 WRITING = (
-    "selfplay.games=4",
+    "selfplay.slots=4",
     "pipeline.iterations=4",
     "pipeline.games_per_iteration=6",
     "pipeline.snapshot_seconds=0.01",
@@ -141,7 +141,7 @@ def with_actors(folder: Path) -> None:
 
 def act(folder: Path) -> None:
     actors.LOOK = 0.1
-    watch(folder / "tiny", ["pipeline.snapshot_seconds=0.3", "selfplay.games=8", "search.leaves=1"])
+    watch(folder / "tiny", ["pipeline.snapshot_seconds=0.3", "selfplay.slots=8", "search.leaves=1"])
 
 
 def account(folder: Path) -> int:

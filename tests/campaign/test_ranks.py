@@ -91,7 +91,7 @@ def test_stopped_or_killed_ranks_end_as_others_do(two: Path, name: str) -> None:
 def test_settings_that_ranks_can_not_share_get_a_sentence(two: Path) -> None:
     refused = json.loads((two / "found.json").read_text())["refused"]
     assert refused[0].startswith("training.batch is 15, of which 2 processes") and "such as 14" in refused[0]
-    assert [line.split(" is ")[0] for line in refused[1:]] == ["selfplay.games", "pipeline.games_per_iteration"]
+    assert [line.split(" is ")[0] for line in refused[1:]] == ["selfplay.slots", "pipeline.games_per_iteration"]
 
 
 def test_ranks_that_can_not_go_on_end_with_one_sentence(two: Path, tmp_path: Path) -> None:
@@ -150,7 +150,7 @@ def test_a_run_goes_on_with_another_number_of_ranks(two: Path, tmp_path: Path, c
 
 
 def test_games_are_split_by_number(two: Path, tmp_path: Path) -> None:
-    config = ranks_job.settings(tmp_path, "games", "selfplay.games=5")
+    config = ranks_job.settings(tmp_path, "games", "selfplay.slots=5")
     generate(cli.set_up(config), checkpoint.load_newest(two / "whole" / "tiny"), 11, tmp_path / "games")
     games = [tiny.files(folder / "games" / "games") for folder in (two, tmp_path)]
     assert games[0] == games[1] and len(games[0]) == 11

@@ -70,7 +70,7 @@ def matches(settings: Config, path: Path, played: set[tuple[int, int, str]]) -> 
     against = Matches(
         settings.game, replace(settings.evaluation, opponents=missing), settings.run.seed, setup.device, setup.dtype
     )
-    counted = bench.line_of("learn", settings.game.size, found.config.selfplay.games, setup.device, setup.dtype)
+    counted = bench.line_of("learn", settings.game.size, found.config.selfplay.slots, setup.device, setup.dtype)
     counted |= {"step": found.step, "minutes": round(found.counters["seconds"] / 60, 2)}
     counted |= {name: found.counters[name] for name in ("games", "samples", "simulations")}
     for opponent, _, result, _ in against.play(found, settings.evaluation.games):

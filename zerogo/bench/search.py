@@ -207,7 +207,7 @@ def run_selfplay(args: argparse.Namespace) -> None:
     for size, batch in bench.cases(args):
         setup = NetworkSetup(args, size, batch)
         moves = {"full_simulations": args.sims, "cheap_simulations": args.sims, "sgf_share": 0.0}
-        sections = (GameConfig(size=size), SearchConfig(args.algorithm), SelfplayConfig(games=batch, **moves))
+        sections = (GameConfig(size=size), SearchConfig(args.algorithm), SelfplayConfig(slots=batch, **moves))
         selfplay = SelfPlay(*sections, setup.evaluator, setup.device, seed=1)
         selfplay.play(batch)  # the games that begin together end together; after that they are spread
         rounds = max(1, batch // 2)

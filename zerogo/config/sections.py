@@ -386,7 +386,7 @@ class SelfplayConfig(Section):
     """How the games to learn from are played."""
 
     NAME = "selfplay"
-    games: int = option(256, "games in lock-step; 0 finds at the start how many keep the device busy", 0, 1_000_000)
+    slots: int = option(256, "games played at once; 0: measured at the start, as keeps the device busy", 0, 1_000_000)
     full_simulations: int = option(64, "simulations of a full search, which is learned", 1, 100_000, source="measured")
     simulations_schedule: tuple[tuple[float, int], ...] = option(
         (), "full_simulations by the progress of the run; [] is the same all along"

@@ -42,7 +42,7 @@ TAKEN, MOST_ACTORS = ".taken", 10_000  # of so many actors, those heard of last,
 NAME = re.compile(r"(([0-9a-f]{12})-(\d{8})-(\d+)\.npz)(\.taken)?")  # actor, number of its shard, samples
 LOOK = 1.0  # seconds between looks for checkpoints, or for shards where there is nothing else to do
 LEFTOVER = 3600.0  # seconds after which nobody is still writing a file
-OWN = ("selfplay.games=0", "search.leaves=0")  # what was found for the run's machine fits no other
+OWN = ("selfplay.slots=0", "search.leaves=0")  # what was found for the run's machine fits no other
 RULES = ("size", "komi", "superko", "suicide", "scoring")
 # What a shard tells of its games beside their samples, fields of `SelfPlayResult`, and who played them: the run's
 # `begun` and encoder, the actor and the number of the shard. A process's seconds tell nothing beside those of others.
@@ -404,7 +404,7 @@ class Actor:
         self.selfplay = SelfPlay(config.game, search, settings, self.evaluator, setup.device, seed, first)
         machine = f"{describe(setup.device)['device']}, {kernels.in_use(setup.device)}"
         self.signals.log(
-            f"{self.directory}: actor {self.name} on {machine}, {why or f'{settings.games} games at once'}"
+            f"{self.directory}: actor {self.name} on {machine}, {why or f'{settings.slots} games at once'}"
         )
 
     def _write(self) -> None:

@@ -40,17 +40,17 @@ def fitted(
     most_games: int = MOST,
     matches: EvaluationConfig | None = None,
 ) -> tuple[SearchConfig, SelfplayConfig, str]:
-    """Returns the sections search and selfplay with numbers in place of selfplay.games 0 and search.leaves 0, and why
+    """Returns the sections search and selfplay with numbers in place of selfplay.slots 0 and search.leaves 0, and why
     these; "" where both are set.
 
     The evaluator is timed on positions of random games in growing batches, then whole moves in half the batch that it
     takes and in larger ones: what a move costs beside the network comes once for all games. most_games: that there is
     any use for. matches: what a process beside this one plays now and then, and needs memory for."""
-    games, leaves = settings.games, search.leaves
+    games, leaves = settings.slots, search.leaves
     if games and leaves:
         return search, settings, ""
     if not games:
-        alone = SelfPlay(game, replace(search, leaves=1), replace(settings, games=1), evaluator, device, seed=0)
+        alone = SelfPlay(game, replace(search, leaves=1), replace(settings, slots=1), evaluator, device, seed=0)
         most_games = max(1, min(most_games, _games_in_memory(alone, matches)))
     # Few leaves of a search with few simulations.
     fewest = settings.all_simulations[0]
@@ -60,7 +60,7 @@ def fitted(
     def sections(size: int) -> tuple[SearchConfig, SelfplayConfig]:
         many = games or max(1, min(most_games, size // (leaves or 1)))
         several = leaves or min(most_leaves, max(1, size // many))
-        return replace(search, leaves=several), replace(settings, games=many)
+        return replace(search, leaves=several), replace(settings, slots=many)
 
     found = _measured(turned, _random_positions(game, device), most, search.cuda_graph)
     least, longest = max(1, found.size // 2), LONGEST_MOVE / fewest
@@ -68,7 +68,7 @@ def fitted(
         lambda size: simulated(game, *sections(size), evaluator, device), most, least, patience=1, longest=longest
     )
     search, settings = sections(whole.size)
-    words = f"{settings.games:,} games at once"
+    words = f"{settings.slots:,} games at once"
     words += f", {search.leaves} leaves of each tree in a step" if search.leaves > 1 else ""
     return search, settings, f"{words}: {whole.why('simulations/s of whole moves in batches')}; {found.why()}"
 
@@ -81,15 +81,15 @@ def chosen(
     search, settings = config.search, config.selfplay
     if before is not None:
         search = replace(search, leaves=search.leaves or before.search.leaves)
-        settings = replace(settings, games=settings.games or before.selfplay.games)
+        settings = replace(settings, slots=settings.slots or before.selfplay.slots)
     if not config.pipeline.plays:  # actors find out for themselves
         return config, ""
-    parts = config.game, search, replace(settings, games=distributed.local_count(settings.games)), evaluator(), device
+    parts = config.game, search, replace(settings, slots=distributed.local_count(settings.slots)), evaluator(), device
     search, alone, why = distributed.broadcast_from_rank0(lambda: fitted(*parts, matches=config.evaluation))
-    settings = replace(settings, games=settings.games or alone.games * distributed.world_size())
+    settings = replace(settings, slots=settings.slots or alone.slots * distributed.world_size())
     found = replace(config, search=search, selfplay=settings)
-    if found.selfplay.games != config.selfplay.games:  # whose snapshots were not planned for
-        limits.plan_disk(found, limits.memory(found, device)["selfplay.games"], device)
+    if found.selfplay.slots != config.selfplay.slots:  # whose snapshots were not planned for
+        limits.plan_disk(found, limits.memory(found, device)["selfplay.slots"], device)
     return found, why
 
 

@@ -41,8 +41,8 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
     evaluator = evaluator_for(setup, checkpoint)
     whole = config.selfplay  # at the end of its schedule
     share, first = distributed.local_count(num_games), FAR * distributed.rank()
-    games = max(1, distributed.local_count(whole.games)) if whole.games else 0
-    alone = {"games": min(games, share), "sgf_share": 1.0, "simulations_schedule": ()}
+    games = max(1, distributed.local_count(whole.slots)) if whole.slots else 0
+    alone = {"slots": min(games, share), "sgf_share": 1.0, "simulations_schedule": ()}
     settings = dataclasses.replace(whole, **alone, full_simulations=whole.full_at(1.0))
     parts = config.game, config.search, settings, evaluator, device, share
     search, settings, why = batch_size.fitted(*parts)
@@ -53,7 +53,7 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
     machine = f"{describe(device)['device']}, {kernels.in_use(device)}"
     line = f"{out_dir}: {num_games} games of {checkpoint.source} on {machine}" + (f"\nself-play: {why}" if why else "")
     if distributed.is_rank0():
-        whole = dataclasses.replace(settings, games=settings.games * distributed.world_size())
+        whole = dataclasses.replace(settings, slots=settings.slots * distributed.world_size())
         dataclasses.replace(config, search=search, selfplay=whole).dump(out_dir / "config.yaml")
         print(line)
     finished = written = 0

@@ -52,7 +52,7 @@ def require_shares(config: Config, number: int) -> None:
         batch, near = config.training.batch, max(1, config.training.batch // number) * number
         what = f"training.batch is {batch}, of which {number} processes can't have equal shares"
         raise InputError(f"{what}; it must be a multiple of {number}, such as {near}")
-    few = {"selfplay.games": config.selfplay.games or number}
+    few = {"selfplay.slots": config.selfplay.slots or number}
     few |= {"pipeline.games_per_iteration": config.pipeline.games_per_iteration}
     for key, games in few.items():
         if games < number:
@@ -90,10 +90,10 @@ def memory(config: Config, device: torch.device) -> dict[str, float]:
     records = Recorder.empty(1, plies, side, torch.device("meta")).tables.values()
     game = nodes * trees.bytes_per_node + sum(table.nbytes for table in records)
     is_on_host = device_for(config.replay, side, device).type == "cpu"
-    games = (config.selfplay.games if config.pipeline.plays else 1) * game
+    games = (config.selfplay.slots if config.pipeline.plays else 1) * game
     return {  # each rank has all samples
         "replay.capacity": config.replay.capacity * record * (GROWS * here if is_on_host else 1.0),
-        "selfplay.games": float(games) * on_device / distributed.world_size(),
+        "selfplay.slots": float(games) * on_device / distributed.world_size(),
         "network": float(on_device * (LEARNING + PLAYER * bool(config.evaluation.gate)) * network),
     }
 
@@ -133,8 +133,8 @@ def plan(config: Config, device: torch.device) -> str:
     of_host = {name: size for name, size in needed.items() if name not in of_device}
     places = [_planned(config, of_device, device)] + ([_planned(config, of_host, host)] if of_host else [])
     words = "plans " + " and ".join(places)
-    unknown = "" if config.selfplay.games else ", without the games in flight, whose number is still to be found"
-    return f"{words}; in a month {plan_disk(config, needed['selfplay.games'], device)}{unknown}"
+    unknown = "" if config.selfplay.slots else ", without the games in flight, whose number is still to be found"
+    return f"{words}; in a month {plan_disk(config, needed['selfplay.slots'], device)}{unknown}"
 
 
 def plan_disk(config: Config, games: float, device: torch.device) -> str:
@@ -160,7 +160,7 @@ def _planned(config: Config, needed: dict[str, float], device: torch.device) -> 
         return f"{_size(total)} of {whose}" + ("" if free is None else f" of {_size(free)} free")
     largest = max(needed, key=needed.__getitem__)
     room = free - (total - needed[largest])
-    now = {"replay.capacity": config.replay.capacity, "selfplay.games": config.selfplay.games}.get(largest, 0)
+    now = {"replay.capacity": config.replay.capacity, "selfplay.slots": config.selfplay.slots}.get(largest, 0)
     fits = int(0.9 * now * room / needed[largest])
     way_out = f"{largest}={fits} would fit" if fits > 0 else "take smaller settings"
     parts = ", ".join(f"{name} {_size(size)}" for name, size in needed.items())

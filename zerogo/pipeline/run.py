@@ -195,10 +195,10 @@ class Run:
         sections = (
             config.game,
             config.search,
-            replace(config.selfplay, games=distributed.local_count(config.selfplay.games)),
+            replace(config.selfplay, slots=distributed.local_count(config.selfplay.slots)),
         )
         if not config.pipeline.plays:  # of it only the numbers of games are asked, and a search for reanalysis
-            sections = config.game, replace(config.search, leaves=1), replace(config.selfplay, games=1)
+            sections = config.game, replace(config.search, leaves=1), replace(config.selfplay, slots=1)
         numbers = {"first_game": first + distributed.rank(), "stride": distributed.world_size()}
         selfplay = SelfPlay(*sections, evaluator, self.device, config.run.seed, progress=self._progress(), **numbers)
         # Weights of another run have learned, so their first samples are not those of a player that has not.
@@ -343,7 +343,7 @@ class Run:
         if not number:
             return {}
         seed = reanalysis.seed_of(self.config.run.seed, self.trainer.steps)
-        wanted = number, simulations, seed, self.device, self.config.selfplay.games or 256, until
+        wanted = number, simulations, seed, self.device, self.config.selfplay.slots or 256, until
         self._snapshot()
         with self.signals.interruptible():
             done = reanalysis.reanalyse(self.replay, search, *wanted)

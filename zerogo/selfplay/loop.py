@@ -83,7 +83,7 @@ class SelfPlay:
         self.search = Search(evaluator, search)
         self.set_network(evaluator, 0)
         self.resignation = Resignation(settings.resign_false_positive, settings.resign_min_ply)
-        self.num_games = settings.games
+        self.num_games = settings.slots
         self.set_progress(progress)
         self.everyone = torch.arange(self.num_games, device=device)
         self.is_first = torch.ones(self.num_games, dtype=torch.bool)  # whether no game has ended in this place yet
@@ -99,7 +99,7 @@ class SelfPlay:
         """Goes on, in games under way too, with another network, which has learned for `network_step` steps."""
         self.search.evaluator = evaluator.with_symmetries(self.search.settings.symmetry_leaf)
         self.search.root_evaluator = evaluator.with_symmetries(self.search.settings.symmetry_root)
-        self.network_steps = torch.full((self.settings.games,), network_step, device=self.device)
+        self.network_steps = torch.full((self.settings.slots,), network_step, device=self.device)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns all that the games in flight are: of trees and records what is in use, trees on the host, as a GPU
