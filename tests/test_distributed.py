@@ -1,8 +1,6 @@
 """Processes of torch.distributed: what one alone does, and how they find each other."""
 
-import queue
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tiny
@@ -11,19 +9,6 @@ import torch
 from zerogo import distributed
 from zerogo.errors import InputError
 from zerogo.pipeline import limits
-
-
-def test_a_rank_that_comes_new_finds_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The store still has the words of a smaller world."""
-    store = torch.distributed.HashStore()
-    store.set("zerogo/0", "old")
-    monkeypatch.setattr(torch.distributed, "rendezvous", lambda *_, **__: iter([(store, number.get(), 3)]))
-    number = queue.SimpleQueue()
-    for one in range(3):
-        number.put(one)
-    with ThreadPoolExecutor(3) as threads:
-        found = [done.result(30)[1:] for done in [threads.submit(distributed._fresh_store) for _ in range(3)]]
-    assert sorted(found) == [(0, 3), (1, 3), (2, 3)]
 
 
 def test_one_process_is_a_world_of_its_own() -> None:
@@ -40,7 +25,7 @@ def test_one_process_is_a_world_of_its_own() -> None:
             and not distributed.all_ranks_true(False)
         )
     rows = torch.arange(7)
-    assert distributed.local_shard(rows) is rows and distributed.all_reduce_sum(rows) is rows
+    assert distributed.local_shard(rows) is rows and distributed.wrap_ddp(rows, "cpu") is rows
 
 
 def test_a_restart_goes_on_with_what_its_torchrun_has_begun_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,11 +4,10 @@ import dataclasses
 
 import pytest
 import torch
-import torch.nn.functional as F
 from interpreting import interpreted
 from launches import as_on_cuda, launches
 
-from zerogo import batching, cli, distributed
+from zerogo import batching, cli
 from zerogo.config import NetworkConfig
 from zerogo.config.sections import VALUE_POOLING
 from zerogo.errors import InputError
@@ -101,27 +100,6 @@ def test_masked_norm_sees_the_board_alone() -> None:
         assert torch.allclose(out[:, :, :3, :3], expected, atol=1e-5)
         assert torch.allclose(masked.running_mean, plain.running_mean, atol=1e-6)
         assert torch.allclose(masked.running_var, plain.running_var, atol=1e-6)
-
-
-def test_norm_of_ranks_does_as_torch_does() -> None:
-    given = torch.randn(6, 3, 5, 5) * 2 + 1, torch.rand(3) + 0.5, torch.randn(3)
-    found = []
-    for norm in (
-        distributed.sync_batch_norm,
-        lambda x, weight, bias, eps: [F.batch_norm(x, None, None, weight, bias, True, eps=eps)],
-    ):
-        own = [part.clone().requires_grad_() for part in given]
-        y, *statistics = norm(*own, 1e-5)
-        (y * torch.linspace(-1, 2, y.numel()).view_as(y)).sum().backward()
-        found.append([y.detach(), *(part.grad for part in own)])
-        assert all(not part.requires_grad for part in statistics)
-    torch.testing.assert_close(*found)
-
-
-def test_a_small_variance_far_from_zero_stays_one() -> None:
-    """Of float32 the difference of the squares would be rounding alone, and below 0 as often as not."""
-    count, mean, variance = torch.tensor(6400.0), torch.linspace(12, 32, 64), torch.full((64,), 2.5e-5)
-    torch.testing.assert_close(distributed.merge_moments(count, mean, variance), (count, mean, variance))
 
 
 def test_pooling() -> None:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from zerogo import distributed, symmetry
+from zerogo import symmetry
 from zerogo.network import SCORE_SCALE
 from zerogo.replay import Samples
 from zerogo.tensors import TensorFields
@@ -73,13 +73,13 @@ def loss_parts(outputs: Metrics, targets: Targets, heads: Mapping[str, float]) -
     of the sum of the ownership, which is the score before komi; without it an error that all points share costs nearly
     nothing in the ownership's own loss, and is many points of score.
 
-    A batch has equal shares on all ranks, and the loss is the sum of what they return: means are those of the whole
-    batch. Heads of a kind are computed together: a GPU waits longer for launches than for what they do."""
+    Of several ranks each takes the means of its own share of the batch. Heads of a kind are computed together: a GPU
+    waits longer for launches than for what they do."""
     moves, signs = ([name for name in kind if name in heads] for kind in (MOVES, SIGNS))
     counts = [targets.policy_weight * targets.has_reply if name == "reply" else targets.policy_weight for name in moves]
     counts = torch.stack([*counts, targets.board_weight])
     weights = _constants((*(-heads[name] for name in moves), 1.0), counts.device)
-    factors = counts * (weights / distributed.all_reduce_sum(counts.sum(1)).clamp(min=1e-6)).unsqueeze(1)
+    factors = counts * (weights / counts.sum(1).clamp(min=1e-6)).unsqueeze(1)
     parts = []
     if moves:
         parts.append(_move_terms(outputs, targets, moves, factors[:-1]))
@@ -122,10 +122,10 @@ def _sign(name: str, targets: Targets, weight: float, board_share: Tensor) -> tu
     """Returns what an output of SIGNS is to be, and what each of its terms is multiplied by: float32 [B, n] each."""
     wanted = getattr(targets, name).flatten(1) if name != "value" else targets.value.unsqueeze(1)
     if name == "value":
-        return wanted, _constants((weight / (len(wanted) * distributed.world_size()),), wanted.device).expand_as(wanted)
+        return wanted, _constants((weight / (len(wanted)),), wanted.device).expand_as(wanted)
     if name == "short_values":
         known = wanted == wanted  # else NaN
-        return wanted.nan_to_num(0.0), known * (weight / distributed.all_reduce_sum(known.sum()).clamp(min=1))
+        return wanted.nan_to_num(0.0), known * (weight / known.sum().clamp(min=1))
     share = (board_share * weight).unsqueeze(1)
     if targets.on_board is None:
         return wanted, (share / wanted.shape[1]).expand_as(wanted)
@@ -149,10 +149,10 @@ def metrics(outputs: Metrics, targets: Targets, heads: Mapping[str, float], part
     value_error (squared), and value_accuracy, how often the value has the result's sign where there is a winner;
     score_error_points: the mean error by `board_weight`.
 
-    All ranks' together are that of the batch, as losses are. Each is the mean of a row of numbers, one of each sample,
+    Each is the mean of a row of numbers, one of each sample,
     by one of four weights, and all are made at once. outputs: without gradients. parts: what `loss_parts` returned for
     them."""
-    number = len(targets.value) * distributed.world_size()
+    number = len(targets.value)
     ones = _constants((1.0,), targets.value.device).expand(len(targets.value))
     decided = torch.ne(targets.value, 0, out=torch.empty_like(targets.value))
     weights = torch.stack([ones, targets.policy_weight, targets.board_weight, decided])
@@ -162,7 +162,7 @@ def metrics(outputs: Metrics, targets: Targets, heads: Mapping[str, float], part
     for head in [head for head in METRICS if head in heads]:
         names, own = METRICS[head](outputs[head], targets)
         rows, table = rows + names, table + own
-    means = torch.cat(table) @ weights.T / distributed.all_reduce_sum(weights.sum(1)).clamp(min=1e-6)
+    means = torch.cat(table) @ weights.T / weights.sum(1).clamp(min=1e-6)
     losses = means[: len(scales), SAMPLES] * _constants(scales, means.device)
     found = {f"{name}_loss": loss for (name, _), loss in zip(rows, losses.unbind(), strict=False)}
     found |= {name: means[row, by] for row, (name, by) in enumerate(rows) if row >= len(scales)}

@@ -20,7 +20,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from zerogo import distributed
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError, quote
 
@@ -72,13 +71,18 @@ class MaskedNorm(nn.BatchNorm2d):
 
     def forward(self, x: Tensor, on_board: Tensor | None = None) -> Tensor:
         """Returns the normalised maps: [B, C, N, N], zero off the board where there is a mask."""
-        if not self.training or (on_board is None and distributed.world_size() == 1):
+        if not self.training or on_board is None:
             return super().forward(x)
-        y, count, mean, variance = distributed.sync_batch_norm(x, self.weight, self.bias, self.eps, on_board)
+        counts = on_board.unsqueeze(1).to(torch.float32)
+        count, values = counts.sum(), x.to(torch.float32)
+        mean = (values * counts).sum((0, 2, 3)) / count
+        centred = (values - mean.view(1, -1, 1, 1)) * counts
+        variance = centred.square().sum((0, 2, 3)) / count
+        scale = self.weight * torch.rsqrt(variance + self.eps)
         self.num_batches_tracked.add_(1)
-        self.running_mean.add_((mean - self.running_mean) * self.momentum)
-        self.running_var.add_((variance * count / (count - 1) - self.running_var) * self.momentum)
-        return y
+        self.running_mean.add_((mean.detach() - self.running_mean) * self.momentum)
+        self.running_var.add_((variance.detach() * count / (count - 1) - self.running_var) * self.momentum)
+        return centred * scale.view(1, -1, 1, 1) + self.bias.view(1, -1, 1, 1)
 
 
 class ConvNorm(nn.Module):

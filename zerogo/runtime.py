@@ -460,7 +460,6 @@ def script_main(function: Callable[[], int | None]) -> None:
         except InputError as error:
             if str(error):  # else another rank says it
                 print(f"error: {error}", file=sys.stderr, flush=True)
-            distributed.end_restarts()
             status = INPUT_ERROR_STATUS
         except OSError as error:
             if error.errno not in NO_ROOM:
@@ -470,10 +469,6 @@ def script_main(function: Callable[[], int | None]) -> None:
         except KeyboardInterrupt as error:
             print(str(error) or "interrupted", file=sys.stderr)
             status = 128 + error.number if isinstance(error, Interrupted) else INTERRUPTED_STATUS
-    if distributed.is_stuck:  # nor would it end
-        with contextlib.suppress(OSError):
-            print(end="", flush=True)
-        os._exit(status)
     gc.freeze()  # else Python collects all of torch once more, for 2 s, while a controller waits for the process's end
     sys.exit(status)
 

@@ -3,13 +3,11 @@ that takes no more for some time."""
 
 import contextlib
 import errno
-import math
 import os
 import shutil
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -20,7 +18,6 @@ from zerogo.errors import Interrupted
 LEAVING = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT")
 SAVING = "SIGUSR1"
 PATIENCE = 5.0  # seconds between two tries to write
-LONGEST_STAY = 8.0  # seconds from a signal to leaving with the last snapshot, where other ranks do not answer
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 HEALS = (*NO_ROOM, errno.EROFS, errno.EIO, errno.ESTALE, errno.EACCES)  # what a person or a server may put right
 
@@ -30,17 +27,14 @@ class Signals(contextlib.AbstractContextManager):
     ends the process at once, which breaks no file, as all are written aside and renamed. One that the process was
     started to ignore (nohup) stays ignored.
 
-    leaving: the number of the signal that asks to leave, 0 for none. saves: whether one asks to save and go on. note:
-    says a line to the person, tell one of the disk that this process writes to. on_wait: called now and then while a
-    disk is waited for. while_writing: makes the context in which it is written to. require_folder: called before each
-    try to write; raises OSError where the run's folder is gone."""
+    exit_signal: the number of the signal that asks to leave, 0 for none. snapshot_requested: whether one asks to save
+    and go on. log: says a line to the person, log_io one of the disk that this process writes to. require_folder:
+    called before each try to write; raises OSError where the run's folder is gone."""
 
     def __init__(self, note: Callable[[str], None] = lambda text: print(text, file=sys.stderr, flush=True)) -> None:
         self.exit_signal, self.snapshot_requested, self.log, self.log_io = 0, False, note, note
-        self.on_wait: Callable[[], None] = lambda: None
         self.require_folder: Callable[[], None] = lambda: None
-        self.while_writing: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
-        self._heard = math.inf  # when this process itself was asked to leave
+        self._is_asked = False  # by a signal to this process itself, not to another rank
         self._at_once = self._waiting = 0
         self._before: dict[int, Any] = {}
 
@@ -58,9 +52,9 @@ class Signals(contextlib.AbstractContextManager):
             signal.signal(number, handler)
 
     def _leave(self, number: int, _: FrameType | None) -> None:
-        if self._heard < math.inf:
+        if self._is_asked:
             os._exit(128 + number)
-        self.exit_signal, self._heard = number, time.monotonic()
+        self.exit_signal, self._is_asked = number, True
         if self._at_once or self._waiting:
             raise Interrupted(number)
 
@@ -76,13 +70,6 @@ class Signals(contextlib.AbstractContextManager):
         """Raises Interrupted where a signal has asked to leave: called when all is saved."""
         if self.exit_signal:
             raise Interrupted(self.exit_signal)
-
-    def raise_if_peers_lost(self, quiet: float) -> None:
-        """Raises Interrupted where this process was asked to leave long ago, and others that it waits for have given no
-        sign of life since: they do not come. quiet: seconds since the last one."""
-        if min(quiet, time.monotonic() - self._heard) > LONGEST_STAY:
-            why = f"; other processes gave no sign for {LONGEST_STAY:g} s, exiting, the last snapshot remains valid"
-            raise Interrupted(self.exit_signal, why)
 
     @contextlib.contextmanager
     def interruptible(self) -> Iterator[None]:
@@ -101,9 +88,8 @@ class Signals(contextlib.AbstractContextManager):
         said = ""
         while True:
             try:
-                with self.while_writing():
-                    self.require_folder()
-                    result = work(*arguments)
+                self.require_folder()
+                result = work(*arguments)
             except OSError as error:
                 if error.errno not in HEALS:
                     raise
@@ -122,7 +108,6 @@ class Signals(contextlib.AbstractContextManager):
         try:
             for _ in range(10):
                 threading.Event().wait(seconds / 10)
-                self.on_wait()
                 self.leave_if_asked()
         finally:
             self._waiting -= 1

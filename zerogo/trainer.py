@@ -87,9 +87,7 @@ class Trainer:
         self.network.train()
         loss, metrics = self._losses(self.learner, batch, measures)
         self.optimizer.zero_grad(set_to_none=True)
-        (
-            loss * distributed.world_size() if distributed.world_size() > 1 else loss
-        ).backward()  # of which ranks take the mean
+        loss.backward()
         metrics["gradient_norm"] = self._clip()
         self.optimizer.step()
         number = len(batch) * distributed.world_size()
@@ -106,7 +104,8 @@ class Trainer:
 
     @torch.no_grad()
     def refresh_statistics(self, batches: Iterable[TrainingBatch]) -> None:
-        """Gives the averaged weights batch-norm statistics of their own: the even mean over batches, if any."""
+        """Gives the averaged weights batch-norm statistics of their own: the even mean over batches, if any, and
+        over the ranks, so that all ranks play by one network."""
         norms = [module for module in self.averaged.modules() if isinstance(module, nn.BatchNorm2d)]
         momenta = [norm.momentum for norm in norms]
         for number, batch in enumerate(batches):
@@ -120,6 +119,7 @@ class Trainer:
             self._forward(self.averaged, batch)
         for norm, momentum in zip(norms, momenta, strict=True):
             norm.momentum = momentum
+        distributed.all_reduce_mean_([mean for norm in norms for mean in (norm.running_mean, norm.running_var)])
         self.averaged.eval()
 
     def state_dict(self) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class Trainer:
         if measures:
             with torch.no_grad():
                 metrics |= losses.metrics(outputs, targets, self.heads, parts)
-        return total, distributed.all_reduce_sums(metrics)
+        return total, metrics
 
     def _clip(self) -> Tensor:
         """Makes the gradient as short as the settings want and returns its norm before, by the same operations as

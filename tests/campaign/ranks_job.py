@@ -1,8 +1,7 @@
 """What the ranks of tests/test_ranks.py do once torchrun has started them, in FOLDER: one run that nothing stops, one
 that signals and a full disk hold up, one that diverges on a rank, one that only an actor plays for, games of a network,
 settings that two cannot share, and at last a run in which a rank is killed, which torchrun starts again, and which then
-refuses to go on. `ranks_job.py FOLDER refusals`: what ends two ranks of such a run, in forked processes; `… steps`:
-the first steps of a run of more ranks."""
+refuses to go on. `ranks_job.py FOLDER refusals`: what ends two ranks of such a run, in forked processes."""
 
 import errno
 import json
@@ -13,7 +12,6 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from datetime import timedelta
 from pathlib import Path
 
 import tiny
@@ -25,7 +23,7 @@ from zerogo.errors import InputError, Interrupted
 from zerogo.pipeline import generate, run, snapshots, start, train
 from zerogo.pipeline.actors import Actor, Inbox
 from zerogo.pipeline.snapshots import Snapshots
-from zerogo.replay import Replay, Samples, shards
+from zerogo.replay import shards
 from zerogo.runtime import script_main
 from zerogo.signals import Signals
 from zerogo.trainer import Trainer
@@ -33,16 +31,13 @@ from zerogo.trainer import Trainer
 SETTINGS = "replay.min_window=100 replay.capacity=400 pipeline.snapshot_seconds=0.3 selfplay.sgf_share=1".split()
 SETTINGS += "selfplay.slots=4 pipeline.games_per_iteration=4 selfplay.random_opening_games=10".split()
 GATED = "evaluation.gate=0.5", "evaluation.every_iterations=1"
-MORE = ("training.batch=12", "selfplay.random_opening_games=16", "pipeline.iterations=1")  # for three and four ranks
 losses: list[float] = []
-began: list[float] = []
 
 
 def noted(step: Callable) -> Callable:
-    """Returns a training step whose losses are kept, and when it began."""
+    """Returns a training step whose losses are kept."""
 
     def note(self: Trainer, batch, measures: bool = True) -> dict:
-        began.append(time.monotonic())
         metrics = step(self, batch, measures)
         losses.append(float(metrics["loss"]))
         return metrics
@@ -67,6 +62,22 @@ def settings(folder: Path, name: str, *overrides: str) -> object:
     return tiny.config(f"run.directory={folder / name}", *SETTINGS, *GATED, *overrides)
 
 
+def train_and_compare(folder: Path, name: str, resume: bool = False) -> None:
+    """Trains to the end and leaves sums over each rank's averaged network and window in NAME.json."""
+    sums, close = [], run.Run.close
+
+    def closed(self: run.Run) -> None:
+        weights = sum(float(part.double().sum()) for part in self.trainer.averaged.state_dict().values())
+        sums[:] = [weights, self.replay.total, int(self.replay.newest(len(self.replay)).records().sum())]
+        close(self)
+
+    run.Run.close = closed
+    train(settings(folder, name), resume=resume)
+    run.Run.close = close
+    text = json.dumps(distributed.all_gather_object(sums))
+    distributed.on_rank0((folder / f"{name}.json").write_text, text)
+
+
 def held_up(folder: Path) -> None:
     """A signal to rank 1 alone, then a disk that refuses two snapshots."""
     told = []
@@ -76,31 +87,17 @@ def held_up(folder: Path) -> None:
         raise AssertionError("the signal was not heard")
     except Interrupted as stopped:
         assert stopped.number == signal.SIGTERM and (not told or time.monotonic() - told[0] < 10)
-    refusals, write, add, is_asked = [errno.ENOSPC] * 2, Snapshots.write, Replay.add, run.Run._is_asked
-    waits, saved = [], []
-
-    def asked(self: run.Run) -> bool:
-        if self.iteration.is_learning and not saved:
-            self.signals.snapshot_requested = saved.append(1) is None
-        return is_asked(self)
+    refusals, write = [errno.ENOSPC] * 2, Snapshots.write
 
     def refused(self: Snapshots, snapshot: checkpoint.Checkpoint, begun: float) -> None:
-        if saved and refusals:
-            waits.append((now := time.monotonic(), now + 0.2))
+        if refusals:
             raise OSError(refusals.pop(), "no space", str(folder))
         write(self, snapshot, begun)
 
-    def slow(self: Replay, samples: Samples) -> None:
-        waits.append((now := time.monotonic(), now + 0.2))
-        time.sleep(0.3 * distributed.is_rank0())
-        add(self, samples)
-
-    Snapshots.write, Replay.add, run.Run._is_asked, signals.PATIENCE = refused, slow, asked, 0.3
-    train(settings(folder, "held"), resume=True)
+    Snapshots.write, signals.PATIENCE = refused, 0.3
+    train_and_compare(folder, "held", resume=True)
     assert not refusals or not distributed.is_rank0()
-    waits = distributed.all_gather_object(waits)[0]
-    assert len(waits) > 2 and not [step for step in began for start, end in waits if start < step < end], "ran ahead"
-    Snapshots.write, Replay.add, run.Run._is_asked = write, add, is_asked
+    Snapshots.write = write
 
 
 def diverges(folder: Path) -> None:
@@ -163,34 +160,7 @@ def refuses(folder: Path, rank: int) -> None:
     distributed.barrier()
 
 
-def hangs(folder: Path, rank: int) -> None:
-    """The first rank is told to leave, and the other one gives no sign."""
-    with Signals() as taken, distributed.handle_signals_while_waiting(taken):
-        signals.LONGEST_STAY = 1.0
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(1000 * rank)
-        distributed.barrier()
-
-
-def is_slow(folder: Path, rank: int) -> None:
-    """As before, but the other one comes after a while in which it works."""
-    with Signals() as taken, distributed.handle_signals_while_waiting(taken):
-        signals.LONGEST_STAY, distributed.BEAT = 1.0, 0.1
-        if rank:
-            taken.retry_io(time.sleep, 2.5)
-        else:
-            os.kill(os.getpid(), signal.SIGTERM)
-        distributed.barrier()
-        taken.leave_if_asked()
-
-
-def is_silent(folder: Path, rank: int) -> None:
-    distributed.LONGEST = timedelta(seconds=0.5)
-    time.sleep(1000 * rank)
-    distributed.barrier()
-
-
-ENDS = (other_settings, other_code, other_folder, other_replay, refuses, hangs, is_slow, is_silent)
+ENDS = (other_settings, other_code, other_folder, other_replay, refuses)
 
 
 def ends_of(folder: Path, work: Callable[[Path, int], None]) -> list[tuple[int, str]]:
@@ -215,7 +185,7 @@ def ends_of(folder: Path, work: Callable[[Path, int], None]) -> list[tuple[int, 
     while len(status) < 2:
         child, code = os.waitpid(-1, os.WNOHANG)
         status |= {child: os.waitstatus_to_exitcode(code)} if child else {}
-        is_over = time.monotonic() > stop or children[0] in status and work in (hangs, is_silent)
+        is_over = time.monotonic() > stop
         for one in children if is_over else ():
             if one not in status:
                 os.kill(one, signal.SIGKILL)
@@ -223,7 +193,7 @@ def ends_of(folder: Path, work: Callable[[Path, int], None]) -> list[tuple[int, 
     return [(status[child], path.read_text()) for child, path in zip(children, said, strict=True)]
 
 
-def beside(folder: Path) -> list:
+def actors(folder: Path) -> list:
     """A run of two ranks that takes in what actors play, each of whom is in one of them in its turn. Returns how many
     samples their shards have, and of each rank's replay the number of samples and a sum of all that they are."""
     turns, shards_of, replays = iter([1, 0] * 2), [], []
@@ -231,7 +201,7 @@ def beside(folder: Path) -> list:
 
     def act(self: Inbox) -> None:
         if next(turns) == distributed.rank():
-            actor = Actor(folder / "beside" / "tiny", ["selfplay.slots=8", "search.leaves=1"], Signals(), Silent())
+            actor = Actor(folder / "actors" / "tiny", ["selfplay.slots=8", "search.leaves=1"], Signals(), Silent())
             actor._follow()
             actor.selfplay.play(6, collected=actor.collected)
             shards_of.append(len(actor.collected.all_samples()))
@@ -244,7 +214,7 @@ def beside(folder: Path) -> list:
 
     Inbox.wait, wait = act, Inbox.wait
     run.Run.close, close = closed, run.Run.close
-    train(settings(folder, "beside", *words))
+    train(settings(folder, "actors", *words))
     Inbox.wait, run.Run.close = wait, close
     return [sum(distributed.all_gather_object(found), []) for found in (shards_of, replays)]
 
@@ -252,21 +222,21 @@ def beside(folder: Path) -> list:
 def main(folder: Path) -> None:
     is_asked = run.Run._is_asked
     with distributed.process_group():
-        if not distributed.were_restarted():
+        if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
             Trainer.step = noted(Trainer.step)
-            train(settings(folder, "whole"))
+            train_and_compare(folder, "whole")
             found = {"losses": list(losses), "refused": refusals(folder)}
             held_up(folder)
             diverges(folder)
             run.Run._is_asked = is_asked
-            found["beside"] = beside(folder)
+            found["actors"] = actors(folder)
             setup = cli.set_up(settings(folder, "games", "selfplay.slots=5"))
             generate(setup, checkpoint.load_newest(folder / "whole" / "tiny"), 11, folder / "games")
             if distributed.is_rank0():
                 (folder / "found.json").write_text(json.dumps(found))
             asked_at(25, lambda _: os.kill(os.getpid(), signal.SIGKILL))
         snapshots.MOST_OF_TIME = 0.5
-        train(settings(folder, "killed"))
+        train_and_compare(folder, "killed")
         refuses(folder, distributed.rank())
 
 
@@ -277,10 +247,5 @@ if __name__ == "__main__":
     tiny.decide_matches([0])
     if what == ["refusals"]:
         (where / "refusals.json").write_text(json.dumps({work.__name__: ends_of(where, work) for work in ENDS}))
-    elif what == ["steps"]:
-        Trainer.step = noted(Trainer.step)
-        with distributed.process_group():
-            train(settings(where, "more", *MORE))
-            distributed.on_rank0((where / "losses.json").write_text, json.dumps(losses))
     else:
         script_main(lambda: main(where))

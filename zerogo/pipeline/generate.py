@@ -58,7 +58,7 @@ def generate(setup: Setup, checkpoint: Checkpoint, num_games: int, out_dir: Path
         print(line)
     finished = written = 0
     # Shares may take different times, through which those that are over wait.
-    with distributed.heartbeat_during(), distributed.on_rank0(Progress, "selfplay", num_games, "games") as progress:
+    with distributed.on_rank0(Progress, "selfplay", num_games, "games") as progress:
         while finished < share:
             collected = selfplay.play(min(LOOK_EVERY, share - finished))
             games = [game for game in collected.games if game.number < num_games]

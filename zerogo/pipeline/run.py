@@ -7,7 +7,6 @@ the result (generators, counters) is in the snapshot, so a resumed run is bit-id
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -158,9 +157,12 @@ class Run:
         return self._evaluator(player=found), found.step if found else self.trainer.steps
 
     def _go_on_from(self, start: Checkpoint) -> None:
-        """Restores the games and the iteration of a snapshot; a checkpoint has neither, so both begin anew."""
+        """Restores the games and the iteration of a snapshot, which are those of rank 0; on other ranks the games and
+        what they have collected begin anew. A checkpoint has neither."""
         if "iteration" in start.run:
             self.iteration = Iteration.of(start.run["iteration"], self.device)
+            if not self.iteration.is_learning and not distributed.is_rank0():
+                self.iteration.collected = SelfPlayResult()
         if (first := int(start.counters["games"])) or "iteration" not in start.run:
             self.selfplay = self._new_selfplay(first)
             self.selfplay.resignation.load_state_dict(start.counters["resignation"])
@@ -170,9 +172,9 @@ class Run:
                 self.signals.log(
                     f"{distributed.world_size()} processes, there were {before}: the games in flight begin anew"
                 )
-            elif then == settings:
+            elif then == settings and distributed.is_rank0():
                 self.selfplay.load_state_dict(start.run["games"])
-            else:
+            elif then != settings:
                 self.signals.log("the games in flight begin anew, under the new settings")
         distributed.on_rank0(self.background_matches.load_state_dict, start.run.get("background_matches", {}))
 
@@ -199,7 +201,9 @@ class Run:
         )
         if not config.pipeline.plays:  # of it only the numbers of games are asked, and a search for reanalysis
             sections = config.game, replace(config.search, leaves=1), replace(config.selfplay, slots=1)
-        numbers = {"first_game": first + distributed.rank(), "stride": distributed.world_size()}
+        # Rank r numbers its games r, r + W, …, so that no two ranks share a number, whichever of them begins anew.
+        world = distributed.world_size()
+        numbers = {"first_game": -(-first // world) * world + distributed.rank(), "stride": world}
         selfplay = SelfPlay(*sections, evaluator, self.device, config.run.seed, progress=self._progress(), **numbers)
         # Weights of another run have learned, so their first samples are not those of a player that has not.
         selfplay.set_network(evaluator, max(step, bool(config.run.start_from)))
@@ -222,11 +226,11 @@ class Run:
                 distributed.on_rank0(self._evaluate_if_due)
                 self._handle_requests()
             self._snapshot()
-            with self.signals.interruptible(), distributed.heartbeat_during():
+            with self.signals.interruptible():
                 self._apply_match_results(wait=True)
         self._save()
         if self.config.pipeline.final_matches:
-            with self.signals.interruptible(), distributed.heartbeat_during():
+            with self.signals.interruptible():
                 distributed.on_rank0(self.matches.final, self._checkpoint(), self.telemetry, self.directory)
             self._save()  # with the results
         self._snapshot()
@@ -489,28 +493,18 @@ class Run:
         self._sync_ranks()
         self._write_games()
         self.replay.flush()
-        self.snapshots.agree()
-        if not distributed.is_rank0():
-            self.signals.retry_io(lambda: self.snapshots.write_part(self._own_state()))
-        distributed.barrier()  # once all parts are there
         if distributed.is_rank0():
             self.signals.retry_io(self._write_snapshot)
             if self.inbox:
                 self.inbox.after_snapshot()
-        distributed.barrier()  # as gradients are not waited for as long as a disk
+        distributed.barrier()  # rank 0 may have waited for the disk
         self.signals.snapshot_requested = False
-
-    def _own_state(self) -> dict[str, Any]:
-        """Returns what no other rank knows."""
-        games = {} if self.selfplay is None else {"games": self.selfplay.state_dict()}
-        return {"iteration": self.iteration.state_dict()} | games
 
     def _write_snapshot(self) -> None:
         begun, found = time.monotonic(), self._checkpoint()
-        found.run |= self._own_state() | {
-            "background_matches": self.background_matches.state_dict(),
-            "logs": self.telemetry.sizes(),
-        }
+        found.run |= {} if self.selfplay is None else {"games": self.selfplay.state_dict()}
+        found.run |= {"iteration": self.iteration.state_dict(), "logs": self.telemetry.sizes()}
+        found.run |= {"background_matches": self.background_matches.state_dict()}
         found.run |= {"epilogues": {self.machine: self.epilogues}, "ranks": distributed.world_size()}
         self.snapshots.write(found, begun)
         self.replay.after_snapshot()

@@ -3,13 +3,12 @@
 A snapshot is one file, a checkpoint (`zerogo.checkpoint`) whose part `run` holds the games in flight, the iteration
 under way, samples that no shard has yet, and how long the logs were. Finished shards are written before it, it is
 renamed into place when it is whole, and the one before it stays. What it needs of other files stays until two newer
-ones do without. Of several ranks the first one writes it, when each other one has written what it alone knows, its
-part: its games in flight and its share of the iteration."""
+ones do without. Of several ranks rank 0 writes it, with its own games: those that other ranks are playing begin anew
+when the run is resumed."""
 
 import contextlib
 import math
 import re
-import secrets
 import time
 import warnings
 from collections import Counter, deque
@@ -28,12 +27,10 @@ from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, load
 from zerogo.errors import InputError
 from zerogo.replay import Replay, Samples, TrainingBatch
-from zerogo.runtime import write_atomically
 from zerogo.selfplay import SelfPlayResult
 
 FOLDER = "snapshots"
 NAME = re.compile(r"snapshot-(\d{9})\.pt")
-PART = "snapshot-{:09d}.{}.part"
 KEPT = 2  # newest snapshots: one may turn out to be damaged
 FIRST_WAIT = 1.0  # seconds to a process's first snapshot; then twice as long each time, up to pipeline.snapshot_seconds
 MOST_OF_TIME = 0.02  # share of the time that snapshots may take
@@ -45,7 +42,7 @@ OF_GAMES = (
     "ends",
 )  # lists of an iteration's result, a number for each game
 STATISTICS_BATCHES = 8  # batches from which the averaged weights get their batch-norm statistics
-# What a snapshot has beside a checkpoint, and of it the iteration and the games in a part, see `bounds.misfit`.
+# What a snapshot has in addition to a checkpoint, see `bounds.misfit`.
 RESULT = {"last_boards": [Tensor], "last_ownership": [Tensor], "is_whole": bool, "samples": [list], "games": [list]}
 RESULT |= dict.fromkeys(OF_GAMES, Tensor | list) | dict.fromkeys(("moves", "simulations", "overflowed"), int)
 RESULT |= dict.fromkeys(("seconds", "prior_kl", "prior_entropy"), Real)
@@ -69,7 +66,7 @@ RUN = {
     "replay": REPLAY,
     "background_matches": {"path": str, "step": int, "begun": float},
 }
-RUN |= {"logs": {...: int}, "epilogues": {...: str}, "ranks": int, "word": str}
+RUN |= {"logs": {...: int}, "epilogues": {...: str}, "ranks": int}
 
 
 @dataclass(frozen=True)
@@ -91,39 +88,22 @@ class Snapshots:
         self.directory, self._seconds, self._wait = directory, seconds, min(FIRST_WAIT, seconds)
         self._rollback = rollback or Rollback()
         self._number = max((int(NAME.fullmatch(path.name)[1]) for path in paths(directory)), default=0)
-        self._next, self._word = time.monotonic() + self._wait, ""
+        self._next = time.monotonic() + self._wait
 
     def is_due(self) -> bool:
         """Whether it is time for the next one."""
         return time.monotonic() >= self._next and distributed.is_rank0()
 
-    def agree(self) -> None:
-        """Makes the next snapshot's number that of the first rank, and draws a word: by both parts belong to it. A part
-        that a crash has left may have the number of a later snapshot."""
-        self._number, self._word = distributed.all_gather_object((self._number, secrets.token_hex(8)))[0]
-
-    def write_part(self, part: dict[str, Any]) -> None:
-        """Writes what another rank than the first adds to the next snapshot, which its first rank then writes. Raises
-        OSError, after which it may be called again."""
-        path = self.directory / FOLDER / PART.format(self._number + 1, distributed.rank())
-        path.parent.mkdir(exist_ok=True)
-        part = checkpoint.portable(part | {"word": self._word})
-        write_atomically(path, lambda file: torch.save(part, file))
-        self._number += 1
-
     def write(self, snapshot: Checkpoint, begun: float) -> None:
         """Writes a snapshot and removes the oldest. begun: the time at which making it began, to hold `MOST_OF_TIME`.
         Raises OSError, after which it may be called again."""
-        snapshot.run |= {"word": self._word} if distributed.world_size() > 1 else {}
         checkpoint.save(self.directory / FOLDER / f"snapshot-{self._number + 1:09d}.pt", snapshot)
         self._number += 1
         needed = self._rollback.needed if snapshot.step <= self._rollback.until else ()
         for path in paths(self.directory)[:-KEPT]:
-            if path in needed:
-                continue
-            for one in (path, *path.parent.glob(f"{path.stem}.*.part")):
+            if path not in needed:
                 with contextlib.suppress(OSError):  # the snapshot is written; what is left goes at the next one
-                    one.unlink()
+                    path.unlink()
         now, self._wait = time.monotonic(), min(2 * self._wait, self._seconds)
         self._next = now + max(self._wait, (now - begun) / MOST_OF_TIME)
 
@@ -135,8 +115,12 @@ def paths(directory: Path) -> list[Path]:
 
 def starts(directory: Path) -> Iterator[Checkpoint]:
     """Yields what a run can resume from, the newest first: its snapshots, then its checkpoints. Warns of each that does
+<<<<<<< HEAD
     not load, is a network alone, or has NaN or infinite weights. Collective call: all ranks get the same, each with its
     part, if all can load theirs."""
+=======
+    not load or has NaN or infinite weights. Collective call: all ranks get the same."""
+>>>>>>> f73e33e (Ranks are plain torchrun and DistributedDataParallel)
     found = [*reversed(paths(directory)), *reversed(checkpoint.paths(directory))]
     for path in distributed.all_gather_object(found)[0]:
         try:
@@ -148,27 +132,14 @@ def starts(directory: Path) -> Iterator[Checkpoint]:
 
 
 def _load(path: Path) -> Checkpoint:
-    """Returns what a run goes on from: what a file holds, with this rank's part. Where the ranks were as many as now
-    each has its own. Else the first one takes the finished games of all and the batches are dealt anew; the games in
-    flight are not there, as how many there are on a rank follows from the number of ranks."""
+    """Returns what a run goes on from. Raises InputError where it does not load, or its weights are not finite."""
     found = checkpoint.load(path)
     if not found.trainer:
         raise InputError(f"checkpoint {path} is a network alone, which no run can go on from; begin one with --from")
     if not is_finite([*found.weights.values(), *found.averaged_weights.values()]):
         raise InputError(f"checkpoint {path} has NaN or infinite weights")
-    if wrong := _misfit(found.run, "run"):
+    if wrong := _misfit(found.run):
         raise InputError(f"checkpoint {path}: {wrong}")
-    before, word = found.run.get("ranks", 1), found.run.get("word", "")
-    if "iteration" not in found.run or before == distributed.world_size() == 1:
-        return found
-    if before == distributed.world_size():
-        found.run |= {} if distributed.is_rank0() else _part(path, distributed.rank(), word)
-        return found
-    states = [found.run["iteration"], *(_part(path, rank, word)["iteration"] for rank in range(1, before))]
-    found.run["iteration"] = Iteration.dealt(
-        [Iteration.of(state, torch.device("cpu")) for state in states]
-    ).state_dict()
-    found.run.pop("games", None)
     return found
 
 
@@ -178,27 +149,15 @@ def require_same_replay(replay: Replay) -> None:
     distributed.require_same(facts, "all ranks must see the same folder, with all of its shards")
 
 
-def _part(path: Path, rank: int, word: str) -> dict[str, Any]:
-    """Returns what another rank than the first has added to the snapshot that has this word. Raises InputError where it
-    does not load, or is of another snapshot."""
-    path = path.with_name(f"{path.stem}.{rank}.part")
-    part = checkpoint.read(path)
-    if wrong := _misfit(part, "part") or ("iteration" not in part and "part lacks iteration"):
-        raise InputError(f"{path}: {wrong}")
-    if part.get("word", "") != word:
-        raise InputError(f"{path} belongs to another snapshot of that number, which was not written to its end")
-    return part
-
-
-def _misfit(run: Any, name: str) -> str:
-    """Returns what is wrong with the types of a snapshot's `run`, or of another rank's part; "" if nothing is."""
-    if wrong := bounds.misfit(run, RUN, name):
+def _misfit(run: Any) -> str:
+    """Returns what is wrong with the types of a snapshot's `run`, "" if nothing is."""
+    if wrong := bounds.misfit(run, RUN, "run"):
         return wrong
     for part, kinds in (("iteration", ITERATION), ("games", GAMES)):
         if lacks := kinds.keys() - run.get(part, kinds).keys():
-            return f"{name}.{part} lacks {min(lacks)}"
+            return f"run.{part} lacks {min(lacks)}"
     others = run["iteration"]["collected"].keys() - RESULT.keys() if "iteration" in run else ()
-    return f"{name}.iteration.collected has {min(others)!r}, which no iteration has" if others else ""
+    return f"run.iteration.collected has {min(others)!r}, which no iteration has" if others else ""
 
 
 def is_finite(tensors: Iterable[Tensor]) -> bool:
@@ -264,18 +223,6 @@ class Iteration:
     counts: Counter[str] = field(default_factory=Counter)
     recent: deque[TrainingBatch] = field(default_factory=lambda: deque(maxlen=STATISTICS_BATCHES))
     seconds: float = 0.0
-
-    @classmethod
-    def dealt(cls, iterations: list["Iteration"]) -> "Iteration":
-        """Returns this rank's share of an iteration that other ranks, each with its own share, were at."""
-        one, finished = iterations[0], [each.collected for each in iterations]
-        if not one.is_learning:  # else each has all of the games' numbers, and no samples
-            one.collected = together(finished) if distributed.is_rank0() else SelfPlayResult()
-        batches = zip(*(each.recent for each in iterations), strict=True)
-        one.recent = deque(
-            (TrainingBatch.cat(parts).map(distributed.local_shard) for parts in batches), STATISTICS_BATCHES
-        )
-        return one
 
     def note(self, batch: TrainingBatch, metrics: Mapping[str, Tensor]) -> None:
         """Adds what a training step has shown."""

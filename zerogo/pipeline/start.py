@@ -34,13 +34,9 @@ def train(config: Config, resume: bool = False) -> None:
     nothing = InputError(f"{directory} holds no run to resume; start one without --resume")
     if resume and not directory.exists():
         raise nothing
-    with (
-        pipe_safe_streams(),
-        Signals() as signals,
-        contextlib.ExitStack() as held,
-        say_what_is_saved(directory),
-        distributed.handle_signals_while_waiting(signals),
-    ):
+    with pipe_safe_streams(), Signals() as signals, contextlib.ExitStack() as held, say_what_is_saved(directory):
+        if not distributed.is_rank0():
+            signals.log, signals.log_io = lambda text: None, lambda text: print(f"rank {distributed.rank()}: {text}")
         limits.require_same_start(config)
         distributed.broadcast_from_rank0(_lock, directory, held, signals)
         require_one_folder(directory, signals)
