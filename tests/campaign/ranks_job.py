@@ -26,23 +26,10 @@ from zerogo.pipeline.snapshots import Snapshots
 from zerogo.replay import shards
 from zerogo.runtime import script_main
 from zerogo.signals import Signals
-from zerogo.trainer import Trainer
 
 SETTINGS = "replay.min_window=100 replay.capacity=400 pipeline.snapshot_seconds=0.3 selfplay.sgf_share=1".split()
 SETTINGS += "selfplay.slots=4 pipeline.games_per_iteration=4 selfplay.random_opening_games=10".split()
 GATED = "evaluation.gate=0.5", "evaluation.every_iterations=1"
-losses: list[float] = []
-
-
-def noted(step: Callable) -> Callable:
-    """Returns a training step whose losses are kept."""
-
-    def note(self: Trainer, batch, measures: bool = True) -> dict:
-        metrics = step(self, batch, measures)
-        losses.append(float(metrics["loss"]))
-        return metrics
-
-    return note
 
 
 def asked_at(number: int, act: Callable[[run.Run], None]) -> None:
@@ -223,9 +210,8 @@ def main(folder: Path) -> None:
     is_asked = run.Run._is_asked
     with distributed.process_group():
         if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
-            Trainer.step = noted(Trainer.step)
             train_and_compare(folder, "whole")
-            found = {"losses": list(losses), "refused": refusals(folder)}
+            found = {"refused": refusals(folder)}
             held_up(folder)
             diverges(folder)
             run.Run._is_asked = is_asked
