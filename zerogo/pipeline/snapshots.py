@@ -115,12 +115,7 @@ def paths(directory: Path) -> list[Path]:
 
 def starts(directory: Path) -> Iterator[Checkpoint]:
     """Yields what a run can resume from, the newest first: its snapshots, then its checkpoints. Warns of each that does
-<<<<<<< HEAD
-    not load, is a network alone, or has NaN or infinite weights. Collective call: all ranks get the same, each with its
-    part, if all can load theirs."""
-=======
-    not load or has NaN or infinite weights. Collective call: all ranks get the same."""
->>>>>>> f73e33e (Ranks are plain torchrun and DistributedDataParallel)
+    not load, that is a network alone, or that has NaN or infinite weights. Collective call: all ranks get the same."""
     found = [*reversed(paths(directory)), *reversed(checkpoint.paths(directory))]
     for path in distributed.all_gather_object(found)[0]:
         try:
