@@ -1,4 +1,5 @@
-"""A GTP engine for tests: `fake_engine.py MODE [FILE]`. Plays the first legal point for some moves, then passes.
+"""A GTP engine for tests: `fake_engine.py MODE [FILE]`, or `Fake(MODE, FILE)` in the process of a test. Plays the first
+legal point for some moves, then passes.
 
 The modes other than "good" go wrong on purpose, as their names say; FILE is where some of them leave a mark."""
 
@@ -13,11 +14,18 @@ from sgfmill.common import format_vertex, move_from_vertex
 
 COMMANDS = "boardsize clear_board final_score genmove komi list_commands name play quit version".split()
 KATA_COMMANDS = ["kata-set-rules", "set_random_seed"]
-MODE, FILE, *_ = *sys.argv[1:], ""
 TROUBLE_AT = 5  # stones that have been played when trouble begins
 PASS_AT = 14
 GREETINGS = {"misleading": "=== the engine ===\n\n", "banner": "Welcome to the engine!\n\nLoading ...\n"}
 MOVES = {"garbage": "banana", "off-board": "T19", "resign": "resign", "empty": ""}  # of those in trouble
+
+
+class Trouble(Exception):
+    """What a program does instead of answering: `kind` is "crash" (with a status and last words), "hang", "mute" or
+    "babble"."""
+
+    def __init__(self, kind: str, status: int = 0, words: str = "") -> None:
+        self.kind, self.status, self.words = kind, status, words
 
 
 class Engine:
@@ -26,11 +34,12 @@ class Engine:
 
     points = 0.0
 
-    def __init__(self) -> None:
+    def __init__(self, mode: str, file: str) -> None:
+        self.mode, self.file = mode, file
         self.boardsize("9")
 
     def list_commands(self) -> str:
-        return "\n".join(COMMANDS + (KATA_COMMANDS if MODE == "kata" else []))
+        return "\n".join(COMMANDS + (KATA_COMMANDS if self.mode == "kata" else []))
 
     def name(self) -> str:
         return "Fake"
@@ -70,15 +79,18 @@ class Engine:
         return True
 
     def genmove(self, colour: str) -> str:
-        if MODE == "crash-once" and not os.path.exists(FILE):
-            open(FILE, "w").close()
-            os._exit(7)
+        if self.mode == "crash-once" and not os.path.exists(self.file):
+            open(self.file, "w").close()
+            raise Trouble("crash", 7)
         if self.count >= TROUBLE_AT:
-            trouble()
-            if MODE == "illegal":
+            if self.mode in ("crash", "hang", "mute", "babble"):
+                raise Trouble(self.mode, 3, "fatal: out of ideas")
+            if self.mode == "refuse":
+                raise ValueError("not now")
+            if self.mode == "illegal":
                 return format_vertex(self.board.list_occupied_points()[0][1])
-            if MODE in MOVES:
-                return MOVES[MODE]
+            if self.mode in MOVES:
+                return MOVES[self.mode]
         points = [] if self.count >= PASS_AT else self.board.board_points
         point = next((point for point in points if self.plays(colour, point)), None)
         if point is None:
@@ -86,58 +98,71 @@ class Engine:
         return format_vertex(point)
 
     def final_score(self) -> str:
-        if MODE == "unsure":
+        if self.mode == "unsure":
             raise ValueError("no idea")
         score = self.board.area_score() - self.points
         return f"{'B' if score > 0 else 'W'}+{abs(score):.1f}" if score else "0"
 
 
-def trouble() -> None:
-    """Does what the mode is for, where that is more than another answer."""
-    if MODE == "crash":
-        print("fatal: out of ideas", file=sys.stderr, flush=True)
-        os._exit(3)
-    if MODE == "hang":
-        open(FILE, "a").write(f"{os.getpid()}\n") if FILE else None
-        time.sleep(600)
-    if MODE == "mute":
-        sys.stdout.close()
-        os.close(1)
-        time.sleep(600)
-    if MODE == "refuse":
-        raise ValueError("not now")
+class Fake:
+    """The program: `greeting` is what it says at its start, `answer` what it says to a line."""
 
+    def __init__(self, mode: str = "good", file: str = "") -> None:
+        if mode == "dead":
+            raise Trouble("crash", 1, "cannot find my network")
+        self.mode, self.file = mode, file
+        self.engine, self.end = Engine(mode, file), "\r\n" if mode == "dos" else "\n"
+        self.greeting = GREETINGS.get(mode, "")
 
-def main() -> None:
-    if MODE == "dead":
-        sys.exit("cannot find my network")
-    time.sleep(0.8 if MODE == "slow" else 0)
-    print(end=GREETINGS.get(MODE, ""), flush=True)
-    engine, end = Engine(), "\r\n" if MODE == "dos" else "\n"
-    for line in sys.stdin:
+    def answer(self, line: str) -> str:
         words = line.split()
-        number = words.pop(0) if words[0].isdigit() and MODE != "innumerate" else ""
-        number = "" if MODE == "unnumbered" else number
-        if MODE == "noisy":
-            print("= thinking \n\n? info " * 5000, file=sys.stderr, flush=True)
-        if MODE == "babble" and words[0] == "genmove" and engine.count >= TROUBLE_AT:
-            print("I think C3\n", flush=True)
-            continue
+        number = words.pop(0) if words[0].isdigit() and self.mode != "innumerate" else ""
+        number = "" if self.mode == "unnumbered" else number
         status, answer = "=", ""
         if words[0] in COMMANDS and words[0] != "quit":
             try:
-                answer = getattr(engine, words[0])(*words[1:]) or ""
+                answer = getattr(self.engine, words[0])(*words[1:]) or ""
             except ValueError as error:
                 status, answer = "?", str(error)
+            except Trouble as trouble:
+                if trouble.kind == "babble":
+                    return "I think C3\n\n"
+                raise
         elif words[0] in KATA_COMMANDS:
-            open(FILE, "a").write(" ".join(words) + "\n")
-        elif words[0] != "quit" and MODE != "innumerate":
+            open(self.file, "a").write(" ".join(words) + "\n")
+        elif words[0] != "quit" and self.mode != "innumerate":
             status, answer = "?", "unknown command"
-        times = 2 if MODE == "twice" and words[0] == "genmove" and engine.count >= TROUBLE_AT else 1
-        print(end=times * f"{status}{number} {answer}{end}{end}", flush=True)
-        if words[0] == "quit":
-            return
+        is_twice = self.mode == "twice" and words[0] == "genmove" and self.engine.count >= TROUBLE_AT
+        return (1 + is_twice) * f"{status}{number} {answer}{self.end}{self.end}"
+
+
+def be_in_trouble(trouble: Trouble, file: str) -> None:
+    """Does as a process what the trouble says."""
+    if trouble.kind == "crash":
+        print(trouble.words, file=sys.stderr, flush=True)
+        os._exit(trouble.status)
+    if trouble.kind == "mute":
+        sys.stdout.close()
+        os.close(1)
+    elif file:
+        open(file, "a").write(f"{os.getpid()}\n")
+    time.sleep(600)
+
+
+def main(mode: str, file: str = "") -> None:
+    try:
+        fake = Fake(mode, file)
+        time.sleep(0.8 if mode == "slow" else 0)
+        print(end=fake.greeting, flush=True)
+        for line in sys.stdin:
+            if mode == "noisy":
+                print("= thinking \n\n? info " * 5000, file=sys.stderr, flush=True)
+            print(end=fake.answer(line), flush=True)
+            if line.split()[-1] == "quit":
+                return
+    except Trouble as trouble:
+        be_in_trouble(trouble, file)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -3,18 +3,20 @@
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from fake_engine import Fake, Trouble
 
 from zerogo import board, rng
 from zerogo.arena import MatchResult
 from zerogo.arena.journal import GAMES_FILE
 from zerogo.arena.result import PlayedGame
 from zerogo.config import Config, with_overrides
+from zerogo.players.external import EngineProcess
 from zerogo.rng import Purpose
 from zerogo.rules import Rules
 
@@ -28,6 +30,52 @@ def config(*overrides: str) -> Config:
 def command(mode: str, *more: str) -> str:
     """Returns the word of a fake engine."""
     return " ".join(["gtp:" + sys.executable, "-E", str(FAKE), mode, *more])
+
+
+class EngineInProcess(EngineProcess):
+    """An engine of fake_engine.py in this process, or what a function says to each line: `EngineProcess` reads it as it
+    reads a pipe. One that hangs lets the time of `now` pass, a list of one number."""
+
+    now: list[float] = [0.0]
+
+    def __init__(self, command: Sequence[str], answer: Callable[[str], str] | None = None) -> None:
+        self.command, self._trouble, self._process, self._noise, self._reply = command, None, None, [], []
+        self._incoming = self._outgoing = self._stderr = b""
+        self._heard = self._number = 0
+        self._has_spoken = self._is_closed = self._repeats_numbers = False
+        self.is_numbering, self._answer_to, self._is_new = True, answer, answer is None
+        self._delay = 0.8 if "slow" in command else 0.0
+
+    def _read_and_write(self, seconds: float) -> bool:
+        delay = min(self._delay, seconds)
+        self._delay, self.now[0], said = self._delay - delay, self.now[0] + delay, ""
+        if self._delay > 0:
+            return True
+        lines, self._outgoing = self._outgoing.decode().splitlines(), b""
+        try:
+            if self._is_new:
+                fake, self._is_new = Fake(*self.command[3:]), False
+                said, self._answer_to = fake.greeting, fake.answer
+            for line in lines:
+                said += self._answer_to(line)
+        except Trouble as trouble:
+            self._trouble, self._stderr = trouble, trouble.words.encode()
+        if not said:
+            self.now[0] += seconds
+        self._incoming, self._heard = self._incoming + said.encode(), self._heard + len(said.encode())
+        return self._trouble is None or self._trouble.kind == "hang" or said != ""
+
+    def _ending(self) -> str:
+        return "closed its output" if self._trouble.kind == "mute" else f"ended with status {self._trouble.status}"
+
+    def _last_words(self) -> str:
+        words = self._stderr.decode()
+        return f" ({words})" if words and self._trouble.kind == "crash" else ""
+
+    def interrupt(self) -> None:
+        pass
+
+    quit = kill = interrupt
 
 
 def written(folder: Path) -> dict[tuple[int, int], dict]:
