@@ -93,6 +93,23 @@ def test_a_run_that_goes_on_takes_no_other_weights(capsys) -> None:
     assert "--from is for a new run" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["quickstart", "7x7", "9x9", "mixed", "19x19"])
+def test_a_run_from_a_network_has_its_encoder_and_architecture(name: str, monkeypatch, capsys) -> None:
+    """So that its weights fit whatever config the run has, and says what that changes."""
+    monkeypatch.chdir(ROOT)
+    words = "--config", f"configs/{name}.yaml", "--from", "checkpoints/7x7.pt"
+    config, network = train_config(*words), checkpoint.load("checkpoints/7x7.pt").config
+    assert (config.network.blocks, config.network.channels, config.features) == (4, 64, network.features)
+    assert config.game == load(ROOT / "configs" / f"{name}.yaml").game and checkpoint.weights_for(config)
+    said = capsys.readouterr().out
+    assert ("taken over from checkpoints/7x7.pt: " in said) == (name != "7x7")
+    assert name != "quickstart" or "network.blocks 4 instead of 3, network.channels 64 instead of 32" in said
+    explicit = train_config(*words, "network.blocks=5", "network.heads.score=0.02")
+    assert (explicit.network.blocks, explicit.network.heads["score"]) == (5, 0.02)
+    with pytest.raises(InputError, match="made with network.blocks 4, the config says 5; its weights fit"):
+        checkpoint.weights_for(explicit)
+
+
 def test_train_resumes_under_the_run_s_own_settings(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "checkpoints" / "mine"
@@ -192,7 +209,7 @@ WRONG = """
     games of another size | selfplay --checkpoint checkpoints/mine --out new game.size=5 | game.size 3
     an unknown player | evaluate randm random --out new | 'randm'
     a damaged player | evaluate random part.pt --out new | part.pt
-    a match of another size | evaluate checkpoints/mine random --out new game.size=5 | 3x3
+    a match of another size | evaluate checkpoints/mine random --out new game.size=5 | .pt plays on 3x3 only; game.size
     one game | evaluate random random --games 1 --out new | --games is 1
     an odd number | evaluate random random --games 3 --out new | 3
 """

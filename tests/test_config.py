@@ -1,6 +1,7 @@
 """Settings: what is written is read back, the files of configs/ say what differs from the defaults, and what is wrong
 is named with its place."""
 
+import re
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from limits import within
 
 from zerogo import config
 from zerogo.config import Config, GameConfig, NetworkConfig, load
-from zerogo.config.sections import SECTIONS, Section, default_of
+from zerogo.config.sections import SECTIONS, Section, allowed, default_of
 from zerogo.errors import InputError
+from zerogo.features import make_encoder
 from zerogo.rules import Rules
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
@@ -73,6 +75,27 @@ def test_there_are_five_configs_and_defaults_are_valid_frozen_and_described() ->
             assert entry.metadata["meaning"] and f"  {section.NAME}.{entry.name} = " in text
     with pytest.raises(FrozenInstanceError):
         settings.game.size = 5  # type: ignore[misc]
+
+
+def examples() -> list[tuple[str, str]]:
+    """Returns the examples of values that `--keys` shows, each with its key."""
+    words = {key: allowed(entry) for key, entry in config.KEYS.items()}
+    parts = {key: re.findall(r"such as (\{.*?\}|\[\[.*?\]\]|\[.*?\]|\w+)", text) for key, text in words.items()}
+    return [(key, example) for key, texts in parts.items() for example in texts]
+
+
+@pytest.mark.parametrize(("key", "example"), examples())
+def test_examples_are_accepted(key: str, example: str) -> None:
+    """By the setting's own validation, and an encoder's or player's by what makes it."""
+    read = value(key, f"{key}={example}")
+    assert read != value(key) or key in ("network.heads", "evaluation.opponents")
+    if key == "features.encoder":
+        make_encoder(read, True)
+
+
+def test_settings_of_several_values_have_examples() -> None:
+    plain = ("bool", "int", "float", "str")
+    assert {key for key, entry in config.KEYS.items() if entry.type not in plain} == {key for key, _ in examples()}
 
 
 def test_exponents_without_a_dot_are_numbers(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_the_shipped_network_and_words_that_name_none() -> None:
     analysis = search(session, LiveGame(Rules(5, 24.5)), 64).analysis()
     assert analysis.best.action == 12 and analysis.ownership.shape == (5, 5) and analysis.ownership.mean() > 0.4
     assert analysis.score == pytest.approx(analysis.ownership.sum() - 24.5, abs=1e-4)
-    with pytest.raises(InputError, match="plays on 5x5 only; this game is on 9x9"):
+    with pytest.raises(InputError, match="^checkpoints/quickstart-5x5.pt plays on 5x5 only; this game is on 9x9"):
         session.set_position(LiveGame(Rules(9)))
     for word in ("random", "mcts:0", "mcts", "checkpoints/nothing.pt"):
         with pytest.raises(

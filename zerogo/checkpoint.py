@@ -219,19 +219,36 @@ def require_compatible(checkpoint: Checkpoint, config: Config, only_plays: bool 
             raise InputError(f"{what}; use the same, or start a new run under another run.name")
 
 
+def _differences(checkpoint: Checkpoint, config: Config) -> dict[str, tuple[Any, Any]]:
+    """Returns the settings of encoder and network, apart from the heads, in which a config differs from a checkpoint's:
+    "section.key" to the value there and here."""
+    old, new = checkpoint.config.to_dict(), config.to_dict()
+    keys = [(section, key) for section in ("features", "network") for key in old[section] if key != "heads"]
+    found = {f"{section}.{key}": (old[section][key], new[section][key]) for section, key in keys}
+    return {key: values for key, values in found.items() if values[0] != values[1]}
+
+
+def adopt_architecture(config: Config, explicit: Collection[str] = ()) -> tuple[Config, str]:
+    """Returns the config with the encoder and the network of the checkpoint `run.start_from`, so that its weights fit,
+    and a sentence about what that changed, or "". explicit: "section.key" of settings that stay as they are."""
+    checkpoint, values = load_newest(config.run.start_from), config.to_dict()
+    changed = {key: pair for key, pair in _differences(checkpoint, config).items() if key not in explicit}
+    for key, (was, _) in changed.items():
+        section, _, name = key.partition(".")
+        values[section][name] = was
+    words = ", ".join(f"{key} {was} instead of {now}" for key, (was, now) in changed.items())
+    return from_dict(values), f"taken over from {config.run.start_from}: {words}" if changed else ""
+
+
 def weights_for(config: Config) -> dict[str, Tensor]:
     """Returns the averaged weights of `run.start_from`, with which a run with this config begins.
 
     Board sizes, rules and heads may differ. Raises InputError where it does not load, or its encoder or its tower is
     another."""
     checkpoint = load_newest(config.run.start_from)
-    old, new = checkpoint.config.to_dict(), config.to_dict()
-    for key in [f"features.{name}" for name in old["features"]] + [f"network.{name}" for name in old["network"]]:
-        section, name = key.split(".")
-        was, now = old[section][name], new[section][name]
-        if was != now and name != "heads":
-            what = f"run.start_from: {checkpoint.source} was made with {key} {was}, the config says {now}"
-            raise InputError(f"{what}; its weights fit {key}={was} only")
+    for key, (was, now) in _differences(checkpoint, config).items():
+        what = f"run.start_from: {checkpoint.source} was made with {key} {was}, the config says {now}"
+        raise InputError(f"{what}; its weights fit {key}={was} only")
     return checkpoint.averaged_weights
 
 

@@ -16,7 +16,7 @@ examples:
   zerogo train                                           the quick start: 5x5 on a CPU, about ten minutes
   zerogo train --config configs/9x9.yaml                 a run with other settings
   zerogo train --config configs/7x7.yaml --run mine training.learning_rate=1e-3 pipeline.minutes=60
-  zerogo train --config mine.yaml --from checkpoints/7x7.pt              begins with weights of the same shape
+  zerogo train --config mine.yaml --from checkpoints/7x7.pt              starts with that network's weights
   zerogo train --resume --run mine                       resumes checkpoints/mine
   zerogo train --export mine.pt --run mine               writes its newest network: to play, to share, for --from
   zerogo train --keys                                    lists every setting with its meaning and range
@@ -84,7 +84,9 @@ def parse_train(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def train_config(arguments: argparse.Namespace) -> Any:
     """Returns the run's Config with its name filled in: from --config, from the run that is resumed, or the quick
-    start's."""
+    start's. A run that starts with the weights of a checkpoint has its encoder and network, which is printed, but for
+    overrides."""
+    from zerogo import checkpoint, distributed
     from zerogo.config import load, with_overrides
     from zerogo.pipeline import snapshots
 
@@ -98,6 +100,10 @@ def train_config(arguments: argparse.Namespace) -> Any:
         if saved := snapshots.config_of(run.folder, place):
             return saved
     config = load(path, overrides)
+    if config.run.start_from:
+        config, words = checkpoint.adopt_architecture(config, [text.partition("=")[0].strip() for text in overrides])
+        if words:
+            distributed.on_rank0(print, words)
     return config if config.run.name else with_overrides(config, [f"run.name={path.stem}"])
 
 

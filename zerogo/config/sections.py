@@ -33,12 +33,14 @@ def option(
     above: float | None = None,
     choices: Sequence[str] = (),
     source: str = "",
+    example: str = "",
 ) -> Any:
     """Returns a dataclass field that knows its meaning (with unit), its range and the source of its default.
 
     low and high are inclusive, above is exclusive; they hold for every number of a list or mapping. choices: the
-    allowed words."""
+    allowed words. example: of a mapping, as YAML."""
     metadata = {"meaning": meaning, "low": low, "above": above, "high": high, "choices": choices, "source": source}
+    metadata["example"] = example
     if isinstance(default, dict):
         return field(default_factory=lambda: dict(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -53,7 +55,7 @@ def allowed(entry: Field) -> str:
     """Returns in words what a field accepts, for example "a whole number from 1 to 25"."""
     choices = ", ".join(entry.metadata["choices"])
     words = f"one of {choices}" if choices and entry.type == "str" else KINDS[str(entry.type)][1]
-    return words.format(limits=_limits(entry))
+    return words.format(limits=_limits(entry), example=entry.metadata["example"])
 
 
 def _limits(entry: Field) -> str:
@@ -166,7 +168,7 @@ SIZES_WORDS = (
     f"different sizes from 1 to {MAX_SIZE}, shares above 0, komi from -{MOST_KOMI} to {MOST_KOMI}"
 )
 TEXTS_WORDS = "a text such as zero17, or a list of texts such as [stones, liberties:8]"
-WEIGHTS_WORDS = "a mapping of names to numbers{limits} such as {{policy: 1.0, value: 1.0}}"
+WEIGHTS_WORDS = "a mapping of names to numbers{limits} such as {example}"
 # A field's type to what reads it, and to what it accepts in words.
 KINDS: dict[str, tuple[Callable[[Any, Field], Any], str]] = {
     "bool": (_read_bool, "true or false"),
@@ -215,6 +217,7 @@ HEADS_WORDS = (
     "head to loss weight; policy and value are needed, score, soft_policy and short_values may be added (1.0 gives the "
     "three short-term values together the weight of value, 3.0 each of them as in KataGo)"
 )
+SUPERKO_SHARES_WORDS = "share of the games under each superko rule; empty: all under game.superko"
 SCHEDULE = ((0.0, 1.0), (0.75, 0.3), (0.9, 0.1))
 OPPONENTS = "random, mcts:N (N playouts a move), self, a checkpoint, gnugo:LEVEL, …; with @white always White"
 OPPONENTS += ", with ? at the end met where it is installed"
@@ -258,7 +261,9 @@ class GameConfig(Section):
     komi: float = option(7.0, "points that White gets", -1000, 1000, source="best play draws at 7 on 9x9, 9 on 7x7")
     sizes: tuple[tuple[int, float, float], ...] = option((), "boards of the games; empty is game.size", source="KataGo")
     superko: str = option("positional", "which repetition is illegal", choices=SUPERKO)
-    superko_shares: dict[str, float] = option({}, "shares of superkos; empty is game.superko", 0, source="KataGo")
+    superko_shares: dict[str, float] = option(
+        {}, SUPERKO_SHARES_WORDS, 0, source="KataGo", example="{positional: 0.7, simple: 0.3}"
+    )
     suicide: bool = option(False, "whether a move may remove its own string")
     suicide_share: float = option(0.0, "share of games that allow suicide in any case", 0, 1, source="KataGo")
     scoring: str = option("area", "what counts at the end", choices=SCORING)
@@ -343,7 +348,7 @@ class NetworkConfig(Section):
     head_channels: int = option(32, "channels of the 1x1 convolution that all heads share", 1, 4096, source="KataGo")
     value_hidden: int = option(64, "width of the hidden layer over pooled channels, for value and pass", 1, 8192)
     value_pooling: str = option("max", "pooled beside the mean; area is for many sizes", choices=VALUE_POOLING)
-    heads: dict[str, float] = option(HEADS, HEADS_WORDS, 0, source="KataGo")
+    heads: dict[str, float] = option(HEADS, HEADS_WORDS, 0, source="KataGo", example="{policy: 1.0, value: 1.0}")
 
     def _check(self) -> None:
         missing = [name for name in ("policy", "value") if name not in self.heads]

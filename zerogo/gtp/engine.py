@@ -113,7 +113,7 @@ class Engine:
         """Raises InputError for a board that the rules or the network don't know."""
         if not 1 <= size <= 25 or (self.analyst is not None and not plays_on(self.analyst, size)):
             if self.analyst is not None and self.analyst.sizes is not None:
-                self.warn(f"{self.analyst.name} plays on {listed(self.analyst.sizes)} only")
+                self.warn(f"{self.analyst.source or self.analyst.name} plays on {listed(self.analyst.sizes)} only")
             raise InputError("unacceptable size")
 
     def scale_durations(self, size: int) -> None:

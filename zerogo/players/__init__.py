@@ -69,4 +69,5 @@ def plays_on(player: Any, size: int) -> bool:
 def require_size(player: Any, size: int, here: str) -> None:
     """Raises InputError where a player doesn't play on boards of a side. here: such as "this game is on"."""
     if not plays_on(player, size):
-        raise InputError(f"{player.name} plays on {listed(player.sizes)} only; {here} {size}x{size}")
+        source = getattr(player, "source", "") or player.name
+        raise InputError(f"{source} plays on {listed(player.sizes)} only; {here} {size}x{size}")

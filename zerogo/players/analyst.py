@@ -45,12 +45,14 @@ PLAIN_MCTS = SearchConfig(algorithm="puct", c_puct=1.1, fpu_reduction=0.0, keep_
 class SearchPlayer:
     """Plays the best move of a search without noise, from a fresh tree: a function of (seed, game, position).
 
-    simulations: of a move. sizes: the board sides that the network learned on, None for any."""
+    simulations: of a move. sizes: the board sides that the network learned on, None for any. source: the network's
+    file, for messages."""
 
     name: str
     search: Search
     simulations: int
     sizes: Collection[int] | None = None
+    source: str = ""
 
     def choose(self, states: board.State, game_ids: Tensor, seed: int) -> Tensor:
         """Returns the moves: int64 [B]; game_ids int64 [B]."""
@@ -114,7 +116,7 @@ def make_player(spec: str | Checkpoint, settings: EvaluationConfig, device: torc
             algorithm = "gumbel" if number <= GUMBEL_UNTIL else "puct"
         # The leaves of a step were measured for self-play where that ran; a match must not depend on them.
         search = _network_search(spec, settings, device, dtype, number, algorithm=algorithm, keep_tree=False, leaves=1)
-        return SearchPlayer(_name(spec), search, settings.simulations, spec.sizes)
+        return SearchPlayer(_name(spec), search, settings.simulations, spec.sizes, spec.source)
     if spec == RandomPlayer.name:
         return RandomPlayer()
     if external.is_external(spec):
@@ -153,7 +155,7 @@ def make_analyst(
     search = _network_search(checkpoint, settings, device, dtype, number, **changes)
     every = Evaluator.from_network(checkpoint.network(), checkpoint.encoder(), device, dtype, "all")
     evaluators = {"evaluator": every, "quick": every.with_symmetries("random"), "device": torch.device(device)}
-    return Analyst(_name(checkpoint), search, number, checkpoint.sizes, **evaluators)
+    return Analyst(_name(checkpoint), search, number, checkpoint.sizes, checkpoint.source, **evaluators)
 
 
 def analyst_of_playouts(
