@@ -115,8 +115,12 @@ def test_train_resumes_under_the_run_s_own_settings(tmp_path: Path, monkeypatch)
     folder = tmp_path / "checkpoints" / "mine"
     folder.mkdir(parents=True)
     with_overrides(Config(), ["game.size=6", "run.directory=/elsewhere", "run.name=old"]).dump(folder / "config.yaml")
-    config = train_config("--resume", "--run", "mine", "pipeline.minutes=5")
-    assert (config.game.size, config.pipeline.minutes) == (6, 5.0)
+    calls = []
+    monkeypatch.setattr("zerogo.pipeline.train", lambda *arguments: calls.append(arguments))
+    commands.main_train(commands.parse_train(["--resume", "--run", "mine", "pipeline.minutes=5"]))
+    ((place, resume, overrides),) = calls
+    config = snapshots.config_of(place.run.folder, None, overrides)
+    assert resume and (config.game.size, config.pipeline.minutes) == (6, 5.0)
     assert (config.run.directory, config.run.name) == ("checkpoints", "mine")
     assert train_config("--run", "mine").game.size == 5  # without --resume: the quick start's
 

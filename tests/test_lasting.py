@@ -18,7 +18,7 @@ import tiny
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from zerogo import checkpoint, config, signals
+from zerogo import checkpoint, commands, config, signals
 from zerogo.board import new_games
 from zerogo.errors import InputError, Interrupted
 from zerogo.evaluator import Evaluator
@@ -358,23 +358,39 @@ def test_a_cause_that_was_saved_is_left_behind(tmp_path: Path, monkeypatch, caps
 def test_settings_that_are_cut_or_gone_are_those_of_the_newest_commit(whole: Path, tmp_path: Path, capsys) -> None:
     folder = shutil.copytree(whole, tmp_path / "tiny")
     path, where = folder / "config.yaml", [f"run.directory={tmp_path}"]
-    text, known = path.read_text(), config.load(path, where)
-    assert snapshots.config_of(folder, where) == known
+    text, known, start = path.read_text(), config.load(path, where), next(snapshots.starts(folder))
+    assert snapshots.config_of(folder, start, where) == known
     path.write_text("training: {learning_rate: 0.5}\n")
-    changed = snapshots.config_of(folder, where)
+    changed = snapshots.config_of(folder, start, where)
     assert snapshots.changes(known, changed) == ["training.learning_rate is 0.5; it was 0.001"]
     path.unlink()
-    assert snapshots.config_of(folder, where) == known
+    assert snapshots.config_of(folder, start, where) == known
     for length in range(100, len(text), len(text) // 7):
         path.write_text(text[:length])
         with warnings.catch_warnings():  # of what can't be read
             warnings.simplefilter("ignore")
-            found = snapshots.config_of(folder, where)
+            found = snapshots.config_of(folder, start, where)
         assert all("; it was" in line for line in snapshots.changes(known, found))
         assert len(snapshots.changes(known, found)) <= 1
     path.write_text(text.replace("learning_rate: 0.001", "learning_rate: 0.002"))
     tiny.run(tmp_path, *ROUNDS, "training.learning_rate=0.002", resume=True)
     assert "training.learning_rate is 0.002; it was 0.001" in capsys.readouterr().err
+
+
+def test_a_run_is_read_once_and_under_its_lock(whole: Path, tmp_path: Path, monkeypatch) -> None:
+    """A config.yaml that was cut is moved away by the process that holds the run, and by no other."""
+    folder, calls, read = shutil.copytree(whole, tmp_path / "tiny"), [], checkpoint.read
+    monkeypatch.setattr(checkpoint, "read", lambda path: (calls.append(path.name), read(path))[1])
+    words = commands.parse_train(["--resume", "--run", "tiny", f"run.directory={tmp_path}", "training.batch=8"])
+    (folder / "config.yaml").write_text("training: {learning_rate: 0.5")
+    with RunLock(folder), pytest.raises(InputError, match="already in use"):
+        commands.main_train(words)
+    assert (folder / "config.yaml").exists() and not calls
+    newest = snapshots.paths(folder)[-1].name
+    with pytest.warns(UserWarning, match="the settings of .* count"):
+        commands.main_train(words)
+    assert calls.count(newest) == 1
+    assert "batch: 8" in (folder / "config.yaml").read_text() and (folder / "config.yaml.unread").exists()
 
 
 def test_what_a_commit_has_beside_a_checkpoint_has_its_types(whole: Path, tmp_path: Path) -> None:

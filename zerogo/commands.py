@@ -83,28 +83,32 @@ def parse_train(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def train_config(arguments: argparse.Namespace) -> Any:
-    """Returns the run's Config with its name filled in: from --config, from the run that is resumed, or the quick
-    start's. A run that starts with the weights of a checkpoint has its encoder and network, which is printed, but for
-    overrides."""
+    """Returns the run's Config with its name filled in: from --config or the quick start's. A run that starts with the
+    weights of a checkpoint has its encoder and network, which is printed, but for overrides. Of a run that is resumed
+    without --config only the folder counts; its settings are saved there, see `resumed_overrides`."""
     from zerogo import checkpoint, distributed
     from zerogo.config import load, with_overrides
-    from zerogo.pipeline import snapshots
 
     path = arguments.config or Path("configs/quickstart.yaml")
     named = {"run.name": arguments.run, "run.start_from": arguments.origin}
     overrides = arguments.overrides + [f"{key}={text}" for key, text in named.items() if text]
     if arguments.resume and arguments.config is None:
-        # The folder may have been moved since the run was started, so its saved place does not count.
-        run = load(path, [text for text in overrides if text.startswith("run.")]).run
-        place = [*overrides, f"run.directory={run.directory}", f"run.name={run.name}"]
-        if saved := snapshots.config_of(run.folder, place):
-            return saved
+        overrides = [text for text in overrides if text.startswith("run.")]
     config = load(path, overrides)
-    if config.run.start_from:
+    if not arguments.resume and config.run.start_from:
         config, words = checkpoint.adopt_architecture(config, [text.partition("=")[0].strip() for text in overrides])
         if words:
             distributed.on_rank0(print, words)
     return config if config.run.name else with_overrides(config, [f"run.name={path.stem}"])
+
+
+def resumed_overrides(arguments: argparse.Namespace, config: Any) -> list[str] | None:
+    """Returns what replaces the own settings of a run that is resumed, None where --config has all settings.
+
+    The folder may have been moved since the run was started, so its saved place does not count."""
+    if not arguments.resume or arguments.config is not None:
+        return None
+    return [*arguments.overrides, f"run.directory={config.run.directory}", f"run.name={config.run.name}"]
 
 
 def main_train(arguments: argparse.Namespace) -> None:
@@ -123,7 +127,7 @@ def main_train(arguments: argparse.Namespace) -> None:
         distributed.require_same(words, "start all with the same command")
         config = train_config(arguments)
         if not arguments.export:
-            return train(config, resume=arguments.resume)
+            return train(config, arguments.resume, resumed_overrides(arguments, config))
         newest = checkpoint.load_newest(config.run.folder)
         checkpoint.export(arguments.export, newest)
         print(f"wrote the network of step {newest.step} to {arguments.export}")

@@ -161,10 +161,11 @@ def is_finite(tensors: Iterable[Tensor]) -> bool:
     return bool(torch.stack(torch._foreach_norm(numbers, math.inf)).isfinite().all())
 
 
-def config_of(directory: Path, overrides: list[str]) -> Config | None:
-    """Returns the settings that a run goes on under: those of what it goes on from, over them those of its config.yaml,
-    over them the overrides; None where there is neither. Warns of a config.yaml that can't be read."""
-    start, path = next(starts(directory), None), directory / "config.yaml"
+def config_of(directory: Path, start: Checkpoint | None, overrides: list[str]) -> Config | None:
+    """Returns the settings under which a run resumes: those of its start, over them those of its config.yaml, over them
+    the overrides; None where there is neither. Warns of a config.yaml that can't be read, and moves it away: the caller
+    holds the run's lock."""
+    path = directory / "config.yaml"
     if start is None:
         return load(path, overrides) if path.exists() else None
     if not path.exists():

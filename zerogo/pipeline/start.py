@@ -23,10 +23,10 @@ SEEN_WITHIN = 60.0  # seconds for a network's file system to show a new file on 
 FAR = 1000  # steps after which learning that diverges again does so for another reason
 
 
-def train(config: Config, resume: bool = False) -> None:
+def train(config: Config, resume: bool = False, overrides: list[str] | None = None) -> None:
     """Trains as the config says and leaves everything in `run.folder`; resume goes on from its newest snapshot, or
-    complete checkpoint. Of several ranks (`distributed.process_group`) each does its share; where torchrun has started
-    them again, they resume.
+    complete checkpoint, and with overrides under the run's own settings, which these replace. Of several ranks
+    (`distributed.process_group`) each does its share; where torchrun has started them again, they resume.
 
     Raises InputError where the folder is in use, holds a run that was not to be resumed, or nothing that could be;
     Interrupted where a signal ended it, with all that was done in a snapshot."""
@@ -37,11 +37,13 @@ def train(config: Config, resume: bool = False) -> None:
     with pipe_safe_streams(), Signals() as signals, contextlib.ExitStack() as held, say_what_is_saved(directory):
         if not distributed.is_rank0():
             signals.log, signals.log_io = lambda text: None, lambda text: print(f"rank {distributed.rank()}: {text}")
-        limits.require_same_start(config)
         distributed.broadcast_from_rank0(_lock, directory, held, signals)
         require_one_folder(directory, signals)
         found = distributed.all_gather_object(snapshots.paths(directory) + checkpoints.paths(directory))[0]
         start = next(snapshots.starts(directory), None)
+        if overrides is not None:
+            config = distributed.run_and_sync_errors(snapshots.config_of, directory, start, overrides) or config
+        limits.require_same_start(config)
         resume = resume or start is not None and distributed.restarts_run(start.counters.get("begun", 0))
         if not resume and distributed.broadcast_from_rank0(lambda: bool(found) or any(directory.glob("replay/*.npz"))):
             what = f"{directory} already holds a run; go on with --resume, or choose another name with --run"
