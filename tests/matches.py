@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -180,3 +181,23 @@ class Drawing:
 
     def choose(self, states: board.State, game_ids: torch.Tensor, seed: int) -> torch.Tensor:
         return rng.choose(rng.key(seed, game_ids, states.ply, Purpose.MOVE), board.legal_actions(states))
+
+
+def dies(number: int, work: Callable[[], Any], *functions: tuple[object, str]) -> bool:
+    """Does work in a forked process that ends at once when the functions (an object's, by their names) are called for
+    the `number`-th time, before or after that in turn; returns False where it comes to its end instead."""
+    if (child := os.fork()) == 0:
+        status = 1
+        try:
+            counter = [0]
+            for owner, name in functions:
+                setattr(owner, name, dying(number, getattr(owner, name), number % 2 == 0, counter))
+            work()
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert status in (0, 9), f"the work ended with status {status}"
+    return status == 9

@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import math
+import os
 import re
 from contextlib import suppress
 from dataclasses import replace
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 import tiny
 import torch
-from matches import Always, Drawing, First, config, moves_of, plain, same, some_result
+from matches import Always, Drawing, First, config, dies, moves_of, plain, same, some_result, written
 from PIL import Image
 from sgfmill.sgf import Sgf_game
 
@@ -231,6 +232,21 @@ def test_a_match_makes_progress_however_often_it_is_interrupted(tmp_path: Path, 
         play_match(First(), First(), SMALL, 2, 1, begun={1: [4, 4]})
     with pytest.raises(InputError, match="of ply 0 is illegal"):
         play_match(First(), First(), SMALL, 2, 1, begun={0: [10]})
+
+
+def test_a_match_that_dies_at_any_of_its_file_operations_goes_on(tmp_path: Path) -> None:
+    words, part, deaths, before = ["random", "mcts:2"], tmp_path / "part", 0, {}
+
+    def go_on() -> None:
+        evaluate(words, 6, config(), part, resume=(part / "match.json").exists())
+
+    while dies(deaths + 1, go_on, (os, "replace"), (os, "fsync")):
+        deaths, after = deaths + 1, written(part)
+        assert all(after[key] == line for key, line in before.items()), "a finished game was lost or changed"
+        before = after
+    assert deaths > 10 and len(before) == 6 and not list(part.rglob("*.tmp"))
+    whole = evaluate(words, 6, config(), tmp_path / "whole")
+    assert all(map(same, whole, evaluate(words, 6, config(), part, resume=True)))
 
 
 def test_kept_games_come_back_as_they_were(tmp_path: Path) -> None:

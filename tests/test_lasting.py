@@ -16,6 +16,7 @@ from unittest.mock import Mock
 import pytest
 import tiny
 import torch
+from matches import dies
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from zerogo import checkpoint, commands, config, signals
@@ -81,6 +82,24 @@ def test_a_run_that_is_stopped_again_and_again_ends_as_one_that_is_not(
     assert [(event.step, event.value) for event in read.Scalars("train/loss")] == [
         (event.step, event.value) for event in EventAccumulator(str(whole / "logs")).Reload().Scalars("train/loss")
     ]
+
+
+def test_a_run_that_dies_at_any_of_its_file_operations_goes_on(whole: Path, tmp_path: Path, monkeypatch) -> None:
+    """At the first one, then, going on, at the second one, and so on, before or after a file is renamed or removed."""
+    asked_at(monkeypatch, set(range(10, 1000, 10)), lambda run: setattr(run.signals, "snapshot_requested", True))
+    folder, deaths, newest = tmp_path / "tiny", 0, ""
+
+    def go_on() -> None:
+        tiny.run(tmp_path, *ROUNDS, resume=(folder / "config.yaml").exists())
+
+    while dies(deaths + 1, go_on, (os, "replace"), (Path, "unlink")):
+        deaths += 1
+        found = snapshots.paths(folder)
+        assert not found or found[-1].name >= newest, "a snapshot is gone"
+        newest = found[-1].name if found else newest
+        for path in [*found, *checkpoint.paths(folder)]:
+            checkpoint.load(path)
+    assert deaths > 8 and not tiny.different(whole, folder) and not list(folder.rglob("*.tmp"))
 
 
 GATED = "evaluation.gate=0.55 evaluation.every_iterations=1 pipeline.iterations=5 pipeline.keep_checkpoints=1".split()
