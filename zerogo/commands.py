@@ -95,7 +95,7 @@ def train_config(arguments: argparse.Namespace) -> Any:
     if arguments.resume and arguments.config is None:
         overrides = [text for text in overrides if text.startswith("run.")]
     config = load(path, overrides)
-    if not arguments.resume and config.run.start_from:
+    if config.run.start_from and (arguments.config or not arguments.resume):
         config, words = checkpoint.adopt_architecture(config, [text.partition("=")[0].strip() for text in overrides])
         if words:
             distributed.on_rank0(print, words)
