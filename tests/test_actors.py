@@ -13,7 +13,7 @@ import pytest
 import tiny
 import torch
 
-from zerogo import checkpoint
+from zerogo import checkpoint, sgf
 from zerogo.errors import InputError, Interrupted
 from zerogo.pipeline import actors, snapshots, watch
 from zerogo.pipeline.actors import Actor, Inbox
@@ -70,6 +70,7 @@ def test_a_run_learns_from_actors_alone(begun: Path, tmp_path: Path) -> None:
     shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
     here = shards(tmp_path / "tiny")
     samples, games = sum(len(load_with_about(path)[0]) for path in here), games_of(here)
+    records = [record for path in here for record in load_with_about(path)[1]["records"]]
     run = tiny.run(tmp_path, *ALONE, "pipeline.iterations=1", "replay.min_window=1999", resume=True)
     newest = next(snapshots.starts(run))
     before = checkpoint.load(checkpoint.paths(begun / "tiny")[0])
@@ -81,7 +82,13 @@ def test_a_run_learns_from_actors_alone(begun: Path, tmp_path: Path) -> None:
     numbers = tiny.lines(run / "logs" / "metrics.jsonl")[-1]
     assert numbers["selfplay/game_length_plies"] > 0 and numbers["selfplay/games_per_s"] < 1e5
     assert numbers["sanity/new_samples_age_iterations"] == 1
-    own = tiny.all_samples(run).game
+    shown = {int(path.stem[5:]): sgf.read(path) for path in (run / "games").iterdir()}
+    assert len(shown) == len(records) > 4 and all(8 <= number < 8 + games for number in shown)
+    assert sorted(len(game.moves) for game in shown.values()) == sorted(len(one[2].split()) for one in records)
+    known = tiny.all_samples(run)
+    assert all(len(game.moves) > int(known.ply[known.game == number].max()) for number, game in shown.items())
+    assert not any(sgf.replay(game)[1] for game in shown.values())
+    own = known.game
     assert len(own.unique()) == 8 + games and int(own.max()) < newest.counters["games"]
 
 
@@ -173,6 +180,14 @@ WRONG: dict[str, Callable[[Path], Any]] = {
     "short_values from": lambda path: changed(path, short_values=lambda values: values + 2),
     "captures from": lambda path: changed(path, captures=lambda captures: captures - 1),
     "a black and a white stone": lambda path: changed(path, rows=lambda rows: rows | 1),
+    "none: it has other rules": lambda path: changed(path, lambda about: about["records"][0][1].__setitem__(1, 9.5)),
+    "none: its moves": lambda path: changed(path, lambda about: about["records"][0].__setitem__(2, "4 99")),
+    "none: 5 is not a valid": lambda path: changed(path, lambda about: about["records"][0].__setitem__(5, 5)),
+    "none: invalid literal": lambda path: changed(path, lambda about: about["records"][0].__setitem__(2, "one")),
+    "records[0] has 0 entries": lambda path: changed(path, lambda about: about["records"].insert(0, [])),
+    "more games for SGF": lambda path: changed(
+        path, lambda about: about["records"].extend([[k + 900, *about["records"][0][1:]] for k in range(99)])
+    ),
     "does not say moves": lambda path: changed(path, lambda about: about["games"].pop("moves")),
     "about is no mapping": lambda path: save_shard(path, load_with_about(path)[0]),
 }

@@ -31,9 +31,9 @@ from zerogo.pipeline import batch_size, rating, sanity_checks
 from zerogo.pipeline.generate import evaluator_for
 from zerogo.replay import Samples, load_with_about, save_shard
 from zerogo.rng import Purpose
-from zerogo.rules import SCORING, SUPERKO
+from zerogo.rules import SCORING, SUPERKO, Rules
 from zerogo.runtime import describe, make_directory
-from zerogo.selfplay import EndReason, SelfPlay, SelfPlayResult
+from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult
 from zerogo.signals import Signals, pipe_safe_streams
 from zerogo.telemetry import Progress
 
@@ -49,6 +49,9 @@ RULES = ("size", "komi", "superko", "suicide", "scoring")
 GAMES = {"lengths": [int], "scores_black": [float], "sizes": [int], "komi": [float], "ends": [int], "moves": int}
 GAMES |= {"simulations": int, "overflowed": int, "prior_kl": float, "prior_entropy": float}
 ABOUT = {"run": int, "encoder": str, "actor": str, "shard": int, "games": GAMES}
+# The games for SGF, which older shards lack: number, the rules as the numbers of RULES, moves and root values as text
+# with spaces between them, score, end. A list of numbers would take far more memory when it is read.
+RECORDS, MOST_RECORDS = {"records": [(int, [float], str, str, float, int)]}, 1000
 ROUNDING = 1e-3  # by which a search's mean of ones was seen to be more than one, and a float16 may be
 # In which numbers are; NaN only in short values.
 RANGES = {"to_play": (1, 2), "passes": (0, 2), "policy": (0, 1), "policy_weight": (0, 1), "board_weight": (0, 1)}
@@ -145,7 +148,7 @@ class Inbox:
             if shard.name in self.taken or shard.actor in held:
                 continue
             try:
-                samples, games = self._read(shard, step)
+                samples, games, records = self._read(shard, step)
             except OSError as error:  # the disk's, no fault of the shard: it comes at another look, before later ones
                 held.add(shard.actor)
                 self._say_unread(shard.name, error)
@@ -154,8 +157,12 @@ class Inbox:
                 self._signals.retry_io(self._refuse, shard.path)
                 self._signals.log(f"warning: set aside: {error}")
                 continue
-            of_shard = torch.unique(samples.game, return_inverse=True)[1]
+            names, of_shard = torch.unique(samples.game, return_inverse=True)
             collected.samples.append(replace(samples, game=of_shard + first + number))
+            places = {name: place for place, name in enumerate(names.tolist())}
+            for record in records:
+                place = places.setdefault(record.number, len(places))  # a game may have no samples
+                collected.games.append(replace(record, number=first + number + place))
             for name in GAMES:
                 setattr(collected, name, getattr(collected, name) + games[name])
             number += len(games["lengths"])
@@ -198,14 +205,14 @@ class Inbox:
                 if time.time() - path.stat().st_mtime > LEFTOVER:
                     path.unlink(missing_ok=True)
 
-    def _read(self, shard: Waiting, step: int) -> tuple[Samples, dict[str, Any]]:
-        """Returns samples and games of a shard. Raises InputError where it is damaged, not of this run, or comes again;
-        OSError where the disk does not give it."""
+    def _read(self, shard: Waiting, step: int) -> tuple[Samples, dict[str, Any], list[FinishedGame]]:
+        """Returns samples, numbers of the games and the games for SGF of a shard. Raises InputError where it is
+        damaged, not of this run, or comes again; OSError where the disk does not give it."""
         path, last = shard.path, self.last.get(shard.actor, -1)
         if shard.number <= last:
             raise InputError(f"shard {path} comes again: the shards of its actor are taken up to number {last}")
         samples, about = load_with_about(path)
-        if wrong := bounds.misfit(about, ABOUT, "about") or _other(about):
+        if wrong := bounds.misfit(about, ABOUT | RECORDS, "about") or _other(about):
             raise InputError(f"shard {path}: {wrong}")
         for name, now in self._origin.items():
             if about[name] != now:
@@ -216,7 +223,14 @@ class Inbox:
             raise InputError(f"shard {path} {wrong}")
         if broken := sanity_checks.broken(sanity_checks.of_samples(samples)):
             raise InputError(f"shard {path}: {broken[0]}")
-        return samples, about["games"]
+        try:
+            allowed = allowed_rules(self.config.game)
+            records = [_as_finished_game(record, allowed) for record in about.get("records", ())]
+        except ValueError as error:
+            raise InputError(f"shard {path} has a game for SGF that is none: {error}") from None
+        if len({*samples.game.tolist(), *(one.number for one in records)}) > len(about["games"]["lengths"]):
+            raise InputError(f"shard {path} has more games for SGF than it tells of")
+        return samples, about["games"], records
 
     def _of_samples(self, samples: Samples, about: dict[str, Any], step: int) -> str:
         """Returns what is wrong with the rules and numbers of samples and games, "" where nothing is."""
@@ -265,6 +279,29 @@ def _of_games(games: dict[str, Any], samples: Samples, count: int) -> str:
         if others := [number for number in found if not low <= number <= high]:
             return f"has {name} {str(others[0])[:40]}; allowed are {int(low)} to {int(high)}"
     return ""
+
+
+def _as_record(game: FinishedGame) -> list[Any]:
+    """Returns a game for SGF as a shard has it, see `RECORDS`."""
+    rules = [getattr(game.rules, name) for name in RULES]
+    rules[2:] = SUPERKO.index(rules[2]), int(rules[3]), SCORING.index(rules[4])
+    moves, values = " ".join(map(str, game.moves)), " ".join(f"{value:.3f}" for value in game.root_values)
+    return [game.number, rules, moves, values, game.score_black, int(game.end)]
+
+
+def _as_finished_game(record: list[Any], allowed: set[tuple]) -> FinishedGame:
+    """Returns the game of a record. Raises ValueError where its rules are not allowed, or a number is none of a
+    game."""
+    number, rules, moves, values, score, end = record[:6]
+    if tuple(rules) not in allowed:
+        raise ValueError(f"it has other rules than the run's, {quote(rules)}")
+    actions, values = [int(word) for word in moves.split()], [float(word) for word in values.split()]
+    are_legal = all(0 <= action <= rules[0] ** 2 for action in actions) and len(values) == len(actions)
+    if not (are_legal and all(abs(value) <= 1 + ROUNDING for value in values) and abs(score) <= 2000):
+        raise ValueError(f"its moves, values or score are not those of a game, {quote(record[2:5])}")
+    size, komi, superko, suicide, scoring = rules
+    kinds = {"superko": SUPERKO[int(superko)], "suicide": bool(suicide), "scoring": SCORING[int(scoring)]}
+    return FinishedGame(number, Rules(int(size), komi, **kinds), actions, values, score, EndReason(end))
 
 
 def rules_of(samples: Samples) -> set[tuple]:
@@ -398,8 +435,8 @@ class Actor:
         self.evaluator, first = evaluator_for(setup, found), 0 if self._of is None else self.selfplay.next_game
         cli.pick_epilogues(config.run.epilogues, self.evaluator.network)
         self.about = {"run": run, "encoder": found.encoder().name}
-        settings = replace(config.selfplay, sgf_share=0.0)
-        search, settings, why = batch_size.fitted(config.game, config.search, settings, self.evaluator, setup.device)
+        parts = config.game, config.search, config.selfplay
+        search, settings, why = batch_size.fitted(*parts, self.evaluator, setup.device)
         seed = int(rng.key(config.run.seed, Purpose.ACTOR, int(self.name, 16))) % 2**62
         self.selfplay = SelfPlay(config.game, search, settings, self.evaluator, setup.device, seed, first)
         machine = f"{describe(setup.device)['device']}, {kernels.in_use(setup.device)}"
@@ -420,6 +457,7 @@ class Actor:
         self._require_run()
         folder, samples = self.directory / FOLDER, self.collected.all_samples()
         folder.mkdir(exist_ok=True)
-        games = {name: getattr(self.collected, name) for name in GAMES}
+        about = {"games": {name: getattr(self.collected, name) for name in GAMES}}
+        about["records"] = [_as_record(game) for game in self.collected.games[:MOST_RECORDS]]
         path = folder / f"{self.name}-{self.shards:08d}-{len(samples)}.npz"
-        save_shard(path, samples, self.about | {"actor": self.name, "shard": self.shards, "games": games})
+        save_shard(path, samples, self.about | about | {"actor": self.name, "shard": self.shards})
