@@ -489,7 +489,7 @@ def test_what_can_not_be_is_refused_before_it_starts(tmp_path: Path, monkeypatch
         tiny.run(tmp_path, "replay.capacity=10000000")
     fits = str(caught.value).rpartition("replay.capacity=")[2].split()[0]
     assert "10000000" not in fits
-    assert " of memory of 100 MB free; in a month " in limits.plan(tiny.config(f"replay.capacity={fits}"), tiny.CPU)
+    assert " of memory of 100 MB free; " in limits.plan(tiny.config(f"replay.capacity={fits}"), tiny.CPU)
     monkeypatch.setattr(limits.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 1, 1000))
     with pytest.raises(InputError, match="may grow to .* lower"):
         tiny.run(tmp_path)
@@ -500,12 +500,12 @@ def test_the_plan_names_the_memory_of_each_device(monkeypatch) -> None:
     gpu, config = torch.device("cuda"), tiny.config()
     monkeypatch.setattr(limits.runtime, "free_bytes", lambda device: 8e10 if device.type == "cuda" else 3e10)
     for place, sentence in (
-        ("cuda", r"plans \S+ .B of GPU memory of 80 GB free; in"),
-        ("cpu", r"plans \S+ .B of GPU memory of 80 GB free and \S+ .B of memory of 30 GB free; in"),
+        ("cuda", r"plans \S+ .B of GPU memory of 80 GB free; "),
+        ("cpu", r"plans \S+ .B of GPU memory of 80 GB free and \S+ .B of memory of 30 GB free; "),
     ):
         monkeypatch.setattr(limits, "device_for", lambda *_, place=place: torch.device(place))
         assert re.match(sentence, limits.plan(config, gpu))
-    assert re.match(r"plans \S+ .B of memory of 30 GB free; in", limits.plan(config, tiny.CPU))
+    assert re.match(r"plans \S+ .B of memory of 30 GB free; ", limits.plan(config, tiny.CPU))
     monkeypatch.setattr(limits.runtime, "free_bytes", lambda device: 8e10 if device.type == "cuda" else 1.0)
     monkeypatch.setattr(limits, "device_for", lambda *_: tiny.CPU)
     with pytest.raises(InputError, match=r"MB of memory are planned \(replay.capacity .*\); 1e-06 MB are free"):

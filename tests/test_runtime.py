@@ -368,6 +368,19 @@ def test_progress_with_rates_of_its_own(clock: list[float]) -> None:
     assert run.line() == "9x9: 1.5/600 min, 0 %, 0.4 games/s, 600 samples/s, 5:32:30 left, learned 34 %"
 
 
+def test_progress_shows_recent_rates_of_what_is_done_at_present(clock: list[float]) -> None:
+    """No games while a run learns, nothing of a slow start, no share above 100 % and no time below 0."""
+    run = Progress("5x5", 72, "iterations")
+    for second in range(0, 301):  # a start without work, then an iteration in 4 s, half of it play and half learning
+        clock[0], over = float(second), max(0, second - 100) / 4
+        run.update(over, {"games": 256 * min(int(over), 30), "samples": 1000 * int(over)})
+    assert run.line() == "5x5: 50/72 iterations, 69 %, 21.3 games/s, 250 samples/s, 0:01:28 left"
+    for second in range(301, 501):
+        clock[0] = float(second)
+        run.update(72.5, {"games": 7680, "samples": 1000 * second})
+    assert run.line() == "5x5: 72.5/72 iterations, 100 %, 1e+03 samples/s, 0:00:00 left"
+
+
 def test_a_bar_moves_on_after_a_long_step(monkeypatch) -> None:
     """A step of two minutes, then steps of a hundredth: tqdm by itself waits until these have summed up to two."""
     stream = io.StringIO()

@@ -10,6 +10,7 @@ import os
 import re
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +24,7 @@ METRICS_FILE = "metrics.jsonl"
 EVENTS = "events.out.tfevents.{}"  # the names that TensorBoard looks for
 NUMBER = re.compile(EVENTS.format("").replace(".", r"\.") + r"(\d+)")
 PLAIN_SECONDS = 10.0  # between two lines of progress in a log file
+RECENT_SECONDS = 120.0  # over which rates and the time left are measured
 
 
 class Telemetry(contextlib.AbstractContextManager):
@@ -195,33 +197,41 @@ def _has_room(stream: Any) -> bool:
 
 
 class Progress(contextlib.AbstractContextManager):
-    """A line on stderr that says how far a job is, with its rate and the time left: a bar on a terminal, plain lines in
-    a log file.
+    """A line on stderr that says how far a job is, with its recent rates and the time left: a bar on a terminal, plain
+    lines in a log file.
 
-    total: the amount of work in `unit`s, None or 0 where nobody knows. done: what an earlier process had done, which
-    doesn't count for the rate. A context manager, which ends a bar with a line break."""
+    total: the amount of work in `unit`s, None or 0 if unknown. done: what an earlier process did, which does not count
+    for the rates. A context manager, which ends a bar with a line break."""
 
-    _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
+    _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
 
     def __init__(self, label: str, total: float | None, unit: str, done: float = 0) -> None:
-        self.label, self.total, self.unit, self.stream = label, total, unit, sys.stderr
+        self.label, self.total, self.unit, self.stream = label, total or None, unit, sys.stderr
         self._start, self._initial, self._done = time.monotonic(), done, done
-        self._spoken, self._values, self._amounts, self._bar = -math.inf, "", {}, None
+        # Recent points in time, a second or more apart, with the amounts done until then.
+        self._points = deque([(self._start, {unit: done})])
+        self._spoken, self._values, self._amounts, self._bar = -math.inf, "", {unit: done}, None
         if _has_room(self.stream):
-            shown = {"desc": label, "total": total or None, "initial": done, "unit_scale": True}
+            shown = {"desc": label, "total": self.total, "initial": self._within(done), "unit_scale": True}
             # miniters=0: tqdm's own guess waits for as much as its largest step, such as a minute without an update.
             shown |= {"miniters": 0, "bar_format": self._BAR if total else "{desc}: {n_fmt} [{elapsed}{postfix}]"}
             self._bar = tqdm(file=self.stream, dynamic_ncols=True, **shown)
 
     def update(self, done: float, amounts: Mapping[str, float] | None = None, **values: float | str) -> None:
-        """Shows that `done` units are done in all, with a few values beside it; often called, seldom printed. amounts:
-        what was done since the line began, such as {"games": 12}, of which the rates are shown and not the unit's."""
-        self._done, self._amounts = done, amounts or {}
+        """Shows that `done` units are done in all, and a few values; often called, seldom printed. amounts: what was
+        done since the line began, such as {"games": 12}, whose rates are shown in place of the unit's."""
+        self._done, self._amounts, now = done, {self.unit: done} | dict(amounts or {}), time.monotonic()
+        if now >= self._points[-1][0] + 1.0:
+            self._points.append((now, self._amounts))
+            while len(self._points) > 2 and self._points[1][0] <= now - RECENT_SECONDS:
+                self._points.popleft()
         texts = (f"{value:.4g}" if isinstance(value, float) else f"{value}" for value in values.values())
         self._values = ", ".join(map(" ".join, zip(values, texts, strict=True)))
         if self._bar is not None:
-            self._bar.set_postfix_str(", ".join(filter(None, (self._rates(), self._values))), refresh=False)
-            self._bar.update(done - self._bar.n)
+            self._bar.set_postfix_str(
+                ", ".join([*self._rates(), *self._left(), self._values]).strip(", "), refresh=False
+            )
+            self._bar.update(self._within(done) - self._bar.n)
         elif time.monotonic() - self._spoken >= PLAIN_SECONDS:
             self._speak()
 
@@ -241,23 +251,35 @@ class Progress(contextlib.AbstractContextManager):
 
     def line(self) -> str:
         """Returns the plain line, such as "train: 1200/5000 games, 24 %, 31.2 games/s, 0:02:02 left, loss 1.23"."""
-        rate = (self._done - self._initial) / self._seconds
         is_whole = self._done == int(self._done)
         done = f"{self._done:.6g}" if is_whole else f"{self._done:.1f}"  # parts of games come with many digits
         parts = [f"{done}/{self.total:.6g} {self.unit}" if self.total else f"{done} {self.unit}"]
-        parts += [f"{100 * self._done / self.total:.0f} %"] if self.total else []
-        parts.append(self._rates())
-        if self.total and rate > 0:
-            parts.append(f"{timedelta(seconds=max(0, int((self.total - self._done) / rate)))} left")
+        parts += [f"{100 * self._within(self._done) / self.total:.0f} %"] if self.total else []
+        parts += [*self._rates(), *self._left()]
         return f"{self.label}: " + ", ".join(parts + ([self._values] if self._values else []))
 
-    @property
-    def _seconds(self) -> float:
-        return max(time.monotonic() - self._start, 1e-9)
+    def _within(self, done: float) -> float:
+        """Returns what is done without what goes beyond the total, such as the last minute's matches."""
+        return min(done, self.total) if self.total else done
 
-    def _rates(self) -> str:
-        amounts = self._amounts or {self.unit: self._done - self._initial}
-        return ", ".join(f"{amount / self._seconds:.3g} {name}/s" for name, amount in amounts.items())
+    def _per_second(self, name: str) -> float:
+        """Returns an amount's recent rate."""
+        start, before = self._points[0]
+        return (self._amounts[name] - before.get(name, 0)) / max(time.monotonic() - start, 1e-9)
+
+    def _rates(self) -> list[str]:
+        """Returns the recent rates in words, without those of what is not done at present, such as games while a run
+        learns."""
+        names = [name for name in self._amounts if name != self.unit or len(self._amounts) == 1]
+        return [f"{rate:.3g} {name}/s" for name in names if (rate := self._per_second(name)) > 0]
+
+    def _left(self) -> list[str]:
+        """Returns the time left in words, where it can be estimated."""
+        mean = (self._done - self._initial) / max(time.monotonic() - self._start, 1e-9)
+        rate = self._per_second(self.unit) or mean
+        if not self.total or rate <= 0:
+            return []
+        return [f"{timedelta(seconds=int((self.total - self._within(self._done)) / rate))} left"]
 
     def _speak(self) -> None:
         print(self.line(), file=self.stream, flush=True)

@@ -118,13 +118,13 @@ def disk(config: Config, games: float) -> dict[str, float]:
     """Returns the most bytes that a run's files take after a month, or at its end if that comes before, by kind. games:
     bytes of the games in flight."""
     settings, saved = config.pipeline, WEIGHTS * _network(config)
-    share = min(1.0, (settings.minutes or MONTH) / MONTH)
-    written = share * MONTH / max(1.0, settings.checkpoint_minutes)
+    minutes, iterations = min(settings.minutes or MONTH, MONTH), settings.iterations or math.inf
+    written = min(minutes / max(1.0, settings.checkpoint_minutes), iterations)
     kept = settings.keep_checkpoints + (3 if config.evaluation.gate else 1) if settings.keep_checkpoints else written
     kept += written / settings.keep_every if settings.keep_every else 0
     record = record_layout(config.game.largest_size)[1] * 8
     has_matches = bool(config.evaluation.every_minutes or config.evaluation.every_iterations)
-    logs = min(settings.logs_mb * 1e6 or math.inf, share * MONTH * LOG)
+    logs = min(settings.logs_mb * 1e6 or math.inf, min(minutes, iterations) * LOG)
     return {
         "checkpoints": kept * saved,
         # Two, one under way, and two more for a while after a rollback.
@@ -145,7 +145,9 @@ def plan(config: Config, device: torch.device) -> str:
     places = [_planned(config, of_device, device)] + ([_planned(config, of_host, host)] if of_host else [])
     words = "plans " + " and ".join(places)
     unknown = "" if config.selfplay.slots else ", without the games in flight, whose number is still to be found"
-    return f"{words}; in a month {plan_disk(config, needed['selfplay.slots'], device)}{unknown}"
+    has_end = config.pipeline.iterations or 0 < config.pipeline.minutes <= MONTH
+    when = "" if has_end else "in a month "
+    return f"{words}; {when}{plan_disk(config, needed['selfplay.slots'], device)}{unknown}"
 
 
 def plan_disk(config: Config, games: float, device: torch.device) -> str:

@@ -401,14 +401,14 @@ class Run:
             self.trainer.set_progress(self._progress())
             taken, done = self.replay.take(batch), self.trainer.steps - iteration.first
             iteration.note(taken, self.trainer.step(taken, measures=done % METRICS_EVERY == 0))
-            self._shown["learned"] = f"{100 * (learned := (done + 1) / iteration.steps):.0f} %"
+            self._shown["learning"] = f"{100 * (learned := (done + 1) / iteration.steps):.0f} %"
             self._part = 0.5 + 0.5 * learned if self.selfplay else 0.0
             self._show()
             self._step_seconds = time.monotonic() - begun
             iteration.seconds, begun = iteration.seconds + self._step_seconds, time.monotonic()
             if done % self._steps_together == 0:
                 self._handle_requests()
-        self._shown.pop("learned", None)
+        self._shown.pop("learning", None)
         steps = self.trainer.steps - iteration.first
         if steps == 0:
             return {}
