@@ -392,7 +392,7 @@ def test_a_bar_moves_on_after_a_long_step(monkeypatch) -> None:
         for minutes in (0.0, 2.0, 2.01, 2.02):
             seconds += 1.0
             progress.update(minutes, {"games": 7}, learned=f"{minutes} min")
-    assert "games/s, learned 2.02 min" in stream.getvalue() and "learned 2.01 min" in stream.getvalue()
+    assert "left, learned 2.02 min" in stream.getvalue() and "learned 2.01 min" in stream.getvalue()
 
 
 @pytest.mark.parametrize("rows, columns", [(0, 0), (24, 0), (0, 80)])
