@@ -3,7 +3,6 @@ operations and those of the leaf step by each implementation against torch, bit 
 
 import dataclasses
 import itertools
-from collections.abc import Callable
 
 import boards
 import pytest
@@ -18,11 +17,10 @@ from torch import Tensor
 from zerogo import board, coords, flood, kernels, rng, scoring
 from zerogo.board import State, superko
 from zerogo.board import state as states
-from zerogo.board.position import find_atari, legal_rows, play, point_keys
+from zerogo.board.position import find_atari, legal_rows, point_keys
 from zerogo.board.superko import exact_legal_rows
 from zerogo.errors import InputError
-from zerogo.game import GameState
-from zerogo.rules import SIMPLE, SUPERKO, Rules, RulesBatch
+from zerogo.rules import SIMPLE, SUPERKO, Rules
 from zerogo.search import Go, SearchPath
 from zerogo.search.game import LEAF_FIELDS
 
@@ -97,13 +95,6 @@ def test_new_games_in_place_of_finished_ones_start_afresh() -> None:
         played.replace(over[:2] or [played.random.randrange(18)])
         played.compare()
     assert played.reasons["superko"] > 20
-
-
-def test_torch_without_looks_by_the_host_agrees_too(blind: Callable[[], None]) -> None:
-    blind()
-    played = Lockstep([rule for size in (2, 3, 4, 5) for rule in kinds(size)], "bounded", pass_share=0.0, long=1e9)
-    played.run(60)
-    assert played.reasons["superko"] > 100
 
 
 @pytest.mark.gpu
@@ -197,30 +188,6 @@ def test_number_of_legal_positions(size: int) -> None:
     assert int((~has_no_liberty(state)).sum()) == LEGAL_POSITIONS[size]
 
 
-def test_number_of_legal_positions_4x4() -> None:
-    """All 3^16 colourings: every upper half, one for all that mirrors and swapped colours make of it, with every lower
-    one. The board's flood asks which stones a liberty reaches; every now and then `from_stones` and `find_atari`, which
-    find out much more, must say the same."""
-    halves = torch.cartesian_prod(*[torch.arange(3, dtype=torch.int8)] * 8).view(-1, 2, 4)
-    images = [half.flatten(1) @ 3 ** torch.arange(7, -1, -1) for each in (halves.long(), -halves.long() % 3)
-              for half in (each, each.flip(2))]  # fmt: skip
-    rows = torch.stack([flood.pack_rows(halves == 1), flood.pack_rows(halves == 2)])
-    rules = RulesBatch.of(Rules(size=4), len(halves))
-    found = 0
-    for index, *others in torch.stack(images, 1).tolist():
-        if index > min(others):
-            continue
-        stones = torch.cat([rows[:, index : index + 1].expand_as(rows), rows], dim=2)
-        beside = flood.neighbours(~(stones[0] | stones[1]) & 0b1111)
-        breathes = (flood.flood(beside & stones, stones) == stones).all(-1).all(0)
-        found += int(breathes.sum()) * len({index, *others})
-        if index % 500 < 2:
-            colourings = torch.cat([halves[index].expand_as(halves), halves], dim=1)
-            state = board.from_stones(colourings, torch.ones(len(halves), dtype=torch.int8), rules)
-            assert torch.equal(has_no_liberty(state), ~breathes)
-    assert found == LEGAL_POSITIONS[4]
-
-
 @pytest.mark.parametrize("size, plies", [(1, 9), (2, 80), (3, 120), (4, 80), (5, 120), (7, 120)])
 def test_the_suspects_of_superko_are_all_that_it_bans(size: int, plies: int) -> None:
     """At every ply: the few points that are looked at hold all that repeats a position when every point is tested."""
@@ -250,17 +217,6 @@ def test_history_follows_the_longest_game_not_the_steps() -> None:
     assert state.seen.shape[1] == states.FIRST_WIDTH and state.ply_bound <= 15
 
 
-def test_recent_positions_and_moves_are_remembered() -> None:
-    state, stones = board.new_games(1, Rules(size=5)), []
-    for action in range(10):
-        stones.append(state.stones)
-        state = board.step(state, torch.tensor([action]))
-    recent = flood.unpack_rows(state.recent[0])
-    for age in range(states.RECENT):
-        assert torch.equal(recent[age, 0] + 2 * recent[age, 1].to(torch.int8), stones[-1 - age][0])
-    assert state.moves.tolist() == [[9, 8, 7, 6, 5]]
-
-
 def test_step_leaves_the_given_state_and_finished_games_alone() -> None:
     for plain in (False, True):
         with doing("plain" if plain else "numba"):
@@ -285,20 +241,6 @@ def test_a_game_ends_at_the_move_cap() -> None:
     assert state.finished.all() and board.legal_actions(state)[:, :-1].sum() == 0
 
 
-def test_play_takes_views_and_parts_of_a_batch() -> None:
-    """The search hands over rows that lie apart in memory, and some of the games."""
-    state, actions = list(random_games([Rules(7)] * 40, 30, seed=5))[-1]
-    wide = torch.stack([state.black, state.white, state.atari, state.on_board], dim=1)
-    apart = dataclasses.replace(state, black=wide[:, 0], white=wide[:, 1], atari=wide[:, 2])
-    after, _ = play(apart, actions, wide[:, 3], None, state.cap)
-    whole, _ = play(state, actions, state.on_board, None, state.cap)
-    assert_same(after, whole)
-    assert torch.equal(legal_rows(apart, wide[:, 3], None), legal_rows(state, state.on_board, None))
-    index = torch.tensor([31, 2, 17])
-    part, _ = play(state.select(index), actions[index], state.on_board[index], None, state.cap[index])
-    assert_same(part, whole.select(index))
-
-
 def test_restored_games_know_ko_and_moves() -> None:
     case = CASES["ko retake"]
     state = play_all(start(case.diagram, case.to_play), case.moves)
@@ -306,15 +248,6 @@ def test_restored_games_know_ko_and_moves() -> None:
     assert torch.equal(board.legal_actions(restored), board.legal_actions(state))
     for name in ("hash", "atari", "recent", "moves", "passes", "ply", "ko"):
         assert torch.equal(getattr(restored, name), getattr(state, name))
-
-
-def test_a_start_from_stones_is_the_same_game_from_there() -> None:
-    """The oracle and the board agree on a start with White to move, and its position counts as the first one."""
-    case = CASES["suicide of one stone that repeats the situation"]
-    for kind in SUPERKO:
-        state = start(case.diagram, case.to_play, superko=kind, suicide=True)
-        game = GameState.from_stones(parse(case.diagram), case.to_play, Rules(size=3, superko=kind, suicide=True))
-        assert board.legal_actions(state)[0].tolist() == game.legal_mask()
 
 
 def test_put_right_after_the_start() -> None:
@@ -391,32 +324,6 @@ def test_floods_and_areas(size: int, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", ["torch", NUMBA])
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 9, 19, 25])
-def test_unconditional_life(size: int, way: str) -> None:
-    """Colourings full of strings, where many live, and ends where all do."""
-    rules = [Rules(size, suicide=suicide) for suicide in (False, True)] * (12 if size < 9 else 2)
-    found = 0
-    for seed, empty in enumerate((0.1, 0.2, 0.3)):
-        black, white, _ = boards.coloured(size, len(rules), empty, seed)
-        sides = ((black, white), (black, torch.zeros_like(white)), (black & ~white, white & ~torch.roll(white, 1)))
-        for own, other in sides:
-            stones = flood.unpack_rows(own).to(torch.int8) + 2 * flood.unpack_rows(other & ~own).to(torch.int8)
-            state = board.from_stones(stones, torch.ones(len(rules), dtype=torch.int8), rules)
-            alive = done(way, alive_of, state)
-            for one, same in zip(alive, done("plain", alive_of, state), strict=True):
-                assert torch.equal(one, same)
-            assert torch.equal(done(way if way == "numba" else "plain", scoring.all_pass_alive, state), alive[-1])
-            found += int((alive[0] | alive[1] != 0).sum())
-    assert size < 3 or found > 0
-
-
-def alive_of(state: State) -> list[Tensor]:
-    """Returns what is pass-alive, whose points are whose at the end, and whether all is pass-alive."""
-    black, white = scoring.pass_alive_rows(state.black, state.white, state.on_board, state.rules.suicide)
-    return [black, white, *scoring.final_rows(state), ((black | white) == state.on_board).all(1)]
-
-
-@pytest.mark.parametrize("way", ["torch", NUMBA])
 def test_superko_of_histories_that_are_not_whole(way: str) -> None:
     """Stored positions know eight positions; their bans are those of torch."""
     banned = 0
@@ -448,17 +355,6 @@ def test_games_shared_out_among_threads() -> None:
             assert torch.equal(exact_legal_rows(state), legal)
     finally:
         torch.set_num_threads(1)
-
-
-def test_step_and_the_step_that_takes_over() -> None:
-    state = board.new_games(12, kinds(3, 2), move_cap=60)
-    taken = state.map(torch.clone)
-    for _ in range(60):
-        actions, before = boards.random_moves(state, 8), state.map(torch.clone)
-        after = board.step(state, actions)
-        assert_same(state, before, "the given state")
-        state, taken = after, board.step_(taken, actions)
-        assert_same(state, taken, "taken over")
 
 
 @KERNELS

@@ -3,18 +3,17 @@ its sentence; and nothing is there that the table does not name."""
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 
 import gtp_talk
 import pytest
-from gtp_talk import QUICKSTART, ROOT, Talk, converse, infos
+from gtp_talk import QUICKSTART, Talk, converse, infos
 
 from zerogo import rulesets
 from zerogo.analysis.engine import ACTIONS, AnalysisEngine
 from zerogo.analysis.query import FIELDS, SETTINGS, WITHOUT_EFFECT
 from zerogo.errors import InputError
+from zerogo.gtp.__main__ import parse
 from zerogo.gtp.analyze import EXTRAS, NUMBERS, RESTRICTIONS
 from zerogo.gtp.clock import KATA_KINDS
 from zerogo.gtp.commands import KATA_SETTINGS
@@ -40,9 +39,10 @@ def talk() -> Talk:
     return Talk(gtp_talk.engine(QUICKSTART, "--simulations", "8", "--komi", "7"))
 
 
-def test_it_is_printed() -> None:
-    command = (sys.executable, "-m", "zerogo.gtp", "--supported")
-    shown = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout.splitlines()
+def test_it_is_printed(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--supported"])
+    shown = capsys.readouterr().out.splitlines()
     assert len(shown) == len(ROWS) == len({(kind, name) for kind, name, *_ in ROWS})
     assert [" ".join(line.split()) for line in shown] == [" ".join(filter(None, row)) for row in ROWS]
     assert max(map(len, shown)) <= 160

@@ -1,7 +1,7 @@
 import random
 
 import pytest
-from cases import CASES, PERFT_2X2, Case, spiral
+from cases import CASES, PERFT_2X2, Case
 from diagrams import parse, show
 from sgfmill.boards import Board as SgfmillBoard
 
@@ -125,18 +125,6 @@ def test_the_reason_tells_ko_from_superko() -> None:
         assert game.why_illegal(at(case.last, game.rules.size)).startswith(kind)
 
 
-@pytest.mark.parametrize("size", [5, 9, 19, 25])
-def test_a_spiral_over_the_whole_board_is_taken_in_one_move(size: int) -> None:
-    stones, last = spiral(size)
-    game = GameState.from_stones(stones, WHITE, Rules(size=size))
-    assert len(game.board.strings()) == 2 and all(string.liberties == {last} for string in game.board.strings())
-    after = game.play(Move.play(Point(*last)))
-    num_black = sum(row.count(1) for row in stones)
-    assert after.captures[WHITE] == num_black and (size != 19 or num_black > 180)
-    assert sum(row.count(1) for row in after.stones()) == 0
-    assert after.area_score_black() == -(size**2)
-
-
 def perft(game: GameState, depth: int, found: list[int]) -> list[int]:
     """Returns how many sequences of each number of actions follow from here, added to `found`."""
     if depth < len(found):
@@ -149,15 +137,6 @@ def perft(game: GameState, depth: int, found: list[int]) -> list[int]:
 @pytest.mark.parametrize("superko", SUPERKO)
 def test_perft_2x2(superko: str) -> None:
     assert perft(GameState.new(Rules(size=2, superko=superko)), 0, [0] * 10) == PERFT_2X2[superko][:10]
-
-
-def test_perft_2x2_with_suicide() -> None:
-    """On 2x2 every suicide repeats a position, so only rules that do not mind let it happen."""
-    more = [5, 21, 68, 180]
-    with_suicides = {"positional": PERFT_2X2["positional"][:9], "situational": more, "simple": more}
-    for superko, expected in with_suicides.items():
-        game = GameState.new(Rules(size=2, superko=superko, suicide=True))
-        assert perft(game, 0, [0] * len(expected)) == expected
 
 
 @pytest.mark.parametrize("superko", SUPERKO)
@@ -305,12 +284,3 @@ def test_bad_stones_are_refused(stones: list[list[int]]) -> None:
 def test_moves_and_actions() -> None:
     assert [Move.from_action(action, 3).action(3) for action in range(10)] == list(range(10))
     assert Move.from_action(9, 3) == PASS and Move.from_action(5, 3).point == Point(1, 2)
-
-
-def test_a_game_keeps_its_earlier_states() -> None:
-    first = GameState.new(Rules(size=5))
-    second = first.play(at("C3", 5))
-    one, other = second.play(at("C4", 5)), second.play(at("C2", 5))
-    assert first.ply == 0 and not first.board.strings() and second.ply == 1
-    assert one.stones() != other.stones()
-    assert one.board.string_at(Point(2, 2)).liberties != other.board.string_at(Point(2, 2)).liberties

@@ -2,26 +2,23 @@
 nothing."""
 
 import io
-import os
 import random
 import re
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import gtp_talk
 import pytest
-from gtp_talk import QUICKSTART, ROOT, SCRIPTS, requests_of, state_of
+from gtp_talk import QUICKSTART, SCRIPTS, requests_of, state_of
 from tables import tables
 
 from zerogo.gtp import protocol
+from zerogo.gtp.__main__ import main, parse
 from zerogo.gtp.commands import QUIT
 from zerogo.gtp.engine import COMMANDS, Engine, answer
 
 TABLES = tables("gtp")
-LONG = 30.0  # seconds that one line may take on a machine that is busy otherwise
 ANALYSIS, WORDS = TABLES["analysis"], TABLES["words"]
 WORDS.append("x" * 5000)
 LETTERS = 'abcdefghjkoprtwABCDE0123456789 -_.,#{}"\t\x00\x07\x7fé囲'
@@ -101,14 +98,13 @@ def converse(engine: Engine, number: int, seed: int) -> list[str]:
         request = protocol.parse(line)
         if request is None:
             continue
-        before, output, started = state_of(engine), io.StringIO(), time.monotonic()
+        before, output = state_of(engine), io.StringIO()
         answer(engine, request, Impatient(), output.write)
         written = output.getvalue()
         check(request, written, line)
         signs.append(written[0])
         if written.startswith("?"):
             assert state_of(engine) == before, f"{line!r} was refused and changed something"
-        assert time.monotonic() - started < LONG, f"{line!r} took too long"
     assert not [text for text in engine.said if "internal error" in text]
     return signs
 
@@ -123,7 +119,7 @@ def check(request: protocol.Request, written: str, line: str) -> None:
     assert not written.startswith("?") or written.count("\n") == 2, f"{line!r}: a refusal of several lines: {written!r}"
 
 
-@pytest.mark.parametrize(("player", "number"), [("random", 12_000), ("mcts:1", 2_500)])
+@pytest.mark.parametrize(("player", "number"), [("random", 6_000), ("mcts:1", 1_000)])
 def test_many_lines(player: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """None of them breaks anything, and many do something."""
     engine = gtp_talk.engine(player, "game.size=5", "game.komi=7")
@@ -141,20 +137,25 @@ def test_many_more_lines(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     converse(engine, 20_000, seed)
 
 
-def test_bytes_through_a_pipe(tmp_path: Path) -> None:
-    """Bytes that are no text, half lines and an end in the middle of an analysis: the process ends as it should, every
-    id answered."""
+def test_bytes_through_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    """Bytes that are no text, half lines and an end in the middle of an analysis: it ends as it should, every id
+    answered, and all stands in its log."""
     draw = random.Random(5)
     sent = [line.encode("utf-8", "replace") for line in lines(300, seed=5)]
     noise = [bytes(draw.randrange(256) for _ in range(20)).replace(b"\n", b"").replace(b"\r", b"") for _ in range(200)]
     noise += [b""] * (len(sent) - len(noise))
     mixed = [line for pair in zip(sent, noise, strict=True) for line in (pair[0], b"# " + pair[1])]
     text = b"\n".join([*mixed, b"boardsize 5", b"77 showboard", b"88 lz-analyze 1"])
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = (sys.executable, "-m", "zerogo.gtp", "--checkpoint", "mcts:1", "--device", "cpu", "game.size=5")
-    done = subprocess.run(command, input=text, capture_output=True, timeout=120, cwd=tmp_path, env=environment)
-    written, errors = done.stdout.decode(), done.stderr.decode()
-    assert done.returncode == 0 and "Traceback" not in errors and "internal error" not in errors
+    (tmp_path / "sent").write_bytes(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
+    words = f"--checkpoint mcts:1 --device cpu game.size=5 --log {tmp_path}/log"
+    with (tmp_path / "sent").open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        main(parse(words.split()))
+    written, errors = sys.stdout.buffer.getvalue().decode(), capsys.readouterr().err
+    assert "GTP ready\n" in errors and "Traceback" not in errors and "internal error" not in errors
+    assert (tmp_path / "log").read_text().count("\n< =77") == 1
     requests = list(filter(None, map(protocol.parse, text.decode("utf-8", "replace").split("\n"))))
     heads = [line for line in written.split("\n") if re.match(r"[=?]", line)]
     assert len(heads) == len(requests)

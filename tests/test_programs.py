@@ -11,6 +11,7 @@ ROOT = Path(__file__).parent.parent
 PROGRAMS = {  # words, a line for its standard input, words of the answer
     "gtp": ("--checkpoint mcts:2 game.size=5 --device cpu", "1 name", "=1 zerogo\n\n"),
     "analysis": ("--checkpoint mcts:2", json.dumps({"id": "a", "action": "query_version"}), '"id":"a"'),
+    "show": ("tests/data/sgf/kgs.sgf --move 1 --text", "", "Black to move"),
     "play": ("--size 3 --white human", "quit", "Black, move 1"),
 }
 

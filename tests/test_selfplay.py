@@ -121,12 +121,6 @@ def test_ownership_tells_the_two_sides_apart() -> None:
         assert torch.equal(samples.ownership[k], black_view * sign) and float(samples.value[k]) == -sign
 
 
-def test_a_settled_game_goes_on_to_two_passes_where_it_must() -> None:
-    _, collected = played(tiny.config(*SCRIPTED, "selfplay.settled_end_share=0"), tiny.Script(BLACK_SETTLES), 1)
-    assert (collected.games[0].moves, collected.ends) == (BLACK_SETTLES, [EndReason.PASSES])
-    assert collected.scores_black == [4.5]
-
-
 def test_a_share_of_games_drawn_by_number_ends_when_all_is_settled() -> None:
     config = tiny.config(*SCRIPTED, "selfplay.settled_end_share=0.6", "selfplay.slots=5")
     _, collected = played(config, tiny.Script(BLACK_SETTLES), 40)
@@ -161,19 +155,6 @@ def test_games_that_are_not_ended_early_count_as_the_plain_board_stands() -> Non
             less_dead = scoring.final_score_black(board.from_stones(stones, torch.ones(1), game.rules))
             differ += less_dead.item() != game.score_black
     assert differ > 0, "none of these games has dead stones on the board"
-
-
-def test_random_games_count_as_the_plain_board_stands() -> None:
-    game = tiny.config("game.size=5", "game.move_cap=80").game
-    collected = random_games(game, 60, seed=4, first_game=0, device=tiny.CPU)
-    samples, seen = collected.all_samples(), 0
-    for k in (samples.passes == 1).nonzero().squeeze(1).tolist():
-        if samples.reply[k] == -1:  # a pass ends the game, so the board is its last
-            sign, rules = 1 if int(samples.to_play[k]) == 1 else -1, Rules(5, float(samples.komi[k]))
-            end = GameState.from_stones(stones_of(samples.rows[k, 0]).tolist(), 1, rules)
-            assert sign * float(samples.score[k]) == end.score_black() == collected.scores_black[int(samples.game[k])]
-            seen += 1
-    assert seen > 30
 
 
 @pytest.mark.parametrize(("value_black", "loser_moves"), [(0.9, 1), (-0.9, 0)])
@@ -266,19 +247,6 @@ def test_short_values_are_averages_of_root_values_and_the_result(monkeypatch) ->
         assert worst_short_value(sizes) > 0.05, f"{name} is not seen"
 
 
-def test_short_values_of_resigned_and_random_games() -> None:
-    config = tiny.config(*SCRIPTED, "selfplay.resign_share=1", "selfplay.resign_min_ply=2", "game.komi=4.5")
-    selfplay = tiny.self_play(config, tiny.Script([0, 8, 3, 7, 6, 5, 4], [0.9]), 3)
-    selfplay.resignation.threshold = -0.5
-    collected = selfplay.play(1)
-    game, short = collected.games[0], collected.all_samples().short_values.tolist()
-    assert game.end == EndReason.RESIGNED
-    for ply in range(len(game.moves)):
-        assert short[ply] == pytest.approx([slow_short_value(game, ply, q) for q in (0.176, 0.056, 0.016)], abs=1e-3)
-    samples = random_games(tiny.config("game.size=5").game, 5, seed=4, first_game=0, device=tiny.CPU).all_samples()
-    assert torch.equal(samples.short_values.float(), samples.value.unsqueeze(1).expand(-1, 3))  # nobody searched
-
-
 @pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
 def test_a_position_that_is_searched_anew_by_the_same_network_teaches_the_same(algorithm: str) -> None:
     """By self-play's own draws the search of a stored position is that of the game, superko included, so that every
@@ -337,27 +305,11 @@ def test_openings_are_drawn_from_the_prior_and_not_learned(algorithm: str) -> No
         assert plies_of == list(range(len(game.moves) - len(plies_of), len(game.moves)))
 
 
-def test_the_openings_temperature_spreads_what_the_prior_would_play() -> None:
-    """A network that always wants the same move opens in one way at a low temperature and in many at a high one."""
-    opened = []
-    for temperature in (0.01, 5.0):
-        overrides = "selfplay.opening_plies=1", f"selfplay.opening_temperature={temperature}", "selfplay.slots=32"
-        _, collected = table_games(*overrides, num_games=32)
-        opened.append(len({game.moves[0] for game in collected.games}))
-    assert opened[0] <= 3 < 8 < opened[1]
-
-
 def test_the_first_round_is_not_of_the_shortest_games_alone() -> None:
     selfplay = tiny.self_play(tiny.config(*TABLE, "selfplay.slots=24"), tiny.Table(), 3)
     collected = selfplay.play(4, every_place=True)
     assert set(range(24)) <= {game.number for game in collected.games}
     assert len(selfplay.play(4, every_place=True).lengths) < 24  # later rounds are as long as asked for
-
-
-def test_budgets_are_spent_to_the_simulation() -> None:
-    _, all_full = table_games("search.keep_tree=false", num_games=10)
-    assert all_full.simulations >= 4 * all_full.moves  # searches under way at the end come on top
-    assert all_full.simulations < 4 * (all_full.moves + 6)
 
 
 def test_games_go_on_with_the_schedules_next_number_of_simulations() -> None:
@@ -399,12 +351,6 @@ def test_a_game_is_the_same_alone_and_among_many(overrides: str) -> None:
         for game in collected.games:
             assert together.setdefault(game.number, game) == game
     assert len(together) >= 8 and len({tuple(game.moves) for game in together.values()}) > len(together) // 2
-
-
-def test_another_seed_plays_other_games() -> None:
-    config = tiny.config("game.size=5", "selfplay.sgf_share=1")
-    one, other = (played(config, tiny.Table(), 8, seed)[1] for seed in (1, 2))
-    assert {tuple(game.moves) for game in one.games} != {tuple(game.moves) for game in other.games}
 
 
 def test_komi_is_drawn_within_its_limits() -> None:
@@ -726,13 +672,6 @@ def test_a_run_without_kernels_says_so(tmp_path: Path, monkeypatch, capsys) -> N
     monkeypatch.setattr(kernels, "_in_use", True)
     train(tiny.config(f"run.directory={tmp_path}", "run.kernels=plain", "pipeline.iterations=1"))
     assert ", torch alone, " in capsys.readouterr().out.splitlines()[0] and not kernels._in_use
-
-
-def test_a_real_device_can_be_measured() -> None:
-    """Whatever is found on a tiny network, it is allowed."""
-    settings = tiny.config(*AUTO)
-    games, leaves, why = measured(settings, make_evaluator(settings))
-    assert batch_size.FEWEST <= games <= batch_size.MOST and leaves == 1 and "evaluations/s" in why
 
 
 def test_games_of_a_gpu_go_on_on_a_cpu() -> None:

@@ -1,8 +1,6 @@
 """`python -m zerogo.show`: the right moment, drawn from the side that is asked for, as picture and as text; and words
 for what is wrong."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -173,12 +171,6 @@ def test_planes_need_no_checkpoint(folder: Path, capsys: pytest.CaptureFixture):
     assert [line.split() for line in own[1:6]][2] == ["2", ".", "1", ".", "2"], "Black is to move, and has B2"
 
 
-def test_playouts_can_think_too(folder: Path, capsys: pytest.CaptureFixture):
-    words = "@game.sgf --move 4 --what candidates,ownership,value --checkpoint mcts:20 --text --device cpu"
-    _, printed = run(folder, capsys, *words.split())
-    assert "mcts:20" in printed and "Black wins" in printed
-
-
 def test_a_game_that_is_over_is_thought_about_as_after_one_pass(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture
 ):
@@ -196,11 +188,3 @@ def test_bad_input_gets_one_sentence(folder: Path, tmp_path: Path, monkeypatch, 
         main(arguments)
     assert sentence in str(caught.value) and "\n" not in str(caught.value)
     assert not list(tmp_path.iterdir())
-
-
-def test_it_runs_as_a_module_and_says_one_sentence(folder: Path, tmp_path: Path):
-    command = (sys.executable, "-m", "zerogo.show", str(folder / "game.sgf"), "--move", "9")
-    environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: --move is 9; game.sgf has 6 moves, so 0 to 6 and -1 to -7 are allowed\n"
