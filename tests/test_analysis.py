@@ -1,14 +1,12 @@
 """KataGo's analysis protocol: what is asked, what is answered, from whose view, in which order; errors; batches; the
 command line."""
 
-import contextlib
 import dataclasses
 import itertools
 import json
 import random
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,13 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import DATA, tables
 
-from zerogo import board, coords, kernels
+from zerogo import board, coords
 from zerogo.analysis.__main__ import parse as parse_arguments
 from zerogo.analysis.__main__ import read_settings
-from zerogo.analysis.batch import BatchKind, SearchBatch, SearchTask, roots
+from zerogo.analysis.batch import BatchKind, SearchTask, roots
 from zerogo.analysis.engine import AnalysisEngine, Limits
 from zerogo.analysis.query import AnalysisSettings, Query, QueryError, parse, read_config
-from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.players.analyst import Analyst, analyst_of_playouts
@@ -145,18 +142,6 @@ def test_perspective(perspective: str, moves: list[list[str]]) -> None:
     best = reply["moveInfos"][0]
     bound_is_low = (sees_black and black_to_move) or (not sees_black and not black_to_move)
     assert (best["lcb"] <= best["winrate"]) if bound_is_low else (best["lcb"] >= best["winrate"])
-
-
-def test_perspectives_are_each_others_negatives() -> None:
-    fields = {"moves": [["B", "C3"]], "maxVisits": 12, "includeOwnership": True, "includePolicy": True}
-    views = [{"reportAnalysisWinratesAs": perspective} for perspective in ("BLACK", "WHITE", "SIDETOMOVE")]
-    black, white, mover = (ask(query(overrideSettings=view, **fields))[0] for view in views)
-    assert mover == white
-    assert black["policy"] == white["policy"] and black["ownership"] == [-value for value in white["ownership"]]
-    for one, other in zip(black["moveInfos"], white["moveInfos"], strict=True):
-        assert (one["move"], one["prior"], one["scoreLead"]) == (other["move"], other["prior"], -other["scoreLead"])
-        assert one["winrate"] == pytest.approx(1 - other["winrate"]) and one["lcb"] == pytest.approx(1 - other["lcb"])
-        assert one["utilityLcb"] == pytest.approx(-other["utilityLcb"])
 
 
 def various(number: int) -> list[dict[str, Any]]:
@@ -310,30 +295,6 @@ def test_restrictions_end_at_their_depth() -> None:
         may.append(game.legal(states, both, now)[:, 20].tolist())
     # Black moves first in the first game, White in the second.
     assert may == [[False, False], [True, False], [False, True], [True, True]]
-
-
-@pytest.mark.parametrize("plain", [False, True], ids=["kernels", "torch"])
-def test_no_node_lies_behind_a_forbidden_move(plain: bool) -> None:
-    forbidden = {"moves": [f"{column}{row}" for column in "ABCDE" for row in (4, 5)], "untilDepth": 4}
-    query_of_both = query(avoidMoves=[{"player": "B", **forbidden}, {"player": "W", **forbidden}])
-    states = roots([SearchTask(parse(query_of_both, AnalysisSettings()), 0, 0, 1, 0)], torch.device("cpu"))
-
-    def even(leaves: board.State, legal: torch.Tensor, key: torch.Tensor) -> SimpleNamespace:
-        return SimpleNamespace(prior=legal / legal.sum(1, keepdim=True), value=torch.zeros(len(legal)))
-
-    with kernels.plain() if plain else contextlib.nullcontext():
-        tree = Search(even, SearchConfig(), RestrictedGo()).run(states, 300).tree.tree
-    nodes = range(2, 1 + int(tree.size[0]))
-    depth = {1: 0}
-    for node in nodes:  # a node's index is above its parent's
-        depth[node] = depth[int(tree.parent[0, node])] + 1
-    assert max(depth.values()) >= 3 and all(int(tree.action[0, node]) >= 10 for node in nodes if depth[node] <= 4)
-
-
-def test_where_everything_is_forbidden_everything_may_be_played() -> None:
-    everything = [f"{column}{row}" for column in "ABCDE" for row in range(1, 6)] + ["pass"]
-    [reply] = ask(query(avoidMoves=[{"player": "B", "moves": everything, "untilDepth": 1}], maxVisits=40))
-    assert len(first_moves(reply)) > 5
 
 
 def test_two_passes_do_not_end_the_analysis() -> None:
@@ -563,18 +524,3 @@ def test_fuzzed_queries_get_an_answer(changes: dict[str, Any], cut: int) -> None
         assert text == "" or changes.get("analyzeTurns") == [] or replies
     json.dumps(session.replies, allow_nan=False)
     assert len(session.ask(query("after", boardXSize=2, boardYSize=2, maxVisits=1))) == 1
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=40))
-def test_fuzzed_bytes_get_an_answer(line: bytes) -> None:
-    session = Session()
-    session.engine.take(line)
-    assert session.replies == [] if not line.strip() else session.replies[0].keys() == {"error"}
-
-
-def test_batches_refuse_more_than_they_hold() -> None:
-    one = parse(query(), AnalysisSettings())
-    batch = SearchBatch(ANALYST, BatchKind(5, 16, False), 1)
-    with pytest.raises(AssertionError, match="free rows"):
-        batch.add([SearchTask(one, 0, 0, 4, 0), SearchTask(one, 0, 0, 4, 1)])

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tables import tables
 
 from zerogo import batching, checkpoint, sgf
 from zerogo.errors import InputError
+from zerogo.gtp import __main__ as program
 from zerogo.gtp.engine import COMMANDS, Engine
 from zerogo.gtp.protocol import Input, Reply, Request, parse
 from zerogo.runtime import TOO_LONG
@@ -452,8 +454,29 @@ def test_leaves_are_measured_where_that_is_asked_for(trained: Path, monkeypatch:
 
 @pytest.mark.parametrize(("arguments", "words"), TABLES["wrong words"])
 def test_wrong_words_on_the_command_line(arguments: list[str], words: str, capsys: pytest.CaptureFixture) -> None:
-    from zerogo.gtp.__main__ import parse as parse_arguments
-
     with pytest.raises(SystemExit) as ended:
-        parse_arguments(arguments)
+        program.parse(arguments)
     assert ended.value.code == 2 and words in capsys.readouterr().err
+
+
+def test_bytes_through_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    """Bytes that are no text, half lines and an end in the middle of an analysis: it ends as it should, every id
+    answered, and all stands in its log."""
+    sent = [f"{number} {line}" for number, line in enumerate(requests_of(SCRIPTS["moves"]))]
+    noise = b"\xff\xfe # \x00\n# \x80\r\n\n\xc3 x\n"
+    text = noise + "\n".join(sent).encode() + b"\n" + noise + b"77 showboard\n88 lz-analyze 1"
+    (tmp_path / "sent").write_bytes(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
+    words = f"--checkpoint mcts:1 --device cpu game.size=5 --log {tmp_path}/log"
+    with (tmp_path / "sent").open() as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        program.main(program.parse(words.split()))
+    written, errors = sys.stdout.buffer.getvalue().decode(), capsys.readouterr().err
+    assert "GTP ready\n" in errors and "Traceback" not in errors and "internal error" not in errors
+    assert (tmp_path / "log").read_text().count("\n< =77") == 1
+    requests = list(filter(None, map(parse, text.decode("utf-8", "replace").split("\n"))))
+    heads = [line for line in written.split("\n") if re.match(r"[=?]", line)]
+    assert len(heads) == len(requests)
+    assert all(re.match(rf"[=?]{request.id}(\D|$)", head) for request, head in zip(requests, heads, strict=True))
+    assert written.endswith("\n\n") and "=77\n   A B C D E\n" in written

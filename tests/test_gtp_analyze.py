@@ -354,13 +354,6 @@ def test_raw_nn(fresh: Engine) -> None:
     assert found["whiteLead"][0] == pytest.approx(sum(found["whiteOwnership"]) + 7, abs=1e-3)
 
 
-def test_raw_nn_of_black_is_from_whites_view_too(fresh: Engine) -> None:
-    found = numbers_of(raw(fresh, "kata-raw-nn 0"))
-    seen = fresh.analyst.evaluate(fresh.game.tensor(), turn=0)
-    assert found["whiteWin"][0] == pytest.approx((1 - float(seen.value)) / 2, abs=1e-5)
-    assert found["whiteOwnership"] == pytest.approx((-seen.ownership.flatten()).tolist(), abs=1e-5)
-
-
 def test_raw_nn_all_averages_to_the_whole(fresh: Engine) -> None:
     raw(fresh, "play b B4")
     parts = raw(fresh, "kata-raw-nn all")[2:].split("symmetry ")[1:]
@@ -378,23 +371,6 @@ def test_raw_nn_of_playouts_and_what_it_refuses(fresh: Engine) -> None:
     assert newer[0] == newer[1] == newer[3] != newer[2]
     found = numbers_of(raw(won(), "kata-raw-nn 5"))
     assert found["whiteWin"] == [0] and found["whiteLead"] == [-24.5] and found["whiteOwnership"] == [-1] * 25
-
-
-TYPES = """bwboard cboard dboard eplist gfx hstring hpstring none param plist pspairs pstring sboard string
-var varb varc varp varpo varw""".split()
-
-
-def test_analyze_commands_are_known_and_answer(fresh: Engine) -> None:
-    reply = raw(fresh, "gogui-analyze_commands")
-    labels = []
-    for line in reply.removeprefix("= ").strip().split("\n"):
-        kind, label, command = line.split("/")
-        name, *wildcards = command.split()
-        labels.append(label)
-        assert kind in TYPES and set(wildcards) <= {"%m", "%c", "dead"}
-        assert raw(fresh, f"known_command {name}") == "= true\n\n"
-        assert raw(fresh, command.replace("%m", "w").replace("%c", "w")).startswith("=")
-    assert {"Ownership", "Policy", "Visits", "Value", "Search variations", "Parameters"} <= set(labels)
 
 
 def test_ownership_is_a_dboard_of_black(fresh: Engine) -> None:

@@ -186,12 +186,6 @@ def test_leaves_suit_the_simulations(word: str, asked: dict[str, int], expected:
     assert (analyst.name, analyst.simulations, analyst.search.settings.leaves) == (word, *expected)
 
 
-def test_the_same_analysis_twice(game: LiveGame) -> None:
-    sessions = (AnalysisSession(analyst_of_playouts(64, leaves=4), capacity=600, seed=3) for _ in range(2))
-    first, second = (search(session, game, 80).analysis().candidates for session in sessions)
-    assert first == second
-
-
 def test_the_value_of_one_move(session: AnalysisSession, game: LiveGame) -> None:
     """It is that move's value, for the side that makes it, and the analysis of before stays."""
     before = search(session, game, 60).analysis()

@@ -4,7 +4,6 @@ nothing."""
 import io
 import random
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from gtp_talk import QUICKSTART, SCRIPTS, requests_of, state_of
 from tables import tables
 
 from zerogo.gtp import protocol
-from zerogo.gtp.__main__ import main, parse
 from zerogo.gtp.commands import QUIT
 from zerogo.gtp.engine import COMMANDS, Engine, answer
 
@@ -135,29 +133,3 @@ def test_many_more_lines(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     engine = gtp_talk.engine(["random", "mcts:2", QUICKSTART][seed % 3], "game.size=5")
     monkeypatch.chdir(tmp_path)
     converse(engine, 20_000, seed)
-
-
-def test_bytes_through_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    """Bytes that are no text, half lines and an end in the middle of an analysis: it ends as it should, every id
-    answered, and all stands in its log."""
-    draw = random.Random(5)
-    sent = [line.encode("utf-8", "replace") for line in lines(300, seed=5)]
-    noise = [bytes(draw.randrange(256) for _ in range(20)).replace(b"\n", b"").replace(b"\r", b"") for _ in range(200)]
-    noise += [b""] * (len(sent) - len(noise))
-    mixed = [line for pair in zip(sent, noise, strict=True) for line in (pair[0], b"# " + pair[1])]
-    text = b"\n".join([*mixed, b"boardsize 5", b"77 showboard", b"88 lz-analyze 1"])
-    (tmp_path / "sent").write_bytes(text)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO()))
-    words = f"--checkpoint mcts:1 --device cpu game.size=5 --log {tmp_path}/log"
-    with (tmp_path / "sent").open() as stdin:
-        monkeypatch.setattr(sys, "stdin", stdin)
-        main(parse(words.split()))
-    written, errors = sys.stdout.buffer.getvalue().decode(), capsys.readouterr().err
-    assert "GTP ready\n" in errors and "Traceback" not in errors and "internal error" not in errors
-    assert (tmp_path / "log").read_text().count("\n< =77") == 1
-    requests = list(filter(None, map(protocol.parse, text.decode("utf-8", "replace").split("\n"))))
-    heads = [line for line in written.split("\n") if re.match(r"[=?]", line)]
-    assert len(heads) == len(requests)
-    assert all(re.match(rf"[=?]{request.id}(\D|$)", head) for request, head in zip(requests, heads, strict=True))
-    assert written.endswith("\n\n") and "=77\n   A B C D E\n" in written
