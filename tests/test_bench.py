@@ -50,9 +50,10 @@ def measured(words: str, capsys: pytest.CaptureFixture[str]) -> list[dict]:
 @pytest.mark.parametrize("name", FIELDS)
 def test_line(name: str, has_graph: bool, capsys, monkeypatch) -> None:
     """The network alone counts at its faster one, as on CUDA, where the other is a graph: here one that has no work."""
-    monkeypatch.setattr(net, "captured", lambda work, device: (lambda: None) if has_graph else None)
+    replays = []
+    monkeypatch.setattr(net, "captured", lambda work, device: (lambda: replays.append(1)) if has_graph else None)
     (line,) = measured(f"{name} {TINY} {SHORT} {'' if name == 'net' else '--sims 3'}", capsys)
-    assert FIELDS[name] <= line.keys() and (line["evals_per_s"] > 1e5) == has_graph
+    assert FIELDS[name] <= line.keys() and bool(replays) == has_graph
     assert (line["bench"], line["size"], line["batch"], line["device"]) == (name, 3, 4, "cpu")
     assert all(line[field] > 0 for field in FIELDS[name] if field.endswith(("_per_s", "_per_hour")))
     assert not {"peak_tflops_per_s", "share_of_peak"} & line.keys(), "no share of a peak on a CPU"

@@ -147,7 +147,7 @@ def month(count: int) -> tuple[dict[str, int], list[tuple[str, str, float, float
 
 def test_a_pool_of_thousands_takes_little() -> None:
     names, results = month(4320)
-    with within(30, seconds=5):
+    with within(30):
         rated = elo.bradley_terry(elo.Meetings.of_results(names, results), 0, of=[4321])
     assert rated.low[-1] < 900 < rated.high[-1] and np.isnan(rated.low[5]) and abs(rated.elo[1] - 400) < 30
 

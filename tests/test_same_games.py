@@ -7,16 +7,11 @@ from typing import Any
 
 import pytest
 import tiny
-import torch
 
 from zerogo import kernels
-from zerogo.evaluator import Evaluator
-from zerogo.features import make_encoder
 
 ALGORITHMS = pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
 LEAVES = pytest.mark.parametrize("leaves", [1, 4])
-PUCT_WITH_ALL = ("search.c_puct_log=0.4", "search.c_puct_base=20", "search.forced_playouts=2.0")
-PUCT_WITH_ALL = (*PUCT_WITH_ALL, "search.fpu_reduction_root=0.1", "search.c_puct_variance=0.85")
 
 
 def played(evaluator: Any, seed: int, number: int, *words: str) -> dict[int, tuple]:
@@ -44,35 +39,6 @@ def test_a_table_gives_the_same_games(algorithm: str, leaves: int, size: int, su
     assert fast.keys() == plain.keys() and all(game[2:] == plain[number][2:] for number, game in fast.items())
     values = [(one, two) for number, game in fast.items() for one, two in zip(game[1], plain[number][1], strict=True)]
     assert max(abs(one - two) for one, two in values) < 1e-6
-
-
-@LEAVES
-def test_boards_of_several_sizes_and_all_of_puct(leaves: int) -> None:
-    words = ("game.size=5", "game.sizes=[[4, 0.4, 2.5], [5, 0.3, 4.5], [7, 0.3, 6.5]]", "game.move_cap=16")
-    words = (*words, "search.algorithm=puct", f"search.leaves={leaves}", *PUCT_WITH_ALL)
-    fast, plain = by_both(tiny.Table(), 5, 9, *words, "selfplay.full_simulations=12")
-    assert [game[0] for game in fast.values()] == [game[0] for game in plain.values()] and fast.keys() == plain.keys()
-
-
-@ALGORITHMS
-@LEAVES
-def test_a_network_gives_the_same_games_but_for_rounding(algorithm: str, leaves: int) -> None:
-    """In float32, where kernels and torch may round sums otherwise. A game that differs once is another game from there
-    on: only the first different move of each counts, and all moves after it are left out."""
-    words = ("game.size=5", "game.move_cap=20", f"search.algorithm={algorithm}", f"search.leaves={leaves}")
-    words = (*words, "selfplay.full_simulations=12")
-    settings = tiny.config(*words)
-    encoder = make_encoder(settings.features.encoder, settings.features.komi_input)
-    network, heads = tiny.network(settings).eval(), ("policy", "value")
-    evaluator = Evaluator.from_network(network, encoder, tiny.CPU, torch.float32, heads=heads)
-    fast, plain = by_both(evaluator, 4, 8, *words)
-    alike = differ = 0
-    for number in fast.keys() & plain.keys():
-        pairs = list(zip(fast[number][0], plain[number][0], strict=False))
-        same = next((ply for ply, (one, two) in enumerate(pairs) if one != two), len(pairs))
-        alike, differ = alike + same, differ + (same < len(pairs))
-    print(f"{algorithm}, {leaves} leaves: {differ} of {alike + differ} moves differ")
-    assert alike > 60 and differ <= 0.01 * alike
 
 
 @ALGORITHMS

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 import searches
-import tiny
 import torch
 import toys
 from host_reads import no_reads
@@ -24,8 +23,7 @@ from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.kernels.shared import tries
 from zerogo.rules import Rules
-from zerogo.search import Search, SearchState, puct, selection, tempered
-from zerogo.search import search as steps
+from zerogo.search import Search, SearchState, puct, tempered
 from zerogo.search.gumbel import considered_visits, phase_ends
 from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT
 
@@ -107,13 +105,6 @@ def test_every_node_is_legal_and_exact(settings: SearchConfig, leaves: int, pass
                 met = searches.check_nodes(result.tree, game, played, rule.size, cap)
                 total = {name: total[name] + number for name, number in met.items()}
     assert total["nodes"] > 600 and total["closed"] > 8 and total["finished"] > 30 and total["draws"] > 3, total
-
-
-def test_nodes_of_a_mixed_batch_are_legal() -> None:
-    state, past = random_games(RULES, len(RULES), 7)
-    found = Search(TableEvaluator(4), dataclasses.replace(PUCT, c_puct=3.0)).run(state, 120)
-    for game, rule in enumerate(RULES):
-        searches.check_nodes(found.tree, game, searches.replayed(rule, past[game].tolist(), 5), 5, 10**6)
 
 
 @BOTH
@@ -304,16 +295,6 @@ def test_tempered_draws_in_proportion_to_the_power() -> None:
     assert (mixed[::2] == 0).all() and (mixed[1::2] > 0).any()
 
 
-@pytest.mark.parametrize("size", [9, 19])
-def test_a_tree_costs_what_its_shapes_say(size: int) -> None:
-    made = Search(TableEvaluator(), dataclasses.replace(PUCT, keep_tree=False))
-    search_state = made.init(board.new_games(3, Rules(size=size)), 10)
-    actions, words = size**2 + 1, 3 * size + 9
-    expected = 4 * words + (4 + 4) * actions + 4 * 6 + 1
-    assert search_state.tree.bytes_per_node == expected
-    assert sum(tensor.untyped_storage().nbytes() for tensor in search_state.tree.tensors()) == 3 * 12 * expected + 3 * 8
-
-
 BUDGETS = [0, 1, 5, 24, 17, 39, 40, 30]
 
 
@@ -335,45 +316,6 @@ def test_budgets_are_exact_and_sums_add_up(settings: SearchConfig, number: int) 
     check_sums(again.tree, is_kept=True)
 
 
-@ALL
-def test_no_step_makes_more_than_its_leaves_nor_none(settings: SearchConfig) -> None:
-    """As many as there are leaves, less those that collided, and at least one; a full tree and a game that is over get
-    none."""
-    state, _ = random_games(Rules(size=3, komi=0.5), 6, 4)
-    for _ in range(2):
-        state = board.step(state, torch.where(torch.arange(6) == 2, 9, board.legal_actions(state).int().argmax(1)))
-    made = Search(TableEvaluator(), several(settings, 8))
-    search_state = made.init(state, 50)
-    made.begin(search_state, torch.arange(6), torch.tensor([50, 50, 50, 3, 50, 0]), seed=1)
-    assert search_state.unspent.tolist() == [True, True, False, True, True, False]
-    steps = 0
-    while bool(search_state.unspent.any()):
-        unspent, before = search_state.unspent.clone(), search_state.done.clone()
-        made.simulate(search_state)
-        more = search_state.done - before
-        assert ((more >= 1) & (more <= 8))[unspent].all() and (more[~unspent] == 0).all()
-        check_sums(search_state)
-        steps += 1
-    assert steps >= 7 and search_state.done.tolist() == [50, 50, 0, 3, 50, 0]
-    before = search_state.tree.visits.clone()
-    made.simulate(search_state)
-    assert torch.equal(before, search_state.tree.visits)
-
-
-@ALL
-def test_one_leaf_a_step_is_the_plain_search(settings: SearchConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Selecting several with one leaf gives every bit of a search that takes one at a time."""
-    state, _ = random_games(RULES[1], 8, 5, move_cap=20)
-    for kind in (nullcontext, kernels.plain):
-        with kind():
-            found = Search(TableEvaluator(), settings).run(state, torch.tensor(BUDGETS), explore=True)
-            with monkeypatch.context() as patch:
-                patch.setattr(steps, "select", selection._select_several)
-                several_of_one = Search(TableEvaluator(), settings).run(state, torch.tensor(BUDGETS), explore=True)
-        searches.same_trees(found.tree.tree, several_of_one.tree.tree)
-        assert torch.equal(found.policy, several_of_one.policy) and int(several_of_one.tree.collisions) == 0
-
-
 def test_collisions_cost_nothing() -> None:
     """A game with one line of play: of each step only the first simulation finds anything to do, until the end is
     known."""
@@ -384,59 +326,6 @@ def test_collisions_cost_nothing() -> None:
     assert int(found.tree.collisions) == 6 * (tries(4) - 1) == 30
     assert found.tree.tree.visits[0, ROOT : ROOT + 7].tolist() == [13, 12, 11, 10, 9, 8, 7]
     check_sums(found.tree)
-
-
-def test_a_failing_evaluator_leaves_the_tree_as_it_was() -> None:
-    state, _ = random_games(Rules(size=5, komi=6.5), 3, 6)
-    made = Search(TableEvaluator(), several(PUCT, 8))
-    search_state = made.init(state, 40)
-    made.begin(search_state, torch.arange(3), 40, seed=1)
-    made.simulate(search_state)
-    before = searches.copied(search_state)
-
-    def failing(*_args, **_named) -> None:
-        raise RuntimeError("no memory")
-
-    good, made.evaluator = made.evaluator, failing
-    with pytest.raises(RuntimeError, match="no memory"):
-        made.simulate(search_state)
-    for one, other in zip(search_state.tree.tensors(), before.tree.tensors(), strict=True):
-        assert torch.equal(one, other)
-    made.evaluator = good
-    made.run_simulations(search_state)
-    check_sums(search_state)
-
-
-def test_every_simulation_has_a_key_of_its_own() -> None:
-    """The keys of a search with many leaves are those of one with one, so random symmetries differ from leaf to
-    leaf."""
-    state, _ = random_games(Rules(size=5, komi=6.5), 2, 6)
-    keys: dict[int, list[int]] = {}
-
-    class Watching(TableEvaluator):
-        def __call__(self, leaf: board.State, legal: Tensor, key: Tensor) -> SimpleNamespace:
-            keys[number] += key.tolist()
-            return super().__call__(leaf, legal, key)
-
-    for number in (1, 5):
-        keys[number] = []
-        found = Search(Watching(), several(PUCT, number)).run(state, 23, seed=4)
-        assert int(found.tree.exact_leaves.sum()) == 0
-    assert len(set(keys[1])) == 2 * 23 + 2 and set(keys[1]) == set(keys[5])
-
-
-def test_self_play_games_are_the_same_alone_and_among_others() -> None:
-    """Games by their number, however many are played at once and however their searches' steps fall."""
-    games = {}
-    for at_once in (1, 5):
-        words = ("game.size=5", "game.move_cap=12", f"selfplay.slots={at_once}")
-        words = (*words, "selfplay.full_simulations=7", "search.leaves=3")
-        collected = tiny.self_play(tiny.config(*words, "selfplay.sgf_share=1"), tiny.Table(), 3).play(5)
-        assert collected.simulations >= 7 * collected.moves
-        games[at_once] = {game.number: game.moves for game in collected.games}
-    assert set(games[1]) == set(range(5))
-    assert all(games[5].get(number, moves) == moves for number, moves in games[1].items())
-    assert len(set(games[5]) & set(games[1])) >= 3
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 5, 16])

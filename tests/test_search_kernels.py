@@ -24,7 +24,7 @@ from zerogo import board, kernels
 from zerogo.config import SearchConfig
 from zerogo.kernels.shared import UNVISITED
 from zerogo.rules import Rules
-from zerogo.search import Go, Search, SearchPath, SearchState
+from zerogo.search import Go, Search, SearchState
 from zerogo.search.search import step_leaves
 from zerogo.search.selection import select
 from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Tree, keep_subtree_
@@ -32,7 +32,6 @@ from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Tree, keep_subtree_
 CPU = torch.device("cpu")
 REPEATING = toys.random_tree(8).with_repeating(0.4, seed=2)
 TOYS, STARTS = toys.union(toys.nim(2, 2), toys.tic_tac_toe("XX.OX...O"), REPEATING, toys.race(-2, 3))
-ALL_TOYS, ALL_STARTS = toys.union(*toys.GAMES.values())
 LINE = toys.written_out(0, lambda state: {0: state + 1}, lambda state: 0.5 if state == 70 else None, num_actions=2)
 
 
@@ -94,7 +93,6 @@ def case(request: pytest.FixtureRequest, blind: Callable[[], None]) -> Case:
 
 
 FOUR = [("puct", 1), ("puct with all", 4), ("gumbel", 1), ("gumbel", 4)]
-NUMBA = cases([])
 
 
 def exactly(toy: toys.Toy) -> Callable[..., SimpleNamespace]:
@@ -134,14 +132,6 @@ def test_toys_are_searched_alike(case: Case) -> None:
     assert case.settings.leaves == 1 or int(plain.collisions) > 0
 
 
-@NUMBA
-def test_large_toys_are_searched_alike(case: Case) -> None:
-    """Down to nodes that have lost all of their moves but one."""
-    toy, budgets = ALL_TOYS.with_repeating(0.3, seed=2), torch.full((len(ALL_STARTS),), 90)
-    plain, _ = case.both(lambda device: searched(search_of(toy, case.settings, device), toy.new(ALL_STARTS), budgets))
-    assert int(plain.exact_leaves.min()) > 10
-
-
 @cases([("puct", 1), ("puct with all", 3), ("gumbel", 1), ("gumbel", 5)])
 def test_go_is_searched_alike(case: Case) -> None:
     """On a board of 9 points superko and the move cap are met; with a kept subtree."""
@@ -168,41 +158,6 @@ def test_go_is_searched_alike_by_kernels_alone(case: Case) -> None:
     case.both(run, "tree", "leaf_states", "board")
 
 
-@NUMBA
-def test_every_step_is_the_same(case: Case) -> None:
-    """Games that end inside the trees, with suicide and superko, budgets of their own, and another search on the kept
-    trees."""
-    states, _ = random_games(RULES[1], 7, 5, move_cap=14)
-    search, budgets = Search(TableEvaluator(passing=4), case.settings), torch.tensor([0, 1, 20, 17, 20, 9, 20])
-    fast = slow = None
-    for turn in range(2):
-        fast = searched(search, states, budgets.roll(turn), fast, turn, steps=0)
-        with kernels.plain():
-            slow = searched(search, states, budgets.roll(turn), slow, turn, steps=0)
-        while bool(fast.unspent.any()):
-            search.simulate(fast)
-            with kernels.plain():
-                search.simulate(slow)
-            same_searches(slow, fast)
-        searches.check_sums(fast, is_kept=turn > 0)
-        action = search.result(fast, torch.arange(7)).action
-        states = board.step(states, action)
-        search.advance(fast, torch.arange(7), action, states)
-        with kernels.plain():
-            search.advance(slow, torch.arange(7), action, states)
-        same_searches(slow, fast)
-    assert int(fast.exact_leaves[0]) > 0
-
-
-@cases([], by_numba=(1, 11))
-@pytest.mark.parametrize("rule", [RULES[2], RULES[4], Rules(2, 0.0, "positional", True)], ids=["3", "2", "2p"])
-def test_superko_closes_the_same_moves(case: Case, rule: Rules) -> None:
-    states, _ = random_games(rule, 6, 5, move_cap=40)
-    search, budgets = Search(TableEvaluator(), case.settings), torch.tensor([30] * 6)
-    plain, _ = case.both(lambda device: searched(search, states, budgets))
-    assert int(plain.exact_leaves[1]) > 0 or not plain.done.any()
-
-
 @cases([("puct", 4)])
 def test_a_tree_is_filled_to_its_last_node(case: Case) -> None:
     states, _ = random_games(Rules(size=4, komi=0.5), 2, 4)
@@ -211,33 +166,6 @@ def test_a_tree_is_filled_to_its_last_node(case: Case) -> None:
     plain, ours = case.both(lambda device: search.run(states.to(device), budgets.to(device)).tree)
     assert int(ours.tree.size[0]) == 14 == ours.tree.num_nodes - 1
     searches.check_sums(plain)
-
-
-@pytest.mark.parametrize(("size", "budgets"), [(7, [60, 30, 60, 17, 40]), (9, [50] * 10)])
-@cases([], by_numba=(1, 4))
-def test_numbers_that_round_are_rounded_alike(case: Case, size: int, budgets: list[int]) -> None:
-    states, _ = random_games(Rules(size=size, komi=6.5), len(budgets), 12)
-    search = Search(searches.AnyNumbers(), case.settings)
-    case.both(lambda device: searched(search, states, torch.tensor(budgets)))
-
-
-@searches.BOTH
-@pytest.mark.parametrize("leaves", [1, 3])
-def test_threads_leave_no_trace(settings: SearchConfig, leaves: int) -> None:
-    """200 games are shared out among two threads, or three."""
-    states, _ = random_games(Rules(size=4, komi=0.5), 200, 4, move_cap=12)
-    search, found = Search(TableEvaluator(passing=3), several(settings, leaves)), []
-    for threads in (1, 2, 3):
-        torch.set_num_threads(threads)
-        try:
-            search_state = searched(search, states, torch.full((200,), 12))
-            actions = search.result(search_state, torch.arange(200)).action
-            search.advance(search_state, torch.arange(200), actions, board.step(states, actions))
-        finally:
-            torch.set_num_threads(1)
-        found.append(search_state)
-    for other in found[1:]:
-        same_searches(found[0], other)
 
 
 @cases([("puct", 1)])
@@ -277,35 +205,6 @@ def test_a_spent_search_stays_as_it_is(case: Case) -> None:
     for name in ("visits", "value_sum", "square_sum", "children", "size", "prior", "words"):
         assert torch.equal(getattr(search_state.tree, name), getattr(before.tree, name)), name
     assert search_state.done.tolist() == [3] * 4
-
-
-@searches.BOTH
-def test_slots_say_where_simulations_go(settings: SearchConfig) -> None:
-    """Paths hang together and end at a move without a node or at a finished game; the trees are as they were; unused
-    slots do no harm."""
-    states, _ = random_games(Rules(size=3, komi=0.5), 6, 4, move_cap=9)
-    search = Search(TableEvaluator(passing=2), several(settings, 5))
-    search_state = searched(search, states, torch.tensor([60, 31, 60, 0, 60, 60]), steps=6)
-    before = copied(search_state)
-    search_state.depth_bound = int(search_state.deepest.max())
-    found = select(search_state, search.settings)
-    counts = found.counts
-    assert int(search_state.collisions) > int(before.collisions)
-    same_searches(dataclasses.replace(search_state, collisions=before.collisions), before)
-    tree = search_state.tree
-    assert found.path.shape == (30, search_state.depth_bound + 1) and counts.shape == (30,)
-    assert (counts.view(5, 6)[:-1] >= counts.view(5, 6)[1:]).all()  # the first slots are used first
-    assert torch.equal(counts.view(5, 6).any(0), search_state.unspent) and counts.sum() > 10
-    children, terminal = tree.children.flatten(0, 1), tree.terminal.view(-1)
-    for slot in range(30):
-        first, rows = slot % 6 * tree.num_nodes, found.path[slot].tolist()
-        depth, action = int(found.depth[slot]), int(found.action[slot])
-        assert rows[0] == first + ROOT and set(rows[depth + 1 :]) <= {first + NULL_NODE} and 0 <= action < 10
-        if bool(counts[slot]):
-            for above, below in zip(rows[:depth], rows[1 : depth + 1], strict=True):
-                assert (children[above] == below - first).sum() == 1
-            assert bool(terminal[rows[depth]]) == bool(found.is_terminal[slot])
-            assert bool(found.is_terminal[slot]) or children[rows[depth], action] == UNVISITED
 
 
 def strange_trees(num_actions: int, seed: int, device: torch.device, forced: float = 0.0) -> SearchState:
@@ -391,38 +290,6 @@ def test_of_equal_moves_the_lowest_is_taken(case: Case) -> None:
     assert found.action[found.counts].tolist() == [5, 5] and found.depth.tolist() == [0, 0, 0]
 
 
-@cases([("puct", 5)])
-def test_unused_slots_name_a_node_and_a_move(case: Case) -> None:
-    """What comes after the selection reads them, too."""
-    search_state = strange_trees(82, 1, case.device)
-    with case.use():
-        found = select(search_state, case.settings).to(CPU)
-    leaves = case.settings.leaves
-    game, unused = torch.arange(3).repeat(leaves), ~found.counts
-    assert found.counts.view(leaves, 3).sum(0).tolist()[2] == 0
-    num_nodes = search_state.tree.num_nodes
-    assert (found.last[unused] - game[unused] * num_nodes == ROOT).all()
-    assert torch.equal(found.last, found.path[torch.arange(3 * leaves), found.depth])
-    assert (found.last < 3 * num_nodes).all()
-    assert (found.action[unused] >= 0).all() and (found.action[unused] < 82).all()
-
-
-def test_what_is_behind_the_end_of_a_path_is_not_read() -> None:
-    """Triton's kernel leaves there what was in memory, and torch looks for repetitions along whole paths."""
-    states, games = random_games(Rules(size=3, komi=0.5, superko="positional", suicide=True), 3, 5)[0], torch.arange(3)
-    search_state, game = Search(TableEvaluator(), PUCT).run(states, 12).tree, Go()
-    found = select(search_state, PUCT)
-    words, repeats = search_state.tree.words.flatten(0, 1), []
-    for fill in (0, 2**40, -1):
-        is_meant = torch.arange(found.path.shape[1] + 1) <= found.depth.unsqueeze(1)
-        path = torch.where(is_meant, F.pad(found.path, (0, 1)), fill)
-        search_path = SearchPath(games, path, found.depth, words, search_state.tree.action.view(-1))
-        back = words[path[:, 0]]  # as if every move led back to the root
-        position = game.play(states, games, back, torch.full((3,), 9))
-        repeats.append(game.repeats(states, position, search_path, torch.zeros(3, dtype=torch.int64)))
-    assert all(torch.equal(one, repeats[0]) for one in repeats) and repeats[0].all()
-
-
 def check_kept(case: Case, tree: Tree, games: Tensor, actions: Tensor) -> Tree:
     """Keeps a move's subtrees in copies of a tree, by torch and by the kernels; returns torch's."""
     plain, ours = tree.map(torch.clone), tree.map(torch.clone).to(case.device)
@@ -466,13 +333,6 @@ def test_large_subtrees_are_kept_alike(case: Case, seed: int) -> None:
         assert tree.terminal[1, int(tree.children[1, ROOT, 2])]
     games = torch.tensor([[0, 9], [1, 9], [3, 9], [4, 9]])[:, 0]  # with gaps in memory
     assert int(check_kept(case, tree, games, best[games]).size[0]) > 8
-
-
-def test_an_empty_tree_stays_empty() -> None:
-    states, _ = random_games(Rules(size=3), 2, 0)
-    search_state = Search(TableEvaluator(), PUCT).init(states, 4)
-    keep_subtree_(search_state.tree, torch.arange(2), torch.tensor([0, 9]))
-    assert search_state.tree.size.tolist() == [0, 0] and not search_state.tree.visits.any()
 
 
 def test_moves_that_there_are_not_are_refused() -> None:

@@ -49,16 +49,6 @@ def test_converges_to_the_true_value(settings: SearchConfig, leaves: int, budget
 
 
 @BOTH
-def test_finds_the_true_value_without_knowledge(settings: SearchConfig) -> None:
-    """With an evaluator that says 0 everywhere only the results at the ends count. Gumbel trusts its values; it must be
-    told to less."""
-    toy, starts = toys.union(*(game for name, game in GAMES.items() if name != "nim, won"))
-    ignorant = dataclasses.replace(toy, guess=torch.zeros_like(toy.guess))
-    found = search(ignorant, dataclasses.replace(settings, c_scale=0.1), exact=False).run(toy.new(starts), 1200)
-    assert (found.value - toy.exact[starts]).abs().max() < 0.25
-
-
-@BOTH
 def test_a_game_that_is_over_has_its_result(settings: SearchConfig) -> None:
     toy = GAMES["race, Black ahead"]
     over = [int(i) for i in (~toy.result.isnan()).nonzero()]
@@ -280,14 +270,6 @@ def test_exploration_grows_with_the_logarithm_where_set() -> None:
     assert float(puct.exploration(node, settings)) == pytest.approx(expected, rel=1e-6)
 
 
-def test_exploration_grows_with_the_spread_of_the_values() -> None:
-    """sigma^2 = ((0.5^2 + 0.4^2) * 2 + sum of squares) / (2 + n - 1) - 0.5^2, and 0.4^2 where there is one value."""
-    for total, squares, expected in ((4, 2.0, math.sqrt(0.314)), (100, 25.0, 0.0751), (100, 24.9, 0.0751), (1, 9, 0.4)):
-        node = nodes_of(prior=[1.0], visits=[total - 1], value=[0.0], total=total, mean=0.5, total_squares=squares)
-        factor = float(puct.exploration(node, VARIANCE) / puct.exploration(node, PUCT))
-        assert factor == pytest.approx(1 + 0.85 * (expected / 0.4 - 1), abs=1e-4)
-
-
 def test_lower_bounds_are_those_written_by_hand() -> None:
     """Four values of mean 0.5 and mean square 0.375: variance 0.125, with a prior of weight 1 / 4^2 it is 0.1404; they
     count as 4.0625^2 / (4 + 0.0625^2) = 4.122, so the bound is 0.5 - 5 * sqrt(0.1404 / 4.122)."""
@@ -313,24 +295,6 @@ def test_the_move_played_has_the_best_bound(visits: list[int], value: list[float
     node = nodes_of(prior=[0.4, 0.3, 0.3], visits=visits, value=value, squares=squares, total=sum(visits) + 1)
     assert puct.best_moves(node, dataclasses.replace(PUCT, lcb=True)).tolist() == [best]
     assert puct.best_moves(node, PUCT).tolist() == [0]
-
-
-@pytest.mark.parametrize(("budget", "by_visits", "by_bound"), [(150, 0, 0), (240, 0, 1), (800, 1, 1)])
-def test_a_refutation_that_is_found_late(budget: int, by_visits: int, by_bound: int) -> None:
-    """The first move promises 0.4, but a reply that the prior hides wins at once; the second move is worth 0.3. The
-    reply is found by simulation 220. For long after that the first move has most visits, and the better mean."""
-    after = {"start": {0: "trap", 1: "safe"}, "trap": {0: "promised", 1: "lost"}}
-    results = {"promised": 0.4, "lost": -1.0, "safe": -0.3}
-    toy = toys.written_out("start", lambda state: after.get(state, {}), results.get, 2)
-    assert toy.exact[:3].tolist() == pytest.approx([0.3, 1.0, -0.3])
-    toy.prior[:2], toy.guess[:2] = torch.tensor([[0.6, 0.4], [0.98, 0.02]]), torch.tensor([0.4, -0.4])
-    made = search(toy, dataclasses.replace(PUCT, lcb=True), exact=False)
-    found = made.run(toy.new([0]), budget)
-    assert (int(found.visits.argmax()), int(found.action)) == (by_visits, by_bound)
-    if by_visits != by_bound:
-        assert -float(found.tree.tree.value_sum[0, 2] / found.tree.tree.visits[0, 2]) > 0.3
-    visits = search(toy, PUCT, exact=False).run(toy.new([0]), budget)
-    assert torch.equal(visits.visits, found.visits) and int(visits.action) == by_visits
 
 
 def test_forced_playouts_are_owed_to_visited_moves() -> None:
@@ -369,19 +333,6 @@ def test_pruning_takes_only_what_exploration_paid() -> None:
     kept = [weight if weight >= min(1.0, 50 / 64) else 0.0 for weight in kept]
     assert policy.tolist() == pytest.approx([weight / sum(kept) for weight in kept], abs=1e-5)
     assert float(policy.sum()) == pytest.approx(1.0) and kept[1] < 9
-
-
-def test_pruning_leaves_a_search_without_forced_playouts_its_best_moves() -> None:
-    """On a real tree: the target sums to 1, keeps the order of the best, and gives bad moves less than their visits."""
-    toy = toys.tic_tac_toe("X.......O")
-    settings = dataclasses.replace(PUCT, forced_playouts=2.0)
-    found = search(toy, settings).run(toy.new([0] * 8), 200, explore=True)
-    raw = found.visits / found.visits.sum(1, keepdim=True)
-    after = toy.after[0]
-    is_bad = (after >= 0) & (-toy.exact[after.clamp(min=0)] < float(toy.exact[0]))
-    assert torch.allclose(found.policy.sum(1), torch.ones(8), atol=1e-5)
-    assert (found.policy[:, is_bad].sum(1) < raw[:, is_bad].sum(1)).all()
-    assert torch.equal(found.policy.argmax(1), found.visits.argmax(1))
 
 
 def test_root_noise_sums_to_one_on_legal_moves_only() -> None:
@@ -525,24 +476,3 @@ def test_the_evaluator_is_spared_what_is_known() -> None:
     found = Search(evaluate, PUCT, game=toy).run(toy.new([0, 1, 2]), 100)
     assert sum(seen) - 3 + int(found.tree.exact_leaves.sum()) == 300
     assert (found.tree.exact_leaves > 0).all()
-
-
-@BOTH
-def test_a_large_batch_finds_what_small_ones_do(settings: SearchConfig) -> None:
-    """There the host evaluates a round number of leaves, some of them in vain, which nobody must notice."""
-    toy = toys.random_tree(8).with_repeating(0.4, seed=2)
-    starts = [i for i in range(len(toy.result)) if toy.result[i].isnan()] * 3
-    budgets = torch.arange(len(starts)) % 40
-    sizes = []
-    inner = toy.evaluator(exact=False)
-
-    def evaluate(leaves: toys.Positions, legal: torch.Tensor, key: torch.Tensor) -> SimpleNamespace:
-        sizes.append(len(leaves.index))
-        return inner(leaves, legal, key)
-
-    together = Search(evaluate, settings, game=toy).run(toy.new(starts), budgets)
-    assert len(starts) > 60 and len(set(sizes)) < 30
-    for first in range(0, len(starts), 16):
-        part = slice(first, first + 16)
-        few = search(toy, settings, exact=False).run(toy.new(starts[part]), budgets[part])
-        assert torch.equal(few.visits, together.visits[part])

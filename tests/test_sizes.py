@@ -193,24 +193,6 @@ def test_a_search_without_a_look_by_the_host(name: str, blind: Callable) -> None
     assert torch.equal(search.result(search_state, lane).visits, expected.visits)
 
 
-def test_noise_makes_a_difference() -> None:
-    """Else the test above would say nothing of it."""
-    alone, _ = both(some_rules(4), 5)
-    for settings in SEARCHES.values():
-        noisy, plain = (Search(tiny.Table(), settings).run(alone, 24, 7, explore=explore) for explore in (True, False))
-        assert not torch.equal(noisy.visits, plain.visits)
-
-
-def test_a_search_over_a_network() -> None:
-    config = tiny.config("network.blocks=2")
-    evaluator = Evaluator.from_network(sharp_network(config), make_encoder("zero17", True), symmetries="random")
-    alone, padded = both(some_rules(4, 12), 5)
-    search = Search(evaluator, SearchConfig(max_considered=4))
-    found = [search.run(state, 16, 7, explore=True) for state in (alone, padded)]
-    assert torch.equal(cropped(found[1].visits, 4, SIDE), found[0].visits)
-    assert torch.allclose(cropped(found[1].policy, 4, SIDE), found[0].policy, atol=1e-4)
-
-
 def games_by_number(config: Config, num_games: int, evaluator: object | None = None) -> tuple[dict, Samples]:
     """Returns the games of a stretch of self-play, each with its end, and all samples."""
     selfplay = tiny.self_play(config, evaluator or tiny.Table(), 3)
