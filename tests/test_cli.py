@@ -3,6 +3,7 @@ of a checkpoint."""
 
 import argparse
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import tiny
 import torch
+import torch.distributed.run
 
 from zerogo import bounds, checkpoint, cli, kernels
 from zerogo.__main__ import COMMANDS, main
@@ -79,13 +81,21 @@ def test_help_has_examples_and_needs_no_torch() -> None:
     assert done.stdout.splitlines() == expected, done.stdout + done.stderr
 
 
-def test_help_is_for_users(capsys) -> None:
-    """Each names the command as it is typed, and quotes no docstring."""
-    for name in COMMANDS:
-        with pytest.raises(SystemExit):
-            main([name, "--help"])
-        text = capsys.readouterr().out
-        assert not re.search(r"python -m zerogo|train\.py|Returns|reads the arguments|at most one", text, re.I), text
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_is_for_users(name: str, monkeypatch, capsys) -> None:
+    """It names commands as they are typed, quotes no docstring, and its examples are understood."""
+    monkeypatch.setattr(bounds, "shipped", lambda path: ROOT)  # their files are there
+    monkeypatch.setattr(cli, "run", lambda parse, main: parse())
+    with pytest.raises(SystemExit):
+        main([name, "--help"])
+    text = capsys.readouterr().out
+    assert not re.search(r"python -m zerogo|train\.py|Returns|reads the arguments", text)
+    examples = re.findall(r"^  ((?:zerogo|torchrun) .*?)(?=   |  #| && | <|$)", text, re.MULTILINE)
+    assert examples
+    for words in map(shlex.split, examples):
+        if words[0] == "torchrun":  # which would read --run itself, but for the --
+            words = ["zerogo", *torch.distributed.run.parse_args(words[1:]).training_script_args]
+        main(words[1:])
 
 
 def test_settings_come_from_the_checkpoint_then_overrides_then_options(network: Path) -> None:

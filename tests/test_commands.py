@@ -4,7 +4,6 @@ of each on the smallest config."""
 import contextlib
 import io
 import json
-import re
 import runpy
 import sys
 import types
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import tiny
-import torch.distributed.run
 from sgfmill.sgf import Sgf_game
 
 from zerogo import checkpoint, cli, commands
@@ -59,18 +57,6 @@ def test_what_is_wrong_is_said(argument: str, sentence: str, tmp_path: Path, mon
     assert status(["train", argument]) == 2
     out, errors = capsys.readouterr()
     assert out == "" and errors.startswith(sentence) and errors.count("\n") == 1 and not list(tmp_path.iterdir())
-
-
-def test_torchrun_reads_the_commands_that_are_documented() -> None:
-    """Without `--` its parser takes a script's `--run` for its own `--run-path` (Python 3.11)."""
-    files = (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "zerogo" / "commands.py")
-    found = re.findall(r"\btorchrun (--.*?)(?=  |`|$)", "\n".join(path.read_text() for path in files), re.MULTILINE)
-    assert len(found) >= 4
-    for command in found:
-        parsed = torch.distributed.run.parse_args(command.split())
-        name, *words = [Path(parsed.training_script).stem, *parsed.training_script_args]
-        name, words = (words[0], words[1:]) if parsed.module else (name, words)
-        assert parsed.training_script in ("zerogo", f"{name}.py") and getattr(commands, f"parse_{name}")(words)
 
 
 def train_config(*arguments: str) -> Config:

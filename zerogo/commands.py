@@ -20,7 +20,7 @@ examples:
   zerogo train --resume --run mine                       resumes checkpoints/mine
   zerogo train --export mine.pt --run mine               writes its newest network: to play, to share, for --from
   zerogo train --keys                                    lists every setting with its meaning and range
-  torchrun --nproc-per-node 8 --max-restarts 9 -m zerogo train --config configs/19x19.yaml       on 8 GPUs
+  torchrun --nproc-per-node 8 --max-restarts 99 -m -- zerogo train --config configs/19x19.yaml   on 8 GPUs
   tensorboard --logdir checkpoints                       shows the charts and pictures of all runs
 
 A run is a folder, checkpoints/NAME, with its settings (config.yaml), checkpoints, samples, games and logs.
@@ -33,7 +33,7 @@ examples:
   zerogo selfplay --checkpoint checkpoints/quickstart --games 100
   zerogo selfplay --checkpoint checkpoints/9x9/checkpoints/step-00012000.pt --games 1000 --out games
   zerogo selfplay --watch checkpoints/9x9     plays for a run with replay.external=true, on any machine that sees its folder
-  torchrun --nproc-per-node 8 -m zerogo selfplay --checkpoint checkpoints/9x9 --games 100000     shared by 8 GPUs
+  torchrun --nproc-per-node 8 -m -- zerogo selfplay --checkpoint checkpoints/9x9 --games 100000  shared by 8 GPUs
 
 The settings are those of the checkpoint's run, unless --config or section.key=value replace them (`zerogo train --keys` lists them).
 """  # noqa: E501
