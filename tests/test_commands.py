@@ -39,6 +39,9 @@ def test_the_scripts_at_the_root_are_the_commands(name: str, monkeypatch, capsys
 
 def test_keys(capsys) -> None:
     assert status(["train", "--keys"]) == 0 and "search.c_puct = 1.1" in capsys.readouterr().out
+    assert status(["train", "--keys", "--markdown"]) == 0
+    page = (ROOT / "docs" / "settings.md").read_text()
+    assert capsys.readouterr().out == page, "zerogo train --keys --markdown > docs/settings.md"
 
 
 @pytest.mark.parametrize(

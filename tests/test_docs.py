@@ -28,7 +28,7 @@ CODE, LINK = re.compile(r"`([^`\n]+)`"), re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 OTHER_PROGRAMS = set("apt-get echo kill rsync ssh ruff . tensorboard".split())  # whose arguments are not checked
 CHEAP = "train --keys", "gtp --checkpoint checkpoints/9x9.pt --supported"  # commands that a test also runs, and `show`
 # Files and folders that runs, matches and people write, and options of other programs.
-WRITTEN = set("docs/settings.md config.yaml report.html result.json matches.jsonl .taken step-00012000.pt".split())
+WRITTEN = set("config.yaml report.html result.json matches.jsonl .taken step-00012000.pt".split())
 WRITTEN |= set("match snapshots replay games matches played logs actors checkpoints/NAME checkpoints/mine".split())
 OTHER_OPTIONS = set("--max-restarts --nnodes --nproc-per-node --capture-all-dead --go_hosts".split())
 MOST_LINES = {"README.md": 150, "CONTRIBUTING.md": 60}
@@ -137,7 +137,7 @@ def anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", [*PAGES, *LOGS], ids=name_of)
 def test_links_resolve(page: Path) -> None:
     for link in LINK.findall(FENCE.sub("", page.read_text())):
-        if not link.startswith("http") and "settings.md" not in link:
+        if not link.startswith("http"):
             file, _, anchor = link.partition("#")
             target = page.parent / file if file else page
             assert target.exists() and (not anchor or anchor in anchors(target)), link
@@ -196,8 +196,7 @@ def test_tables_are_complete() -> None:
 @pytest.mark.parametrize("page", [*PAGES, *CONFIGS], ids=name_of)
 def test_lengths_and_words(page: Path) -> None:
     text = page.read_text()
-    assert text.count("\n") <= MOST_LINES.get(name_of(page), 200) or page.name in ("CHANGELOG.md", "settings.md")
+    assert text.count("\n") <= MOST_LINES.get(name_of(page), 200) or page.name == "CHANGELOG.md"
     assert name_of(page) != "README.md" or len(text.split()) <= MOST_WORDS
     assert not STILTED.findall(re.sub(r"\]\(\S+\)", "]", text))
-    is_page_of_docs = name_of(page).startswith("docs/") and page.name != "settings.md"
-    assert not is_page_of_docs or "For whoever" in text[:300], "it opens with whom it is for"
+    assert not name_of(page).startswith("docs/") or "For whoever" in text[:300], "it opens with whom it is for"

@@ -73,6 +73,7 @@ def parse_train(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--from", dest="origin", metavar="CHECKPOINT", help="start with its weights, of any board size")
     add("--export", type=Path, metavar="FILE", help="write the run's newest network, alone, and stop")
     add("--keys", action="store_true", help="list every setting with its meaning, and stop")
+    add("--markdown", action="store_true", help="with --keys: as the page docs/settings.md")
     cli.add_overrides(parser, "config file")
     parsed = parser.parse_intermixed_args(arguments)
     if parsed.export and (parsed.origin or parsed.resume):
@@ -116,7 +117,7 @@ def main_train(arguments: argparse.Namespace) -> None:
     if arguments.keys:
         from zerogo.config import describe
 
-        print(describe())
+        print(describe(arguments.markdown))
         return
     from zerogo import checkpoint, distributed
     from zerogo.pipeline import train

@@ -262,13 +262,26 @@ def _override(values: dict[str, dict[str, Any]], places: dict[str, str], text: s
     places[f"{section}.{name}"] = f"override {quote(text)}"
 
 
-def describe() -> str:
-    """Returns every key with its default, meaning, allowed values and source: one block for each section."""
-    blocks = []
+PAGE = """# Settings
+
+For whoever changes how a run plays, learns or is measured: every setting, as `zerogo train --keys --markdown` lists it.
+Give settings in a YAML file (`--config FILE`) or on the command line (`zerogo train search.c_puct=1.3`).
+Brackets say where a default comes from."""
+
+
+def describe(as_page: bool = False) -> str:
+    """Returns every key with its default, meaning, allowed values and source: one block for each section, as text for a
+    terminal or as a page in Markdown."""
+    blocks = [PAGE] if as_page else []
     for section in SECTIONS:
         rows = [f"{section.NAME}: {section.__doc__}"]
+        if as_page:
+            header = "| setting | default | meaning | allowed |\n| --- | --- | --- | --- |"
+            rows = [f"## {section.NAME}\n\n{section.__doc__}\n\n{header}"]
         for entry in fields(section):
-            rows.append(f"  {section.NAME}.{entry.name} = {_written(default_of(entry))}\n      {_explained(entry)}")
+            key, default = f"{section.NAME}.{entry.name}", _written(default_of(entry))
+            row = f"| `{key}` | `{default}` | {entry.metadata['meaning']}{_source(entry)} | {allowed(entry)} |"
+            rows.append(row if as_page else f"  {key} = {default}\n      {_explained(entry)}")
         blocks.append("\n".join(rows))
     return "\n\n".join(blocks)
 
@@ -292,5 +305,9 @@ def _written(value: Any) -> str:
 
 def _explained(entry: Any) -> str:
     """Returns a field's meaning, what it accepts, and the source of its default in brackets."""
-    source = entry.metadata["source"]
-    return f"{entry.metadata['meaning']}; {allowed(entry)}" + (f" [{source}]" if source else "")
+    values = "" if allowed(entry) == "a text" else f"; {allowed(entry)}"
+    return f"{entry.metadata['meaning']}{values}{_source(entry)}"
+
+
+def _source(entry: Any) -> str:
+    return f" [{entry.metadata['source']}]" if entry.metadata["source"] else ""

@@ -214,15 +214,19 @@ COMPILE = ("auto", "off", "on")
 ENCODERS = "zero17, alphago48 or 49, katago22, article48, article22, handcrafted"
 HEADS = {"policy": 1.0, "value": 1.0, "ownership": 1.5, "reply": 0.15}
 HEADS_WORDS = (
-    "head to loss weight; policy and value are needed, score, soft_policy and short_values may be added (1.0 gives the "
-    "three short-term values together the weight of value, 3.0 each of them as in KataGo)"
+    "loss weight of each head; policy and value are needed; score, soft_policy and short_values may be added "
+    "(short_values: 1.0 weighs the three short-term values together like value, 3.0 each of them, as in KataGo)"
 )
 SUPERKO_SHARES_WORDS = "share of the games under each superko rule; empty: all under game.superko"
 SCHEDULE = ((0.0, 1.0), (0.75, 0.3), (0.9, 0.1))
-OPPONENTS = "random, mcts:N (N playouts a move), self, a checkpoint, gnugo:LEVEL, …; with @white always White"
-OPPONENTS += ", with ? at the end met where it is installed"
-GATE = "share of the points against the checkpoint that plays self-play with which a measured one takes its place; "
-GATE += "0: the newest weights play. Costs that match (games), 4 bytes a parameter, and self-play by older weights"
+OPPONENTS = (
+    "random, mcts:N (N playouts a move), self, a checkpoint, gnugo:LEVEL or another engine; with @white always White, "
+)
+OPPONENTS += "with ? at the end only where it is installed"
+GATE = (
+    "share of the points that a checkpoint must win against the self-play network to replace it; 0: the newest weights "
+)
+GATE += "play. A gate costs that match, 4 bytes a parameter, and self-play with older weights"
 
 
 @dataclass(frozen=True)
@@ -230,16 +234,20 @@ class RunConfig(Section):
     """Where a run lives and what it runs on."""
 
     NAME = "run"
-    seed: int = option(1, "every random draw of the run follows from it", 0, 2**62)
-    device: str = option("auto", "auto (CUDA when there is one), cpu, cuda or cuda:1")
-    threads: int = option(0, "CPU threads; 0: as many of the usable cores as are a gain, tried while it runs", 0, 1024)
-    precision: str = option("auto", "network arithmetic; auto is bfloat16 where that is fast", choices=PRECISIONS)
-    kernels: str = option("auto", "auto: Numba or Triton if installed; plain: torch alone", choices=("auto", "plain"))
-    compile: str = option("auto", "torch.compile for self-play; auto is off", choices=COMPILE, source="measured")
-    epilogues: str = option("auto", "a kernel for bias, residual, relu on CUDA; auto tries both", choices=COMPILE)
+    seed: int = option(1, "seed of every random draw", 0, 2**62)
+    device: str = option("auto", "auto (CUDA if there is a GPU), cpu, cuda or cuda:1")
+    threads: int = option(0, "CPU threads; 0: chosen automatically while running", 0, 1024)
+    precision: str = option("auto", "arithmetic of the network; auto: bfloat16 where that is fast", choices=PRECISIONS)
+    kernels: str = option(
+        "auto", "auto: Numba or Triton where installed; plain: torch alone", choices=("auto", "plain")
+    )
+    compile: str = option(
+        "auto", "torch.compile for self-play's network; auto is off", choices=COMPILE, source="measured"
+    )
+    epilogues: str = option("auto", "CUDA: one kernel for bias, residual and relu; auto measures both", choices=COMPILE)
     directory: str = option("checkpoints", "folder of all runs")
-    name: str = option("", "folder of this run inside `directory`; empty takes the config file's name")
-    start_from: str = option("", "checkpoint whose weights a new run begins with, of any board size")
+    name: str = option("", "folder of this run in `directory`; empty: the config file's name")
+    start_from: str = option("", "checkpoint whose weights a new run starts with, of any board size")
 
     @property
     def folder(self) -> Path:
@@ -257,21 +265,27 @@ class GameConfig(Section):
     """The rules of the games, and how they vary between them."""
 
     NAME = "game"
-    size: int = option(9, "board side in points; with game.sizes that which people play", 1, MAX_SIZE)
+    size: int = option(9, "board side in points; with game.sizes, the one to play on by default", 1, MAX_SIZE)
     komi: float = option(7.0, "points that White gets", -1000, 1000, source="best play draws at 7 on 9x9, 9 on 7x7")
-    sizes: tuple[tuple[int, float, float], ...] = option((), "boards of the games; empty is game.size", source="KataGo")
+    sizes: tuple[tuple[int, float, float], ...] = option(
+        (), "boards of the games; empty: game.size alone", source="KataGo"
+    )
     superko: str = option("positional", "which repetition is illegal", choices=SUPERKO)
     superko_shares: dict[str, float] = option(
         {}, SUPERKO_SHARES_WORDS, 0, source="KataGo", example="{positional: 0.7, simple: 0.3}"
     )
-    suicide: bool = option(False, "whether a move may remove its own string")
-    suicide_share: float = option(0.0, "share of games that allow suicide in any case", 0, 1, source="KataGo")
-    scoring: str = option("area", "what counts at the end", choices=SCORING)
-    move_cap: int = option(0, "plies after which a game is scored as it stands; 0 is 2 x size x size", 0, 20000)
-    random_komi_share: float = option(0.0, "games with a drawn komi; needs komi_input", 0, 1, source="measured")
-    komi_low: float = option(0.0, "lowest drawn komi; it differs from komi by half points", -1000, 1000)
-    komi_high: float = option(14.0, "highest drawn komi in points", -1000, 1000)
-    komi_spread: float = option(0.0, "most points between a drawn komi and komi; 0 is komi_low to komi_high", 0, 1000)
+    suicide: bool = option(False, "whether a move may remove the player's own string")
+    suicide_share: float = option(
+        0.0, "share of games that allow suicide even if game.suicide is false", 0, 1, source="KataGo"
+    )
+    scoring: str = option("area", "how a finished game is scored", choices=SCORING)
+    move_cap: int = option(0, "plies after which a game ends and is scored as it stands; 0: 2 x size x size", 0, 20000)
+    random_komi_share: float = option(
+        0.0, "share of games with a random komi; needs features.komi_input", 0, 1, source="measured"
+    )
+    komi_low: float = option(0.0, "lowest random komi; they are half a point apart, counted from komi", -1000, 1000)
+    komi_high: float = option(14.0, "highest random komi", -1000, 1000)
+    komi_spread: float = option(0.0, "largest distance of a random komi from komi; 0: komi_low to komi_high", 0, 1000)
 
     @property
     def all_sizes(self) -> tuple[int, ...]:
@@ -333,7 +347,7 @@ class FeaturesConfig(Section):
 
     NAME = "features"
     encoder: str | tuple[str, ...] = option("alphago48", f"{ENCODERS}, or a list of groups", source="measured")
-    komi_input: bool = option(True, "tell the network the komi from the side to move's view")
+    komi_input: bool = option(True, "whether the network sees the komi, from the side to move")
 
 
 @dataclass(frozen=True)
@@ -343,11 +357,11 @@ class NetworkConfig(Section):
     NAME = "network"
     blocks: int = option(6, "residual blocks of two 3x3 convolutions", 1, 200)
     channels: int = option(96, "channels of the trunk", 1, 4096, source="KataGo b6c96")
-    pooling_every: int = option(2, "every k-th block pools over the whole board; 0 is none", 0, 200, source="KataGo")
+    pooling_every: int = option(2, "every k-th block pools over the whole board; 0: none", 0, 200, source="KataGo")
     pooling_channels: int = option(32, "channels of the pooled branch of such a block", 1, 4096, source="KataGo")
     head_channels: int = option(32, "channels of the 1x1 convolution that all heads share", 1, 4096, source="KataGo")
-    value_hidden: int = option(64, "width of the hidden layer over pooled channels, for value and pass", 1, 8192)
-    value_pooling: str = option("max", "pooled beside the mean; area is for many sizes", choices=VALUE_POOLING)
+    value_hidden: int = option(64, "width of the hidden layer for value and pass", 1, 8192)
+    value_pooling: str = option("max", "pooled besides the mean; area suits several board sizes", choices=VALUE_POOLING)
     heads: dict[str, float] = option(HEADS, HEADS_WORDS, 0, source="KataGo", example="{policy: 1.0, value: 1.0}")
 
     def _check(self) -> None:
@@ -361,29 +375,57 @@ class SearchConfig(Section):
     """The tree search: Gumbel with sequential halving, or PUCT."""
 
     NAME = "search"
-    algorithm: str = option("gumbel", "gumbel is for few simulations", choices=("gumbel", "puct"), source="Gumbel")
+    algorithm: str = option(
+        "gumbel", "gumbel learns with few simulations, puct needs hundreds", choices=("gumbel", "puct"), source="Gumbel"
+    )
     c_puct: float = option(1.1, "puct: weight of the prior against the value", 0, 100, source="KataGo")
-    c_puct_log: float = option(0.0, "puct: its growth with ln((visits + base) / base)", 0, 100, source="KataGo")
-    c_puct_base: float = option(500.0, "puct: visits at which the growth sets in", above=0, high=10**9, source="KataGo")
-    c_puct_variance: float = option(0.0, "puct: its growth with a node's spread of values", 0, 1, source="KataGo, 0.85")
-    fpu_reduction: float = option(0.2, "puct: what new children lack x sqrt(visited prior)", 0, 2, source="KataGo")
+    c_puct_log: float = option(
+        0.0, "puct: growth of that weight with ln((visits + base) / base)", 0, 100, source="KataGo"
+    )
+    c_puct_base: float = option(
+        500.0, "puct: visits at which this growth sets in", above=0, high=10**9, source="KataGo"
+    )
+    c_puct_variance: float = option(
+        0.0, "puct: growth of that weight with the spread of a node's values", 0, 1, source="KataGo, 0.85"
+    )
+    fpu_reduction: float = option(
+        0.2,
+        "puct: first-play urgency; unvisited children get the parent's value minus this x sqrt(visited prior)",
+        0,
+        2,
+        source="KataGo",
+    )
     fpu_reduction_root: float = option(0.0, "puct: the same at the root", 0, 2, source="KataGo")
     dirichlet_concentration: float = option(
-        10.83, "puct: sum of the noise's alpha", above=0, high=10**4, source="KataGo"
+        10.83, "puct: sum of the Dirichlet noise's alpha", above=0, high=10**4, source="KataGo"
     )
-    dirichlet_share: float = option(0.25, "puct: share of noise in the root prior; 0 is none", 0, 1, source="KataGo")
+    dirichlet_share: float = option(0.25, "puct: share of noise in the root prior; 0: none", 0, 1, source="KataGo")
     root_temperature: float = option(1.1, "puct: temperature of the root prior", above=0, high=10, source="KataGo")
-    lcb: bool = option(False, "puct: best move by lower bounds (self-play draws its moves)", source="KataGo")
-    max_considered: int = option(16, "gumbel: moves that the root starts with", 1, 626, source="Gumbel, m = 16")
+    lcb: bool = option(
+        False, "puct: best move by its lower confidence bound; self-play draws its moves by visits", source="KataGo"
+    )
+    max_considered: int = option(
+        16, "gumbel: moves that sequential halving starts with at the root", 1, 626, source="Gumbel, m = 16"
+    )
     c_visit: float = option(50.0, "gumbel: visits added to the largest count in sigma(q)", 0, 10**6, source="Gumbel")
-    c_scale: float = option(1.0, "gumbel: sharpness of sigma(q)", above=0, high=100, source="Gumbel; learned best")
-    keep_tree: bool = option(True, "keep the played move's subtree for the next search")
-    symmetry_root: str = option("random", "turning the board at a bare root", choices=SYMMETRIES, source="KataGo")
-    symmetry_leaf: str = option("random", "turning the board at the leaves", choices=SYMMETRIES, source="KataGo")
-    score_weight: float = option(0.0, "share of points in the value; needs head score or ownership", 0, 0.5)
-    forced_playouts: float = option(0.0, "puct: k of forced playouts in full searches", 0, 100, source="KataGo")
-    cuda_graph: bool = option(True, "on CUDA: replay the step of a search as a CUDA graph, where that can be done")
-    leaves: int = option(1, "leaves of a tree in one step; 0 finds the number for self-play", 0, 1024, source="KataGo")
+    c_scale: float = option(
+        1.0,
+        "gumbel: scale of sigma(q); larger is a sharper policy target",
+        above=0,
+        high=100,
+        source="Gumbel; learned best",
+    )
+    keep_tree: bool = option(True, "keep the subtree of the played move for the next search")
+    symmetry_root: str = option(
+        "random", "symmetries under which a root without a subtree is evaluated", choices=SYMMETRIES, source="KataGo"
+    )
+    symmetry_leaf: str = option(
+        "random", "symmetries under which leaves are evaluated", choices=SYMMETRIES, source="KataGo"
+    )
+    score_weight: float = option(0.0, "share of the expected score in the value; needs head score or ownership", 0, 0.5)
+    forced_playouts: float = option(0.0, "puct: factor k of forced playouts in full searches", 0, 100, source="KataGo")
+    cuda_graph: bool = option(True, "CUDA: replay a search step as a CUDA graph where possible")
+    leaves: int = option(1, "leaves of one tree per step; 0: measured at the start", 0, 1024, source="KataGo")
 
 
 @dataclass(frozen=True)
@@ -391,29 +433,49 @@ class SelfplayConfig(Section):
     """How the games to learn from are played."""
 
     NAME = "selfplay"
-    slots: int = option(256, "games played at once; 0: measured at the start, as keeps the device busy", 0, 1_000_000)
-    full_simulations: int = option(64, "simulations of a full search, which is learned", 1, 100_000, source="measured")
+    slots: int = option(256, "games played at once; 0: measured at the start, to keep the device busy", 0, 1_000_000)
+    full_simulations: int = option(
+        64, "simulations of a full search, whose policy is a training target", 1, 100_000, source="measured"
+    )
     simulations_schedule: tuple[tuple[float, int], ...] = option(
-        (), "full_simulations by the progress of the run; [] is the same all along"
+        (), "full_simulations by the run's progress; []: constant"
     )
-    cheap_simulations: int = option(16, "simulations of a cheap search, which is not", 1, 100_000, source="KataGo")
+    cheap_simulations: int = option(
+        16, "simulations of a cheap search, which only advances the game", 1, 100_000, source="KataGo"
+    )
     learn_cheap: bool = option(
-        False, "cheap searches are samples of all but policy and reply; they count for replay.reuse and the window"
+        False, "also learn from cheap searches, but no policy and reply; they count for reuse and window"
     )
-    full_share: float = option(1.0, "probability of a full search", above=0, high=1, source="0.25 in KataGo")
+    full_share: float = option(1.0, "probability that a search is a full one", above=0, high=1, source="0.25 in KataGo")
     temperature_start: float = option(0.75, "puct: temperature of the played move at ply 0", 0, 10, source="KataGo")
-    temperature_end: float = option(0.15, "puct: temperature late in the game", 0, 10, source="KataGo")
-    temperature_half_life: float = option(0.0, "plies of half the fall; 0: the board side", 0, 10**4, source="KataGo")
-    opening_plies: float = option(0.04, "plies drawn from the prior at the start, mean by point", 0, 1, source="KataGo")
-    opening_temperature: float = option(2.0, "of the prior from which they are drawn", above=0, high=100)
-    random_opening_games: int = option(1500, "games by the random player at the start", 0, 10**7, source="measured")
-    settled_end_share: float = option(0.9, "share of games that end once every point is pass-alive", 0, 1)
-    resign_share: float = option(0.0, "share of games that may be resigned; the rest measures false ones", 0, 1)
-    resign_false_positive: float = option(0.05, "share that may be wrong", above=0, high=0.5, source="AlphaGo Zero")
+    temperature_end: float = option(
+        0.15, "puct: temperature of the played move late in the game", 0, 10, source="KataGo"
+    )
+    temperature_half_life: float = option(
+        0.0, "plies in which it falls half-way; 0: the board side", 0, 10**4, source="KataGo"
+    )
+    opening_plies: float = option(
+        0.04,
+        "plies drawn from the prior at the start of a game: their mean per point of the board",
+        0,
+        1,
+        source="KataGo",
+    )
+    opening_temperature: float = option(2.0, "temperature of the prior for these plies", above=0, high=100)
+    random_opening_games: int = option(
+        1500, "games of random moves that a run starts with", 0, 10**7, source="measured"
+    )
+    settled_end_share: float = option(0.9, "share of games that end as soon as every point is pass-alive", 0, 1)
+    resign_share: float = option(0.0, "share of games with resignation; the others measure wrong resignations", 0, 1)
+    resign_false_positive: float = option(
+        0.05, "largest share of wrong resignations", above=0, high=0.5, source="AlphaGo Zero"
+    )
     resign_min_ply: int = option(20, "plies before which nobody resigns", 0, 20000)
-    reanalysed: float = option(0.0, "old positions searched again, per new sample", 0, 100, source="MuZero Reanalyse")
+    reanalysed: float = option(
+        0.0, "old positions searched again, for each new sample", 0, 100, source="MuZero Reanalyse"
+    )
     sgf_share: float = option(0.01, "share of games that are written as SGF", 0, 1)
-    check_every: int = option(4, "simulations between looks for games whose budget is spent", 1, 100_000)
+    check_every: int = option(4, "simulations between checks for games whose search is over", 1, 100_000)
 
     def full_at(self, progress: float) -> int:
         """Returns the simulations of a full search when so much of the run is over, 0 to 1."""
@@ -439,14 +501,16 @@ class ReplayConfig(Section):
     """How long samples are kept, and how often they are learned from."""
 
     NAME = "replay"
-    min_window: int = option(250_000, "samples of the window before it grows (c)", 1, 10**10, source="KataGo")
+    min_window: int = option(250_000, "samples in the window before it grows (c)", 1, 10**10, source="KataGo")
     exponent: float = option(0.65, "exponent of the window's growth", above=0, high=1, source="KataGo")
-    scale: float = option(0.4, "slope of the window where it starts to grow (beta)", 0, 1, source="KataGo")
-    capacity: int = option(2_000_000, "most samples that memory holds; caps the window", 1, 10**10)
-    reuse: float = option(4.0, "training samples per new one", above=0, high=1000, source="KataGo; 2 measured on 5x5")
+    scale: float = option(0.4, "slope of the window's growth at its start (beta)", 0, 1, source="KataGo")
+    capacity: int = option(2_000_000, "samples in memory at most, which limits the window", 1, 10**10)
+    reuse: float = option(
+        4.0, "training samples per new sample", above=0, high=1000, source="KataGo; 2 measured on 5x5"
+    )
     shard_samples: int = option(4096, "samples in one file on disk", 1, 10**8)
     keep_shards: bool = option(False, "keep the files of samples that have left the window")
-    archive_samples: int = option(0, "most samples that keep_shards keeps behind the window; 0 is all", 0, 10**12)
+    archive_samples: int = option(0, "with keep_shards, samples kept behind the window at most; 0: all", 0, 10**12)
     external: bool = option(False, "also learn from games of actors: zerogo selfplay --watch RUN, on any machine")
 
     def _check(self) -> None:
@@ -460,20 +524,24 @@ class TrainingConfig(Section):
     """The optimiser and its schedule."""
 
     NAME = "training"
-    batch: int = option(512, "samples of a step", 1, 1_000_000, source="measured")
-    optimizer: str = option("adamw", "what turns gradients into steps", choices=("adamw", "sgd"))
-    learning_rate: float = option(1e-3, "step size before warm-up and schedule", above=0, high=10)
+    batch: int = option(512, "samples in a training step", 1, 1_000_000, source="measured")
+    optimizer: str = option("adamw", "optimiser", choices=("adamw", "sgd"))
+    learning_rate: float = option(1e-3, "learning rate before warm-up and schedule", above=0, high=10)
     momentum: float = option(0.9, "sgd: momentum; adamw: beta 1", 0, 0.9999, source="KataGo")
-    warmup_samples: int = option(100_000, "samples over which the learning rate rises", 0, 10**10, source="KataGo")
-    schedule: tuple[tuple[float, float], ...] = option(
-        SCHEDULE, "factors of the learning rate, by progress", source="KataGo"
+    warmup_samples: int = option(
+        100_000, "samples over which the learning rate rises from 0", 0, 10**10, source="KataGo"
     )
-    weight_decay: float = option(0.02, "weight decay of matrices and kernels (decoupled in adamw)", 0, 1)
+    schedule: tuple[tuple[float, float], ...] = option(
+        SCHEDULE, "factors of the learning rate by the run's progress", source="KataGo"
+    )
+    weight_decay: float = option(0.02, "weight decay of matrices and kernels (decoupled with adamw)", 0, 1)
     ownership_sum: float = option(
         0.0, "loss weight of the summed ownership against the score", 0, 100, source="measured"
     )
-    gradient_clip: float = option(1.0, "largest norm of the gradient; 0 is no limit", 0, 10**6)
-    ema_samples: int = option(200_000, "averaging horizon of the weights, in samples", 1, 10**10, source="KataGo")
+    gradient_clip: float = option(1.0, "largest norm of the gradient; 0: no limit", 0, 10**6)
+    ema_samples: int = option(
+        200_000, "averaging horizon of the averaged weights, in samples", 1, 10**10, source="KataGo"
+    )
 
 
 @dataclass(frozen=True)
@@ -481,27 +549,33 @@ class EvaluationConfig(Section):
     """The matches that measure the run."""
 
     NAME = "evaluation"
-    every_minutes: float = option(
-        60.0, "minutes between evaluations, which a process beside the run plays; 0 is never", 0, 10**6
-    )
-    every_iterations: int = option(0, "iterations between evaluations; 0 is never", 0, 10**9)
-    games: int = option(100, "games against each opponent; half of it against itself or in one colour", 2, 10**6)
+    every_minutes: float = option(60.0, "minutes between evaluations, played by a second process; 0: never", 0, 10**6)
+    every_iterations: int = option(0, "iterations between evaluations; 0: never", 0, 10**9)
+    games: int = option(100, "games against each opponent; half as many against itself or with one colour", 2, 10**6)
     final_games: int = option(200, "the same for the matches at the end of the run", 2, 1_000_000)
-    simulations: int = option(64, "simulations a move of the network's player", 1, 100_000)
-    algorithm: str = option("auto", "auto: gumbel up to 400 simulations", choices=("auto", "gumbel", "puct"))
-    score_weight: float = option(0.0, "share of points in the value, in matches and play", 0, 0.1)
-    opening_plies: int = option(2, "random moves that begin each pair of games, so that they differ", 0, 1000)
+    simulations: int = option(64, "simulations a move of a network", 1, 100_000)
+    algorithm: str = option(
+        "auto",
+        "search of a network; auto: gumbel up to 400 simulations, puct above",
+        choices=("auto", "gumbel", "puct"),
+    )
+    score_weight: float = option(0.0, "share of the expected score in the value, in matches and play", 0, 0.1)
+    opening_plies: int = option(2, "random moves at the start of each pair of games, so that games differ", 0, 1000)
     opponents: tuple[str, ...] = option(("random", "mcts:200"), OPPONENTS)
-    earlier_opponents: int = option(2, "earlier checkpoints that are met: the best, and those that tell most", 0, 100)
+    earlier_opponents: int = option(
+        2, "earlier checkpoints as opponents: the best, and those whose games reduce rating uncertainty most", 0, 100
+    )
     gate: float = option(0.0, GATE, 0, 1, source="KataGo 0.5, AlphaGo Zero 0.55, AlphaZero none")
     symmetry: str = option(
-        "random", "turning the board: none, random (the root by all 8 from 64 simulations on), all", choices=SYMMETRIES
+        "random",
+        "symmetries of a network's evaluations; random: all 8 at the root from 64 simulations on",
+        choices=SYMMETRIES,
     )
     engine_seconds: float = option(60.0, "seconds after which a silent engine loses the game", above=0, high=10**6)
     engine_start_seconds: float = option(
-        120.0, "the same for an engine's first answer; some tune themselves to the machine then", above=0, high=10**6
+        120.0, "the same for an engine's first answer, as some tune themselves first", above=0, high=10**6
     )
-    engine_processes: int = option(0, "processes of a GTP engine that think at once; 0 is the usable cores", 0, 4096)
+    engine_processes: int = option(0, "processes of a GTP engine at once; 0: one per usable core", 0, 4096)
 
     def _check(self) -> None:
         if self.gate and not (self.every_minutes or self.every_iterations):
@@ -514,22 +588,26 @@ class PipelineConfig(Section):
     """The loop: how long it runs and what it leaves behind."""
 
     NAME = "pipeline"
-    iterations: int = option(0, "iterations of self-play and training; 0 is unlimited", 0, 10**9)
-    games_per_iteration: int = option(256, "finished games of one iteration", 1, 10**7)
+    iterations: int = option(0, "iterations of self-play and training until the run ends; 0: no limit", 0, 10**9)
+    games_per_iteration: int = option(256, "finished games in an iteration", 1, 10**7)
     plays: bool = option(
-        True, "play games; if not, actors play them all (replay.external), and an iteration waits for them"
+        True, "whether the run plays games itself; if not, an iteration waits for those of actors (replay.external)"
     )
-    minutes: float = option(0.0, "minutes of the run, resumed parts together; 0 is unlimited", 0, 10**7)
-    checkpoint_minutes: float = option(10.0, "minutes between checkpoints; 0 is after every iteration", 0, 10**6)
-    snapshot_seconds: float = option(30.0, "work that a kill costs at most; snapshots take 2 % of the time", 0, 3600)
-    keep_checkpoints: int = option(5, "newest checkpoints that are kept; 0 keeps all", 0, 10**6)
-    keep_every: int = option(50, "every so many checkpoints one is kept for ever; 0 is none", 0, 10**6)
-    keep_games: int = option(20_000, "newest SGF games that are kept; 0 keeps all", 0, 10**8)
-    logs_mb: float = option(2000.0, "most megabytes of logs; then the oldest half goes; 0 is no limit", 0, 10**6)
+    minutes: float = option(0.0, "minutes until the run ends, resumed parts together; 0: no limit", 0, 10**7)
+    checkpoint_minutes: float = option(10.0, "minutes between checkpoints; 0: one after every iteration", 0, 10**6)
+    snapshot_seconds: float = option(
+        30.0, "seconds between snapshots; large ones less often, for at most 2 % of the time", 0, 3600
+    )
+    keep_checkpoints: int = option(5, "newest checkpoints to keep; 0: all", 0, 10**6)
+    keep_every: int = option(50, "keep every k-th checkpoint for ever; 0: none", 0, 10**6)
+    keep_games: int = option(20_000, "newest SGF games to keep; 0: all", 0, 10**8)
+    logs_mb: float = option(
+        2000.0, "megabytes of logs at most; beyond that the oldest half is removed; 0: no limit", 0, 10**6
+    )
     sanity_checks: str = option(
-        "stop", "what a broken exact sanity check does; others only warn", choices=("stop", "warn")
+        "stop", "what happens when an exact sanity check fails; other checks only warn", choices=("stop", "warn")
     )
-    final_matches: bool = option(True, "end the run with matches that show what was learned")
+    final_matches: bool = option(True, "play matches at the end of the run and print their results")
 
 
 SECTIONS: tuple[type[Section], ...] = tuple(Section.__subclasses__())
