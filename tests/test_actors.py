@@ -22,6 +22,7 @@ from zerogo.signals import Signals
 from zerogo.telemetry import Progress
 
 ALONE = ("replay.external=true", "pipeline.plays=false", "selfplay.random_opening_games=8", "pipeline.iterations=2")
+ALONE += ("selfplay.sgf_share=1",)
 FEW = ("selfplay.slots=8", "search.leaves=1")  # else the actor finds out
 
 
@@ -83,7 +84,7 @@ def test_a_run_learns_from_actors_alone(begun: Path, tmp_path: Path) -> None:
     assert numbers["selfplay/game_length_plies"] > 0 and numbers["selfplay/games_per_s"] < 1e5
     assert numbers["sanity/new_samples_age_iterations"] == 1
     shown = {int(path.stem[5:]): sgf.read(path) for path in (run / "games").iterdir()}
-    assert len(shown) == len(records) > 4 and all(8 <= number < 8 + games for number in shown)
+    assert len(shown) == len(records) == games and all(8 <= number < newest.counters["games"] for number in shown)
     assert sorted(len(game.moves) for game in shown.values()) == sorted(len(one[2].split()) for one in records)
     known = tiny.all_samples(run)
     assert all(len(game.moves) > int(known.ply[known.game == number].max()) for number, game in shown.items())
