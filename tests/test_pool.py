@@ -1,16 +1,20 @@
 """The pool of a run's matches: a file that only grows, ratings, whom to meet, and verdicts."""
 
+import contextlib
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matches import some_result
+from PIL import Image
 
 from zerogo import commands, elo, sgf
 from zerogo.arena import pool
 from zerogo.arena.pool import Meeting
 from zerogo.errors import InputError
+from zerogo.picture import HEAT
 
 
 def meeting(player: str, opponent: str, points: float, games: int = 100, seed: int = 1, size: int = 5) -> Meeting:
@@ -85,3 +89,25 @@ def test_a_person_sees_the_ratings_of_a_run(tmp_path: Path, capsys: pytest.Captu
     commands.main_evaluate(commands.parse_evaluate(["--ratings", str(tmp_path)]))
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "5x5, 6 games" and sorted(row.split()[0] for row in shown[2:]) == ["anna", "bert"]
+
+
+def test_a_person_sees_how_strength_grew(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """The curve rises to the right in a picture with a chart for each board; one checkpoint makes no curve."""
+    words = ["--ratings", str(tmp_path), "--curve", str(tmp_path / "curve.png")]
+    met = [meeting(f"a@{step}", "random", 50 + step, size=size) for size in (5, 7) for step in (10, 20, 40)]
+    (tmp_path / "logs").mkdir()
+    times = [{"step": 5, "sanity/x": 1.0}, *({"step": step, "time/minutes": 2.0 * step} for step in range(0, 41, 10))]
+    (tmp_path / "logs" / "metrics.jsonl").write_text("".join(f"{json.dumps(time)}\n" for time in times))
+    for number in (1, len(met)):
+        lines = [json.dumps(one._asdict()) for one in met[:number]]
+        (tmp_path / pool.FILE).write_text("\n".join(lines))
+        with pytest.raises(InputError, match="matches of two") if number == 1 else contextlib.nullcontext():
+            commands.main_evaluate(commands.parse_evaluate(words))
+    assert capsys.readouterr().out.endswith(f"wrote the learning curve to {tmp_path / 'curve.png'}\n")
+    image = np.asarray(Image.open(tmp_path / "curve.png")).astype(int)
+    assert image.shape[1] > 2 * 640
+    is_curve = np.abs(image[:, :640] - HEAT).sum(2) < 60
+    heights = [np.nonzero(is_curve[:, x])[0].mean() for x in np.nonzero(is_curve.any(0))[0]]
+    assert len(heights) > 300 and heights[0] > heights[len(heights) // 2] > heights[-1]
+    with pytest.raises(SystemExit):
+        commands.parse_evaluate(["random", "random", "--curve", "x.png"])

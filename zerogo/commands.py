@@ -55,7 +55,7 @@ examples:
   zerogo evaluate random mcts:100 --games 20 game.size=5 game.komi=24.5
   zerogo evaluate checkpoints/9x9 gnugo:10 --games 100 --out match && echo done
   zerogo evaluate checkpoints/9x9 gnugo:10 --games 100 --out match --resume      # after an interruption
-  zerogo evaluate --ratings checkpoints/9x9                                      # from the run's own matches
+  zerogo evaluate --ratings checkpoints/9x9 --curve curve.png                    # from the run's own matches
 
 An engine that crashes, is silent for evaluation.engine_seconds (engine_start_seconds when it starts), or plays an
 illegal move loses that game, and the match continues. The rules are those of the first checkpoint's run, unless
@@ -179,6 +179,8 @@ def parse_evaluate(arguments: Sequence[str] | None = None) -> argparse.Namespace
     add = parser.add_argument
     add("players", nargs="*", metavar="player", help="two or more players; section.key=value may stand among them")
     add("--ratings", type=Path, metavar="RUN", help="show the ratings of a run's checkpoints from its matches so far")
+    curve = "with --ratings: draw the Elo of the checkpoints over training time, with 95 %% intervals"
+    add("--curve", type=Path, metavar="FILE.png", help=curve)
     add("--games", type=int, default=100, metavar="N", help="games of each pair, half with each colour (default: 100)")
     add("--opening", type=int, default=0, metavar="N", help="random moves at the start, equal in both games of a pair")
     add("--out", type=Path, metavar="FOLDER", help="new folder for the results (default: checkpoints/match-DATE-TIME)")
@@ -192,6 +194,8 @@ def parse_evaluate(arguments: Sequence[str] | None = None) -> argparse.Namespace
     parsed = parser.parse_intermixed_args(arguments)
     parsed.overrides = [text for text in parsed.players if cli.is_override(text)]
     parsed.players = [text for text in parsed.players if not cli.is_override(text)]
+    if parsed.curve and parsed.ratings is None:
+        parser.error("--curve draws the ratings of a run; give the run by --ratings RUN")
     if len(parsed.players) < 2 and parsed.ratings is None:
         parser.error("give two players or more, such as: checkpoints/quickstart random")
     return parsed
@@ -205,6 +209,9 @@ def main_evaluate(arguments: argparse.Namespace) -> None:
 
     if arguments.ratings is not None:
         print("\n".join(pool.show(arguments.ratings)))
+        if arguments.curve is not None:
+            pool.draw_curve(arguments.ratings, arguments.curve)
+            print(f"wrote the learning curve to {arguments.curve}")
         return
     if arguments.games < 2:
         raise InputError(f"--games is {arguments.games}; it must be 2 or more, so that both players get both colours")

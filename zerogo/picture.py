@@ -1,5 +1,6 @@
 """A board, and what a search or a network makes of it, as text for a terminal and as an image for TensorBoard, a file
-or a report; several pictures side by side; the planes that a network sees; the win rate of a game.
+or a report; several pictures side by side; the planes that a network sees; the win rate of a game; the strength of a
+run.
 
 Everything here is for people, one board at a time, on the host: stones int8 [N, N] (0 empty, 1 black, 2 white), actions
 as everywhere. Images are uint8 [height, width, 3], RGB; `png` makes a file's bytes of one. They are drawn on a
@@ -499,4 +500,47 @@ def winrate_chart(winrates_black: Sequence[float], ply: int, width: int, height:
         canvas.disc(spot(ply, winrates_black[ply]), 4, MARK)
     for number, text in enumerate(lines):
         canvas.text((4, bottom + BOTTOM + (number + 0.5) * (TEXT + 6)), text, TEXT + 1, INK, "lm")
+    return canvas.finish()
+
+
+def round_step(span: float, most: int) -> float:
+    """Returns the least of 1, 2, 5, 10, 20, 50, … that divides a span into at most so many parts."""
+    power = 10.0 ** math.floor(math.log10(max(span, 1e-9) / most))
+    return next(factor * power for factor in (1, 2, 5, 10, 20) if span <= most * factor * power * (1 + 1e-9))
+
+
+def learning_curve(
+    points: Sequence[tuple[float, float, float, float]], levels: Mapping[str, float], width: int, height: int
+) -> np.ndarray:
+    """Returns a chart of strength over training time: uint8 [height, width, 3].
+
+    points: minutes, Elo, and the ends of its interval, in the order of time. levels: the Elo of other players, by name,
+    as lines."""
+    canvas, bottom = Canvas(width, height, PAPER), height - BOTTOM - TEXT - 8
+    left, right, last = LEFT + TEXT + 10, width - RIGHT, points[-1][0]
+    values = [*levels.values(), *(value for point in points for value in point[2:])]
+    low, high = min(values), max(values)
+    low, high = low - 0.05 * (high - low + 1), high + 0.05 * (high - low + 1)
+
+    def spot(minutes: float, elo: float) -> Spot:
+        return left + (right - left) * minutes / last, TOP + (bottom - TOP) * (high - elo) / (high - low)
+
+    canvas.box((left, TOP), (right, bottom), (240, 235, 226))
+    step = round_step(high - low, 8)
+    for elo in np.arange(math.ceil(low / step) * step, high, step).tolist():
+        canvas.line([spot(0, elo), spot(last, elo)], (216, 208, 194))
+        canvas.text((left - 5, spot(0, elo)[1]), f"{elo:g}", TEXT, INK, "rm")
+    unit, name = (60, "hours") if last > 300 else (1, "minutes")
+    for time in np.arange(0, last / unit * (1 + 1e-9), round_step(last / unit, 8)).tolist():
+        canvas.text((spot(time * unit, low)[0], bottom + 10), f"{time:g}", TEXT, INK)
+    canvas.text(((left + right) / 2, height - 9), f"{name} of training", TEXT + 1, INK)
+    for player, elo in levels.items():
+        canvas.line([spot(0, elo), spot(last, elo)], FAINT)
+        canvas.text((right - 4, spot(0, elo)[1] - 7), player, TEXT, FAINT, "rm", right - left)
+    upper, lower = ([spot(point[0], point[k]) for point in points] for k in (3, 2))
+    canvas.polygon([*upper, *reversed(lower)], (*HEAT, 50))
+    canvas.line([spot(minutes, elo) for minutes, elo, *_ in points], HEAT, 1.8)
+    for minutes, elo, *interval in points:
+        canvas.line([spot(minutes, end) for end in interval], (*HEAT, 150))
+        canvas.disc(spot(minutes, elo), 2.5, HEAT)
     return canvas.finish()

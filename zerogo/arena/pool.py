@@ -9,6 +9,7 @@ A killed process leaves at most an incomplete last line, which is passed over.""
 import json
 import math
 import os
+import re
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,11 +21,14 @@ from zerogo import bounds, elo, sgf
 from zerogo.arena.journal import game_file, record_of
 from zerogo.arena.result import MatchResult
 from zerogo.errors import InputError
-from zerogo.runtime import make_directory
+from zerogo.picture import learning_curve, mosaic, png
+from zerogo.runtime import make_directory, write_atomically
+from zerogo.telemetry import METRICS_FILE
 
 FILE, FOLDER = "matches.jsonl", "matches"
 KEPT_GAMES = 10  # of a match, some 6 KB
 ELO0, ELO1 = 0.0, 20.0  # of the SPRT: no stronger, and stronger by as much as a day's change of a long run
+STEP = re.compile(r"@(\d+)$")  # at the end of a checkpoint's name
 SHOWN = 20  # players in a table: the strongest, and those that are asked for
 
 
@@ -149,15 +153,42 @@ def verdict(meetings: Sequence[Meeting], size: int, one: str, other: str) -> elo
     return elo.sprt(counts, ELO0, ELO1)
 
 
-def show(folder: Path) -> list[str]:
-    """Returns the tables of a run's pool, one for each board. Raises InputError where the run has none."""
+def read_run(folder: Path) -> list[Meeting]:
+    """Returns the matches of a run. Raises InputError where it has none."""
     meetings = read(folder / FILE)
     if not meetings:
         raise InputError(f"{folder / FILE} holds no matches; a run writes it with evaluation.every_minutes")
-    lines = []
+    return meetings
+
+
+def show(folder: Path) -> list[str]:
+    """Returns the tables of a run's pool, one for each board. Raises InputError where the run has none."""
+    lines, meetings = [], read_run(folder)
     for size in sorted({meeting.size for meeting in meetings}):
-        lines += [
-            f"{size}x{size}, {sum(one.games for one in meetings if one.size == size)} games",
-            *table(meetings, size),
-        ]
+        games = sum(one.games for one in meetings if one.size == size)
+        lines += [f"{size}x{size}, {games} games", *table(meetings, size)]
     return lines
+
+
+def draw_curve(folder: Path, path: Path) -> None:
+    """Writes a picture of the strength of a run's checkpoints over the minutes of training, with the 95 % intervals,
+    one chart for each board. Raises InputError where no two of them were in matches."""
+    meetings, times = read_run(folder), []
+    for line in (folder / "logs" / METRICS_FILE).read_bytes().splitlines():
+        with suppress(ValueError):
+            record = json.loads(line)
+            times += [(record["step"], record["time/minutes"])] if "time/minutes" in record else []
+    steps, minutes = np.array(sorted(times), dtype=np.float64).reshape(-1, 2).T
+    charts = {}
+    for size in sorted({meeting.size for meeting in meetings}):
+        of_run = {one.player for one in meetings if one.size == size and STEP.search(one.player)}
+        ratings = {name: row for name, *row in rate(meetings, size, of_run)}
+        points = [(float(np.interp(int(STEP.search(name)[1]), steps, minutes)), *ratings[name]) for name in of_run]
+        levels = {name: row[0] for name, row in ratings.items() if name not in of_run}
+        if len({point[0] for point in points}) > 1:
+            charts[f"{size}x{size}: Elo with 95 % intervals"] = learning_curve(sorted(points), levels, 640, 360)
+    if not charts:
+        what = "a curve needs matches of two checkpoints or more"
+        raise InputError(f"{folder / FILE}: {what}; set evaluation.every_minutes or every_iterations")
+    whole = mosaic([*charts.values()], columns=2, titles=[*charts])
+    write_atomically(path, lambda file: file.write(png(whole)))
