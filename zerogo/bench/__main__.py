@@ -31,9 +31,9 @@ LEARN = {"config": "configs/quickstart.yaml", "set": "", "minutes": 10.0, "seeds
 LEARN |= {"opponents": "mcts:200", "games": 100, "simulations": 64, "out": "checkpoints/learn"}
 # The module in which each is, as `run_NAME`, what it measures, and its options with their defaults.
 BENCHES = {
-    "board": ("board", "random legal moves a second, beside pgx where it is installed", BOARD),
+    "board": ("board", "random legal moves a second, next to pgx where it is installed", BOARD),
     "net": ("net", "evaluations a second of a network", NET),
-    "features": ("net", "positions a second of an encoder, beside zero17", FEATURES | {"precision": "float32"}),
+    "features": ("net", "positions a second of an encoder, next to zero17", FEATURES | {"precision": "float32"}),
     "search": (
         "search",
         "simulations a second, and which share of the raw network's speed that is",
