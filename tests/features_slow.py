@@ -6,9 +6,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cached_property
+from itertools import pairwise
 
 from ladder_reader import read_all
-from slow_scoring import slow_area, slow_benson
+from slow_scoring import katago_area, slow_benson
 
 from zerogo.features import ENCODERS, GROUPS
 from zerogo.features.groups import make_group
@@ -23,7 +24,7 @@ ALL = sorted(ASKED | {f"{name}:{kind.default}" if kind.most else name for name, 
 PLANES = [group for group in ALL if make_group(group).form != GLOBALS]
 INPUTS = [group for group in ALL if make_group(group).form == GLOBALS]
 LADDERS = {group for group in PLANES if "ladder" in group}
-SLOW_AREA = {"area", "pass_alive"}  # the plain implementation takes seconds on a large board
+SLOW_AREA = {"area", "area_as_if_suicide", "pass_alive"}  # the plain implementation takes seconds on a large board
 
 SIDES = (0, 1), (1, 0), (0, -1), (-1, 0)
 AROUND = [(row, column) for row in (-1, 0, 1) for column in (-1, 0, 1) if row or column]
@@ -129,8 +130,18 @@ class Seen:
     def last_move(self, ago: int) -> Move | None:
         return self.states[-ago].last_move if ago < len(self.states) else None
 
-    def ladders(self, ago: int) -> dict[Colour, tuple[set, set, set]]:
-        return read_all(self.states[-1 - min(ago, len(self.states) - 1)].board, MOST_NODES)
+    def ladders(self) -> dict[Colour, tuple[set, set, set]]:
+        return read_all(self.board, MOST_NODES)
+
+    def katago_ladders(self, ago: int = 0) -> dict[Colour, tuple[set, set, set]]:
+        state = self.states[-1 - min(ago, len(self.states) - 1)]
+        return read_all(state.board, MOST_NODES, as_katago=True, ko=state.ko)
+
+    @property
+    def lead_in_moves(self) -> int:
+        """Black's moves without passes, less White's."""
+        movers = [before.to_play for before, after in pairwise(self.states) if after.last_move.point]
+        return movers.count(Colour.BLACK) - movers.count(Colour.WHITE)
 
     def grid(self) -> list[list[int]]:
         return self.now.stones()
@@ -158,7 +169,7 @@ def liberties_of(seen: Seen, player: Colour, most: int) -> list[Plane]:
 
 
 def laddered(seen: Seen, ago: int) -> Plane:
-    return of_points(seen, set.union(*(caught for caught, _, _ in seen.ladders(ago).values())))
+    return of_points(seen, set.union(*(caught for caught, _, _ in seen.katago_ladders(ago).values())))
 
 
 def pass_alive(seen: Seen, player: Colour) -> set:
@@ -188,7 +199,7 @@ def last_moves(seen: Seen, number: int) -> list[Plane]:
 
 
 def four_ladder_planes(seen: Seen, player: Colour) -> list[Plane]:
-    caught, catching, escaping = seen.ladders(0)[player]
+    caught, catching, escaping = seen.ladders()[player]
     weak = [string.stones for string in seen.board.strings() if string.colour is player and len(string.liberties) == 1]
     in_atari = set().union(*weak)
     return [of_points(seen, points) for points in (caught, in_atari - caught, catching, escaping)]
@@ -205,14 +216,17 @@ def ko_takes(seen: Seen, _: int) -> list[Plane]:
     return [seen.plane(lambda point: seen.after.get(point) == (1, 1, 1)), seen.plane(other_takes)]
 
 
+def area(seen: Seen, suicide: bool) -> list[Plane]:
+    owned = katago_area(seen.grid(), suicide) if seen.rules.scoring == "area" else {1: set(), 2: set()}
+    return [of_points(seen, owned[player.value]) for player in (seen.mover, seen.other)]
+
+
 @group
-def area(seen: Seen, _: int) -> list[Plane]:
-    if seen.rules.scoring != "area":
-        return [constant(seen, 0)] * 2
-    alive = {player: pass_alive(seen, player) for player in Colour}
-    owned = slow_area(seen.grid())
-    points = {player: alive[player] | (owned[player.value] - alive[player.other]) for player in Colour}
-    return [of_points(seen, points[player]) for player in (seen.mover, seen.other)]
+def bans(seen: Seen, _: int) -> list[Plane]:
+    def is_lone_suicide(point: Point) -> bool:
+        return seen.board.removed_by(seen.mover, point) == {point}
+
+    return [seen.plane(lambda point: seen.reasons[point] in ("ko", "superko") and not is_lone_suicide(point))]
 
 
 def pattern_class(seen: Seen, point: Point) -> int:
@@ -287,15 +301,17 @@ SLOW |= {
     "opponent_capture_size": lambda seen, most: seen.one_hot(seen.taken_by_other, most),
     "self_atari_size": lambda seen, most: seen.one_hot(lambda p: seen.made(p, 2) if seen.made(p, 1) < 2 else 0, most),
     "liberties_after": lambda seen, most: seen.one_hot(lambda point: seen.made(point, 1), most),
-    "ladder_capture": lambda seen, _: [of_points(seen, set(filter(seen.legal, seen.ladders(0)[seen.other][1])))],
-    "ladder_escape": lambda seen, _: [of_points(seen, set(filter(seen.legal, seen.ladders(0)[seen.mover][2])))],
+    "ladder_capture": lambda seen, _: [of_points(seen, set(filter(seen.legal, seen.ladders()[seen.other][1])))],
+    "ladder_start": lambda seen, _: [of_points(seen, seen.katago_ladders()[seen.other][1])],
+    "area": lambda seen, _: area(seen, seen.rules.suicide),
+    "area_as_if_suicide": lambda seen, _: area(seen, True),
+    "ladder_escape": lambda seen, _: [of_points(seen, set(filter(seen.legal, seen.ladders()[seen.mover][2])))],
     "laddered": lambda seen, number: [laddered(seen, ago) for ago in range(number)],
     "own_ladders": lambda seen, _: four_ladder_planes(seen, seen.mover),
     "opponent_ladders": lambda seen, _: four_ladder_planes(seen, seen.other),
     "legal": lambda seen, _: [seen.plane(seen.legal)],
     "sensible": lambda seen, _: [seen.plane(lambda point: seen.legal(point) and not seen.is_eye(point))],
     "ko": lambda seen, _: [seen.plane(lambda point: seen.reasons[point] == "ko")],
-    "bans": lambda seen, _: [seen.plane(lambda point: seen.reasons[point] in ("ko", "superko"))],
     "pass_alive": lambda seen, _: [of_points(seen, pass_alive(seen, who)) for who in (seen.mover, seen.other)],
     "edge_distance": lambda seen, most: seen.one_hot(seen.line, most),
     "pattern": lambda seen, _: seen.one_hot(lambda point: pattern_class(seen, point), len(PATTERNS), exact=True),
@@ -310,7 +326,9 @@ def slow_globals(seen: Seen, name: str) -> list[float]:
     """Returns the global inputs of a group, a list of numbers."""
     name, _, number = name.partition(":")
     komi, rules = seen.komi(), seen.rules
-    cut = max(-(seen.size**2 + 20), min(seen.size**2 + 20, komi))
+    played = seen.lead_in_moves if rules.scoring == "territory" else 0
+    whole = komi + (played if seen.mover is Colour.WHITE else -played)
+    cut = max(-(seen.size**2 + 20), min(seen.size**2 + 20, whole))
     if name == "komi":
         return [komi / (2 * seen.size)]
     if name == "last_passes":
@@ -320,7 +338,8 @@ def slow_globals(seen: Seen, name: str) -> list[float]:
         return [cut / 20]
     if name == "katago_rules":
         kind = {"positional": 0.5, "situational": -0.5, "simple": 0.0}[rules.superko]
-        told = [rules.superko != "simple", kind, rules.suicide, rules.scoring == "territory", 0, 0, 0, 0]
+        told = [rules.superko != "simple", kind, rules.suicide, rules.scoring == "territory"]
+        told += [rules.scoring == "territory", 0, 0, 0]
         told += [seen.now.passes == 1, 0, 0, 0]
         return [float(number) for number in told]
     assert name == "komi_parity", name

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from zerogo import board, kernels
 from zerogo.features import Encoder
-from zerogo.features.readings import MOST_ANSWERS, Ladders
+from zerogo.features.readings import MOST_ANSWERS, MOST_OF_KATAGO, Ladders
 
 # Of tactics and ladders, which have no torch version.
 READERS = ["compiled", pytest.param("interpreted", marks=interpreted), pytest.param("cuda", marks=pytest.mark.gpu)]
@@ -51,10 +51,16 @@ def encode(encoder: Encoder, state: board.State, implementation: str) -> tuple[T
 
 
 def read_ladders(
-    state: board.State, implementation: str = "compiled", for_mover: bool = False, most: int = MOST_ANSWERS
+    state: board.State,
+    implementation: str = "compiled",
+    for_mover: bool = False,
+    most: int | None = None,
+    as_katago: bool = False,
 ) -> Ladders:
     """Returns the ladders of a state on the CPU; for_mover: only what the side to move may do at once."""
     given = (state.black, state.white, state.on_board, state.to_play if for_mover else None)
+    most = most if most is not None else MOST_OF_KATAGO if as_katago else MOST_ANSWERS
+    given = (*given, most, state.ko if as_katago else None)
     device = "cuda" if implementation == "cuda" else "cpu"
-    moved = (part if part is None else part.to(device) for part in given)
-    return Ladders(*(part.cpu() for part in module("ladders", implementation).read(*moved, most)))
+    moved = (part.to(device) if isinstance(part, Tensor) else part for part in given)
+    return Ladders(*(part.cpu() for part in module("ladders", implementation).read(*moved)))

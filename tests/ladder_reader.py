@@ -1,7 +1,7 @@
 """A plain recursive ladder reader over `game.Board`, written from the definition alone: the oracle of
 `features.readings.Ladders`."""
 
-from zerogo.game import Board, Colour, Point, _ko_point, all_points, neighbours
+from zerogo.game import Board, Colour, Point, String, _ko_point, all_points, neighbours
 
 
 class TooLong(Exception):
@@ -9,19 +9,23 @@ class TooLong(Exception):
 
 
 class Reader:
-    """Reads ladders with at most so many nodes."""
+    """Reads ladders with at most so many nodes, or KataGo's ladders."""
 
-    def __init__(self, most_nodes: int = 20000) -> None:
-        self.left = most_nodes
+    def __init__(self, most_nodes: int = 20000, as_katago: bool = False) -> None:
+        self.left, self.as_katago = most_nodes, as_katago
 
     def attack(self, board: Board, stone: Point, banned: Point | None) -> bool:
         """Returns whether the attacker, to move, catches the string of a stone."""
         string = board.string_at(stone)
         if len(string.liberties) != 2:
             return len(string.liberties) < 2
+        if self.as_katago and is_double_ko(board, string):
+            return True
         return any(self.attack_at(board, stone, move, banned) for move in string.liberties)
 
-    def attack_at(self, board: Board, stone: Point, move: Point, banned: Point | None = None) -> bool:
+    def attack_at(
+        self, board: Board, stone: Point, move: Point, banned: Point | None = None, is_first: bool = False
+    ) -> bool:
         """Returns whether the attacker's move catches the string."""
         self.left -= 1
         if self.left < 0:
@@ -31,7 +35,8 @@ class Reader:
         if move in removed or move == banned:
             return False
         after = board.after(attacker, move)
-        return _ko_point(after, move, removed) is None and not self.saving(after, stone, find_all=False)
+        opens_ko = _ko_point(after, move, removed) is not None and not (is_first and self.as_katago)
+        return not opens_ko and not self.saving(after, stone, find_all=False)
 
     def saving(self, board: Board, stone: Point, find_all: bool = True) -> set[Point]:
         """Returns the defender's moves that save the string in atari."""
@@ -59,9 +64,26 @@ class Reader:
         return found
 
 
-def read_all(board: Board, most_nodes: int = 20000) -> dict[Colour, tuple[set, set, set]]:
-    """Returns for the strings of each player the points caught, catching and escaping, as `Ladders` has them; raises
-    TooLong."""
+def is_double_ko(board: Board, string: String) -> bool:
+    """Returns whether the attacker of a string with two liberties wins by two kos."""
+    for move in string.liberties:
+        around = [board.string_at(near) for near in neighbours(move, board.size)]
+        if any(near is None or near.colour is not string.colour for near in around):
+            return False
+        weak = [near for near in around if len(near.liberties) == 1]
+        if len(weak) != 1 or len(weak[0].stones) != 1:
+            return False
+        if len(board.after(string.colour, move).string_at(move).liberties) > 2:
+            return False
+    beside = {board.string_at(near) for stone in string.stones for near in neighbours(stone, board.size)} - {None}
+    return not any(near.colour is not string.colour and len(near.liberties) == 1 for near in beside)
+
+
+def read_all(
+    board: Board, most_nodes: int = 20000, as_katago: bool = False, ko: Point | None = None
+) -> dict[Colour, tuple[set, set, set]]:
+    """Returns for the strings of each player the points caught, catching and escaping, as `Ladders` has them, or those
+    of KataGo where a ko bans a point; raises TooLong."""
     found = {}
     for player in Colour:
         caught, catching, escaping = set(), set(), set()
@@ -70,12 +92,16 @@ def read_all(board: Board, most_nodes: int = 20000) -> dict[Colour, tuple[set, s
                 continue
             stone = min(string.stones)
             if len(string.liberties) == 1:
-                saving = Reader(most_nodes).saving(board, stone)
+                saving = Reader(most_nodes, as_katago).saving(board, stone)
                 escaping |= saving
                 if not saving:
                     caught |= string.stones
             elif len(string.liberties) == 2:
-                works = {move for move in string.liberties if Reader(most_nodes).attack_at(board, stone, move)}
+                works = {
+                    move
+                    for move in string.liberties
+                    if Reader(most_nodes, as_katago).attack_at(board, stone, move, ko, is_first=True)
+                }
                 catching |= works
                 if works:
                     caught |= string.stones

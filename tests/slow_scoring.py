@@ -27,9 +27,9 @@ def parts(grid, wanted):
     return found
 
 
-def slow_benson(grid, colour, suicide):
-    """Benson's algorithm as it is told, one game of plain lists; returns the set of pass-alive points."""
-    size = len(grid)
+def benson(grid, colour, suicide):
+    """Benson's algorithm as it is told, one game of plain lists; returns the living strings, their stones, all regions,
+    and whether a region is vital to a string."""
     strings = [(p, a) for p, a in parts(grid, lambda c: c == colour)]
     regions = [(p, a) for p, a in parts(grid, lambda c: c != colour)]
 
@@ -45,6 +45,12 @@ def slow_benson(grid, colour, suicide):
         if len(kept) == len(live) and len(good) == len(healthy):
             break
         live, healthy = kept, good
+    return live, stones, regions, is_vital
+
+
+def slow_benson(grid, colour, suicide):
+    """Returns the set of pass-alive points of a colour."""
+    size, (live, stones, regions, is_vital) = len(grid), benson(grid, colour, suicide)
     area = set(stones)
     for points, around in regions:
         if not live or not around <= stones:
@@ -66,3 +72,23 @@ def slow_area(grid):
         if grid[r][c]:
             owned[grid[r][c]].add((r, c))
     return owned
+
+
+def katago_area(grid, suicide):
+    """Area by colour as KataGo's networks see it: two sets. Black comes first; later owners replace earlier ones where
+    a region is theirs, and take what nobody has elsewhere."""
+    owner, size = {}, len(grid)
+    for colour in (1, 2):
+        _, stones, regions, _ = benson(grid, colour, suicide)
+        owner |= dict.fromkeys(stones, colour)
+        for points, around in regions if any(colour in row for row in grid) else []:
+            hidden = [p for p in points if not any(grid[r][c] == colour for r, c in around_of(p, size))]
+            is_empty = all(grid[r][c] == 0 for r, c in points)
+            if around <= stones and (len(hidden) <= 1 or is_empty):
+                owner |= dict.fromkeys(points, colour)
+            elif is_empty:
+                owner = dict.fromkeys(points, colour) | owner
+    for r, c in itertools.product(range(size), repeat=2):
+        if grid[r][c]:
+            owner.setdefault((r, c), grid[r][c])
+    return {colour: {point for point in owner if owner[point] == colour} for colour in (1, 2)}

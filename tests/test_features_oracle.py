@@ -108,6 +108,14 @@ def test_ladders_on_small_boards(by: str) -> None:
     assert run(RULES[:12], 60, 0.15, sorted(LADDERS), 2, by) > 60
 
 
+def test_katago22_on_boards_of_all_sizes() -> None:
+    """KataGo's inputs in games of all rules; what the inputs show of boards of 2 to 19 points a side."""
+    groups = [group for group in ENCODERS["katago22"] if group in PLANES]
+    assert run([*RULES[:6], Rules(2, 0.5), Rules(3), Rules(7, suicide=True)], 80, 0.5, groups, 5) > 250
+    rules = [Rules(13, 7.5), Rules(19, 6.5, "situational", True), Rules(13, 0.5, "simple", False, "territory")]
+    assert run(rules, 250, 0.06, groups, 6) > 25
+
+
 @pytest.mark.parametrize("by", ["compiled", pytest.param("cuda", marks=pytest.mark.gpu)])
 def test_large_boards(by: str) -> None:
     rules = [Rules(size, 7.5, "simple") for size in (19, 13, 5, 11)]

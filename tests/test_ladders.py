@@ -1,5 +1,6 @@
 """The ladder readers against a plain recursive one, and on classical cases."""
 
+import dataclasses
 import random
 
 import pytest
@@ -10,22 +11,27 @@ from ladder_reader import TooLong, board_of, read_all
 from positions import CLASSICAL, by_size, classical, ladder_positions, of_stones
 
 from zerogo import board, coords, flood, symmetry
-from zerogo.game import Colour
+from zerogo.game import Colour, Point
 from zerogo.rules import Rules
 
 EACH_READER = pytest.mark.parametrize("reader", READERS)
 PLANES = ("caught", "catching", "escaping")
 
 
-def compare(positions: list[list[list[int]]], reader: str) -> tuple[int, int]:
-    """Compares with the recursive reader on positions of one size; returns how many had a string that is caught, and
-    how many were left out."""
-    found = read_ladders(of_stones(positions), reader)
+def compare(positions: list[list[list[int]]], reader: str, as_katago: bool = False) -> tuple[int, int]:
+    """Compares with the recursive reader on positions of one size, every second one with a banned point where KataGo's
+    ladders are meant; returns how many had a string that is caught, and how many were left out."""
+    state, bans = of_stones(positions), [None] * len(positions)
+    if as_katago:
+        bans = [_some_ban(rows) if game % 2 else None for game, rows in enumerate(positions)]
+        ko = [-1 if ban is None else ban.row * len(positions[0]) + ban.column for ban in bans]
+        state = dataclasses.replace(state, ko=torch.tensor(ko, dtype=torch.int16))
+    found = read_ladders(state, reader, as_katago=as_katago)
     planes = [flood.unpack_rows(plane) for plane in found[:3]]
     with_ladder = left_out = 0
     for game, rows in enumerate(positions):
         try:
-            wanted = read_all(board_of(rows))
+            wanted = read_all(board_of(rows), as_katago=as_katago, ko=bans[game])
         except TooLong:
             left_out += 1
             continue
@@ -39,14 +45,48 @@ def compare(positions: list[list[list[int]]], reader: str) -> tuple[int, int]:
     return with_ladder, left_out
 
 
-def check(count: int, seed: int, reader: str = "compiled") -> None:
-    results = [compare(positions, reader) for positions in by_size(ladder_positions(count, seed))]
+def _some_ban(rows: list[list[int]]) -> Point | None:
+    """Returns a liberty of the first string that has two."""
+    weak = (string for string in board_of(rows).strings() if len(string.liberties) == 2)
+    return next((min(string.liberties) for string in weak), None)
+
+
+def check(count: int, seed: int, reader: str = "compiled", as_katago: bool = False) -> None:
+    results = [compare(positions, reader, as_katago) for positions in by_size(ladder_positions(count, seed))]
     assert sum(with_ladder for with_ladder, _ in results) > 0.4 * count
     assert sum(left_out for _, left_out in results) < 0.03 * count
 
 
 def test_ladders_agree_with_the_recursive_reader() -> None:
     check(600, seed=1)
+
+
+def test_katago_ladders_agree_with_the_recursive_reader() -> None:
+    check(300, seed=4, as_katago=True)
+
+
+# A string of Black's is caught between two kos, of which Black can't connect out.
+DOUBLE_KO = """
+    O O . . X
+    X O O X .
+    . X O O X
+    O O O X O
+    O . X . O
+    """
+
+
+@EACH_READER
+def test_katago_ladders_of_crowded_boards(reader: str) -> None:
+    """Kos that begin a ladder, double kos, standing bans."""
+    rng, with_ladder = random.Random(7), 0
+    positions = [[[rng.choice((0, 1, 1, 2, 2)) for _ in range(5)] for _ in range(5)] for _ in range(400)]
+    for rows in [parse(DOUBLE_KO), *positions[: 3 if reader == "interpreted" else None]]:
+        dead = [stone for string in board_of(rows).strings() if not string.liberties for stone in string.stones]
+        for row, column in dead:
+            rows[row][column] = 0
+        if all(string.liberties for string in board_of(rows).strings()):
+            with_ladder += sum(compare([rows, rows], reader, as_katago=True))
+    assert with_ladder > 0
 
 
 @pytest.mark.gpu

@@ -319,11 +319,14 @@ def test_triton_finds_the_same(device):
         stones[i, : sizes[i], : sizes[i]] = torch.tensor(grid, dtype=torch.int8)
     state = as_state(stones, [Rules(size=n, suicide=bool(i % 3 == 0)) for i, n in enumerate(sizes)])
     given = state.black, state.white, state.on_board, state.rules.suicide
-    with kernels.plain():
-        areas, settled = scoring.pass_alive_rows(*given), scoring.all_pass_alive(state)
-    moved = [part.to(device) for part in given]
-    for found, wanted in zip(triton_scoring().pass_alive_rows(*moved), areas, strict=True):
-        assert torch.equal(found.cpu(), wanted)
+    moved, both = [part.to(device) for part in given], []
+    for by_vital in (False, True):
+        with kernels.plain():
+            areas, settled = scoring.pass_alive_rows(*given, by_vital=by_vital), scoring.all_pass_alive(state)
+        for found, wanted in zip(triton_scoring().pass_alive_rows(*moved, by_vital), areas, strict=True):
+            assert torch.equal(found.cpu(), wanted)
+        both.append(torch.stack(areas))
+    assert (both[0] & ~both[1] == 0).all() and not torch.equal(*both)
     assert torch.equal(triton_scoring().all_pass_alive(*moved).cpu(), settled)
     assert settled.any() and not settled.all() and all((area != 0).any() for area in areas)
 

@@ -115,13 +115,17 @@ def all_pass_alive(state: State) -> Tensor:
     return possible.index_copy(0, games, ((black_alive | white_alive) == board[games]).all(-1))
 
 
-def final_rows(state: State, may_wait: bool = False) -> tuple[Tensor, Tensor]:
+def final_rows(
+    state: State, may_wait: bool = False, suicide: Tensor | bool | None = None, by_vital: bool = True
+) -> tuple[Tensor, Tensor]:
     """Returns Black's and White's points at the end of the game as bit rows, two int32 [B, N]; see
     `final_ownership_black`.
 
-    may_wait: whether the host may wait for the device, as between moves."""
+    may_wait: whether the host may wait for the device, as between moves. suicide: by default as the rules have it.
+    by_vital: as in `pass_alive_rows`; False is KataGo's `calculateArea`."""
     black, white = area_rows(state.black, state.white, state.on_board)
-    black_alive, white_alive = pass_alive_rows(state.black, state.white, state.on_board, state.rules.suicide, may_wait)
+    suicide = state.rules.suicide if suicide is None else suicide
+    black_alive, white_alive = pass_alive_rows(state.black, state.white, state.on_board, suicide, may_wait, by_vital)
     return (black & ~white_alive) | black_alive, (white & ~black_alive) | white_alive
 
 
@@ -147,29 +151,36 @@ def territory_rows_score(black: Tensor, white: Tensor, on_board: Tensor, capture
 
 
 def pass_alive_rows(
-    black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor | bool = False, may_wait: bool = False
+    black: Tensor,
+    white: Tensor,
+    on_board: Tensor,
+    suicide: Tensor | bool = False,
+    may_wait: bool = False,
+    by_vital: bool = True,
 ) -> tuple[Tensor, Tensor]:
     """Returns what `pass_alive` does as bit rows: int32 [B, N] three times -> two int32 [B, N]. Both colours are one
-    batch of 2B.
+    batch of 2B. by_vital: False leaves out regions that are territory only because they are vital to a string.
 
     On the CPU a kernel's work follows the strings and regions that there are; so does that of torch's rounds where the
     host `may_wait` (between moves) or the tensors are its own, else their number depends on N alone. All give the same
     result."""
     flags = _flags(suicide, on_board)
     if (fast := kernels.module_for("scoring", black.device)) is not None:
-        return fast.pass_alive_rows(black, white, on_board, flags)
+        return fast.pass_alive_rows(black, white, on_board, flags, by_vital)
     own, board = torch.cat((black, white)), torch.cat((on_board, on_board))
     other = board & ~own
     empty = other & ~torch.cat((white, black))
     must_touch = torch.where(torch.cat((flags, flags)).unsqueeze(1), other, empty)
-    area = _benson(own, other, empty, must_touch, may_wait or flood.host_read_is_free(own))
+    area = _benson(own, other, empty, must_touch, may_wait or flood.host_read_is_free(own), by_vital)
     return area[: len(black)], area[len(black) :]
 
 
 # Benson's algorithm on X planes of one colour's stones: strings and regions by labels, [X, P] throughout
 
 
-def _benson(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor, host_read_is_free: bool) -> Tensor:
+def _benson(
+    own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor, host_read_is_free: bool, by_vital: bool
+) -> Tensor:
     """Returns the pass-alive area of own stones: all planes and the result int32 [X, N].
 
     host_read_is_free: the rounds end when a look by the host, one a round, finds that nothing changed; otherwise their
@@ -199,7 +210,7 @@ def _benson(own: Tensor, other: Tensor, empty: Tensor, must_touch: Tensor, host_
     is_closed = ~_touches_struck(labels, beside, alive) & is_safe.any(1, keepdim=True)
     is_hidden = is_other & (beside == num_points).all(1)
     hidden = torch.zeros_like(labels).scatter_add_(1, labels, is_hidden.to(torch.int64))
-    is_mine = is_closed & (is_vital.any(1) | (hidden <= 1))
+    is_mine = is_closed & ((is_vital.any(1) | (hidden <= 1)) if by_vital else (hidden <= 1))
     area = is_safe | (is_other & is_mine.gather(1, labels))
     return flood.pack_rows(area.unflatten(1, (board_size, board_size)))
 

@@ -40,7 +40,9 @@ class State(Position):
     searched. lost: int32 [B, 2, N], points where a black, a white stone was ever removed (in `position`: by a suicide):
     only there can a move repeat a position, which had its stone there. recent: int32 [B, 7, 2, N], black and white
     stones of the previous positions, newest first, empty where there were none. moves: int16 [B, 5], previous actions,
-    newest first, -1 where there were none. ply_bound: on the host, no game is beyond it; `seen` grows by it."""
+    newest first, -1 where there were none, or where `replay` knows none that colours took in turn. start_balance: int32
+    [B], black less white stones that stood before the first move. ply_bound: on the host, no game is beyond it; `seen`
+    grows by it."""
 
     rules: RulesBatch
     on_board: Tensor
@@ -50,6 +52,7 @@ class State(Position):
     lost: Tensor
     recent: Tensor
     moves: Tensor
+    start_balance: Tensor
     ply_bound: int
 
     @property
@@ -144,6 +147,7 @@ def _without_history(
         lost=torch.zeros(num_games, 2, board_size, **filled),
         recent=torch.zeros(num_games, RECENT, 2, board_size, **filled),
         moves=torch.full((num_games, RECENT_MOVES), -1, dtype=torch.int16, device=black.device),
+        start_balance=torch.zeros(num_games, **filled) if is_empty else flood.count(black) - flood.count(white),
         ply_bound=0,
     )
 
@@ -252,15 +256,18 @@ def replay(
     NO_MOVE behind a game's end. next_to_play: int8 [B], who is to move after the last, by default the other side.
 
     Where one side moves twice in a row, as handicap stones and problems do, the other side is taken to have passed in
-    between; such a pass ends no game. A record may go on after two passes, so a game is finished only where its last
-    two moves are passes."""
+    between; such a pass ends no game, and `State.moves` begins anew behind it. A record may go on after two passes, of
+    which `State.moves` then keeps the last, so a game is finished only where its last two moves are passes."""
     state = from_stones(stones, to_play, rules)
     plies, is_added = _with_passes(to_play, colours, actions, next_to_play, state.board_size**2)
     for action, added in zip(plies.unbind(1), is_added.unbind(1), strict=True):
         goes_on = action != NO_MOVE
-        passes = torch.where(goes_on & (state.passes >= 2), 0, state.passes)
-        state = step_(dataclasses.replace(state, passes=passes, finished=~goes_on), action.clamp(min=0))
-        state = dataclasses.replace(state, passes=torch.where(added, 0, state.passes))
+        resumes, moves = goes_on & (state.passes >= 2), state.moves.clone()
+        passes = torch.where(resumes, 0, state.passes)
+        moves[:, 1:] = torch.where(resumes.unsqueeze(1), -1, moves[:, 1:])
+        state = step_(dataclasses.replace(state, passes=passes, finished=~goes_on, moves=moves), action.clamp(min=0))
+        moves = torch.where(added.unsqueeze(1), -1, state.moves)
+        state = dataclasses.replace(state, passes=torch.where(added, 0, state.passes), moves=moves)
     return dataclasses.replace(state, finished=state.passes >= 2)
 
 

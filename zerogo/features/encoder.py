@@ -23,9 +23,9 @@ ENCODERS: dict[str, tuple[str, ...]] = {
         "stones", "empty", "on_board", "turns_since:8", "liberties:8", "capture_size:8", "self_atari_size:8",
         "liberties_after:8", "ladder_capture", "ladder_escape", "sensible", "zeros:1",
     ),
-    # KataGo, version 7 of its inputs; what its planes 7, 8, 20 and 21 tell zerogo's rules do not have.
+    # KataGo, version 7 of its inputs, to the bit; what its planes 7, 8, 20 and 21 tell zerogo's rules do not have.
     "katago22": (
-        "on_board", "stones", "few_liberties:3", "bans", "zeros:2", "last_moves:5", "laddered:3", "ladder_capture",
+        "on_board", "stones", "few_liberties:3", "bans", "zeros:2", "last_moves:5", "laddered:3", "ladder_start",
         "area", "zeros:2", "last_passes:5", "katago_komi", "katago_rules", "komi_parity",
     ),
     # Two tutorial articles, which describe other planes under the names of the two above.

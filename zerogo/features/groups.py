@@ -19,6 +19,7 @@ MOST = 64  # planes of a group that shows numbers
 MOST_SCALED = 8  # liberties that a scaled plane shows as 1
 CAUGHT = "caught in a ladder"
 LADDERS = (CAUGHT, "saved by a move now", "ladder starts here", "ladder escape here")
+AREA = ("own area", "opponent's area")
 Names = Callable[[int], tuple[str, ...]]  # of the planes or inputs, by the number behind the group's name
 
 
@@ -132,8 +133,9 @@ GROUPS = {
     "scaled_weakest": Group(VALUES, ("weakest opponent, scaled",), _scaled("weakest_opponent")),
     # Ladders
     "ladder_capture": Group(ROWS, ("ladder capture",), planes.ladder_capture),
+    "ladder_start": Group(ROWS, ("ladder start",), planes.ladder_start),
     "ladder_escape": Group(ROWS, ("ladder escape",), planes.ladder_escape),
-    "laddered": Group(ROWS, lambda number: (CAUGHT, *_ago(CAUGHT)(number - 1)), planes.laddered, 3, RECENT + 1),
+    "laddered": Group(ROWS, lambda number: (CAUGHT, *_ago(CAUGHT)(number - 1)), planes.laddered, 3, RECENT_MOVES),
     "own_ladders": Group(ROWS, tuple(f"own: {name}" for name in LADDERS), lambda view: planes.ladders_of(view, 0)),
     "opponent_ladders": Group(
         ROWS, tuple(f"opponent's: {name}" for name in LADDERS), lambda view: planes.ladders_of(view, 1)
@@ -144,10 +146,11 @@ GROUPS = {
     "sensible": Group(ROWS, ("sensible",), lambda view: as_planes(view.legal & ~view.own_eyes)),
     # The point banned by the simple ko rule; points banned by ko or superko.
     "ko": Group(ROWS, ("ko",), lambda view: as_planes(view.ko)),
-    "bans": Group(ROWS, ("banned by ko",), lambda view: as_planes(view.ko | view.repeats)),
+    "bans": Group(ROWS, ("banned by ko",), planes.bans),
     "ko_takes": Group(VALUES, ("takes a ko", "opponent takes a ko"), planes.ko_takes),
     # Area and shape
-    "area": Group(ROWS, ("own area", "opponent's area"), planes.area),
+    "area": Group(ROWS, AREA, planes.area),
+    "area_as_if_suicide": Group(ROWS, AREA, lambda view: planes.area(view, suicide=True)),
     "pass_alive": Group(ROWS, ("own for good", "opponent's for good"), planes.pass_alive),
     # Moves that make an own eye, captures aside.
     "makes_eye": Group(ROWS, ("makes an eye",), planes.makes_eye),

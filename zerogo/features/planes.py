@@ -9,7 +9,8 @@ from torch import Tensor
 
 from zerogo import flood, scoring
 from zerogo.board.eyes import eye_makers
-from zerogo.features.stones import as_planes, last_moves
+from zerogo.features.readings import Ladders, read_ladders
+from zerogo.features.stones import as_planes
 from zerogo.features.view import View
 from zerogo.rules import POSITIONAL, SCORING, SIMPLE, SITUATIONAL
 from zerogo.symmetry import action_table
@@ -46,25 +47,73 @@ def ladder_capture(view: View) -> Tensor:
     return as_planes(view.colours(*view.movers_ladders.catching.unbind(1))[1] & view.legal)
 
 
+def ladder_start(view: View) -> Tensor:
+    """Returns the moves that start a working ladder of KataGo's, those banned by superko too."""
+    return as_planes(view.colours(*katago_ladders(view, 1)[0].catching.unbind(1))[1])
+
+
 def ladder_escape(view: View) -> Tensor:
     """Returns the moves that save an own string in atari."""
     return as_planes(view.colours(*view.movers_ladders.escaping.unbind(1))[0] & view.legal)
 
 
 def laddered(view: View, number: int) -> Tensor:
-    """Returns the stones that are caught in a ladder, now and in earlier positions."""
-    return as_planes(*(ladders.caught[:, 0] | ladders.caught[:, 1] for ladders in view.ladders(number)))
+    """Returns the stones that are caught in a ladder of KataGo's, now and in earlier positions."""
+    return as_planes(*(ladders.caught[:, 0] | ladders.caught[:, 1] for ladders in katago_ladders(view, number)))
+
+
+def katago_ladders(view: View, number: int) -> list[Ladders]:
+    """Returns KataGo's ladders of the present position and of those before it, `number` in all, newest first; where
+    fewer moves are known, of the oldest again. All that were not read yet are read as one batch."""
+    missing = range(len(view.katago_ladders), number)
+    if missing:
+        stones, bans = zip(*(_earlier(view, ago) for ago in missing), strict=True)
+        positions, on_board = torch.cat(stones), view.state.on_board.repeat(len(missing), 1)
+        found = read_ladders(positions[:, 0], positions[:, 1], on_board, ko=torch.cat(bans))
+        parts = (part.split(view.state.num_games) for part in found)
+        view.katago_ladders += [Ladders(*of_position) for of_position in zip(*parts, strict=True)]
+    return view.katago_ladders[:number]
+
+
+def _earlier(view: View, ago: int) -> tuple[Tensor, Tensor]:
+    """Returns the black and white stones of earlier positions, of the oldest where fewer moves are known, and the
+    points that the simple ko rule banned there: int32 [B, 2, N] and int16 [B]."""
+    state, known = view.state, (view.last_moves[:, :ago] >= 0).sum(1)
+    now = torch.stack([state.black, state.white], dim=1).unsqueeze(1)
+    positions = torch.cat([now, state.recent[:, : ago + 1]], dim=1)
+    games = torch.arange(len(known), device=known.device)
+    stones, before, move = positions[games, known], positions[games, known + 1], state.moves[games, known]
+    return stones, torch.where(known == 0, state.ko, _ko(stones, before, move, state.on_board))
+
+
+def _ko(stones: Tensor, before: Tensor, move: Tensor, on_board: Tensor) -> Tensor:
+    """Returns the points that the simple ko rule bans after a move, -1 for none: stones after and before it int32
+    [B, 2, N], move int16 [B] -> int16 [B]."""
+    placed = flood.points_to_rows(move.to(torch.int64), on_board.shape[1])
+    own = torch.where((stones & placed.unsqueeze(1)).any(2, keepdim=True), stones, 0).sum(1, dtype=torch.int32)
+    taken, near = (before & ~stones).sum(1, dtype=torch.int32), flood.neighbours(placed)
+    empty = on_board & ~(stones[:, 0] | stones[:, 1])
+    is_lone = (placed & own).any(1) & ~(near & own).any(1) & ((near & empty) == taken).all(1)
+    return torch.where(is_lone & (flood.count(taken) == 1), flood.first_point(taken), -1).to(torch.int16)
 
 
 def ladders_of(view: View, side: int) -> Tensor:
     """Returns the ladders of one side's strings, 0 own or 1 the opponent's, whoever is to move."""
-    caught, catching, escaping = (view.colours(*rows.unbind(1))[side] for rows in view.ladders()[0][:3])
+    caught, catching, escaping = (view.colours(*rows.unbind(1))[side] for rows in view.ladders[:3])
     return as_planes(caught, view.sides[side] & view.state.atari & ~caught, catching, escaping)
 
 
-def area(view: View) -> Tensor:
-    """Returns points as area scoring counts them now, none under territory scoring."""
-    shown = as_planes(*view.colours(*scoring.final_rows(view.state)))
+def bans(view: View) -> Tensor:
+    """Returns the points banned by ko or superko, but not a single stone's suicide, which KataGo never allows."""
+    own, opponent = view.sides
+    alive = flood.neighbours(view.empty | own | (opponent & view.state.atari))
+    return as_planes((view.ko | view.repeats) & alive)
+
+
+def area(view: View, suicide: bool | None = None) -> Tensor:
+    """Returns points as KataGo's area scoring counts them now, none under territory scoring. suicide: whether stones
+    are pass-alive as if it were allowed, by default as the rules have it."""
+    shown = as_planes(*view.colours(*scoring.final_rows(view.state, suicide=suicide, by_vital=False)))
     return torch.where((view.state.rules.scoring == AREA).view(-1, 1, 1), shown, 0)
 
 
@@ -115,9 +164,13 @@ def own_komi(view: View) -> Tensor:
 
 
 def cut_komi(view: View) -> Tensor:
-    """Returns the own komi within the board's area and a margin: float32 [B]."""
-    most = (view.state.rules.size**2 + KOMI_MARGIN).to(torch.float32)
-    return torch.minimum(torch.maximum(own_komi(view), -most), most)
+    """Returns the own komi within the board's area and a margin: float32 [B]. Under territory scoring KataGo takes a
+    point for each stone played."""
+    state, most = view.state, (view.state.rules.size**2 + KOMI_MARGIN).to(torch.float32)
+    played = flood.count(state.black) - flood.count(state.white) - state.start_balance
+    played = played - state.captures[:, 0] + state.captures[:, 1]
+    shift = torch.where(state.rules.scoring == AREA, 0, torch.where(view.is_black, -played, played))
+    return torch.minimum(torch.maximum(own_komi(view) + shift, -most), most)
 
 
 def komi(view: View) -> Tensor:
@@ -138,7 +191,7 @@ def komi_parity(view: View) -> Tensor:
 
 def last_passes(view: View, number: int) -> Tensor:
     """Returns whether each of the last moves was a pass, newest first."""
-    return (last_moves(view, number) == view.state.board_size**2).to(torch.float32)
+    return (view.last_moves[:, :number] == view.state.board_size**2).to(torch.float32)
 
 
 def katago_rules(view: View) -> Tensor:
@@ -150,6 +203,7 @@ def katago_rules(view: View) -> Tensor:
         "positional +0.5, situational -0.5": (superko == POSITIONAL) * 0.5 - (superko == SITUATIONAL) * 0.5,
         "suicide": state.rules.suicide,
         "territory scoring": state.rules.scoring != AREA,
+        "seki tax": state.rules.scoring != AREA,
         "a pass ends the game": (state.passes > 0) & ~state.finished,
     }
     return torch.stack([told.get(name, none).to(torch.float32) for name in KATAGO_RULES], dim=1)

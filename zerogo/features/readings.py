@@ -12,7 +12,7 @@ from torch import Tensor
 from zerogo import kernels
 from zerogo.kernels.shared import TACTICS
 
-MOST_ANSWERS = 1000  # that are listed in reading one first move of a ladder
+MOST_ANSWERS, MOST_OF_KATAGO = 1000, 25_000  # that are listed in reading one first move of a ladder
 
 
 class Tactics(namedtuple("Tactics", TACTICS)):
@@ -38,7 +38,11 @@ class Ladders(NamedTuple):
     Three liberties save it, and so does the defender's turn with a ko that the attacker has just opened: ladders that
     depend on a ko are not counted as working (KataGo's `searchIsLadderCaptured`). A ko that stands at the start bans
     nobody; suicide counts as no move; superko is not looked at. A first move whose reading lists more than
-    `MOST_ANSWERS` answers counts as not working."""
+    `MOST_ANSWERS` answers counts as not working.
+
+    KataGo's own ladders differ in four ways: a ladder may begin with a ko, which the defender may take back at once; a
+    standing ban bans the attacker's first move, whoever attacks; the attacker has won where both liberties are takes of
+    a ko that the defender can't connect out of; and a reading may list `MOST_OF_KATAGO` answers."""
 
     caught: Tensor
     catching: Tensor
@@ -52,12 +56,16 @@ def read_tactics(own: Tensor, opponent: Tensor, on_board: Tensor, legal: Tensor)
     return Tactics(*_read("tactics", own, opponent, on_board, legal))
 
 
-def read_ladders(black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None = None) -> Ladders:
+def read_ladders(
+    black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None = None, ko: Tensor | None = None
+) -> Ladders:
     """Returns what ladders there are in B positions, whoever is to move, from bit rows int32 [B, N].
 
     mover: int8 [B]; only the moves that this side may make at once, at half the cost: against the opponent's strings
-    with two liberties, and with own strings in atari."""
-    return Ladders(*_read("ladders", black, white, on_board, mover, MOST_ANSWERS))
+    with two liberties, and with own strings in atari. ko: int16 [B], the point that the simple ko rule bans, -1 for
+    none; with it the ladders are KataGo's."""
+    most = MOST_ANSWERS if ko is None else MOST_OF_KATAGO
+    return Ladders(*_read("ladders", black, white, on_board, mover, most, ko))
 
 
 def _read(name: str, *given: Any) -> list[Tensor]:

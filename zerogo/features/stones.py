@@ -58,14 +58,6 @@ def turns_since(view: View, number: int) -> Tensor:
 
 def last_move_planes(view: View, number: int) -> Tensor:
     """Returns the last moves, newest first, each on a plane of its own."""
-    moves = last_moves(view, number)
+    moves = view.last_moves[:, :number]
     rows = flood.points_to_rows(moves.flatten().to(torch.int64), view.state.board_size)
     return rows.unflatten(0, moves.shape)
-
-
-def last_moves(view: View, number: int) -> Tensor:
-    """Returns the last actions, newest first, -1 where there is none and for all but one of a game that is over: int16
-    [B, number]."""
-    moves = view.state.moves[:, :number]
-    is_hidden = view.state.finished.unsqueeze(1) & (torch.arange(number, device=moves.device) > 0)
-    return torch.where(is_hidden, -1, moves)

@@ -25,7 +25,7 @@ class View:
     def __init__(self, state: State) -> None:
         self.state = state
         self.is_black = state.to_play == BLACK  # bool [B]
-        self._ladders: list[Ladders] = []  # of the present position, the one before, …
+        self.katago_ladders: list[Ladders] = []  # of the present position, the one before, …; see `planes`
 
     def colours(self, black: Tensor, white: Tensor) -> tuple[Tensor, Tensor]:
         """Returns what belongs to Black and to White as own and opponent's: [B, ...] each."""
@@ -84,29 +84,23 @@ class View:
         nearest = torch.minimum(line + 1, self.state.rules.size.view(-1, 1) - line).clamp(min=0)
         return torch.minimum(nearest.unsqueeze(1), nearest.unsqueeze(2)).to(torch.int16)
 
-    def ladders(self, number: int = 1) -> list[Ladders]:
-        """Returns the ladders of the present position and of those before it, `number` in all, newest first; where the
-        history is shorter, of the oldest again. All that were not read yet are read as one batch."""
-        missing = range(len(self._ladders), number)
-        if missing:
-            positions = torch.cat([self._earlier(ago) for ago in missing])
-            found = read_ladders(positions[:, 0], positions[:, 1], self.state.on_board.repeat(len(missing), 1))
-            parts = (part.split(self.state.num_games) for part in found)
-            self._ladders += [Ladders(*of_position) for of_position in zip(*parts, strict=True)]
-        return self._ladders[:number]
+    @cached_property
+    def ladders(self) -> Ladders:
+        """Returns the ladders of the present position."""
+        return read_ladders(self.state.black, self.state.white, self.state.on_board)
 
     @cached_property
     def movers_ladders(self) -> Ladders:
         """What the side to move may do about ladders at once; cheaper than all ladders, if those are not read yet."""
-        if self._ladders:
-            return self._ladders[0]
+        if "ladders" in vars(self):
+            return self.ladders
         return read_ladders(self.state.black, self.state.white, self.state.on_board, self.state.to_play)
 
-    def _earlier(self, ago: int) -> Tensor:
-        """Returns the black and white stones of earlier positions, of the oldest in games that are not so long: int32
-        [B, 2, N]."""
-        state = self.state
-        now = torch.stack([state.black, state.white], dim=1).unsqueeze(1)
-        positions = torch.cat([now, state.recent[:, :ago]], dim=1)
-        index = state.ply.clamp(max=ago).to(torch.int64).view(-1, 1, 1, 1).expand(-1, 1, *positions.shape[2:])
-        return positions.gather(1, index).squeeze(1)
+    @cached_property
+    def last_moves(self) -> Tensor:
+        """Returns the last actions that colours took in turn, newest first, -1 where there is none and for all but one
+        of a game that is over: int16 [B, 5]."""
+        moves = self.state.moves
+        is_hidden = self.state.finished.unsqueeze(1) & (torch.arange(moves.shape[1], device=moves.device) > 0)
+        is_known = ((moves >= 0) & ~is_hidden).cumprod(1) > 0
+        return torch.where(is_known, moves, -1)

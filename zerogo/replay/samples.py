@@ -159,6 +159,7 @@ _FOUND: dict[str, Callable[[Any], Any]] = {
     "cap": lambda state: torch.full_like(state.ply, NO_CAP),
     "seen": lambda state: torch.empty(state.num_games, 0, dtype=torch.int64, device=state.device),
     "links": lambda state: torch.empty(state.num_games, 0, dtype=torch.int32, device=state.device),
+    "start_balance": lambda state: torch.zeros_like(state.ply),
     "lost": lambda state: torch.zeros_like(state.recent[:, 0]),
     "ply_bound": lambda state: 0,
 }

@@ -21,10 +21,10 @@ NO_PLACE = 0  # a place of the border
 PLACES = 704
 MARK, QUEUE, WALKED, PATH = (PLACES * board for board in range(1, 5))
 # Then single words: steps to the four sides, answers listed since the first move, the place of the ko that the last
-# move opened, floods so far, stones of the last whole flood, the first three liberties that the last flood found, and
-# where the list of changes (place * 4 + what stood there) ends.
+# move opened, floods so far, stones of the last whole flood, whether KataGo's ladders are meant, the first three
+# liberties that the last flood found, and where the list of changes (place * 4 + what stood there) ends.
 STEPS = 5 * PLACES
-LISTED, KO, FLOODS, LENGTH, LIBERTY = (STEPS + 4 + word for word in range(5))
+LISTED, KO, FLOODS, LENGTH, AS_KATAGO, LIBERTY = (STEPS + 4 + word for word in range(6))
 CHANGES_END = LIBERTY + 3
 # Then the levels. Of each: the attacker's two moves, how many of them were tried and how many may be, the place that a
 # ko bans, where the list of changes ended before and after the move under way, and which of the listed answers comes
@@ -34,27 +34,33 @@ FIRST_MOVE, TRIED, TO_TRY, BAN, BEFORE, AFTER, NEXT, END = 0, 2, 3, 4, 5, 6, 7, 
 LEVEL = 9
 
 
-def read(black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int) -> tuple[Tensor, ...]:
+def read(
+    black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int, ko: Tensor | None = None
+) -> tuple[Tensor, ...]:
     """Returns the ladders of B positions, the fields of `features.readings.Ladders`: strings that are caught, first
     moves that catch, moves that escape, int32 [B, 2, N] each for strings of Black and of White, and first moves that
     were given up, int64 [B].
 
     black, white, on_board: int32 [B, N]. mover: int8 [B], whose moves alone are asked for; None for everybody's. most:
-    answers that are listed after a first move before it is given up."""
+    answers that are listed after a first move before it is given up. ko: int16 [B], the point that the simple ko rule
+    bans, -1 for none; with it the ladders are those of KataGo."""
     found = torch.zeros(3, len(black), 2, black.shape[1], dtype=torch.int32)
     given_up = torch.zeros(len(black), dtype=torch.int64)
     asked = torch.zeros(len(black), dtype=torch.int8) if mover is None else mover
-    over_games(_read, len(black), black, white, on_board, asked, most, *found, given_up)
+    bans = torch.full((len(black),), -1, dtype=torch.int16) if ko is None else ko
+    over_games(_read, len(black), black, white, on_board, asked, most, bans, ko is not None, *found, given_up)
     return *found.unbind(0), given_up
 
 
 @kernel
-def _read(first, last, black, white, on_board, mover, most, caught, catching, escaping, given_up):
+def _read(first, last, black, white, on_board, mover, most, ko, as_katago, caught, catching, escaping, given_up):
     size = black.shape[1]
     work, (board, stones, empty, root) = _new(size, most), new_board(size)
+    work[AS_KATAGO] = as_katago
     for game in range(first, last):
         number, _ = find_strings(board, stones, empty, root, black[game], white[game], on_board[game])
         work[: len(board)] = board
+        ban = NO_PLACE if ko[game] < 0 else (ko[game] // size + 1) * (size + 1) + ko[game] % size
         for k in range(number):
             at = np.int64(stones[k])
             if root[at] != at:
@@ -65,7 +71,7 @@ def _read(first, last, black, white, on_board, mover, most, caught, catching, es
             if liberties == 1:
                 is_caught, unread = _read_atari(work, at, size, most, escaping, game)
             else:
-                is_caught, unread = _read_pair(work, at, size, most, catching, game)
+                is_caught, unread = _read_pair(work, at, size, most, ban, catching, game)
             given_up[game] += unread
             if is_caught:
                 for other in range(k, number):
@@ -79,7 +85,8 @@ def _new(size, most):
     and go once."""
     answers = LEVELS + LEVEL * (most + 4)
     changes = answers + most + 4 + PLACES
-    work = np.zeros(changes + 4 * (most + 4) + PLACES, np.int64)
+    work = np.empty(changes + 4 * (most + 4) + PLACES, np.int64)
+    work[: LEVELS + LEVEL] = 0
     work[LEVELS + END], work[CHANGES_END] = answers, changes
     work[STEPS], work[STEPS + 1], work[STEPS + 2], work[STEPS + 3] = -size - 1, -1, 1, size + 1
     return work
@@ -92,14 +99,14 @@ def _add(rows, game, colour, at, size):
 
 
 @inline
-def _read_pair(work, at, size, most, catching, game):
+def _read_pair(work, at, size, most, ban, catching, game):
     """Reads a string with two liberties, which the last flood has found, and enters the attacker's first moves that
     work; returns whether there are any, and how many could not be read."""
     one, other = work[LIBERTY], work[LIBERTY + 1]
     is_caught, unread = False, 0
     for _ in range(2):
         work[LISTED] = 0
-        outcome = _attacked(work, at, one, other, NO_PLACE, 1, most)
+        outcome = _attacked(work, at, one, other, ban, 1, most)
         if outcome == CAUGHT:
             _add(catching, game, work[at], one, size)
             is_caught = True
@@ -181,7 +188,12 @@ def _open(work, level, one, other, ban, to_try):
 @inline
 def _attack(work, level, at):
     """Plays the attacker's next move that may work, if there is one, and lists the answers; returns whether there
-    was."""
+    was. In a double ko that is death there are no answers."""
+    start = work[level - LEVEL + END]
+    if work[AS_KATAGO] and work[level + TO_TRY] == 2 and work[level + TRIED] == 0 and _is_double_ko(work, level, at):
+        work[level + TRIED], work[level + NEXT], work[level + END] = 2, start, start
+        work[level + BEFORE] = work[level + AFTER] = work[CHANGES_END]
+        return True
     while work[level + TRIED] < work[level + TO_TRY]:
         move, left = work[level + FIRST_MOVE + work[level + TRIED]], work[level + FIRST_MOVE + 1 - work[level + TRIED]]
         work[level + TRIED] += 1
@@ -192,12 +204,37 @@ def _attack(work, level, at):
         # An extension that gains three empty points at once saves the string, whatever else happens.
         if _empty_beside(work, left) < SEVERAL:
             taken = _capture(work, move, 3 - work[at])
-            if work[KO] == NO_PLACE and (taken > 0 or _is_alive(work, move)):
-                work[level + AFTER], work[level + NEXT] = work[CHANGES_END], work[level - LEVEL + END]
+            # For KataGo a ladder may begin with a ko, which the defender may take back.
+            is_ko = work[KO] != NO_PLACE and not (work[AS_KATAGO] and work[level + TO_TRY] == 1)
+            if not is_ko and (taken > 0 or _is_alive(work, move)):
+                work[level + AFTER], work[level + NEXT] = work[CHANGES_END], start
                 work[level + END] = _list_answers(work, at, left, work[level + NEXT], False)
                 return True
         _take_back(work, work[level + BEFORE])
     return False
+
+
+@inline
+def _is_double_ko(work, level, at):
+    """Returns whether the attacker, to move, wins by two kos: both liberties are takes of a single stone, connecting at
+    either leaves the string at most two liberties, and no string of the attacker's beside it is in atari."""
+    for k in range(2):
+        move, single = work[level + FIRST_MOVE + k], 0
+        for side in range(4):
+            near = move + work[STEPS + side]
+            if work[near] != OFF and work[near] != work[at]:
+                return False
+            if work[near] == work[at] and _liberties(work, near, 2) == 1:
+                single += 1 if work[LENGTH] == 1 else 2
+        if single != 1:
+            return False
+        work[move] = work[at]
+        liberties = _liberties(work, move, SEVERAL)
+        work[move] = EMPTY
+        if liberties == SEVERAL:
+            return False
+    end = work[level - LEVEL + END]
+    return _list_captures(work, at, NO_PLACE, end) == end
 
 
 @inline

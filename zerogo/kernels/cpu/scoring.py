@@ -15,9 +15,11 @@ MUST, SAFE, LEFT, NEAR = SCORED
 NONE = -1
 
 
-def pass_alive_rows(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> tuple[Tensor, Tensor]:
+def pass_alive_rows(
+    black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor, by_vital: bool = True
+) -> tuple[Tensor, Tensor]:
     """Returns Black's and White's pass-alive points: int32 [B, N] three times, bool [B] -> int32 [B, N] twice."""
-    return _read(black, white, on_board, suicide, False)[:2]
+    return _read(black, white, on_board, suicide, False, by_vital)[:2]
 
 
 def all_pass_alive(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> Tensor:
@@ -25,17 +27,19 @@ def all_pass_alive(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tens
     return _read(black, white, on_board, suicide, True)[2]
 
 
-def _read(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor, is_quick: bool) -> tuple[Tensor, ...]:
+def _read(
+    black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor, is_quick: bool, by_vital: bool = True
+) -> tuple[Tensor, ...]:
     """Returns Black's and White's pass-alive areas, int32 [B, N] bit rows, and whether every point is in one, bool [B].
 
     is_quick: whether the areas do not matter: most games need no more than a quick look, and theirs are not written."""
     found = *torch.empty(2, *black.shape, dtype=torch.int32), torch.zeros(len(black), dtype=torch.bool)
-    over_games(_pass_alive, len(black), black, white, on_board, suicide, is_quick, *found)
+    over_games(_pass_alive, len(black), black, white, on_board, suicide, is_quick, by_vital, *found)
     return found
 
 
 @kernel
-def _pass_alive(start, stop, black, white, on_board, suicide, is_quick, black_area, white_area, is_alive):
+def _pass_alive(start, stop, black, white, on_board, suicide, is_quick, by_vital, black_area, white_area, is_alive):
     size = black.shape[1]
     most = size * size // 2 + 1
     # Regions and strings as rows, a region's vital strings, whether a string lives, how many vital regions it has.
@@ -45,10 +49,10 @@ def _pass_alive(start, stop, black, white, on_board, suicide, is_quick, black_ar
     for game in range(start, stop):
         if is_quick and not _may_be_alive(work, black, white, on_board, game):
             continue
-        _benson(work, memory, black, white, on_board, game, suicide[game])
+        _benson(work, memory, black, white, on_board, game, suicide[game], by_vital)
         for row in range(size):
             black_area[game, row] = work[SAFE + 1 + row]
-        _benson(work, memory, white, black, on_board, game, suicide[game])
+        _benson(work, memory, white, black, on_board, game, suicide[game], by_vital)
         missing = 0
         for row in range(size):
             white_area[game, row] = work[SAFE + 1 + row]
@@ -92,7 +96,7 @@ def _parts(work, plane, size, parts):
 
 
 @inline
-def _benson(work, memory, own, opponent, on_board, game, may_die):
+def _benson(work, memory, own, opponent, on_board, game, may_die, by_vital):
     """Writes the pass-alive points of a colour into SAFE."""
     size = own.shape[1]
     regions, strings, vital, alive, count = memory
@@ -111,7 +115,7 @@ def _benson(work, memory, own, opponent, on_board, game, may_die):
         if vital[k, 0] != NONE:
             _find_vital(work, size, regions[k], strings, num_strings, vital[k])
     _strike(work, size, regions, num_regions, strings, num_strings, vital, alive, count)
-    _add_regions(work, size, regions, num_regions, vital)
+    _add_regions(work, size, regions, num_regions, vital, by_vital)
 
 
 @inline
@@ -186,9 +190,9 @@ def _is_closed(work, size, regions, region):
 
 
 @inline
-def _add_regions(work, size, regions, num_regions, vital):
-    """Adds the regions to SAFE that are territory: of living strings alone, vital to one or with at most one point away
-    from all."""
+def _add_regions(work, size, regions, num_regions, vital, by_vital):
+    """Adds the regions to SAFE that are territory: of living strings alone, vital to one, if that counts, or with at
+    most one point away from all."""
     for row in range(1, 1 + size):
         work[LEFT + row] = work[SAFE + row]
     for k in range(num_regions):
@@ -197,6 +201,6 @@ def _add_regions(work, size, regions, num_regions, vital):
         away = 0
         for row in range(1, 1 + size):
             away += bit_count(regions[k, row] & ~neighbours_in(work, LEFT, row))
-        if vital[k, 0] != NONE or away <= 1:
+        if (by_vital and vital[k, 0] != NONE) or away <= 1:
             for row in range(1, 1 + size):
                 work[SAFE + row] |= regions[k, row]

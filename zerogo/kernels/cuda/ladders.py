@@ -14,7 +14,17 @@ import triton.language as tl
 from torch import Tensor
 
 from zerogo.kernels.cuda import launch
-from zerogo.kernels.cuda.rows import any_point, count, first_plane, flood, load_rows, neighbours, shifts, store_rows
+from zerogo.kernels.cuda.rows import (
+    any_point,
+    count,
+    first_plane,
+    flood,
+    load_rows,
+    neighbours,
+    point_rows,
+    shifts,
+    store_rows,
+)
 
 MOST_PROGRAMS = 4096
 MOST_SCRATCH = 2**27  # bytes
@@ -23,7 +33,9 @@ PLANES = tl.constexpr(6)  # of a frame
 READING, SAFE, CAUGHT, GIVEN_UP = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 
 
-def read(black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int) -> tuple[Tensor, ...]:
+def read(
+    black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, most: int, ko: Tensor | None = None
+) -> tuple[Tensor, ...]:
     """Returns the ladders of B positions; see `cpu.ladders.read`."""
     num_games, size = black.shape
     found = torch.zeros(3, num_games, 2, size, dtype=torch.int32, device=black.device)
@@ -34,15 +46,17 @@ def read(black: Tensor, white: Tensor, on_board: Tensor, mover: Tensor | None, m
     programs = max(1, min(2 * num_games * slots, MOST_PROGRAMS, MOST_SCRATCH // (depth * frame_bytes)))
     frames = torch.empty(programs, depth, PLANES.value, size, dtype=torch.int32, device=black.device)
     whose = black if mover is None else mover  # what is not asked for may be anything
-    given = black, white, on_board, whose, frames, found, given_up, num_games, slots, most
-    launch(ladders_kernel, programs, *given, N=size, DEPTH=depth, FOR_MOVER=mover is not None, num_warps=1)
+    bans = black if ko is None else ko
+    given = black, white, on_board, whose, bans, frames, found, given_up, num_games, slots, most
+    kinds = {"FOR_MOVER": mover is not None, "AS_KATAGO": ko is not None}
+    launch(ladders_kernel, programs, *given, N=size, DEPTH=depth, **kinds, num_warps=1)
     return *found.unbind(0), given_up.to(torch.int64)
 
 
 @triton.jit(do_not_specialize=["num_games", "slots", "most"])  # it takes seconds to compile
 def ladders_kernel(
-    black, white, on_board, mover, frames, found, given_up, num_games, slots, most,
-    N: tl.constexpr, DEPTH: tl.constexpr, FOR_MOVER: tl.constexpr,
+    black, white, on_board, mover, bans, frames, found, given_up, num_games, slots, most,
+    N: tl.constexpr, DEPTH: tl.constexpr, FOR_MOVER: tl.constexpr, AS_KATAGO: tl.constexpr,
 ):  # fmt: skip
     """Each program reads the strings of one side of a game, then goes on to the next side that is `num_programs` tasks
     further. Where games are few, `slots` programs share a side: program s of them reads its weak strings s, s + slots,
@@ -57,8 +71,11 @@ def ladders_kernel(
         is_movers = colour == 0
         if FOR_MOVER:
             is_movers = tl.load(mover + game) == colour + 1
+        ban = tl.zeros_like(own)
+        if AS_KATAGO:
+            ban = point_rows(tl.load(bans + game).to(tl.int32), N)
         caught, catching, escaping, number = _read_side(
-            own, other, exists, is_movers, stack, slot, slots, most, N, DEPTH, FOR_MOVER
+            own, other, exists, ban, is_movers, stack, slot, slots, most, N, DEPTH, FOR_MOVER, AS_KATAGO
         )
         _add_rows(found, game * 2 + colour, caught, N)
         _add_rows(found, (num_games + game) * 2 + colour, catching, N)
@@ -75,8 +92,8 @@ def _add_rows(found, index, rows, N: tl.constexpr):
 
 @triton.jit
 def _read_side(
-    own, other, exists, is_movers, stack, slot, slots, most,
-    N: tl.constexpr, DEPTH: tl.constexpr, FOR_MOVER: tl.constexpr,
+    own, other, exists, ban, is_movers, stack, slot, slots, most,
+    N: tl.constexpr, DEPTH: tl.constexpr, FOR_MOVER: tl.constexpr, AS_KATAGO: tl.constexpr,
 ):  # fmt: skip
     """Returns the stones of one side that are caught, the moves that catch and that save, and how many readings were
     given up, of the weak strings that belong to a slot."""
@@ -97,12 +114,12 @@ def _read_side(
         met += is_wanted.to(tl.int32)
         if is_in_slot:
             in_atari = number == 1
-            one, two = _attacks(own, other, target, exists, none)
+            one, two = _attacks(own, other, target, exists, ban)
             starts = tl.where(in_atari, liberties, one | two)
             while any_point(starts):
                 start = first_plane(starts)
                 starts &= ~start
-                result, saving = _read(own, other, target, exists, start, in_atari, stack, most, N, DEPTH)
+                result, saving = _read(own, other, target, exists, start, in_atari, stack, most, N, DEPTH, AS_KATAGO)
                 is_caught = (result == CAUGHT) & ~any_point(saving)
                 caught |= tl.where(is_caught, target, 0)
                 catching |= tl.where(is_caught & ~in_atari, start, 0)
@@ -112,13 +129,15 @@ def _read_side(
 
 
 @triton.jit
-def _read(own, other, target, exists, start, in_atari, stack, most, N: tl.constexpr, DEPTH: tl.constexpr):
+def _read(
+    own, other, target, exists, start, in_atari, stack, most,
+    N: tl.constexpr, DEPTH: tl.constexpr, AS_KATAGO: tl.constexpr,
+):  # fmt: skip
     """Returns what becomes of a string after a first move of the attacker, `start`, or of one in atari, whose last
-    liberty that is; and of the latter the moves that save it, all of which are looked for.
-
-    Two states take turns. Attacking: the string has two liberties, `first` and then `second` are tried. Defending: it
-    is in atari at frame `depth`, `answers` are left. A frame was reached by `move`, which took `dead`; `later` is what
-    the attacker may try in its place. On the stack both are one plane: `later` is empty."""
+    liberty that is; and all moves that save the latter. Two states take turns. Attacking: the string has two liberties,
+    `first` and then `second` are tried. Defending: it is in atari at frame `depth`, `answers` are left. A frame was
+    reached by `move`, which took `dead`; `later` is what the attacker may try in its place. On the stack both are one
+    plane: `later` is empty."""
     none, zero = tl.zeros_like(own), tl.sum(tl.zeros_like(own), 0)
     first, second, dead, move, later, answer, saving = tl.where(in_atari, 0, start), none, none, none, none, none, none
     attacking, depth, result = (in_atari == 0).to(tl.int32), in_atari.to(tl.int32) - 1, zero
@@ -130,7 +149,7 @@ def _read(own, other, target, exists, start, in_atari, stack, most, N: tl.conste
         goes_back, is_saved = depth != depth, depth != depth
         if attacking != 0:
             if any_point(first):
-                works, taken = _attack(own, other, target, exists, first)
+                works, taken = _attack(own, other, target, exists, first, depth if AS_KATAGO else zero)
                 if works:
                     own, other, dead, move, later = own & ~taken, other | first, taken, first, second
                     answers = _answers(own, other, target, exists, depth != depth)
@@ -154,6 +173,8 @@ def _read(own, other, target, exists, start, in_atari, stack, most, N: tl.conste
                         store_rows(stack, depth * PLANES + k, frame[k], N)
                     own, other, target, attacking = own_after, other_after, target_after, zero + 1
                     first, second = _attacks(own, other, target, exists, ko)
+                    if _is_double_ko(own, other, target, exists, AS_KATAGO):  # as if attacked, with no answer left
+                        attacking, depth, answers = zero, depth + 1, none
             else:
                 depth -= 1
                 goes_back = depth >= 0
@@ -193,9 +214,9 @@ def _attacks(own, other, target, exists, ko):
 
 
 @triton.jit
-def _attack(own, other, target, exists, move):
-    """Returns whether an attacker's move can be made without opening a ko, which would save the string, and the stones
-    that it takes."""
+def _attack(own, other, target, exists, move, depth):
+    """Returns whether an attacker's move can be made, and the stones that it takes. One that opens a ko can't, as that
+    saves the string, but for KataGo's ladders at the first move, with a depth below 0: the defender may take back."""
     empty = exists & ~(own | other | move)
     near = neighbours(move)
     dead = _dead(near & own & ~target, own, empty)
@@ -203,7 +224,42 @@ def _attack(own, other, target, exists, move):
     is_legal = any_point(near & empty)
     if is_legal == 0:
         is_legal = any_point(neighbours(flood(move, other | move)) & empty)
-    return is_legal & ~_is_ko(near, other, dead, empty), dead
+    return is_legal & ((depth < 0) | ~_is_ko(near, other, dead, empty)), dead
+
+
+@triton.jit
+def _is_double_ko(own, other, target, exists, AS_KATAGO: tl.constexpr):
+    """Returns whether the attacker wins by two kos, which only KataGo looks at; see `cpu.ladders`."""
+    empty = exists & ~(own | other)
+    liberties = neighbours(target) & empty
+    is_dead = any_point(target) == 0
+    if AS_KATAGO:
+        is_dead = any_point(neighbours(liberties) & (empty | other)) == 0
+    if is_dead:
+        one = first_plane(liberties)
+        is_dead = _takes_one(own, one, empty) & _takes_one(own, liberties & ~one, empty)
+    if is_dead:
+        left = flood(neighbours(target) & other, other)
+        while any_point(left):
+            string = flood(first_plane(left), left)
+            left &= ~string
+            is_dead = is_dead & (count(neighbours(string) & empty) != 1)
+    return is_dead
+
+
+@triton.jit
+def _takes_one(own, move, empty):
+    """Returns whether of the strings beside a point exactly one is in atari, which is a single stone there, and whether
+    connecting there leaves at most two liberties."""
+    joined = flood(move, own | move)
+    left, single = neighbours(move) & own, tl.sum(tl.zeros_like(own), 0)
+    while any_point(left):
+        stone = first_plane(left)
+        string = flood(stone, own)
+        left &= ~stone
+        in_atari = count(neighbours(string) & empty) == 1
+        single += tl.where(in_atari, tl.where(count(string) == 1, 1, 2), 0)
+    return (single == 1) & (count(neighbours(joined) & empty & ~move) < 3)
 
 
 @triton.jit

@@ -12,22 +12,27 @@ from torch import Tensor
 from zerogo.kernels.cuda import launch, rows
 
 
-def pass_alive_rows(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> tuple[Tensor, Tensor]:
+def pass_alive_rows(
+    black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor, by_vital: bool = True
+) -> tuple[Tensor, Tensor]:
     """Returns Black's and White's pass-alive points: int32 [B, N] three times, bool [B] -> int32 [B, N] twice."""
     found = [torch.empty_like(each, memory_format=torch.contiguous_format) for each in (black, white)]
-    launch(alive_kernel, len(black), black, white, on_board, suicide, *found, None, N=black.shape[1], num_warps=1)
+    sizes = {"N": black.shape[1], "BY_VITAL": by_vital}
+    launch(alive_kernel, len(black), black, white, on_board, suicide, *found, None, **sizes, num_warps=1)
     return tuple(found)
 
 
 def all_pass_alive(black: Tensor, white: Tensor, on_board: Tensor, suicide: Tensor) -> Tensor:
     """Returns whether every point is pass-alive: bool [B]. Most games need no more than a quick look."""
-    found, size = torch.empty_like(suicide), black.shape[1]
-    launch(alive_kernel, len(black), black, white, on_board, suicide, None, None, found, N=size, num_warps=1)
+    found, sizes = torch.empty_like(suicide), {"N": black.shape[1], "BY_VITAL": True}
+    launch(alive_kernel, len(black), black, white, on_board, suicide, None, None, found, **sizes, num_warps=1)
     return found
 
 
 @triton.jit
-def alive_kernel(blacks, whites, boards, suicides, black_area, white_area, is_alive, N: tl.constexpr):
+def alive_kernel(
+    blacks, whites, boards, suicides, black_area, white_area, is_alive, N: tl.constexpr, BY_VITAL: tl.constexpr
+):  # fmt: skip
     """Writes the pass-alive points of one game, or whether all are."""
     game = tl.program_id(0)
     black, white = rows.load_rows(blacks, game, N), rows.load_rows(whites, game, N)
@@ -37,8 +42,8 @@ def alive_kernel(blacks, whites, boards, suicides, black_area, white_area, is_al
         goes_on = _may_be_alive(black, white, empty)
     alive_black, alive_white = tl.zeros_like(black), tl.zeros_like(white)
     if goes_on:
-        alive_black = area_for_good(black, board & ~black, empty, may_die)
-        alive_white = area_for_good(white, board & ~white, empty, may_die)
+        alive_black = area_for_good(black, board & ~black, empty, may_die, BY_VITAL)
+        alive_white = area_for_good(white, board & ~white, empty, may_die, BY_VITAL)
     if is_alive is not None:
         missing = rows.any_point(board & ~(alive_black | alive_white))
         tl.store(is_alive + game, goes_on & (missing == 0))
@@ -56,7 +61,7 @@ def _may_be_alive(black, white, empty):
 
 
 @triton.jit
-def area_for_good(own, other, empty, may_die):
+def area_for_good(own, other, empty, may_die, BY_VITAL: tl.constexpr):
     """Returns the pass-alive stones and territory of the colour of `own`: int32 [32] each, may_die a bool scalar.
 
     other: all points without an own stone."""
@@ -73,9 +78,10 @@ def area_for_good(own, other, empty, may_die):
         left = left & ~region
         is_closed = rows.any_point(region & near_struck) == 0
         is_small = rows.count(region & ~near) <= 1
-        if is_closed & (is_small == 0):
-            once, _ = _count_eye(region, own, must, tl.zeros_like(own), tl.zeros_like(own))
-            is_small = rows.any_point(region & empty) & rows.any_point(once)
+        if BY_VITAL:
+            if is_closed & (is_small == 0):
+                once, _ = _count_eye(region, own, must, tl.zeros_like(own), tl.zeros_like(own))
+                is_small = rows.any_point(region & empty) & rows.any_point(once)
         area = tl.where(is_closed & is_small, area | region, area)
         more = rows.any_point(left)
     return area
