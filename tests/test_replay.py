@@ -13,7 +13,6 @@ from limits import within
 from zerogo import board, flood, replay, symmetry
 from zerogo.config import ReplayConfig
 from zerogo.errors import InputError
-from zerogo.pipeline import limits
 from zerogo.replay import Replay, Samples, load_shard, save_shard, window
 from zerogo.rules import Rules
 
@@ -443,25 +442,6 @@ def test_policies_that_were_found_anew_survive(tmp_path):
     again = reopened(tmp_path, buffer.state_dict())
     assert torch.equal(again.newest(100).policy, buffer.newest(100).policy)
     assert torch.equal(again.oldest_policies(100), buffer.oldest_policies(100))
-
-
-def test_policies_that_were_found_anew_are_planned(monkeypatch):
-    """A snapshot holds those of all samples in memory."""
-    capacity = 200
-    buffer = Replay(dataclasses.replace(SETTINGS, capacity=capacity), 5)
-    buffer.add(make_samples(0, 300))
-    buffer.update_policies(torch.arange(1), torch.full((1, 26), 0.5), torch.zeros(1))
-    policies = sum(part.nbytes for part in buffer.state_dict()["policies"].values())
-    words = ["game.size=5", f"replay.capacity={capacity}", "replay.min_window=100", "selfplay.slots=8"]
-    plain, config = tiny.config(*words), tiny.config(*words, "selfplay.reanalysed=0.5")
-    cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    more = {name: size - limits.memory(plain, cpu).get(name, 0) for name, size in limits.memory(config, cpu).items()}
-    assert {name: size for name, size in more.items() if size} == {"selfplay.reanalysed": 2 * policies}
-    more = {name: size - limits.disk(plain, 9)[name] for name, size in limits.disk(config, 9).items()}
-    assert {name: size for name, size in more.items() if size} == {"snapshots": 5 * policies}
-    monkeypatch.setattr(limits.runtime, "free_bytes", lambda device: 10**9)
-    monkeypatch.setattr(limits, "device_for", lambda *_: gpu)
-    assert "of GPU memory of 1 GB free and" in limits.plan(config, gpu) and " and " not in limits.plan(plain, gpu)
 
 
 def test_a_directory_in_use_another_size_and_missing_files_are_refused(tmp_path):

@@ -19,10 +19,11 @@ import torch
 from torch import Tensor
 
 from zerogo import bounds, coords
-from zerogo.config import Config, from_dict
+from zerogo.config import Config, FeaturesConfig, NetworkConfig, RunConfig, from_dict
+from zerogo.config.sections import KATAGO_HEADS
 from zerogo.errors import InputError, quote
-from zerogo.features import Encoder, make_encoder
-from zerogo.network import Network
+from zerogo.features import ENCODERS, Encoder, make_encoder
+from zerogo.network import KataGoNetwork, Network, katago_format
 from zerogo.runtime import code_revision, write_atomically
 
 FORMAT = "zerogo checkpoint"
@@ -75,15 +76,15 @@ class Checkpoint:
     source: str = "checkpoint"
 
     @property
-    def sizes(self) -> frozenset[int]:
-        """The board sides that the network learned on."""
-        return frozenset(self.config.game.all_sizes)
+    def sizes(self) -> frozenset[int] | None:
+        """The board sides that the network learned on, None for any."""
+        return None if katago_format.is_network(self.source) else frozenset(self.config.game.all_sizes)
 
     def encoder(self) -> Encoder:
         """Returns the encoder that the network was trained with."""
         return make_encoder(self.config.features.encoder, self.config.features.komi_input)
 
-    def network(self, averaged: bool = True) -> Network:
+    def network(self, averaged: bool = True) -> Network | KataGoNetwork:
         """Returns the network in evaluation mode on the CPU, float32, with the averaged or the trained weights."""
         network = fresh_network(self.config)
         network.load_state_dict(self.averaged_weights if averaged else self.weights)
@@ -111,20 +112,29 @@ def save(path: str | Path, checkpoint: Checkpoint, keep_special: bool = False) -
 
 
 def export(path: str | Path, checkpoint: Checkpoint) -> None:
-    """Writes the network of a checkpoint alone. Raises InputError where the file can't be written."""
+    """Writes the network of a checkpoint alone, to a .bin.gz or .txt.gz for KataGo's engine where the architecture is
+    KataGo's. Raises InputError where the file can't be written."""
     try:
         if Path(path).is_dir():
             raise IsADirectoryError(errno.EISDIR, "it is a folder")
-        save(path, checkpoint.network_alone(), keep_special=True)
+        if katago_format.is_network(path):
+            if checkpoint.config.network.architecture != "katago":
+                what = f"cannot write {path}: KataGo's engine plays networks of network.architecture katago"
+                raise InputError(f"{what}, and {checkpoint.source} is of {checkpoint.config.network.architecture}")
+            katago_format.write(path, checkpoint.network(), f"{checkpoint.config.run.name}-{checkpoint.step}")
+        else:
+            save(path, checkpoint.network_alone(), keep_special=True)
     except OSError as error:
         raise InputError(f"cannot write the network to {path}: {error.strerror}") from None
 
 
 def load(path: str | Path) -> Checkpoint:
-    """Returns the checkpoint of a file, its tensors on the CPU.
+    """Returns the checkpoint of a file, its tensors on the CPU, or what a network file of KataGo's is as one.
 
     Raises InputError, with one sentence, for a file that is missing, cut short, damaged, no checkpoint, of a newer
     format, that holds anything but tensors and plain values, or whose weights don't fit its own config."""
+    if katago_format.is_network(path):
+        return _of_katago(path)
     parts = read(Path(path))
     if not isinstance(parts, dict) or parts.get("format") != FORMAT:
         raise InputError(f"{path} is not a zerogo checkpoint: it was written by another program")
@@ -177,9 +187,31 @@ def portable(value: Any) -> Any:
     raise TypeError(f"a checkpoint holds tensors, numbers, texts, lists and dictionaries, not {type(value).__name__}")
 
 
-def fresh_network(config: Config) -> Network:
-    """Returns a network of the config's shape, with first weights drawn from torch's global generator."""
+def _of_katago(path: str | Path) -> Checkpoint:
+    """Returns the network of a KataGo file, of which nothing else is known, under settings that fit it."""
+    network = katago_format.read(path, Config().game.largest_size)
+    groups: str | tuple[str, ...] = "katago22"
+    if network.header["as_if_suicide"]:
+        groups = tuple("area_as_if_suicide" if group == "area" else group for group in ENCODERS[groups])
+    shape = {"blocks": min(200, max(1, len(network.blocks))), "channels": min(4096, network.stem.out_channels)}
+    plan = katago_format.plan(network)
+    settings = NetworkConfig(architecture="katago", plan=plan, heads=KATAGO_HEADS, **shape)
+    name = re.sub(r"(\.bin|\.txt)?(\.gz)?$", "", Path(path).name).lstrip(".")
+    config = Config(run=RunConfig(name=name), features=FeaturesConfig(encoder=groups), network=settings)
+    weights = {key: tensor.detach() for key, tensor in network.state_dict().items()}
+    return Checkpoint(config, 1, weights, weights, source=str(path))
+
+
+def fresh_network(config: Config) -> Network | KataGoNetwork:
+    """Returns a network of the config's shape, with first weights drawn from torch's global generator. Raises
+    InputError for an architecture that sees other inputs than the encoder's."""
     encoder = make_encoder(config.features.encoder, config.features.komi_input)
+    if config.network.architecture == "katago":
+        inputs = encoder.num_planes, encoder.num_globals
+        if inputs != (KataGoNetwork.num_planes, KataGoNetwork.num_globals):
+            what = f"features.encoder {encoder.name!r} has {inputs[0]} planes and {inputs[1]} global inputs"
+            raise InputError(f"network.architecture is katago, for the encoder katago22, but {what}")
+        return katago_format.fresh(config.network, config.game.largest_size)
     return Network(config.network, encoder.num_planes, encoder.num_globals, config.game.largest_size)
 
 
@@ -207,7 +239,7 @@ def require_compatible(checkpoint: Checkpoint, config: Config, only_plays: bool 
     for settings in (old, new):
         settings["network"]["heads"] = sorted(settings["network"]["heads"])
     sizes, changed = frozenset(config.game.all_sizes), []
-    if sizes != checkpoint.sizes and not (only_plays and sizes < checkpoint.sizes):
+    if checkpoint.sizes is not None and sizes != checkpoint.sizes and not (only_plays and sizes < checkpoint.sizes):
         one = len(sizes) == len(checkpoint.sizes) == 1
         words = [max(sides) if one else coords.listed(sides) for sides in (checkpoint.sizes, sizes)]
         changed.append(("game.size" if one else "game.sizes", *words))
@@ -236,6 +268,9 @@ def adopt_architecture(config: Config, explicit: Collection[str] = ()) -> tuple[
     for key, (was, _) in changed.items():
         section, _, name = key.partition(".")
         values[section][name] = was
+    if values["network"]["architecture"] == "katago":
+        values["network"]["heads"] = {head: config.network.heads.get(head, KATAGO_HEADS[head]) for head in KATAGO_HEADS}
+        changed.pop("network.plan", None)  # a page of words
     words = ", ".join(f"{key} {was} instead of {now}" for key, (was, now) in changed.items())
     return from_dict(values), f"taken over from {config.run.start_from}: {words}" if changed else ""
 

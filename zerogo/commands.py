@@ -17,8 +17,10 @@ examples:
   zerogo train --config configs/9x9.yaml                 a run with other settings
   zerogo train --config configs/7x7.yaml --run mine training.learning_rate=1e-3 pipeline.minutes=60
   zerogo train --config mine.yaml --from checkpoints/7x7.pt              starts with that network's weights
+  zerogo train --config mine.yaml --from kata1-b6c96.bin.gz              starts with a network of KataGo's
   zerogo train --resume --run mine                       resumes checkpoints/mine
   zerogo train --export mine.pt --run mine               writes its newest network: to play, to share, for --from
+  zerogo train --export mine.bin.gz --run mine           for KataGo's engine, with network.architecture=katago
   zerogo train --keys                                    lists every setting with its meaning and range
   torchrun --nproc-per-node 8 --max-restarts 99 -m -- zerogo train --config configs/19x19.yaml   on 8 GPUs
   tensorboard --logdir checkpoints                       shows the charts and pictures of all runs
@@ -96,7 +98,7 @@ def train_config(arguments: argparse.Namespace) -> Any:
     if arguments.resume and arguments.config is None:
         overrides = [text for text in overrides if text.startswith("run.")]
     config = load(path, overrides)
-    if config.run.start_from and (arguments.config or not arguments.resume):
+    if not arguments.resume and config.run.start_from:
         config, words = checkpoint.adopt_architecture(config, [text.partition("=")[0].strip() for text in overrides])
         if words:
             distributed.on_rank0(print, words)

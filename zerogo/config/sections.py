@@ -38,7 +38,7 @@ def option(
     """Returns a dataclass field that knows its meaning (with unit), its range and the source of its default.
 
     low and high are inclusive, above is exclusive; they hold for every number of a list or mapping. choices: the
-    allowed words. example: of a mapping, as YAML."""
+    allowed words. example: of a mapping or list, as YAML."""
     metadata = {"meaning": meaning, "low": low, "above": above, "high": high, "choices": choices, "source": source}
     metadata["example"] = example
     if isinstance(default, dict):
@@ -175,7 +175,7 @@ KINDS: dict[str, tuple[Callable[[Any, Field], Any], str]] = {
     "int": (_read_int, "a whole number{limits}"),
     "float": (_read_float, "a number{limits}"),
     "str": (_read_text, "a text"),
-    "tuple[str, ...]": (_read_texts, "a list of texts such as [random, mcts:200]"),
+    "tuple[str, ...]": (_read_texts, "a list of texts such as {example}"),
     "str | tuple[str, ...]": (_read_text_or_texts, TEXTS_WORDS),
     "dict[str, float]": (_read_weights, WEIGHTS_WORDS),
     "tuple[tuple[float, float], ...]": (_read_schedule, SCHEDULE_WORDS),
@@ -209,6 +209,8 @@ class Section:
 
 SYMMETRIES = ("none", "random", "all")
 VALUE_POOLING = ("max", "area")
+ARCHITECTURES, TRUNK = ("tower", "katago"), ("ordinary", "gpool", "nested", "attention", "feed_forward")
+KATAGO_HEADS = {"policy": 1.0, "value": 1.0, "ownership": 1.5, "score": 0.5}
 PRECISIONS = ("auto", "float32", "bfloat16")
 COMPILE = ("auto", "off", "on")
 ENCODERS = "zero17, alphago48 or 49, katago22, article48, article22, handcrafted"
@@ -363,8 +365,22 @@ class NetworkConfig(Section):
     value_hidden: int = option(64, "width of the hidden layer for value and pass", 1, 8192)
     value_pooling: str = option("max", "pooled besides the mean; area suits several board sizes", choices=VALUE_POOLING)
     heads: dict[str, float] = option(HEADS, HEADS_WORDS, 0, source="KataGo", example="{policy: 1.0, value: 1.0}")
+    architecture: str = option("tower", "katago is that of its files, for encoder katago22", choices=ARCHITECTURES)
+    trunk: tuple[str, ...] = option(
+        ("ordinary", "gpool"), f"katago: its blocks in turn, of {', '.join(TRUNK)}", example="[ordinary, nested]"
+    )
+    activation: str = option("relu", "katago: of all norms", choices=("relu", "mish", "silu"))
+    plan: str = option("", "katago: the words of a network's file, without its numbers, in place of the keys above")
 
     def _check(self) -> None:
+        if unknown := [kind for kind in self.trunk if kind not in TRUNK] or ([] if self.trunk else [""]):
+            raise InputError(f"network.trunk has {unknown[0]!r}; allowed are {', '.join(TRUNK)}, at least one")
+        if self.architecture == "katago" and not self.heads.keys() <= KATAGO_HEADS.keys():
+            one = next(name for name in self.heads if name not in KATAGO_HEADS)
+            heads = "{" + ", ".join(f"{name}: {weight}" for name, weight in KATAGO_HEADS.items()) + "}"
+            raise InputError(
+                f"network.heads has {one!r}, which architecture katago lacks; allowed are heads as {heads}"
+            )
         missing = [name for name in ("policy", "value") if name not in self.heads]
         if missing:
             raise InputError(f"network.heads lacks {' and '.join(missing)}; a search needs both policy and value")
@@ -561,7 +577,7 @@ class EvaluationConfig(Section):
     )
     score_weight: float = option(0.0, "share of the expected score in the value, in matches and play", 0, 0.1)
     opening_plies: int = option(2, "random moves at the start of each pair of games, so that games differ", 0, 1000)
-    opponents: tuple[str, ...] = option(("random", "mcts:200"), OPPONENTS)
+    opponents: tuple[str, ...] = option(("random", "mcts:200"), OPPONENTS, example="[random, mcts:200]")
     earlier_opponents: int = option(
         2, "earlier checkpoints as opponents: the best, and those whose games reduce rating uncertainty most", 0, 100
     )

@@ -11,12 +11,10 @@ import torch
 from zerogo import checkpoint, distributed, runtime
 from zerogo.config import Config
 from zerogo.errors import InputError
-from zerogo.features import make_encoder
 from zerogo.kernels.shared import WORDS_AFTER_ROWS
-from zerogo.network import Network
 from zerogo.pipeline import rating
 from zerogo.replay import device_for, window
-from zerogo.replay.samples import layout, record_layout
+from zerogo.replay.samples import record_layout
 from zerogo.search.tree import Tree
 from zerogo.selfplay.record import Recorder
 from zerogo.signals import existing
@@ -91,8 +89,7 @@ def memory(config: Config, device: torch.device) -> dict[str, float]:
     game = nodes * trees.bytes_per_node + sum(table.nbytes for table in records)
     is_on_host = device_for(config.replay, side, device).type == "cpu"
     games = (config.selfplay.slots if config.pipeline.plays else 1) * game
-    policies = {"selfplay.reanalysed": 2 * _policies(config)} if config.selfplay.reanalysed else {}
-    return policies | {  # each rank has all samples
+    return {  # each rank has all samples
         "replay.capacity": config.replay.capacity * record * (GROWS * here if is_on_host else 1.0),
         "selfplay.slots": float(games) * on_device / distributed.world_size(),
         "network": float(on_device * (LEARNING + PLAYER * bool(config.evaluation.gate)) * network),
@@ -100,18 +97,8 @@ def memory(config: Config, device: torch.device) -> dict[str, float]:
 
 
 def _network(config: Config) -> int:
-    encoder = make_encoder(config.features.encoder, config.features.komi_input)
     with torch.device("meta"):
-        network = Network(config.network, encoder.num_planes, encoder.num_globals, config.game.largest_size)
-    return network.num_parameters()
-
-
-def _policies(config: Config) -> float:
-    """Returns the bytes of the policies in a snapshot where positions are searched again: those of all samples in
-    memory. While it is written, they are in memory twice more."""
-    kinds = (layout(config.game.largest_size)[name] for name in ("policy", "root_value"))
-    sample = sum(dtype.itemsize * math.prod(shape) for dtype, shape in kinds) + torch.int64.itemsize
-    return float(config.replay.capacity * sample) if config.selfplay.reanalysed else 0.0
+        return checkpoint.fresh_network(config).num_parameters()
 
 
 def disk(config: Config, games: float) -> dict[str, float]:
@@ -127,8 +114,7 @@ def disk(config: Config, games: float) -> dict[str, float]:
     logs = min(settings.logs_mb * 1e6 or math.inf, min(minutes, iterations) * LOG)
     return {
         "checkpoints": kept * saved,
-        # Two, one under way, and two more for a while after a rollback.
-        "snapshots": 5 * (saved + games + config.replay.shard_samples * record + _policies(config)),
+        "snapshots": 3 * (saved + games + config.replay.shard_samples * record),  # one of them under way
         "replay": (config.replay.capacity + config.replay.archive_samples) * record * PACKED,
         "games": (settings.keep_games or 100_000) * GAME * (min(1.0, 100 * config.selfplay.sgf_share) + has_matches),
         "logs": logs,
@@ -139,8 +125,7 @@ def plan(config: Config, device: torch.device) -> str:
     """Returns in a line what a run will take. Raises InputError, with what would fit, where there is not so much."""
     needed, host = memory(config, device), torch.device("cpu")
     has_replay = device_for(config.replay, config.game.largest_size, device).type == device.type
-    of_memory = {"selfplay.reanalysed"} if has_replay else {"selfplay.reanalysed", "replay.capacity"}
-    of_device = {name: size for name, size in needed.items() if name not in of_memory or device.type == "cpu"}
+    of_device = needed if has_replay else {name: size for name, size in needed.items() if name != "replay.capacity"}
     of_host = {name: size for name, size in needed.items() if name not in of_device}
     places = [_planned(config, of_device, device)] + ([_planned(config, of_host, host)] if of_host else [])
     words = "plans " + " and ".join(places)

@@ -206,7 +206,8 @@ def _network_search(
 
 
 def _name(checkpoint: Checkpoint) -> str:
-    return f"{Path(checkpoint.config.run.name).name}@{checkpoint.step}"
+    name = Path(checkpoint.config.run.name).name
+    return name if checkpoint.sizes is None else f"{name}@{checkpoint.step}"
 
 
 def autotune_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:

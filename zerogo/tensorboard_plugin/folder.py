@@ -21,6 +21,7 @@ LISTED, SECONDS = 50, 0.7  # games of a page, and how long one request looks for
 RUNS_HOLD = 2.0  # seconds for which the list of runs is taken to be true
 GAME_FOLDERS = {"games": "self-play", "matches": "match", "played": "played"}  # of a run, with the kinds of their games
 OF_A_RUN = {*GAME_FOLDERS, "actors", "checkpoints", "snapshots", "replay", "logs"}
+NETWORKS = (".pt", ".bin.gz", ".txt.gz")  # endings of checkpoints and of KataGo's networks
 STEP = re.compile(r"step-(\d{8,18})\.pt")
 _COMMENT = re.compile(rb"\bG?C\[[^\]\\]*+(?:\\.[^\]\\]*+)*+\]?", re.DOTALL)  # or to the end: each byte is seen once
 _MOVE = re.compile(rb"(?<![A-Z])([BW])\[([a-y]{0,2})\]")
@@ -94,7 +95,7 @@ class Folder:
     def network(self, name: Any) -> Path:
         """Returns the file of a network. Raises InputError for what is none."""
         path = self.path(name)
-        if path.suffix != ".pt" or not path.is_file() or path.parent.name == "snapshots":
+        if not path.name.endswith(NETWORKS) or not path.is_file() or path.parent.name == "snapshots":
             raise InputError(f"{str(name)[:80]!r} is no checkpoint; allowed are the networks that the tab lists")
         return path
 
@@ -130,14 +131,14 @@ class Folder:
             waiting += [(path / name, depth + 1) for name in below if not name.startswith(".")]
             for link in (path / name for name in files if (path / name).is_symlink() and (path / name).is_dir()):
                 yield ListedRun(self._name(link), path, [], [], "a link, which is not followed")
-            if is_run or "match.json" in files or "played" in folders or any(name.endswith(".pt") for name in files):
+            if is_run or "match.json" in files or "played" in folders or any(name.endswith(NETWORKS) for name in files):
                 yield self._run(path, is_run, folders, files)
 
     def _run(self, path: Path, is_run: bool, folders: set[str], files: set[str]) -> ListedRun:
         name = self._name(path)
         kinds = GAME_FOLDERS if is_run else ({"games": "match"} if "match.json" in files else {}) | {"played": "played"}
         sources = [(kind, path / folder) for folder, kind in kinds.items() if folder in folders]
-        networks = [(file, -1) for file in sorted(files) if file.endswith(".pt")]
+        networks = [(file, -1) for file in sorted(files) if file.endswith(NETWORKS)]
         saved = _entries(path / "checkpoints")[1] if is_run and "checkpoints" in folders else ()
         steps = sorted((int(found[1]), found[0]) for found in map(STEP.fullmatch, saved) if found)
         networks += [(f"checkpoints/{file}", step) for step, file in steps]

@@ -13,18 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from zerogo.kernels.cuda import launch
-from zerogo.kernels.cuda.rows import (
-    any_point,
-    count,
-    first_plane,
-    flood,
-    load_rows,
-    neighbours,
-    point_rows,
-    shifts,
-    store_rows,
-)
+from zerogo.kernels.cuda import launch, rows
+from zerogo.kernels.cuda.rows import any_point, count, first_plane, flood, load_rows, neighbours, shifts, store_rows
 
 MOST_PROGRAMS = 4096
 MOST_SCRATCH = 2**27  # bytes
@@ -73,7 +63,7 @@ def ladders_kernel(
             is_movers = tl.load(mover + game) == colour + 1
         ban = tl.zeros_like(own)
         if AS_KATAGO:
-            ban = point_rows(tl.load(bans + game).to(tl.int32), N)
+            ban = rows.point_rows(tl.load(bans + game).to(tl.int32), N)
         caught, catching, escaping, number = _read_side(
             own, other, exists, ban, is_movers, stack, slot, slots, most, N, DEPTH, FOR_MOVER, AS_KATAGO
         )

@@ -1,0 +1,277 @@
+"""KataGo's architecture (versions 8 to 17 of its files): blocks that normalise before they convolve, with global
+pooling, nested bottlenecks and transformers.
+
+A norm is a scale and a bias for each channel: the statistics of a file are folded into them, so there is no batch
+normalisation to go on with. Every norm is followed by its activation and the on-board mask; what lies off the board in
+the trunk may be anything. `katago_format` reads and writes the files, and builds the modules from their tensors."""
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from zerogo.network.tower import OFF_BOARD_LOGIT, FusedConv, Network, pool, relu_
+
+PLANES, GLOBALS = 22, 19
+SUPERKO, TERRITORY = 6, 9  # places among the global inputs
+MOST_VALUE = 1 - 1e-6  # of a winrate's tanh that atanh is asked for
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "ACTIVATION_IDENTITY": lambda x: x,
+    "ACTIVATION_RELU": relu_,
+    "ACTIVATION_MISH": F.mish,
+    "ACTIVATION_SILU": F.silu,
+}
+RELU = "ACTIVATION_RELU"
+HEADS = ("policy", "value", "ownership", "score")
+
+
+def mask(x: Tensor, on_board: Tensor | None) -> Tensor:
+    """Returns maps [B, C, N, N] that are zero off the board."""
+    return x if on_board is None else torch.where(on_board.unsqueeze(1), x, 0.0)
+
+
+class Norm(nn.Module):
+    """Scale and bias of each channel, then the activation, then the mask: [B, C, N, N] -> the same shape."""
+
+    def __init__(self, scale: Tensor, bias: Tensor, activation: str) -> None:
+        super().__init__()
+        self.weight, self.bias, self.activation = nn.Parameter(scale), nn.Parameter(bias), activation
+
+    def forward(self, x: Tensor, on_board: Tensor | None) -> Tensor:
+        """Returns the activated maps."""
+        weight, bias = (part.to(x.dtype).view(1, -1, 1, 1) for part in (self.weight, self.bias))
+        return mask(ACTIVATIONS[self.activation](torch.addcmul(bias, x, weight)), on_board)
+
+
+class RmsNorm(nn.Module):
+    """x times a weight / the root mean square over the channels of a point, or over all channels and points of a board:
+    [B, C, N, N] -> the same shape, zero off the board. bias, activation: of the trunk's tip, None for a block's."""
+
+    def __init__(self, weight: Tensor, epsilon: float, bias: Tensor | None, is_spatial: bool, activation: str) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(weight), None if bias is None else nn.Parameter(bias)
+        self.epsilon, self.is_spatial, self.activation = epsilon, is_spatial, activation
+
+    def forward(self, x: Tensor, on_board: Tensor | None) -> Tensor:
+        """Returns the normalised maps."""
+        y = x.to(torch.float32)
+        square = y.square().mean(1, keepdim=True)
+        if self.is_spatial and on_board is None:
+            square = square.mean((2, 3), keepdim=True)
+        elif self.is_spatial:
+            board = on_board.unsqueeze(1)
+            square = torch.where(board, square, 0.0).sum((2, 3), True) / board.sum((2, 3), True)
+        y = y * torch.rsqrt(square + self.epsilon) * self.weight.view(1, -1, 1, 1)
+        y = y if self.bias is None else y + self.bias.view(1, -1, 1, 1)
+        return mask(ACTIVATIONS[self.activation](y.to(x.dtype)), on_board)
+
+
+class PooledBias(nn.Module):
+    """A bias for each channel, read off the pooled channels of a convolution."""
+
+    def __init__(self, conv: nn.Conv2d, norm: Norm) -> None:
+        super().__init__()
+        self.conv, self.norm, self.linear = conv, norm, None  # of 3 * norm's channels
+
+    def pooled(self, x: Tensor, on_board: Tensor | None) -> Tensor:
+        """Returns the pooled channels: [B, C, N, N] -> float32 [B, 3C']."""
+        return pool(_conv(self.conv, self.norm, x, on_board), on_board, is_signed=self.norm.activation != RELU)
+
+    def forward(self, x: Tensor, on_board: Tensor | None) -> Tensor:
+        """Returns the bias: float32 [B, C'', 1, 1]."""
+        return self.linear(self.pooled(x, on_board)).unsqueeze(-1).unsqueeze(-1)
+
+
+class Residual(nn.Module):
+    """x + conv(norm(f(conv(norm(x))))), f being nothing, a pooled bias or other blocks."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind, self.blocks = kind, nn.ModuleList()
+        self.norm1 = self.conv1 = self.pool = self.norm2 = self.conv2 = None
+
+    def forward(self, x: Tensor, on_board: Tensor | None) -> Tensor:
+        """Returns the block's output: [B, C, N, N] -> the same shape."""
+        y = self.norm1(x, on_board)
+        if self.pool is None and not self.blocks:
+            y = _conv(self.conv1, self.norm2, y, on_board)
+        else:
+            z = self.conv1(y)
+            if self.pool is not None:
+                z = z + self.pool(y, on_board).to(z.dtype)
+            for block in self.blocks:
+                z = block(z, on_board)
+            y = self.norm2(z, on_board)
+        return self.conv2(y, None, residual=x, relu=False) if isinstance(self.conv2, FusedConv) else x + self.conv2(y)
+
+
+def _conv(conv: nn.Module, norm: Norm, x: Tensor, on_board: Tensor | None) -> Tensor:
+    """Returns a convolution and the norm behind it, which a `FusedConv` holds already."""
+    if not isinstance(conv, FusedConv):
+        return norm(conv(x), on_board)
+    is_relu = norm.activation == RELU
+    y = conv(x, on_board if is_relu else None, relu=is_relu)
+    return y if is_relu else mask(ACTIVATIONS[norm.activation](y), on_board)
+
+
+class Attention(nn.Module):
+    """x + what every point takes from all points of its board, by rotary positions where there are frequencies.
+
+    heads, groups: of queries, and of keys and values that several of them share. frequencies: [groups or 1, pairs, 2],
+    radians a column and a row, None without; theta: what fixed ones were made from, None for learned ones."""
+
+    kind = "transformer_attention_block"
+
+    def __init__(self, heads: int, groups: int, frequencies: Tensor | None, theta: float | None) -> None:
+        super().__init__()
+        self.heads, self.groups, self.theta = heads, groups, theta
+        learns = frequencies is not None and theta is None
+        self.frequencies = nn.Parameter(frequencies) if learns else None
+        self.register_buffer("fixed", None if learns else frequencies, persistent=False)
+
+    def forward(self, x: Tensor, on_board: Tensor | None) -> Tensor:
+        """Returns the block's output: [B, C, N, N] -> the same shape."""
+        size, z = x.shape[-1], self.norm(x, on_board).flatten(2).transpose(1, 2)
+        q = self._rotate(self.query(z).unflatten(2, (self.heads, -1)).transpose(1, 2), size)
+        k = self._rotate(self.key(z).unflatten(2, (self.groups, -1)).transpose(1, 2), size)
+        v = self.value(z).unflatten(2, (self.groups, -1)).transpose(1, 2)
+        k, v = (part.repeat_interleave(self.heads // self.groups, dim=1) for part in (k, v))
+        seen = None if on_board is None else on_board.flatten(1)[:, None, None]
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=seen).transpose(1, 2).flatten(2)
+        return x + mask(self.out(y).transpose(1, 2).unflatten(2, (size, size)), on_board)
+
+    def _rotate(self, x: Tensor, size: int) -> Tensor:
+        """Returns queries or keys turned by the column and the row of their points: [B, heads, P, d]."""
+        frequencies = self.fixed if self.frequencies is None else self.frequencies
+        if frequencies is None:
+            return x
+        line = torch.arange(size, device=x.device, dtype=torch.float32)
+        places = torch.cartesian_prod(line, line).flip(1)  # column, row
+        angles = (places @ frequencies.to(torch.float32).transpose(1, 2)).repeat_interleave(
+            x.shape[1] // len(frequencies), dim=0
+        )
+        cos, sin, (a, b) = angles.cos(), angles.sin(), x.to(torch.float32).unflatten(-1, (-1, 2)).unbind(-1)
+        return torch.stack([a * cos - b * sin, a * sin + b * cos], dim=-1).flatten(-2).to(x.dtype)
+
+
+class FeedForward(nn.Module):
+    """x + W(silu(z U) * (z G)) at every point, z = rms(x), without the gate where there is none."""
+
+    kind = "transformer_ffn_block"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = None
+
+    def forward(self, x: Tensor, on_board: Tensor | None) -> Tensor:
+        """Returns the block's output: [B, C, N, N] -> the same shape."""
+        z = self.norm(x, on_board).permute(0, 2, 3, 1)
+        y = F.silu(self.up(z))
+        y = self.down(y if self.gate is None else y * self.gate(z))
+        return x + mask(y.permute(0, 3, 1, 2), on_board)
+
+
+class KataGoNetwork(nn.Module):
+    """A network of KataGo's for its 22 planes and 19 global inputs; `katago_format` fills it with modules.
+
+    header: what a file says before the trunk and is to be written again. size: the (largest) board side that it is
+    made for. heads: the outputs that it gives, of HEADS; what they are is said in `tower.HEADS`. The score is KataGo's
+    lead. optimism: weight of the policy of moves that may turn out better than expected, of version 12 or later."""
+
+    num_planes, num_globals = PLANES, GLOBALS
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size, self.heads, self.header, self.optimism = size, list(HEADS), {}, 0.0
+        self.blocks = nn.ModuleList()
+        self.stem = self.global_bias = self.tip = None
+        self.policy_conv = self.policy_pool = self.policy_norm = self.policy_out = self.policy_pass = None
+        self.pass_bias = self.pass_activation = self.pass2 = None
+        self.value_conv = self.value_norm = self.value_hidden = self.value_activation = None
+        self.outcome = self.numbers = self.ownership = None
+
+    def forward(self, planes: Tensor, globals: Tensor, on_board: Tensor | None = None) -> dict[str, Tensor]:
+        """Returns each head's output in float32: planes [B, 22, N, N], globals float32 [B, 19], on_board bool
+        [B, N, N]."""
+        expected = f"expected [B, {PLANES}, N, N] and [B, {GLOBALS}]"
+        assert planes.ndim == 4 and planes.shape[1] == PLANES, f"planes {list(planes.shape)}, {expected}"
+        assert globals.shape == (len(planes), GLOBALS), f"globals {list(globals.shape)}, {expected}"
+        bias = self.global_bias(globals).unsqueeze(-1).unsqueeze(-1)
+        x = self.stem(planes)
+        x = x + bias.to(x.dtype)
+        for block in self.blocks:
+            x = block(x, on_board)
+        x = self.tip(x, on_board)
+        outputs = {"policy": self._policy(x, on_board)} if "policy" in self.heads else {}
+        v = _conv(self.value_conv, self.value_norm, x, on_board)
+        hidden = ACTIVATIONS[self.value_activation](self.value_hidden(pool(v, on_board, by_area=True)))
+        outputs |= self._numbers(hidden, globals)
+        if "ownership" in self.heads:
+            outputs["ownership"] = mask(self.ownership(v), on_board)[:, 0].to(torch.float32)
+        return {name: outputs[name] for name in self.heads}
+
+    def _policy(self, x: Tensor, on_board: Tensor | None) -> Tensor:
+        """Returns the logits of the moves and the pass: float32 [B, A]."""
+        pooled = self.policy_pool.pooled(x, on_board)
+        maps = self.policy_conv(x)
+        bias = self.policy_pool.linear(pooled).unsqueeze(-1).unsqueeze(-1)
+        maps = self.policy_out(self.policy_norm(maps + bias.to(maps.dtype), on_board)).to(torch.float32)
+        passes = self.policy_pass(pooled)
+        if self.pass2 is not None:
+            passes = self.pass2(ACTIVATIONS[self.pass_activation](passes + self.pass_bias))
+        if on_board is not None:
+            maps = torch.where(on_board.unsqueeze(1), maps, OFF_BOARD_LOGIT)
+        logits = torch.cat([maps.flatten(2), passes.to(torch.float32).unsqueeze(2)], dim=2)
+        return torch.lerp(logits[:, 0], logits[:, 1], self.optimism) if self.optimism else logits[:, 0]
+
+    def _numbers(self, hidden: Tensor, globals: Tensor) -> dict[str, Tensor]:
+        """Returns value and score: float32 [B] each. "No result" can't be under area scoring with superko."""
+        logits = self.outcome(hidden).to(torch.float32)  # autocast on a CPU leaves what follows in bfloat16
+        ends = (globals[:, SUPERKO] != 0) & (globals[:, TERRITORY] == 0)
+        chances = torch.softmax(logits, dim=1)
+        value = torch.atanh((chances[:, 0] - chances[:, 1]).clamp(-MOST_VALUE, MOST_VALUE))
+        lead = self.header["multipliers"][3] * self.numbers(hidden)[:, 2].to(torch.float32)
+        return {
+            "value": torch.where(ends, (logits[:, 0] - logits[:, 1]) / 2, value),
+            "score": torch.where(ends, lead, lead * (1 - chances[:, 2])),
+        }
+
+    num_parameters, num_operations = Network.num_parameters, Network.num_operations
+
+    def playing_copy(
+        self, device: torch.device, dtype: torch.dtype, heads: Sequence[str] | None, compiled: bool
+    ) -> "KataGoNetwork":
+        """Returns a copy for playing: see `tower.inference_copy`."""
+        playing = copy.deepcopy(self).eval().requires_grad_(False).to(device)
+        if heads is not None:
+            playing.heads = [name for name in HEADS if name in heads]
+        for module in list(playing.modules()):
+            if isinstance(module, Residual) and module.pool is None and not module.blocks:
+                _fuse_(module, "conv1", module.norm2, device, dtype, self.size, compiled)
+            if isinstance(module, Residual):
+                _fuse_(module, "conv2", None, device, dtype, self.size, compiled)
+            if isinstance(module, PooledBias):
+                _fuse_(module, "conv", module.norm, device, dtype, self.size, compiled)
+        _fuse_(playing, "value_conv", playing.value_norm, device, dtype, self.size, compiled)
+        for module in playing.modules():  # the small matrices after pooling stay in float32
+            if isinstance(module, nn.Conv2d):
+                module.to(dtype=dtype, memory_format=torch.channels_last)
+            elif isinstance(module, (Attention, FeedForward)):
+                for layer in module.children():
+                    if isinstance(layer, nn.Linear):
+                        layer.to(dtype)
+        return playing
+
+
+def _fuse_(
+    module: nn.Module, name: str, norm: Norm | None, device: torch.device, dtype: torch.dtype, size: int, plain: bool
+) -> None:
+    """Puts a `FusedConv`, with the norm behind it folded in, into the place of a convolution."""
+    conv = getattr(module, name)
+    scale = torch.ones(conv.out_channels, device=device) if norm is None else norm.weight
+    bias = torch.zeros_like(scale) if norm is None else norm.bias
+    conv.weight = nn.Parameter(conv.weight * scale.view(-1, 1, 1, 1), requires_grad=False)
+    conv.bias = nn.Parameter(bias.clone(), requires_grad=False)
+    setattr(module, name, FusedConv(conv, device, dtype, size, plain))
