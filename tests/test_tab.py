@@ -5,6 +5,8 @@ import json
 import os
 import pickle
 import re
+import shutil
+import subprocess
 import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
@@ -208,6 +210,18 @@ def test_a_game_is_played_counted_and_saved(root: Path, ask: Callable):
     three = ask("new", size=9, handicap=3, komi=0.5)["nodes"][0]
     assert three["next"] == "w" and len(three["start"]["handicap"]) == 3 and three["stones"].count("1") == 3
     assert "plays on 5" in ask("new", 400, networks=[NEW], size=9)["error"]
+    assert "komi is 99999; allowed are -1000 to 1000" in ask("new", 400, size=9, komi=99999)["error"]
+
+
+def test_a_played_game_is_one_state_machine(tmp_path: Path):
+    """Runs played.mjs in node, which needs no browser."""
+    if (node := shutil.which("node")) is None:
+        pytest.skip("node is not installed, in which the page's state machine is tested (apt-get install nodejs)")
+    for path in (*entry.PAGE.glob("*.js"), Path(__file__).with_name("played.mjs")):
+        shutil.copy(path, tmp_path)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    done = subprocess.run([node, "--test", tmp_path / "played.mjs"], capture_output=True, text=True)
+    assert done.returncode == 0 and "pass 9" in done.stdout, done.stdout
 
 
 def test_how_a_run_is_doing(root: Path, ask: Callable):

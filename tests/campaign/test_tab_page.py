@@ -143,6 +143,7 @@ def page(browser: Page) -> Iterator[Page]:
     """The tab, freshly opened; its console has no complaint at the end."""
     browser.open()
     yield browser
+    browser.js("sessionStorage.clear()")  # in which a game that is played waits for a reload
     assert browser.errors() == []
 
 
@@ -234,6 +235,53 @@ def test_a_game_is_played_to_its_score_by_keyboard(page: Page, root: Path):
     (saved,) = page.until(lambda: set(played.glob("*.sgf")) - known)
     assert re.search(r"RE\[[BW]\+", saved.read_text())
     page.driver.get_log("browser")  # illegal moves are refused with a 400
+
+
+def facts_of(page: Page, moves: int) -> None:
+    page.until(lambda: f"move {moves}:" in page.texts(".facts")[0] if moves else "start" in page.texts(".facts")[0])
+
+
+def test_a_played_game_is_nobody_elses(page: Page, root: Path):
+    """Other games are looked at and the page is loaded anew; what is saved are the moves of the game that is played."""
+    played = root / "tiny" / "played"
+    before = set(played.glob("*.sgf"))
+    page.click("[role=tab]", "Play")
+    page.choose(".play label:nth-of-type(5) input", "99999")
+    page.says("komi is 99999; allowed are half points from -1000 to 1000")
+    assert page.js("return document.querySelector('.play label:nth-of-type(5) input').value") == ""
+    page.choose(".play label:nth-of-type(3) input", "2")
+    page.click(".play button", "New game")
+    page.says("Your move", ".play .words")
+    page.point(3, 3)
+    page.point(2, 2)  # at once: a double click
+    page.says("Its move", ".play .words")
+    facts_of(page, 2)
+    page.js("document.activeElement.blur()")
+    page.keys(DELETE)
+    page.says("this game is being played; Undo takes moves back")
+    page.click("button", "✕ variation")
+    facts_of(page, 2)
+    page.click("[role=tab]", "Games")
+    page.keys("j")
+    page.click("[role=tab]", "Play")
+    page.says("Another game is shown. In yours: Its move", ".play .words")
+    off = "[...document.querySelectorAll('.play button')].filter(e => e.getClientRects().length && e.disabled)"
+    assert page.js(f"return {off}.map(e => e.innerText.trim())") == ["Undo", "Pass", "Resign", "Count now"]
+    page.click(".play button", "Back to your game")
+    facts_of(page, 2)
+    page.driver.refresh()
+    page.until(lambda: page.texts(".play .words") == ["Your move."])
+    facts_of(page, 2)
+    (path,) = set(played.glob("*.sgf")) - before
+    assert path.read_text().count(";B[") == 1 and path.read_text().count(";W[") == 1
+    page.click("[role=tab]", "Games")
+    page.keys("j", "j")
+    page.click("[role=tab]", "Play")
+    page.click(".play button", "Back to your game")
+    page.click(".play button", "Resign")
+    page.says("You resigned. White wins, W+R.", ".play .words")
+    page.until(lambda: "RE[W+R]" in path.read_text())
+    assert set(played.glob("*.sgf")) - before == {path} and path.read_text().count(";B[") == 1
 
 
 def test_a_broken_file_is_refused_and_a_whole_one_shown(page: Page, tmp_path: Path):

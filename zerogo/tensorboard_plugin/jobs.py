@@ -38,6 +38,7 @@ from zerogo.rules import Rules
 from zerogo.sgf.record import COLOURS
 
 MOST_MOVES, MOST_NODES, MOST_LINES = 2000, 5000, 100  # of a game that is shown, with its variations
+MOST_KOMI = 1000
 MOST_VISITS, MOST_SECONDS, MOST_TREE = 10_000, 120.0, 2**29  # of one search; bytes of its tree
 KEPT_ANALYSTS, KEPT_GAMES, MOST_NETWORKS = 4, 8, 60  # in memory; over time
 REPORT_SECONDS, SLICE_SECONDS = 0.25, 0.08  # between two reports; between two looks at what else is asked
@@ -125,8 +126,9 @@ def _position(given: Any) -> tuple[Rules, Part, list[tuple[Colour, int]]]:
     start = {"stones": "0" * points, "handicap": [], "first": "b"} | {name: one for name, one in start.items() if one}
     if wrong := bounds.misfit(start, {"stones": str, "handicap": [int], "first": str}, "start"):
         raise InputError(wrong)
-    if abs(rules.komi) > 1000 or len(moves) > MOST_MOVES:
-        raise InputError(f"komi is {rules.komi:g}, with {len(moves)} moves; allowed are 1000 and {MOST_MOVES} at most")
+    _require_komi(rules)
+    if len(moves) > MOST_MOVES:
+        raise InputError(f"the position has {len(moves)} moves; allowed are {MOST_MOVES} at most")
     stones, handicap = start["stones"], start["handicap"]
     colours = {start["first"], *(move[0] for move in moves)}
     if len(stones) != points or not set(stones) <= set("012") or not colours <= {"b", "w"}:
@@ -134,6 +136,12 @@ def _position(given: Any) -> tuple[Rules, Part, list[tuple[Colour, int]]]:
     if len(set(handicap)) < len(handicap) or not all(0 <= point < points for point in handicap):
         raise InputError(f"the handicap must be different points, 0 to {points - 1}")
     return rules, start, [(COLOURS[colour], _whole("a move", action, 0, points)) for colour, action, *_ in moves]
+
+
+def _require_komi(rules: Rules) -> None:
+    """Raises InputError for a komi that no game has."""
+    if abs(rules.komi) > MOST_KOMI:
+        raise InputError(f"komi is {rules.komi:g}; allowed are {-MOST_KOMI} to {MOST_KOMI}")
 
 
 def _whole(what: str, value: Any, low: int, high: int) -> int:
@@ -233,7 +241,7 @@ def new_game(desk: Desk, request: Part) -> Iterator[Part]:
     else:
         rules = Rules(size=size or 9)
     if request.get("komi") is not None:
-        rules = dataclasses.replace(rules, komi=request["komi"])
+        _require_komi(rules := dataclasses.replace(rules, komi=request["komi"]))
     stones = _whole("the handicap", request.get("handicap", 0), 0, 9)
     handicap = coords.fixed_handicap(rules.size, stones) if stones > 1 else []
     record = sgf.GameRecord(rules, [], first="w" if handicap else "b", handicap=handicap)

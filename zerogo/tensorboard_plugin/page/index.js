@@ -45,10 +45,11 @@ export async function render() {
     costs.classList.add("busy");
   };
   let think, play;
-  const viewer = new Viewer({ say, onchange: () => play?.dead || think?.again(), onplay: (action) => play?.play(action) });
+  const onchange = () => { play?.draw(); if (!play?.overlay()) think?.again(); };
+  const viewer = new Viewer({ say, onchange, onplay: (action) => play?.play(action), owns: (game) => play?.owns(game) });
   think = new Think({ viewer, say, cost });
   const games = new Games({ viewer, say, onopen: (game) => { if (game) think.prefer(game.run); } });
-  play = new Play({ viewer, say, cost, think, onstart: () => think.again() });
+  play = new Play({ viewer, say, cost, think, onstart: () => think.again(), onback: () => show("play") });
   const status = new Run({ say, onmatch: (run, player, opponent) => { show("games"); games.set({ run, kind: "match", player: `${player} ${opponent}` }); } });
   const tabs = Object.fromEntries(Object.entries(TABS).map(([name, text]) => [name, h("button", { role: "tab", onclick: () => show(name) }, text)]));
   const main = h("main", {}, games.element, play.element, viewer.element, think.element, status.element);
@@ -89,6 +90,7 @@ export async function render() {
       viewer.show(await (await import("./api.js")).post("new", { size: 9 }));
       say("There are no games in the log directory yet; a run keeps some of its games as it goes.");
     }
+    if (play.restore()) show("play");
   } catch (error) { say(error.message); }
   setInterval(() => look().catch(() => {}), 30000);
 }

@@ -3,13 +3,13 @@
 import { Board } from "./board.js";
 import { gameChart } from "./chart.js";
 import { get, h, lead, percent, post, vertex } from "./api.js";
-
-export const RULES = ["size", "komi", "superko", "suicide", "scoring"];
+import { positionAt } from "./played.js";
 
 export class Viewer {
   // onchange(): another position is shown. onplay(action): somebody wants to play; true where that was dealt with.
-  constructor({ onchange, onplay, say }) {
-    Object.assign(this, { onchange, onplay, say, overlay: {}, second: null });
+  // owns(game): whether somebody else alone changes the game.
+  constructor({ onchange, onplay, owns, say }) {
+    Object.assign(this, { onchange, onplay, owns, say, overlay: {}, second: null });
     const board = (label) => new Board({
       label, onplay: (point) => this.play(point), onwheel: (step) => this.step(step), onpoint: (point) => this.point(point),
     });
@@ -61,15 +61,7 @@ export class Viewer {
     return node.next_child ?? node.children[0];
   }
 
-  // A position for the server: from the last stones set up on the way to a node.
-  position(at = this.at) {
-    const moves = [];
-    for (; !this.game.nodes[at].start; at = this.game.nodes[at].parent) {
-      moves.unshift([this.game.nodes[at].colour, this.game.nodes[at].action]);
-    }
-    const rules = Object.fromEntries(RULES.map((name) => [name, this.game[name]]));
-    return { ...rules, start: this.game.nodes[at].start, moves };
-  }
+  position(at = this.at) { return positionAt(this.game, at); }
   go(at) {
     if (at == null || at === this.at) return;
     for (const one of this.path(at).slice(1)) this.game.nodes[this.game.nodes[one].parent].next_child = one;
@@ -126,6 +118,7 @@ export class Viewer {
     }
   }
   prune() {
+    if (this.owns(this.game)) return this.say("this game is being played; Undo takes moves back");
     if (!this.node.mine) return this.say("this move belongs to the game; only moves that you tried are removed");
     const { at, node } = this, parent = this.game.nodes[node.parent];
     parent.children = parent.children.filter((one) => one !== at);
