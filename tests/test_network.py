@@ -177,19 +177,6 @@ def test_epilogues_on_cuda() -> None:
     assert cli.pick_epilogues("auto", playing) in ("off", "on")
 
 
-@pytest.mark.parametrize("size", [1, 3, 9, 19])
-def test_the_copy_for_playing_knows_every_size_and_batch(size: int) -> None:
-    """Its weights are laid out for the network's own size, and work on others."""
-    network = make_network()
-    planes, numbers = make_input(9, size)
-    playing = inference_copy(network)
-    for batch in (1, 9):
-        with torch.no_grad():
-            expected = network(planes[:batch], numbers[:batch])
-        for name, output in playing(planes[:batch], numbers[:batch]).items():
-            assert (output - expected[name]).abs().max() < 1e-3, name
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_the_copy_for_playing_takes_other_weights_in_its_places(dtype, compiled: bool, monkeypatch) -> None:
@@ -214,50 +201,6 @@ def test_the_copy_for_playing_takes_other_weights_in_its_places(dtype, compiled:
         assert torch.equal(found, output) and not torch.equal(found, before[name]), name
 
 
-def test_a_compiled_copy_is_the_same_and_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A later copy shares what the first one's compilation made, and other batches need one more; no compiler is needed
-    to see that."""
-    graphs = []
-
-    def backend(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-
-    compile_with = torch.compile
-    monkeypatch.setattr(torch, "compile", lambda module: compile_with(module, backend=backend))
-    torch._dynamo.reset()
-    planes, numbers = make_input(6, 5)
-    for network in (make_network(), make_network(trained=False), make_network()):
-        playing, plain = inference_copy(network, compiled=True), inference_copy(network)
-        for batch in (6, 4, 3):
-            outputs = playing(planes[:batch], numbers[:batch])
-            for name, output in plain(planes[:batch], numbers[:batch]).items():
-                assert (output - outputs[name]).abs().max() < 1e-4, name
-    assert len(graphs) == 2
-
-
-def test_the_copy_outlives_training() -> None:
-    network = make_network()
-    planes, numbers = make_input(2, 5)
-    playing = inference_copy(network)
-    before = playing(planes, numbers)["policy"]
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(1.0)
-    assert torch.equal(playing(planes, numbers)["policy"], before)
-    assert network.stem.conv.weight.requires_grad
-
-
-def test_fewer_heads() -> None:
-    network = make_network()
-    planes, numbers = make_input(2, 5)
-    few = inference_copy(network, heads=("policy", "value"))(planes, numbers)
-    everything = inference_copy(network)(planes, numbers)
-    assert list(few) == ["policy", "value"]
-    assert all(torch.allclose(few[name], everything[name], atol=1e-6) for name in few)
-    assert list(network.heads) == list(SMALL.heads)
-
-
 def test_counts() -> None:
     heads = {"policy": 1.0, "value": 1.0}
     shape = {"blocks": 1, "channels": 4, "pooling_every": 0, "head_channels": 2, "value_hidden": 3}
@@ -271,11 +214,3 @@ def test_unknown_head() -> None:
     assert set(SMALL.heads) <= set(HEADS)
     with pytest.raises(InputError, match="'ladder'"):
         Network(NetworkConfig(heads={"policy": 1.0, "value": 1.0, "ladder": 1.0}), 5, 0, 9)
-
-
-def test_an_input_that_never_varied_in_training_changes_nothing_later() -> None:
-    """The weights of global inputs begin at 0 and learn only from inputs that vary."""
-    shape = NetworkConfig(blocks=1, channels=8, pooling_channels=4, head_channels=4, value_hidden=4)
-    network, planes = Network(shape, 3, 2, 5).eval(), torch.randn(2, 3, 5, 5)
-    outputs = [network(planes, torch.full((2, 2), float(number)))["policy"] for number in (0, 1)]
-    assert torch.equal(*outputs)

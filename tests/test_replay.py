@@ -10,7 +10,7 @@ import tiny
 import torch
 from limits import within
 
-from zerogo import board, flood, replay, symmetry
+from zerogo import board, replay
 from zerogo.config import ReplayConfig
 from zerogo.errors import InputError
 from zerogo.replay import Replay, Samples, load_shard, save_shard, window
@@ -144,14 +144,6 @@ def test_a_batch_holds_the_state_that_was_played(size):
     assert batch.records.dtype == torch.int64 and len(batch) == 12
 
 
-def test_rows_of_25_columns_survive_packing():
-    rows = torch.full((1, 8, 2, 25), 2**25 - 1, dtype=torch.int32)
-    sample = make_samples(0, 1, size=25)
-    sample = dataclasses.replace(sample, rows=rows)
-    assert torch.equal(sample.packed().rows.to(torch.int32), rows)
-    assert make_samples(0, 1, size=15).packed().rows.dtype == torch.int16
-
-
 def test_draws_are_uniform_over_the_window_and_its_symmetries(monkeypatch):
     monkeypatch.setattr(replay.buffer, "VALIDATION_SHARE", 0.0)
     buffer = filled(total=200)
@@ -166,41 +158,6 @@ def test_draws_are_uniform_over_the_window_and_its_symmetries(monkeypatch):
     expected = 20_000 / buffer.window
     assert (seen[edge:] - expected).abs().max() < 6 * expected**0.5, "a 6 sigma bound: false alarms below 1e-6"
     assert (symmetries - 2500).abs().max() < 6 * 2500**0.5
-
-
-def played(actions: list[torch.Tensor], policy: torch.Tensor, ownership: torch.Tensor) -> replay.TrainingBatch:
-    """A batch of the games in which the actions (int64 [B] each) were played, with the given targets, as it comes out
-    of the buffer."""
-    state = board.new_games(len(policy), Rules(size=5))
-    for action in actions:
-        state = board.step(state, action)
-    sample = make_samples(0, len(policy))
-    sample = dataclasses.replace(sample, **tiny.position_fields(state), policy=policy, ownership=ownership)
-    return replay.TrainingBatch.of(sample.packed(), torch.zeros(len(policy), dtype=torch.int64))
-
-
-def test_turned_samples_are_those_of_the_turned_game():
-    """Equivariance: a sample turned by its symmetry is the sample of the game that was played turned, for all eight,
-    exactly."""
-    draw = torch.Generator().manual_seed(5)
-    state, actions = board.new_games(6, Rules(size=5)), []
-    for _ in range(12):
-        actions.append(torch.multinomial(board.legal_actions(state).to(torch.float32), 1, generator=draw).squeeze(1))
-        state = board.step(state, actions[-1])
-    sample = make_samples(0, 6)
-    straight = played(actions, sample.policy, torch.randint(-1, 2, (6, 5, 5), generator=draw, dtype=torch.int8))
-    for s in range(8):
-        table = symmetry.action_table(5)[s]
-        moved_to = torch.argsort(table)  # what stood at table[i] stands at i
-        turned_ownership = straight.samples.ownership.flatten(1)[:, table[:-1]].view(6, 5, 5).to(torch.int8)
-        turned = played([moved_to[action] for action in actions], sample.policy[:, table], turned_ownership)
-        kinds = torch.full((6,), s)
-        assert torch.equal(symmetry.transform_planes(straight.state().stones, kinds), turned.state().stones)
-        before, turned_before = (flood.unpack_rows(batch.state().recent).flatten(1, 2) for batch in (straight, turned))
-        assert torch.equal(symmetry.transform_planes(before, kinds), turned_before)
-        policy = symmetry.transform_actions(straight.samples.policy, kinds)
-        torch.testing.assert_close(policy, turned.samples.policy)
-        assert torch.equal(symmetry.transform_planes(straight.samples.ownership, kinds), turned.samples.ownership)
 
 
 def test_credit_is_earned_spent_and_capped():
@@ -252,14 +209,6 @@ def test_the_ring_lies_on_a_gpu_with_room_for_it(monkeypatch):
         monkeypatch.setattr(replay.buffer, "free_bytes", lambda device, free=free: free)
         assert replay.device_for(settings, 9, torch.device("cuda")).type == kind
         assert replay.device_for(settings, 9, torch.device("cpu")).type == "cpu"
-
-
-def test_statistics_tell_age_and_size():
-    buffer = Replay(SETTINGS, 5)
-    buffer.add(make_samples(0, 20, network_step=10))
-    buffer.add(make_samples(20, 20, network_step=30))
-    figures = buffer.statistics(network_step=50)
-    assert figures["age_steps"] == 30 and figures["window"] == 40 and figures["learned_share"] == 0.75
 
 
 @pytest.mark.parametrize("device", ["cpu", "meta"])

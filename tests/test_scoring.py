@@ -1,6 +1,5 @@
 """Scoring against slow plain-Python counterparts, sgfmill, and a search in which one side plays alone."""
 
-import itertools
 import random
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -106,73 +105,6 @@ def test_pass_alive_agrees_with_plain_python(size, number, suicide, way, use):
     assert not (black & white).any()
 
 
-def lone_play_is_safe(grid, colour, suicide, stones, area) -> bool:
-    """Whether the other side, moving alone as long as it likes, can neither capture `stones` nor get a living stone
-    into `area`."""
-    size, foe = len(grid), 3 - colour
-    start = tuple(tuple(row) for row in grid)
-    seen, todo = {start}, [start]
-    while todo:
-        now = todo.pop()
-        if any(now[r][c] != colour for r, c in stones) or slow_benson(now, foe, suicide) & area:
-            return False
-        for r, c in itertools.product(range(size), repeat=2):
-            after = alone(now, (r, c), foe, suicide)
-            if after is not None and after not in seen:
-                seen.add(after)
-                todo.append(after)
-    return True
-
-
-def alone(grid, point, colour, suicide):
-    """The position after a stone is put there, or None where that is illegal (ko can't matter: the other side
-    passes)."""
-    if grid[point[0]][point[1]]:
-        return None
-    after = [list(row) for row in grid]
-    after[point[0]][point[1]] = colour
-    for taken in (3 - colour, colour):
-        for points, around in parts(after, lambda c, taken=taken: c == taken):
-            if not any(after[r][c] == 0 for r, c in around):
-                if taken == colour and not suicide:
-                    return None
-                for r, c in points:
-                    after[r][c] = 0
-    return tuple(tuple(row) for row in after)
-
-
-@pytest.mark.parametrize("suicide", [False, True])
-def test_pass_alive_is_safe_when_the_other_side_plays_alone(suicide):
-    rng, checked, grids = random.Random(7), 0, []
-    for size, number in ((3, 400), (4, 4000)):
-        for _ in range(number):
-            grid = random_legal(size, rng, rng.uniform(0.5, 0.8))
-            grids.append([[c and (1 if rng.random() < 0.8 else c) for c in row] for row in grid])
-    for grid in grids:
-        if any(not any(grid[r][c] == 0 for r, c in a) for k in (1, 2) for _, a in parts(grid, lambda c, k=k: c == k)):
-            continue
-        black, _ = scoring.pass_alive(torch.tensor([grid], dtype=torch.int8), suicide=suicide)
-        if not black.any():
-            continue
-        area = as_set(black[0])
-        stones = {p for p in area if grid[p[0]][p[1]] == 1}
-        assert lone_play_is_safe(grid, 1, suicide, stones, area), grid
-        checked += 1
-        if checked == 150:
-            break
-    assert checked == 150
-
-
-def test_stones_off_the_living_strings_are_not_alive():
-    """Two eyes, one false: not alive; the same with the false eye made real: alive."""
-    stones = stones_of(".X.XO XX.XO OOXXO OOOOO .O.O.", ".X.X. XXXXX OOOOO .O.O. OOOOO")
-    black, white = scoring.pass_alive(stones)
-    assert not black[0].any()
-    assert as_set(black[1]) == {(r, c) for r in (0, 1) for c in range(5)}
-    assert as_set(white[1]) == {(r, c) for r in (2, 3, 4) for c in range(5)}
-    assert scoring.all_pass_alive(as_state(stones, Rules(size=5))).tolist() == [False, True]
-
-
 def test_suicide_opens_an_eye_space_that_is_vital_without_it():
     """White may take its own nine stones off the board, and then make an eye where its middle stone stood."""
     stones = stones_of("XXXXXXX X...XXX X.O.XXX X...XXX XXXXX.X XXXXX.X XXXXXXX")
@@ -180,16 +112,6 @@ def test_suicide_opens_an_eye_space_that_is_vital_without_it():
     under_suicide, _ = scoring.pass_alive(stones, suicide=True)
     assert without.all()
     assert not under_suicide.any()
-
-
-def test_strings_live_together_and_fall_together():
-    """Two strings share the eyes a1 and c1 and live; without the stone that closes the second eye the first falls with
-    it."""
-    together = stones_of(".X.XO XXXXO XXOOO OO.O. OOOO.", ".X..O XX.XO XXOOO OO.O. OOOO.")
-    black, white = scoring.pass_alive(together)
-    assert as_set(black[0]) == {(0, 0), (0, 1), (0, 2), (0, 3), (1, 0), (1, 1), (1, 2), (1, 3), (2, 0), (2, 1)}
-    assert not black[1].any()
-    assert as_set(white[0]) | as_set(black[0]) == set(itertools.product(range(5), repeat=2))
 
 
 def test_dead_stones_inside_living_territory_go_to_its_owner():

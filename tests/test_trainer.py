@@ -148,14 +148,6 @@ def test_short_values_are_learned_where_they_are_known() -> None:
     assert loss_of("short_values", logits, make_targets(short_values=short[1:].repeat(2, 1))) == 0
 
 
-def test_the_head_of_short_values_learns_by_heart() -> None:
-    trainer = make_trainer(dataclasses.replace(SETTINGS, weight_decay=0.0), heads=HEADS | {"short_values": 1.0})
-    value = make_batch().samples.value
-    batch = make_batch(short_values=value.unsqueeze(1) * torch.tensor([1.0, -1.0, 1.0]))
-    losses = [float(trainer.step(batch)["short_values_loss"]) for _ in range(150)]
-    assert losses[0] == pytest.approx(math.log(2), abs=0.05) and losses[-1] < 0.1
-
-
 def test_ownership_loss_counts_the_points_that_exist() -> None:
     logits = torch.atanh(torch.tensor([[[0.6, 0.6], [0.6, 0.6]], [[-0.2, 0.9], [0.9, 0.9]]]))
     on_board = on_board_mask(board.new_games(2, [Rules(2), Rules(1)]))
