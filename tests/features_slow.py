@@ -24,7 +24,6 @@ ALL = sorted(ASKED | {f"{name}:{kind.default}" if kind.most else name for name, 
 PLANES = [group for group in ALL if make_group(group).form != GLOBALS]
 INPUTS = [group for group in ALL if make_group(group).form == GLOBALS]
 LADDERS = {group for group in PLANES if "ladder" in group}
-SLOW_AREA = {"area", "area_as_if_suicide", "pass_alive"}  # the plain implementation takes seconds on a large board
 
 SIDES = (0, 1), (1, 0), (0, -1), (-1, 0)
 AROUND = [(row, column) for row in (-1, 0, 1) for column in (-1, 0, 1) if row or column]

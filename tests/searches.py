@@ -55,16 +55,6 @@ class TableEvaluator:
         return SimpleNamespace(prior=prior, value=((own >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5)
 
 
-class AnyNumbers(TableEvaluator):
-    """Priors and values that round: the order of the operations counts."""
-
-    def __call__(self, state: board.State, legal: Tensor, key: Tensor) -> SimpleNamespace:
-        found = super().__call__(state, legal, key)
-        prior = torch.where(legal, 1.0 / (3.0 - found.prior.to(torch.float64)), 0.0)
-        prior = (prior / prior.sum(1, keepdim=True)).to(torch.float32)
-        return SimpleNamespace(prior=prior, value=1.0 / (2.3 + found.value) - 0.4)
-
-
 def several(settings: SearchConfig, leaves: int, **changes: Any) -> SearchConfig:
     """Returns the settings with so many leaves a step."""
     return dataclasses.replace(settings, leaves=leaves, **changes)

@@ -210,26 +210,6 @@ def test_what_is_damaged_or_foreign_is_set_aside_with_a_sentence(begun: Path, tm
     assert box.take(result, 0, 1) == len(result.lengths) > 0
 
 
-def test_games_of_two_actors_differ_and_names_never_meet(begun: Path, tmp_path: Path) -> None:
-    run = shutil.copytree(begun / "tiny", tmp_path / "tiny")
-    (old,) = {path.name[:12] for path in shards(run)}
-    actor = play(run, 1)
-    mine = [path for path in shards(run) if path.name.startswith(actor.name)]
-    assert actor.name != old and len(mine) == 1 and len(shards(run)) == 3
-    samples = [load_with_about(path)[0].root_value for path in shards(run)]
-    assert len({tuple(one[:8].tolist()) for one in samples}) == 3
-    actor.signals.exit_signal, actor.signals.snapshot_requested = 0, True  # asked to save it does so, and goes on
-    actor.selfplay.play(1, collected=actor.collected)
-    actor._play()
-    assert len(shards(run)) == 4 and not actor.signals.snapshot_requested
-    actor.selfplay.play(1, collected=actor.collected)
-    with pytest.raises(Interrupted):  # while it waits, say, with finished games
-        actor._follow = actor.signals.leave_if_asked
-        actor.signals.exit_signal = signal.SIGTERM
-        actor.go()
-    assert len(shards(run)) == 5
-
-
 def test_an_actor_follows_the_run_and_waits_for_it(begun: Path, tmp_path: Path, monkeypatch) -> None:
     """For a checkpoint, for another one, which says that one before it plays, for room; it ends with a sentence when
     there is nobody to play for."""

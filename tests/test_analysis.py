@@ -5,7 +5,6 @@ import dataclasses
 import itertools
 import json
 import random
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from zerogo.analysis.__main__ import parse as parse_arguments
 from zerogo.analysis.__main__ import read_settings
 from zerogo.analysis.batch import BatchKind, SearchTask, roots
 from zerogo.analysis.engine import AnalysisEngine, Limits
-from zerogo.analysis.query import AnalysisSettings, Query, QueryError, parse, read_config
+from zerogo.analysis.query import AnalysisSettings, Query, parse, read_config
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.players.analyst import Analyst, analyst_of_playouts
@@ -28,11 +27,9 @@ from zerogo.players.live import LiveGame
 from zerogo.players.session import RestrictedGo
 from zerogo.rules import Rules
 from zerogo.runtime import TOO_LONG
-from zerogo.search import Search
 
 ROOT = Path(__file__).parent.parent
 TABLES = tables("analysis")
-SHIPPED = ROOT / "checkpoints" / "quickstart-5x5.pt"
 ANALYST = analyst_of_playouts(16)
 # Black owns the upper half of this board and White the lower, whoever moves.
 HALVES = ["X.X.X", "XXXXX", ".....", "OOOOO", "O.O.O"]
@@ -104,14 +101,6 @@ def test_reply_has_katagos_keys() -> None:
     assert len(reply["ownership"]) == 25 and all(-1 <= value <= 1 for value in reply["ownership"])
     assert len(reply["policy"]) == 26 and [k for k, value in enumerate(reply["policy"]) if value == -1] == [12, 16]
     assert sum(value for value in reply["policy"] if value > 0) == pytest.approx(1, abs=1e-4)
-
-
-def test_a_reply_has_only_what_is_asked_for_and_one_visit_is_the_position_alone() -> None:
-    [reply] = ask(query())
-    assert reply.keys() == {"id", "isDuringSearch", "turnNumber", "moveInfos", "rootInfo"}
-    assert "pvVisits" not in reply["moveInfos"][0] and "ownership" not in reply["moveInfos"][0]
-    [reply] = ask(query(maxVisits=1, includePolicy=True))
-    assert reply["moveInfos"] == [] and reply["rootInfo"]["visits"] == 1 and len(reply["policy"]) == 26
 
 
 def test_lists_are_row_major_from_the_top_left() -> None:
@@ -204,14 +193,6 @@ def test_turns_and_priorities() -> None:
     assert found == [(1, "W"), (0, "B"), (3, "W")]
     [last] = ask(query(moves=moves))
     assert last["turnNumber"] == 3 and last == replies[2]
-
-
-def test_higher_priority_goes_first_but_what_runs_goes_on() -> None:
-    session = Session(limits=Limits(positions=1))
-    session.take(query("running", priority=-1))
-    session.engine.step()
-    session.ask(query("low", priority=0), query("high", priority=7), query("second", priority=7))
-    assert [reply["id"] for reply in session.replies] == ["running", "high", "second", "low"]
 
 
 def test_terminate() -> None:
@@ -335,15 +316,6 @@ def test_illegal_moves(fields: dict[str, Any], number: int, vertex: str, reason:
     assert reply["error"].startswith(f"Illegal move {number}: {vertex}") and reason in reply["error"]
 
 
-def test_an_illegal_move_spoils_no_other_query() -> None:
-    """Moves are checked on from the game that is known; an illegal move is none of it."""
-    good = [["B", "C3"], ["W", "B2"]]
-    longer = {name: [*good, ["B", place]] for name, place in (("b", "B2"), ("c", "D4"))}
-    replies = ask(query("a", moves=good), *(query(name, moves=moves) for name, moves in longer.items()), query("d"))
-    found = {reply["id"]: reply.get("turnNumber", "error") for reply in replies}
-    assert found == {"a": 2, "b": "error", "c": 3, "d": 0}
-
-
 # The field at fault, and what of a query is changed; null leaves a field out.
 BAD = json.loads((DATA / "analysis" / "bad_queries.json").read_text())
 
@@ -355,12 +327,6 @@ def test_errors_name_their_field(field: str, fields: dict[str, Any]) -> None:
     assert reply.keys() == {"id", "field", "error"} and (reply["id"], reply["field"]) == ("q", field)
     assert reply["error"] and not session.engine.is_busy
     assert field != "allowMoves" or field in reply["error"], "it used to speak of GTP's allow"
-
-
-def test_only_the_size_that_the_network_knows() -> None:
-    with pytest.raises(QueryError, match="plays on 9x9 only") as error:
-        parse(query(), AnalysisSettings(), only_sizes={9})
-    assert error.value.field == "boardXSize"
 
 
 BROKEN = [*TABLES["broken lines"], TOO_LONG, b'\xff{"id":"a"}', "[" * 100_000, '{"id": 1' + "0" * 5000 + "}"]
@@ -375,18 +341,6 @@ def test_broken_lines_are_answered() -> None:
         assert session.ask("", " \n", b"\r\n") == [] and len(session.ask(query(maxVisits=2))) == 1
 
 
-@pytest.mark.parametrize("field", ['"boardXSize": ', '"action": "query_models", "note": '])
-def test_deep_lines_are_answered(field: str) -> None:
-    """Just where Python's stack ends json reads more than can be handled; each depth around it gets one reply that json
-    can write."""
-    session = Session()
-    session.engine.write = lambda reply: session.replies.append(json.dumps(reply) and reply)
-    limit = sys.getrecursionlimit()
-    for depth in range(limit // 2, limit + 1):
-        assert len(session.ask(f'{{"id": "a", {field}{"[" * depth}{"]" * depth}}}')) == 1
-    assert session.replies[-1].keys() == {"error"}
-
-
 @pytest.mark.parametrize("rules", ["tromp-taylor", "chinese", "japanese", "korean", "aga", "nz"])
 def test_a_query_is_answered_by_one_line_whatever_is_left_out_of_it(rules: str) -> None:
     """KataGo's example client takes the first line for the analysis. What to know stands on stderr, each sentence once;
@@ -399,12 +353,6 @@ def test_a_query_is_answered_by_one_line_whatever_is_left_out_of_it(rules: str) 
         assert "rootInfo" in reply and "warning" not in reply
     told = [text.removeprefix('warning: query "q", ').partition(":")[0] for text in session.warnings]
     assert sorted(told) == sorted(fields.keys() - ({"rules"} if rules == "nz" else set()))
-
-
-def test_no_result_value_and_a_byte_order_mark() -> None:
-    line = "\ufeff" + json.dumps(query(includeNoResultValue=True))
-    for reply in ask(line, line.encode()):
-        assert {move["noResultValue"] for move in reply["moveInfos"]} == {0.0}
 
 
 def test_visits_end_where_memory_does() -> None:
@@ -447,39 +395,6 @@ def test_config_files_of_katago(tmp_path: Path) -> None:
     found, unknown = AnalysisSettings().changed(read_config(tmp_path / "a.cfg"))
     assert found == AnalysisSettings(max_visits=12, perspective="WHITE", wide_root_noise=0.25)
     assert unknown == ["numAnalysisThreads"] and found.root_exponent == 0.5
-
-
-def test_wide_root_noise_widens_the_search() -> None:
-    """An analyst that nearly always plays one move tries more of them."""
-    peaked = torch.full((1, 26), 1e-5)
-    peaked[0, 12] = 1 - 25e-5
-
-    def sharp(states: board.State, legal: torch.Tensor | None = None, key: torch.Tensor | None = None) -> Any:
-        found = ANALYST.search.evaluator(states, legal=legal, key=key)
-        return type(found)(prior=peaked.expand(states.num_games, -1), value=found.value)
-
-    analyst = dataclasses.replace(ANALYST, name="sharp", search=Search(sharp, ANALYST.search.settings))
-    queries = [query(maxVisits=40, overrideSettings={"wideRootNoise": noise}) for noise in (0, 2.0)]
-    narrow, wide, again = (ask(queries[k], analyst=analyst)[0] for k in (0, 1, 1))
-    assert len(narrow["moveInfos"]) < len(wide["moveInfos"]) and wide == again
-    assert {move["prior"] for move in wide["moveInfos"] + narrow["moveInfos"] if move["move"] == "C3"} == {0.99975}
-
-
-def test_lines_are_cut() -> None:
-    fields = {"analysisPVLen": 1, "includePVVisits": True, "rules": "japanese", "boardXSize": 2, "boardYSize": 2}
-    moves = ask(query(maxVisits=200, **fields))[-1]["moveInfos"]
-    assert max(len(move["pv"]) for move in moves) == 2 == max(len(move["pvVisits"]) for move in moves)
-
-
-def test_hashes() -> None:
-    def hashes(moves: list[list[str]], **fields: Any) -> tuple[str, str]:
-        root = ask(query(moves=moves, maxVisits=1, **fields))[-1]["rootInfo"]
-        return root["thisHash"], root["symHash"]
-
-    corner, other_corner = hashes([["B", "A1"]]), hashes([["B", "A5"]])
-    assert corner[0] != other_corner[0] and corner[1] == other_corner[1]
-    assert corner == hashes([["B", "A1"]], komi=7, rules="aga")
-    assert hashes([["B", "A1"], ["W", "pass"]]) != corner and hashes([["B", "B1"]])[1] != corner[1]
 
 
 def test_what_queries_say() -> None:

@@ -1,7 +1,5 @@
 """Matches on tiny boards between players whose moves are known; their reports, which no name can break."""
 
-import base64
-import io
 import json
 import math
 import os
@@ -16,13 +14,12 @@ import pytest
 import tiny
 import torch
 from matches import Always, Drawing, First, config, dies, moves_of, plain, same, some_result, written
-from PIL import Image
 from sgfmill.sgf import Sgf_game
 
 from zerogo import arena, board, elo, scoring
 from zerogo.arena import MatchResult, evaluate, play_match
 from zerogo.arena.journal import GAMES_FILE, Journal, game_file, record_of
-from zerogo.arena.report import chosen_games, histogram_svg, write_report
+from zerogo.arena.report import histogram_svg, write_report
 from zerogo.arena.result import FORFEIT, RESIGNED, PlayedGame, Stop, rate, told_score
 from zerogo.errors import InputError
 from zerogo.players.playout import RandomPlayer
@@ -73,44 +70,6 @@ def test_openings_are_shared_by_a_pair_and_differ_between_pairs() -> None:
     assert not np.array_equal(moves_of(other, 6), openings)
 
 
-def test_paired_games_of_equal_deterministic_players_cancel() -> None:
-    result = play_match(First("a"), First("b"), Rules(size=4), 10, seed=5, opening_plies=3)
-    assert [game.moves for game in result.games[0::2]] == [game.moves for game in result.games[1::2]]
-    assert result.win_rate == 0.5 and (result.pair_points()[0] == 1).all()
-
-
-@pytest.mark.parametrize("opening_plies", [0, 3])
-def test_a_game_alone_equals_the_game_among_many(opening_plies: int) -> None:
-    players, rules = (Drawing("a"), RandomPlayer()), Rules(size=4, superko="situational")
-    many = play_match(*players, rules, 12, seed=7, opening_plies=opening_plies)
-    for game in (0, 5, 11):
-        alone = play_match(*players, rules, 1, seed=7, opening_plies=opening_plies, first_game=game)
-        assert plain(alone.games[0]) == plain(many.games[game])
-    assert same(many, play_match(*players, rules, 12, seed=7, opening_plies=opening_plies, at_once=5))
-    assert same(many, play_match(*players, rules, 12, seed=7, opening_plies=opening_plies))
-    assert not same(many, play_match(*players, rules, 12, seed=8, opening_plies=opening_plies))
-
-
-def test_one_player_against_itself_is_asked_once_a_ply() -> None:
-    player = First()
-    result = play_match(player, player, SMALL, 4, seed=1, colours="a_black")
-    assert len(player.asked) == result.lengths.max() and all(len(games) == 4 for games, _ in player.asked)
-    assert result.is_self and result.num_different_games == 1
-    twin = play_match(First("x"), First("y"), SMALL, 4, seed=1, colours="a_black")
-    assert same(result, twin)
-
-
-def test_black_takes_the_whole_board() -> None:
-    result = play_match(First(leave=3), Always(), SMALL, 4, seed=1, colours="a_black")
-    assert result.whole_board_black == 1.0 and result.wins == 4
-    assert all(game.score_black == 8.5 for game in result.games)
-    paired = play_match(First(leave=3), Always(), SMALL, 4, seed=1)
-    assert paired.whole_board_black == 0.5 and paired.wins == 4
-    assert paired.by_colour(True) == paired.by_colour(False) == (2, 0, 0)
-    empty = play_match(Always(), Always(), SMALL, 2, seed=1)
-    assert all(game.area_black == 0 for game in empty.games)  # an empty board is nobody's
-
-
 def test_the_move_cap_ends_games_as_they_stand() -> None:
     result = play_match(First(leave=0), First(leave=0), Rules(size=5), 2, seed=1, move_cap=7)
     assert (result.lengths == 7).all() and result.num_capped == 2
@@ -153,11 +112,6 @@ def test_counts() -> None:
     difference, low, high = result.elo_difference
     assert difference == 0 and low == pytest.approx(-high)
     assert (elo.win_rate(low), elo.win_rate(high)) == pytest.approx(result.interval)
-
-
-def test_games_without_a_partner_count_singly() -> None:
-    pairs, singles = some_result(num_games=4, first_game=1).pair_points()  # Black wins games 1 and 4, White 2 and 3
-    assert (pairs.tolist(), singles.tolist()) == ([1.0], [0.0, 1.0])
 
 
 def test_stopped_games_count_for_who_did_not_stop_them() -> None:
@@ -247,14 +201,6 @@ def test_finished_games_are_not_played_again() -> None:
     assert same(whole, play_match(Drawing("a"), Drawing("b"), SMALL, 8, seed=4, **options)) and len(again) == 3
 
 
-def test_summary_is_plain_json_without_infinities() -> None:
-    result = some_result(num_games=2, game_1={"score_black": -1.0})
-    summary = json.loads(json.dumps(result.summary(), allow_nan=False))
-    assert (summary["wins"], summary["elo_difference"], summary["elo_interval"][1]) == (2, None, None)
-    assert math.isfinite(summary["elo_interval"][0])
-    assert any("100.0 %" in line for line in result.lines())
-
-
 def test_evaluate_writes_games_and_result(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     results = arena.evaluate(["random", "random", "random"], 4, config(), tmp_path / "out")
     files = sorted(path.name for path in (tmp_path / "out" / "games").iterdir())
@@ -271,13 +217,6 @@ def test_evaluate_writes_games_and_result(tmp_path: Path, capsys: pytest.Capture
     assert (game.get_player_name("b"), game.get_player_name("w")) == ("random#2", "random")
     assert len(game.get_main_sequence()) - 1 == results[0].lengths[1]
     assert game.get_root().get("RE").startswith("B" if results[0].games[1].score_black > 0 else "W")
-
-
-def test_evaluate_against_itself(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    (result,) = arena.evaluate(["random", "self"], 5, config(), tmp_path)
-    assert result.is_self and all(game.a_is_black for game in result.games) and result.num_games == 5
-    assert json.loads((tmp_path / "result.json").read_text())["ratings"] == []
-    assert "against itself, as Black" in capsys.readouterr().out
 
 
 BAD = {  # players and the number of games
@@ -358,18 +297,6 @@ def test_report_holds_ratings_colours_endings_and_pictures(tmp_path: Path):
     assert len(page.images) == 6 + 4 + 2
 
 
-def test_pictures_lie_in_the_page_and_show_the_final_boards(tmp_path: Path):
-    stones = np.zeros((2, 5, 5), dtype=np.int8)
-    stones[0, 1, 3], stones[1, 1, 3] = 1, 2
-    result = some_result(num_games=2, game_0={"stones": stones[0]}, game_1={"stones": stones[1]})
-    page = read(write_report(tmp_path, [result], ["anna", "bert"]))
-    data = [source.removeprefix("data:image/png;base64,") for source in page.images]
-    images = [Image.open(io.BytesIO(base64.b64decode(text))) for text in data]
-    cell = images[0].width // 6
-    shades = [sum(image.getpixel((4 * cell - cell // 4, 2 * cell + cell // 4))) for image in images]
-    assert shades[0] < 200 < 550 < shades[1], "a black stone and a white one on D4"
-
-
 def test_links_lead_to_the_games_that_are_there(tmp_path: Path):
     result = some_result("runs/a b", "mcts:9#2", num_games=3)
     name = game_file(("runs/a b", "mcts:9#2"), 1)
@@ -399,21 +326,6 @@ def test_stopped_games_are_told_and_have_results_of_their_own(tmp_path: Path):
     assert "anna resigned 1" in text and "anna lost by a fault 1" in text and "two passes 2" in text
     assert "game 2: anna: no answer within 5 s" in text
     assert "gnugo agrees with the referee's score in 1 of 1 games" in text
-
-
-def test_games_to_show_hold_every_ending_and_both_colours():
-    resigned, failed = {"stop": Stop(RESIGNED, True)}, {"stop": Stop(FORFEIT, False, "?")}
-    shown = chosen_games(some_result(num_games=40, game_5=resigned, game_14=failed), 8)
-    assert len(shown) == 8 and {1, 5, 14} <= {game.number for game in shown}
-    assert {game.a_is_black for game in shown} == {True, False}
-    assert [game.number for game in chosen_games(some_result(num_games=2), 8)] == [0, 1]
-
-
-@pytest.mark.parametrize("size", [1, 19, 25])
-def test_report_of_games_with_itself_on_any_board(tmp_path: Path, size: int):
-    result = some_result("anna", "anna", 2, size, game_0={"moves": [size * size] * 2}, game_1={"moves": []})
-    page = read(write_report(tmp_path, [result], ["anna"]))
-    assert "anna against itself" in page.text and "Ratings" not in page.text and len(page.images) == 2
 
 
 def test_histogram_counts_every_game_once():

@@ -138,10 +138,3 @@ def test_a_checkpoint_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
     one.start(tmp_path / "gone.pt", 7, 1.0)
     one.poll_results(wait=True)
     assert not one.running and "no matches of step 7" in lines[-1] and "gone.pt" in lines[-1]
-
-
-def test_a_run_outlives_what_goes_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.setattr(BackgroundMatches, "_take", lambda self: "their process ended with -9")
-    folder = tiny.run(tmp_path, "evaluation.every_iterations=1")
-    assert checkpoint.newest(folder).counters["iterations"] == 2
-    assert "no matches of step" in "".join(capsys.readouterr())

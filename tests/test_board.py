@@ -2,7 +2,6 @@
 operations and those of the leaf step by each implementation against torch, bit for bit."""
 
 import dataclasses
-import itertools
 
 import boards
 import pytest
@@ -11,7 +10,6 @@ from boards import IMPLEMENTATIONS, NUMBA, TRITON, assert_same, doing, done, kin
 from cases import CASES, PERFT_2X2, spiral
 from diagrams import parse, show
 from lockstep import Lockstep
-from positions import stored
 from torch import Tensor
 
 from zerogo import board, coords, flood, kernels, rng, scoring
@@ -23,8 +21,6 @@ from zerogo.errors import InputError
 from zerogo.rules import SIMPLE, SUPERKO, Rules
 from zerogo.search import Go, SearchPath
 from zerogo.search.game import LEAF_FIELDS
-
-LEGAL_POSITIONS = {1: 1, 2: 57, 3: 12675, 4: 24318165}  # OEIS A094777
 
 
 def play_all(state: State, vertices: str) -> State:
@@ -69,20 +65,6 @@ def test_games_of_many_sizes_and_rules_share_a_batch() -> None:
     played = Lockstep([rule for size in (1, 2, 3, 4, 5, 7, 10) for rule in kinds(size)], "mixed sizes")
     played.run(400)
     assert all(game.is_over for game in played.games) and played.reasons["superko"] > 100
-
-
-def test_games_from_dense_positions_with_long_strings() -> None:
-    """Uniform random play seldom makes strings that wind through the whole board; here they stand from the start."""
-    rules = [rule for size in (4, 6, 8, 9, 13) for rule in kinds(size)]
-    played = Lockstep(rules, "dense", pass_share=0.0, long=1e9, dense=True)
-    played.run(30)
-    assert sum(max(game.captures.values()) > 10 for game in played.games) > 15
-
-
-def test_the_largest_board() -> None:
-    """25 columns fill a row of bits nearly to its sign; a 24x24 game lies beside it."""
-    played = Lockstep([Rules(size=25), Rules(size=24, suicide=True)], "largest", pass_share=0.0)
-    played.run(120)
 
 
 def test_new_games_in_place_of_finished_ones_start_afresh() -> None:
@@ -176,18 +158,6 @@ def test_perft_2x2(superko: str) -> None:
     assert found == PERFT_2X2[superko]
 
 
-def has_no_liberty(state: State) -> torch.Tensor:
-    return (find_atari(state.black, state.white, state.on_board)[1] != 0).any(-1)
-
-
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_number_of_legal_positions(size: int) -> None:
-    colourings = torch.tensor(list(itertools.product((0, 1, 2), repeat=size * size)), dtype=torch.int8)
-    to_play = torch.ones(len(colourings), dtype=torch.int8)
-    state = board.from_stones(colourings.view(-1, size, size), to_play, Rules(size=size))
-    assert int((~has_no_liberty(state)).sum()) == LEGAL_POSITIONS[size]
-
-
 @pytest.mark.parametrize("size, plies", [(1, 9), (2, 80), (3, 120), (4, 80), (5, 120), (7, 120)])
 def test_the_suspects_of_superko_are_all_that_it_bans(size: int, plies: int) -> None:
     """At every ply: the few points that are looked at hold all that repeats a position when every point is tested."""
@@ -196,13 +166,6 @@ def test_the_suspects_of_superko_are_all_that_it_bans(size: int, plies: int) -> 
         repeating = superko._repeating_rows(state, superko._suicides(state, legal))
         repeating[state.rules.superko == SIMPLE] = 0
         assert torch.equal(superko.exact_legal_rows(state), legal & ~repeating)
-
-
-def test_chains_are_those_made_from_nothing() -> None:
-    for state, _ in random_games([Rules(5, suicide=True)] * 40, 74, seed=9, move_cap=200):  # noqa: B007
-        going = ~state.finished
-        assert torch.equal(states.links_of(state.seen, state.seen.shape[1])[going], state.links[going])
-    assert going.any() and state.seen.shape[1] == 128
 
 
 def test_history_follows_the_longest_game_not_the_steps() -> None:
@@ -239,15 +202,6 @@ def test_a_game_ends_at_the_move_cap() -> None:
     assert not state.finished.any()
     state = play_all(state, "C3")
     assert state.finished.all() and board.legal_actions(state)[:, :-1].sum() == 0
-
-
-def test_restored_games_know_ko_and_moves() -> None:
-    case = CASES["ko retake"]
-    state = play_all(start(case.diagram, case.to_play), case.moves)
-    restored = stored(state)
-    assert torch.equal(board.legal_actions(restored), board.legal_actions(state))
-    for name in ("hash", "atari", "recent", "moves", "passes", "ply", "ko"):
-        assert torch.equal(getattr(restored, name), getattr(state, name))
 
 
 def test_put_right_after_the_start() -> None:
@@ -459,13 +413,6 @@ def test_leaves(name: str, way: str) -> None:
     assert met["finished"] or length < 9
     assert met["repeats"] or "superko" not in name or name.startswith("no")
     assert set(LEAF_FIELDS) <= {field.name for field in dataclasses.fields(roots)}
-
-
-@KERNELS
-def test_leaves_of_some_games_without_their_history(way: str) -> None:
-    roots = boards.after_random_moves([Rules(3), Rules(2), Rules(3)], 9, 2)
-    roots = dataclasses.replace(roots, seen=roots.seen[:, :0], links=roots.links[:, :0])
-    check_leaves(way, roots, *paths_down(roots, torch.tensor([0, 2]), 4, seed=3))
 
 
 def test_kernels_compile() -> None:

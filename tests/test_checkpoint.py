@@ -21,7 +21,6 @@ from zerogo.config import Config, with_overrides
 from zerogo.errors import InputError
 from zerogo.rng import Purpose
 
-ROOT = Path(__file__).parent.parent
 TINY = "game.size=5 network.blocks=1 network.channels=8 network.pooling_channels=4 network.head_channels=4".split()
 
 
@@ -87,25 +86,6 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
     assert torch.equal(torch.rand(4, generator=again), torch.rand(4, generator=before))
 
 
-def test_optimizer_goes_on(file: Path) -> None:
-    loaded = load(file)
-    network = loaded.network(averaged=False).train()
-    optimizer = torch.optim.AdamW(network.parameters(), lr=1.0)
-    optimizer.load_state_dict(loaded.trainer["optimizer"])
-    assert optimizer.param_groups[0]["lr"] == 1e-3
-    assert all(int(state["step"]) == 1 for state in optimizer.state.values())
-    sum(parameter.sum() for parameter in network.parameters()).backward()
-    optimizer.step()
-
-
-def test_network_has_the_chosen_weights(file: Path) -> None:
-    loaded = load(file)
-    averaged, trained = loaded.network(), loaded.network(averaged=False)
-    assert not averaged.training and not any(parameter.any() for parameter in averaged.parameters())
-    assert all(torch.equal(tensor, loaded.weights[name]) for name, tensor in trained.state_dict().items())
-    assert loaded.encoder().name == "alphago48"
-
-
 def test_a_network_alone_plays_and_is_small(file: Path, tmp_path: Path) -> None:
     """Its weights are the averaged ones, written once; nothing else of the run is kept."""
     whole, path = load(file), tmp_path / "alone.pt"
@@ -117,13 +97,6 @@ def test_a_network_alone_plays_and_is_small(file: Path, tmp_path: Path) -> None:
     numbers = sum(tensor.numel() * tensor.element_size() for tensor in alone.weights.values())
     other = len(pickle.dumps(alone.config.to_dict())) + 400 * len(alone.weights)
     assert path.stat().st_size < numbers + 4 * other < file.stat().st_size
-
-
-def test_views_are_saved_alone(tmp_path: Path) -> None:
-    small = made()
-    small.trainer = {"view": torch.zeros(4_000_000)[:4]}
-    save(tmp_path / "a.pt", small)
-    assert (tmp_path / "a.pt").stat().st_size < 1_000_000
 
 
 def test_numbers_of_other_classes_are_saved_as_plain_ones(tmp_path: Path) -> None:
@@ -235,13 +208,6 @@ def test_what_a_run_goes_on_from_has_its_types(file: Path) -> None:
     assert load(changed(file, counters={"replay": replay, "matches": {"pool": [["a", "b", 1, 0, 0]]}})).step == 7
 
 
-def test_a_file_that_goes_while_it_is_read(file: Path, monkeypatch) -> None:
-    """A run removes old ones while an actor reads the newest that it found."""
-    read = torch.load
-    monkeypatch.setattr(torch, "load", lambda path, **options: (read(path, **options), path.unlink())[0])
-    assert load(file).step == 7 and not file.exists()
-
-
 class Large:
     """What a pickle of a few bytes can ask torch's own reader for."""
 
@@ -324,14 +290,6 @@ def test_sizes_must_be_those_that_were_learned() -> None:
         checkpoint.require_compatible(made(), tiny_config(several))
 
 
-def test_an_older_checkpoint_lacks_settings_that_came_later(file: Path) -> None:
-    content = torch.load(file, weights_only=True)
-    for name in ("sizes", "superko_shares", "suicide_share", "komi_spread"):
-        del content["config"]["game"][name]
-    del content["config"]["network"]["value_pooling"]
-    assert load(changed(file, config=content["config"])).config == load(file).config
-
-
 def test_newest_skips_what_is_damaged(tmp_path: Path) -> None:
     assert checkpoint.newest(tmp_path) is None and checkpoint.paths(tmp_path) == []
     for step in (2, 10, 123_456_789):
@@ -353,15 +311,3 @@ def test_load_newest(tmp_path: Path) -> None:
         assert checkpoint.load_newest(path).source == str(checkpoint.path_of(tmp_path, 3))
     with pytest.raises(InputError, match="other.pt does not exist$"):
         checkpoint.load_newest(tmp_path / "other.pt")
-
-
-def test_prune(tmp_path: Path) -> None:
-    small = made()
-    for step in range(5):
-        save(checkpoint.path_of(tmp_path, step), small)
-    best = tmp_path / "checkpoints" / "best.pt"
-    best.write_bytes(b"")
-    assert checkpoint.prune(tmp_path, 0) == []
-    assert len(checkpoint.prune(tmp_path, 2)) == 3
-    assert checkpoint.paths(tmp_path) == [checkpoint.path_of(tmp_path, step) for step in (3, 4)] and best.exists()
-    assert checkpoint.prune(tmp_path, 9) == []

@@ -13,7 +13,6 @@ from zerogo import rulesets
 from zerogo.analysis.engine import ACTIONS, AnalysisEngine
 from zerogo.analysis.query import FIELDS, SETTINGS, WITHOUT_EFFECT
 from zerogo.errors import InputError
-from zerogo.gtp.__main__ import parse
 from zerogo.gtp.analyze import EXTRAS, NUMBERS, RESTRICTIONS
 from zerogo.gtp.clock import KATA_KINDS
 from zerogo.gtp.commands import KATA_SETTINGS
@@ -37,15 +36,6 @@ def known(kind: str) -> set[str]:
 @pytest.fixture(scope="module")
 def talk() -> Talk:
     return Talk(gtp_talk.engine(QUICKSTART, "--simulations", "8", "--komi", "7"))
-
-
-def test_it_is_printed(capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(SystemExit):
-        parse(["--supported"])
-    shown = capsys.readouterr().out.splitlines()
-    assert len(shown) == len(ROWS) == len({(kind, name) for kind, name, *_ in ROWS})
-    assert [" ".join(line.split()) for line in shown] == [" ".join(filter(None, row)) for row in ROWS]
-    assert max(map(len, shown)) <= 160
 
 
 def test_commands(talk: Talk) -> None:

@@ -73,11 +73,6 @@ def test_numbers_are_the_same(has_places: bool, fast: Callable) -> None:
     assert torch.allclose(found, rng.dirichlet(keys, shared, *at), atol=1e-5)
 
 
-def test_many_keys_have_a_number_each(fast: Callable) -> None:
-    keys = rng.key(3, torch.arange(300).view(20, 15))
-    assert torch.equal(fast(lambda given: rng.uniform(given, 1), keys), rng.uniform(keys, 1))
-
-
 def test_kernels_compile() -> None:
     pytest.importorskip("triton")
     from zerogo.kernels.cuda import draws as fast

@@ -11,7 +11,7 @@ from positions import play_random
 from zerogo import board, symmetry
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError
-from zerogo.evaluator import SYMMETRIES, Evaluation, Evaluator
+from zerogo.evaluator import Evaluation, Evaluator
 from zerogo.features import make_encoder
 from zerogo.flood import pack_rows, unpack_rows
 from zerogo.network import Network, inference_copy
@@ -84,24 +84,6 @@ def test_the_average_of_all_is_equivariant(s: int) -> None:
     assert straight.prior.std(-1).min() > 0.01, "a uniform prior would prove nothing"
 
 
-def test_a_random_symmetry_is_one_of_the_eight() -> None:
-    state, _ = play_random([Rules(5)] * 64, 7)
-    plain, random = make_evaluator("none"), make_evaluator("random")
-    legal = board.legal_actions(state)
-    keys = torch.arange(64)
-    evaluation = random(state, legal, keys)
-    used, unexplained = set(), torch.ones(64, dtype=torch.bool)
-    for s in range(8):
-        seen = plain(turned(state, s), symmetry.transform_actions(legal, s))
-        back = symmetry.transform_actions(seen.prior, symmetry.INVERSE[s])
-        own = symmetry.transform_planes(seen.ownership, symmetry.INVERSE[s])
-        same = (back - evaluation.prior).abs().amax(-1) < 1e-5
-        used.add(s if same.any() else None)
-        assert torch.allclose(own[same], evaluation.ownership[same], atol=1e-5)
-        unexplained &= ~same
-    assert used == set(range(8)) and not unexplained.any()
-
-
 def test_random_symmetries_depend_on_the_key_alone() -> None:
     state, _ = play_random([Rules(5)] * 16, 7)
     evaluator = make_evaluator("random")
@@ -159,16 +141,6 @@ def test_cuda_agrees_and_never_waits(symmetries: str) -> None:
         torch.cuda.set_sync_debug_mode("default")
     assert torch.allclose(evaluation.prior.cpu(), expected.prior, atol=1e-3)
     assert torch.allclose(evaluation.value.cpu(), expected.value, atol=1e-3)
-
-
-def test_each_way_to_turn_the_board_has_one_evaluator() -> None:
-    evaluator = make_evaluator("none")
-    others = {symmetries: evaluator.with_symmetries(symmetries) for symmetries in SYMMETRIES}
-    for other in others.values():
-        assert all(other.with_symmetries(symmetries) is one for symmetries, one in others.items())
-    assert others["none"] is evaluator and [other.symmetries for other in others.values()] == list(SYMMETRIES)
-    with pytest.raises(InputError):
-        evaluator.with_symmetries("some")
 
 
 def test_an_evaluator_that_is_not_used_any_more_frees_its_network() -> None:

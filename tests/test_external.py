@@ -14,21 +14,18 @@ from types import SimpleNamespace
 import pytest
 import torch
 from limits import within
-from matches import FAKE, Always, EngineInProcess, Last, command, config, same, written
+from matches import FAKE, Always, EngineInProcess, Last, command, config, same
 from sgfmill.sgf import Sgf_game
 
-from zerogo import arena, players
+from zerogo import arena
 from zerogo.arena import play_match
-from zerogo.arena.journal import GAMES_FILE, Journal
 from zerogo.arena.result import FORFEIT, RESIGNED
 from zerogo.config import Config
 from zerogo.errors import InputError
-from zerogo.pipeline import measures
 from zerogo.pipeline.measures import Matches
 from zerogo.players import external
 from zerogo.players.analyst import make_player
 from zerogo.players.external import EngineFault, ExternalPlayer, find
-from zerogo.players.playout import RandomPlayer
 from zerogo.rules import Rules
 
 RULES = Rules(size=5, komi=0.5)
@@ -334,53 +331,6 @@ def test_a_run_checks_its_engines_at_the_start() -> None:
     assert list(map(len, some.sizes_of.values())) == [0, 1, 1]
 
 
-def test_engines_get_as_many_plies_in_a_run_as_in_an_evaluation(use, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, network, game = use("good"), RandomPlayer(), config().game
-    assert (arena.cap_for(game, [network], 5), arena.cap_for(game, [network, engine], 5)) == (50, 150)
-    assert arena.cap_for(config("game.move_cap=9").game, [engine], 5) == 9
-    overrides = (f"evaluation.opponents=[{json.dumps(command('good'))}, random]", "evaluation.engine_processes=1")
-    matches = matches_of(config(*overrides))
-    caps = []
-
-    def play(*arguments: object, move_cap: int, **options: object) -> None:
-        caps.append(move_cap)
-        return play_match(*arguments, move_cap=move_cap, **options)
-
-    monkeypatch.setattr(measures, "play_match", play)
-    for spec in matches.sizes_of:
-        matches._match(network, spec, 5, 2)
-    assert caps == [150, 50]
-
-
-def test_a_match_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [command("good"), "random", "random"]
-    whole = arena.evaluate(names, 4, config(), tmp_path / "whole")
-    add, calls = Journal.add, []
-
-    def dying(self: Journal, match: int, games: list) -> None:
-        add(self, match, games)
-        calls.append(match)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Journal, "add", dying)
-    with pytest.raises(KeyboardInterrupt):
-        arena.evaluate(names, 4, config(), tmp_path / "part")
-    before = written(tmp_path / "part")
-    assert 2 <= len(before) < 12 and calls == [0, 0]
-    with open(tmp_path / "part" / GAMES_FILE, "ab") as file:
-        file.write(b'{"match": 0, "game"')  # as a kill in the middle of writing leaves it
-    monkeypatch.setattr(Journal, "add", add)
-    again = arena.evaluate(names, 4, config(), tmp_path / "part", resume=True)
-    assert all(same(one, other) for one, other in zip(whole, again, strict=True))
-    after = written(tmp_path / "part")
-    assert len(after) == 12 and all(after[key] == line for key, line in before.items())
-    sgf = {path.name for path in (tmp_path / "part" / "games").iterdir()}
-    assert sgf == {path.name for path in (tmp_path / "whole" / "games").iterdir()} and len(sgf) == 12
-    reread = arena.evaluate(names, 4, config(), tmp_path / "part", resume=True)  # of a finished match: shown again
-    assert all(same(one, other) for one, other in zip(whole, reread, strict=True))
-
-
 def test_games_do_not_depend_on_processes_and_batches(use) -> None:
     whole = play_match(use("good", processes=4), Last(), RULES, 8, seed=1, opening_plies=2)
     assert len(whole.counted) == 8 and whole.num_different_games == 8 and (whole.lengths > 10).all()
@@ -388,16 +338,3 @@ def test_games_do_not_depend_on_processes_and_batches(use) -> None:
     assert same(whole, play_match(use("good", processes=1), Last(), RULES, 8, seed=1, opening_plies=2))
     assert same(whole, play_match(use("good", processes=3), Last(), RULES, 8, seed=1, opening_plies=2, at_once=5))
     assert any("agrees with the referee's score in 8 of 8 games" in line for line in whole.lines())
-
-
-def test_against_random_itself_and_another_engine(use) -> None:
-    assert not isinstance(RandomPlayer(), players.StatefulPlayer) and isinstance(use("good"), players.StatefulPlayer)
-    good = use("good")
-    assert len(play_match(good, RandomPlayer(), RULES, 6, seed=1).counted) == 6
-    alone = play_match(good, good, RULES, 3, seed=1, colours="a_black", opening_plies=3)
-    assert alone.is_self and len(alone.counted) == 3 and alone.agreement("good")[2] == 3
-    other = use("unsure")
-    both = play_match(good, other, RULES, 4, seed=1, opening_plies=3)
-    assert len(both.counted) == 4 and both.agreement("good") == (4, 4, 4) and both.agreement("unsure") == (0, 0, 0)
-    one, other = play_match(Last(), good, RULES, 4, seed=1).games, play_match(good, Last(), RULES, 4, seed=1).games
-    assert [game.moves for game in one[0::2]] == [game.moves for game in other[1::2]]

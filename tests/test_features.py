@@ -2,8 +2,6 @@
 symmetries, samples, whole runs; and kernels, which give torch's planes and wait for no device."""
 
 import json
-import subprocess
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -12,7 +10,6 @@ import tiny
 import torch
 from compiling import compile_call
 from diagrams import parse
-from features_slow import LADDERS, PLANES
 from host_reads import no_reads
 from implementations import READERS, encode, module, read_ladders
 from positions import of_stones, play_random, played, stored, swap_colours
@@ -20,48 +17,14 @@ from torch import Tensor
 
 from zerogo import board, checkpoint, coords, flood, kernels, symmetry
 from zerogo.board.position import find_atari
-from zerogo.config import Config, FeaturesConfig, SearchConfig, from_dict, with_overrides
+from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
-from zerogo.features import ENCODERS, make_encoder, on_board_mask
+from zerogo.features import ENCODERS, make_encoder
 from zerogo.kernels.shared import COUNTS, ROWS, VALUES
 from zerogo.pipeline import train
 from zerogo.rules import SCORING, SUPERKO, Rules
 from zerogo.search import Search
-
-
-def slow_zero17(stones: list[Tensor], to_play: int, size: int, game: int) -> Tensor:
-    """Returns AlphaGo Zero's planes of one game, from its stones after each ply: the paper's words as loops."""
-    side = stones[0].shape[-1]
-    planes = torch.zeros(17, side, side)
-    for ago in range(8):
-        if ago < len(stones):
-            position = stones[-1 - ago][game]
-            for row in range(size):
-                for column in range(size):
-                    colour = int(position[row, column])
-                    if colour == to_play:
-                        planes[ago, row, column] = 1
-                    elif colour != 0:
-                        planes[8 + ago, row, column] = 1
-    if to_play == 1:
-        planes[16, :size, :size] = 1
-    return planes
-
-
-@pytest.mark.parametrize("plies", [0, 1, 5, 8, 23])
-def test_zero17_agrees_with_the_plain_one(plies: int) -> None:
-    sizes = [5, 3, 5, 2]
-    state, stones = play_random([Rules(size) for size in sizes], plies, seed=plies)
-    encoder = make_encoder("zero17", komi_input=True)
-    planes = encoder.planes(state)
-    assert planes.shape == (4, encoder.num_planes, 5, 5) and planes.dtype == torch.float32
-    assert planes.is_contiguous(memory_format=torch.channels_last)
-    going = [game for game in range(4) if not state.finished[game]]
-    assert going
-    for game in going:
-        expected = slow_zero17(stones, int(state.to_play[game]), sizes[game], game)
-        assert torch.equal(planes[game], expected), f"game {game}"
 
 
 @pytest.mark.parametrize("name", list(ENCODERS))
@@ -90,14 +53,6 @@ def test_komi_is_the_movers() -> None:
     assert make_encoder("zero17", komi_input=False).globals(state).shape == (3, 0)
 
 
-def test_on_board_mask() -> None:
-    assert on_board_mask(board.new_games(2, Rules(4))) is None
-    state = board.new_games(2, [Rules(4), Rules(2)])
-    mask = on_board_mask(state)
-    assert mask.dtype == torch.bool and mask.flatten(1).sum(1).tolist() == [16, 4] and mask[1, :2, :2].all()
-    assert torch.equal(mask, flood.unpack_rows(state.on_board))
-
-
 @pytest.mark.parametrize("name", list(ENCODERS))
 def test_shapes_ranges_and_names(name: str) -> None:
     state, _ = play_random([Rules(9), Rules(5), Rules(1)], 30)
@@ -115,13 +70,6 @@ def test_shapes_ranges_and_names(name: str) -> None:
     assert not planes[1, :, 5:].any() and not planes[1, :, :, 5:].any() and not planes[2, :, 1:].any()
     half = encoder.planes(state, torch.bfloat16)
     assert half.dtype == torch.bfloat16 and torch.equal(half, planes.to(torch.bfloat16))
-
-
-def test_komi_is_told_once() -> None:
-    names = {name: make_encoder(name, komi_input=True).global_names for name in ENCODERS}
-    assert names["zero17"] == names["alphago48"] == ["komi"] and names["article22"] == []
-    assert len(names["katago22"]) == 19 and names["katago22"][5] == "komi / 20"
-    assert make_encoder("alphago48", komi_input=False).num_globals == 0
 
 
 @pytest.mark.parametrize("name", list(ENCODERS))
@@ -180,18 +128,6 @@ def test_samples_give_the_planes_of_their_games() -> None:
             missing, found = missing + int(missed.sum()), found + int((after[:, index] > 0).flatten(1).any(1).sum())
             assert torch.equal(board.legal_actions(state)[~missed], board.legal_actions(restored)[~missed])
     assert found > missing > 0, (found, missing)  # bans that only the whole game tells are few, even here
-
-
-def test_own_lists() -> None:
-    encoder = make_encoder(("stones", "liberties:3", "komi_parity", "turns_since:2"), komi_input=True)
-    assert encoder.name == "stones, liberties:3, komi_parity, turns_since:2"
-    assert encoder.global_names == ["komi parity", "komi"]
-    expected = ["own stone", "opponent's stone", "liberties 1", "liberties 2", "liberties 3 or more", "turns since 1"]
-    assert encoder.plane_names == [*expected, "turns since 2 or more"]
-    config = Config(features=FeaturesConfig(encoder=["stones", "liberties:3"]))
-    assert config.features.encoder == ("stones", "liberties:3") and from_dict(config.to_dict()) == config
-    for text, asked in (("[stones, history:2]", ("stones", "history:2")), ("katago22", "katago22")):
-        assert with_overrides(Config(), [f"features.encoder={text}"]).features.encoder == asked
 
 
 @pytest.mark.parametrize(
@@ -275,15 +211,6 @@ def test_by_hand(case: dict) -> None:
     check(case["encoder"], state, range(*case["planes"]), expected)
 
 
-@pytest.mark.parametrize("number", range(1, 10))
-def test_alphago_liberties(number: int) -> None:
-    """A string of n - 1 stones from the corner along the edge has n liberties; one alone between two others has one."""
-    diagram = top_row(number - 1, 0, 0) if number > 1 else "XO.\n...\n..."
-    expected = " ".join(coords.to_gtp(point, 9) for point in range(number - 1)) if number > 1 else "A3"
-    found = vertices(make_encoder("alphago48", False).planes(state_of(diagram, 1))[0, 11 + min(number, 8)])
-    assert found == expected
-
-
 @pytest.mark.parametrize("number", range(1, 9))
 def test_alphago_captures_and_self_atari(number: int) -> None:
     """n white stones between black ones die by a move at their end; n black stones between white ones are left with one
@@ -322,29 +249,8 @@ def test_katago_komi_parity(komi: float, wave: float) -> None:
     assert make_encoder("katago22", True).globals(state_of(FIVE, 2, komi=komi))[0, 18] == wave
 
 
-def test_article48_captures() -> None:
-    for number in range(1, 6):
-        for to_play, before in ((2, 26), (1, 30)):
-            caught = state_of(top_row(number, 0, number), to_play)
-            check("article48", caught, range(27, 35), {before + min(number, 4): coords.to_gtp(number, 9)})
-
-
-def test_article22_komi() -> None:
-    komi = make_encoder("article22", True).planes(state_of(FIVE, 1, komi=7.5))[0, 13]
-    assert torch.equal(komi, torch.full((5, 5), -0.5))
-
-
-def test_handcrafted_numbers() -> None:
-    planes = make_encoder("handcrafted", False).planes(state_of(top_row(3, 1, 1), 2))[0]
-    after, weakest, line = planes[6:]
-    assert after[1, 1] == 3 / 8 and after[8, 8] == 2 / 8 and after[4, 4] == 4 / 8 and after[0, 0] == 0
-    assert weakest[1, 1] == weakest[1, 2] == 2 / 8 and weakest[4, 4] == 0
-    assert line[0, 0] == line[0, 5] == 1 / 5 and line[1, 1] == 2 / 5 and line[4, 4] == 1
-
-
 CPU = torch.device("cpu")
 SIZES = (5, 9, 13, 19)
-WITHOUT_LADDERS = sorted(set(PLANES) - LADDERS)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -364,26 +270,6 @@ def test_planes_are_painted_as_told(by: str, dtype: torch.dtype) -> None:
     assert torch.equal(found, torch.cat([part.to(dtype) for part in parts], dim=-1))
 
 
-def batches() -> list[board.State]:
-    """Returns games of equal and of different sizes, some over, at their beginning, in the middle and late."""
-    states = [played((size,) * 6, size * size * share // 10 + share % 2) for size in SIZES for share in (0, 5, 9)]
-    return [*states, played((5, 9, 19, 7, 12, 6) * 2, 60), played((5, 9, 16, 7, 12, 6) * 2, 131)]
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8, torch.float64])
-@pytest.mark.parametrize("name", [*ENCODERS, "all groups"])
-def test_planes_agree_with_the_plain_ones(name: str, dtype: torch.dtype) -> None:
-    if dtype not in (torch.float32, torch.bfloat16) and name not in ("zero17", "handcrafted"):
-        pytest.skip("other dtypes are painted alike")
-    encoder = make_encoder(WITHOUT_LADDERS if name == "all groups" else name, komi_input=True)
-    for state in batches() if dtype == torch.float32 else batches()[-2:]:
-        found, told = encoder.planes(state, dtype), encoder.globals(state)
-        with kernels.plain():
-            expected, numbers = encoder.planes(state, dtype), encoder.globals(state)
-        assert found.dtype == dtype and found.is_contiguous(memory_format=torch.channels_last)
-        assert torch.equal(found, expected) and torch.equal(told, numbers)
-
-
 @pytest.mark.parametrize("size", [1, 2, 9, 19, 25])
 def test_atari_is_found_as_by_floods(size: int) -> None:
     """On any colouring, strings without liberties among them, also of boards smaller than their tensors."""
@@ -398,19 +284,6 @@ def test_atari_is_found_as_by_floods(size: int) -> None:
     assert torch.equal(found, find_atari(black, white, on_board)[0]) and (found.any() or size == 1)
 
 
-def test_several_threads_give_the_same() -> None:
-    state = played((9, 7, 9) * 90, 40)
-    encoders = [make_encoder(name, komi_input=True) for name in ("zero17", "alphago48", "katago22", "handcrafted")]
-    expected = [encoder.planes(state) for encoder in encoders]
-    threads = torch.get_num_threads()
-    torch.set_num_threads(4)
-    try:
-        for encoder, planes in zip(encoders, expected, strict=True):
-            assert torch.equal(encoder.planes(state), planes), encoder.name
-    finally:
-        torch.set_num_threads(threads)
-
-
 def test_tensors_that_are_not_contiguous() -> None:
     """A batch may be a view of a larger one."""
     state = played((9,) * 12, 30)
@@ -419,37 +292,6 @@ def test_tensors_that_are_not_contiguous() -> None:
     for name in ("zero17", "alphago48", "katago22"):
         encoder = make_encoder(name, komi_input=True)
         assert torch.equal(encoder.planes(half), encoder.planes(clean))
-
-
-def test_plain_leaves_kernels_out() -> None:
-    assert all(kernels.module_for(name, CPU) is not None for name in ("planes", "tactics", "ladders"))
-    with kernels.plain():
-        assert kernels.module_for("planes", CPU) is None
-
-
-WITHOUT_NUMBA = """
-import sys
-sys.modules["numba"] = None
-import torch
-from zerogo import board, kernels
-from zerogo.features import make_encoder
-from zerogo.rules import Rules
-assert kernels.module_for("planes", torch.device("cpu")) is None
-stones, expected = torch.load(sys.argv[1])
-state = board.from_stones(stones, torch.tensor([1, 2], dtype=torch.int8), Rules(9, suicide=True))
-for name, planes in expected.items():
-    assert torch.equal(make_encoder(name, True).planes(state), planes), name
-"""
-
-
-def test_a_machine_without_numba(tmp_path) -> None:
-    """There the loops of tactics and ladders run as Python."""
-    stones = played((9, 9), 45).stones
-    rules = Rules(9, suicide=True)
-    state = board.from_stones(stones, torch.tensor([1, 2], dtype=torch.int8), rules)
-    expected = {name: make_encoder(name, True).planes(state) for name in ENCODERS}
-    torch.save((stones, expected), tmp_path / "expected.pt")
-    subprocess.run([sys.executable, "-W", "error", "-c", WITHOUT_NUMBA, str(tmp_path / "expected.pt")], check=True)
 
 
 @pytest.mark.parametrize("size", [9, 19])

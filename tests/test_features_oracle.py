@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from cases import spiral
-from features_slow import INPUTS, LADDERS, PLANES, SLOW_AREA, Seen, slow_globals
+from features_slow import INPUTS, LADDERS, PLANES, Seen, slow_globals
 from implementations import READERS, encode, read_ladders
 from interpreting import interpreted
 from ladder_reader import TooLong, board_of
@@ -114,21 +114,6 @@ def test_katago22_on_boards_of_all_sizes() -> None:
     assert run([*RULES[:6], Rules(2, 0.5), Rules(3), Rules(7, suicide=True)], 80, 0.5, groups, 5) > 250
     rules = [Rules(13, 7.5), Rules(19, 6.5, "situational", True), Rules(13, 0.5, "simple", False, "territory")]
     assert run(rules, 250, 0.06, groups, 6) > 25
-
-
-@pytest.mark.parametrize("by", ["compiled", pytest.param("cuda", marks=pytest.mark.gpu)])
-def test_large_boards(by: str) -> None:
-    rules = [Rules(size, 7.5, "simple") for size in (19, 13, 5, 11)]
-    groups = [group for group in WITHOUT_LADDERS if group not in SLOW_AREA]
-    assert run(rules, 220, 0.02, groups, 3, by) > 8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
-def test_thousands_of_positions(seed: int) -> None:
-    assert run(RULES, 120, 0.6, WITHOUT_LADDERS, seed=10 + seed) > 800
-    rules = [Rules(size, 7.5, "positional", suicide=size % 2 == 1) for size in (19, 13, 16, 5, 11, 17)]
-    assert run(rules, 400, 0.05, [group for group in WITHOUT_LADDERS if group not in SLOW_AREA], seed=20 + seed) > 40
 
 
 TACTICS = ["liberties:64", "capture_size:64", "opponent_capture_size:64", "self_atari_size:64", "liberties_after:64",

@@ -117,14 +117,6 @@ def test_pinned_case(name: str, superko: str) -> None:
         assert show(game.play(move).stones()) == show(parse(case.after))
 
 
-def test_the_reason_tells_ko_from_superko() -> None:
-    kinds = {"ko retake": "ko: B3", "triple ko": "superko: B2", "suicide where it is not allowed": "suicide: "}
-    for name, kind in kinds.items():
-        case = CASES[name]
-        game = play_all(from_diagram(case.diagram, Colour(case.to_play)), case.moves)
-        assert game.why_illegal(at(case.last, game.rules.size)).startswith(kind)
-
-
 def perft(game: GameState, depth: int, found: list[int]) -> list[int]:
     """Returns how many sequences of each number of actions follow from here, added to `found`."""
     if depth < len(found):
@@ -279,8 +271,3 @@ def test_free_and_impossible_handicap() -> None:
 def test_bad_stones_are_refused(stones: list[list[int]]) -> None:
     with pytest.raises(InputError, match="stones: "):
         GameState.from_stones(stones, BLACK, Rules(size=2))
-
-
-def test_moves_and_actions() -> None:
-    assert [Move.from_action(action, 3).action(3) for action in range(10)] == list(range(10))
-    assert Move.from_action(9, 3) == PASS and Move.from_action(5, 3).point == Point(1, 2)

@@ -89,19 +89,6 @@ def test_every_command_is_in_a_conversation() -> None:
     assert others - asked == TESTED_ELSEWHERE
 
 
-def test_every_command_that_clients_ask_for_is_there(talk: Talk) -> None:
-    """The list of commands with which an engine works well everywhere."""
-    wanted = """protocol_version name version known_command list_commands quit boardsize clear_board komi play genmove
-    undo set_free_handicap place_free_handicap fixed_handicap time_settings time_left showboard final_score printsgf
-    final_status_list loadsgf reg_genmove clear_cache cputime lz-analyze kata-analyze lz-genmove_analyze kata-raw-nn
-    kata-genmove_analyze kata-set-rules kata-get-rules kgs-rules kgs-time_settings kgs-genmove_cleanup kgs-game_over
-    gogui-analyze_commands""".split()
-    known = talk.value("list_commands").split("\n")
-    assert set(wanted) <= set(known) and known == sorted(known) and len(set(known)) == len(known)
-    assert all(talk.value(f"known_command {name}") == "true" for name in known)
-    assert "analyze" not in known  # Sabaki reads its winrates as ten-thousandths and would take ours for nothing
-
-
 @pytest.mark.parametrize(("line", "expected"), TABLES["parse"])
 def test_parse(line: str, expected: list | None) -> None:
     """A line is an id, a command and its arguments, or nothing."""
@@ -214,22 +201,6 @@ def test_games_of_a_match_differ() -> None:
     assert first == again
 
 
-def test_the_random_player_follows_its_seed() -> None:
-    def moves(seed: int) -> list[str]:
-        talk = Talk(gtp_talk.engine("random", "--seed", str(seed), "game.size=9"))
-        first = [talk.value(f"genmove {colour}") for colour in "bwbwbw"]
-        return [*first, talk.value("clear_board"), talk.value("genmove b")]
-
-    assert moves(1) == moves(1) != moves(2)
-    assert moves(1)[0] != moves(1)[-1]  # the next game is another one
-
-
-def test_reg_genmove_plays_nothing_and_two_moves_of_one_side_are_two(talk: Talk) -> None:
-    first = talk.value("reg_genmove b")
-    assert talk.value("move_history") == "" and talk.value("clear_cache") == "" and talk.value("reg_genmove b") == first
-    assert talk.value("genmove b") != talk.value("genmove b") and talk.value("list_stones b").count(" ") == 1
-
-
 def lost_for_white(talk: Talk) -> None:
     """An open board on which White can't make up for the komi."""
     talk.value("komi -60")
@@ -264,21 +235,6 @@ def test_thinking_goes_on_in_the_tree_that_is_there(talk: Talk) -> None:
     talk.value("clear_cache")
     session.set_position(talk.engine.game)
     assert session.visits <= 1
-
-
-def test_the_number_of_simulations_is_kept(talk: Talk) -> None:
-    steps = []
-    session = talk.engine.session
-    original = session.step
-    session.step = lambda most=None: steps.append(original(most)) or steps[-1]
-    try:
-        talk.value("genmove b")
-        assert sum(steps) == 8
-        talk.value("kata-set-param maxVisits 5")
-        talk.value("genmove w")
-        assert sum(steps) == 13
-    finally:
-        del session.step
 
 
 def test_a_game_goes_to_a_file_and_back_up_to_any_move_and_bad_words_are_refused(talk: Talk, tmp_path: Path) -> None:
@@ -366,15 +322,6 @@ def test_with_a_folder_of_games_no_other_file_is_read_or_written(tmp_path: Path)
     assert talk.value("loadsgf d.sgf") == "" and sorted(os.listdir(tmp_path)) == ["a.sgf", "games"]
 
 
-def test_a_game_of_unknown_rules_is_loaded_whatever_repeats_in_it(talk: Talk, tmp_path: Path) -> None:
-    """Two stones are sent in twice: superko bans it, and the file does not say that it held."""
-    path, moves = tmp_path / "twice.sgf", "W[ba];B[bb];W[];B[ca];W[aa];B[ab];W[ba];B[];W[aa]"
-    path.write_text(f"(;SZ[5]AB[ac][bc]PL[W];{moves})")
-    talk.value('kata-set-rules {"ko":"POSITIONAL","suicide":true}')
-    talk.value(f"loadsgf {path}")
-    assert '"ko":"POSITIONAL"' in talk.value("kata-get-rules")
-
-
 def test_handicap_goes_through_a_file(talk: Talk, tmp_path: Path) -> None:
     talk.value("place_free_handicap 3")
     talk.value("play w A1")
@@ -388,14 +335,6 @@ def test_handicap_goes_through_a_file(talk: Talk, tmp_path: Path) -> None:
     talk.value("clear_board")
     talk.value(f"loadsgf {tmp_path / 'p.sgf'}")
     assert talk.value("list_stones w") == "B2"
-
-
-def test_stones_that_are_set_up_within_a_file(talk: Talk, tmp_path: Path) -> None:
-    path = tmp_path / "edit.sgf"
-    path.write_text("(;GM[1]FF[4]SZ[5]KM[6.5]RU[Japanese];B[aa];W[bb];AB[ee]AE[aa]PL[W];W[dd])")
-    talk.value(f"loadsgf {path}")
-    assert talk.value("list_stones b") == "E1" and talk.value("list_stones w") == "B4 D2"
-    assert "territory" in talk.value("showboard")
 
 
 BROKEN_FILES = TABLES["broken files"]

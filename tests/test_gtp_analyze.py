@@ -18,7 +18,7 @@ from zerogo.game import Colour
 from zerogo.gtp import analyze, genmove
 from zerogo.gtp.analyze import AnalyzeRequest, kata_line, lz_line, read_request
 from zerogo.gtp.engine import COMMANDS, Engine
-from zerogo.players.analyst import Analysis, Analyst, Candidate
+from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.session import AnalysisSession, restrict
 
 TABLES = tables("gtp")
@@ -81,14 +81,6 @@ def test_kata_line() -> None:
     assert kata_line(by_hand(), request, 3) == TABLES["kata lines"]["with all there is"]
 
 
-def test_every_float_has_a_point() -> None:
-    """Sabaki takes a winrate without one for ten-thousandths; Lizzie dies of one in lz-analyze."""
-    sure = by_hand(candidates=[Candidate(4, 7, 1.0, 0.0, 1.0, 1.0, (4,), (7,))])
-    numbers = re.findall(r"(?:winrate|prior|lcb|scoreLead|scoreMean) (\S+)", kata_line(sure, AnalyzeRequest(), 3))
-    assert len(numbers) == 5 and all("." in number for number in numbers)
-    assert "." not in lz_line(sure, AnalyzeRequest(), 3)
-
-
 @pytest.mark.parametrize(("text", "fields"), TABLES["arguments of analyze"])
 def test_arguments(text: str, fields: dict) -> None:
     """The fields of a request but for its restrictions, which are those of `restrict`."""
@@ -130,27 +122,12 @@ def test_an_empty_line_ends_an_analysis_without_a_reply_and_so_does_the_end_of_i
     assert re.fullmatch(r"=\n(info .*\n)+\n", converse(fresh, ["kata-analyze 1", infos(2)]))
 
 
-def test_begins_at_once_and_needs_no_line(fresh: Engine) -> None:
-    """Clients that ask for features send the next line at once."""
-    assert raw(fresh, "3 lz-analyze interval 1 minmoves 30\n4 name") == "=3\n\n=4 zerogo\n\n"
-    assert converse(fresh, ["3 kata-analyze", lambda written: written == "=3\n", "4 name"]) == "=3\n\n=4 zerogo\n\n"
-
-
 def test_stops_within_one_step(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a line has come there is at most the step that is under way."""
     steps, real = [], AnalysisSession.step
     monkeypatch.setattr(AnalysisSession, "step", lambda *given: steps.append(1) or real(*given))
     converse(fresh, ["lz-analyze 1", lambda written: len(steps) == 7, "name"])
     assert len(steps) == 7
-
-
-def test_visits_grow(fresh: Engine) -> None:
-    written = converse(fresh, ["kata-analyze 0 rootInfo true", infos(5)])
-    visits = [int(number) for number in re.findall(r"rootInfo visits (\d+)", written)]
-    assert visits == sorted(visits) and visits[-1] > visits[0]
-    last = written.strip().splitlines()[-1]
-    assert sum(int(number) for number in re.findall(r"info move \S+ visits (\d+)", last)) + 1 == visits[-1]
-    assert [int(order) for order in re.findall(r" order (\d+)", last)] == list(range(last.count("info move")))
 
 
 def test_a_full_tree_streams_on_without_work(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,13 +161,6 @@ def test_the_view_is_of_the_player_to_move(command: str) -> None:
     assert shares == {"b": 1.0, "w": 0.0, "": 1.0}
 
 
-def test_what_is_avoided_is_not_played(fresh: Engine) -> None:
-    written = converse(fresh, ["lz-analyze b 1 allow b C3,D4,pass 1", infos(2)])
-    assert set(re.findall(r"move (\S+)", written)) <= {"C3", "D4", "pass"} and "C3" in written
-    written = converse(fresh, ["kata-analyze 1 avoid b C3,C2 5 minmoves 99", infos(2)])
-    assert len(set(re.findall(r"move (\S+)", written))) == 24 and not re.search(r"move C[23] ", written)
-
-
 @pytest.mark.parametrize("before", [[], ["kata-analyze 1", infos(2), "name"]], ids=["at once", "after an analysis"])
 def test_after_two_passes_the_analysis_goes_on(before: list, fresh: Engine) -> None:
     """As in KataGo and in the JSON engine; genmove passes."""
@@ -221,14 +191,6 @@ def test_searches_that_play_nothing(fresh: Engine) -> None:
     finally:
         fresh.options.simulations = simulations
     assert gtp_talk.state_of(fresh) == before
-
-
-def test_the_bare_names_speak_as_kata_does_and_are_not_listed(fresh: Engine) -> None:
-    """Sabaki prefers them where they are listed; its old versions read them in ten-thousandths."""
-    line = converse(fresh, ["analyze b 1", infos(1), "quit"]).split("\n")[1]
-    assert re.match(r"info move \S+ visits \d+ edgeVisits \d+ utility \S+ winrate \d\.\d+ scoreMean", line)
-    assert raw(fresh, "genmove_analyze b").endswith("\nplay C3\n\n")
-    assert not re.search(r"^(genmove_)?analyze$", raw(fresh, "list_commands"), re.MULTILINE)
 
 
 def test_how_far_ownership_spreads(fresh: Engine) -> None:
@@ -276,29 +238,6 @@ def test_pondering_keeps_its_tree(fresh: Engine) -> None:
         assert fresh.session.visits == grown[best] > 1, "the next move goes on from there"
     finally:
         fresh.options.ponder, fresh.stopped = False, None
-
-
-def test_a_prepared_analysis_asks_nothing(fresh: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a line needs of the network is asked for in small parts, between which the next line is looked for."""
-    asked, real = [], Analyst.evaluate
-    counting = lambda self, states, *a, **k: asked.append(states.num_games) or real(self, states, *a, **k)  # noqa: E731
-    monkeypatch.setattr(Analyst, "evaluate", counting)
-    raw(fresh, "play b B2")
-    fresh.session.set_position(fresh.game)
-    for _ in range(40):
-        fresh.session.step()
-    parts = 1
-    while not fresh.session.prepare():
-        parts += 1
-    assert asked == [1] * len(asked) and parts >= len(asked) > 2
-    number = len(asked)
-    scores = [candidate.score for candidate in fresh.session.analysis().candidates]
-    assert len(asked) == number and len(set(scores)) > 1
-    fresh.session.clear()
-    fresh.session.set_position(fresh.game)
-    fresh.session.step()
-    plain = fresh.session.analysis(evaluates_children=False)
-    assert {candidate.score for candidate in plain.candidates} == {plain.score}
 
 
 @pytest.mark.parametrize(
@@ -364,15 +303,6 @@ def test_raw_nn_all_averages_to_the_whole(fresh: Engine) -> None:
     assert mean == pytest.approx(whole.prior[0, :-1].numpy(), abs=1e-5)
 
 
-def test_raw_nn_of_playouts_and_what_it_refuses(fresh: Engine) -> None:
-    for arguments in ("", "8", "-1", "x", "0 2", "all x", "b", "b 0 0 0"):
-        assert raw(fresh, f"kata-raw-nn {arguments}").startswith("? ")
-    newer = [raw(fresh, f"kata-raw-nn {arguments}") for arguments in ("0", "b 0", "w 0 0.5", "0 0.5")]
-    assert newer[0] == newer[1] == newer[3] != newer[2]
-    found = numbers_of(raw(won(), "kata-raw-nn 5"))
-    assert found["whiteWin"] == [0] and found["whiteLead"] == [-24.5] and found["whiteOwnership"] == [-1] * 25
-
-
 def test_ownership_is_a_dboard_of_black(fresh: Engine) -> None:
     boards = []
     for colour in ("b", "w"):
@@ -382,14 +312,6 @@ def test_ownership_is_a_dboard_of_black(fresh: Engine) -> None:
         assert boards[-1].abs().max() <= 1
     expected = fresh.analyst.evaluate(fresh.game.tensor(to_play=WHITE)).ownership[0]
     assert torch.allclose(boards[1], -expected, atol=1e-3)
-
-
-def test_policy_and_visits_are_pairs(fresh: Engine) -> None:
-    for command, most in (("zerogo-policy", 100), ("zerogo-visits b", 17)):
-        words = raw(fresh, command).removeprefix("= ").split()
-        assert words[::2] and all(re.fullmatch(r"[A-E][1-5]", vertex) for vertex in words[::2])
-        assert all(0 <= int(text) <= most for text in words[1::2])
-        assert "C3" in words[::2]
 
 
 def test_value_is_gfx(fresh: Engine) -> None:
@@ -404,10 +326,3 @@ def won() -> Engine:
     engine = gtp_talk.engine("mcts:8", "game.size=5", "--komi", "0.5")
     engine.game.set_up(parse(WON), BLACK)
     return engine
-
-
-def test_boards_of_colours_and_variations(fresh: Engine) -> None:
-    rows = raw(won(), "zerogo-policy_colors b").removeprefix("=\n").strip().split("\n")
-    assert all(re.fullmatch(r'(#[0-9a-f]{6}|"")( (#[0-9a-f]{6}|"")){4}', row) for row in rows) and len(rows) == 5
-    assert raw(fresh, "zerogo-best_variation b").startswith("= C3")
-    assert re.search(r"Line:\n +\d+\.\d % .* C3", raw(fresh, "zerogo-variations b"))

@@ -14,7 +14,7 @@ from zerogo import board
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.gtp import genmove
-from zerogo.gtp.clock import MEASUREMENTS, Clock, Durations, Settings, TimeLeft, kata_time, kgs_time
+from zerogo.gtp.clock import Clock, Settings, TimeLeft, kata_time, kgs_time
 from zerogo.gtp.engine import Engine, Options
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
@@ -163,15 +163,6 @@ def test_no_game_is_lost_on_time(name: str, reports: bool, monkeypatch: pytest.M
     assert engine.session.steps > 60
 
 
-@pytest.mark.parametrize(("duration", "least", "most"), [(0.1, 94, 97), (4.0, 2, 2)])
-def test_most_of_a_period_is_used_and_no_more(duration: float, least: int, most: int, monkeypatch) -> None:
-    """Of steps of 4 seconds in a period of 10 the third would end behind it and is not begun."""
-    engine = slow_engine(monkeypatch, lambda: duration)
-    engine.clock.set_gtp(0, 10, 1)
-    genmove.choose(engine, BLACK)
-    assert least <= engine.session.steps <= most and engine.step_time.longest == pytest.approx(duration)
-
-
 def test_without_time_for_a_step_it_moves_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first step, of which nothing is known, is done; then it is known to take too long."""
     engine = slow_engine(monkeypatch, lambda: 4.0)
@@ -183,21 +174,6 @@ def test_without_time_for_a_step_it_moves_at_once(monkeypatch: pytest.MonkeyPatc
     engine.game.play(WHITE, 81)
     engine.game.change_rules(komi=-5)
     assert genmove.choose(engine, BLACK) == 81 and genmove.choose(engine, BLACK, timed=False) == 0
-
-
-def test_no_game_is_lost_by_steps_that_take_longer_than_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = slow_engine(monkeypatch, lambda: 0.8)
-    engine.clock.set_gtp(0, 1, 1)
-    engine.step_time.append(0.8)
-    referee = Referee(engine.clock.settings)
-    for _ in range(60):
-        referee.move(seconds_taken(engine) + 0.15)
-
-
-def test_the_overhead_is_learned(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = slow_engine(monkeypatch, lambda: 0.01, overhead=1.0)
-    engine.clock.set_gtp(0, 5, 1)
-    assert max([seconds_taken(engine) for _ in range(4)][1:]) <= 4.7
 
 
 def test_the_time_of_a_resignation_or_a_pass_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,26 +194,6 @@ def test_what_ends_a_search(settings: list, options: dict, steps: int, monkeypat
     genmove.choose(engine, BLACK)
     assert abs(engine.session.steps - steps) <= 1
     assert steps != 3 or engine.session.most == [20, 12, 4]
-
-
-def test_one_slow_step_makes_no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
-    durations = iter([0.01, 3.0, *[0.01] * 1000])
-    engine = slow_engine(monkeypatch, lambda: next(durations))
-    engine.clock.set_gtp(0, 1, 1)
-    for steps in (2, 3, 4):
-        genmove.choose(engine, BLACK)
-        assert engine.session.steps == steps  # one each, until the slow one is forgotten
-
-
-def test_durations() -> None:
-    durations = Durations()
-    assert (durations.longest, durations.median) == (0, 0)
-    for seconds in (1, 9, 1.5):
-        durations.append(seconds)
-    assert (durations.longest, durations.median) == (9, 1.5)
-    for _ in range(MEASUREMENTS):
-        durations.append(1)
-    assert durations.longest == 1
 
 
 def test_moves_left_shrink_and_never_end() -> None:

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import threading
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,24 +136,6 @@ def test_an_error_on_any_thread_is_raised(two_threads: None) -> None:
     for at in (0, loops.FEWEST):
         with pytest.raises(IndexError, match="beyond"):
             loops.over_games(loop, 2 * loops.FEWEST, at)
-
-
-@needs_numba
-def test_several_threads_may_ask_at_once(two_threads: None) -> None:
-    totals = torch.zeros(4, dtype=torch.int64)
-
-    def ask(number: int) -> None:
-        for _ in range(50):
-            seen = []
-            loops.over_games(lambda first, last, seen=seen: seen.append(last - first), 2 * loops.FEWEST)
-            totals[number] += sum(seen)
-
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert totals.tolist() == [50 * 2 * loops.FEWEST] * 4
 
 
 @needs_numba

@@ -6,7 +6,7 @@ import random
 import pytest
 import torch
 from diagrams import parse
-from implementations import READERS, module, read_ladders
+from implementations import READERS, read_ladders
 from ladder_reader import TooLong, board_of, read_all
 from positions import CLASSICAL, by_size, classical, ladder_positions, of_stones
 
@@ -94,11 +94,6 @@ def test_ladders_on_a_gpu_agree_with_the_recursive_reader() -> None:
     check(600, seed=6, reader="cuda")
 
 
-@pytest.mark.slow
-def test_many_ladders_agree_with_the_recursive_reader() -> None:
-    check(25000, seed=2)  # 10,000 of them with a ladder that works
-
-
 @EACH_READER
 def test_a_few_ladders_by_each_reader(reader: str) -> None:
     """Positions on small boards; and random stones of several sizes in one batch: captures, kos, full boards."""
@@ -133,21 +128,6 @@ def test_both_compiled_readers_agree() -> None:
     assert left_out < 30
 
 
-@pytest.mark.parametrize("reader", READERS[1:])
-def test_one_program_reads_many_games(reader: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one stack; otherwise several share the strings of one game."""
-    monkeypatch.setattr(module("ladders", reader), "MOST_PROGRAMS", 1)
-    same_as_compiled(of_stones([rows for rows in ladder_positions(40, seed=5) if len(rows) == 7][:3]), reader)
-
-
-@pytest.mark.parametrize("reader", READERS[1:])
-@pytest.mark.parametrize("turn", range(4))
-def test_classical_ladders_turned(turn: int, reader: str) -> None:
-    """Four that take captures, kos, both sides and many moves, of both colours."""
-    names = ("captures on the way", "the attacker begins, and only one side works", "longer than the board is wide")
-    assert same_as_compiled(classical([(*names, "not by a ko")[turn]], turn), reader) == 0
-
-
 @pytest.mark.parametrize("name", CLASSICAL)
 def test_classical_ladders(name: str) -> None:
     """In all eight positions of the board, and with the colours swapped."""
@@ -168,22 +148,6 @@ def test_classical_ladders(name: str) -> None:
 
 def _vertices(plane: torch.Tensor) -> list[str]:
     return [coords.to_gtp(int(point), len(plane)) for point in plane.flatten().nonzero()]
-
-
-def test_the_ladder_across_the_largest_boards() -> None:
-    """Black begins in one corner and catches White in the opposite one, more than thirty moves later; one white stone
-    there breaks it."""
-    for size in (13, 19, 25):
-        rows = [[0] * size for _ in range(size)]
-        for row, column, colour in ((2, 3, 1), (3, 2, 1), (4, 3, 1), (2, 4, 1), (3, 3, 2)):
-            rows[row][column] = colour
-        broken = [list(row) for row in rows]
-        broken[size - 4][size - 4] = 2
-        stones = torch.tensor([rows, broken], dtype=torch.int8)
-        found = read_ladders(board.from_stones(stones, torch.ones(2, dtype=torch.int8), Rules(size)))
-        caught, escaping = flood.unpack_rows(found.caught[:, 1]), flood.unpack_rows(found.escaping[:, 1])
-        assert caught[0].nonzero().tolist() == [[3, 3]] and not caught[1].any() and not found.given_up.any()
-        assert not escaping[0].any() and escaping[1].nonzero().tolist() == [[3, 4]]
 
 
 def test_what_is_read_does_not_depend_on_the_batch() -> None:
@@ -229,13 +193,3 @@ BANNED = """
 @EACH_READER
 def test_the_second_move_is_tried_where_a_ko_bans_the_first(reader: str) -> None:
     assert compare([parse(BANNED)], reader) == (1, 0)
-
-
-def test_the_movers_ladders_are_part_of_all() -> None:
-    positions = [rows for rows in ladder_positions(400, seed=3) if len(rows) == 9]
-    state = of_stones(positions, [1 + game % 2 for game in range(len(positions))])
-    whole, part = read_ladders(state), read_ladders(state, for_mover=True)
-    own = (state.to_play - 1).to(torch.int64).view(-1, 1, 1).expand(-1, 1, 9)
-    for name, side in (("catching", 1 - own), ("escaping", own)):
-        assert (getattr(whole, name).gather(1, side) == getattr(part, name).gather(1, side)).all()
-        assert not getattr(part, name).gather(1, 1 - side).any()

@@ -6,8 +6,7 @@ import random
 import pytest
 import torch
 
-from zerogo import board
-from zerogo.board import NO_MOVE, replay
+from zerogo.board import NO_MOVE
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.players.live import LiveGame
@@ -67,26 +66,6 @@ def test_rules_change_under_way() -> None:
         game.change_rules(size=5)
 
 
-def test_ko_is_the_other_sides() -> None:
-    """The side that took the ko may fill it when it moves twice in a row."""
-    game = LiveGame(Rules(4, superko="simple"))
-    game.set_up([[0, 1, 2, 0], [1, 2, 0, 2], [0, 1, 2, 0], [0, 0, 0, 0]], BLACK)
-    game.play(BLACK, 6)
-    assert game.why_illegal(WHITE, 5).startswith("ko") and game.why_illegal(BLACK, 5) is None
-
-
-def test_handicap() -> None:
-    game = LiveGame(Rules(9))
-    game.place_handicap([20, 60])
-    assert game.to_play is WHITE and game.handicap == [20, 60]
-    with pytest.raises(InputError, match="board not empty"):
-        game.place_handicap([20, 60])
-    game.clear()
-    assert game.to_play is BLACK and game.handicap == []
-    with pytest.raises(InputError, match="handicap"):
-        game.place_handicap([20, 20])
-
-
 def test_records_there_and_back() -> None:
     game = LiveGame(Rules(5, 2.5))
     game.set_up([[1, 0, 0, 0, 0]] + [[0] * 5] * 4, WHITE)
@@ -134,38 +113,3 @@ def arrays(games: list[LiveGame]) -> tuple[torch.Tensor, torch.Tensor]:
         for ply, (player, action) in enumerate(game.moves):
             colours[row, ply], actions[row, ply] = player.value, action
     return colours, actions
-
-
-def test_replay_agrees_with_the_plain_game() -> None:
-    rng = random.Random(5)
-    for rules in RULES:
-        games = [random_game(rules, rng, rng.randrange(0, 40)) for _ in range(12)]
-        n = rules.size
-        empty, black = torch.zeros(12, n, n, dtype=torch.int8), torch.ones(12, dtype=torch.int8)
-        state = replay(empty, black, rules, *arrays(games))
-        for row, game in enumerate(games):
-            assert state.stones[row].tolist() == game.state.stones()
-            assert state.to_play[row] == game.to_play.value
-            assert bool(state.finished[row]) == game.state.is_over
-            if not game.state.is_over:
-                assert board.legal_actions(state)[row].tolist() == game.state.legal_mask(), (rules, game.moves)
-            alone = game.tensor()
-            assert alone.hash[0] == state.hash[row] and alone.ply[0] == state.ply[row]
-
-
-def test_next_to_play() -> None:
-    """Whoever is asked to move next has the turn; the other side is taken to have passed."""
-    game = LiveGame(Rules(3, superko="positional"))
-    game.play(Colour.BLACK, 4)
-    assert game.tensor(to_play=Colour.WHITE).ply[0] == 1
-    again = game.tensor(to_play=Colour.BLACK)
-    assert (int(again.to_play[0]), int(again.ply[0]), bool(again.finished[0])) == (1, 2, False)
-    colours = torch.tensor([[1, 2], [1, 0]], dtype=torch.int8)
-    mixed = replay(EMPTY, BLACK_FIRST, game.rules, colours, torch.tensor([[0, 1], [4, NO_MOVE]]), BLACK_FIRST)
-    assert mixed.to_play.tolist() == [1, 1] and mixed.ply.tolist() == [2, 2]
-
-
-def test_without_moves() -> None:
-    to_play = torch.tensor([1, 2], dtype=torch.int8)
-    state = replay(EMPTY, to_play, Rules(3), EMPTY[:, 0, :0], torch.zeros(2, 0, dtype=torch.int64))
-    assert state.to_play.tolist() == [1, 2] and state.ply.tolist() == [0, 0] and not state.finished.any()

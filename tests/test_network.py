@@ -11,7 +11,7 @@ from zerogo import batching, cli
 from zerogo.config import NetworkConfig
 from zerogo.config.sections import VALUE_POOLING
 from zerogo.errors import InputError
-from zerogo.network import HEADS, MaskedNorm, Network, inference_copy, pool
+from zerogo.network import MaskedNorm, Network, inference_copy, pool
 
 SMALL = NetworkConfig(blocks=3, channels=12, pooling_every=2, pooling_channels=8, head_channels=8, value_hidden=16)
 PLANES = 5
@@ -199,18 +199,3 @@ def test_the_copy_for_playing_takes_other_weights_in_its_places(dtype, compiled:
     for name, output in wanted(*planes_and_numbers).items():
         found = playing(*planes_and_numbers)[name]
         assert torch.equal(found, output) and not torch.equal(found, before[name]), name
-
-
-def test_counts() -> None:
-    heads = {"policy": 1.0, "value": 1.0}
-    shape = {"blocks": 1, "channels": 4, "pooling_every": 0, "head_channels": 2, "value_hidden": 3}
-    network = Network(NetworkConfig(**shape, heads=heads), 5, 0, 9)
-    stem, block, neck = 4 * 5 * 9 + 8, 2 * (4 * 4 * 9 + 8), 4 * 2 + 4
-    assert network.num_parameters() == stem + block + neck + (6 * 3 + 3) + (2 + 1) + (3 + 1) * 2
-    assert network.num_operations(3) == 2 * 9 * (4 * 5 * 9 + 2 * 4 * 4 * 9 + 4 * 2)
-
-
-def test_unknown_head() -> None:
-    assert set(SMALL.heads) <= set(HEADS)
-    with pytest.raises(InputError, match="'ladder'"):
-        Network(NetworkConfig(heads={"policy": 1.0, "value": 1.0, "ladder": 1.0}), 5, 0, 9)

@@ -1,15 +1,11 @@
 """Pictures: what stands where, in text and in pixels."""
 
-import io
-
 import numpy as np
-import pytest
 import torch
-from PIL import Image
 from tables import tables
 
 from zerogo import picture
-from zerogo.picture import LINE, LOSSES, MARK, WOOD, loss_colour, plane_image, star_points, wrapped
+from zerogo.picture import MARK, WOOD, plane_image
 from zerogo.players.analyst import Candidate
 
 CELL, TEXTS = 40, tables("picture")
@@ -49,22 +45,6 @@ def changed_points(one: np.ndarray, other: np.ndarray, size: int) -> set[tuple[i
     return {point for point in points if (cut(one, *point, half) != cut(other, *point, half)).any()}
 
 
-def has_colour(image: np.ndarray, colour: tuple[int, ...]) -> bool:
-    return bool((image == np.array(colour)).all(-1).any())
-
-
-def test_text_has_coordinates_and_the_last_move_in_brackets():
-    assert picture.board_text(some_stones(), last_action=2).splitlines() == TEXTS["board"]
-    assert picture.board_text(some_stones(), last_action=9).splitlines()[-1] == "last move: pass"
-    assert "(" not in picture.board_text(some_stones())
-
-
-def test_text_of_the_largest_board_skips_i_and_stays_aligned():
-    lines = picture.board_text(torch.zeros((25, 25), dtype=torch.int8)).splitlines()
-    assert "I" not in lines[0] and lines[0].endswith("Z")
-    assert len({len(line.rstrip("0123456789")) for line in lines[1:-1]}) == 1
-
-
 def test_labels_on_a_grid_moves_of_a_search_as_a_table_and_short_counts():
     labels = ["12.5", "", "", "", "", "7", "", "", ""]
     assert picture.grid_text(labels, 3, some_stones()).splitlines() == TEXTS["labels"]
@@ -84,51 +64,6 @@ def test_image_shows_stones_where_they_are():
     assert spot(drawn(), 0, 2).max() < 70 and spot(drawn(), 1, 1).min() > 225
 
 
-def test_edges_are_smooth():
-    around = cut(drawn(), 0, 2).reshape(-1, 3)[:, 0]
-    assert len(np.unique(around)) > 30, "a stone's rim has many shades between black and wood"
-
-
-def test_lines_and_coordinates_are_drawn():
-    empty = drawn(torch.zeros((3, 3), dtype=torch.int8))
-    line = np.array(LINE)
-    assert (empty[2 * CELL, CELL + 5] == line).all() and (empty[CELL + 5, 2 * CELL] == line).all()
-    assert (empty[2 * CELL, CELL - 6] == WOOD).all(), "lines end at the edge"
-    margin = empty[: CELL // 2]
-    for centre in range(CELL, 4 * CELL, CELL):
-        assert (margin[:, centre - 10 : centre + 10] != WOOD).any(), "a letter over each column"
-
-
-def test_star_points():
-    def dots(size: int) -> list[tuple[int, int]]:
-        return sorted(divmod(point, size) for point in star_points(size))
-
-    assert dots(3) == [] and dots(5) == [(2, 2)] and dots(8) == [(2, 2), (2, 5), (5, 2), (5, 5)]
-    assert dots(9) == [(2, 2), (2, 6), (4, 4), (6, 2), (6, 6)]
-    assert dots(19) == [(row, column) for row in (3, 9, 15) for column in (3, 9, 15)]
-
-
-def test_the_last_move_carries_a_red_ring_on_both_colours():
-    for action in (2, 4):
-        ringed = drawn(last_action=action)
-        assert changed_points(ringed, drawn(), 3) == {divmod(action, 3)}
-        assert has_colour(ringed, MARK) and not has_colour(drawn(), MARK)
-    passed = drawn(last_action=9)
-    assert passed.shape[0] > 4 * CELL and (passed[: 4 * CELL] == drawn()).all(), "a pass is written below the board"
-
-
-def test_policy_tints_empty_points_the_bluer_the_likelier():
-    policy = torch.zeros(10)
-    policy[8], policy[6], policy[2], policy[9] = 0.6, 0.1, 0.1, 0.2
-    image = drawn(policy=policy)
-    assert changed_points(image, drawn(), 3) == {(2, 2), (2, 0)}, "stones hide what is beneath"
-    likely, unlikely, wood = (cut(image, *point)[4, 20] for point in ((2, 2), (2, 0), (2, 1)))
-    assert likely[2] - likely[0] > unlikely[2] - unlikely[0] > wood[2] - wood[0]
-    assert image.shape[0] > 4 * CELL, "the share of the pass is written below"
-    with pytest.raises(AssertionError, match="values of a 3x3 board"):
-        drawn(policy=torch.zeros(26))
-
-
 def test_visits_are_green_and_have_their_counts():
     visits = torch.zeros(10, dtype=torch.int64)
     visits[8], visits[0] = 900, 1
@@ -136,19 +71,6 @@ def test_visits_are_green_and_have_their_counts():
     assert changed_points(image, drawn(), 3) == {(2, 2), (0, 0)}
     tint = cut(image, 2, 2)[4, 20]
     assert tint[1] > tint[0] and tint[1] > tint[2]
-
-
-def test_ownership_squares_have_their_owners_colour_and_grow_with_certainty():
-    owners = torch.tensor([[-0.2, -1.0, -1.0], [0.0, -0.9, 0.0], [0.2, 1.0, 0.0]])
-    image = drawn(ownership_black=owners)
-    changed = {(0, 0), (0, 1), (0, 2), (2, 0), (2, 1)}
-    assert changed_points(image, drawn(), 3) == changed, "White's stone on B2 is its owner's"
-    assert spot(image, 0, 1).min() > 225 and spot(image, 2, 1).max() < 40
-    assert spot(image, 0, 2).min() > 225, "a dead black stone carries a white square"
-    sizes = [(cut(image, *point).max(-1) < 60).sum() for point in ((2, 0), (2, 1))]
-    assert 0 < sizes[0] < sizes[1] / 2
-    reverse = drawn(3 - some_stones().where(some_stones() > 0, 3), ownership_black=-owners)
-    assert spot(reverse, 0, 1).max() < 40 and spot(reverse, 2, 1).min() > 225 and spot(reverse, 0, 2).max() < 40
 
 
 def test_candidates_are_green_to_red_and_the_best_has_a_ring():
@@ -171,13 +93,6 @@ def test_candidates_without_a_number_are_dots():
     assert dot < numbers / 4
 
 
-def test_colours_of_losses_go_from_green_to_red():
-    assert loss_colour(-0.1) == loss_colour(0.0) == LOSSES[0][1]
-    assert loss_colour(0.3) == loss_colour(1.0) == LOSSES[-1][1]
-    reds = [loss_colour(loss)[0] - loss_colour(loss)[1] for loss in np.linspace(0, 0.3, 20)]
-    assert reds == sorted(reds)
-
-
 def test_move_numbers_and_the_line_to_come():
     numbered = drawn(numbers={2: 7, 4: 8}, last_action=4)
     assert changed_points(numbered, drawn(), 3) == {(0, 2), (1, 1)}
@@ -186,27 +101,6 @@ def test_move_numbers_and_the_line_to_come():
     assert changed_points(ahead, drawn(), 3) == {(0, 0), (2, 2)}, "a pass and a move on a stone are not drawn"
     dark, pale = (cut(ahead, *point)[6:10, 12:16].mean() for point in ((0, 0), (2, 2)))
     assert dark < 110 < 190 < pale
-
-
-def test_long_captions_are_broken_into_lines():
-    short, long = drawn(caption="B+1"), drawn(caption="Black has won by a very little and White has lost by as much")
-    assert short.shape[1] == long.shape[1] == 4 * CELL and long.shape[0] > short.shape[0] > 4 * CELL
-    assert wrapped("one two\nthree", 12, 1) == ["one", "two", "three"] and wrapped("", 12, 100) == []
-
-
-def test_image_of_one_point_and_of_the_largest_board():
-    for size in (1, 25):
-        policy = torch.full((size * size + 1,), 1 / (size * size + 1))
-        empty = torch.zeros((size, size), dtype=torch.int8)
-        image = picture.board_image(empty, size * size, torch.ones(size, size), policy)
-        assert image.shape[1] == (size + 1) * 24
-
-
-def test_mosaic_keeps_every_picture():
-    images = [np.full((10, 12, 3), shade, dtype=np.uint8) for shade in (10, 20, 30)]
-    whole = picture.mosaic(images, columns=2, gap=2)
-    assert whole.shape == (2 * 12 + 2, 2 * 14 + 2, 3)
-    assert [int((whole == shade).all(-1).sum()) for shade in (10, 20, 30)] == [120, 120, 120]
 
 
 def test_mosaic_has_titles_and_a_heading_in_lines():
@@ -241,9 +135,3 @@ def test_winrate_chart_marks_the_moment():
     assert rows.mean() < 60 < 120 < later_rows.mean() and columns.mean() < later_columns.mean()
     for single in ([0.7], [float("nan"), 0.2], [float("nan")]):
         assert picture.winrate_chart(single, 0, 200, 120).shape == (120, 200, 3)
-
-
-def test_png_holds_the_very_pixels():
-    image = picture.board_image(some_stones(), 4)
-    content = picture.png(image)
-    assert content.startswith(b"\x89PNG") and (np.asarray(Image.open(io.BytesIO(content))) == image).all()

@@ -21,7 +21,6 @@ from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
 
 TABLES = tables("play")
-ROOT = Path(__file__).parent.parent
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 WHITE_PLAYS_D4 = "White plays D4: White wins 75 %, leads by 3.0 points, expects C3 D3 (8 visits)"
 

@@ -34,7 +34,6 @@ BLACK_OWNS_ALL = """
     XXXXX
     .X.X.
 """
-EYES = TABLES["eyes"]
 
 
 def stones_of(text: str) -> torch.Tensor:
@@ -59,14 +58,6 @@ def plain_eye(stones: list[list[int]], colour: int, row: int, column: int) -> bo
     missing = sum(found != colour for found in diagonals)
     beside = existing([(-1, 0), (1, 0), (0, -1), (0, 1)])
     return all(found == colour for found in beside) and missing <= (1 if len(beside) == 4 else 0)
-
-
-@pytest.mark.parametrize("name", EYES)
-def test_eyes_on_diagrams(name: str) -> None:
-    text, expected = EYES[name]
-    state = many("\n".join(text.split()), 1, 1)
-    found = flood.unpack_rows(eyes(state.black, state.on_board)).flatten().nonzero().flatten()
-    assert found.tolist() == expected
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 9])
@@ -113,13 +104,6 @@ def test_playouts_of_a_won_board_are_won_by_its_owner_whoever_moves(to_play: int
     stones = stones_of(BLACK_OWNS_ALL).expand(3, -1, -1).contiguous()
     state = board.from_stones(stones, torch.ones(3, dtype=torch.int8), [Rules(5, komi) for komi in (24.5, 25.0, 25.5)])
     assert PlayoutEvaluator()(state).value.tolist() == [1.0, 0.0, -1.0]
-
-
-def test_playouts_prior_is_even_over_sensible_moves_and_pass() -> None:
-    empty = PlayoutEvaluator()(board.new_games(2, Rules(5)))
-    assert torch.allclose(empty.prior, torch.full((2, 26), 1 / 26))
-    owned = PlayoutEvaluator()(many(BLACK_OWNS_ALL, 1, 1))
-    assert owned.prior[0].nonzero().flatten().tolist() == [25]  # all else would fill an eye
 
 
 def test_a_playout_is_the_same_alone_and_among_many_and_follows_its_key() -> None:
@@ -268,12 +252,6 @@ def test_a_network_searches_to_play_well(simulations: int, chosen: str, algorith
     assert search.settings.algorithm == algorithm and search.settings.max_considered == considered
     assert search.settings.c_puct == 1.0 and search.settings.score_weight == 0.1
     assert search.root_evaluator.symmetries == ("all" if simulations >= 64 else "random")
-
-
-def test_without_a_head_that_tells_points_only_winning_counts() -> None:
-    checkpoint = tiny_checkpoint("network.heads={policy: 1.0, value: 1.0}")
-    settings = EvaluationConfig(score_weight=0.1)
-    assert make_player(checkpoint, settings, torch.device("cpu"), torch.float32).search.settings.score_weight == 0.0
 
 
 def test_an_analysis_tells_the_chance_to_win_whatever_points_weigh() -> None:

@@ -79,32 +79,12 @@ def test_window_follows_the_published_law(exponent):
         assert window(int(total), settings) == pytest.approx(expected, rel=0.01)
 
 
-def test_unwritten_samples_that_fill_a_capacity_that_was_lowered_are_written_first(tmp_path):
-    before = filled(tmp_path, 30)
-    settings = dataclasses.replace(SETTINGS, min_window=10, capacity=20)
-    after = reopened(tmp_path, before.state_dict(), settings)
-    after.add(make_samples(30, 5))
-    after.flush()
-    held = {path.name: load_shard(path).root_value.tolist() for path in tmp_path.iterdir()}
-    assert held == {"shard-000000000010-20.npz": [*range(10, 30)]}
-    assert numbers(after) == [*range(15, 35)] == numbers(reopened(tmp_path, after.state_dict(), settings))
-
-
 def test_window_is_everything_at_first_and_never_more_than_the_capacity():
     settings = ReplayConfig(min_window=1000, capacity=2000)
     assert [window(n, settings) for n in (0, 1, 999, 1000)] == [0, 1, 999, 1000]
     assert window(10**8, settings) == 2000
     sizes = [window(n, settings) for n in range(0, 20_000, 7)]
     assert all(0 <= b - a <= 7 for a, b in zip(sizes, sizes[1:], strict=False))
-
-
-def test_samples_of_players_that_have_not_learned_count_at_most_min_window_times():
-    settings = dataclasses.replace(SETTINGS, capacity=10_000)
-    untaught, taught = Replay(settings, 5), Replay(settings, 5)
-    for first in range(0, 400, 20):
-        untaught.add(make_samples(first, 20, network_step=0))
-        taught.add(make_samples(first, 20))
-    assert untaught.window == 64 < taught.window == window(400, settings)
 
 
 def test_a_sample_comes_back_as_it_was_added(tmp_path):
@@ -193,14 +173,6 @@ def test_the_ring_keeps_the_newest_and_grows_only_as_needed():
     big = Replay(dataclasses.replace(SETTINGS, capacity=10**9), 5)
     big.add(make_samples(0, 20))
     assert big.statistics(0)["memory_bytes"] < 2_000_000
-
-
-def test_more_samples_at_once_than_the_ring_holds(tmp_path):
-    buffer = Replay(KEEPING, 5, tmp_path)
-    buffer.add(make_samples(0, 600))
-    assert numbers(buffer) == list(range(344, 600)) and buffer.total == 600
-    buffer.flush()
-    assert numbers(reopened(tmp_path, buffer.state_dict())) == numbers(buffer)
 
 
 def test_the_ring_lies_on_a_gpu_with_room_for_it(monkeypatch):

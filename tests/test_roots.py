@@ -15,8 +15,6 @@ from zerogo import board, kernels, rng
 from zerogo.config import SearchConfig
 from zerogo.rules import Rules, own_actions
 from zerogo.search import Search, SearchState, tempered
-from zerogo.search.game import Go
-from zerogo.search.gumbel import considered_visits, phase_ends
 from zerogo.search.tree import ROOT
 from zerogo.selfplay.loop import _played
 
@@ -75,25 +73,6 @@ def test_searches_begin_and_end_alike(rules: Rules | list[Rules], leaves: int, u
             torch.testing.assert_close(ours.cpu(), torchs, rtol=1e-5, atol=1e-6)
 
 
-def test_every_schedule_is_the_tables(use: Callable) -> None:
-    """How many visits a move must have by simulation, and where phases end, for any number of moves and any budget."""
-    device = use("tree", "roots", "draws")
-    search = Search(TableEvaluator(), dataclasses.replace(GUMBEL, max_considered=16))
-    states = board.new_games(12, Rules(5), device=device)
-    search_state = search.init(states, 40)
-    games = torch.arange(12, device=device)
-    search.begin(search_state, games, 40, 1)
-    fast, explores = kernels._module("roots", "cuda"), torch.ones(12, dtype=torch.bool, device=device)
-    for considered, first in ((16, 0), (7, 3), (5, 29), (2, 11), (1, 20)):
-        budgets = torch.arange(first, first + 12, device=device)
-        legal = torch.ones(12, 26, dtype=torch.bool, device=device)
-        fast.begin_searches(search_state, games, legal, games, budgets, explores, None, considered)
-        for game, budget in enumerate(budgets.tolist()):
-            rest = [0] * (40 - budget)
-            assert search_state.order[game].tolist() == [*considered_visits(considered, budget), *rest]
-            assert search_state.phase_end[game].tolist() == [*phase_ends(considered, budget), *rest]
-
-
 def test_moves_are_drawn_alike(use: Callable) -> None:
     torch.manual_seed(3)
     policy = torch.softmax(3 * torch.randn(40, 26), dim=1) * (torch.rand(40, 26) < 0.7)
@@ -107,28 +86,6 @@ def test_moves_are_drawn_alike(use: Callable) -> None:
             warm = heat.to(device) if isinstance(heat, Tensor) else heat
             found = tempered(policy.to(device), warm, keys.to(device), None if at is None else at.to(device))
             assert torch.equal(found.cpu(), wanted)
-
-
-@pytest.mark.parametrize("rules", [RULES[0], RULES[1], [RULES[2], RULES[3]]], ids=["area", "suicide", "mixed"])
-def test_roots_are_packed_scored_and_shown_alike(rules: Rules | list[Rules], use: Callable) -> None:
-    """Finished games among others, after passes too; the moves that superko leaves."""
-    rules = [rules[k % 2] for k in range(8)] if isinstance(rules, list) else rules
-    states, game = random_games(rules, 8, 9, move_cap=9 if not isinstance(rules, list) else 40)[0], Go()
-    over = dataclasses.replace(states, finished=torch.arange(8) % 2 == 0)
-    games = torch.arange(8)
-
-    def read(state: board.State, device: torch.device) -> list[Tensor]:
-        state = state.to(device)
-        finished, result = game.outcome(state, games.to(device), state)
-        some = state.select(games[::3].to(device))
-        found = [game.pack(state), finished, torch.where(finished, result, 0.0), board.legal_actions(state)]
-        return [part.cpu() for part in (*found, *some.tensors())]
-
-    for state in (states, over):
-        use()
-        wanted = read(state, CPU)
-        found = read(state, use("leaf_states", "board", "copies"))
-        assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True) if other.shape[1:] != (0,))
 
 
 @pytest.mark.parametrize("size", [9, 19])

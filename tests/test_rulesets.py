@@ -35,13 +35,6 @@ def test_the_table_is_katagos(name: str) -> None:
     assert ("button" in told) == (name == "aga-button")
 
 
-def test_deviations_are_one_sentence_or_none() -> None:
-    assert rulesets.deviations("NZ") == ""
-    for name in rulesets.RULESETS:
-        told = rulesets.deviations(name)
-        assert told == "" or (told.endswith(".") and ". " not in told)
-
-
 @pytest.mark.parametrize(
     ("name", "spellings"),
     [
@@ -74,17 +67,6 @@ def test_json_comes_back(superko: str, scoring: str, suicide: bool) -> None:
     assert list(fields) == ["ko", "scoring", "tax", "suicide", "hasButton", "whiteHandicapBonus", "friendlyPassOk"]
     assert rulesets.from_json(fields, 7, 3.5) == rules
     assert rulesets.parse(json.dumps(fields), 7, 3.5) == rules
-
-
-def test_json_of_tromp_taylor_is_what_katago_prints_and_its_fields_are_the_defaults() -> None:
-    wanted = '{"ko":"POSITIONAL","scoring":"AREA","tax":"NONE","suicide":true,"hasButton":false,'
-    wanted += '"whiteHandicapBonus":"0","friendlyPassOk":false}'
-    assert json.dumps(rulesets.to_json(rulesets.named("tt", 9)), separators=(",", ":")) == wanted
-    assert rulesets.from_json({}, 9) == rulesets.named("tromp-taylor", 9)
-    assert rulesets.from_json({"scoring": "TERRITORY"}, 9).komi == 6.5
-    assert rulesets.from_json({"komi": 5.5}, 9).komi == 5.5 and rulesets.from_json({"komi": 5.5}, 9, 0.5).komi == 0.5
-    fields = {"score": "territory", "ko": "simple"}
-    assert rulesets.from_json(fields, 9) == Rules(9, 6.5, "simple", True, "territory")
 
 
 @pytest.mark.parametrize(

@@ -138,24 +138,6 @@ def test_results_count_the_board_as_it_stands_but_where_the_game_was_ended_early
     assert torch.equal(owners, scoring.final_ownership_black(state))
 
 
-def test_territory_counts_prisoners_and_dead_stones():
-    rows = scoring._rows_of(stones_of("..XO. .OXO. XXXO. OOOO. ....."), None)
-    dead = flood.points_to_rows(torch.tensor([6]), 5)
-    captures = torch.tensor([[3, 1]], dtype=torch.int32)
-    # Black: 4 points, 1 dead stone, 3 prisoners; White: 9 points, 1 prisoner.
-    assert scoring.territory_rows_score(*rows, captures, dead).tolist() == [4 + 1 + 3 - 9 - 1]
-    assert scoring.territory_rows_score(*rows, captures, torch.zeros_like(dead)).tolist() == [3 - 9 - 1]
-
-
-def test_final_score_follows_each_games_rules():
-    one = stones_of("X.X. XXXX OOOO .O.O")
-    stones = one.repeat(3, 1, 1)
-    by_territory = {"size": 4, "scoring": "territory"}
-    rules = [Rules(size=4, komi=1.5), Rules(komi=0, **by_territory), Rules(komi=-2, **by_territory, suicide=True)]
-    captures = torch.tensor([[9, 9], [2, 0], [0, 1]], dtype=torch.int32)
-    assert scoring.final_score_black(as_state(stones, rules, captures)).tolist() == [-1.5, 2.0, 1.0]
-
-
 @WAYS
 def test_games_of_mixed_sizes_are_scored_as_if_alone(way, use):
     use(way)

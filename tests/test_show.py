@@ -19,7 +19,6 @@ from zerogo.show.__main__ import main, parse
 from zerogo.show.views import VIEWS, Models, Scene, chosen_moves, make_models, read_game, winrates_black
 
 TABLES = tables("show")
-ROOT = Path(__file__).parent.parent
 MOVES = ["B2", "A2", "C2", "B1", "pass", "C1"]
 
 
