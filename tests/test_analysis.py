@@ -28,7 +28,6 @@ from zerogo.players.session import RestrictedGo
 from zerogo.rules import Rules
 from zerogo.runtime import TOO_LONG
 
-ROOT = Path(__file__).parent.parent
 TABLES = tables("analysis")
 ANALYST = analyst_of_playouts(16)
 # Black owns the upper half of this board and White the lower, whoever moves.

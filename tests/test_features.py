@@ -250,7 +250,6 @@ def test_katago_komi_parity(komi: float, wave: float) -> None:
 
 
 CPU = torch.device("cpu")
-SIZES = (5, 9, 13, 19)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -436,33 +435,6 @@ def test_a_lock_that_was_removed_by_hand_still_holds(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="already in use"):
             RunLock(tmp_path)
     RunLock(tmp_path).release()
-
-
-def test_a_clock_that_is_set_back_hides_nothing_and_nothing_is_charted_twice(tmp_path: Path, monkeypatch) -> None:
-    """Steps may stay the same: rounds without a training step."""
-    now = time.time()
-    with Telemetry(tmp_path) as telemetry:
-        telemetry.scalars(5, {"a": 1.0})
-        sizes = telemetry.sizes()
-        telemetry.scalars(5, {"a": 2.0})
-        telemetry.scalars(6, {"a": 3.0})
-    monkeypatch.setattr(time, "time", lambda: now - 86400)
-    for last in (2.0, 2.5):  # what no snapshot holds comes again, twice
-        with Telemetry(tmp_path, 5, sizes) as telemetry:
-            telemetry.scalars(5, {"a": last})
-            telemetry.scalars(7, {"a": 4.0})
-    assert [(record["step"], record["a"]) for record in tiny.lines(tmp_path / "metrics.jsonl")] == [
-        (5, 1.0),
-        (5, 2.5),
-        (7, 4.0),
-    ]
-    shown = EventAccumulator(str(tmp_path)).Reload().Scalars("a")
-    assert [(event.step, event.value) for event in shown] == [(5, 1.0), (5, 2.5), (7, 4.0)]
-
-
-def test_the_home_of_runs(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert tiny.config("run.directory=~/runs").run.folder == tmp_path / "runs" / "tiny"
 
 
 def test_an_opponent_that_is_gone_is_left_out(tmp_path: Path, capsys) -> None:

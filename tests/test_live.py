@@ -1,12 +1,8 @@
 """The game in front of a person: exact legality, turns out of order, undo, rules that change, handicap and records,
 which stand replayed where the plain rules stand."""
 
-import random
-
 import pytest
-import torch
 
-from zerogo.board import NO_MOVE
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.players.live import LiveGame
@@ -89,27 +85,3 @@ def test_the_tensor_has_the_stones_of_the_game_after_rules_change() -> None:
     assert state.stones[0].tolist() == game.state.stones() == [[0, 1], [1, 0]]
     assert state.captures[0].tolist() == list(game.state.captures.values())
     assert state.rules.at(0) == game.rules and not state.rules.any_suicide
-
-
-RULES = [Rules(5, 3.5), Rules(5, 0.5, "simple"), Rules(5, 7.0, "situational", True), Rules(4, 1.0, "positional", True)]
-EMPTY, BLACK_FIRST = torch.zeros(2, 3, 3, dtype=torch.int8), torch.ones(2, dtype=torch.int8)
-
-
-def random_game(rules: Rules, rng: random.Random, length: int) -> LiveGame:
-    """Returns a game in which a side often moves twice and passes come in pairs."""
-    game = LiveGame(rules)
-    for _ in range(length):
-        player = rng.choice(list(Colour)) if rng.random() < 0.3 else game.to_play
-        legal = [action for action in range(rules.size**2 + 1) if game.why_illegal(player, action) is None]
-        game.play(player, rules.size**2 if rng.random() < 0.15 else rng.choice(legal))
-    return game
-
-
-def arrays(games: list[LiveGame]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns colours int8 [B, T] and actions int64 [B, T]."""
-    longest = max(len(game.moves) for game in games)
-    colours, actions = torch.zeros(len(games), longest, dtype=torch.int8), torch.full((len(games), longest), NO_MOVE)
-    for row, game in enumerate(games):
-        for ply, (player, action) in enumerate(game.moves):
-            colours[row, ply], actions[row, ply] = player.value, action
-    return colours, actions

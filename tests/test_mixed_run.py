@@ -11,17 +11,16 @@ import tiny
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from zerogo import arena, checkpoint, cli, sgf
+from zerogo import checkpoint, cli, sgf
 from zerogo.analysis.query import AnalysisSettings, QueryError, parse
 from zerogo.arena import pool
 from zerogo.config import EvaluationConfig, with_overrides
 from zerogo.errors import InputError
-from zerogo.pipeline import generate, snapshots
+from zerogo.pipeline import generate
 from zerogo.players import plays_on
 from zerogo.players.analyst import make_analyst, make_player
 from zerogo.players.live import LiveGame
 from zerogo.players.session import AnalysisSession
-from zerogo.replay import Replay
 from zerogo.replay.shards import find_shards, load_shard
 from zerogo.rules import Rules
 from zerogo.selfplay.opening import drawn_rules
@@ -95,45 +94,6 @@ def test_resume_goes_on_where_the_run_was(copied: Path) -> None:
         assert torch.equal(getattr(samples, name)[: len(old)], tensor), name
     assert int(samples.game[len(old) :].min()) > int(old.game.max()) and (samples.size[len(old) :] == 5).any()
     assert after.sizes == before.sizes
-
-
-def test_what_is_resumed_is_what_was_left(copied: Path) -> None:
-    """A run that is over is only saved again, with the same weights, and draws the same batches from its samples."""
-    before = checkpoint.newest(copied / "tiny")
-    replays = []
-    for _ in range(2):
-        state = checkpoint.newest(run(copied, resume=True))
-        assert (state.step, state.counters["replay"]) == (before.step, before.counters["replay"])
-        same = [torch.equal(state.averaged_weights[name], old) for name, old in before.averaged_weights.items()]
-        assert all(same)
-        folder, seed = copied / "tiny" / "replay", state.config.run.seed
-        snapshot = next(snapshots.starts(copied / "tiny"))
-        kept = snapshot.counters["replay"] | snapshot.generators | snapshot.run["replay"]
-        replay = Replay(state.config.replay, 5, folder, seed, resume=True, state=kept)
-        replay.credit = 16
-        replays.append(replay.take(16))
-    assert torch.equal(replays[0].records, replays[1].records) and len(set(replays[0].samples.size.tolist())) > 1
-
-
-def test_other_boards_can_not_be_learned_from_there(copied: Path) -> None:
-    for sizes, what in (("[]", "4x4"), ("[[4, 1, 1], [7, 1, 9]]", "4x4 and 7x7")):
-        words = f"was made with game.sizes 3x3, 4x4 and 5x5, the config says {what}; use the same"
-        with pytest.raises(InputError, match=words):
-            run(copied, f"game.sizes={sizes}", resume=True)
-
-
-def test_matches_on_each_board(finished: Path, tmp_path: Path, capsys) -> None:
-    path = checkpoint.newest(finished).source
-    for size, komi in SIZES.items():
-        config = with_overrides(checkpoint.newest(finished).config, [f"game.size={size}", "evaluation.simulations=2"])
-        (result,) = arena.evaluate([path, "random"], 2, config, tmp_path / str(size))
-        assert (result.rules.size, result.rules.komi, result.num_games) == (size, komi, 2)
-        assert f"{size}x{size}, komi {komi:g}" in capsys.readouterr().out
-    config = with_overrides(checkpoint.newest(finished).config, ["game.sizes=[]", "game.size=6"])
-    with pytest.raises(InputError, match="plays on 3x3, 4x4 and 5x5 only; game.size is 6x6"):
-        arena.evaluate([path, "random"], 2, config, tmp_path / "6")
-    with pytest.raises(InputError, match="game.size is 6; game.sizes has 3x3, 4x4 and 5x5 only"):
-        with_overrides(checkpoint.newest(finished).config, ["game.size=6"])
 
 
 def test_analysts_players_and_clients(finished: Path) -> None:

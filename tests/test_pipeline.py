@@ -15,8 +15,6 @@ from zerogo.errors import InputError
 from zerogo.pipeline.measures import calibration_error
 from zerogo.pipeline.start import too_many_considered
 from zerogo.replay.shards import find_shards
-from zerogo.runtime import RunLock
-from zerogo.selfplay import SelfPlay, SelfPlayResult
 
 TAGS = """
     train/loss train/policy_loss train/value_loss train/ownership_loss train/policy_entropy train/learning_rate
@@ -67,14 +65,6 @@ def test_a_run_leaves_its_settings_checkpoints_samples_and_games(finished: Path)
     assert "against itself" in (finished / "report.html").read_text(), "what the final matches showed"
 
 
-def test_a_checkpoint_alone_is_enough_to_play(finished: Path, tmp_path: Path) -> None:
-    moved = shutil.copy(checkpoint.paths(finished)[-1], tmp_path / "only.pt")
-    found = checkpoint.load(moved)
-    averaged, trained = found.network(averaged=True).state_dict(), found.network(averaged=False).state_dict()
-    assert any(not torch.equal(averaged[name], trained[name]) for name in trained)
-    assert found.trainer["steps"] == found.step > 0 and found.trainer["optimizer"]["state"]
-
-
 def test_numbers_stand_in_tensorboard_and_as_lines(finished: Path) -> None:
     records = tiny.lines(finished / "logs" / "metrics.jsonl")
     assert len((finished / "logs" / "metrics.jsonl").read_text().splitlines()) == len(records)
@@ -89,13 +79,6 @@ def test_numbers_stand_in_tensorboard_and_as_lines(finished: Path) -> None:
     assert len(matches) == 2  # after the first round and at the end
     for record in matches:
         assert {"eval/self_whole_board_black", "eval/mcts2_white_winrate", "eval/elo"} <= record.keys()
-
-
-def test_reuse_is_governed(finished: Path) -> None:
-    settings, counters, batch = tiny.config(), checkpoint.newest(finished).counters, tiny.config().training.batch
-    assert counters["samples"] == counters["replay"]["taken"] == checkpoint.newest(finished).step * batch
-    credit = settings.replay.reuse * counters["replay"]["total"] - counters["samples"]
-    assert credit == counters["replay"]["credit"] < batch
 
 
 def test_calibration_is_the_gap_between_values_and_results() -> None:
@@ -129,26 +112,6 @@ def test_training_settings_may_change(copied: Path) -> None:
     assert [group["weight_decay"] for group in groups] == [0.25, 0.0] and groups[0]["momentum"] == 0.9
 
 
-def test_minutes_count_over_all_parts(finished: Path, copied: Path) -> None:
-    spent = checkpoint.newest(finished).counters["seconds"] / 60
-    folder = tiny.run(copied, "pipeline.iterations=0", f"pipeline.minutes={spent / 2}", resume=True)
-    assert checkpoint.newest(folder).counters["iterations"] == 2
-
-
-def test_the_averaged_network_plays_the_games(copied: Path, monkeypatch) -> None:
-    used, use = [], SelfPlay.set_network
-
-    def spy(self: SelfPlay, evaluator: object, step: int) -> None:
-        used.append(step)
-        use(self, evaluator, step)
-
-    monkeypatch.setattr(SelfPlay, "set_network", spy)
-    before = checkpoint.newest(copied / "tiny").step
-    folder = tiny.run(copied, "pipeline.iterations=3", resume=True)
-    assert used[-1] == checkpoint.newest(folder).step > before and before in used
-    assert int(tiny.all_samples(folder).network_step[-1]) == before
-
-
 def refused(folder: Path, pattern: str, *overrides: str, resume: bool = False) -> None:
     before = tiny.files(folder)
     with pytest.raises(InputError, match=pattern) as caught:
@@ -163,25 +126,11 @@ def test_a_run_is_not_overwritten(copied: Path) -> None:
     refused(copied, "already holds a run")  # a damaged one neither
 
 
-def test_a_run_in_use_is_left_alone(copied: Path) -> None:
-    with RunLock(copied / "tiny"):
-        refused(copied, "already in use", resume=True)
-        refused(copied, "already in use")
-
-
 def test_nothing_to_resume(tmp_path: Path) -> None:
     refused(tmp_path, "holds no run to resume", resume=True)
     assert not list(tmp_path.iterdir())
     (tmp_path / "tiny").mkdir()
     refused(tmp_path, "holds no run to resume", resume=True)
-
-
-def test_another_size_can_not_go_on(copied: Path) -> None:
-    """Without any checkpoint the samples alone say what the run was."""
-    refused(copied, "game.size 3, the config says 5", "game.size=5", resume=True)
-    for path in checkpoint.paths(without_commits(copied / "tiny")):
-        path.unlink()
-    refused(copied, "side 3; this run's have side 5", "game.size=5", resume=True)
 
 
 def test_a_run_begins_with_weights_of_another_size(finished: Path, tmp_path: Path) -> None:
@@ -197,26 +146,6 @@ def test_a_run_begins_with_weights_of_another_size(finished: Path, tmp_path: Pat
     assert torch.equal(steps["stem.conv.weight"], checkpoint.newest(finished).averaged_weights["stem.conv.weight"])
     with pytest.raises(InputError, match="was made with network.channels 8, the config says 4; its weights fit"):
         tiny.run(tmp_path / "other", start, "network.channels=4")
-
-
-def test_simulations_follow_the_run_also_after_it_is_resumed(tmp_path: Path, monkeypatch, capsys) -> None:
-    seen, play = [], SelfPlay.play
-
-    def watched(self, *args, **options) -> SelfPlayResult:
-        found = play(self, *args, **options)
-        if found.is_whole:
-            seen.append((self.budgets[0], int(self.search_state.budget.max())))
-        return found
-
-    monkeypatch.setattr(SelfPlay, "play", watched)
-    words = "selfplay.simulations_schedule=[[0, 2], [0.5, 3], [0.75, 5]]", "pipeline.iterations=4"
-    folder = tiny.run(tmp_path, *words)
-    assert seen == [(2, 2), (2, 2), (3, 3), (5, 5)]
-    assert capsys.readouterr().err.count("warning: search.max_considered is 2, more than half of") == 1
-    checkpoint.paths(without_commits(folder))[-1].unlink()  # goes on after two rounds of four
-    checkpoint.paths(folder)[-1].unlink()
-    tiny.run(tmp_path, *words, resume=True)
-    assert seen[4:] == [(3, 3), (5, 5)]
 
 
 @pytest.mark.parametrize(
@@ -281,14 +210,3 @@ def test_without_a_checkpoint_the_samples_still_count(copied: Path) -> None:
     after = checkpoint.newest(folder)
     assert after.counters["iterations"] == 1 and after.counters["replay"]["total"] > shards[-1].end
     assert charted_iterations(folder) == [1]
-
-
-def test_shards_that_left_the_window_are_removed(tmp_path: Path) -> None:
-    small = ("replay.min_window=100", "replay.scale=0", "replay.shard_samples=32", "pipeline.iterations=3")
-    folder = tiny.run(tmp_path, *small)
-    counters = checkpoint.newest(folder).counters
-    shards = find_shards(folder / "replay")
-    whole = [shard for shard in shards if not shard.is_open]
-    assert whole[0].first > 0 and whole[0].end > counters["replay"]["total"] - 100 >= whole[0].first
-    after = checkpoint.newest(tiny.run(tmp_path, *small, "pipeline.iterations=4", resume=True))
-    assert after.counters["replay"]["total"] > counters["replay"]["total"]

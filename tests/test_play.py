@@ -1,7 +1,6 @@
 """Play in the terminal: scripted people against bots, what is shown, what is saved, and how it ends."""
 
 import io
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,13 +14,12 @@ from zerogo import checkpoint, coords, sgf
 from zerogo.errors import InputError
 from zerogo.game import Colour
 from zerogo.play.__main__ import main, parse
-from zerogo.play.game import DIM, RandomBot, RecordedGame, TerminalGame, TextStyle, analysis_text, result_text
+from zerogo.play.game import RecordedGame, TerminalGame, TextStyle, analysis_text, result_text
 from zerogo.players.analyst import Analysis, Candidate
 from zerogo.players.live import LiveGame
 from zerogo.rules import Rules
 
 TABLES = tables("play")
-ANSI = re.compile(r"\x1b\[[0-9;]*m")
 WHITE_PLAYS_D4 = "White plays D4: White wins 75 %, leads by 3.0 points, expects C3 D3 (8 visits)"
 
 
@@ -108,20 +106,10 @@ def test_two_people() -> None:
     assert "White, move 2> " in said and any(" 3 . .(X). . 3" in text for text in said)
 
 
-def test_against_a_bot() -> None:
-    _, moves, said = talked("C3, B2", ScriptedBot("D4", "D3"))
-    assert moves == ["C3", "D4", "B2", "D3"] and WHITE_PLAYS_D4 in said and said[-1] == "the game is left unfinished"
-
-
 def test_a_bot_that_resigns_and_is_taken_back() -> None:
     recorded, moves, said = talked("C3, A1, undo, B2", ScriptedBot(None, "D4"))
     assert WHITE_PLAYS_D4.replace("plays D4", "resigns") in said and moves == ["B2", "D4"] and recorded.result is None
     assert said.count("Black wins, White has resigned") == 1 and "the game is over; undo takes moves back" in said
-
-
-def test_resignation() -> None:
-    recorded, moves, said = talked("C3, resign, undo, resign, quit", ScriptedBot("D4"))
-    assert said.count("White wins, Black has resigned") == 2 and (recorded.result, moves) == ("W+R", ["C3", "D4"])
 
 
 @pytest.mark.parametrize(("lines", "left"), TABLES["undo"])
@@ -162,30 +150,11 @@ def test_saving_by_hand_and_after_every_move(tmp_path: Path) -> None:
     assert len(moves) == 2 and sum("cannot write" in text for text in said) == 2, "it ends no game"
 
 
-def test_colours_show_the_same_board() -> None:
-    game = LiveGame(Rules(19))
-    for vertex in ("A1", "T19", "O15", "pass", "K10"):
-        game.play(game.to_play, coords.from_gtp(vertex, 19))
-    plain, colour, circles = (style.board(game) for style in (TextStyle(), TextStyle(True), TextStyle(True, True)))
-    assert "\x1b" not in plain and ANSI.sub("", colour) == plain and "\x1b[" in colour
-    rows = ANSI.sub("", circles).split("\n")[:-1]
-    assert sum(row.count("●") for row in rows) == 4 and list(map(len, rows)) == list(map(len, plain.split("\n")[:-1]))
-    assert TextStyle(False, True).board(game) == plain
-    bold, dim = TextStyle(True).text("x"), TextStyle(True).text("x", DIM)
-    assert TextStyle().text("x") == "x" == ANSI.sub("", bold) == ANSI.sub("", dim) and len({"x", bold, dim}) == 3
-
-
 def test_texts() -> None:
     behind = analysis_text(analysis(value=-0.5, score=-2.04), Colour.BLACK, 5)
     assert behind == "Black wins 25 %, is behind by 2.0 points, expects C3 D3 (8 visits)"
     assert "is even" in analysis_text(analysis(score=0.01), Colour.WHITE, 5)
     assert [result_text(text) for text in ("0", "B+3.5")] == ["a draw", "Black wins by 3.5 points"]
-
-
-def test_the_random_bot_is_reproducible() -> None:
-    game = LiveGame(Rules(5))
-    assert len({RandomBot(3).choose(game, Colour.BLACK) for _ in range(3)}) == 1
-    assert len({RandomBot(seed).choose(game, Colour.BLACK) for seed in range(20)}) > 5
 
 
 def test_a_whole_game_against_mcts(play: Callable[..., str], tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from host_reads import host_reads
 from interpreting import interpreted
 from launches import as_on_cuda, launches
 from positions import play_random
-from tables import tables
 
 from zerogo import board, flood, kernels, rng
 from zerogo.board.eyes import eyes
@@ -26,7 +25,6 @@ from zerogo.rules import Rules
 from zerogo.search import Search
 from zerogo.search.tree import ROOT
 
-TABLES = tables("players")
 BLACK_OWNS_ALL = """
     .X.X.
     XXXXX

@@ -13,7 +13,7 @@ from zerogo.evaluator import Evaluator
 from zerogo.features import make_encoder
 from zerogo.pipeline import sanity_checks
 from zerogo.pipeline.sanity_checks import CHECKS, SanityChecks
-from zerogo.replay import Replay, Samples, TrainingBatch
+from zerogo.replay import Samples, TrainingBatch
 from zerogo.selfplay import SelfPlayResult, random_games
 from zerogo.trainer import Trainer
 
@@ -108,15 +108,6 @@ def test_a_planted_bug_of_the_samples_is_seen(samples: Samples, plant, name: str
     assert name in broken(sanity_checks.of_samples(plant(samples)))
 
 
-def test_games_that_open_alike_are_seen(collected: SelfPlayResult, samples: Samples) -> None:
-    same = replace(samples, rows=torch.zeros_like(samples.rows))
-    assert "opening_variety" in broken(sanity_checks.of_games(collected, same))
-    passed = replace(samples, passes=torch.ones_like(samples.passes))
-    assert "first_pass_share" in broken(sanity_checks.of_games(collected, passed))
-    capped = replace(collected, ends=[3] * len(collected.ends))
-    assert "capped_share" in broken(sanity_checks.of_games(capped, samples))
-
-
 def test_policies_that_are_turned_otherwise_than_the_board_are_seen(samples: Samples, monkeypatch) -> None:
     trainer = Trainer(
         tiny.network(SETTINGS), make_encoder("zero17", True), SETTINGS.training, SETTINGS.network.heads, "cpu",
@@ -129,15 +120,6 @@ def test_policies_that_are_turned_otherwise_than_the_board_are_seen(samples: Sam
     wrong = lambda values, tables, size=None: right(values, tables.argsort(1), size)  # noqa: E731
     monkeypatch.setattr(symmetry, "transform_actions", wrong)
     assert broken(sanity_checks.of_batch(batch, trainer)) == {"target_on_stones"}
-
-
-def test_a_stale_replay_is_seen(samples: Samples) -> None:
-    replay = Replay(SETTINGS.replay, 5)
-    replay.add(replace(samples, network_step=torch.full_like(samples.network_step, 90)))
-    assert not broken(sanity_checks.of_training({}, replay, 100, 10))
-    assert broken(sanity_checks.of_training({}, replay, 150, 10)) == {"new_samples_age_iterations"}
-    heart = {"train/loss": 1.0, "validation/loss": 2.0, "train/policy_kl": 9.0}
-    assert broken(sanity_checks.of_training(heart, replay, 100, 10)) == {"held_out_loss_ratio", "policy_kl_nats"}
 
 
 def test_a_canary_speaks_once_and_exact_ones_stop() -> None:

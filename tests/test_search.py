@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 import searches
 import torch
-import toys
 from host_reads import no_reads
 from searches import ALL, BOTH, PUCT, RULES, TableEvaluator, check_sums, random_games, several
 from torch import Tensor
@@ -21,9 +20,8 @@ from zerogo.bench import __main__ as bench
 from zerogo.config import SearchConfig
 from zerogo.errors import InputError
 from zerogo.game import Colour
-from zerogo.kernels.shared import tries
 from zerogo.rules import Rules
-from zerogo.search import Search, SearchState, puct, tempered
+from zerogo.search import Search, SearchState, tempered
 from zerogo.search.gumbel import considered_visits, phase_ends
 from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT
 
@@ -316,18 +314,6 @@ def test_budgets_are_exact_and_sums_add_up(settings: SearchConfig, number: int) 
     check_sums(again.tree, is_kept=True)
 
 
-def test_collisions_cost_nothing() -> None:
-    """A game with one line of play: of each step only the first simulation finds anything to do, until the end is
-    known."""
-    toy = toys.written_out(6, lambda left: {0: left - 1}, lambda left: None if left else -1, 1)
-    found = Search(toy.evaluator(exact=False), several(PUCT, 4), game=toy).run(toy.new([0]), 12)
-    assert int(found.tree.done) == 12 and found.tree.tree.size.tolist() == [7]
-    # Six nodes one by one, each with the five other selections that a step may make; the known end is no collision.
-    assert int(found.tree.collisions) == 6 * (tries(4) - 1) == 30
-    assert found.tree.tree.visits[0, ROOT : ROOT + 7].tolist() == [13, 12, 11, 10, 9, 8, 7]
-    check_sums(found.tree)
-
-
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 5, 16])
 @pytest.mark.parametrize("budget", [0, 1, 7, 16, 50, 64, 200])
 def test_a_phase_ends_where_fewer_moves_go_on(number: int, budget: int) -> None:
@@ -338,16 +324,6 @@ def test_a_phase_ends_where_fewer_moves_go_on(number: int, budget: int) -> None:
         assert index < ends[index] <= budget
         assert len(set(moves[index : ends[index]])) == 1
         assert ends[index] == budget or moves[ends[index]] < moves[index]
-
-
-def test_a_simulation_under_way_is_a_visit_without_a_value() -> None:
-    facts = {"prior": [0.5, 0.3, 0.2], "value": [0.4, 0.1, 0.0], "mean": 0.3}
-    plain = searches.nodes_of(**facts, visits=[3, 2, 0], total=6)
-    waiting = searches.nodes_of(**facts, visits=[3, 1, 0], total=5)
-    waiting = dataclasses.replace(waiting, under_way=torch.tensor([[0.0, 1.0, 0.0]]))
-    assert torch.equal(puct.scores(plain, PUCT, torch.zeros(1)), puct.scores(waiting, PUCT, torch.zeros(1)))
-    none, rich = dataclasses.replace(plain, under_way=torch.zeros(1, 3)), searches.RICH
-    assert torch.equal(puct.scores(plain, rich), puct.scores(none, rich))
 
 
 def test_bench_compares_with_one_leaf_a_step(capsys: pytest.CaptureFixture[str]) -> None:

@@ -48,16 +48,6 @@ def test_converges_to_the_true_value(settings: SearchConfig, leaves: int, budget
     assert torch.allclose(found.policy.sum(1), torch.ones(len(starts)), atol=1e-5)
 
 
-@BOTH
-def test_a_game_that_is_over_has_its_result(settings: SearchConfig) -> None:
-    toy = GAMES["race, Black ahead"]
-    over = [int(i) for i in (~toy.result.isnan()).nonzero()]
-    won_by_white = [i for i in over if toy.result[i] == 1][0]
-    result = search(toy, settings, exact=False).run(toy.new([over[0], won_by_white, 0]), 8)
-    assert result.value[:2].tolist() == [float(toy.result[over[0]]), 1.0]
-    assert result.visits[:2].sum() == 0 and result.visits[2].sum() == 8
-
-
 def test_backup_is_the_only_turn_of_perspective() -> None:
     tree = Tree.empty(2, 5, 3, 1, torch.device("cpu"))
     path = torch.tensor([[1, 2, 3], [6, 8, 5]])  # rows; the second path ends early, row 5 is NULL_NODE of game 1
@@ -385,21 +375,6 @@ def test_the_kept_subtree_is_that_of_the_old_tree(settings: SearchConfig) -> Non
         check_links(found.tree.tree, game)
 
 
-def test_only_the_games_that_moved_change() -> None:
-    toy = toys.tic_tac_toe()
-    made = search(toy, PUCT, exact=False)
-    found = made.run(toy.new([0, 1, 2, 3]), 30)
-    tree = found.tree.tree
-    before = [snapshot(tree, game, ROOT) for game in range(4)]
-    child = snapshot(tree, 2, int(tree.children[2, ROOT, int(found.action[2])]))
-    after = toy.new([0, 1, int(toy.after[2, found.action[2]]), 3])
-    made.advance(found.tree, torch.tensor([2]), found.action[2:3], after)
-    made.replace(found.tree, torch.tensor([1]), toy.new([0, 0, 0, 3]))
-    assert [snapshot(tree, game, ROOT) for game in (0, 3)] == [before[0], before[3]]
-    assert snapshot(tree, 2, ROOT) == child
-    assert int(tree.size[1]) == 0 and int(tree.visits[1].sum()) == 0
-
-
 def test_a_tree_that_would_overflow_is_dropped_and_counted() -> None:
     toy = toys.nim(3, 4, 5)
     made = search(toy, PUCT, exact=False)
@@ -411,13 +386,6 @@ def test_a_tree_that_would_overflow_is_dropped_and_counted() -> None:
             made.simulate(search_state)
         assert int(search_state.overflowed) == overflows
         assert search_state.tree.visits[:, ROOT].tolist() == (visits if isinstance(visits, list) else [visits] * 2)
-
-
-def test_no_budget_beyond_what_there_is_room_for() -> None:
-    toy = toys.nim(1, 2)
-    made = search(toy, PUCT)
-    with pytest.raises(ValueError, match="made for 5"):
-        made.begin(made.init(toy.new([0]), 5), torch.arange(1), 6, seed=0)
 
 
 @pytest.mark.parametrize("keep", [True, False])

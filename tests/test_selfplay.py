@@ -1,7 +1,6 @@
 """Games that become samples: positions as a replay has them, perspectives, what ends a game, draws by game number,
 files; and how many games and leaves a run takes where that is left to the machine, with pretended speeds."""
 
-import copy
 import dataclasses
 from collections import Counter
 from pathlib import Path
@@ -14,19 +13,16 @@ from sgfmill import sgf as sgfmill_sgf
 from zerogo import batching, board, checkpoint, cli, config, kernels, rng, runtime, scoring, selfplay
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
-from zerogo.evaluator import Evaluator
-from zerogo.features import make_encoder
 from zerogo.flood import unpack_rows
 from zerogo.game import GameState, Move
 from zerogo.pipeline import batch_size, generate, train
 from zerogo.players.analyst import analyst_of_playouts, autotune_leaves
 from zerogo.replay import Replay, Samples
 from zerogo.replay.shards import find_shards, load_shard
-from zerogo.resignation import NEEDED, REMEMBERED, THRESHOLDS, Resignation
+from zerogo.resignation import NEEDED, THRESHOLDS, Resignation
 from zerogo.rng import Purpose
 from zerogo.rules import Rules
 from zerogo.search import Search
-from zerogo.search.graph import StepGraph
 from zerogo.selfplay import EndReason, FinishedGame, SelfPlay, SelfPlayResult, random_games
 from zerogo.selfplay.reanalysis import reanalyse
 
@@ -230,21 +226,10 @@ def worst_short_value(*overrides: str) -> float:
     return float((samples.short_values - torch.tensor(expected)).abs().max())
 
 
-def test_short_values_are_averages_of_root_values_and_the_result(monkeypatch) -> None:
+def test_short_values_are_averages_of_root_values_and_the_result() -> None:
     sizes = "game.sizes=[[3, 1, 4.5], [5, 1, 0.5], [4, 1, 2]]"
     for overrides in ([sizes], ["selfplay.opening_plies=0.1", "game.komi=0"], ["game.move_cap=9"]):
         assert worst_short_value(*overrides) < 1e-3  # as exact as float16
-    right = selfplay.record.short_values_black
-    planted = {
-        "the other side's view": lambda *given: -right(*given),
-        "the mover's values": lambda values, *rest: right(values.abs(), *rest),
-        "the loser's result": lambda values, length, result, area: right(values, length, -result, area),
-        "a ply late": lambda *given: right(*given).roll(-1, 1),
-        "one area for all": lambda values, length, result, area: right(values, length, result, area.amax() + 0 * area),
-    }
-    for name, wrong in planted.items():
-        monkeypatch.setattr(selfplay.record, "short_values_black", wrong)
-        assert worst_short_value(sizes) > 0.05, f"{name} is not seen"
 
 
 @pytest.mark.parametrize("algorithm", ["gumbel", "puct"])
@@ -273,17 +258,6 @@ def test_a_position_that_is_searched_anew_by_the_same_network_teaches_the_same(a
         assert torch.equal(getattr(other, name), getattr(before, name))
 
 
-def test_the_oldest_policies_are_searched_first() -> None:
-    wanted = tiny.config(*TABLE)
-    _, collected = played(wanted, tiny.Table(), 4)
-    replay = Replay(wanted.replay, 5)
-    replay.add(collected.all_samples())
-    some = replay.oldest_policies(10)
-    found = replay.read(some)
-    replay.update_policies(some, found.policy.float(), found.root_value)
-    assert not set(some.tolist()) & set(replay.oldest_policies(10).tolist())
-
-
 def test_a_run_searches_old_positions_anew(tmp_path: Path) -> None:
     folder = tiny.run(tmp_path, "selfplay.reanalysed=0.5")
     numbers = [line["replay/reanalysed"] for line in tiny.lines(folder / "logs" / "metrics.jsonl")]
@@ -305,13 +279,6 @@ def test_openings_are_drawn_from_the_prior_and_not_learned(algorithm: str) -> No
         assert plies_of == list(range(len(game.moves) - len(plies_of), len(game.moves)))
 
 
-def test_the_first_round_is_not_of_the_shortest_games_alone() -> None:
-    selfplay = tiny.self_play(tiny.config(*TABLE, "selfplay.slots=24"), tiny.Table(), 3)
-    collected = selfplay.play(4, every_place=True)
-    assert set(range(24)) <= {game.number for game in collected.games}
-    assert len(selfplay.play(4, every_place=True).lengths) < 24  # later rounds are as long as asked for
-
-
 def test_games_go_on_with_the_schedules_next_number_of_simulations() -> None:
     config = tiny.config(*TABLE, "selfplay.simulations_schedule=[[0, 2], [0.5, 9]]", "search.keep_tree=false")
     selfplay = tiny.self_play(config, tiny.Table(), 3)
@@ -323,17 +290,6 @@ def test_games_go_on_with_the_schedules_next_number_of_simulations() -> None:
     later = selfplay.play(6)
     assert selfplay.search_state.budget.tolist() == [9] * 6 and selfplay.search_state.overflowed == 0
     assert 8 < later.simulations / later.moves < 10
-
-
-def test_every_number_is_used_once() -> None:
-    selfplay, collected = table_games(num_games=15)
-    results = [collected, selfplay.play(1), selfplay.play(15)]
-    finished = [game.number for one in results for game in one.games]
-    assert sorted(finished + selfplay.drawn.number.tolist()) == list(range(selfplay.next_game))
-    by_samples = [set(one.all_samples().game.tolist()) for one in results]
-    assert set.union(*by_samples) == set(finished) and sum(map(len, by_samples)) == len(finished)
-    later = tiny.self_play(tiny.config("selfplay.slots=6"), tiny.Table(), 3, first_game=77)
-    assert later.drawn.number.tolist() == [*range(77, 83)]
 
 
 KINDS = """
@@ -418,17 +374,6 @@ def test_nobody_resigns_before_enough_games_were_played_out() -> None:
     assert resignation.threshold < -0.97 and resignation.measured <= 0.05
 
 
-def test_what_resignation_rests_on_survives_and_is_bounded() -> None:
-    resignation = Resignation(0.1)
-    for winner, loser in pairs(REMEMBERED + 30, seed=1):
-        resignation.add(winner, loser)
-    resignation.update()
-    again = Resignation(0.1)
-    again.load_state_dict(resignation.state_dict())
-    assert list(again.games) == list(resignation.games) == pairs(REMEMBERED + 30, seed=1)[30:]
-    assert (again.threshold, again.measured) == (resignation.threshold, resignation.measured)
-
-
 def test_only_games_in_which_nobody_may_resign_are_learned_from() -> None:
     settings = ("selfplay.resign_share=0.6", "selfplay.resign_min_ply=3", "game.komi=0")
     selfplay, collected = table_games(*settings, num_games=40)
@@ -491,21 +436,6 @@ def test_generate_writes_the_games_and_the_samples_that_were_asked_for(tmp_path:
     assert len(list((tmp_path / "again" / "games").iterdir())) == 10
 
 
-def test_a_network_plays_legally_and_notes_its_age() -> None:
-    config = tiny.config("game.size=5", "selfplay.sgf_share=1")
-    encoder = Checkpoint(config, 0, {}, {}).encoder()
-    evaluator = Evaluator.from_network(tiny.network(config).eval(), encoder, heads=("policy", "value"))
-    selfplay = tiny.self_play(config, evaluator, 1)
-    results = [selfplay.play(1)]
-    selfplay.set_network(evaluator, 500)
-    results.append(selfplay.play(10))
-    steps = [set(collected.all_samples().network_step.tolist()) for collected in results]
-    assert steps[0] == {0} and 500 in steps[1] <= {0, 500}
-    for game in results[1].games:
-        for state, action in zip(replayed(game), game.moves, strict=False):
-            assert state.why_illegal(Move.from_action(action, 5)) is None
-
-
 AUTO = ("selfplay.slots=0", "search.leaves=0", "selfplay.full_simulations=40", "selfplay.cheap_simulations=40")
 
 
@@ -528,26 +458,6 @@ def pretended(monkeypatch, request) -> list[int]:
     monkeypatch.setattr(batching, "speed", speed)
     monkeypatch.setattr(batch_size, "simulated", simulated)
     return asked
-
-
-def make_evaluator(settings: config.Config) -> Evaluator:
-    encoder = make_encoder(settings.features.encoder, settings.features.komi_input)
-    return Evaluator.from_network(tiny.network(settings), encoder)
-
-
-def test_a_captured_step_outlives_the_weights_that_it_was_captured_with() -> None:
-    settings = tiny.config()
-    evaluator = make_evaluator(settings)
-    playing = tiny.self_play(settings, evaluator, seed=1)
-    playing.play(2)  # until there is room for whole games
-    captured = StepGraph(playing.search, playing.search_state)
-    for seed in (2, 3):
-        evaluator.network.load_(tiny.network(settings, seed))
-        playing.set_network(evaluator, seed)
-        playing.play(2)
-        assert captured.serves(playing.search, playing.search_state)
-    playing.set_network(make_evaluator(settings), 4)
-    assert not captured.serves(playing.search, playing.search_state)
 
 
 def fitted(*overrides: str, most_games: int = batch_size.MOST) -> tuple[int, int, str]:
@@ -602,11 +512,6 @@ def test_numbers_that_are_given_stay_and_games_fit_leaves_that_are_given(pretend
     assert fitted("selfplay.slots=0", "search.leaves=4", *AUTO[2:])[:2] == (64, 4)
 
 
-def test_mixed_sizes_and_another_encoder_can_be_measured(pretended: list[int]) -> None:
-    settings = tiny.config(*AUTO, "game.sizes=[[3, 1, 4.5], [5, 1, 0.5]]", "game.size=3", "features.encoder=alphago48")
-    assert measured(settings, make_evaluator(settings))[0] == 256
-
-
 def test_memory_is_that_of_the_games(monkeypatch) -> None:
     """A game's share of what a run of many games holds is what is reckoned for one, but for the positions that it has
     seen."""
@@ -655,38 +560,10 @@ def test_one_game_gets_leaves_as_its_simulations_bear(pretended: list[int]) -> N
     assert analyst.search.settings.leaves == 1
 
 
-def test_kernels_are_said_and_can_be_switched_off(monkeypatch) -> None:
-    cpu, other = torch.device("cpu"), torch.device("meta")
-    monkeypatch.setattr(kernels, "_in_use", True)
-    kernels.choose("auto")
-    assert kernels._in_use and kernels.in_use(other) == "torch alone"
-    assert kernels.in_use(cpu) in ("kernels by numba", "torch alone, without numba")
-    with kernels.plain():
-        kernels.choose("auto")  # leaves things as they are
-        assert not kernels._in_use
-    kernels.choose("plain")
-    assert not kernels._in_use and kernels.in_use(cpu) == "torch alone" and kernels.module_for("board", cpu) is None
-
-
 def test_a_run_without_kernels_says_so(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.setattr(kernels, "_in_use", True)
     train(tiny.config(f"run.directory={tmp_path}", "run.kernels=plain", "pipeline.iterations=1"))
     assert ", torch alone, " in capsys.readouterr().out.splitlines()[0] and not kernels._in_use
-
-
-def test_games_of_a_gpu_go_on_on_a_cpu() -> None:
-    """Their states have no links, which the CPU's kernels follow: they are made anew."""
-    settings = tiny.config("selfplay.slots=4")
-    evaluator = Evaluator.from_network(tiny.network(settings), make_encoder("zero17", True), symmetries="none")
-    one, other, third = (tiny.self_play(settings, evaluator, 3) for _ in range(3))
-    one.play(3)
-    state = one.state_dict()
-    other.load_state_dict(copy.deepcopy(state))
-    state["states"]["links"] = torch.empty((4, 0), dtype=torch.int32)
-    third.load_state_dict(state)
-    assert torch.equal(third.states.links, other.states.links)
-    found = [selfplay.play(4).all_samples().records() for selfplay in (other, third)]
-    assert torch.equal(*found)
 
 
 @pytest.mark.parametrize("moves", [500, pytest.param(20_000, marks=pytest.mark.slow)])

@@ -127,20 +127,6 @@ def test_avoid_and_allow() -> None:
             restrict(2, **wrong)
 
 
-def test_two_passes_and_a_full_tree(game: LiveGame) -> None:
-    session = search(AnalysisSession(analyst_of_playouts(64, leaves=4), capacity=40), game, 10**6)
-    assert session.step() == 0 and session.visits >= 40
-    game.play(BLACK, 12)
-    session.set_position(game)
-    assert session.step() > 0
-    game.play(WHITE, 25)
-    game.play(BLACK, 25)
-    session.set_position(game)
-    assert session.visits == 1 and session.step() > 0, "searched on as after one pass, from a tree of its own"
-    search(session, game, 200)
-    assert len(session.analysis().candidates) > 5
-
-
 def test_a_full_tree_grows(game: LiveGame) -> None:
     """It keeps all that it has, also when it is remembered, and stops at the bytes that it may take."""
     session = AnalysisSession(analyst_of_playouts(64, leaves=4), capacity=20)

@@ -167,12 +167,6 @@ def test_superko_is_that_of_the_rules(rules: str, legal: tuple[bool, bool]) -> N
         assert is_legal or problem.startswith("move 10, white B1, is illegal: superko")
 
 
-def test_two_moves_in_a_row() -> None:
-    states, problem = replay(read_text("(;SZ[5]KM[0]RU[Chinese];B[aa];B[bb];B[cc];W[dd];W[ee])"))
-    assert problem is None and [state.to_play for state in states[1:]] == [Colour.WHITE] * 3 + [Colour.BLACK] * 2
-    assert sum(map(sum, states[-1].stones())) == 3 + 2 * 2
-
-
 @pytest.mark.parametrize("superko", ["simple", "positional", "situational"])
 def test_batches_are_the_same_positions(superko: str) -> None:
     """Stones, side to move, legal moves (superko included), captures and passes, at every third move of games of
@@ -298,15 +292,6 @@ def test_old_property_names() -> None:
     assert (record.rules.komi, record.moves, record.comments) == (5.5, [20, 81], ["Black[1]"])
 
 
-def test_what_a_file_does_not_say() -> None:
-    own = Rules(19, 6.5, "situational", True, "territory")
-    assert read_text("(;SZ[9];B[aa])", default=own).rules == Rules(9, 6.5, "situational", True, "territory")
-    record = read_text("(;SZ[9]KM[0]RU[Chinese];B[aa])", default=own)
-    assert record.has_rules and record.rules == rulesets.named("chinese", 9, 0.0)
-    record = read_text("(;SZ[9]RU[koSIMPLEscoreAREAtaxNONEsui0whbN-1])")
-    assert record.rules == rulesets.named("chinese", 9, 0.0) and "bonus for handicap stones is not" in record.notes[-1]
-
-
 @pytest.mark.parametrize(("root", "komi"), TABLES["komi"])
 def test_komi(root: str, komi: float) -> None:
     assert read_text(f"(;SZ[19]{root})").rules.komi == komi
@@ -350,13 +335,6 @@ def test_byte_order_marks(encoding: str) -> None:
         assert read_text(f"(;SZ[9]KM[0]{charset}PB[囲碁 Ü];B[ee])".encode(encoding)).black == "囲碁 Ü"
 
 
-def test_utf8_wins_over_a_wrong_name_and_half_a_character_is_no_reason_to_fail() -> None:
-    cut = b"(;SZ[9]KM[0]CA[UTF-8]PB[" + "囲碁".encode()[:-1] + b"];B[ee])"
-    assert read_text(cut).moves == [40]
-    assert read_text("(;CA[GB2312]PB[徐嘉泽 对 陈俊升])".encode()).black == "徐嘉泽 对 陈俊升"
-    assert read_text("(;CA[ISO-8859-1]PB[Müller])".encode()).black == "Müller"
-
-
 @pytest.mark.parametrize("kind", BROKEN)
 def test_broken_files_get_one_sentence(kind: str, tmp_path: Path) -> None:
     path = tmp_path / f"{kind}.sgf"
@@ -398,15 +376,6 @@ def test_ten_thousand_variations_within_each_other(tmp_path: Path) -> None:
     path.write_bytes(b"(;SZ[9]KM[7]" + b"(;B[aa]" * 10_000)
     with pytest.raises(InputError, match="cut off"):
         sgf.read(path)
-
-
-def test_more_lines_than_can_be_listed(tmp_path: Path) -> None:
-    """Each level of nesting has a second line: 5,000 lines of up to 5,000 moves."""
-    path = tmp_path / "comb.sgf"
-    path.write_bytes(b"(;SZ[9]KM[7]" + b"(;B[aa]" * 5_000 + b"(;W[bb])" + b")(;B[cc])" * 5_000 + b")")
-    with pytest.raises(InputError, match="all variations together have 12512502 nodes"):
-        sgf.variations(path)
-    assert len(sgf.read(path).moves) == 5_001
 
 
 GOOD = (

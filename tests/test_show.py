@@ -83,11 +83,6 @@ def test_scenes_know_who_is_to_move_and_what_was_set_up_on_the_way(folder: Path)
     assert Scene(game, 6, nobody).numbers == {4: 1, 3: 2, 5: 3, 7: 4, 8: 6}
 
 
-def test_a_captured_stone_has_no_number(tmp_path: Path):
-    (tmp_path / "game.sgf").write_text("(;SZ[3]KM[0]RU[Chinese];B[aa];W[ba];B[cc];W[ab])")
-    assert Scene(read_game(tmp_path / "game.sgf"), 4, Models()).numbers == {1: 2, 8: 3, 3: 4}
-
-
 def test_everything_is_seen_from_the_side_to_move_and_shown_for_black(folder: Path):
     network = models(folder, "--symmetries", "all")
     game = read_game(folder / "game.sgf")
@@ -99,13 +94,6 @@ def test_everything_is_seen_from_the_side_to_move_and_shown_for_black(folder: Pa
         assert rates[move] == pytest.approx((1 + (value if scene.to_play is Colour.BLACK else -value)) / 2, abs=1e-5)
         score = float(scene.evaluation.ownership.sum()) + (-4.5 if scene.to_play is Colour.BLACK else 4.5)
         assert float(scene.evaluation.score[0]) == pytest.approx(score, abs=1e-4)
-
-
-def test_a_scene_does_not_depend_on_others(folder: Path):
-    network = models(folder, "--simulations", "12")
-    game = read_game(folder / "game.sgf")
-    several = [Scene(game, move, network).analysis.visits_by_action.tolist() for move in (1, 2, 3)]
-    assert several[2] == Scene(game, 3, network).analysis.visits_by_action.tolist() and sum(several[2]) == 12
 
 
 def test_symmetries_of_a_network_are_obeyed(folder: Path):
@@ -155,12 +143,6 @@ def test_text_alone_writes_no_file(folder: Path, tmp_path: Path, capsys: pytest.
     monkeypatch.chdir(tmp_path)
     _, printed = run(folder, capsys, "@game.sgf", "--move", "1", "--text")
     assert " 2 .(X). 2" in printed and not list(tmp_path.iterdir())
-
-
-def test_without_a_file_the_checkpoints_empty_board_is_shown(folder: Path, capsys: pytest.CaptureFixture):
-    _, printed = run(folder, capsys, "--checkpoint", "@tiny.pt", "--text", "--what", "board,policy", "--device", "cpu")
-    assert printed.startswith("empty board, Black to move, tiny@5")
-    assert "komi 4.5" in printed and printed.count(" 3 ") >= 2
 
 
 def test_planes_need_no_checkpoint(folder: Path, capsys: pytest.CaptureFixture):

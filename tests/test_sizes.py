@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 import tiny
 import torch
-from host_reads import no_reads
 from torch import Tensor
 
 from zerogo import board, rng
@@ -16,7 +15,6 @@ from zerogo.config import Config, SearchConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import ENCODERS, make_encoder, on_board_mask
-from zerogo.players.playout import PlayoutEvaluator, RandomPlayer
 from zerogo.replay import Samples, TrainingBatch
 from zerogo.rules import Rules, RulesBatch, own_actions
 from zerogo.search import Search, tempered
@@ -142,14 +140,6 @@ def test_evaluations(symmetries: str, value_pooling: str) -> None:
         assert torch.allclose(evaluator.turned(padded, turn).value, evaluator.turned(alone, turn).value, atol=1e-6)
 
 
-def test_random_moves_and_playouts() -> None:
-    alone, padded = both(some_rules(4), 9)
-    ids, keys = torch.arange(6), rng.key(2, torch.arange(6))
-    assert torch.equal(RandomPlayer().choose(padded, ids, 5), own_places(4, SIDE)[RandomPlayer().choose(alone, ids, 5)])
-    one, other = PlayoutEvaluator()(alone, key=keys), PlayoutEvaluator()(padded, key=keys)
-    assert torch.equal(cropped(other.prior, 4, SIDE), one.prior) and torch.equal(other.value, one.value)
-
-
 SEARCHES = {
     "gumbel": SearchConfig(max_considered=6),
     "puct": SearchConfig(algorithm="puct", forced_playouts=2.0),
@@ -175,22 +165,6 @@ def test_a_search_with_noise(name: str) -> None:
         trees = [result.tree for result in found]
         for tree, result, state in zip(trees, found, (alone, padded), strict=True):
             search.advance(tree, lane, result.action, state)
-
-
-@pytest.mark.parametrize("name", SEARCHES)
-def test_a_search_without_a_look_by_the_host(name: str, blind: Callable) -> None:
-    """As it goes on a device: simulations of games of different sizes read nothing back, and find the same."""
-    _, padded = both(some_rules(4), 5)
-    evaluator = Evaluator.from_network(sharp_network(tiny.config()), make_encoder("zero17", True), symmetries="random")
-    search, lane = Search(evaluator, SEARCHES[name]), torch.arange(6)
-    expected = search.run(padded, 12, 7, explore=True)
-    blind()
-    search_state = search.init(padded, 12)
-    search.begin(search_state, lane, 12, 7, explore=True)
-    while bool(search_state.unspent.any()):
-        with no_reads():
-            search.simulate(search_state)
-    assert torch.equal(search.result(search_state, lane).visits, expected.visits)
 
 
 def games_by_number(config: Config, num_games: int, evaluator: object | None = None) -> tuple[dict, Samples]:
@@ -251,19 +225,6 @@ def compare_samples(padded: Samples, alone: Samples, size: int, side: int = 5) -
             assert torch.allclose(found.float(), values.float(), atol=2e-3 if name == "policy" else 1e-5), name
         else:
             assert torch.equal(found, values), name
-
-
-def test_random_games() -> None:
-    """The games that a run begins with are alike too, and say nothing of points that are off the board."""
-    mixed = random_games(tiny.config(MIXED, "game.move_cap=0").game, 30, 3, 0, tiny.CPU)
-    samples = mixed.all_samples()
-    for size, komi in ((3, 8.5), (4, 1.5), (5, 24.5)):
-        config = tiny.config(f"game.size={size}", f"game.komi={komi}", "game.move_cap=0")
-        own = random_games(config.game, 30, 3, 0, tiny.CPU).all_samples()
-        numbers = [number for number in range(30) if (samples.size[samples.game == number] == size).all()]
-        assert len(numbers) > 3
-        for number in numbers:
-            compare_samples(of_game(samples, number), of_game(own, number), size)
 
 
 def test_shares_of_sizes_and_rules() -> None:

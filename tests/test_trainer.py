@@ -12,7 +12,7 @@ import torch
 from host_reads import host_reads
 from interpreting import interpreted
 from launches import as_on_cuda, launches
-from positions import play_random, swap_colours
+from positions import play_random
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from zerogo import board, kernels, symmetry
@@ -196,17 +196,6 @@ def test_augmented_samples_are_equivariant(sizes: list[int]) -> None:
     assert math.isfinite(trainer.step(batch)["loss"])
 
 
-def test_targets_are_the_movers() -> None:
-    """With the colours swapped, komi too, the same targets belong to planes that differ in the colour constant
-    alone."""
-    trainer, batch = make_trainer(), make_batch()
-    planes, numbers, targets = trainer.turned(batch)
-    swapped = tiny.position_fields(swap_colours(batch.state()))
-    other_planes, other_numbers, other = trainer.turned(make_batch(**swapped))
-    assert torch.equal(planes[:, :16], other_planes[:, :16]) and torch.equal(numbers, other_numbers)
-    assert torch.equal(targets.value, other.value) and torch.equal(targets.ownership, other.ownership)
-
-
 def test_learning_rate() -> None:
     schedule = ((0.0, 1.0), (0.5, 0.3), (0.8, 0.1))
     trainer = make_trainer(dataclasses.replace(SETTINGS, learning_rate=1.0, warmup_samples=32, schedule=schedule))
@@ -290,23 +279,6 @@ def test_resumed_training_is_the_same_bit_for_bit(optimizer: str, tmp_path) -> N
         resumed.step(batches[number])
     for one, other in zip(tree_leaves(whole.state_dict()), tree_leaves(resumed.state_dict()), strict=True):
         assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
-
-
-@pytest.mark.parametrize(("before", "after"), [("adamw", "sgd"), ("sgd", "adamw"), ("adamw", "adamw"), ("sgd", "sgd")])
-def test_settings_of_the_optimizer_may_change_on_the_way(before: str, after: str) -> None:
-    """Loading once took the old decay and momentum over the config's, and another optimizer failed at the next step."""
-    old = make_trainer(dataclasses.replace(SETTINGS, optimizer=before, weight_decay=0.1))
-    old.step(make_batch())
-    new = make_trainer(dataclasses.replace(SETTINGS, optimizer=after, weight_decay=0.3, momentum=0.5))
-    new.step(make_batch(1))
-    new.load_state_dict(old.state_dict())
-    new.step(make_batch(2))
-    decaying, others = new.optimizer.param_groups
-    assert (decaying["weight_decay"], others["weight_decay"]) == (0.3, 0.0)
-    assert decaying["betas"][0] == 0.5 if after == "adamw" else decaying["momentum"] == 0.5
-    if after == "adamw":
-        counts = {int(state["step"]) for state in new.optimizer.state.values()}
-        assert counts == {2 if before == after else 1}
 
 
 def test_heads_and_formats_that_are_not_known() -> None:
