@@ -13,16 +13,21 @@ import tiny
 import torch
 from torch import Tensor
 
-from zerogo import board, checkpoint, coords
+from zerogo import board, checkpoint, cli, coords
+from zerogo.bench import __main__ as bench
 from zerogo.config import Config, NetworkConfig, with_overrides
 from zerogo.config.sections import KATAGO_HEADS, TRUNK
 from zerogo.errors import InputError
 from zerogo.features import make_encoder, on_board_mask
 from zerogo.network import KataGoNetwork, inference_copy, katago_format
 from zerogo.pipeline import train
+from zerogo.pipeline.generate import generate
 from zerogo.players.analyst import make_analyst, make_player
+from zerogo.replay import TrainingBatch
+from zerogo.replay.shards import load_shard
 from zerogo.rules import Rules
 from zerogo.tensorboard_plugin.folder import Folder
+from zerogo.trainer import Trainer
 
 SHARED = Path(__file__).parents[2] / "shared" / "katago"
 with_files = pytest.mark.skipif(not SHARED.exists(), reason="KataGo's networks are not in ../shared/katago")
@@ -348,3 +353,30 @@ def test_a_file_plays_analyses_and_is_listed(tmp_path: Path) -> None:
         assert found.ownership.shape == (2, size, size) and found.score.abs().max() < 1000
     assert [run.networks for run in Folder(tmp_path).runs()] == [[("some.bin.gz", -1)]]
     assert Folder(tmp_path).network("some.bin.gz") == path.resolve()
+
+
+def test_a_small_network_learns_from_its_games(tmp_path: Path) -> None:
+    """Self-play by a file makes samples, from which a tower with another encoder learns."""
+    path, out = tmp_path / "some.bin.gz", tmp_path / "out"
+    katago_format.write(path, tiny.network(tiny.config(*SMALL)).eval(), "some")
+    overrides = [setting for setting in tiny.SETTINGS if setting.startswith(("run.", "game.", "search.", "selfplay."))]
+    teacher = checkpoint.load(path)
+    generate(cli.set_up(with_overrides(teacher.config, overrides)), teacher, 8, out)
+    samples = [load_shard(shard) for shard in sorted((out / "samples").glob("*.npz"))]
+    assert sum(map(len, samples)) > 20 and (samples[0].network_step == 1).all()
+    settings = tiny.config("training.learning_rate=0.01")
+    learner = Trainer(tiny.network(settings), make_encoder("zero17", True), settings.training, settings.network.heads,
+                      tiny.CPU, torch.float32)  # fmt: skip
+    batch = TrainingBatch.of(samples[0], torch.zeros(len(samples[0]), dtype=torch.int64))
+    losses = [float(learner.step(batch)["loss"]) for _ in range(30)]
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_bench_measures_a_file(tmp_path: Path, capsys) -> None:
+    path = tmp_path / "some.bin.gz"
+    katago_format.write(path, tiny.network(tiny.config(*SMALL)).eval(), "some")
+    words = ["net", "--checkpoint", str(path), "--size", "5", "--batch", "2", "--rounds", "1", "--seconds", "0.01"]
+    bench.main(bench.parse([*words, "--device", "cpu"]))
+    assert json.loads(capsys.readouterr().out)["checkpoint"] == str(path)
+    with pytest.raises(InputError, match="are for a fresh network"):
+        bench.main(bench.parse(["search", "--checkpoint", str(path), "--spread", "1"]))

@@ -22,7 +22,7 @@ zerogo bench NAME --help lists the options of one measurement.
 """
 SHARED = {"size": "9", "batch": "256", "device": "auto", "threads": 0, "seconds": 1.0, "rounds": 5}
 NET = SHARED | {"blocks": 6, "channels": 96, "precision": "auto"}
-TREE = NET | {"sims": 128, "algorithm": "puct", "leaves": 1, "spread": 0.0}
+TREE = NET | {"checkpoint": "", "sims": 128, "algorithm": "puct", "leaves": 1, "spread": 0.0}
 BOARD = SHARED | {"batch": "1024", "seconds": 2.0, "rounds": 3, "superko": "positional"}
 FEATURES = {"preset": "alphago48", "without": ""} | SHARED | {"batch": "1024", "seconds": 0.5, "rounds": 7}
 MEMORY = {"size": "9,19", "memory": "8,24,80", "batch": "256,1024,4096", "sims": "64,400", "blocks": 0, "channels": 0}
@@ -32,7 +32,7 @@ LEARN |= {"opponents": "mcts:200", "games": 100, "simulations": 64, "out": "chec
 # The module in which each is, as `run_NAME`, what it measures, and its options with their defaults.
 BENCHES = {
     "board": ("board", "random legal moves a second, next to pgx where it is installed", BOARD),
-    "net": ("net", "evaluations a second of a network", NET),
+    "net": ("net", "evaluations a second of a network", NET | {"checkpoint": ""}),
     "features": ("net", "positions a second of an encoder, next to zero17", FEATURES | {"precision": "float32"}),
     "search": (
         "search",
@@ -55,6 +55,7 @@ HELP = {
     "size": "side of the board, or several as 9,19",
     "batch": "positions evaluated at once, or several as 64,{}",
     "device": "auto, cpu or cuda",
+    "checkpoint": "a checkpoint or a network of KataGo's, in place of a fresh network of those blocks and channels",
     "threads": "CPU threads, the same for all that is compared; 0 leaves the choice to torch",
     "seconds": "length of one round",
     "rounds": "rounds, of which the best or the median counts",
@@ -118,6 +119,8 @@ def _check(args: argparse.Namespace) -> None:
         number = getattr(args, name, 1)
         if isinstance(number, int) and number < 1:
             raise InputError(f"--{name} is {number}; it must be at least 1")
+    if getattr(args, "checkpoint", "") and (getattr(args, "spread", 0) or getattr(args, "peer", False)):
+        raise InputError(f"--checkpoint is {args.checkpoint}; --spread and --peer are for a fresh network")
     if not 0 <= getattr(args, "spread", 0) <= 10:
         raise InputError(f"--spread is {args.spread}; it must be from 0 to 10")
     if getattr(args, "rounds", 1) < 1 or getattr(args, "seconds", 1) <= 0:

@@ -15,6 +15,7 @@ import torch
 
 from zerogo import bench, board, cli, rng
 from zerogo.board import State
+from zerogo.checkpoint import load_newest
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
@@ -71,8 +72,8 @@ def peaks_of(name: str) -> tuple[float, float] | None:
 
 
 class NetworkSetup:
-    """What is measured: an evaluator with fresh random weights, the same at every run, and games in their middle, which
-    it is shown."""
+    """What is measured: an evaluator with fresh random weights, the same at every run, or those of a checkpoint, and
+    games in their middle, which it is shown."""
 
     def __init__(self, args: argparse.Namespace, size: int, batch: int) -> None:
         self.args, self.device = args, bench.open_device(args)
@@ -81,6 +82,9 @@ class NetworkSetup:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
             self.network = Network(settings, self.encoder.num_planes, self.encoder.num_globals, size)
+        if getattr(args, "checkpoint", ""):
+            loaded = load_newest(args.checkpoint)
+            self.network, self.encoder = loaded.network(), loaded.encoder()
         self.state = middle_games(size, batch, self.device)
         if getattr(args, "spread", 0.0):
             _spread_(self.network, self.encoder, self.state, args.spread)
@@ -109,7 +113,10 @@ class NetworkSetup:
     def line(self, name: str) -> dict[str, Any]:
         """Returns what every line says of its configuration."""
         line = bench.line_of(name, self.state.board_size, self.state.num_games, self.device, self.dtype)
-        return line | {"blocks": self.args.blocks, "channels": self.args.channels, "epilogues": self.epilogues}
+        shape = {"blocks": self.args.blocks, "channels": self.args.channels}
+        if checkpoint := getattr(self.args, "checkpoint", ""):
+            shape = {"checkpoint": checkpoint, "parameters": self.network.num_parameters()}
+        return line | shape | {"epilogues": self.epilogues}
 
 
 def middle_games(size: int, batch: int, device: torch.device) -> State:
