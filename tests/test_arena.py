@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+from contextlib import suppress
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -19,6 +20,7 @@ from sgfmill.sgf import Sgf_game
 from zerogo import arena, board, elo, scoring
 from zerogo.arena import MatchResult, evaluate, play_match
 from zerogo.arena.journal import GAMES_FILE, Journal, game_file, record_of
+from zerogo.arena.match import MatchGames
 from zerogo.arena.report import histogram_svg, write_report
 from zerogo.arena.result import FORFEIT, RESIGNED, PlayedGame, Stop, rate, told_score
 from zerogo.errors import InputError
@@ -145,6 +147,34 @@ def test_scores_that_engines_tell() -> None:
     told = {"B+3.5": 3.5, "w+0.5": -0.5, "0": 0.0, "Draw": 0.0, "W+12.0 (upper bound: -1)": -12.0}
     told |= dict.fromkeys(["B+R", "", "B+nan"])
     assert {text: told_score(text) for text in told} == told
+
+
+class Interrupt(BaseException):
+    """Ends a match as a kill does: nothing handles it."""
+
+
+def test_a_match_makes_progress_however_often_it_is_interrupted(tmp_path: Path, monkeypatch) -> None:
+    """Each start makes one new ply; those of before are kept, and a line that was cut costs nothing."""
+    words, settings, play_ply = ["random", "random"], config("game.size=3"), MatchGames.play_ply
+    new, starts, results = 0, 0, None
+
+    def few(games: MatchGames) -> list[PlayedGame]:
+        nonlocal new
+        new += games.ply >= games.begun.shape[1]
+        if new == 2:
+            raise Interrupt
+        return play_ply(games)
+
+    monkeypatch.setattr(MatchGames, "play_ply", few)
+    while results is None:
+        starts, new = starts + 1, 0
+        with suppress(Interrupt):
+            results = evaluate(words, 4, settings, tmp_path / "a", 1, resume=(tmp_path / "a").exists())
+            break
+        with open(tmp_path / "a" / "moves.jsonl", "a") as file:
+            file.write("[0, 7, {")
+    monkeypatch.undo()
+    assert starts > 5 and all(map(same, results, evaluate(words, 4, settings, tmp_path / "b", 1)))
 
 
 def test_moves_that_were_kept_and_are_illegal_are_refused() -> None:

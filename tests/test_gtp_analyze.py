@@ -314,6 +314,16 @@ def test_ownership_is_a_dboard_of_black(fresh: Engine) -> None:
     assert torch.allclose(boards[1], -expected, atol=1e-3)
 
 
+def test_every_analysis_that_gogui_is_offered_answers(fresh: Engine) -> None:
+    raw(fresh, "play b C3")
+    for line in raw(fresh, "gogui-analyze_commands").removeprefix("= ").strip().split("\n"):
+        command = line.split("/")[2]
+        assert raw(fresh, f"known_command {command.split()[0]}") == "= true\n\n"
+        assert raw(fresh, command.replace("%m", "w").replace("%c", "w")).startswith("="), command
+    rows = raw(won(), "zerogo-policy_colors b").removeprefix("=\n").strip().split("\n")
+    assert [len(re.findall(r'#[0-9a-f]{6}|""', row)) for row in rows] == [5] * 5
+
+
 def test_value_is_gfx(fresh: Engine) -> None:
     rows = raw(fresh, "zerogo-value b").removeprefix("=\n").strip().split("\n")
     assert [row.split()[0] for row in rows] == ["LABEL", "CIRCLE", "TEXT"] and rows[1] == "CIRCLE C3"

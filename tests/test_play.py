@@ -1,6 +1,7 @@
 """Play in the terminal: scripted people against bots, what is shown, what is saved, and how it ends."""
 
 import io
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -148,6 +149,15 @@ def test_saving_by_hand_and_after_every_move(tmp_path: Path) -> None:
     assert sgf.read(path).result == "B+18"
     _, moves, said = talked("C3, D4", None, tmp_path / "missing" / "game.sgf")
     assert len(moves) == 2 and sum("cannot write" in text for text in said) == 2, "it ends no game"
+
+
+def test_colours_show_the_same_board() -> None:
+    game = LiveGame(Rules(9))
+    for vertex in ("A1", "J9", "pass", "E5"):
+        game.play(game.to_play, coords.from_gtp(vertex, 9))
+    plain, colour, circles = (style.board(game) for style in (TextStyle(), TextStyle(True), TextStyle(True, True)))
+    assert "\x1b" not in plain and re.sub(r"\x1b\[[0-9;]*m", "", colour) == plain != colour
+    assert circles.count("●") == 3
 
 
 def test_texts() -> None:

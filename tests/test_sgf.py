@@ -292,6 +292,13 @@ def test_old_property_names() -> None:
     assert (record.rules.komi, record.moves, record.comments) == (5.5, [20, 81], ["Black[1]"])
 
 
+def test_utf8_wins_over_a_wrong_name_and_other_rules_are_told() -> None:
+    assert read_text(b"(;SZ[9]KM[0]CA[UTF-8]PB[" + "囲碁".encode()[:-1] + b"];B[ee])").moves == [40]
+    assert read_text("(;CA[GB2312]PB[徐嘉泽 对 陈俊升])".encode()).black == "徐嘉泽 对 陈俊升"
+    record = read_text("(;SZ[9]RU[koSIMPLEscoreAREAtaxNONEsui0whbN-1])")
+    assert record.rules == rulesets.named("chinese", 9, 0.0) and "bonus for handicap stones is not" in record.notes[-1]
+
+
 @pytest.mark.parametrize(("root", "komi"), TABLES["komi"])
 def test_komi(root: str, komi: float) -> None:
     assert read_text(f"(;SZ[19]{root})").rules.komi == komi
