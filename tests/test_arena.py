@@ -251,7 +251,7 @@ def test_evaluate_writes_games_and_result(tmp_path: Path, capsys: pytest.Capture
 
 BAD = {  # players and the number of games
     "random mcts:x 2": "allowed are random, mcts:N",
-    "random nowhere.pt 2": "allowed are random, mcts:N",
+    "random nowhere.pt 2": "nowhere.pt does not exist",
     "self random 2": "self stands only second of two",
     "random random self 2": "self stands only second of two",
     "random 2": "one is not enough",
