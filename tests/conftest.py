@@ -37,6 +37,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips what multiplies bfloat16 matrices on a CPU that can't."""
+    if torch.bfloat16 in getattr(getattr(item, "callspec", None), "params", {}).values():
+        from zerogo import tuning
+        from zerogo.config import Config
+        from zerogo.errors import InputError
+
+        try:
+            tuning.pick_dtype("bfloat16", "cpu", Config())
+        except InputError as error:
+            pytest.skip(str(error))
+
+
 def look_nowhere(patch: pytest.MonkeyPatch) -> None:
     """Makes every module take the way that it takes on CUDA, where a look by the host waits for the device."""
     for name, module in list(sys.modules.items()):

@@ -15,6 +15,7 @@ from zerogo.game import Colour, GameState, Move
 from zerogo.rules import Rules
 from zerogo.search import Go, Search, SearchState
 from zerogo.search.tree import ILLEGAL, NULL_NODE, ROOT, Nodes, Tree
+from zerogo.trials import meaning, used_nodes
 
 PUCT = SearchConfig(algorithm="puct")
 GUMBEL = SearchConfig(algorithm="gumbel", max_considered=8)
@@ -201,22 +202,18 @@ def same(plain: Tensor, ours: Tensor, name: str) -> None:
 
 def same_trees(plain: Tree, ours: Tree) -> None:
     """All nodes are the same, but for what the network says of finished positions, where it need not be asked."""
-    same(plain.size, ours.size, "size")
-    node = torch.arange(plain.num_nodes)
-    used = (node > NULL_NODE) & (node < ROOT + plain.size.unsqueeze(1))
-    for field in dataclasses.fields(Tree):
-        if field.name != "size":
-            meant = used & ~plain.terminal if field.name == "prior" else used
-            same(getattr(plain, field.name)[meant], getattr(ours, field.name)[meant.to(ours.size.device)], field.name)
+    found = used_nodes(ours)
+    for name, part in used_nodes(plain).items():
+        same(part, found[name], name)
     check_unused(ours)
 
 
 def same_searches(plain: SearchState, ours: SearchState) -> None:
     """The trees and all that a search counts are the same."""
-    for name in ("budget", "done", "deepest", "exact_leaves", "collisions", "overflowed", "kept_visits", "root_prior"):
-        same(getattr(plain, name), getattr(ours, name), name)
-    same(plain.keys, ours.keys, "keys")
     same_trees(plain.tree, ours.tree)
+    found = meaning(ours)
+    for name, part in meaning(plain).items():
+        same(part, found[name], name)
 
 
 def copied(search_state: SearchState) -> SearchState:

@@ -152,8 +152,8 @@ def test_the_process_is_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
     chosen, threads = [], torch.get_num_threads()
     monkeypatch.setattr(kernels, "choose", chosen.append)
     try:
-        setup = cli.open_front_end(parsed("--threads 1 --device cpu --precision bfloat16 run.kernels=plain"))
-        assert (setup.device, setup.dtype, chosen) == (torch.device("cpu"), torch.bfloat16, ["plain"])
+        setup = cli.open_front_end(parsed("--threads 1 --device cpu --precision float32 run.kernels=plain"))
+        assert (setup.device, setup.dtype, chosen) == (torch.device("cpu"), torch.float32, ["plain"])
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(threads)

@@ -53,26 +53,6 @@ def test_keys_are_the_same(fast: Callable) -> None:
     assert drawn.bincount().tolist() == [len(drawn[drawn == k]) for k in range(8)] and drawn.bincount().min() > 15
 
 
-@pytest.mark.parametrize("has_places", [False, True])
-def test_numbers_are_the_same(has_places: bool, fast: Callable) -> None:
-    torch.manual_seed(2)
-    keys = torch.randint(-(2**63), 2**63 - 1, (7,))
-    places = own_actions(torch.tensor([5, 3, 4, 5, 2, 1, 5], dtype=torch.int32), 5)
-    at = (places,) if has_places else ()
-    for kind in (rng.uniform, rng.gumbel):
-        found, wanted = fast(lambda given, *at, kind=kind: kind(given, 26, *at), keys, *at), kind(keys, 26, *at)
-        assert (
-            torch.equal(found, wanted) if kind is rng.uniform else torch.allclose(found, wanted, rtol=1e-6, atol=1e-6)
-        )
-    alpha = torch.rand(7, 26) * torch.tensor([[2.0], [0.05], [1e-3], [1.0], [0.3], [5.0], [1e-2]]) + 1e-6
-    found = fast(lambda given, alpha, *at: rng.log_gamma(given, alpha, *at), keys, alpha, *at)
-    assert torch.allclose(found, rng.log_gamma(keys, alpha, *at), rtol=1e-4, atol=1e-4)
-    shared = torch.where(torch.rand(7, 26) < 0.4, 0.0, alpha)
-    shared[:, -1] = 0.2
-    found = fast(lambda given, alpha, *at: rng.dirichlet(given, alpha, *at), keys, shared, *at)
-    assert torch.allclose(found, rng.dirichlet(keys, shared, *at), atol=1e-5)
-
-
 def test_kernels_compile() -> None:
     pytest.importorskip("triton")
     from zerogo.kernels.cuda import draws as fast

@@ -15,7 +15,7 @@ import tiny
 from gtp_talk import ROOT, SCRIPTS, Talk, raw, requests_of
 from tables import tables
 
-from zerogo import batching, checkpoint, sgf
+from zerogo import checkpoint, sgf, tuning
 from zerogo.errors import InputError
 from zerogo.gtp import __main__ as program
 from zerogo.gtp.engine import COMMANDS, Engine
@@ -385,7 +385,7 @@ def test_a_run_s_folder_and_options(trained: Path) -> None:
 
 
 def test_leaves_are_measured_where_that_is_asked_for(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "speed", lambda work, size, synchronize: 1e3 * size)
+    monkeypatch.setattr(tuning, "speed", lambda work, size, device: 1e3 * size)
     engine = gtp_talk.engine(str(trained), "--simulations", "32", "--leaves", "0")
     assert (engine.analyst.search.settings.leaves, engine.analyst.search.settings.algorithm) == (4, "puct")
     assert any(line.startswith("4 leaves of the tree in a step: ") for line in engine.said), engine.said

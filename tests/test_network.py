@@ -7,7 +7,7 @@ import torch
 from interpreting import interpreted
 from launches import as_on_cuda, launches
 
-from zerogo import batching, cli
+from zerogo import tuning
 from zerogo.config import NetworkConfig
 from zerogo.config.sections import VALUE_POOLING
 from zerogo.errors import InputError
@@ -147,12 +147,12 @@ def test_epilogues_by_a_kernel(dtype: torch.dtype, tolerance: float, monkeypatch
     mask[0, 3:] = mask[0, :, 3:] = False
     planes[0] *= mask[0]
     with pytest.raises(InputError, match="run.epilogues is on, but"):
-        cli.pick_epilogues("on", playing)
-    assert cli.pick_epilogues("auto", playing) == "off"
+        tuning.pick_epilogues("on", playing)
+    assert tuning.pick_epilogues("auto", playing) == "off"
     as_on_cuda(monkeypatch)
     rates = iter((1.0, 2.0, 2.0, 1.0))
-    monkeypatch.setattr(batching, "speed", lambda *_: next(rates))
-    assert [cli.pick_epilogues(choice, playing) for choice in ("off", "auto", "auto", "on")] == [
+    monkeypatch.setattr(tuning, "speed", lambda *_, **__: next(rates))
+    assert [tuning.pick_epilogues(choice, playing) for choice in ("off", "auto", "auto", "on")] == [
         "off",
         "on",
         "off",
@@ -171,10 +171,10 @@ def test_epilogues_on_cuda() -> None:
     network, given = make_network(), [part.cuda() for part in make_input(70, 9)]
     playing, found = inference_copy(network, "cuda"), []
     for choice in ("off", "on"):
-        assert cli.pick_epilogues(choice, playing) == choice
+        assert tuning.pick_epilogues(choice, playing) == choice
         found.append(playing(*given))
     assert all((found[0][name] - output).abs().max() < 0.02 for name, output in found[1].items())  # TF32
-    assert cli.pick_epilogues("auto", playing) in ("off", "on")
+    assert tuning.pick_epilogues("auto", playing) in ("off", "on")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

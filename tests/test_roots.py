@@ -9,17 +9,15 @@ import pytest
 import torch
 from compiling import compile_call
 from searches import GUMBEL, RULES, TableEvaluator, random_games, searched
-from torch import Tensor
 
-from zerogo import board, kernels, rng
+from zerogo import board, kernels
 from zerogo.config import SearchConfig
 from zerogo.rules import Rules, own_actions
-from zerogo.search import Search, SearchState, tempered
-from zerogo.search.tree import ROOT
+from zerogo.search import Search, SearchState
 from zerogo.selfplay.loop import _played
+from zerogo.trials import meaning
 
 CPU = torch.device("cpu")
-BESIDE_THE_TREE = "budget done root_prior gumbel kept_visits order phase_end keys deepest overflowed".split()
 
 
 @pytest.fixture
@@ -48,18 +46,14 @@ def moments(rules: Rules | list[Rules], leaves: int, budget: int, moves: int, de
         budgets = torch.tensor([budget, 0, 3, budget - turn % 2], device=device)
         some = games if turn % 2 == 0 else games[1:]
         search.begin(search_state, some, budgets[some], turn, explore=explores[some])
-        tree = search_state.tree
-        node = torch.arange(tree.num_nodes, device=device)
-        used = (node >= ROOT) & (node < ROOT + tree.size.unsqueeze(1))
-        of_nodes = [part[used] for part in tree.tensors() if part.ndim > 1]
-        yield [getattr(search_state, name).clone() for name in BESIDE_THE_TREE] + of_nodes + [tree.size.clone()]
+        yield [part.clone() for part in meaning(search_state).values()]
         search.run_simulations(search_state)
         found = search.result(search_state, games)
         yield [found.visits, found.policy, found.value, found.prior, found.action]
         stays = games == 3 if turn == 1 else torch.zeros_like(games, dtype=torch.bool)
         states = _played(states, found.action, stays)
         search.advance(search_state, games, torch.where(stays, board.NO_MOVE, found.action), states)
-        yield [search_state.deepest.clone(), tree.size.clone()]
+        yield [search_state.deepest.clone(), search_state.tree.size.clone()]
 
 
 @pytest.mark.parametrize("leaves", [1, 3])
@@ -71,21 +65,6 @@ def test_searches_begin_and_end_alike(rules: Rules | list[Rules], leaves: int, u
     for one, other in zip(found, wanted, strict=True):
         for ours, torchs in zip(one, other, strict=True):
             torch.testing.assert_close(ours.cpu(), torchs, rtol=1e-5, atol=1e-6)
-
-
-def test_moves_are_drawn_alike(use: Callable) -> None:
-    torch.manual_seed(3)
-    policy = torch.softmax(3 * torch.randn(40, 26), dim=1) * (torch.rand(40, 26) < 0.7)
-    policy[:, 25] += 1e-6
-    keys, places = rng.key(1, torch.arange(40)), own_actions(torch.full((40,), 4, dtype=torch.int32), 5)
-    for heat in (0.0, 0.4, 2.0, torch.rand(40) * (torch.arange(40) > 5)):
-        for at in (None, places):
-            use()
-            wanted = tempered(policy, heat, keys, at)
-            device = use("draws")
-            warm = heat.to(device) if isinstance(heat, Tensor) else heat
-            found = tempered(policy.to(device), warm, keys.to(device), None if at is None else at.to(device))
-            assert torch.equal(found.cpu(), wanted)
 
 
 @pytest.mark.parametrize("size", [9, 19])

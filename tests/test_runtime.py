@@ -1,7 +1,6 @@
 """Devices, locks, atomic files, and what a run tells: one sentence for what is refused, nothing that blocks is left
 by a killed process, no gaps or repeats in the charts after it."""
 
-import argparse
 import io
 import json
 import math
@@ -12,7 +11,6 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -22,7 +20,7 @@ import tiny
 import torch
 from limits import within
 
-from zerogo import bench, board, runtime
+from zerogo import board, runtime
 from zerogo.errors import InputError
 from zerogo.rules import Rules
 from zerogo.runtime import TOO_LONG, RunLock, write_atomically
@@ -64,98 +62,10 @@ def test_games_are_played_on_a_second_gpu() -> None:
         torch.cuda.set_device(before)
 
 
-def test_pick_dtype(monkeypatch) -> None:
-    assert {name: runtime.pick_dtype(name, "cpu") for name in runtime.PRECISIONS} == runtime.PRECISIONS
-    # Of Intel's without AMX 3,000 evaluations a second in bfloat16, 4,600 in float32.
-    for cpu, amx, avx, fast in [("AMD", 0, 1, 1), ("AMD", 0, 0, 0), ("Intel", 0, 1, 0), ("Intel", 1, 1, 1)]:
-        monkeypatch.setattr(runtime, "_cpu_name", lambda cpu=cpu: cpu)
-        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda amx=amx: amx)
-        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda avx=avx: avx)
-        assert (runtime.pick_dtype("auto", "cpu") == torch.bfloat16) == fast
-    with pytest.raises(InputError, match="'half'; allowed are auto, float32, bfloat16"):
-        runtime.pick_dtype("half", "cpu")
-
-
-def test_pick_compile(monkeypatch) -> None:
-    assert not runtime.pick_compile("auto", "cpu") and not runtime.pick_compile("off", "cpu")
-    monkeypatch.setenv("CXX", sys.executable)
-    assert runtime.pick_compile("on", "cpu")
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    assert not runtime.pick_compile("auto", "cpu")
-    with pytest.raises(InputError, match="'no-such-compiler' here; install one, or set run.compile to off"):
-        runtime.pick_compile("on", "cpu")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(InputError, match="triton is not installed"):
-        runtime.pick_compile("on", "cuda")
-
-
-def test_threads() -> None:
-    before = torch.get_num_threads()
-    try:
-        assert runtime.set_up_cpu(2) == 2
-        assert runtime.set_up_cpu(0) == min(2, runtime.usable_cores())
-    finally:
-        torch.set_num_threads(before)
-    with pytest.raises(InputError, match="threads is -1"):
-        runtime.set_up_cpu(-1)
-
-
-def rates_of(choice: runtime.ThreadChoice, machine: Mapping[int, float], seconds: float) -> float:
-    """Works so long on a machine that does machine[k] pieces a second with k threads; returns pieces a second."""
-    done = passed = 0.0
-    while passed < seconds:
-        rate = machine[choice.now]
-        choice.note(rate * 0.01, 0.01)
-        done, passed = done + rate * 0.01, passed + 0.01
-    return done / passed
-
-
-@pytest.mark.parametrize(
-    "most, quiet, busy",
-    [
-        (2, {1: 100, 2: 180}, {1: 90, 2: 40}),
-        (8, {1: 100, 2: 190, 4: 350, 8: 600}, {1: 95, 2: 170, 4: 120, 8: 60}),
-        (6, {1: 100, 2: 190, 3: 280, 4: 350, 6: 500}, {1: 95, 2: 90, 3: 80, 4: 70, 6: 60}),
-    ],
-)
-def test_threads_by_what_the_machine_gives(most: int, quiet: dict, busy: dict, monkeypatch) -> None:
-    used = []
-    monkeypatch.setattr(torch, "set_num_threads", used.append)
-    choice = runtime.ThreadChoice(most)
-    assert rates_of(choice, quiet, 120) > 0.97 * max(quiet.values()) and choice.now == most
-    assert rates_of(choice, busy, 120) > 0.9 * max(busy.values()), "a machine that gets slower is noticed at once"
-    assert busy[choice.now] == max(busy.values())
-    assert rates_of(choice, quiet, 300) > 0.75 * max(quiet.values()) and choice.now == most
-    assert used and set(used) <= quiet.keys()
-
-
-def test_a_number_of_threads_that_was_asked_for_stays(monkeypatch) -> None:
-    before = torch.get_num_threads()
-    try:
-        runtime.set_up_cpu(2)
-        rates_of(runtime.THREADS, {1: 100, 2: 100}, 10)
-        assert torch.get_num_threads() == 2
-    finally:
-        runtime.set_up_cpu(1)
-        torch.set_num_threads(before)
-
-
-def test_what_is_compared_has_one_number_of_threads() -> None:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        bench.open_device(argparse.Namespace(threads=0, device="cpu"))
-        assert runtime.THREADS.most == 1
-    finally:
-        runtime.set_up_cpu(1)
-        torch.set_num_threads(before)
-
-
 @pytest.mark.gpu
 def test_cuda() -> None:
     device = runtime.pick_device("auto")
     assert device.type == "cuda" and runtime.pick_device("cuda:0").index == 0
-    assert runtime.pick_dtype("auto", device) == torch.bfloat16
     assert runtime.describe(device)["device"] == torch.cuda.get_device_name()
 
 

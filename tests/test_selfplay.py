@@ -10,7 +10,7 @@ import tiny
 import torch
 from sgfmill import sgf as sgfmill_sgf
 
-from zerogo import batching, board, checkpoint, cli, config, kernels, rng, runtime, scoring, selfplay
+from zerogo import board, checkpoint, cli, config, kernels, rng, runtime, scoring, selfplay, tuning
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.flood import unpack_rows
@@ -445,17 +445,16 @@ def pretended(monkeypatch, request) -> list[int]:
     in whole moves that much or as much as the test says; returns the evaluator's sizes that are asked for."""
     asked: list[int] = []
 
-    def speed(work, size: int, synchronize) -> float:
+    def speed(work, size: int, device: torch.device, is_replayed: bool = False) -> float:
         asked.append(size)
         work()
-        synchronize()
         return 1e6 * size / (15 + size)
 
     def simulated(game, search, settings, evaluator, device) -> float:
         return 1e6 * settings.slots * search.leaves / (moves + settings.slots * search.leaves)
 
     moves = getattr(request, "param", 15)
-    monkeypatch.setattr(batching, "speed", speed)
+    monkeypatch.setattr(tuning, "speed", speed)
     monkeypatch.setattr(batch_size, "simulated", simulated)
     return asked
 

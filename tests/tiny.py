@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import keystr, tree_flatten_with_path
 
-from zerogo import board, checkpoint, rng
+from zerogo import board, checkpoint
 from zerogo.checkpoint import fresh_network
 from zerogo.config import Config, with_overrides
 from zerogo.evaluator import Evaluation
@@ -22,8 +22,8 @@ from zerogo.pipeline import rating, snapshots, train
 from zerogo.pipeline.background_matches import BackgroundMatches, Played
 from zerogo.replay import Samples
 from zerogo.replay.shards import find_shards, load_shard
-from zerogo.rules import own_actions
 from zerogo.selfplay import SelfPlay
+from zerogo.trials import Table as Table
 
 CPU = torch.device("cpu")
 SETTINGS = """
@@ -64,21 +64,6 @@ def position_fields(state: board.State) -> dict[str, Tensor]:
     of_rules = {name: getattr(state.rules, name) for name in ("superko", "scoring", "suicide", "komi")}
     narrowed = {"captures": state.captures.to(torch.int16), "size": state.rules.size.to(torch.int8)}
     return {"rows": torch.cat((newest, state.recent), dim=1)} | of_state | of_rules | narrowed
-
-
-class Table:
-    """An evaluator whose answers are a fixed function of the position, in numbers that no order of additions can
-    round."""
-
-    def with_symmetries(self, symmetries: str) -> Table:
-        return self
-
-    def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
-        legal = board.legal_actions(state) if legal is None else legal
-        own = rng.key(5, state.hash, state.to_play, state.passes)
-        weight = ((rng.key(own.unsqueeze(1), own_actions(state.rules.size, state.board_size)) & 0xFFF) + 1) * legal
-        prior = torch.div(weight << 20, weight.sum(1, keepdim=True), rounding_mode="floor").to(torch.float32) / 2**20
-        return Evaluation(prior=prior, value=((own >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5)
 
 
 @dataclasses.dataclass

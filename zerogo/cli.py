@@ -22,11 +22,9 @@ if TYPE_CHECKING:  # these import torch, which takes seconds
 
     from zerogo.checkpoint import Checkpoint
     from zerogo.config import Config
-    from zerogo.network import InferenceNetwork
     from zerogo.players import Player
     from zerogo.players.analyst import Analyst
 
-MEASURED_BATCH = 1024  # positions, for which `pick_epilogues` tries both ways
 OVERRIDE = re.compile(r"[a-z_]+\.[a-z_.0-9]+=.*", re.DOTALL)
 NOT_FILES = ("human", "random", "self")  # words for players that name no file, whatever files there are
 
@@ -187,41 +185,12 @@ def read_config(
 
 def set_up(config: Config, checkpoints: dict[str, Checkpoint] | None = None) -> Setup:
     """Sets this process up as `config.run` has it (threads, memory, kernels, device); returns what to work with."""
-    from zerogo import kernels, runtime
+    from zerogo import kernels, runtime, tuning
 
-    runtime.set_up_cpu(config.run.threads)
+    tuning.set_up_cpu(config.run.threads)
     kernels.choose(config.run.kernels)
     device = runtime.pick_device(config.run.device)
-    return Setup(config, device, runtime.pick_dtype(config.run.precision, device), checkpoints or {})
-
-
-def pick_epilogues(choice: str, network: InferenceNetwork) -> str:
-    """Has a kernel do what follows the network's convolutions where `run.epilogues` wants it, "on", or for "auto" where
-    a forward is faster with it, both replayed as a search replays them; returns what was chosen, "on" or "off".
-
-    Raises InputError for "on" where there is no such kernel."""
-    import torch
-
-    from zerogo import batching, kernels, runtime
-    from zerogo.errors import InputError
-
-    device, fast = network.device, kernels.module_for("epilogues", network.device)
-    if choice == "on" and (fast is None or network.compiled):
-        where = "they are for CUDA with Triton, without run.compile"
-        raise InputError(f"run.epilogues is on, but {where}; set it to auto")
-    if choice == "off" or fast is None or network.compiled:
-        return "off"
-    if choice == "auto":
-        side, dtype = network.network.size, network.dtype
-        planes = torch.zeros(MEASURED_BATCH, network.num_planes, side, side, dtype=dtype, device=device)
-        inputs, rates = torch.zeros(MEASURED_BATCH, network.num_globals, device=device), {}
-        for way, kernel in (("off", None), ("on", fast)):
-            network.use_epilogues(kernel)
-            work = runtime.captured(lambda: network(planes, inputs), device) or (lambda: network(planes, inputs))
-            rates[way] = batching.speed(work, MEASURED_BATCH, lambda: runtime.synchronize(device))
-        choice = max(rates, key=rates.get)
-    network.use_epilogues(fast if choice == "on" else None)
-    return choice
+    return Setup(config, device, tuning.tune(config, device), checkpoints or {})
 
 
 def shipped_network(size: int) -> str | None:

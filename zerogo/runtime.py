@@ -1,20 +1,16 @@
-"""Device, precision, threads, generators, the run's lock, atomic files and lines of stdin: what a process needs around
-its work.
+"""Device, generators, the run's lock, atomic files and lines of stdin: what a process needs around its work.
 
 Nothing is probed or changed at import; every function says what it touches."""
 
 import atexit
 import contextlib
-import ctypes
 import errno
 import fcntl
 import gc
 import hashlib
-import importlib.util
 import math
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import warnings
@@ -33,14 +29,12 @@ from zerogo import cgroups, distributed
 from zerogo.errors import InputError, Interrupted, quote
 from zerogo.signals import NO_ROOM, refusal
 
-PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 INPUT_ERROR_STATUS = 2
 INTERRUPTED_STATUS = 130  # 128 + SIGINT, what shells report
 WARM_UP = 3  # steps without a CUDA graph, in which kernels are compiled and tables made; the last one is watched
 _CHUNK = 1 << 16  # bytes that are read at a time
 MOST_OF_A_LINE = 2**20  # bytes of GTP or JSON; those of a game of a thousand moves are 20,000
 TOO_LONG = b"this line had more than %d bytes" % MOST_OF_A_LINE
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # M_… of malloc.h
 
 
 def pick_device(name: str = "auto") -> torch.device:
@@ -73,123 +67,10 @@ def pick_device(name: str = "auto") -> torch.device:
     return device
 
 
-def pick_dtype(name: str, device: torch.device | str) -> torch.dtype:
-    """Returns the network's dtype: "float32", "bfloat16", or for "auto" bfloat16 on CUDA and on CPUs that are faster
-    with it (`has_fast_bfloat16`).
-
-    On CUDA torch computes convolutions of float32 in TF32, with 10 bits of fraction, unless
-    torch.backends.cudnn.allow_tf32 is set to False."""
-    if name in PRECISIONS:
-        return PRECISIONS[name]
-    if name != "auto":
-        raise InputError(f"precision is {quote(name)}; allowed are auto, {', '.join(PRECISIONS)}")
-    kind = torch.device(device).type
-    fast = torch.cuda.is_bf16_supported(including_emulation=False) if kind == "cuda" else has_fast_bfloat16()
-    return torch.bfloat16 if fast else torch.float32
-
-
-def has_fast_bfloat16() -> bool:
-    """Says whether this CPU evaluates networks faster in bfloat16 than in float32: it has AMX, or AVX-512 BF16 and is
-    not Intel's. With AVX-512 BF16 an AMD core (Zen 4) evaluates 1.5 to 2.3 times as many positions as in float32, one
-    of Intel's (Sapphire Rapids, AMX out of reach) two thirds as many; AMX itself was not there to try."""
-    amx, avx = (getattr(torch.cpu, name, None) for name in ("_is_amx_tile_supported", "_is_avx512_bf16_supported"))
-    return bool(amx and amx()) or bool(avx and avx() and "Intel" not in _cpu_name())
-
-
-def pick_compile(choice: str, device: torch.device | str) -> bool:
-    """Says whether the network that plays goes through torch.compile: where "on" asks for it; "auto" has seen it win
-    nowhere yet. Raises InputError where the compiler that it needs is not there."""
-    if choice != "on":
-        return False
-    compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
-    if torch.device(device).type == "cuda" and importlib.util.find_spec("triton") is None:
-        lacks = "triton is not installed, which compiles for CUDA; install it"
-    elif shutil.which(compiler) is None:
-        lacks = f"there is no C++ compiler {compiler!r} here; install one"
-    else:
-        return True
-    raise InputError(f"run.compile is on, but {lacks}, or set run.compile to off")
-
-
 def usable_cores() -> int:
     """Returns the number of CPU cores that this process may use; in a container they can be fewer than there are."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else (os.cpu_count() or 1)
     return max(1, math.ceil(min(cores, cgroups.num_cores() or cores)))
-
-
-class ThreadChoice:
-    """Finds out, while work goes on, with how many of torch's CPU threads it goes fastest.
-
-    The threads of one operation wait for each other. Where other processes run, one of them comes late nearly always,
-    and all together do less than one alone; on a quiet machine each is a gain. So half or double the number is tried
-    now and then, and at once when the work gets slower. most: the largest number, which is also the first."""
-
-    TRIAL, FIRST_WAIT, LONGEST_WAIT = 0.5, 2.0, 60.0  # seconds of work at one number, and between two trials
-    GAIN, LOSS = 1.05, 0.8  # rates by which another number is taken, or a slower machine is noticed
-
-    def __init__(self, most: int) -> None:
-        self.most = self.now = most
-        self._work = self._seconds = self._since_trial = 0.0
-        self._rate: float | None = None  # work a second at the number in use
-        self._before: int | None = None  # that number, while another one is tried
-        self._wait, self._trials = self.FIRST_WAIT, 0
-
-    def note(self, work: float, seconds: float) -> None:
-        """Counts a piece of work, in any unit that is always the same, and changes the number when it is time to."""
-        self._work, self._seconds = self._work + work, self._seconds + seconds
-        if self.most == 1 or self._seconds < self.TRIAL:
-            return
-        rate, known = self._work / self._seconds, self._rate
-        self._since_trial += self._seconds
-        self._work = self._seconds = 0.0
-        if self._before is not None:
-            self._judge(rate)
-        else:
-            self._rate = rate
-            if self._since_trial >= self._wait or (known and rate < self.LOSS * known):
-                self._try_another()
-
-    def _try_another(self) -> None:
-        """Begins a trial of half and of double the number (at most the largest) in turn."""
-        others = sorted({max(1, self.now // 2), min(2 * self.now, self.most)} - {self.now})
-        self._before, self._trials = self.now, self._trials + 1
-        self._use(others[self._trials % len(others)])
-
-    def _judge(self, rate: float) -> None:
-        """Keeps the number that was tried, or goes back to the one before and waits longer until the next trial."""
-        is_better = rate > self.GAIN * self._rate
-        if is_better:
-            self._rate, self._wait = rate, self.FIRST_WAIT
-        else:
-            self._use(self._before)
-            self._wait = min(2 * self._wait, self.LONGEST_WAIT)
-        self._before, self._since_trial = None, 0.0
-
-    def _use(self, number: int) -> None:
-        self.now = number
-        torch.set_num_threads(number)
-
-
-THREADS = ThreadChoice(1)  # of the whole process, as torch's number is
-
-
-def set_up_cpu(threads: int) -> int:
-    """Sets the CPU threads of torch for the whole process and returns the number; 0 is torch's choice, at most the
-    usable cores, and less while fewer are faster (`ThreadChoice`).
-
-    Also keeps freed memory: every step frees and asks again for the same megabytes. Fresh pages from the system, which
-    must be cleared, cost a third of a search with a small network (measured)."""
-    if threads < 0:
-        raise InputError(f"threads is {threads}; it must be 0 (torch's choice) or more")
-    global THREADS
-    torch.set_num_threads(threads or min(torch.get_num_threads(), usable_cores()))
-    THREADS = ThreadChoice(1 if threads else torch.get_num_threads())
-    with contextlib.suppress(AttributeError, OSError, TypeError):  # only glibc has it
-        mallopt = ctypes.CDLL(None).mallopt
-        # Before 2.35 it takes no more than 32 MB; trimming alone would end glibc's own adaptation.
-        if mallopt(_MMAP_THRESHOLD, 2**30) or mallopt(_MMAP_THRESHOLD, 2**25):
-            mallopt(_TRIM_THRESHOLD, 2**31 - 1)
-    return torch.get_num_threads()
 
 
 def synchronize(device: torch.device) -> None:

@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 
 import torch
 
+from zerogo import tuning
 from zerogo.errors import InputError
-from zerogo.runtime import pick_device, set_up_cpu, synchronize
+from zerogo.runtime import pick_device, synchronize
 
 PEER_SCRIPT = Path(__file__).with_name("jax_peers.py")
 PEER_SIZES = (9, 19)  # boards of pgx
@@ -42,9 +43,12 @@ def whole_numbers(text: str) -> list[int]:
 
 
 def open_device(args: argparse.Namespace) -> torch.device:
-    """Returns the device of --device, with the CPU set up."""
-    set_up_cpu(set_up_cpu(args.threads))  # a number that stays: what is compared has the same
-    return pick_device(args.device)
+    """Returns the device of --device, with the CPU set up and the kernels tried."""
+    tuning.set_up_cpu(tuning.set_up_cpu(args.threads))  # a number that stays: what is compared has the same
+    device = pick_device(args.device)
+    for size in whole_numbers(args.size):
+        tuning.prove_kernels(device, size)
+    return device
 
 
 def cases(args: argparse.Namespace) -> Iterator[tuple[int, int]]:

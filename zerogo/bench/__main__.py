@@ -43,7 +43,7 @@ BENCHES = {
     "memory": (
         "memory",
         "bytes a node, and the largest trees that fit a device",
-        MEMORY | {"precision": "bfloat16", "device": "auto", "threads": 0},
+        MEMORY | {"precision": "auto", "device": "auto", "threads": 0},
     ),
     "selfplay": ("search", "games, moves and samples of self-play", NET | {"sims": 8, "algorithm": "gumbel"}),
     "train": ("gpu", "samples learned a second", NET | {"batch": "512"}),

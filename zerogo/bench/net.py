@@ -13,16 +13,16 @@ from typing import Any
 
 import torch
 
-from zerogo import bench, board, cli, rng
+from zerogo import bench, board, rng, tuning
 from zerogo.board import State
-from zerogo.checkpoint import load_newest
-from zerogo.config import NetworkConfig
+from zerogo.checkpoint import fresh_network, load_newest
+from zerogo.config import Config, FeaturesConfig, GameConfig, NetworkConfig
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator
 from zerogo.features import ENCODERS, Encoder, make_encoder
 from zerogo.network import Network, inference_copy
 from zerogo.rules import Rules
-from zerogo.runtime import captured, pick_dtype
+from zerogo.runtime import captured
 
 BESIDE = "zero17"
 HEADS = ("policy", "value")  # what a search asks for
@@ -77,20 +77,21 @@ class NetworkSetup:
 
     def __init__(self, args: argparse.Namespace, size: int, batch: int) -> None:
         self.args, self.device = args, bench.open_device(args)
-        self.dtype, self.encoder = pick_dtype(args.precision, self.device), make_encoder("zero17", True)
         settings = NetworkConfig(blocks=args.blocks, channels=args.channels, pooling_channels=min(32, args.channels))
+        config = Config(network=settings, features=FeaturesConfig(encoder="zero17"), game=GameConfig(size=size))
+        loaded = load_newest(args.checkpoint) if getattr(args, "checkpoint", "") else None
+        config = config if loaded is None else loaded.config
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(1)
-            self.network = Network(settings, self.encoder.num_planes, self.encoder.num_globals, size)
-        if getattr(args, "checkpoint", ""):
-            loaded = load_newest(args.checkpoint)
-            self.network, self.encoder = loaded.network(), loaded.encoder()
+            self.network = fresh_network(config) if loaded is None else loaded.network()
+        self.encoder = make_encoder(config.features.encoder, config.features.komi_input)
+        self.dtype = tuning.pick_dtype(args.precision, self.device, config)
         self.state = middle_games(size, batch, self.device)
         if getattr(args, "spread", 0.0):
             _spread_(self.network, self.encoder, self.state, args.spread)
         setup = (self.network, self.encoder, self.device, self.dtype)
         self.evaluator = Evaluator.from_network(*setup, "random", HEADS)
-        self.epilogues = cli.pick_epilogues("auto", self.evaluator.network)
+        self.epilogues = tuning.pick_epilogues("auto", self.evaluator.network)
 
     @cached_property
     def forwards(self) -> list[Callable[[], Any]]:
@@ -152,7 +153,7 @@ def _spread_(network: Network, encoder: Encoder, state: State, spread: float) ->
 def run_features(args: argparse.Namespace) -> None:
     """Prints a line for every size and batch; the best round counts."""
     device = bench.open_device(args)
-    dtype = pick_dtype(args.precision, device)
+    dtype = tuning.pick_dtype(args.precision, device, Config())
     encoders = {args.preset: _encoder(args.preset, args.without), BESIDE: make_encoder(BESIDE, True)}
     for size, batch in bench.cases(args):
         state = middle_games(size, batch, device)

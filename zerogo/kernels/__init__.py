@@ -3,8 +3,8 @@
 `cpu/` holds loops over games that Numba compiles, `cuda/` Triton kernels, one program a game. Both have modules of the
 same names with functions of the same arguments and results; a few the CPU alone has (`board.replace_`). The torch
 operations that they stand in for run on any device, do the same, and are what the tests hold the kernels against. Where
-the compiler is missing, or does not work, they do the work alone. Tactics and ladders have no torch version:
-`cpu_loops` gives the CPU's for all devices."""
+the compiler is missing, or does not work, they do the work alone, and that of modules that compute wrongly on a
+machine (`refuse`). Tactics and ladders have no torch version: `cpu_loops` gives the CPU's for all devices."""
 
 import hashlib
 import importlib
@@ -22,15 +22,45 @@ from types import ModuleType
 
 import torch
 
+READERS = ("ladders", "tactics")  # without a torch version
+# The modules of each kind of device.
+NAMES = {
+    "cpu": ("board", "tree", "leaf_states", "planes", "scoring", "playouts", *READERS),
+    "cuda": ("board", "copies", "draws", "tree", "roots", "leaf_states", "planes", "scoring", "playouts", *READERS)
+    + ("epilogues",),
+}
 COMPILERS = {"cpu": "numba", "cuda": "triton"}  # by kind of device
 OLDEST = (7, 5)  # the least compute capability that Triton compiles for
 PACKAGE = Path(__file__).parents[1]
 _in_use = True
+_only: tuple[str, str] | None = None  # see `only`
+_refused: dict[str, dict[str, str]] = {kind: {} for kind in COMPILERS}  # why, by kind of device and module
 
 
 def module_for(name: str, device: torch.device) -> ModuleType | None:
     """Returns the kernels `name` ("board", "tree", …) for a device, None where there are none or none are wanted."""
-    return _module(name, device.type) if _in_use else None
+    if _only is not None:
+        return _module(*_only) if name == _only[0] else None
+    return _module(name, device.type) if _in_use and name not in _refused.get(device.type, ()) else None
+
+
+def are_in_use(kind: str) -> bool:
+    """Says whether a kind of device has kernels here, and they are wanted."""
+    return _in_use and kind in COMPILERS and _obstacle(kind) is None
+
+
+def refuse(kind: str, name: str, why: str) -> bool:
+    """Leaves the work of a module to torch from now on, and returns whether that is new; why: a sentence without its
+    subject. The CPU's tactics and ladders run as Python then, for which all of the CPU's kernels are given up."""
+    if name in _refused[kind]:
+        return False
+    _refused[kind][name] = why
+    if kind == "cpu" and name in READERS:
+        for module in [module for module in sys.modules if module.startswith(f"{__name__}.cpu")]:
+            del sys.modules[module]
+        for function in (_module, _obstacle):
+            function.cache_clear()
+    return True
 
 
 def cpu_loops(name: str) -> ModuleType:
@@ -51,6 +81,8 @@ def _module(name: str, kind: str) -> ModuleType | None:
 def _obstacle(kind: str) -> str | None:
     """Returns why a kind of device has no kernels, None where it has them. Warns where the compiler does not work."""
     compiler = COMPILERS[kind]
+    if kind == "cpu" and (name := next((name for name in READERS if name in _refused[kind]), None)):
+        return f"as the kernel {name} by {compiler} {_refused[kind][name]}"
     if importlib.util.find_spec(compiler) is None:
         return f"without {compiler}"
     try:
@@ -87,8 +119,10 @@ def in_use(device: torch.device) -> str:
     compiler = COMPILERS.get(device.type)
     if not _in_use or compiler is None:
         return "torch alone"
-    obstacle = _obstacle(device.type)
-    return f"kernels by {compiler}" if obstacle is None else f"torch alone, {obstacle}"
+    obstacle, refused = _obstacle(device.type), _refused[device.type]
+    if obstacle is not None:
+        return f"torch alone, {obstacle}"
+    return f"kernels by {compiler}" + (f" but for {', '.join(refused)}, by torch" if refused else "")
 
 
 @contextmanager
@@ -100,6 +134,18 @@ def plain() -> Iterator[None]:
         yield
     finally:
         _in_use = before
+
+
+@contextmanager
+def only(name: str, kind: str) -> Iterator[None]:
+    """Leaves everything to torch inside a `with` block but for one module's kernels, those for a kind of device, on
+    whatever device the tensors are."""
+    global _only
+    before, _only = _only, (name, kind)
+    try:
+        yield
+    finally:
+        _only = before
 
 
 def source_digest(kind: str, package: Path = PACKAGE) -> str:

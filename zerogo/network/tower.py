@@ -365,7 +365,7 @@ def inference_copy(
     pooling in float32.
 
     heads: which outputs it gives; None is all. Batch normalisation is folded in with its running statistics. compiled:
-    through torch.compile, which must have its compiler (`runtime.pick_compile`). On CUDA it joins bias, residual and
+    through torch.compile, which must have its compiler (`tuning.pick_compile`). On CUDA it joins bias, residual and
     relu to one kernel behind each convolution. On a CPU it loses: 2x32, 9x9, bf16, batch 256, one Zen 4 core: 15.1 ms
     around the oneDNN calls, for 12.5 ms without (one position alone: 0.57 for 0.84 ms)."""
     device = torch.device(device)

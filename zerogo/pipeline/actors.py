@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from zerogo import bounds, cli, distributed, kernels, rng
+from zerogo import bounds, cli, distributed, kernels, rng, tuning
 from zerogo import checkpoint as checkpoints
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config, GameConfig, with_overrides
@@ -433,7 +433,7 @@ class Actor:
         """Begins games of a run, or under other settings than before."""
         config, setup = self.config, cli.set_up(self.config)
         self.evaluator, first = evaluator_for(setup, found), 0 if self._of is None else self.selfplay.next_game
-        cli.pick_epilogues(config.run.epilogues, self.evaluator.network)
+        tuning.pick_epilogues(config.run.epilogues, self.evaluator.network)
         self.about = {"run": run, "encoder": found.encoder().name}
         parts = config.game, config.search, config.selfplay
         search, settings, why = batch_size.fitted(*parts, self.evaluator, setup.device)

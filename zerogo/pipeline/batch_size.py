@@ -12,13 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import batching, board, distributed, kernels, runtime
+from zerogo import board, distributed, kernels, runtime, tuning
 from zerogo.config import Config, EvaluationConfig, GameConfig, SearchConfig, SelfplayConfig
 from zerogo.evaluator import Evaluator
 from zerogo.pipeline import limits
 from zerogo.players.analyst import SIMULATIONS_A_LEAF
 from zerogo.players.playout import RandomPlayer
-from zerogo.runtime import captured
 from zerogo.selfplay.loop import SelfPlay
 from zerogo.selfplay.opening import begin
 
@@ -64,7 +63,7 @@ def fitted(
 
     found = _measured(turned, _random_positions(game, device), most, search.cuda_graph)
     least, longest = max(1, found.size // 2), LONGEST_MOVE / fewest
-    whole = batching.find(
+    whole = tuning.find(
         lambda size: simulated(game, *sections(size), evaluator, device), most, least, patience=1, longest=longest
     )
     search, settings = sections(whole.size)
@@ -116,27 +115,20 @@ def _random_positions(game: GameConfig, device: torch.device) -> board.State:
     return states
 
 
-def _measured(evaluator: Evaluator, states: board.State, most: int, has_graph: bool) -> batching.BatchChoice:
+def _measured(evaluator: Evaluator, states: board.State, most: int, has_graph: bool) -> tuning.BatchChoice:
     """Returns the batch that keeps the device busy, as a CUDA graph if a search does so and that is faster."""
     device = states.device
     legal = board.legal_actions(states)
+    is_replayed = has_graph and kernels.module_for("tree", device) is not None
     legal[:, -1] = True  # in games that are over, too: an evaluator wants a move
 
     def rate(size: int) -> float:
         key = torch.arange(size, device=device)
         some, moves = states.select(key % DIFFERENT), legal[key % DIFFERENT]
 
-        def work() -> Any:
-            return evaluator(some, legal=moves, key=key)
+        return tuning.speed(lambda: evaluator(some, legal=moves, key=key), size, device, is_replayed)
 
-        def speed(work) -> float:
-            return batching.speed(work, size, lambda: runtime.synchronize(device))
-
-        plain = speed(work)
-        replay = captured(work, device) if has_graph and kernels.module_for("tree", device) is not None else None
-        return plain if replay is None else max(plain, speed(replay))
-
-    return batching.find(rate, most, FEWEST)
+    return tuning.find(rate, most, FEWEST)
 
 
 def _games_in_memory(alone: SelfPlay, matches: EvaluationConfig | None = None) -> int:

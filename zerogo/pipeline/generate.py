@@ -3,14 +3,14 @@
 import dataclasses
 from pathlib import Path
 
-from zerogo import distributed, kernels
+from zerogo import distributed, kernels, tuning
 from zerogo.checkpoint import Checkpoint, require_compatible
 from zerogo.cli import Setup
 from zerogo.errors import InputError
 from zerogo.evaluator import Evaluator, search_heads
 from zerogo.pipeline import batch_size, limits
 from zerogo.replay import save_shard, shard_path
-from zerogo.runtime import describe, make_directory, pick_compile
+from zerogo.runtime import describe, make_directory
 from zerogo.selfplay import SelfPlay, write_games
 from zerogo.telemetry import Progress
 
@@ -20,7 +20,7 @@ LOOK_EVERY = 16  # finished games between two updates of the progress line
 
 def evaluator_for(setup: Setup, checkpoint: Checkpoint) -> Evaluator:
     """Returns what self-play asks: the averaged network of a checkpoint."""
-    config, compiled = setup.config, pick_compile(setup.config.run.compile, setup.device)
+    config, compiled = setup.config, tuning.pick_compile(setup.config.run.compile, setup.device)
     parts = checkpoint.network(averaged=True), checkpoint.encoder(), setup.device, setup.dtype
     heads = search_heads(checkpoint.config.network.heads, config.search.score_weight)
     return Evaluator.from_network(*parts, heads=heads, compiled=compiled)

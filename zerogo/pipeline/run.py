@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from zerogo import checkpoint as checkpoints
-from zerogo import cli, distributed, kernels
+from zerogo import cli, distributed, kernels, tuning
 from zerogo.checkpoint import Checkpoint
 from zerogo.config import Config
 from zerogo.errors import InputError
@@ -24,7 +24,7 @@ from zerogo.pipeline.measures import Matches, final_boards, first_moves, selfpla
 from zerogo.pipeline.sanity_checks import SanityChecks
 from zerogo.pipeline.snapshots import Iteration, Rollback, Snapshots
 from zerogo.replay import Replay, Samples, device_for
-from zerogo.runtime import code_revision, describe, pick_compile, remove_leftovers
+from zerogo.runtime import code_revision, describe, remove_leftovers
 from zerogo.selfplay import SelfPlay, SelfPlayResult, random_games, reanalysis, write_games
 from zerogo.signals import Signals
 from zerogo.telemetry import Progress, Telemetry
@@ -61,7 +61,7 @@ class Run:
         self.begun = int(counters.get("begun", 0)) if start is not None else time.time_ns()  # which run this is
         setup = cli.set_up(config)
         self.device, self.dtype = setup.device, setup.dtype
-        self.compiled, self.epilogues = pick_compile(config.run.compile, self.device), config.run.epilogues
+        self.compiled, self.epilogues = tuning.pick_compile(config.run.compile, self.device), config.run.epilogues
         self.machine = describe(self.device)["device"]
         if start is not None and self.epilogues == "auto":  # what was found once on such a device stays
             self.epilogues = start.run.get("epilogues", {}).get(self.machine, "auto")
@@ -148,7 +148,7 @@ class Run:
         else:
             parts = network, self.trainer.encoder, self.device, self.dtype
             self._evaluators[key] = Evaluator.from_network(*parts, heads=heads, compiled=self.compiled)
-            self.epilogues = cli.pick_epilogues(self.epilogues, self._evaluators[key].network)
+            self.epilogues = tuning.pick_epilogues(self.epilogues, self._evaluators[key].network)
         return self._evaluators[key]
 
     def _player(self) -> tuple[Evaluator, int]:
@@ -238,7 +238,8 @@ class Run:
     def _introduce(self) -> Progress:
         """Says what runs where, and returns the line of progress."""
         run, settings = self.config.run, self.config.pipeline
-        machine = f"{self.machine}, {self.dtype}, {kernels.in_use(self.device)}"
+        precision = tuning.precision_in_words(self.dtype, self.device, self.config)
+        machine = f"{self.machine}, {precision}, {kernels.in_use(self.device)}"
         print(f"{self.directory}: {machine}, {self.trainer.network.num_parameters()} parameters", flush=True)
         if self.why_so_many:
             print(f"self-play: {self.why_so_many}", flush=True)

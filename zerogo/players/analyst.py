@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from zerogo import batching, board, bounds, runtime
+from zerogo import board, bounds, tuning
 from zerogo.checkpoint import Checkpoint, load_newest
 from zerogo.config import EvaluationConfig, SearchConfig
 from zerogo.errors import InputError
@@ -220,9 +220,9 @@ def autotune_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:
     def rate(size: int) -> float:
         states, keys = board.new_games(size, rules, device), torch.arange(size, device=device)
         known = {"legal": board.legal_actions(states), "key": keys}
-        return batching.speed(lambda: evaluate(states, **known), size, lambda: runtime.synchronize(device))
+        return tuning.speed(lambda: evaluate(states, **known), size, device)
 
-    found = batching.find(rate, max(1, analyst.simulations // SIMULATIONS_A_LEAF))
+    found = tuning.find(rate, max(1, analyst.simulations // SIMULATIONS_A_LEAF))
     fitting = dataclasses.replace(analyst, search=analyst.search_with(leaves=found.size))
     return fitting, f"{found.size} leaves of the tree in a step: {found.why()}"
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from zerogo import kernels, rng, runtime
+from zerogo import kernels, rng
 from zerogo.config import SearchConfig
 from zerogo.flood import host_read_is_free
 from zerogo.kernels import copies
@@ -24,6 +24,7 @@ from zerogo.search.game import Game, Go, LeafStates, SearchPath, select_games
 from zerogo.search.selection import Selection, select
 from zerogo.search.tree import Nodes, SearchState, Tree, backup, keep_subtree_, nodes_at, reset_
 from zerogo.tensors import sent
+from zerogo.tuning import threads
 
 # Called with the game's leaves (or roots) and, by name, legal bool [K, A] and key int64 [K], by which it draws. Of what
 # it returns are read prior [K, A], 0 on illegal moves, sums to 1, and value [K] of the side to move, in [-1, 1].
@@ -248,7 +249,7 @@ class Search:
             prior, value = self._evaluate(search_state, selection, leaves)
             expand_and_backup(search_state, selection, leaves, prior, value)
         if host_read_is_free(selection.index):
-            runtime.THREADS.note(len(selection.index), time.perf_counter() - start)
+            threads.THREADS.note(len(selection.index), time.perf_counter() - start)
 
     def _evaluate(self, search_state: SearchState, selection: Selection, leaves: LeafStates) -> tuple[Tensor, Tensor]:
         """Returns priors float32 [K, A] and values float32 [K]; on the CPU only of leaves whose value is not known."""

@@ -218,7 +218,7 @@ class SelfPlay:
         of_games = {"done": search_state.done, "budget": search_state.budget, "next": self.plan.budget}
         of_games["size"] = search_state.tree.size
         seen |= {name: select_games(numbers, game_index) for name, numbers in of_games.items()}
-        seen |= {"ply": after.ply, "finished": after.finished, "passes": after.passes} | _diagnostics(result)
+        seen |= {"ply": after.ply, "finished": after.finished, "passes": after.passes} | diagnostics(result)
         seen = dict(zip(seen, copies.to_host(list(seen.values())), strict=True))
         moved, over, ends, bare, ply_bound = self._process_readback(seen, collected)
         if len(over):
@@ -387,7 +387,7 @@ def _played(before: board.State, actions: Tensor, stays: Tensor | None) -> board
     return dataclasses.replace(after, finished=after.finished > stays)
 
 
-def _diagnostics(result: SearchResult) -> dict[str, Tensor]:
+def diagnostics(result: SearchResult) -> dict[str, Tensor]:
     """Returns KL(search policy, prior) and the prior's entropy of each search [nats]: float32 [K] each."""
     if (fast := kernels.module_for("roots", result.prior.device)) is not None:
         return dict(zip(("kl", "entropy"), fast.entropies(result.policy, result.prior), strict=True))

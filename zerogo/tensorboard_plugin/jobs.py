@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from zerogo import board, bounds, checkpoint, coords, flood, picture, runtime, scoring, sgf, symmetry
+from zerogo import board, bounds, checkpoint, coords, flood, picture, runtime, scoring, sgf, symmetry, tuning
 from zerogo.cli import set_up
 from zerogo.config import Config, with_overrides
 from zerogo.errors import InputError, quote
@@ -73,7 +73,7 @@ class Desk:
         found = self._analysts.pop((path, changed, on_device), None)
         if found is None:
             saved, device = checkpoint.load(path), runtime.pick_device("auto" if on_device else "cpu")
-            dtype = runtime.pick_dtype("auto" if on_device else "float32", device)
+            dtype = tuning.pick_dtype("auto" if on_device else "float32", device, saved.config)
             analyst = make_analyst(saved, saved.config.evaluation, device, dtype)
             found = analyst, AnalysisSession(analyst, most_bytes=MOST_TREE)
         _keep(self._analysts, (path, changed, on_device), found, KEPT_ANALYSTS)

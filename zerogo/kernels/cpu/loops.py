@@ -22,6 +22,8 @@ try:
     from numba.extending import intrinsic
 except Exception:  # it is missing, or its installation is broken: `zerogo.kernels` says which
     numba = None
+if kernels._obstacle("cpu") is not None:
+    numba = None
 
 FEWEST = 128  # games to a thread; fewer are seldom worth waking one
 _CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

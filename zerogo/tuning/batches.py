@@ -1,7 +1,7 @@
 """How many positions at a time keep a device busy: measured at the start of a run, in a second or two.
 
 Small batches leave a device waiting for its next step; beyond some size a larger one gains nothing, and costs memory
-and freshness. What is timed comes as a callable, so this module knows neither networks nor games."""
+and freshness. What is timed comes as a callable: neither networks nor games are known here."""
 
 import time
 from collections.abc import Callable
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from zerogo import runtime
 
 GAIN = 0.05  # that a doubling must bring, and that the chosen batch may lack of the best one
 PATIENCE = 2  # doublings in a row that may bring less: one may have met a busy moment of the machine
@@ -74,20 +76,25 @@ def _is_flat(rates: list[float], patience: int) -> bool:
 
 
 def speed(
-    work: Callable[[], Any], size: int, synchronize: Callable[[], None], clock: Callable[[], float] = time.perf_counter
+    work: Callable[[], Any],
+    size: int,
+    device: torch.device,
+    is_replayed: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> float:
     """Returns how many positions a second `work` gets through, which takes `size` of them at a time.
 
     The best of some rounds counts, as what else the machine does only slows them down; a first call, which sets things
-    up, does not. synchronize: waits until the device has done what it was given."""
-    work()
-    synchronize()
-    best = 0.0
-    for _ in range(ROUNDS):
-        start, times = clock(), 0
-        while not times or clock() - start < ROUND_SECONDS:
-            work()
-            synchronize()
-            times += 1
-        best = max(best, times * size / max(clock() - start, 1e-9))
+    up, does not. is_replayed: it counts, too, how fast the work is as a CUDA graph, where it can be one."""
+    ways, best = [work, runtime.captured(work, device) if is_replayed else None], 0.0
+    for way in filter(None, ways):
+        way()
+        runtime.synchronize(device)
+        for _ in range(ROUNDS):
+            start, times = clock(), 0
+            while not times or clock() - start < ROUND_SECONDS:
+                way()
+                runtime.synchronize(device)
+                times += 1
+            best = max(best, times * size / max(clock() - start, 1e-9))
     return best

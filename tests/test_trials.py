@@ -1,0 +1,123 @@
+"""Kernels that compute wrongly by one bit, each function of each module in turn, by Numba and by Triton (interpreted
+where there is no GPU), are found before a program relies on them; self-play goes on by torch with the same games."""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from typing import Any
+
+import interpreting  # noqa: F401
+import pytest
+import tiny
+import torch
+from torch import Tensor
+
+from zerogo import kernels, trials
+from zerogo.evaluator import Evaluator
+from zerogo.features import make_encoder
+from zerogo.search.tree import ROOT
+
+GAMES = 5  # of which the first two are over
+NO_KERNELS = ("arrays_of", "kind_of")  # functions of the modules that compute nothing
+# What is written into, where it has a meaning.
+WRITTEN = {
+    "board replace_": lambda targets, index, sources: targets[0][index[0]],
+    "copies put_": lambda targets, index, sources: targets[0][index[0]],
+    "copies copy_rows": lambda targets, *_: targets[0][3],
+    "roots begin": lambda search, search_state, *_: search_state.budget[2],
+    "roots begin_searches": lambda search_state, *_: search_state.budget[2],
+    "roots make_roots": lambda search_state, *_: search_state.tree.words[3, ROOT],
+    "tree expand_and_backup": lambda search_state, *_: search_state.tree.visits[2, ROOT],
+    "tree keep_subtree_": lambda tree, *_: tree.size[2],
+}
+MODULES = [pytest.param("cpu", name, id=f"numba-{name}") for name in kernels.NAMES["cpu"]]
+MODULES += [pytest.param("cuda", name, id=f"triton-{name}") for name in kernels.NAMES["cuda"]]
+WORDS = "game.size=4 game.move_cap=12 features.encoder=alphago48 search.leaves=2 selfplay.slots=4".split()
+
+
+def flip_bit(result: Any) -> None:
+    """Flips one bit of the first tensor of a result: of the exponent of a fraction, the lowest one of others."""
+    part = result if isinstance(result, Tensor) else next(trials._tensors(result))
+    one = part[(len(part) // 2, *[0] * (part.ndim - 1))] if part.ndim else part
+    data = one.clone().reshape(1).view(torch.uint8)
+    data[-1 if part.is_floating_point() else 0] ^= 0x40 if part.is_floating_point() else 1
+    one.copy_(data.view(part.dtype)[0])
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
+    """Where a kind of kernels works; on small boards, and in few games."""
+    pytest.importorskip(kernels.COMPILERS[request.getfixturevalue("kind")])
+    monkeypatch.setattr(trials, "drawn_games", partial(trials.drawn_games, number=GAMES))
+    return "cuda" if request.getfixturevalue("kind") == "cuda" and torch.cuda.is_available() else "cpu"
+
+
+@pytest.mark.parametrize(("kind", "name"), MODULES)
+def test_one_wrong_bit_is_found(kind: str, name: str, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = partial(trials.kernel, name, kind, 9 if kind == "cpu" else 3, device)
+    if not (kind == "cpu" and name in kernels.READERS):  # whose answers are kept for more games
+        assert tried() == {}
+    module = kernels._module(name, kind)
+    functions = [
+        (one, of) for one, of in inspect.getmembers(module, inspect.isfunction) if of.__module__ == module.__name__
+    ]
+    for function_name, function in functions:
+        if function_name.startswith("_") or function_name in NO_KERNELS:
+            continue
+
+        def wrong(*given: Any, function: Callable = function, of: str = f"{name} {function_name}", **named: Any) -> Any:
+            result = function(*given, **named)
+            flip_bit(WRITTEN[of](*given) if of in WRITTEN else result)
+            return result
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module, function_name, wrong)
+            assert tried().get("fault", "").startswith("computes wrongly"), function_name
+
+
+def self_play() -> list[tuple]:
+    """Returns what all know of some games of a network that sees tactics and ladders."""
+    settings = tiny.config(*WORDS)
+    encoder = make_encoder(settings.features.encoder, settings.features.komi_input)
+    evaluator = Evaluator.from_network(tiny.network(settings).eval(), encoder, heads=("policy", "value"))
+    games = tiny.self_play(settings, evaluator, seed=1).play(4).games
+    return [(game.number, game.moves, game.end, game.score_black) for game in games]
+
+
+@cache
+def games_of_torch() -> list[tuple]:
+    with kernels.plain():
+        return self_play()
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Takes back what was refused, with all that was imported anew for it."""
+    cpu = importlib.import_module("zerogo.kernels.cpu")
+    before = {name: module for name, module in sys.modules.items() if name.startswith("zerogo.kernels.cpu")}
+    monkeypatch.setattr(kernels, "_refused", {kind: {} for kind in kernels.COMPILERS})
+    monkeypatch.setattr(kernels, "cpu", cpu)
+    yield
+    for name in [name for name in sys.modules if name.startswith("zerogo.kernels.cpu")]:
+        del sys.modules[name]
+    sys.modules.update(before)
+    for function in (kernels._module, kernels._obstacle):
+        function.cache_clear()
+
+
+@pytest.mark.parametrize("name", kernels.NAMES["cpu"])
+def test_self_play_goes_on_without_a_module(name: str, compiled: None) -> None:
+    """By torch, or by Python where there are only loops: without Numba altogether."""
+    pytest.importorskip("numba")
+    assert kernels.refuse("cpu", name, "computes wrongly") and not kernels.refuse("cpu", name, "again")
+    assert kernels.module_for(name, tiny.CPU) is None
+    is_loop = name in kernels.READERS
+    assert (kernels.module_for("board", tiny.CPU) is None) == (is_loop or name == "board")
+    why = f"torch alone, as the kernel {name} by numba computes wrongly"
+    assert kernels.in_use(tiny.CPU) == (why if is_loop else f"kernels by numba but for {name}, by torch")
+    if is_loop:  # what is kept of them is what Python reads
+        assert inspect.isfunction(kernels.cpu_loops(name)._read)
+        assert trials.readings(name, list(trials.CASES[name](trials.drawn_games(9), "cpu"))) == trials.READINGS[name]
+    assert self_play() == games_of_torch()

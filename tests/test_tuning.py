@@ -1,0 +1,333 @@
+"""What is chosen by measuring: precisions and kernels by what a process of its own says, which may die; batches on
+pretended devices; threads on pretended machines."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+
+from zerogo import bench, kernels, tuning
+from zerogo.errors import InputError
+from zerogo.runtime import usable_cores
+from zerogo.tuning import BatchChoice, batches, find, questions, speed, threads
+
+CPU = torch.device("cpu")
+
+
+def device(overhead: float, each: float, asked: list[int] | None = None) -> Callable[[int], float]:
+    """Returns the speed of a pretended device: seconds of a call whatever its size, and seconds of each position."""
+
+    def rate(size: int) -> float:
+        if asked is not None:
+            asked.append(size)
+        return size / (overhead + each * size)
+
+    return rate
+
+
+def test_the_smallest_batch_near_the_best_is_taken() -> None:
+    """A call costs as much as 100 positions, so 1,024 reach 91 % of the limit, 2,048 95 %, 4,096 98 %."""
+    asked: list[int] = []
+    found = find(device(100e-7, 1e-7, asked), most=1 << 20, least=16)
+    assert found.size == 2048 and asked == [16 << k for k in range(len(asked))]
+    assert list(found.rates) == asked and asked[-1] == 8192  # two doublings without a gain of 5 %
+
+
+def test_the_limit_is_tried_and_kept() -> None:
+    asked: list[int] = []
+    assert find(device(1e-3, 1e-7, asked), most=100, least=16).size == 100
+    assert asked == [16, 32, 64, 100]
+    assert find(device(1e-3, 1e-7), most=5, least=16) == BatchChoice(5, {5: pytest.approx(5 / (1e-3 + 5e-7))}, 5)
+    assert find(device(1e-3, 1e-7), most=1).size == 1
+
+
+def test_one_busy_moment_of_the_machine_does_not_end_it() -> None:
+    quiet = device(100e-7, 1e-7)
+    assert find(lambda size: quiet(size) * (0.3 if size == 64 else 1.0), 1 << 20, 16).size == 2048
+
+
+def test_calls_that_last_are_large_enough() -> None:
+    """Nothing is asked for beyond a call of 0.2 seconds."""
+    asked: list[int] = []
+    found = find(device(0.05, 1e-3, asked), 1 << 20, 16)
+    assert asked == [16, 32, 64, 128, 256] and found.size == 256
+
+
+CUBLAS = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+CUDNN, CUDA = RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), torch.OutOfMemoryError("CUDA out of memory")
+
+
+@pytest.mark.parametrize("error", [CUDA, CUDNN, CUBLAS], ids=str)
+def test_full_memory_is_the_limit(error: RuntimeError) -> None:
+    whole = device(1e-4, 1e-7)
+
+    def rate(size: int) -> float:
+        if size > 256:
+            raise error
+        return whole(size)
+
+    found = find(rate, 1 << 16, 16)
+    assert found.size == 256 and found.most == 511
+    with pytest.raises(type(error), match="memory|ALLOC_FAILED"):
+        find(rate, 1 << 16, 512)
+
+
+def test_it_says_why() -> None:
+    words = BatchChoice(256, {128: 9000.0, 256: 10000.0, 512: 10300.4}, 4096).why()
+    assert words == "10,000 evaluations/s in batches of 256, 10 % less in those of 128, 3 % more in those of 512"
+    words = BatchChoice(100, {64: 800.0, 100: 1000.0}, 100).why()
+    assert words.endswith("20 % less in those of 64, the most that there is room or use for")
+    assert BatchChoice(1, {1: 50.0}, 8).why() == "50 evaluations/s in batches of 1"
+
+
+def test_speed_is_that_of_the_best_round() -> None:
+    """Calls of 10 milliseconds, after a first one of a second and with a slow one in the second round."""
+    calls, now = [], [0.0]
+
+    def work() -> None:
+        calls.append(len(calls))
+        now[0] += 1.0 if len(calls) == 1 else 0.05 if len(calls) == 5 else 0.01
+
+    assert speed(work, 8, CPU, clock=lambda: now[0]) == pytest.approx(800.0)
+    assert len(calls) <= 1 + batches.ROUNDS * (round(batches.ROUND_SECONDS / 0.01) + 1)
+
+
+def test_the_faster_of_a_graph_and_its_operations_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, seconds = [0.0], {"work": 0.01, "graph": 0.005}
+
+    def way(name: str) -> Callable[[], None]:
+        return lambda: now.__setitem__(0, now[0] + seconds[name])
+
+    monkeypatch.setattr(batches.runtime, "captured", lambda work, device: way("graph"))
+    for seconds["graph"], best in ((0.005, 1600.0), (0.02, 800.0)):
+        assert speed(way("work"), 8, CPU, is_replayed=True, clock=lambda: now[0]) == pytest.approx(best)
+
+
+# Threads, and what needs a compiler
+
+
+def test_threads() -> None:
+    before = torch.get_num_threads()
+    try:
+        assert tuning.set_up_cpu(2) == 2
+        assert tuning.set_up_cpu(0) == min(2, usable_cores())
+    finally:
+        torch.set_num_threads(before)
+    with pytest.raises(InputError, match="threads is -1"):
+        tuning.set_up_cpu(-1)
+
+
+def rates_of(choice: threads.ThreadChoice, machine: Mapping[int, float], seconds: float) -> float:
+    """Works so long on a machine that does machine[k] pieces a second with k threads; returns pieces a second."""
+    done = passed = 0.0
+    while passed < seconds:
+        rate = machine[choice.now]
+        choice.note(rate * 0.01, 0.01)
+        done, passed = done + rate * 0.01, passed + 0.01
+    return done / passed
+
+
+@pytest.mark.parametrize(
+    "most, quiet, busy",
+    [
+        (2, {1: 100, 2: 180}, {1: 90, 2: 40}),
+        (8, {1: 100, 2: 190, 4: 350, 8: 600}, {1: 95, 2: 170, 4: 120, 8: 60}),
+        (6, {1: 100, 2: 190, 3: 280, 4: 350, 6: 500}, {1: 95, 2: 90, 3: 80, 4: 70, 6: 60}),
+    ],
+)
+def test_threads_by_what_the_machine_gives(most: int, quiet: dict, busy: dict, monkeypatch) -> None:
+    used = []
+    monkeypatch.setattr(torch, "set_num_threads", used.append)
+    choice = threads.ThreadChoice(most)
+    assert rates_of(choice, quiet, 120) > 0.97 * max(quiet.values()) and choice.now == most
+    assert rates_of(choice, busy, 120) > 0.9 * max(busy.values()), "a machine that gets slower is noticed at once"
+    assert busy[choice.now] == max(busy.values())
+    assert rates_of(choice, quiet, 300) > 0.75 * max(quiet.values()) and choice.now == most
+    assert used and set(used) <= quiet.keys()
+
+
+def test_a_number_of_threads_that_was_asked_for_stays(monkeypatch) -> None:
+    before = torch.get_num_threads()
+    try:
+        tuning.set_up_cpu(2)
+        rates_of(threads.THREADS, {1: 100, 2: 100}, 10)
+        assert torch.get_num_threads() == 2
+    finally:
+        tuning.set_up_cpu(1)
+        torch.set_num_threads(before)
+
+
+def test_what_is_compared_has_one_number_of_threads() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with kernels.plain():
+            bench.open_device(argparse.Namespace(threads=0, device="cpu", size="9"))
+        assert threads.THREADS.most == 1
+    finally:
+        tuning.set_up_cpu(1)
+        torch.set_num_threads(before)
+
+
+def test_pick_compile(monkeypatch) -> None:
+    assert not tuning.pick_compile("auto", "cpu") and not tuning.pick_compile("off", "cpu")
+    monkeypatch.setenv("CXX", sys.executable)
+    assert tuning.pick_compile("on", "cpu")
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert not tuning.pick_compile("auto", "cpu")
+    with pytest.raises(InputError, match="'no-such-compiler' here; install one, or set run.compile to off"):
+        tuning.pick_compile("on", "cpu")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(InputError, match="triton is not installed"):
+        tuning.pick_compile("on", "cuda")
+
+
+# Precisions and kernels, by a process that may die
+
+# In the place of `zerogo.trials`: says what a table has for a module of kernels, or for precisions, or dies by it.
+STAND_IN = """
+import json, os, signal, sys
+table, request = json.loads(sys.argv[1]), json.loads(sys.stdin.readline())
+print('"ready"', flush=True)
+for task in request["tasks"]:
+    answer = table.get(task[1] if task[0] == "kernel" else task[0], {})
+    if answer == "hangs":
+        sys.stdin.read()
+    elif isinstance(answer, str):
+        os.kill(os.getpid(), getattr(signal, answer))
+    elif isinstance(answer, int):
+        os._exit(answer)
+    print(json.dumps(answer), flush=True)
+"""
+RATES = {"float32": [1000.0, 100.0], "bfloat16": [2000.0, 150.0]}
+AUTO = tiny.config("run.precision=auto")
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
+    """Makes another process answer questions, of which this one knows nothing; without a table there is none."""
+    monkeypatch.setattr(kernels, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(kernels, "_refused", {kind: {} for kind in kernels.COMPILERS})
+
+    def answer(table: dict | None = None, *, forgets: bool = True) -> None:
+        if forgets:
+            monkeypatch.setattr(questions, "_answers", {})
+        command = "/no/such/program" if table is None else sys.executable
+        monkeypatch.setattr(questions, "COMMAND", (command, "-S", "-c", STAND_IN, json.dumps(table)))
+
+    answer()
+    return answer
+
+
+@pytest.mark.parametrize(
+    "death, sentence",
+    [("SIGILL", "ends with an illegal instruction"), ("SIGSEGV", "ends with a segmentation fault")]
+    + [("hangs", "takes longer than 0 s")],
+)
+def test_bfloat16_is_not_used_where_it_dies(
+    death: str, sentence: str, stand_in: Callable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sentence says so, also at the next start, which starts no process; who asks for it by name is refused."""
+    stand_in({"precision": death})
+    if death == "hangs":
+        monkeypatch.setattr(questions, "TASK_SECONDS", 0.0)
+    for _ in range(2):
+        with pytest.warns(UserWarning) as said:
+            assert tuning.pick_dtype("auto", CPU, AUTO) == torch.float32
+        assert [str(one.message) for one in said] == [f"bfloat16 {sentence} on this CPU: float32"]
+        with pytest.raises(InputError, match=f"precision is bfloat16, which {sentence} on this CPU; use auto or"):
+            tuning.pick_dtype("bfloat16", CPU, AUTO)
+        assert tuning.precision_in_words(torch.float32, CPU, AUTO) == "float32"
+        stand_in()
+
+
+def test_the_faster_precision_is_used(stand_in: Callable) -> None:
+    slower = {"float32": RATES["bfloat16"], "bfloat16": RATES["float32"]}
+    for rates, dtype in ((RATES, torch.bfloat16), (slower, torch.float32)):
+        for path in kernels.cache_folder().glob("*.json"):
+            path.unlink()
+        stand_in({"precision": rates})
+        assert tuning.pick_dtype("auto", CPU, AUTO) == dtype
+        name = str(dtype).removeprefix("torch.")
+        assert tuning.precision_in_words(dtype, CPU, AUTO) == f"{name} (1.6 times as fast as the other precision)"
+        assert tuning.pick_dtype("bfloat16", CPU, AUTO) == torch.bfloat16
+    assert tuning.pick_dtype("float32", CPU, AUTO) == torch.float32
+    with pytest.raises(InputError, match="'half'; allowed are auto, float32, bfloat16"):
+        tuning.pick_dtype("half", CPU, AUTO)
+
+
+@pytest.mark.parametrize("table", [None, {"precision": "SIGKILL"}, {"precision": 3}], ids=str)
+def test_what_could_not_be_tried_is_tried_at_the_next_start(table: dict | None, stand_in: Callable) -> None:
+    """Where no process can be started, or somebody else ended it; bfloat16 by name is taken at its word."""
+    stand_in(table)
+    with pytest.warns(UserWarning, match=r"bfloat16 could not be tried \(.*\) on this CPU: float32"):
+        assert tuning.pick_dtype("auto", CPU, AUTO) == torch.float32
+    assert tuning.pick_dtype("bfloat16", CPU, AUTO) == torch.bfloat16
+    stand_in({"precision": RATES})
+    assert tuning.pick_dtype("auto", CPU, AUTO) == torch.bfloat16
+
+
+def test_a_damaged_answer_is_asked_for_again(stand_in: Callable) -> None:
+    stand_in({"precision": RATES})
+    assert tuning.pick_dtype("auto", CPU, AUTO) == torch.bfloat16
+    (kept,) = kernels.cache_folder().glob("*.json")
+    slower = {"float32": RATES["bfloat16"], "bfloat16": RATES["float32"]}
+    for text in ("", "{", "[1, 2]", '{"question": 3}', '{"question": "another", "answer": {"fault": "is old"}}', "\0"):
+        kept.write_text(text)
+        stand_in({"precision": slower})
+        assert tuning.pick_dtype("auto", CPU, AUTO) == torch.float32
+
+
+def test_kernels_that_are_wrong_are_refused_by_name(stand_in: Callable) -> None:
+    """A process goes on behind the one that ended; what is refused is said once, and torch does it."""
+    stand_in({"tree": "SIGSEGV", "scoring": {"fault": "computes wrongly (pass_alive_rows)"}, "board": {}})
+    with pytest.warns(UserWarning) as said:
+        found = tuning.prove_kernels(CPU, 9)
+    faults = {"tree": "ends with a segmentation fault", "scoring": "computes wrongly (pass_alive_rows)"}
+    names = kernels.NAMES["cpu"]
+    assert found == {f"numba {name}": faults.get(name, "") for name in names} and tuning.prove_kernels(CPU, 9) == found
+    sentences = [f"the kernel {name} by numba {faults[name]} on this machine: not used" for name in faults]
+    assert [str(one.message) for one in said] == sentences
+    assert {name for name in names if kernels.module_for(name, CPU) is None} == set(faults)
+    assert kernels.in_use(CPU) == "kernels by numba but for tree, scoring, by torch"
+
+
+def test_plain_kernels_are_not_tried(stand_in: Callable) -> None:
+    with kernels.plain():
+        assert tuning.prove_kernels(CPU, 9) == {}
+
+
+def test_ranks_ask_one_process(stand_in: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has waited for another one's turn has its answers."""
+    stand_in({"precision": RATES})
+    turn = questions._turn
+
+    def after_another() -> object:
+        monkeypatch.setattr(questions, "_turn", turn)
+        known, questions._answers = questions._answers, {}
+        tuning.pick_dtype("auto", CPU, AUTO)
+        questions._answers = known
+        stand_in(forgets=False)
+        return turn()
+
+    monkeypatch.setattr(questions, "_turn", after_another)
+    assert tuning.pick_dtype("auto", CPU, AUTO) == torch.bfloat16
+
+
+def test_the_process_itself(stand_in: Callable, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In a folder of its own, in an environment of a rank: precisions and a kernel, and a task that fails."""
+    monkeypatch.setattr(questions, "COMMAND", (sys.executable, "-P", "-m", "zerogo.trials"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    wrong = {"task": ["precision", {"game": {"size": 99}}]}
+    kernel = next(one for one in tuning._kernel_questions(CPU, 9)["cpu"] if one["task"][1] == "scoring")
+    rates, fault, right = questions.ask([tuning._precision_question(AUTO), wrong, kernel])
+    assert rates.keys() in (RATES.keys(), {"fault"}) and right == {}
+    assert "fault" in rates or all(rate > 0 for pair in rates.values() for rate in pair)
+    assert fault["fault"].startswith("fails (InputError: ") and "99" in fault["fault"]

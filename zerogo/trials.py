@@ -1,0 +1,450 @@
+"""What `tuning` tries in a process of its own before a program relies on it: `python -m zerogo.trials`.
+
+Whether kernels compute what torch does, module by module on drawn inputs, and how long a network takes in a precision.
+Either may kill the process or never end; the process that asked then knows what was being tried.
+
+A request is a line of JSON on stdin: {"device": its name, "tasks": […]}, each task the name of one of TASKS and its
+arguments. The answers are lines of JSON on stdout, in the order of the tasks, after "ready": what the function
+returned, or {"fault": what happened, a sentence without its subject}."""
+
+import dataclasses
+import hashlib
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zerogo import board, flood, kernels, rng, runtime, scoring, tuning
+from zerogo.board.superko import exact_legal_rows
+from zerogo.checkpoint import fresh_network
+from zerogo.config import Config, SearchConfig, from_dict
+from zerogo.evaluator import Evaluation, search_heads
+from zerogo.features import Encoder
+from zerogo.features.readings import read_ladders, read_tactics
+from zerogo.kernels import copies
+from zerogo.kernels.shared import NULL_NODE, ROOT
+from zerogo.losses import Targets, loss_parts
+from zerogo.network import inference_copy
+from zerogo.players.playout import PlayoutEvaluator
+from zerogo.replay.samples import StoredState
+from zerogo.rng import Purpose
+from zerogo.rules import Rules, own_actions
+from zerogo.search import Go, Search, SearchState, tempered
+from zerogo.search.search import expand_and_backup, step_leaves
+from zerogo.search.selection import Selection, select
+from zerogo.search.tree import Tree, keep_subtree_
+from zerogo.selfplay.loop import diagnostics
+
+BOUND = 1e-4  # relative and absolute, of what fractions may differ on a GPU; on a CPU they must be equal
+PLIES, SIMULATIONS = 8, 6  # of the drawn games, after a random position, and of the drawn searches
+OPERATIONS, TURNS = 2e9, 2  # of the network in one timed evaluation, at most; of each precision
+MOST_EVALUATED, EVALUATIONS_A_SAMPLE = 256, 4  # positions of an evaluation, and for each that is learned from
+# Encoders' groups that need no tactics and no ladders: all that `planes` kernels do for them.
+GROUPS = "stones history:7 turns_since:8 sensible pattern edge_distance:4 scaled_edge_distance last_moves:5".split()
+# Of what `read_tactics` and `read_ladders` find in the games drawn for a CPU: they have no version in torch.
+READINGS = {"tactics": "31b86bae081a8445", "ladders": "d54df9c22fc240c9"}
+
+GUMBEL = SearchConfig(algorithm="gumbel", max_considered=4, leaves=3, cuda_graph=False)
+PUCT = SearchConfig(algorithm="puct", fpu_reduction_root=0.1, forced_playouts=2.0, c_puct_log=0.3, c_puct_base=10.0)
+PUCT = dataclasses.replace(PUCT, c_puct_variance=0.85, cuda_graph=False)
+SETTINGS = PUCT, dataclasses.replace(PUCT, leaves=3), GUMBEL, dataclasses.replace(GUMBEL, leaves=1)
+
+Case = tuple[Callable[..., Any], tuple]  # a function and its arguments, on the CPU
+
+
+# Drawn inputs
+
+
+class Table:
+    """An evaluator whose answers are a fixed function of the position, in numbers that no order of additions can
+    round."""
+
+    def with_symmetries(self, symmetries: str) -> "Table":
+        """Returns the same: its positions are never turned."""
+        return self
+
+    def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
+        """Returns priors and values."""
+        legal = board.legal_actions(state) if legal is None else legal
+        own = rng.key(5, state.hash, state.to_play, state.passes)
+        weight = ((rng.key(own.unsqueeze(1), own_actions(state.rules.size, state.board_size)) & 0xFFF) + 1) * legal
+        prior = torch.div(weight << 20, weight.sum(1, keepdim=True), rounding_mode="floor").to(torch.float32) / 2**20
+        return Evaluation(prior=prior, value=((own >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5)
+
+
+def drawn_moves(games: board.State, seed: int) -> Tensor:
+    """Returns a legal move for each game, a function of its position and the seed: int64 [B]."""
+    legal = board.legal_actions(games)
+    ranks = rng.split(rng.key(seed, games.hash), legal.shape[1]) & 0x3FFFFFFF
+    return ((ranks << 10 | torch.arange(legal.shape[1])) * legal).argmax(1)
+
+
+@cache
+def drawn_games(size: int, number: int = 12) -> board.State:
+    """Returns games of all rules on the CPU, on boards up to a size, some plies after a random position; the first two
+    are over, and all points of the first are pass-alive."""
+    kinds = [("positional", False), ("situational", True), ("simple", True), ("situational", False)]
+    rules = [Rules(max(1, size - k // 4), k - 3.5, *kinds[k % 4]) for k in range(number)]
+    empty = board.new_games(len(rules), rules)
+    drawn = rng.split(rng.key(1, torch.arange(len(rules))), size * size).unflatten(1, (size, size)) >> 8
+    free = flood.pack_rows(drawn % 5 > 1) & empty.on_board
+    sides = [flood.pack_rows(drawn % 5 == side) & empty.on_board for side in range(2)]
+    sides = [flood.flood(flood.neighbours(free) & side, side) for side in sides]  # those with liberties
+    corners = torch.zeros(size, dtype=torch.int32)
+    corners[0], corners[-1] = 1, 1 << (size - 1)
+    sides[0][0], sides[1][0] = empty.on_board[0] & ~corners, 0  # Black's for good
+    stones = flood.unpack_rows(sides[0]).to(torch.int8) + 2 * flood.unpack_rows(sides[1]).to(torch.int8)
+    games = board.from_stones(stones, (1 + torch.arange(len(rules)) % 2).to(torch.int8), rules)
+    for ply in range(PLIES):
+        moves = drawn_moves(games, ply)
+        moves[:2] = size * size
+        games = board.step(games, moves)
+    return games
+
+
+def drawn_search(games: board.State, settings: SearchConfig) -> tuple[Search, SearchState]:
+    """Returns a search of the games after some of its simulations; one game's budget is spent."""
+    search = Search(Table(), settings)
+    search_state, everyone = search.init(games, 2 * SIMULATIONS), torch.arange(games.num_games)
+    budgets = torch.where(everyone == 3, 2, 2 * SIMULATIONS)
+    search.begin(search_state, everyone, budgets, seed=1, explore=everyone % 2 == 0)
+    for _ in range(SIMULATIONS // settings.leaves + 1):
+        search.step(search_state)
+    search_state.depth_bound = int(search_state.deepest.max())
+    return search, search_state
+
+
+def used_nodes(tree: Tree) -> dict[str, Tensor]:
+    """Returns the fields of trees, 0 where they have no meaning: unused nodes, and the priors of finished positions."""
+    node = torch.arange(tree.num_nodes, device=tree.size.device)
+    is_used = (node > NULL_NODE) & (node < ROOT + tree.size.unsqueeze(1))
+    has_meaning = dict.fromkeys(vars(tree), is_used) | {"prior": is_used & ~tree.terminal}
+    fields = {name: part for name, part in vars(tree).items() if name != "size"}
+    return {"size": tree.size} | {
+        name: part * has_meaning[name].view(*is_used.shape, *[1] * (part.ndim - 2)) for name, part in fields.items()
+    }
+
+
+def meaning(search_state: SearchState) -> dict[str, Tensor]:
+    """Returns all of a search state that has a meaning."""
+    names = "budget done root_prior gumbel kept_visits order phase_end keys deepest overflowed exact_leaves collisions"
+    return used_nodes(search_state.tree) | {name: getattr(search_state, name) for name in names.split()}
+
+
+# What each module of kernels must compute. On a GPU a State has no `links`, which only the CPU's kernels read.
+
+
+def _board_cases(games: board.State, kind: str) -> Iterator[Case]:
+    yield flood.flood, (games.black, games.on_board & ~games.white)
+    for ply in range(4):
+        yield board.legal_actions, (games,)
+        yield exact_legal_rows, (games,)
+        moves = drawn_moves(games, PLIES + ply)
+        after = board.step if kind == "cpu" else lambda *given: dataclasses.replace(board.step(*given), links=None)
+        yield after, (games, moves)
+        games = board.step(games, moves)
+    if kind == "cpu":  # which has no `copies`
+        yield from _copies_cases(games, kind)
+
+
+def _copies_cases(games: board.State, _kind: str) -> Iterator[Case]:
+    index, others = torch.tensor([3, 0, 4]), games.select(torch.tensor([1, 2, 3]))
+
+    def put(games: board.State, index: Tensor, others: board.State) -> board.State:
+        copies.put_(games.tensors(), index, others.tensors())
+        return games
+
+    def put_from_host(games: board.State) -> board.State:
+        copies.put_from_host_(games.tensors(), index, others.tensors())
+        return games
+
+    def copied(games: board.State, others: board.State) -> board.State:
+        copies.copy_(games.tensors(), others.tensors())
+        return games
+
+    yield put, (games, index, others)
+    yield put_from_host, (games,)
+    yield copied, (games, games.select(torch.arange(games.num_games - 1, -1, -1)))
+    yield (lambda games, index: copies.take(games.tensors(), index)), (games, index)
+    yield (lambda games, index: copies.to_host(games.tensors(), index)), (games, index)
+    yield (lambda games: copies.to_host(games.tensors())), (games,)
+
+
+def _draws_cases(games: board.State, _kind: str) -> Iterator[Case]:
+    keys, places = games.hash, own_actions(games.rules.size, games.board_size)
+    actions = places.shape[1]
+    yield (lambda keys, ply: rng.key(3, keys, ply, Purpose.MOVE)), (keys, games.ply)
+    yield (lambda keys: rng.below(8, 1, Purpose.SYMMETRY, keys)), (keys,)
+    for given in ((keys,), (keys, places)):
+        yield (lambda keys, *at: rng.uniform(keys, actions, *at)), given
+        yield (lambda keys, *at: rng.gumbel(keys, actions, *at)), given
+    alpha = 0.05 + rng.uniform(keys, actions)
+    yield rng.log_gamma, (keys, alpha, places)
+    policy = torch.softmax(8 * alpha, dim=1)
+    yield tempered, (policy, 0.0, keys, None)
+    yield tempered, (policy * (alpha > 0.3), 0.4, keys, None)
+    yield tempered, (policy, alpha[:, 0] * (games.ply > 2), keys, places)
+
+
+def _epilogues_cases(games: board.State, _kind: str) -> Iterator[Case]:
+    number, size = games.black.shape
+    y = torch.randn(number, 16, size, size).to(memory_format=torch.channels_last)
+    on_board = flood.unpack_rows(games.on_board)
+    for residual, mask, relu in ((None, None, False), (y.flip(0), on_board, True), (y[:, :, :1, :1], None, True)):
+        yield _finished, (y, torch.randn(16), residual, mask, relu)
+
+
+def _finished(y: Tensor, bias: Tensor, residual: Tensor | None, on_board: Tensor | None, relu: bool) -> Tensor:
+    """Returns what an inference network makes of a convolution's sums, as `network.FusedConv` does."""
+    if (fast := kernels.module_for("epilogues", y.device)) is not None:
+        return fast.finish_(y, bias, residual, on_board, relu)
+    y = y + bias.view(1, -1, 1, 1)
+    y = y if residual is None else y + residual
+    y = torch.relu(y) if relu else y
+    return y if on_board is None else torch.where(on_board.unsqueeze(1), y, 0.0)
+
+
+def _leaf_states_cases(games: board.State, _kind: str) -> Iterator[Case]:
+    everyone, is_over = torch.arange(games.num_games), torch.arange(games.num_games) % 2 == 0
+    yield Go().pack, (games,)
+    yield Go().outcome, (games, everyone, dataclasses.replace(games, finished=is_over))
+    for search, search_state, selection in _selected(games)[::2]:
+        yield step_leaves, (search.game, search_state, selection)
+
+
+@cache
+def _selected(games: board.State) -> list[tuple[Search, SearchState, Selection]]:
+    """Returns searches of all kinds with the selections of their next step."""
+    searches = [drawn_search(games, settings) for settings in SETTINGS]
+    return [(search, search_state, select(search_state, search.settings)) for search, search_state in searches]
+
+
+def _planes_cases(games: board.State, kind: str) -> Iterator[Case]:
+    for dtype in (torch.float32, torch.bfloat16):
+        yield Encoder("", GROUPS, True).planes, (games, dtype)
+    names = "black white recent to_play rules moves passes ply ko".split()
+    stored = {name: getattr(games, name) for name in names} | {"kept_captures": games.captures}
+    if kind == "cpu":
+        yield (lambda _: StoredState.of(stored).atari), (games,)
+        yield _eyes, (games.black, games.on_board)
+
+
+def _eyes(own: Tensor, on_board: Tensor) -> Tensor:
+    return (kernels.module_for("planes", own.device) or board.eyes).eyes(own, on_board)
+
+
+def _playouts_cases(games: board.State, _kind: str) -> Iterator[Case]:
+    yield (lambda games: PlayoutEvaluator(2)(games)), (games,)
+    yield _picked, (games.on_board & ~(games.black | games.white), games.hash & 0xFFFFFF)
+
+
+def _picked(planes: Tensor, drawn: Tensor) -> Tensor:
+    """Returns a point of each plane or the pass, as `kernels.cpu.playouts.pick`."""
+    if (fast := kernels.module_for("playouts", planes.device)) is not None:
+        return fast.pick(planes, drawn)
+    until = flood.unpack_rows(planes).flatten(1).cumsum(1)
+    rank = (drawn * (until[:, -1] + 1)) >> 24
+    return (until <= rank.unsqueeze(1)).sum(1)
+
+
+def _roots_cases(games: board.State, _kind: str) -> Iterator[Case]:
+    search, search_state = drawn_search(games, GUMBEL)
+    everyone = torch.arange(games.num_games)
+    yield search.result, (search_state, everyone)
+    yield diagnostics, (search.result(search_state, everyone),)
+    moves = search.result(search_state, everyone).action
+    keep_subtree_(search_state.tree, everyone[::2], moves[::2], search_state.deepest)
+    search_state.tree.size[1::2] = 0
+
+    def begun(search_state: SearchState, everyone: Tensor) -> dict[str, Tensor]:
+        search.begin(search_state, everyone, SIMULATIONS, seed=2, explore=everyone % 3 > 0)
+        return meaning(search_state)
+
+    yield begun, (search_state, everyone)
+
+
+def _scoring_cases(games: board.State, _kind: str) -> Iterator[Case]:
+    yield scoring.pass_alive_rows, (games.black, games.white, games.on_board, games.rules.suicide)
+    yield scoring.all_pass_alive, (games,)
+
+
+def _tree_cases(games: board.State, kind: str) -> Iterator[Case]:
+    for search, search_state, selection in _selected(games):
+        yield _paths, (search_state, search.settings)
+        if kind == "cpu":
+            selection = selection.select(selection.counts.nonzero().squeeze(1))
+        leaves = step_leaves(search.game, search_state, selection)
+        found = search.evaluator(leaves.leaf, legal=leaves.legal)
+        yield _expanded, (search_state, selection, leaves, found.prior, found.value)
+        yield _kept, (search_state, search_state.tree.visits.argmax(1) % 2)
+
+
+def _paths(search_state: SearchState, settings: SearchConfig) -> list[Tensor]:
+    """Returns where simulations go, without what has no meaning: int64."""
+    found, num_nodes = select(search_state, settings), search_state.tree.num_nodes
+    path = torch.nn.functional.pad(found.path, (0, num_nodes - found.path.shape[1]))
+    is_on_it = torch.arange(num_nodes, device=path.device) <= found.depth.unsqueeze(1)
+    path = torch.where(is_on_it & found.counts.unsqueeze(1), path, 0)
+    others = [found.depth, torch.where(found.is_terminal, 0, found.action), found.is_terminal.to(torch.int64)]
+    return [path, found.counts, *(torch.where(found.counts, part.to(torch.int64), 0) for part in others)]
+
+
+def _expanded(search_state: SearchState, *given: Any) -> dict[str, Tensor]:
+    expand_and_backup(search_state, *given)
+    return meaning(search_state)
+
+
+def _kept(search_state: SearchState, turns: Tensor) -> dict[str, Tensor]:
+    """Returns the trees below the most visited moves, or others."""
+    children = search_state.tree.children[:, ROOT]
+    moves = torch.where(turns == 1, children.argmin(1), children.argmax(1))
+    keep_subtree_(search_state.tree, torch.arange(len(moves), device=moves.device), moves, search_state.deepest)
+    return meaning(search_state)
+
+
+def _tactics_cases(games: board.State, _kind: str) -> Iterator[Case]:
+    rows = games.black, games.white, games.on_board
+    yield read_tactics, (*rows, games.on_board & ~(games.black | games.white))
+
+
+def _ladders_cases(games: board.State, _kind: str) -> Iterator[Case]:
+    rows = games.black, games.white, games.on_board
+    yield read_ladders, rows
+    yield read_ladders, (*rows, games.to_play)
+
+
+CASES: dict[str, Callable[[board.State, str], Iterator[Case]]] = {
+    name: globals()[f"_{name}_cases"] for name in sorted({*kernels.NAMES["cpu"], *kernels.NAMES["cuda"]})
+}
+
+
+def kernel(name: str, kind: str, size: int, device: str | None = None) -> dict[str, str]:
+    """Returns {} where the module `name` of the kernels for a kind of device computes on a device, the current one of
+    this kind by default, what torch does on the CPU, else {"fault": …}. size: the boards' largest side."""
+    device = device or kind
+    with kernels.plain():
+        cases = [(function, _moved(given, "cpu")) for function, given in CASES[name](drawn_games(size), kind)]
+    if name in READINGS and kind == "cpu":
+        return {} if readings(name, cases) == READINGS[name] else {"fault": "computes wrongly"}
+    for number, (function, given) in enumerate(cases, start=1):
+        with kernels.plain():
+            expected = list(_tensors(function(*_moved(given, "cpu"))))
+        with kernels.only(name, kind):
+            found = list(_tensors(function(*_moved(given, device))))
+        if len(found) != len(expected) or not all(map(_is_same if kind == "cpu" else _is_close, found, expected)):
+            return {"fault": f"computes wrongly (case {number} of {len(cases)})"}
+    return {}
+
+
+def readings(name: str, cases: list[Case]) -> str:
+    """Returns a word that stands for all that the CPU's loops read in the drawn games."""
+    with kernels.only(name, "cpu"):
+        found = [part.numpy().tobytes() for function, given in cases for part in _tensors(function(*given))]
+    return hashlib.sha256(b"".join(found)).hexdigest()[:16]
+
+
+def _is_same(found: Tensor, expected: Tensor) -> bool:
+    return found.dtype == expected.dtype and torch.equal(found, expected)
+
+
+def _is_close(found: Tensor, expected: Tensor) -> bool:
+    """Says whether fractions are within `BOUND`, all else the same."""
+    is_like = found.shape == expected.shape and found.dtype == expected.dtype
+    bound = BOUND if expected.is_floating_point() else 0.0
+    return is_like and torch.allclose(found.cpu(), expected, rtol=bound, atol=bound, equal_nan=True)
+
+
+def _moved(value: Any, device: str) -> Any:
+    """Returns copies of all tensors in tuples and dataclasses on a device."""
+    if isinstance(value, Tensor):
+        return value.to(device, copy=True)
+    if isinstance(value, board.State) and torch.device(device).type != "cpu":
+        return value.to(device)
+    if isinstance(value, tuple):
+        return tuple(_moved(part, device) for part in value)
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    fields = (field.name for field in dataclasses.fields(value) if field.init)
+    return dataclasses.replace(value, **{name: _moved(getattr(value, name), device) for name in fields})
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """Yields all tensors in lists, tuples, dictionaries and dataclasses."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _tensors(part)
+    elif isinstance(value, dict) or dataclasses.is_dataclass(value):
+        yield from _tensors(list(value.values() if isinstance(value, dict) else vars(value).values()))
+
+
+# How long a network takes
+
+
+def precision(sections: dict[str, Any]) -> dict[str, list[float]]:
+    """Returns how many positions a second a network of the config's shape evaluates on the CPU, and how many samples it
+    learns from, in each precision; they take turns. What the optimiser adds is float32 in any case."""
+    config, cpu, found = from_dict(sections), torch.device("cpu"), {}
+    works = {name: _of_network(config, dtype) for name, dtype in tuning.PRECISIONS.items()}
+    for _ in range(TURNS):
+        for name, of_network in works.items():
+            rates = [tuning.speed(work, number, cpu) for work, number in of_network]
+            found[name] = [max(pair) for pair in zip(rates, found.get(name, rates), strict=True)]
+    return found
+
+
+def _of_network(config: Config, dtype: torch.dtype) -> list[tuple[Callable[[], Any], int]]:
+    """Returns an evaluation of a network, and a step of learning but for the update, with how many positions each is
+    about."""
+    network, side = fresh_network(config), config.game.largest_size
+    number = max(EVALUATIONS_A_SAMPLE, min(MOST_EVALUATED, int(OPERATIONS / network.num_operations(side))))
+    planes, inputs = torch.rand(number, network.num_planes, side, side), torch.rand(number, network.num_globals)
+    heads = search_heads(config.network.heads, config.search.score_weight)
+    playing, few = inference_copy(network, "cpu", dtype, heads), number // EVALUATIONS_A_SAMPLE
+    targets = _drawn_targets(few, side)
+
+    def learn() -> None:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+            outputs = network(planes[:few], inputs[:few])
+        outputs = {name: outputs[name].to(torch.float32) for name in config.network.heads}
+        sum(terms.sum() for terms, _ in loss_parts(outputs, targets, config.network.heads)).backward()
+
+    return [(lambda: playing(planes, inputs), number), (learn, few)]
+
+
+def _drawn_targets(number: int, side: int) -> Targets:
+    policy, ones = torch.full((number, side * side + 1), 1.0 / (side * side + 1)), torch.ones(number)
+    of_moves = {"policy": policy, "reply": policy, "has_reply": ones > 0, "policy_weight": ones}
+    of_board = {"ownership": torch.zeros(number, side, side), "board_weight": ones, "score": ones}
+    return Targets(**of_moves, **of_board, value=ones, short_values=torch.zeros(number, 3))
+
+
+TASKS = {"kernel": kernel, "precision": precision}
+
+
+def main() -> None:
+    """Does the tasks of the request; ends at once when the other process has gone."""
+    answers = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
+    request = json.loads(sys.stdin.readline())
+    threading.Thread(target=lambda: sys.stdin.read() or os._exit(1), daemon=True).start()
+    tuning.set_up_cpu(0)
+    runtime.pick_device(request["device"])
+    os.write(answers, b'"ready"\n')
+    for task, *arguments in request["tasks"]:
+        try:
+            answer = TASKS[task](*arguments)
+        except Exception as error:  # a compiler may raise anything
+            answer = {"fault": f"fails ({type(error).__name__}: {' '.join(str(error).split())[:200]})"}
+        os.write(answers, json.dumps(answer).encode() + b"\n")
+
+
+if __name__ == "__main__":
+    main()

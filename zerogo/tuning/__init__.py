@@ -1,0 +1,158 @@
+"""All that is chosen by measuring on this machine: whether kernels are right, precision, epilogues, threads, batches.
+
+What a machine says of itself says what should be; only trying says what is. Kernels and precisions are tried in
+a process of their own (`questions`): what a CPU or GPU claims to have may end or hang the process that uses it."""
+
+import importlib
+import importlib.util
+import os
+import shutil
+import sys
+import warnings
+from typing import Any
+
+import torch
+
+from zerogo import kernels
+from zerogo.config import Config
+from zerogo.errors import InputError, quote
+from zerogo.tuning.batches import BatchChoice, find, speed
+from zerogo.tuning.questions import Question, ask, cpu_facts, gpu_facts
+from zerogo.tuning.threads import set_up_cpu
+
+__all__ = ["BatchChoice", "find", "set_up_cpu", "speed"]  # and what stands here
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+CPU_SIZE = 9  # of the boards that the CPU's kernels are tried on: they are compiled for all sizes at once
+EVALUATIONS_A_SAMPLE = 4  # at the least, in self-play
+MEASURED_BATCH = 1024  # positions, for which `pick_epilogues` tries both ways
+
+
+def tune(config: Config, device: torch.device) -> torch.dtype:
+    """Does what `prove_kernels` and `pick_dtype` do for a config, in one process, and returns the dtype."""
+    size = config.game.largest_size
+    by_kind = _kernel_questions(device, size).values()
+    asked = [question for questions in by_kind for question in questions]
+    if device.type == "cpu" and config.run.precision != "float32":
+        asked.append(_precision_question(config))
+    ask(asked, device)
+    prove_kernels(device, size)
+    return pick_dtype(config.run.precision, device, config)
+
+
+# Kernels
+
+
+def prove_kernels(device: torch.device, size: int) -> dict[str, str]:
+    """Refuses those modules of the kernels that are wrong on this machine, with a warning, and returns what is wrong
+    with each, "" for nothing, by compiler and name. size: the boards' side, for which a GPU's kernels are compiled."""
+    found = {}
+    for kind, questions in _kernel_questions(device, size).items():
+        for question, answer in zip(questions, ask(questions, device), strict=True):
+            name, compiler = question["task"][1], kernels.COMPILERS[kind]
+            found[f"{compiler} {name}"] = what = answer.get("fault", answer.get("untried", ""))
+            if "fault" in answer and kernels.refuse(kind, name, what):
+                warnings.warn(f"the kernel {name} by {compiler} {what} on this machine: not used", stacklevel=1)
+    return found
+
+
+def _kernel_questions(device: torch.device, size: int) -> dict[str, list[Question]]:
+    """Returns the questions about each kind of kernels that work on a device: a GPU's host has work for them, too."""
+    found = {}
+    for kind in dict.fromkeys(("cpu", device.type)):
+        if kernels.are_in_use(kind):
+            libraries = {"cpu": ("numba", "llvmlite"), "cuda": ("triton",)}[kind]
+            facts = {library: importlib.import_module(library).__version__ for library in libraries}
+            facts |= gpu_facts(device) if kind == "cuda" else cpu_facts()
+            facts["source"] = kernels.source_digest(kind)
+            side = size if kind == "cuda" else CPU_SIZE
+            found[kind] = [{"task": ["kernel", name, kind, side]} | facts for name in kernels.NAMES[kind]]
+    return found
+
+
+# Precision
+
+
+def pick_dtype(name: str, device: torch.device | str, config: Config) -> torch.dtype:
+    """Returns the dtype of a network of the config's shape: "float32", "bfloat16", or for "auto" bfloat16 on a GPU that
+    has it, and on a CPU where it works and is faster. Raises InputError for bfloat16 where it does not work.
+
+    On CUDA torch computes convolutions of float32 in TF32, with 10 bits of fraction, unless
+    torch.backends.cudnn.allow_tf32 is set to False."""
+    if name not in ("auto", *PRECISIONS):
+        raise InputError(f"precision is {quote(name)}; allowed are auto, {', '.join(PRECISIONS)}")
+    if name == "float32":
+        return torch.float32
+    if torch.device(device).type == "cuda":
+        is_there = name == "bfloat16" or torch.cuda.is_bf16_supported(including_emulation=False)
+        return torch.bfloat16 if is_there else torch.float32
+    answer = ask([_precision_question(config)])[0]
+    if name == "bfloat16" and "fault" in answer:
+        raise InputError(f"precision is bfloat16, which {answer['fault']} on this CPU; use auto or float32")
+    if name == "bfloat16":
+        return torch.bfloat16
+    if what := answer.get("fault", answer.get("untried")):
+        warnings.warn(f"bfloat16 {what} on this CPU: float32", stacklevel=1)
+        return torch.float32
+    return PRECISIONS[min(PRECISIONS, key=lambda one: _seconds_a_sample(*answer[one]))]
+
+
+def _precision_question(config: Config) -> Question:
+    whole = config.to_dict()
+    sections = {name: whole[name] for name in ("network", "features")} | {"game": {"size": config.game.largest_size}}
+    return {"task": ["precision", sections]} | cpu_facts()
+
+
+def _seconds_a_sample(evaluations: float, samples: float) -> float:
+    """Returns what a sample costs, to be played and to be learned from, by how many of each a second there are."""
+    return EVALUATIONS_A_SAMPLE / evaluations + 1.0 / samples
+
+
+def precision_in_words(dtype: torch.dtype, device: torch.device, config: Config) -> str:
+    """Returns the dtype that was picked for a person, and how much faster it was found to be than the other one."""
+    words = str(dtype).removeprefix("torch.")
+    answer = ask([_precision_question(config)])[0] if device.type == "cpu" and config.run.precision == "auto" else {}
+    if answer.keys() >= PRECISIONS.keys():
+        low, high = sorted(_seconds_a_sample(*answer[name]) for name in PRECISIONS)
+        words += f" ({high / low:.1f} times as fast as the other precision)"
+    return words
+
+
+# What follows from the settings, or from a forward of the network
+
+
+def pick_compile(choice: str, device: torch.device | str) -> bool:
+    """Says whether the network that plays goes through torch.compile: where "on" asks for it; "auto" has seen it win
+    nowhere yet. Raises InputError where the compiler that it needs is not there."""
+    if choice != "on":
+        return False
+    compiler = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "g++")
+    if torch.device(device).type == "cuda" and importlib.util.find_spec("triton") is None:
+        lacks = "triton is not installed, which compiles for CUDA; install it"
+    elif shutil.which(compiler) is None:
+        lacks = f"there is no C++ compiler {compiler!r} here; install one"
+    else:
+        return True
+    raise InputError(f"run.compile is on, but {lacks}, or set run.compile to off")
+
+
+def pick_epilogues(choice: str, network: Any) -> str:
+    """Has a kernel do what follows the network's convolutions where `run.epilogues` wants it, "on", or for "auto" where
+    a forward is faster with it, both replayed as a search replays them; returns what was chosen, "on" or "off".
+
+    network: a `network.InferenceNetwork`. Raises InputError for "on" where there is no such kernel."""
+    device, fast = network.device, kernels.module_for("epilogues", network.device)
+    if choice == "on" and (fast is None or network.compiled):
+        where = "they are for CUDA with Triton, without run.compile"
+        raise InputError(f"run.epilogues is on, but {where}; set it to auto")
+    if choice == "off" or fast is None or network.compiled:
+        return "off"
+    if choice == "auto":
+        side, dtype = network.network.size, network.dtype
+        planes = torch.zeros(MEASURED_BATCH, network.num_planes, side, side, dtype=dtype, device=device)
+        inputs, rates = torch.zeros(MEASURED_BATCH, network.num_globals, device=device), {}
+        for way, kernel in (("off", None), ("on", fast)):
+            network.use_epilogues(kernel)
+            rates[way] = speed(lambda: network(planes, inputs), MEASURED_BATCH, device, is_replayed=True)
+        choice = max(rates, key=rates.get)
+    network.use_epilogues(fast if choice == "on" else None)
+    return choice

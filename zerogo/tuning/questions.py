@@ -1,0 +1,158 @@
+"""Questions that only trying answers, and the process that tries (`zerogo.trials`): it may be killed by what it tries,
+or never end. Answers are kept on the disk, beside the compiled kernels, so that they cost seconds once."""
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import platform
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from zerogo import kernels
+from zerogo.runtime import write_atomically
+
+COMMAND = (sys.executable, "-P", "-m", "zerogo.trials")
+START_SECONDS, TASK_SECONDS = 120.0, 180.0  # that the process may take to start, and for a task, compiling included
+FAULTS = {
+    signal.SIGILL: "ends with an illegal instruction",
+    signal.SIGSEGV: "ends with a segmentation fault",
+    signal.SIGBUS: "ends with a bus error",
+    signal.SIGFPE: "ends with a floating-point exception",
+    signal.SIGABRT: "is aborted",
+}
+# What says in /proc/cpuinfo which CPU it is.
+OF_CPU = "vendor_id,cpu family,model,model name,stepping,microcode,flags,Features,CPU implementer,CPU part,CPU variant"
+
+Question = dict[str, Any]  # "task": what `zerogo.trials` is asked to do; and all else that the answer depends on
+Answer = dict[str, Any]  # figures; or "fault", what happened, without a subject; or "untried", why nothing is known
+_answers: dict[str, Answer] = {}  # by question, those that this process knows
+
+
+@cache
+def cpu_facts() -> dict[str, str]:
+    """Returns what an answer about the CPU depends on: the CPU, the system that lets programs use it, and torch."""
+    facts = [platform.machine(), platform.processor(), platform.release()]
+    with contextlib.suppress(OSError):
+        first = Path("/proc/cpuinfo").read_text().partition("\n\n")[0].splitlines()
+        facts += [line for line in first if line.partition(":")[0].strip() in OF_CPU.split(",")]
+    trials = Path(importlib.util.find_spec("zerogo.trials").origin).read_bytes()
+    digests = {
+        name: hashlib.sha256(data).hexdigest()[:16]
+        for name, data in (("cpu", "\n".join(facts).encode()), ("trials", trials))
+    }
+    return digests | {"torch": torch.__version__}
+
+
+def gpu_facts(device: torch.device) -> dict[str, Any]:
+    """Returns what an answer about a GPU depends on: the GPU, its driver, and torch."""
+    driver = ""
+    with contextlib.suppress(OSError):
+        driver = Path("/proc/driver/nvidia/version").read_text().partition("\n")[0]
+    found = {"gpu": torch.cuda.get_device_name(device), "driver": driver, "cuda": torch.version.cuda}
+    return found | {name: cpu_facts()[name] for name in ("trials", "torch")}
+
+
+def ask(questions: Sequence[Question], device: torch.device | None = None) -> list[Answer]:
+    """Returns the answers to questions: those of this process, else those kept on the disk, else what a new process
+    finds. One process of a machine tries at a time, and the others have its answers."""
+    keys = [json.dumps(question, sort_keys=True) for question in questions]
+    _recall(keys)
+    if any(key not in _answers for key in keys):
+        with _turn():
+            _recall(keys)
+            missing = [key for key in keys if key not in _answers]
+            tasks = [question["task"] for key, question in zip(keys, questions, strict=True) if key in missing]
+            for key, answer in zip(missing, _try(tasks, str(device or "cpu")), strict=True):
+                _answers[key] = answer
+                if "untried" not in answer and (path := _path(key)) is not None:
+                    text = json.dumps({"question": key, "answer": answer})
+                    with contextlib.suppress(OSError):
+                        write_atomically(path, lambda file, text=text: file.write(text.encode()))
+    return [_answers[key] for key in keys]
+
+
+def _path(key: str) -> Path | None:
+    folder = kernels.cache_folder()
+    return folder and folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+
+
+def _recall(keys: Sequence[str]) -> None:
+    """Reads answers from the disk; a damaged file holds none."""
+    for key in keys:
+        if key not in _answers and (path := _path(key)) is not None:
+            with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+                kept = json.loads(path.read_text())
+                if kept["question"] == key:
+                    _answers[key] = dict(kept["answer"])
+
+
+@contextlib.contextmanager
+def _turn() -> Iterator[None]:
+    """Waits until no other process tries anything."""
+    folder = kernels.cache_folder()
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):
+            if folder is not None:
+                file = held.enter_context(open(folder / ".lock", "w"))
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _try(tasks: Sequence[list], device: str) -> list[Answer]:
+    """Returns the answers to tasks. A task that ends the process, or takes too long, has that for its answer, and
+    another process goes on behind it."""
+    answers: list[Answer] = []
+    while len(answers) < len(tasks):
+        answers += _answers_of_process(tasks[len(answers) :], device)
+    return answers
+
+
+def _answers_of_process(tasks: Sequence[list], device: str) -> list[Answer]:
+    """Returns the answers of one process: to all tasks, or up to the one that ended it."""
+    # It is to find the package of this process, and Ctrl-C is not for it.
+    paths = os.pathsep.join(filter(None, [str(kernels.PACKAGE.parent), os.environ.get("PYTHONPATH")]))
+    options = {"env": os.environ | {"PYTHONPATH": paths}, "start_new_session": True}
+    try:
+        process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **options)
+    except OSError as error:
+        return [{"untried": f"could not be tried ({error.strerror})"}] * len(tasks)
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()  # the last one is empty
+    reader = threading.Thread(target=lambda: [lines.put(line) for line in chain(process.stdout, [b""])], daemon=True)
+    reader.start()
+    answers, end = [], None
+    try:
+        with contextlib.suppress(OSError):  # it has ended already
+            process.stdin.write(json.dumps({"device": device, "tasks": tasks}).encode() + b"\n")
+            process.stdin.flush()
+        for seconds in (START_SECONDS, *[TASK_SECONDS] * len(tasks)):
+            if not (line := lines.get(timeout=seconds)):
+                end = FAULTS.get(-process.wait())
+                break
+            answers.append(json.loads(line))
+    except queue.Empty:
+        end = f"takes longer than {TASK_SECONDS:g} s"
+    finally:
+        process.kill()
+        reader.join()
+        with contextlib.suppress(OSError):
+            process.stdin.close()
+        process.stdout.close()
+        process.wait()
+    is_ready, answers = bool(answers), answers[1:]
+    if len(answers) < len(tasks) and is_ready and end:
+        return [*answers, {"fault": end}]
+    why = f"could not be tried (its process ended with status {process.returncode})"
+    return answers + [{"untried": why}] * (len(tasks) - len(answers))
