@@ -41,7 +41,7 @@ MUTATIONS = [
     Mutation("kernels/cpu/board.py", "captures[k, 1 - whose]", "captures[k, whose]", "board"),
     Mutation("kernels/cpu/board.py", "lost[game, 1, row] |= removed[game, 1, row]", "pass", "board"),
     # Scoring
-    Mutation("scoring.py", "(hidden <= 1)", "(hidden <= 2)", "scoring"),
+    Mutation("scoring.py", "is_vital.any(1) | (hidden <= 1)", "is_vital.any(1) | (hidden <= 2)", "scoring"),
     Mutation("scoring.py", "(counts >= 2)", "(counts >= 1)", "scoring"),
     Mutation("scoring.py", "- flood.count(black & dead)", "+ flood.count(black & dead)", "scoring"),
     Mutation("kernels/cpu/scoring.py", "count[k] < 2", "count[k] < 1", "scoring"),
