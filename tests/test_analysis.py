@@ -277,14 +277,6 @@ def test_restrictions_end_at_their_depth() -> None:
     assert may == [[False, False], [True, False], [False, True], [True, True]]
 
 
-def test_two_passes_do_not_end_the_analysis() -> None:
-    passes = [["B", "pass"], ["W", "pass"]]
-    [reply] = ask(query(moves=passes, maxVisits=40, includePolicy=True))
-    assert len(first_moves(reply)) > 5 and reply["rootInfo"]["visits"] == 40 and min(reply["policy"]) >= 0
-    [reply] = ask(query(moves=[*passes, ["B", "C3"]]))
-    assert reply["turnNumber"] == 3 and reply["rootInfo"]["currentPlayer"] == "W"
-
-
 def test_roots_are_the_games_of_the_queries() -> None:
     """Stones, ko, history and side to move, for games of different lengths, with two moves of one colour in a row."""
     start = [["B", "B4"], ["B", "A3"], ["W", "B3"], ["W", "C4"], ["W", "B2"], ["W", "A5"]]
@@ -362,15 +354,6 @@ def test_visits_end_where_memory_does() -> None:
     [reply] = ask(query(maxVisits=10**9), limits=small)
     needed = BatchKind(5, reply["rootInfo"]["visits"], False).tree_bytes
     assert needed <= small.memory < 3 * needed
-
-
-def test_memory_limits_positions() -> None:
-    session = Session(limits=Limits(memory=3 * BatchKind(5, 16, False).tree_bytes))
-    session.take(*(query(name) for name in "0123456"))
-    session.engine.step()
-    assert sum(len(batch.running) for batch in session.engine._batches) == 3
-    session.ask()
-    assert {reply["id"] for reply in session.replies} == set("0123456")
 
 
 def test_settings_of_all_queries() -> None:

@@ -2,7 +2,6 @@
 symmetries, samples, whole runs; and kernels, which give torch's planes and wait for no device."""
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ import tiny
 import torch
 from compiling import compile_call
 from diagrams import parse
-from host_reads import no_reads
 from implementations import READERS, encode, module, read_ladders
 from positions import of_stones, play_random, played, stored, swap_colours
 from torch import Tensor
@@ -23,7 +21,7 @@ from zerogo.evaluator import Evaluator
 from zerogo.features import ENCODERS, make_encoder
 from zerogo.kernels.shared import COUNTS, ROWS, VALUES
 from zerogo.pipeline import train
-from zerogo.rules import SCORING, SUPERKO, Rules
+from zerogo.rules import SUPERKO, Rules
 from zerogo.search import Search
 
 
@@ -92,22 +90,6 @@ def test_turned_games_give_turned_planes(name: str) -> None:
         expected = symmetry.transform_planes(encoder.planes(state), turn)
         assert given_up or torch.equal(encoder.planes(turned), expected)
         assert torch.equal(encoder.globals(turned), encoder.globals(state))
-
-
-@pytest.mark.parametrize("name", list(ENCODERS))
-def test_without_a_look_by_the_host(name: str, blind) -> None:
-    """What torch does on CUDA without kernels gives the same."""
-    sizes = [9, 5, 7, 3, 9, 2]
-    rules = [Rules(size, 3.5, SUPERKO[k % 3], k % 2 == 1, SCORING[k % 2]) for k, size in enumerate(sizes)]
-    encoder = make_encoder(name, komi_input=True)
-    states = [play_random(rules, plies, seed=plies)[0] for plies in (0, 20, 60, 90)]
-    states += [stored(state) for state in states]
-    expected = [(encoder.planes(state), encoder.globals(state)) for state in states]
-    blind()
-    for state, (planes, numbers) in zip(states, expected, strict=True):
-        with no_reads() if name == "zero17" else nullcontext():  # tactics and ladders are the CPU's
-            found, told = encoder.planes(state), encoder.globals(state)
-        assert torch.equal(found, planes) and torch.equal(told, numbers)
 
 
 def test_samples_give_the_planes_of_their_games() -> None:
@@ -281,16 +263,6 @@ def test_atari_is_found_as_by_floods(size: int) -> None:
     black, white = (flood.pack_rows(stones == colour) & on_board for colour in (1, 2))
     found = kernels.module_for("planes", CPU).atari(black, white, on_board)
     assert torch.equal(found, find_atari(black, white, on_board)[0]) and (found.any() or size == 1)
-
-
-def test_tensors_that_are_not_contiguous() -> None:
-    """A batch may be a view of a larger one."""
-    state = played((9,) * 12, 30)
-    half = state.map(lambda tensor: tensor[::2])
-    clean = half.map(torch.clone)
-    for name in ("zero17", "alphago48", "katago22"):
-        encoder = make_encoder(name, komi_input=True)
-        assert torch.equal(encoder.planes(half), encoder.planes(clean))
 
 
 @pytest.mark.parametrize("size", [9, 19])

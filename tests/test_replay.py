@@ -262,7 +262,7 @@ def test_shards_are_written_while_others_work(tmp_path, monkeypatch):
     buffer.flush()
     state, goes_on, in_snapshot = buffer.state_dict(), threading.Event(), names_in(tmp_path)
     write = replay.shards.save_shard
-    monkeypatch.setattr(replay.shards, "save_shard", lambda *given: goes_on.wait(60) and write(*given))
+    monkeypatch.setattr(replay.shards, "save_shard", lambda *given: goes_on.wait() and write(*given))
     for first in range(40, 140, 20):
         buffer.add(make_samples(first, 20))
     assert names_in(tmp_path) == in_snapshot and buffer.total == 140

@@ -9,7 +9,6 @@ import pty
 import subprocess
 import sys
 import termios
-import threading
 import time
 from pathlib import Path
 from unittest.mock import Mock
@@ -143,20 +142,19 @@ def test_script_main(capsys) -> None:
 
 
 def piped(*chunks: bytes) -> list[bytes]:
-    """Returns the lines of a pipe into which chunks are written one after the other."""
-    reading, writing = os.pipe()
+    """Returns the lines of a pipe from which chunks are read one after the other, each in parts as large as asked
+    for."""
+    waiting = [memoryview(chunk) for chunk in reversed(chunks)]
 
-    def write() -> None:
-        for chunk in chunks:
-            os.write(writing, chunk)
-            time.sleep(0.002)
-        os.close(writing)
+    def read(handle: int, most: int) -> bytes:
+        chunk = waiting.pop() if waiting else memoryview(b"")
+        if len(chunk) > most:
+            waiting.append(chunk[most:])
+        return bytes(chunk[:most])
 
-    threading.Thread(target=write).start()
-    try:
-        return list(runtime.lines_of(reading))
-    finally:
-        os.close(reading)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "read", read)
+        return list(runtime.lines_of(0))
 
 
 def test_a_pipe_gives_whole_lines_of_bytes_and_a_missing_stdin_none(monkeypatch) -> None:

@@ -56,31 +56,6 @@ def test_a_game_is_searched_alike_alone_and_among_others(settings: SearchConfig,
 
 
 @BOTH
-def test_sizes_and_rules_may_share_a_batch(settings: SearchConfig) -> None:
-    """Each game of a mixed batch gets the visits that it gets alone on tensors of its own size."""
-    rules = [RULES[i % len(RULES)] for i in range(12)]
-    plies = 6
-    together, _ = random_games(rules, 12, 0)
-    alone = [board.new_games(1, rule) for rule in rules]
-    for ply in range(plies):
-        actions = []
-        for game, rule in enumerate(rules):
-            legal = board.legal_actions(alone[game]).to(torch.float32)
-            legal[:, -1] *= 0.1
-            action = int(rng.choose(rng.key(3, torch.tensor([game]), ply), legal))
-            alone[game] = board.step(alone[game], torch.tensor([action]))
-            actions.append(25 if action == rule.size**2 else action // rule.size * 5 + action % rule.size)
-        together = board.step(together, torch.tensor(actions))
-    found = Search(TableEvaluator(), settings).run(together, 40, seed=2)
-    for game, rule in enumerate(rules):
-        own = Search(TableEvaluator(), settings).run(alone[game], 40, seed=2)
-        spread = torch.zeros(5, 5, dtype=torch.int32)
-        spread[: rule.size, : rule.size] = own.visits[0, :-1].view(rule.size, rule.size)
-        assert torch.equal(found.visits[game, :-1].view(5, 5), spread), (game, rule)
-        assert int(found.visits[game, -1]) == int(own.visits[0, -1])
-
-
-@BOTH
 @pytest.mark.parametrize("leaves", [1, 8])
 @pytest.mark.parametrize("passing", [1, 8])
 def test_every_node_is_legal_and_exact(settings: SearchConfig, leaves: int, passing: int) -> None:
