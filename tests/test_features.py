@@ -276,7 +276,8 @@ def test_they_compile(size: int) -> None:
     tactics, ladders = module("tactics", "cuda"), module("ladders", "cuda")
     used = list(compile_call(tactics.read, *[rows] * 4).values())
     if size == 19:
-        used += compile_call(ladders.read, *[rows] * 3, torch.ones(2, dtype=torch.int8), 99).values()
+        for ko in (None, torch.zeros(2, dtype=torch.int16)):
+            used += compile_call(ladders.read, *[rows] * 3, torch.ones(2, dtype=torch.int8), 99, ko).values()
     assert used and not any(use["spills"] for launched in used for use in launched.values())
 
 
