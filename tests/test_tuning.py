@@ -216,6 +216,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., N
 
     def answer(table: dict | None = None, *, forgets: bool = True) -> None:
         if forgets:
+            tuning._warn_once.cache_clear()
             monkeypatch.setattr(questions, "_answers", {})
         command = "/no/such/program" if table is None else sys.executable
         monkeypatch.setattr(questions, "COMMAND", (command, "-S", "-c", STAND_IN, json.dumps(table)))
@@ -238,7 +239,7 @@ def test_bfloat16_is_not_used_where_it_dies(
         monkeypatch.setattr(questions, "TASK_SECONDS", 0.0)
     for _ in range(2):
         with pytest.warns(UserWarning) as said:
-            assert tuning.pick_dtype("auto", CPU, AUTO) == torch.float32
+            assert {tuning.pick_dtype("auto", CPU, AUTO) for _ in range(2)} == {torch.float32}
         assert [str(one.message) for one in said] == [f"bfloat16 {sentence} on this CPU: float32"]
         with pytest.raises(InputError, match=f"precision is bfloat16, which {sentence} on this CPU; use auto or"):
             tuning.pick_dtype("bfloat16", CPU, AUTO)

@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import warnings
+from functools import cache
 from typing import Any
 
 import torch
@@ -39,6 +40,11 @@ def tune(config: Config, device: torch.device) -> torch.dtype:
     return pick_dtype(config.run.precision, device, config)
 
 
+@cache
+def _warn_once(sentence: str) -> None:
+    warnings.warn(sentence, stacklevel=1)
+
+
 # Kernels
 
 
@@ -51,7 +57,7 @@ def prove_kernels(device: torch.device, size: int) -> dict[str, str]:
             name, compiler = question["task"][1], kernels.COMPILERS[kind]
             found[f"{compiler} {name}"] = what = answer.get("fault", answer.get("untried", ""))
             if "fault" in answer and kernels.refuse(kind, name, what):
-                warnings.warn(f"the kernel {name} by {compiler} {what} on this machine: not used", stacklevel=1)
+                _warn_once(f"the kernel {name} by {compiler} {what} on this machine: not used")
     return found
 
 
@@ -91,7 +97,7 @@ def pick_dtype(name: str, device: torch.device | str, config: Config) -> torch.d
     if name == "bfloat16":
         return torch.bfloat16
     if what := answer.get("fault", answer.get("untried")):
-        warnings.warn(f"bfloat16 {what} on this CPU: float32", stacklevel=1)
+        _warn_once(f"bfloat16 {what} on this CPU: float32")
         return torch.float32
     return PRECISIONS[min(PRECISIONS, key=lambda one: _seconds_a_sample(*answer[one]))]
 
