@@ -36,7 +36,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     done = torchrun(2, str(folder))
     assert done.returncode != 0 and (folder / "killed").exists(), done.stdout + done.stderr
     assert "exitcode: -9" in done.stderr
-    assert "goes back to step" in done.stderr and "the run goes on: the disk takes" in done.stderr
+    assert "rollback to step" in done.stderr and "the run goes on: the disk takes" in done.stderr
     # What rank 1 refuses it says at each of torchrun's restarts.
     assert done.stderr.count("error: rank 1: something is odd") >= 1
     return folder
