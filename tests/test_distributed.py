@@ -1,6 +1,8 @@
 """Processes of torch.distributed: what one alone does, and how they find each other."""
 
+import queue
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import tiny
@@ -9,6 +11,19 @@ import torch
 from zerogo import distributed
 from zerogo.errors import InputError
 from zerogo.pipeline import limits
+
+
+def test_a_rank_that_comes_new_finds_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store still has the tokens of a smaller world."""
+    store = torch.distributed.HashStore()
+    store.set("zerogo/0", "old")
+    monkeypatch.setattr(torch.distributed, "rendezvous", lambda *_, **__: iter([(store, number.get(), 3)]))
+    number = queue.SimpleQueue()
+    for one in range(3):
+        number.put(one)
+    with ThreadPoolExecutor(3) as threads:
+        ranks = [done.result()[1:] for done in [threads.submit(distributed._fresh_store) for _ in range(3)]]
+    assert sorted(ranks) == [(0, 3), (1, 3), (2, 3)]
 
 
 def test_one_process_is_a_world_of_its_own() -> None:

@@ -10,6 +10,8 @@ import contextlib
 import os
 import re
 import socket
+import time
+import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -35,7 +37,9 @@ def process_group() -> Iterator[None]:
         yield
         return
     try:
-        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo", timeout=TIMEOUT)
+        store, number, size = _fresh_store()
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+        dist.init_process_group(backend, store=store, rank=number, world_size=size, timeout=TIMEOUT)
         with warnings.catch_warnings():
             if not is_rank0():
                 warnings.simplefilter("ignore")  # rank 0 warns
@@ -52,6 +56,28 @@ def process_group() -> Iterator[None]:
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _fresh_store() -> tuple[dist.Store, int, int]:
+    """Returns torchrun's store, the rank and the world size, without keys of processes from before a restart.
+
+    torchrun keeps one store for all restarts, and torch would connect to its stale addresses. So each rank publishes a
+    random token. Rank 0 echoes all tokens with a fresh key prefix; a rank that sees its own token uses that prefix, so
+    keys of the previous attempt are ignored."""
+    store, number, size = next(dist.rendezvous("env://", timeout=TIMEOUT))
+    token, others = uuid.uuid4().hex, [f"zerogo/{rank}" for rank in range(1, size)]
+    if number == 0:
+        while not store.check([f"{token}/{other}" for other in others]):
+            echo = [store.get(other).decode() if store.check([other]) else "-" for other in others]
+            store.set("zerogo/0", " ".join([token, *echo]))
+            time.sleep(0.05)
+        return dist.PrefixStore(token, store), number, size
+    store.set(others[number - 1], token)
+    # A world of before a restart may have been smaller, with fewer tokens.
+    while [token] != (echo := store.get("zerogo/0").decode().split())[number : number + 1]:
+        time.sleep(0.05)
+    store.set(f"{echo[0]}/{others[number - 1]}", "")
+    return dist.PrefixStore(echo[0], store), number, size
 
 
 def world_size() -> int:
