@@ -46,11 +46,12 @@ READ_TWICE = """
     numbers | no two runs spend alike | lies over the settings of | one whose games tell most | also meets the one
     that plays | waits for the host nowhere | begins by handing over to its kernel | who plays for it, what it plans
     | takes for knowledge | What is not said here is | have 160 different positions | what a broken exact | what new
-    children lack | without --config as it was set | Lets players meet | what it does first takes | gave no sign for
-    | alone is told does the same | is guessed at 5 to | not told from nothing | Only what moved or changed its name
-    | asked of time or chance | All ranks come here together | take part without an effect | which are no fair
-    sample | that hold for all later states | leaves a word of its own | its gradient for own ones | already ends
-    what is done | Leaves virtual visits behind
+    children lack | without --config as it was set | as many as are a gain | Lets players meet | what it does first
+    takes | draws the same again | gave no sign for | what that writes is not seen | alone is told does the same |
+    is guessed at 5 to | not told from nothing | Only what moved or changed its name | asked of time or chance | All
+    ranks come here together | take part without an effect | which are no fair sample | that hold for all later
+    states | leaves a word of its own | its gradient for own ones | already ends what is done | Leaves virtual
+    visits behind
 """
 
 

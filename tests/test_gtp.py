@@ -194,7 +194,7 @@ def test_games_of_a_match_differ() -> None:
     said: list[list[str]] = [[], []]
     engines = [gtp_talk.make_engine(gtp_talk.parse(words), lines.append) for lines in said]
     assert len(twogtp(engines, 6, 5)) >= 5
-    seeds = {int(re.match(r"seed (\d+): ", lines[0])[1]) for lines in said}
+    seeds = {int(re.match(r"random seed (\d+) ", lines[0])[1]) for lines in said}
     assert len(seeds) == 2
     lines = ["genmove b", "genmove w", "genmove b", "clear_board", "genmove b", "genmove w", "genmove b"]
     first, again = (raw(gtp_talk.engine(words[1], "--simulations", "8", "--seed", "5"), lines) for _ in range(2))

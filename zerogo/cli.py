@@ -48,13 +48,13 @@ def number(kind: Callable[[str], float], low: float, high: float = math.inf) -> 
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "simulations": {"type": number(int, 1), "metavar": "N", "help": "simulations a move (default: {key})"},
-    "seed": {"type": number(int, 0), "metavar": "N", "help": "seed of all draws (default: {key})"},
+    "seed": {"type": number(int, 0), "metavar": "N", "help": "random seed (default: {key})"},
     "device": {"metavar": "D", "help": "auto, cpu, cuda or cuda:1 (default: {key})"},
     "precision": {"choices": ("auto", "float32", "bfloat16"), "help": "arithmetic of the network (default: {key})"},
     "threads": {
         "type": number(int, 0),
         "metavar": "N",
-        "help": "CPU threads; 0: as many as are a gain (default: {key})",
+        "help": "CPU threads (0: chosen automatically while running; default: {key})",
     },
     "config": {"type": Path, "metavar": "FILE", "help": "YAML file with the settings (default: the checkpoint's)"},
 }

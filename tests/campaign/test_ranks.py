@@ -68,7 +68,7 @@ def test_ranks_that_can_not_go_on_end_with_one_sentence(two: Path, tmp_path: Pat
     for name, sentence in {
         "other_settings": "error: training.batch is 32 on rank 1 (",
         "other_code": "error: the code is digest1",
-        "other_folder": "is not the folder in which the first rank is",
+        "other_folder": "all ranks need the same shared folder",
         "other_replay": "error: of them in memory is ",
         "refuses": "error: rank 1: something is odd here",
     }.items():

@@ -151,7 +151,7 @@ def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> En
     seed = config.run.seed
     if arguments.seed is None and not any(text.startswith("run.seed=") for text in arguments.overrides):
         seed = secrets.randbits(31)
-        log(f"seed {seed}: with --seed {seed} it draws the same again")
+        log(f"random seed {seed} (pass --seed {seed} to reproduce)")
     options = Options(**moves, most_simulations=arguments.simulations, seed=seed, ponder=arguments.ponder)
     options.simulations = config.evaluation.simulations
     if arguments.checkpoint != RANDOM:

@@ -101,8 +101,8 @@ def require_one_folder(directory: Path, signals: Signals) -> None:
         until = time.monotonic() + SEEN_WITHIN
         while not path.exists():
             if time.monotonic() > until:
-                what = f"{directory.absolute()} on {socket.gethostname()} is not the folder in which the first rank is"
-                raise InputError(f"{what}: what that writes is not seen there within {SEEN_WITHIN:g} s")
+                where = f"{directory.absolute()} on {socket.gethostname()} after {SEEN_WITHIN:g} s"
+                raise InputError(f"files of rank 0 are not visible in {where}; all ranks need the same shared folder")
             time.sleep(0.1)
 
     distributed.run_and_sync_errors(look)
