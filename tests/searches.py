@@ -53,7 +53,8 @@ class TableEvaluator:
         weight[:, -1] = weight[:, -1] * self.passing
         weight = weight * legal
         prior = torch.div(weight << 20, weight.sum(1, keepdim=True), rounding_mode="floor").to(torch.float32) / 2**20
-        return SimpleNamespace(prior=prior, value=((own >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5)
+        value, score = ((own >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5, ((own >> 40) & 0x7F).to(torch.float32) - 60
+        return SimpleNamespace(prior=prior, value=value, score=score)
 
 
 def several(settings: SearchConfig, leaves: int, **changes: Any) -> SearchConfig:
@@ -188,7 +189,7 @@ def check_sums(search_state: SearchState, is_kept: bool = False) -> None:
 def check_unused(tree: Tree) -> None:
     """Nodes behind the last in use are empty."""
     is_unused = torch.arange(tree.num_nodes, device=tree.size.device) >= ROOT + tree.size.unsqueeze(1)
-    for name in ("visits", "value_sum", "square_sum", "terminal"):
+    for name in {"visits", "value_sum", "square_sum", "score_sum", "terminal"} & tree.of_nodes.keys():
         assert not getattr(tree, name)[is_unused].any(), name
 
 

@@ -58,6 +58,7 @@ def by_hand(**changes: object) -> Analysis:
     ownership = np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3)
     known = {"visits": 10, "value": 0.2, "score": 1.5, "candidates": candidates, "prior": prior, "legal": legal}
     known |= {"visits_by_action": np.zeros(10, dtype=np.int64), "ownership": ownership, "raw_value": 0.1}
+    known["raw_score"] = 9.0
     return Analysis(**(known | changes))
 
 
@@ -134,7 +135,7 @@ def test_a_full_tree_streams_on_without_work(fresh: Engine, monkeypatch: pytest.
     analyses, naps = [], []
     monkeypatch.setattr(fresh, "session", AnalysisSession(fresh.analyst, capacity=40))
     real = fresh.session.analysis
-    monkeypatch.setattr(fresh.session, "analysis", lambda: analyses.append(1) or real())
+    monkeypatch.setattr(fresh.session, "analysis", lambda *words: analyses.append(1) or real(*words))
     monkeypatch.setattr(analyze.time, "sleep", lambda seconds: naps.append(seconds))
     monkeypatch.setattr(analyze, "STALE_SECONDS", 0.001)
     written = converse(fresh, ["lz-analyze 1", infos(60)])

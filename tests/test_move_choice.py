@@ -75,7 +75,7 @@ def analysis(
     legal = np.array([game.why_illegal(game.to_play, action) is None for action in range(size * size + 1)])
     prior, visits_by_action = legal.astype(np.float32) / legal.sum(), np.zeros(size * size + 1, dtype=np.int64)
     ownership = np.broadcast_to(np.asarray(ownership, dtype=np.float32), (size, size))
-    known = prior, legal, visits_by_action, ownership, value
+    known = prior, legal, visits_by_action, ownership, value, score
     return Analysis(fields.get("visits", 100), value, score, candidates, *known)
 
 
@@ -209,7 +209,7 @@ def play_to_the_end(size: int, playouts: int, colour: Colour, seed: int, **rules
         if game.to_play is colour:
             session.set_position(game)
             session.run(playouts + 1 - session.visits)
-            found = session.analysis(evaluates_children=False)
+            found = session.analysis()
             action = decide(game, colour, found, MoveChoiceSettings(resign=False))
             assert action is not None
         else:

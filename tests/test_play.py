@@ -41,7 +41,7 @@ def analysis(best: int = 12, value: float = 0.5, score: float = 3.0) -> Analysis
     """Returns an analysis of 5x5 with one candidate."""
     zeros = torch.zeros(26).numpy()
     candidate = Candidate(best, 7, value, score, 0.5, 0.4, (best, 13), (7, 3))
-    position = zeros, zeros == 0, zeros.astype("int64"), torch.zeros(5, 5).numpy(), 0.0
+    position = zeros, zeros == 0, zeros.astype("int64"), torch.zeros(5, 5).numpy(), 0.0, 0.0
     return Analysis(8, value, score, [candidate], *position)
 
 

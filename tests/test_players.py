@@ -260,7 +260,7 @@ def test_an_analysis_tells_the_chance_to_win_whatever_points_weigh() -> None:
     tree, evaluation = analyst.search.run(state, 1, seed=3).tree.tree, analyst.evaluate(state)
     utility = float(tree.value[0, ROOT])
     assert abs(utility - float(evaluation.value)) > 0.05, "the points weigh"
-    tree.visits[0, ROOT], tree.value_sum[0, ROOT] = 1, utility
+    tree.visits[0, ROOT], tree.value_sum[0, ROOT], tree.score_sum[0, ROOT] = 1, utility, float(evaluation.score)
     found = analyses(tree, torch.zeros(1, dtype=torch.int64), evaluation, [{}], analyst.search.settings)[0]
     assert found.value == pytest.approx(float(evaluation.value), abs=1e-3)
     assert all(-1 <= candidate.value <= 1 and 0 <= candidate.lcb <= 1 for candidate in found.candidates)

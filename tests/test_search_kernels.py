@@ -101,14 +101,15 @@ def exactly(toy: toys.Toy) -> Callable[..., SimpleNamespace]:
     def evaluate(leaves: toys.Positions, legal: Tensor, key: Tensor) -> SimpleNamespace:
         weight = torch.where(legal, toy.prior[leaves.index], 0.0)
         share = weight / weight.sum(1, keepdim=True).clamp(min=1e-9)
-        return SimpleNamespace(prior=torch.floor(share * 2**20) / 2**20, value=toy.guess[leaves.index])
+        numbers = {"value": toy.guess[leaves.index], "score": toy.points[leaves.index]}
+        return SimpleNamespace(prior=torch.floor(share * 2**20) / 2**20, **numbers)
 
     return evaluate
 
 
 def search_of(toy: toys.Toy, settings: SearchConfig, device: torch.device) -> Search:
     toy = toy.to(device)
-    return Search(exactly(toy), settings, game=toy)
+    return Search(exactly(toy), settings, game=toy, keeps_scores=True)
 
 
 @cases(FOUR)
@@ -136,7 +137,8 @@ def test_toys_are_searched_alike(case: Case) -> None:
 def test_go_is_searched_alike(case: Case) -> None:
     """On a board of 9 points superko and the move cap are met; with a kept subtree."""
     states, _ = random_games(Rules(size=3, komi=0.5, superko="positional", suicide=True), 3, 5, move_cap=9)
-    search, budgets = Search(TableEvaluator(passing=3), case.settings), torch.tensor([12, 10, 5])
+    search = Search(TableEvaluator(passing=3), case.settings, keeps_scores=True)
+    budgets = torch.tensor([12, 10, 5])
     plain, _ = case.both(lambda device: searches.played_on(search, states.to(device), budgets.to(device)))
     assert int(plain.exact_leaves[0]) > 0
 
@@ -146,7 +148,7 @@ def test_go_is_searched_alike_by_kernels_alone(case: Case) -> None:
     """With those for boards and for leaves, in games of different rules and sizes; a simulation reads nothing."""
     rules = [Rules(size=3, komi=0.5, suicide=True), Rules(size=4, superko="situational")]
     states, budgets = random_games(rules, 2, 5, move_cap=14)[0], torch.tensor([6, 4])
-    search = Search(TableEvaluator(passing=3), case.settings)
+    search = Search(TableEvaluator(passing=3), case.settings, keeps_scores=True)
 
     def run(device: torch.device) -> SearchState:
         search_state = searches.played_on(search, states.to(device), budgets.to(device))
@@ -307,7 +309,7 @@ def test_kept_subtrees_are_the_same(case: Case) -> None:
     left alone."""
     states, _ = random_games(RULES[2], 5, 3, move_cap=8)
     states = board.step(states, torch.where(torch.arange(5) < 3, 9, board.legal_actions(states).int().argmax(1)))
-    search = Search(TableEvaluator(passing=6), case.settings)
+    search = Search(TableEvaluator(passing=6), case.settings, keeps_scores=True)
     tree, games = searched(search, states, torch.tensor([50, 50, 10, 1, 50])).tree, torch.tensor([0, 2, 3, 4])
     kinds, ends = set(), 0
     for action in range(10):
@@ -354,15 +356,16 @@ def test_compiles(size: int, leaves: int, algorithm: str, blind: Callable[[], No
 
     blind()
     states, settings = board.new_games(2, Rules(size=size)), SearchConfig(algorithm=algorithm, leaves=leaves)
-    search = Search(TableEvaluator(), settings)
+    search = Search(TableEvaluator(), settings, keeps_scores=leaves > 1)
     search_state = searched(search, states, torch.tensor([4, 4]), steps=1)
     selection = select(search_state, settings)
     landed = dataclasses.replace(step_leaves(Go(), search_state, selection), leaf=None)
     bare = dataclasses.replace(search_state, states=None, repeated_states=None)
     prior, value = torch.zeros(2 * leaves, size**2 + 1), torch.zeros(2 * leaves)
+    score = value if leaves > 1 else None
     calls = [
         (tree_kernels.select, bare, settings),
-        (tree_kernels.expand_and_backup, bare, selection, landed, prior, value),
+        (tree_kernels.expand_and_backup, bare, selection, landed, prior, value, score),
         (tree_kernels.keep_subtree_, bare.tree, torch.arange(2), torch.tensor([3, -1])),
     ]
     for function, *arguments in calls:

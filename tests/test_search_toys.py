@@ -24,7 +24,7 @@ BOTH = pytest.mark.parametrize("settings", [PUCT, GUMBEL], ids=["puct", "gumbel"
 
 
 def search(toy: Toy, settings: SearchConfig, **evaluator: bool) -> Search:
-    return Search(toy.evaluator(**evaluator), settings, game=toy)
+    return Search(toy.evaluator(**evaluator), settings, game=toy, keeps_scores=True)
 
 
 @BOTH
@@ -49,9 +49,10 @@ def test_converges_to_the_true_value(settings: SearchConfig, leaves: int, budget
 
 
 def test_backup_is_the_only_turn_of_perspective() -> None:
-    tree = Tree.empty(2, 5, 3, 1, torch.device("cpu"))
+    tree = Tree.empty(2, 5, 3, 1, torch.device("cpu"), scores=True)
     path = torch.tensor([[1, 2, 3], [6, 8, 5]])  # rows; the second path ends early, row 5 is NULL_NODE of game 1
-    backup(tree, path, torch.tensor([2, 1]), torch.tensor([0.5, -1.0]))
+    backup(tree, path, torch.tensor([2, 1]), torch.tensor([0.5, -1.0]), torch.tensor([7.5, -2.0]))
+    assert tree.score_sum.tolist() == [[0, 7.5, -7.5, 7.5, 0], [0, 2.0, 0, -2.0, 0]]
     assert tree.value_sum.tolist() == [[0, 0.5, -0.5, 0.5, 0], [0, 1.0, 0, -1.0, 0]]
     assert tree.square_sum.tolist() == [[0, 0.25, 0.25, 0.25, 0], [0, 1.0, 0, 1.0, 0]]  # they have no sign
     assert tree.visits.tolist() == [[0, 1, 1, 1, 0], [0, 1, 0, 1, 0]]
@@ -65,7 +66,7 @@ class PlainNode:
         self.state, self.children, self.visits = state, {}, 1
         self.over = bool(~toy.result[state].isnan())
         self.own = float(toy.result[state] if self.over else toy.guess[state])
-        self.sum, self.squares = self.own, self.own**2
+        self.sum, self.squares, self.points = self.own, self.own**2, float(toy.points[state])
         self.closed: set[int] = set()
         legal = [a for a, after in enumerate(toy.after[state].tolist()) if after >= 0]
         weights = {a: float(toy.prior[state, a]) for a in legal}
@@ -115,19 +116,20 @@ def plain_simulation(toy: Toy, root: PlainNode, settings: SearchConfig, first: i
             break
         node, action = node.children[action], None
         path.append(node)
-    value = node.own
+    value, points = node.own, float(toy.points[node.state])
     if not node.over:
         if toy.repeating[node.state, action]:
             node.closed.add(action)
-            value = node.sum / node.visits
+            value, points = node.sum / node.visits, node.points / node.visits
         else:
             child = node.children[action] = PlainNode(toy, int(toy.after[node.state, action]))
-            child.visits, child.sum, child.squares = 0, 0.0, 0.0
+            value, points = child.own, child.points
+            child.visits, child.sum, child.squares, child.points = 0, 0.0, 0.0, 0.0
             path.append(child)
-            value = child.own
     for back in reversed(path):
         back.visits, back.sum, back.squares = back.visits + 1, back.sum + value, back.squares + value**2
-        value = -value
+        back.points += points
+        value, points = -value, -points
 
 
 FIVE = ("nim, won", "tic-tac-toe, drawn", "random tree", "race, a draw", "illegal moves among the good ones")
@@ -183,6 +185,7 @@ def compare(tree: Tree, game: int, node: int, plain: PlainNode) -> None:
     assert int(tree.visits[game, node]) == plain.visits
     assert float(tree.value_sum[game, node]) == pytest.approx(plain.sum, abs=1e-4)
     assert float(tree.square_sum[game, node]) == pytest.approx(plain.squares, abs=1e-4)
+    assert float(tree.score_sum[game, node]) == pytest.approx(plain.points, abs=1e-3)
     children = tree.children[game, node].tolist()
     if not plain.over:
         assert {a for a, child in enumerate(children) if child != ILLEGAL} == set(plain.open())
@@ -344,7 +347,7 @@ def test_root_noise_sums_to_one_on_legal_moves_only() -> None:
     assert (many.mean(0) >= least - 0.01).all()
 
 
-OF_A_NODE = ("words", "visits", "value_sum", "square_sum", "value", "prior", "terminal")
+OF_A_NODE = ("words", "visits", "value_sum", "square_sum", "score_sum", "value", "prior", "terminal")
 
 
 def snapshot(tree: Tree, game: int, node: int) -> tuple:

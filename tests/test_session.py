@@ -103,6 +103,22 @@ def test_the_other_side_to_move(session: AnalysisSession) -> None:
         assert sign * other.value < -0.8 and (sign * other.ownership[:3] == -1).all()
 
 
+@pytest.mark.parametrize("moves", [[], [12], [25]], ids=["Black's view", "White's view", "after a pass"])
+def test_scores_are_means_over_the_search(moves: list[int]) -> None:
+    """Of the root's own evaluation, which looks at all symmetries, and of what follows each move."""
+    analyst = make_analyst("checkpoints/quickstart-5x5.pt", EvaluationConfig(), CPU, torch.float32, leaves=2)
+    game, session = LiveGame(Rules(5, 24.5)), AnalysisSession(analyst, capacity=600)
+    for action in moves:
+        game.play(game.to_play, action)
+    analysis = search(session, game, 64).analysis()
+    total = analysis.raw_score + sum(move.visits * move.score for move in analysis.candidates)
+    assert total == pytest.approx(analysis.visits * analysis.score, abs=0.1)
+    assert abs(analysis.score - analysis.raw_score) > 0.01
+    game.play(game.to_play, analysis.best.action)
+    session.set_position(game)
+    assert session.analysis().score == pytest.approx(-analysis.best.score, abs=1e-3), "kept with its tree"
+
+
 def test_restrictions(session: AnalysisSession, game: LiveGame) -> None:
     allowed = {12, 13}
     restrictions = restrict(5, avoid=[(BLACK, set(range(26)) - allowed, 2), (WHITE, allowed | {25}, 2)])
@@ -154,7 +170,7 @@ def test_the_shipped_network_and_words_that_name_none() -> None:
     session = AnalysisSession(analyst, capacity=600)
     analysis = search(session, LiveGame(Rules(5, 24.5)), 64).analysis()
     assert analysis.best.action == 12 and analysis.ownership.shape == (5, 5) and analysis.ownership.mean() > 0.4
-    assert analysis.score == pytest.approx(analysis.ownership.sum() - 24.5, abs=1e-4)
+    assert analysis.raw_score == pytest.approx(analysis.ownership.sum() - 24.5, abs=1e-4)
     with pytest.raises(InputError, match="^checkpoints/quickstart-5x5.pt plays on 5x5 only; this game is on 9x9"):
         session.set_position(LiveGame(Rules(9)))
     for word in ("random", "mcts:0", "mcts", "checkpoints/nothing.pt"):

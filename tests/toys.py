@@ -34,14 +34,16 @@ class Toy(TensorFields, Game):
 
     after: int64 [S, A], the state after each move, -1 where illegal. result: float32 [S], that of the side to move
     where the game is over, nan elsewhere. exact: float32 [S], the value with perfect play, for the side to move. prior:
-    float32 [S, A]. guess: float32 [S], wrong values within [-1, 1]. repeating: bool [S, A], moves that are found
-    illegal only when they are tried."""
+    float32 [S, A]. guess: float32 [S], wrong values within [-1, 1]. points: float32 [S], a score for the side to move
+    in quarters, which sums hold exactly. repeating: bool [S, A], moves that are found illegal only when they are
+    tried."""
 
     after: Tensor
     result: Tensor
     exact: Tensor
     prior: Tensor
     guess: Tensor
+    points: Tensor
     repeating: Tensor
 
     def new(self, index: list[int]) -> Positions:
@@ -68,6 +70,9 @@ class Toy(TensorFields, Game):
         result = self.result[position.index]
         return ~result.isnan(), result.nan_to_num()
 
+    def final_score(self, states: Positions, game_index: Tensor, position: Positions) -> Tensor:
+        return self.points[position.index]
+
     def repeats(self, states: Positions, position: Positions, path: SearchPath, actions: Tensor) -> Tensor:
         last = path.words[path.path.gather(1, path.depth.unsqueeze(1)).squeeze(1), 0].to(torch.int64)
         return self.repeating[last, actions]
@@ -79,7 +84,8 @@ class Toy(TensorFields, Game):
 
         def evaluate(leaves: Positions, legal: Tensor, key: Tensor) -> SimpleNamespace:
             prior = legal.to(torch.float32) if even else torch.where(legal, self.prior[leaves.index], 0.0)
-            return SimpleNamespace(prior=prior / prior.sum(1, keepdim=True).clamp(min=1e-9), value=values[leaves.index])
+            prior = prior / prior.sum(1, keepdim=True).clamp(min=1e-9)
+            return SimpleNamespace(prior=prior, value=values[leaves.index], score=self.points[leaves.index])
 
         return evaluate
 
@@ -114,6 +120,7 @@ def written_out(start: Hashable, moves: Callable, result: Callable, num_actions:
         exact=torch.tensor(exact_values(rows, results)),
         prior=torch.tensor([[drawn.randint(1, 40) / 64 for _ in range(num_actions)] for _ in states]),
         guess=torch.tensor([drawn.randint(-32, 32) / 32 for _ in states]),
+        points=torch.tensor([drawn.randint(-80, 80) / 4 for _ in states]),
         repeating=torch.zeros(len(states), num_actions, dtype=torch.bool),
     )
 
@@ -209,7 +216,7 @@ def union(*games: Toy) -> tuple[Toy, list[int]]:
         return torch.cat([torch.nn.functional.pad(one, (0, width - one.shape[1]), value=fill) for one in tables])
 
     after = [torch.where(game.after < 0, -1, game.after + start) for game, start in zip(games, starts, strict=True)]
-    flat = {name: torch.cat([getattr(game, name) for game in games]) for name in ("result", "exact", "guess")}
+    flat = {name: torch.cat([getattr(game, name) for game in games]) for name in ("result", "exact", "guess", "points")}
     prior, repeating = joined([game.prior for game in games], 0.0), joined([game.repeating for game in games], False)
     return Toy(after=joined(after, -1), prior=prior, repeating=repeating, **flat), starts
 

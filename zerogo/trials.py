@@ -70,12 +70,13 @@ class Table:
         return self
 
     def __call__(self, state: board.State, legal: Tensor | None = None, key: Tensor | None = None) -> Evaluation:
-        """Returns priors and values."""
+        """Returns priors, values and scores."""
         legal = board.legal_actions(state) if legal is None else legal
         own = rng.key(5, state.hash, state.to_play, state.passes)
         weight = ((rng.key(own.unsqueeze(1), own_actions(state.rules.size, state.board_size)) & 0xFFF) + 1) * legal
         prior = torch.div(weight << 20, weight.sum(1, keepdim=True), rounding_mode="floor").to(torch.float32) / 2**20
-        return Evaluation(prior=prior, value=((own >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5)
+        value, score = ((own >> 20) & 0x3FF).to(torch.float32) / 1024 - 0.5, ((own >> 40) & 0x7F).to(torch.float32) - 60
+        return Evaluation(prior=prior, value=value, score=score)
 
 
 def drawn_moves(games: board.State, seed: int) -> Tensor:
@@ -110,7 +111,7 @@ def drawn_games(size: int, number: int = 12) -> board.State:
 
 def drawn_search(games: board.State, settings: SearchConfig) -> tuple[Search, SearchState]:
     """Returns a search of the games after some of its simulations; one game's budget is spent."""
-    search = Search(Table(), settings)
+    search = Search(Table(), settings, keeps_scores=settings.algorithm == "puct")
     search_state, everyone = search.init(games, 2 * SIMULATIONS), torch.arange(games.num_games)
     budgets = torch.where(everyone == 3, 2, 2 * SIMULATIONS)
     search.begin(search_state, everyone, budgets, seed=1, explore=everyone % 2 == 0)
@@ -125,9 +126,9 @@ def used_nodes(tree: Tree) -> dict[str, Tensor]:
     node = torch.arange(tree.num_nodes, device=tree.size.device)
     is_used = (node > NULL_NODE) & (node < ROOT + tree.size.unsqueeze(1))
     has_meaning = dict.fromkeys(vars(tree), is_used) | {"prior": is_used & ~tree.terminal}
-    fields = {name: part for name, part in vars(tree).items() if name != "size"}
     return {"size": tree.size} | {
-        name: part * has_meaning[name].view(*is_used.shape, *[1] * (part.ndim - 2)) for name, part in fields.items()
+        name: part * has_meaning[name].view(*is_used.shape, *[1] * (part.ndim - 2))
+        for name, part in tree.of_nodes.items()
     }
 
 
@@ -280,8 +281,8 @@ def _tree_cases(games: board.State, kind: str) -> Iterator[Case]:
         if kind == "cpu":
             selection = selection.select(selection.counts.nonzero().squeeze(1))
         leaves = step_leaves(search.game, search_state, selection)
-        found = search.evaluator(leaves.leaf, legal=leaves.legal)
-        yield _expanded, (search_state, selection, leaves, found.prior, found.value)
+        numbers = search.numbers_of(leaves.leaf, search.evaluator(leaves.leaf, legal=leaves.legal))
+        yield _expanded, (search_state, selection, leaves, *numbers)
         yield _kept, (search_state, search_state.tree.visits.argmax(1) % 2)
 
 

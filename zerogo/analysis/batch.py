@@ -28,6 +28,7 @@ from zerogo.sgf.record import LETTERS
 
 SEED = 0
 FEWEST_NODES = 16
+OF_MOVES = {"includeOwnershipStdev", "includeMovesOwnership"}
 NODES_A_LEAF = 64  # one more leaf a step for each 64 nodes of a tree: several at once weaken small searches
 
 
@@ -165,6 +166,7 @@ class SearchBatch:
         self._evaluate(tasks, states)
         evaluation, previews = Evaluation.cat([task.evaluation for task in tasks]), [task.previews for task in tasks]
         best = moves_to_evaluate(self.search_state.tree, index, previews)
+        best = [moves if task.query.included & OF_MOVES else [] for task, moves in zip(tasks, best, strict=True)]
         evaluate_children(self.analyst, states, best, previews)
         found = analyses(self.search_state.tree, index, evaluation, previews, self.search.settings)
         missing: list[list[int]] = [[] for _ in tasks]

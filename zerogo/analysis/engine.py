@@ -331,12 +331,12 @@ def _move(
     if "includeNoResultValue" in task.query.included:
         info["noResultValue"] = 0.0  # under zerogo's rules every game has a result
     if "includeMovesOwnership" in task.query.included:
-        info["ownership"] = _rounded(sign * task.previews[move.action].ownership)
+        info["ownership"] = _rounded(sign * task.previews[move.action])
     return info
 
 
 def _root(result: PositionResult, sign: int, stdev: float) -> dict[str, Any]:
-    """Returns rootInfo. The network alone gives no score other than that of the analysis."""
+    """Returns rootInfo."""
     analysis, hashes = result.analysis, _hashes(result)
     values = _values(analysis.value, analysis.score, sign, stdev)
     return {
@@ -347,7 +347,7 @@ def _root(result: PositionResult, sign: int, stdev: float) -> dict[str, Any]:
         "weight": float(analysis.visits),
         **values,
         "rawWinrate": _winrate(analysis.raw_value, sign),
-        **dict.fromkeys(("rawLead", "rawScoreSelfplay"), values["scoreLead"]),
+        **dict.fromkeys(("rawLead", "rawScoreSelfplay"), round(sign * analysis.raw_score, DIGITS)),
         "rawScoreSelfplayStdev": stdev,
         "rawNoResultProb": 0.0,
         **dict.fromkeys(("rawStWrError", "rawStScoreError", "rawVarTimeLeft"), -1.0),

@@ -7,7 +7,7 @@ what GoGui shows on its board.
 
 Clients find out what there is by what is refused, so an argument that can't be answered truthfully is an error. Formats
 are Leela Zero 0.17's (whole numbers, 10000 is 100 %) and KataGo 1.16's (floats), from the view of the player to move,
-without what only KataGo's network knows. Scores and ownership are the network's own, winrates the search's.
+without what only KataGo's network knows. Ownership is the network's own, winrates and scores are the search's.
 
 GoGui's are `gogui-analyze_commands` and the zerogo-… commands that it names, each in the format of its type (GoGui's
 manual, "Analyze Commands"). They search first, as long as a move would take without a clock, and change no game."""
@@ -53,6 +53,11 @@ class AnalyzeRequest(NamedTuple):
     max_moves: int = MAX_NUMBER
     restrictions: Restrictions | None = None
     extras: frozenset[str] = frozenset()
+
+    @property
+    def needs_ownerships(self) -> bool:
+        """Whether the ownership after moves is asked for."""
+        return not self.extras.isdisjoint(("movesOwnership", "ownershipStdev"))
 
 
 Finish = Callable[[Engine, Colour, int | None], str]  # does something with a chosen action, and says it
@@ -194,7 +199,8 @@ class Reporter:
         started, session = self._engine.now(), self._engine.session
         pause = STALE_SECONDS if self.is_current else 0.0
         if not self.is_current:
-            self._last = (session.visits, self._line_format(session.analysis(), self._request, self._engine.size))
+            analysis = session.analysis(self._request.needs_ownerships)
+            self._last = (session.visits, self._line_format(analysis, self._request, self._engine.size))
         if self._last[1]:
             self._reply.line(self._last[1])
         if self._due is not None:
@@ -210,16 +216,16 @@ def _analyze(line_format: LineFormat, extras: Sequence[str], engine: Engine, rep
     reporter = Reporter(engine, reply, request, line_format)
     while not reply.interrupted():
         done = engine.session.step()
-        if reporter.is_due and _prepared(engine.session, reply):
+        if reporter.is_due and _prepared(engine.session, reply, request.needs_ownerships):
             reporter.report()
         if not done:
             time.sleep(POLL_SECONDS)
     reply.end()
 
 
-def _prepared(session: AnalysisSession, reply: Reply) -> bool:
+def _prepared(session: AnalysisSession, reply: Reply, ownerships: bool) -> bool:
     """Asks the network for what a line needs beside the search, bit by bit; returns whether nothing came in between."""
-    while not session.prepare():
+    while not session.prepare(ownerships):
         if reply.interrupted():
             return False
     return not reply.interrupted()

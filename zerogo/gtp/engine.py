@@ -173,7 +173,7 @@ def make_engine(arguments: argparse.Namespace, log: Callable[[str], None]) -> En
             before = engine.now()
             session.step()
             between = engine.now()
-            session.analysis(evaluates_children=False)
+            session.analysis()
         engine.step_time.append(between - before)
         engine.overhead.append(engine.now() - between)
         session.clear()

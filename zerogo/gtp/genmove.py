@@ -191,7 +191,7 @@ def _decide(
     session, game, searched = engine.session, engine.game, engine.now()
     settings, judged = replace(engine.options, **changes), 0.0
     until = searched + 2 * VERDICT_SECONDS if deadline is None else deadline
-    analysis = session.analysis(evaluates_children=False)
+    analysis = session.analysis()
 
     def look(candidate: int) -> float:
         """Returns what a move is worth, the worst where there is no time to find out."""

@@ -23,7 +23,8 @@ VARIANCE_PRIOR, VARIANCE_WEIGHT, INVERSE_PRIOR_STDEV = 0.16, 2.0, 2.5
 
 # What the kernels of a search get, as arrays or tensors.
 # A `search.tree.Tree`, whose rows are game * M + node.
-Trees = namedtuple("Trees", "words children prior visits value_sum square_sum value terminal parent action size")
+TREE_FIELDS = "words children prior visits value_sum square_sum score_sum value terminal parent action size"
+Trees = namedtuple("Trees", TREE_FIELDS)
 # What a choice at a root reads of a `search.tree.SearchState`, and any choice of `config.SearchConfig` (float32).
 Searches = namedtuple("Searches", "budget done root_prior forced gumbel kept_visits order phase_end")
 CHOICE_NUMBERS = "c_puct c_puct_log c_puct_base c_puct_variance fpu_reduction fpu_reduction_root".split()
@@ -32,7 +33,7 @@ CHOICE_NUMBERS += ["c_visit", "c_scale"]
 Slots = namedtuple("Slots", "path depth action is_terminal counts")
 # K simulations: where they went (`Selection`), what they came to (`search.game.LeafStates`), what the network said.
 SELECTED, LANDED = ("path", "depth", "action", "is_terminal"), ("words", "legal", "finished", "result", "repeats")
-Leaves = namedtuple("Leaves", (*SELECTED, *LANDED, "prior", "value"))
+Leaves = namedtuple("Leaves", (*SELECTED, *LANDED, "prior", "value", "score"))
 # A `search.game.SearchPath`; the root states and their rules; what is found beside the fields of the positions.
 Path = namedtuple("Path", "game_index path depth words actions")
 GAME_FIELDS = ("on_board", "cap", "ply", "seen", "links", "recent", "moves")
@@ -41,8 +42,10 @@ Found = namedtuple("Found", "words legal result repeats recent moves")
 
 
 def fields_of(kind: type, source: Any) -> Any:
-    """Returns the tensors of an object that a namedtuple has fields for, contiguous."""
-    return kind(*(getattr(source, name).contiguous() for name in kind._fields))
+    """Returns the tensors of an object that a namedtuple has fields for, contiguous. In place of one that is None, such
+    as the scores of a tree that keeps none, the first stands, which a kernel must not touch by that name."""
+    tensors = [getattr(source, name) for name in kind._fields]
+    return kind(*((tensors[0] if tensor is None else tensor).contiguous() for tensor in tensors))
 
 
 def leaf_fields(states: Any, path: Any, words: Tensor) -> tuple[Path, Games, Found, PositionFields]:

@@ -5,7 +5,6 @@ import dataclasses
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,14 +20,16 @@ from zerogo.players.playout import PlayoutEvaluator, RandomPlayer, playouts_of
 from zerogo.rules import Rules
 from zerogo.search import Search, puct
 from zerogo.search.game import Go, utility
-from zerogo.search.tree import NULL_NODE, ROOT, Tree, nodes_at
+from zerogo.search.tree import NULL_NODE, ROOT, Tree, mean_scores, nodes_at
 
 LEAVES = 8  # of a step, where one game has the device for itself
 SIMULATIONS_A_LEAF = 8  # at least, of a move: several leaves a step cost strength where a move has few simulations
 MOST_OF_ROOT, MOST_OF_LEAF = 256, 8  # playouts of plain MCTS
 OWNERSHIP_PLAYOUTS = 64
 QUICK_PLAYOUTS = 16
-MOST_SCORED = 16  # candidates that are evaluated themselves; the others, hardly visited, get the position's score
+MOST_SCORED = (
+    16  # candidates that are evaluated themselves for what the search does not tell; others are hardly visited
+)
 LONGEST_LINE = 24
 KINDS = "mcts:N (N playouts a move), the path of a checkpoint, or the folder of a run"
 GUMBEL_UNTIL = 400  # simulations of a match up to which it is Gumbel; with PLAY PUCT was level with it at 64
@@ -95,7 +96,7 @@ class Analyst(SearchPlayer):
         search = self.search
         settings = dataclasses.replace(search.settings, **settings)
         game = (kind or type(search.game))(settings.score_weight)
-        return Search(search.evaluator, settings, game, search.root_evaluator)
+        return Search(search.evaluator, settings, game, search.root_evaluator, search.keeps_scores)
 
 
 def searchable(states: board.State) -> board.State:
@@ -152,7 +153,7 @@ def make_analyst(
     leaves = leaves or _fitting(number)
     checkpoint = load_newest(spec) if isinstance(spec, str) else spec
     changes = {"algorithm": "puct", "keep_tree": True, "leaves": leaves}
-    search = _network_search(checkpoint, settings, device, dtype, number, **changes)
+    search = _network_search(checkpoint, settings, device, dtype, number, keeps_scores=True, **changes)
     every = Evaluator.from_network(checkpoint.network(), checkpoint.encoder(), device, dtype, "all")
     evaluators = {"evaluator": every, "quick": every.with_symmetries("random"), "device": torch.device(device)}
     return Analyst(_name(checkpoint), search, number, checkpoint.sizes, checkpoint.source, **evaluators)
@@ -166,7 +167,7 @@ def analyst_of_playouts(
     search, fitting = _plain_search(playouts)
     simulations = simulations or fitting
     changes = {"keep_tree": True, "leaves": leaves or _fitting(simulations)}
-    search = Search(search.evaluator, dataclasses.replace(PLAIN_MCTS, **changes), None, search.root_evaluator)
+    search = Search(search.evaluator, dataclasses.replace(PLAIN_MCTS, **changes), None, search.root_evaluator, True)
     evaluators = {"evaluator": PlayoutEvaluator(OWNERSHIP_PLAYOUTS), "quick": PlayoutEvaluator(QUICK_PLAYOUTS)}
     return Analyst(f"mcts:{playouts}", search, simulations, **evaluators, device=torch.device(device))
 
@@ -191,18 +192,21 @@ def _network_search(
     device: torch.device,
     dtype: torch.dtype,
     simulations: int,
+    keeps_scores: bool = False,
     **changes: object,
 ) -> Search:
     """Returns a search over a checkpoint's averaged network that is to play well, not to explore: of self-play's
-    settings it keeps c_visit and c_scale, with which the policy was learned."""
+    settings it keeps c_visit and c_scale, with which the policy was learned. keeps_scores: where the network has a head
+    for them."""
     network, encoder, known = checkpoint.network(averaged=True), checkpoint.encoder(), checkpoint.config.network.heads
-    heads = search_heads(known, settings.score_weight)
+    heads = search_heads(known, settings.score_weight or keeps_scores)
     leaf = Evaluator.from_network(network, encoder, device, dtype, settings.symmetry, heads=heads)
     root_sees_all = settings.symmetry == "random" and simulations >= EVERY_SYMMETRY_FROM
     changes |= PLAY | {"max_considered": max(2, min(MOST_CONSIDERED, simulations // 2))}
     changes["score_weight"] = settings.score_weight if len(heads) > 2 else 0.0
     chosen = dataclasses.replace(checkpoint.config.search, **changes)
-    return Search(leaf, chosen, root_evaluator=leaf.with_symmetries("all") if root_sees_all else leaf)
+    root = leaf.with_symmetries("all") if root_sees_all else leaf
+    return Search(leaf, chosen, root_evaluator=root, keeps_scores=keeps_scores and len(heads) > 2)
 
 
 def _name(checkpoint: Checkpoint) -> str:
@@ -234,7 +238,8 @@ def autotune_leaves(analyst: Analyst, rules: Rules) -> tuple[Analyst, str]:
 class Candidate:
     """One move that the search has tried, from the view of the side that makes it.
 
-    value: its mean in [-1, 1]. score: expected points, komi included. prior: 0 to 1. lcb: lower bound of the winrate by
+    value: its mean in [-1, 1]. score: its mean in points, komi included, or the position's where the search keeps no
+    scores. prior: 0 to 1. lcb: lower bound of the winrate by
     the spread of its simulations (`puct.lower_bounds`), 0 to 1. pv: the best line from this move on, and pv_visits: the
     visits of each move of it. ownership: float32 [N, N] after the move, None where that was not evaluated."""
 
@@ -258,9 +263,10 @@ class Candidate:
 class Analysis:
     """What a search makes of one position, from the view of the side to move. Arrays are numpy on the host.
 
-    visits, value: of the root, the value in [-1, 1]. candidates: the visited moves, best first. prior: float32 [A], 0
-    where illegal. legal: bool [A]. visits_by_action: int64 [A]. By the network without a search: score, expected points
-    with komi; ownership, float32 [N, N] in [-1, 1]; raw_value, in [-1, 1]."""
+    visits, value, score: of the root, the value in [-1, 1], the score in points with komi. candidates: the visited
+    moves, best first. prior: float32 [A], 0 where illegal. legal: bool [A]. visits_by_action: int64 [A]. By the network
+    without a search: ownership, float32 [N, N] in [-1, 1]; raw_value, raw_score. The score is the raw one where the
+    search keeps none."""
 
     visits: int
     value: float
@@ -271,6 +277,7 @@ class Analysis:
     visits_by_action: np.ndarray
     ownership: np.ndarray
     raw_value: float
+    raw_score: float
 
     @property
     def winrate(self) -> float:
@@ -293,14 +300,7 @@ class Analysis:
         return np.sqrt(np.average((boards - mean) ** 2, axis=0, weights=weights))
 
 
-class ChildEvaluation(NamedTuple):
-    """The network's evaluation after a move, for the side that made it: score in points, ownership float32 [N, N]."""
-
-    score: float
-    ownership: np.ndarray | None  # None where the position's score stands for that of a move
-
-
-Previews = dict[int, ChildEvaluation]  # after the moves of one position, by action
+Previews = dict[int, np.ndarray]  # the ownership after moves of one position, float32 [N, N], by action
 
 
 @torch.inference_mode()
@@ -309,14 +309,18 @@ def analyses(
 ) -> list[Analysis]:
     """Returns the analyses of some games of a search: game_index int64 [K].
 
-    evaluation: what `Analyst.evaluate` returned of their roots. previews: what `evaluate_children` has found of each;
-    other moves have the score of their position and no ownership. settings: the search's; the part of points in the
-    values is taken out by the expected scores, an estimate that was off by up to 0.03 at a weight of 0.1."""
+    evaluation: what `Analyst.evaluate` returned of their roots. previews: what `evaluate_children` has found of each.
+    settings: the search's; the part of points in the values is taken out by the scores, an estimate that was off by up
+    to 0.03 at a weight of 0.1."""
     first = game_index * tree.num_nodes
     nodes, children = nodes_at(tree, first + ROOT, first)
     values, bounds = (found.clamp(-1, 1).cpu().numpy() for found in (nodes.value, puct.lower_bounds(nodes)))
     legal, prior, visits_by_action = (part.cpu().numpy() for part in (nodes.is_open, nodes.prior, nodes.visits.long()))
-    own_visits, own_values = nodes.total.long(), nodes.mean.clamp(-1, 1)
+    own_visits, own_values, own_scores = nodes.total.long(), nodes.mean.clamp(-1, 1), evaluation.score.float()
+    move_scores = None
+    if tree.score_sum is not None:
+        own_scores, move_scores = mean_scores(tree, first + ROOT, first)
+        move_scores = move_scores.cpu().numpy()
     ranked = visited(tree, game_index)
     if settings.lcb:
         chosen = puct.best_moves(nodes, settings).tolist()
@@ -331,16 +335,16 @@ def analyses(
         return max(-1.0, min(1.0, (found - of_score) / (1.0 - weight)))
 
     ownerships = evaluation.ownership.float().cpu().numpy()
-    numbers = (part.tolist() for part in (own_visits, own_values, evaluation.score.float(), evaluation.value.float()))
-    found = []
-    for game, (own_visit, own_value, score, raw_value) in enumerate(zip(*numbers, strict=True)):
+    numbers = own_visits, own_values, own_scores, evaluation.value.float(), evaluation.score.float()
+    numbers, found = zip(*(part.tolist() for part in numbers), strict=True), []
+    for game, (own_visit, own_value, score, raw_value, raw_score) in enumerate(numbers):
         candidates = []
         for line in lines[game]:
             pv, pv_visits = zip(*line, strict=True)
-            preview = previews[game].get(pv[0], ChildEvaluation(score, None))
-            value, bound = (winning_part(float(part[game, pv[0]]), preview.score) for part in (values, bounds))
-            of_move = pv[0], pv_visits[0], value, preview.score, float(prior[game, pv[0]]), (bound + 1) / 2
-            candidates.append(Candidate(*of_move, pv, pv_visits, preview.ownership))
+            points_after = score if move_scores is None else float(move_scores[game, pv[0]])
+            value, bound = (winning_part(float(part[game, pv[0]]), points_after) for part in (values, bounds))
+            of_move = pv[0], pv_visits[0], value, points_after, float(prior[game, pv[0]]), (bound + 1) / 2
+            candidates.append(Candidate(*of_move, pv, pv_visits, previews[game].get(pv[0])))
         analysis = Analysis(
             visits=own_visit,
             value=winning_part(own_value, score),
@@ -351,6 +355,7 @@ def analyses(
             visits_by_action=visits_by_action[game],
             ownership=ownerships[game],
             raw_value=raw_value,
+            raw_score=raw_score,
         )
         found.append(analysis)
     return found
@@ -365,15 +370,15 @@ def moves_to_evaluate(tree: Tree, game_index: Tensor, previews: list[Previews]) 
 def evaluate_children(
     analyst: Analyst, states: board.State, actions: list[list[int]], previews: list[Previews]
 ) -> None:
-    """Evaluates the positions after the given moves of each game in one batch and adds them to `previews`."""
+    """Evaluates the positions after the given moves of each game in one batch; `previews` get the ownership, for the
+    side that moves."""
     pairs = [(game, action) for game, moves in enumerate(actions) for action in moves]
     if not pairs:
         return
     game_index, moves = torch.tensor(pairs, device=states.device).unbind(1)
     found = analyst.evaluate(board.step(states.select(game_index), moves), quick=True)
-    scores, ownerships = (-found.score).tolist(), (-found.ownership).cpu().numpy()
-    for (game, action), score, ownership in zip(pairs, scores, ownerships, strict=True):
-        previews[game][action] = ChildEvaluation(score, ownership)
+    for (game, action), ownership in zip(pairs, (-found.ownership).cpu().numpy(), strict=True):
+        previews[game][action] = ownership
 
 
 def visited(tree: Tree, game_index: Tensor) -> list[list[int]]:

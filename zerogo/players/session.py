@@ -161,22 +161,24 @@ class AnalysisSession:
         return done
 
     @torch.inference_mode()
-    def prepare(self) -> bool:
+    def prepare(self, ownerships: bool = False) -> bool:
         """Makes one evaluation that `analysis` needs, so that a caller can answer between; tells if it was the last."""
         if self._evaluation is None:
             self._evaluation = self.analyst.evaluate(self._state)
             return False
+        if not ownerships:
+            return True
         (missing,) = moves_to_evaluate(self._search_state.tree, self._game_index, [self._previews])
         evaluate_children(self.analyst, self._state, [missing[:1]], [self._previews])
         return len(missing) <= 1
 
     @torch.inference_mode()
-    def analysis(self, evaluates_children: bool = True) -> Analysis:
-        """Returns the analysis so far; evaluates_children: whether candidates without own scores get some."""
+    def analysis(self, ownerships: bool = False) -> Analysis:
+        """Returns the analysis so far; ownerships: whether the best candidates get theirs."""
         assert self._key is not None, "set a position first"
         self._evaluation = self._evaluation or self.analyst.evaluate(self._state)
         root = self._search_state.tree, self._game_index
-        if evaluates_children:
+        if ownerships:
             missing = moves_to_evaluate(*root, [self._previews])
             evaluate_children(self.analyst, self._state, missing, [self._previews])
         return analyses(*root, self._evaluation, [self._previews], self._search.settings)[0]
@@ -186,7 +188,7 @@ class AnalysisSession:
         then returns to the position without restrictions, and its tree."""
         self.set_position(game, to_play, restrict(game.size, allow=[(colour, {action}, 1) for colour in Colour]))
         self.run(simulations)
-        found = self.analysis(evaluates_children=False)
+        found = self.analysis()
         self.set_position(game, to_play)
         return found.best.value if found.best else found.value
 

@@ -105,6 +105,10 @@ class Game(Protocol):
         """Returns the positions as the evaluator wants them, with what came before."""
         return position
 
+    def final_score(self, states: Any, game_index: Tensor, position: Any) -> Tensor:
+        """Returns the side to move's points if the game ended there: float32 [K]; for searches that keep scores."""
+        ...
+
     def utility(self, positions: Any, evaluation: Any) -> Tensor:
         """Returns what the tree sums up of evaluations of K positions: float32 [K] in [-1, 1], by default the value."""
         return evaluation.value.to(torch.float32)
@@ -215,20 +219,27 @@ class Go(Game):
         over = finished.nonzero().squeeze(1) if is_readable else torch.arange(len(finished), device=finished.device)
         if over.numel() == 0:
             return finished, value
-        games = game_index[over]
-        black, white, board = position.black[over], position.white[over], states.on_board[games]
+        score = self.final_score(states, game_index, position, over)
+        value[over] = torch.sign(score)
+        if self.score_weight:
+            value[over] = self._utility(value[over], score, states.rules.size[game_index[over]])
+        return finished, value
+
+    def final_score(
+        self, states: State, game_index: Tensor, position: Position, rows: Tensor | slice = slice(None)
+    ) -> Tensor:
+        """Returns the points with komi of the boards as they stand, for the side to move: float32; rows: of which
+        positions."""
+        games = game_index[rows]
+        black, white, board = position.black[rows], position.white[rows], states.on_board[games]
         area = scoring.area_rows(black, white, board)
         score = (flood.count(area[0]) - flood.count(area[1])).to(torch.float32)
         if states.rules.any_territory:
             none_dead = torch.zeros_like(black)
-            territory = scoring.territory_rows_score(black, white, board, position.captures[over], none_dead)
+            territory = scoring.territory_rows_score(black, white, board, position.captures[rows], none_dead)
             score = torch.where(states.rules.scoring[games] == 1, territory, score)
         score = score - states.rules.komi[games]
-        score = torch.where(position.to_play[over] == 1, score, -score)
-        value[over] = torch.sign(score)
-        if self.score_weight:
-            value[over] = self._utility(value[over], score, states.rules.size[games])
-        return finished, value
+        return torch.where(position.to_play[rows] == 1, score, -score)
 
     def repeats(self, states: State, position: Position, path: SearchPath, actions: Tensor) -> Tensor:
         """Compares the position's hash with those of the game before the root and of the nodes on the path."""

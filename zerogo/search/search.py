@@ -27,7 +27,8 @@ from zerogo.tensors import sent
 from zerogo.tuning import threads
 
 # Called with the game's leaves (or roots) and, by name, legal bool [K, A] and key int64 [K], by which it draws. Of what
-# it returns are read prior [K, A], 0 on illegal moves, sums to 1, and value [K] of the side to move, in [-1, 1].
+# it returns are read prior [K, A], 0 on illegal moves, sums to 1, value [K] of the side to move, in [-1, 1], and, in a
+# search that keeps scores, score [K], its points.
 Evaluate = Callable[..., Any]
 
 
@@ -53,7 +54,7 @@ class Search:
     """A search with its evaluator and settings; the games and their trees are in a `SearchState`.
 
     evaluator: evaluates leaves. root_evaluator: stands in for it at the roots (other symmetries, say). game: by default
-    Go with the `score_weight` of the settings."""
+    Go with the `score_weight` of the settings. keeps_scores: whether trees sum up the evaluator's scores, too."""
 
     def __init__(
         self,
@@ -61,11 +62,12 @@ class Search:
         settings: SearchConfig,
         game: Game | None = None,
         root_evaluator: Evaluate | None = None,
+        keeps_scores: bool = False,
     ) -> None:
         if settings.leaves < 1:
             raise ValueError(f"Search: search.leaves is {settings.leaves}; it must be at least 1 (0 is for self-play)")
         self.evaluator, self.root_evaluator = evaluator, root_evaluator or evaluator
-        self.settings, self.game = settings, game or Go(settings.score_weight)
+        self.settings, self.game, self.keeps_scores = settings, game or Go(settings.score_weight), keeps_scores
 
     def run(
         self,
@@ -94,7 +96,7 @@ class Search:
         kept from move to move."""
         num_actions, words = self.game.num_actions(states), self.game.pack(states)
         num_nodes = (2 * longest if self.settings.keep_tree else longest) + 2  # the root, and NULL_NODE
-        tree = Tree.empty(words.shape[0], num_nodes, num_actions, words.shape[1], words.device)
+        tree = Tree.empty(words.shape[0], num_nodes, num_actions, words.shape[1], words.device, self.keeps_scores)
         return SearchState.of(states, tree, num_actions, longest)
 
     def begin(
@@ -196,28 +198,36 @@ class Search:
         roots = self.roots_of(states, some_legal, rng.key(keys, Purpose.ROOT_SYMMETRY))
         return legal, tuple(part[:number] for part in (games, *roots))
 
-    def _write_roots(
-        self, search_state: SearchState, games: Tensor, words: Tensor, prior: Tensor, value: Tensor, finished: Tensor
-    ) -> None:
+    def _write_roots(self, search_state: SearchState, games: Tensor, *roots: Tensor) -> None:
         """Empties the trees of games and writes their roots, all of whose moves are open; counts those that overflowed.
-        games: int64 [n]. The others: see `roots_of`."""
-        tree = search_state.tree
+        games: int64 [n]. roots: see `roots_of`."""
+        tree, (words, prior, value, finished, *score) = search_state.tree, roots
         search_state.overflowed += (tree.size[games] > 0).sum()
         self.replace(search_state, games, search_state.states)
         tree.words[games, ROOT], tree.prior[games, ROOT] = words, prior
         tree.value_sum[games, ROOT], tree.value[games, ROOT] = value, value
         tree.square_sum[games, ROOT], tree.terminal[games, ROOT] = value * value, finished
+        if score:
+            tree.score_sum[games, ROOT] = score[0]
         tree.children[:, ROOT].index_fill_(0, games, UNVISITED)
         tree.visits[:, ROOT].index_fill_(0, games, 1)
         tree.parent[:, ROOT].index_fill_(0, games, NULL_NODE)
         tree.size.index_fill_(0, games, 1)
 
     def roots_of(self, states: Any, legal: Tensor, keys: Tensor) -> tuple[Tensor, ...]:
-        """Returns what makes positions roots: words, priors float32 [K, A], values float32 [K], and which are over."""
+        """Returns what makes positions roots: words, priors float32 [K, A], values float32 [K], which are over, and, in
+        a search that keeps them, scores float32 [K]."""
         evaluation = self.root_evaluator(states, legal=legal, key=keys)
-        finished, result = self.game.outcome(states, torch.arange(len(legal), device=legal.device), states)
-        value = torch.where(finished, result, self.game.utility(states, evaluation))
-        return self.game.pack(states), evaluation.prior.to(torch.float32), value, finished
+        games = torch.arange(len(legal), device=legal.device)
+        finished, result = self.game.outcome(states, games, states)
+        prior, value, *score = self.numbers_of(states, evaluation)
+        score = [torch.where(finished, self.game.final_score(states, games, states), one) for one in score]
+        return self.game.pack(states), prior, torch.where(finished, result, value), finished, *score
+
+    def numbers_of(self, positions: Any, evaluation: Any) -> tuple[Tensor, ...]:
+        """Returns what a tree takes of an evaluation: priors, utilities and, where it keeps them, scores, float32."""
+        score = (evaluation.score.to(torch.float32),) if self.keeps_scores else ()
+        return evaluation.prior.to(torch.float32), self.game.utility(positions, evaluation), *score
 
     def run_simulations(self, search_state: SearchState) -> None:
         """Runs simulations until no budget is left. Off the CPU the host reads the counters only after the fewest steps
@@ -246,13 +256,13 @@ class Search:
             selection = selection.select(selection.counts.nonzero().squeeze(1))
         if len(selection.index):
             leaves = step_leaves(self.game, search_state, selection)
-            prior, value = self._evaluate(search_state, selection, leaves)
-            expand_and_backup(search_state, selection, leaves, prior, value)
+            expand_and_backup(search_state, selection, leaves, *self._evaluate(search_state, selection, leaves))
         if host_read_is_free(selection.index):
             threads.THREADS.note(len(selection.index), time.perf_counter() - start)
 
-    def _evaluate(self, search_state: SearchState, selection: Selection, leaves: LeafStates) -> tuple[Tensor, Tensor]:
-        """Returns priors float32 [K, A] and values float32 [K]; on the CPU only of leaves whose value is not known."""
+    def _evaluate(self, search_state: SearchState, selection: Selection, leaves: LeafStates) -> tuple[Tensor, ...]:
+        """Returns priors float32 [K, A], values and, where the search keeps them, scores float32 [K]; on the CPU only
+        of leaves whose value is not known."""
         keys = search_state.keys + search_state.done
         if selection.num_slots == 1:
             keys = select_games(keys, selection.index)
@@ -263,14 +273,19 @@ class Search:
             _to_evaluate(selection.is_terminal | leaves.repeats | leaves.finished) if host_read_is_free(keys) else None
         )
         if index is None:
-            evaluation = self.evaluator(leaves.leaf, legal=leaves.legal, key=keys)
-            return evaluation.prior.to(torch.float32), self.game.utility(leaves.leaf, evaluation)
-        prior, value = torch.zeros(leaves.legal.shape, dtype=torch.float32), torch.zeros_like(leaves.result)
-        if index.numel():
-            chosen = leaves.leaf.select(index)
-            evaluation = self.evaluator(chosen, legal=leaves.legal[index], key=keys[index])
-            prior[index], value[index] = evaluation.prior.to(torch.float32), self.game.utility(chosen, evaluation)
-        return prior, value
+            numbers = self.numbers_of(leaves.leaf, self.evaluator(leaves.leaf, legal=leaves.legal, key=keys))
+        else:
+            numbers = torch.zeros(leaves.legal.shape), *torch.zeros(1 + self.keeps_scores, len(keys))
+            if index.numel():
+                chosen = leaves.leaf.select(index)
+                evaluation = self.evaluator(chosen, legal=leaves.legal[index], key=keys[index])
+                for every, some in zip(numbers, self.numbers_of(chosen, evaluation), strict=True):
+                    every[index] = some
+        if self.keeps_scores and not (host_read_is_free(keys) and not bool(leaves.finished.any())):
+            states, games = search_state.states_of_slots(selection.num_slots), selection.index
+            final = self.game.final_score(states, games, leaves.leaf)
+            numbers = *numbers[:2], torch.where(leaves.finished, final, numbers[2])
+        return numbers
 
     def _roots(self, search_state: SearchState, games: Tensor) -> Nodes:
         first = games * search_state.tree.num_nodes
@@ -339,15 +354,16 @@ def step_leaves(game: Game, search_state: SearchState, selection: Selection) -> 
 
 
 def expand_and_backup(
-    search_state: SearchState, selection: Selection, leaves: LeafStates, prior: Tensor, value: Tensor
+    search_state: SearchState, selection: Selection, leaves: LeafStates, prior: Tensor, value: Tensor, *score: Tensor
 ) -> None:
     """Writes the new nodes, closes moves that repeat, and counts and backs up the simulations that count.
 
-    prior: float32 [K, A], value: float32 [K], the network's; a finished position has its result instead. A move that
-    repeats has the mean value of its parent, as that was before the step."""
+    prior: float32 [K, A], value: float32 [K], the network's; a finished position has its result instead. score: float32
+    [K], the network's or of the finished board, where the tree keeps scores. A move that repeats has the mean value and
+    score of its parent, as those were before the step."""
     fast = kernels.module_for("tree", value.device)
     if fast is not None:
-        fast.expand_and_backup(search_state, selection, leaves, prior, value)
+        fast.expand_and_backup(search_state, selection, leaves, prior, value, *score)
         return
     tree, games, parent = search_state.tree, selection.games(search_state.num_games), selection.last
     first = games * tree.num_nodes
@@ -360,8 +376,11 @@ def expand_and_backup(
     value = torch.where(leaves.finished, leaves.result, value)
     _expand(tree, first, node, selection, leaves, prior, value)
     _close(tree, first, selection, repeats & selection.counts)
-    mean = tree.at("value_sum", parent) / tree.at("visits", parent).clamp(min=1)
+    visits = tree.at("visits", parent).clamp(min=1)
+    mean = tree.at("value_sum", parent) / visits
     value = torch.where(selection.is_terminal, tree.at("value", parent), torch.where(repeats, mean, value))
+    # All simulations that end in a finished position have the same score.
+    score = [torch.where(stays, tree.at("score_sum", parent) / visits, one) for one in score]
     path = torch.cat([selection.path, first.unsqueeze(1)], dim=1)
     path = path.scatter(1, (selection.depth + 1).unsqueeze(1), (first + node).unsqueeze(1))
     path = torch.where(selection.counts.unsqueeze(1), path, first.unsqueeze(1))
@@ -370,7 +389,7 @@ def expand_and_backup(
     step = len(path) if host_read_is_free(path) else search_state.num_games
     for start in range(0, len(path), step):
         slot = slice(start, start + step)
-        backup(tree, path[slot], depth[slot], value[slot])
+        backup(tree, path[slot], depth[slot], value[slot], *(one[slot] for one in score))
     ended = torch.stack([selection.is_terminal | (leaves.finished & ~repeats), repeats])
     search_state.exact_leaves += (ended & selection.counts).sum(1)
     search_state.done.index_add_(0, games, selection.counts.to(torch.int64))

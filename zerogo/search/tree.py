@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,8 +24,9 @@ class Tree(TensorFields):
     NULL_NODE) or ILLEGAL (-1). prior: float32 [B, M, A]. visits: int32 [B, M], 1 for the evaluation that made the node,
     and 1 for each later simulation through it. value_sum: float32 [B, M], the sum of their values, square_sum: float32
     [B, M], of their squares, and value: float32 [B, M], its own evaluation, all from the view of the side to move at
-    the node. terminal: bool [B, M]. parent: int32 [B, M]. action: int32 [B, M], the move that led to the node. size:
-    int64 [B], nodes in use, from the root on.
+    the node. score_sum: float32 [B, M], the sum of their scores in points, from the same view; None in a search that
+    keeps no scores. terminal: bool [B, M]. parent: int32 [B, M]. action: int32 [B, M], the move that led to the node.
+    size: int64 [B], nodes in use, from the root on.
 
     A `row` (int64) names a node of a game in the flattened tensors: game * M + node."""
 
@@ -41,10 +41,13 @@ class Tree(TensorFields):
     parent: Tensor
     action: Tensor
     size: Tensor
+    score_sum: Tensor | None = None
 
     @staticmethod
-    def empty(num_games: int, num_nodes: int, num_actions: int, num_words: int, device: torch.device) -> Tree:
-        """Returns trees without nodes, with room for `num_nodes` each, NULL_NODE included."""
+    def empty(
+        num_games: int, num_nodes: int, num_actions: int, num_words: int, device: torch.device, scores: bool = False
+    ) -> Tree:
+        """Returns trees without nodes, with room for `num_nodes` each, NULL_NODE included; scores: with their sums."""
 
         def nodes(dtype: torch.dtype, *shape: int) -> Tensor:
             return torch.zeros((num_games, num_nodes, *shape), dtype=dtype, device=device)
@@ -61,6 +64,7 @@ class Tree(TensorFields):
             parent=nodes(torch.int32),
             action=nodes(torch.int32),
             size=torch.zeros(num_games, dtype=torch.int64, device=device),
+            score_sum=nodes(torch.float32) if scores else None,
         )
 
     @property
@@ -69,9 +73,14 @@ class Tree(TensorFields):
         return self.visits.shape[1]
 
     @property
+    def of_nodes(self) -> dict[str, Tensor]:
+        """The fields that nodes have, by name."""
+        return {name: tensor for name, tensor in vars(self).items() if name != "size" and tensor is not None}
+
+    @property
     def bytes_per_node(self) -> int:
         """What one node costs in memory, all told."""
-        return sum(tensor[0, 0].numel() * tensor.element_size() for tensor in self.tensors() if tensor is not self.size)
+        return sum(tensor[0, 0].numel() * tensor.element_size() for tensor in self.of_nodes.values())
 
     @property
     def in_use(self) -> Tensor:
@@ -204,19 +213,31 @@ def nodes_at(
     return Nodes(prior, visits, value, squares, children != ILLEGAL, *own, under_way), children
 
 
-def backup(tree: Tree, path: Tensor, depth: Tensor, value: Tensor) -> None:
-    """Adds one visit, the value and its square to every node of the paths.
+def mean_scores(tree: Tree, rows: Tensor, first: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the mean scores in points at some nodes and after each of their moves, 0 where unvisited, both from the
+    nodes' view: float32 [K] and [K, A]; arguments as `nodes_at`."""
+    children = tree.at("children", rows)
+    child = (children.clamp(min=NULL_NODE) + first.unsqueeze(1)).view(-1)
+    own, after = (tree.at("score_sum", at) / tree.at("visits", at).clamp(min=1) for at in (rows, child))
+    return own, -after.view_as(children)
+
+
+def backup(tree: Tree, path: Tensor, depth: Tensor, value: Tensor, score: Tensor | None = None) -> None:
+    """Adds one visit, the value, its square and, where the tree keeps scores, the score to every node of the paths.
 
     It is the only place where a simulation's value changes its sign on the way up (kernels do the same in
     `expand_and_backup`); `nodes_at` turns a child's mean to its parent's view when a choice reads it.
 
     path: int64 [K, D], rows from the root on, of NULL_NODE behind the end. depth: int64 [K], index of the last node.
-    value: float32 [K], the result of the simulation for the side to move at the last node; each step up it is the
-    opponent's."""
+    value, score: float32 [K], the result of the simulation for the side to move at the last node; each step up it is
+    the opponent's."""
     step = depth.unsqueeze(1) - torch.arange(path.shape[1], device=path.device)
-    value = value.unsqueeze(1)
+    value, index = value.unsqueeze(1), path.reshape(-1)
     signed = torch.where((step & 1) == 0, value, -value)
-    index = path.reshape(-1)
+    if tree.score_sum is not None:
+        points = torch.where((step & 1) == 0, score.unsqueeze(1), -score.unsqueeze(1))
+        tree.score_sum.view(-1).scatter_add_(0, index, points.view(-1))
+        tree.score_sum[:, NULL_NODE] = 0
     tree.value_sum.view(-1).scatter_add_(0, index, signed.view(-1))
     tree.square_sum.view(-1).scatter_add_(0, index, (signed * signed).view(-1))
     tree.visits.view(-1).scatter_add_(0, index, torch.ones_like(index, dtype=torch.int32))
@@ -226,7 +247,7 @@ def backup(tree: Tree, path: Tensor, depth: Tensor, value: Tensor) -> None:
 
 def reset_(tree: Tree, game_index: Tensor, deepest: Tensor | None = None, stays: Tensor | None = None) -> None:
     """Empties the trees of some games, int64 [K], but for those that stay, bool [K]. deepest: int64 [B], set to 0."""
-    for values in (tree.size, tree.visits, tree.value_sum, tree.square_sum, tree.terminal, deepest):
+    for values in (tree.size, tree.visits, tree.value_sum, tree.square_sum, tree.score_sum, tree.terminal, deepest):
         if values is not None and stays is None:  # `values[game_index] = 0` would copy the number to a GPU, and wait
             values.index_fill_(0, game_index, 0)
         elif values is not None:
@@ -277,8 +298,7 @@ def _move_nodes(tree: Tree, game_index: Tensor, place: Tensor) -> None:
     game, node = (place != NULL_NODE).nonzero().unbind(1)
     first, base = game_index[game] * tree.num_nodes, game * tree.num_nodes
     rows, targets, places = first + node, first + place[game, node], place.view(-1)
-    names = [entry.name for entry in dataclasses.fields(tree) if entry.name != "size"]
-    moved = {name: tree.at(name, rows) for name in names}
+    moved = {name: tree.at(name, rows) for name in tree.of_nodes}
     children = moved["children"]
     child = (children.clamp(min=NULL_NODE) + base.unsqueeze(1)).view(-1)
     followed = places.index_select(0, child).view_as(children).to(torch.int32)

@@ -107,7 +107,7 @@ class SelfPlay:
         search, tree, tables = self.search_state, self.search_state.tree, self.recorder.tables
         state = {name: state_of(getattr(self, name)) for name in IN_FLIGHT}
         state |= {"search": {name: getattr(search, name) for name in OF_SEARCHES}, "tree_size": tree.size}
-        state["nodes"] = {name: t[tree.in_use].cpu() for name, t in vars(tree).items() if t is not tree.size}
+        state["nodes"] = {name: tensor[tree.in_use].cpu() for name, tensor in tree.of_nodes.items()}
         state["records"] = {name: table[self._recorded] for name, table in tables.items()}
         return state | {"resignation": self.resignation.state_dict()}
 

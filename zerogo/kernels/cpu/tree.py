@@ -24,6 +24,7 @@ ZERO, ONE, WORST = np.float32(0), np.float32(1), np.float32(-np.inf)
 TINY = np.float32(shared.TINY)
 VARIANCE_PRIOR, VARIANCE_WEIGHT = np.float32(shared.VARIANCE_PRIOR), np.float32(shared.VARIANCE_WEIGHT)
 INVERSE_PRIOR_STDEV = np.float32(shared.INVERSE_PRIOR_STDEV)
+NO_SCORES = np.empty(0, np.float32)
 
 Settings = namedtuple("Settings", ("is_gumbel", "leaves", "tries", *shared.CHOICE_NUMBERS))
 # One game's part of a `search.tree.Tree`, by node. under_way int32 [M], by_move int32 [A], collided bool [A]: as in
@@ -34,8 +35,11 @@ OneTree = namedtuple(
 
 
 def arrays_of(tree: Any) -> Trees:
-    """Returns the arrays of a `search.tree.Tree`, over the same memory."""
-    return Trees(*(getattr(tree, name).flatten(0, 1).numpy() for name in Trees._fields[:-1]), tree.size.numpy())
+    """Returns the arrays of a `search.tree.Tree`, over the same memory; an empty one for scores that it does not
+    keep."""
+    tensors = (getattr(tree, name) for name in Trees._fields[:-1])
+    arrays = (NO_SCORES if tensor is None else tensor.flatten(0, 1).numpy() for tensor in tensors)
+    return Trees(*arrays, tree.size.numpy())
 
 
 # Select
@@ -311,7 +315,9 @@ def _proportional_move(tree, node, settings):
 # Expand and back up
 
 
-def expand_and_backup(search_state: Any, selection: Any, leaves: Any, prior: Tensor, value: Tensor) -> None:
+def expand_and_backup(
+    search_state: Any, selection: Any, leaves: Any, prior: Tensor, value: Tensor, score: Tensor | None = None
+) -> None:
     """Writes the new nodes, closes moves that repeat, and counts and backs up the simulations, those of a game in the
     order of their slots; arguments as `search.search.expand_and_backup`."""
     num_games = search_state.num_games
@@ -319,7 +325,8 @@ def expand_and_backup(search_state: Any, selection: Any, leaves: Any, prior: Ten
     (used,) = selection.counts.numpy().nonzero()
     place[selection.index.numpy()[used]] = used
     fields = [getattr(selection, name) for name in shared.SELECTED] + [getattr(leaves, name) for name in shared.LANDED]
-    found = shared.Leaves(*(array(field.detach()) for field in (*fields, prior, value)))
+    arrays = (array(field.detach()) for field in (*fields, prior, value))
+    found = shared.Leaves(*arrays, NO_SCORES if score is None else array(score.detach()))
     ended = np.zeros((num_games, 2), np.int64)
     counters = (search_state.done.numpy(), search_state.deepest.numpy(), ended)
     over_games(_expand_and_backup, num_games, arrays_of(search_state.tree), found, place, *counters)
@@ -330,7 +337,8 @@ def expand_and_backup(search_state: Any, selection: Any, leaves: Any, prior: Ten
 def _expand_and_backup(first, last, trees, leaves, place, done, deepest, ended):
     num_games = trees.size.shape[0]
     num_nodes, num_slots = trees.visits.shape[0] // num_games, place.shape[0] // num_games
-    nodes, values = np.empty(num_slots, np.int64), np.empty(num_slots, np.float32)
+    nodes, has_scores = np.empty(num_slots, np.int64), len(trees.score_sum) > 0
+    values, scores = np.empty(num_slots, np.float32), np.zeros(num_slots, np.float32)
     for game in range(first, last):
         for slot in range(num_slots):
             k = place[slot * num_games + game]
@@ -338,10 +346,14 @@ def _expand_and_backup(first, last, trees, leaves, place, done, deepest, ended):
                 continue
             parent = leaves.path[k, leaves.depth[k]]
             nodes[slot] = -1
+            if has_scores and (leaves.is_terminal[k] or leaves.repeats[k]):
+                scores[slot] = trees.score_sum[parent] / max(np.float32(trees.visits[parent]), ONE)
+            elif has_scores:
+                scores[slot] = leaves.score[k]
             if leaves.is_terminal[k]:
                 values[slot] = trees.value[parent]
             elif leaves.repeats[k]:
-                values[slot] = trees.value_sum[parent] / max(np.float32(trees.visits[parent]), np.float32(1))
+                values[slot] = trees.value_sum[parent] / max(np.float32(trees.visits[parent]), ONE)
                 trees.children[parent, leaves.action[k]] = ILLEGAL
                 trees.prior[parent, leaves.action[k]] = 0
             else:
@@ -356,7 +368,7 @@ def _expand_and_backup(first, last, trees, leaves, place, done, deepest, ended):
             k = place[slot * num_games + game]
             if k >= 0:
                 path, depth = leaves.path[k], leaves.depth[k]
-                reached = _back_up(trees, path, depth, nodes[slot], values[slot])
+                reached = _back_up(trees, path, depth, nodes[slot], values[slot], scores[slot])
                 done[game] += 1
                 deepest[game] = max(deepest[game], reached)
 
@@ -375,22 +387,26 @@ def _expand(trees, leaves, k, base, row, parent, value):
 
 
 @inline
-def _back_up(trees, path, depth, row, value):
-    """Adds a visit, the value and its square to a new node (row, -1 for none) and those of its path, each step up the
-    opponent's; returns how deep the simulation came."""
-    visits, value_sum, square_sum = trees.visits, trees.value_sum, trees.square_sum
-    reached, square = depth, value * value
+def _back_up(trees, path, depth, row, value, score):
+    """Adds a visit, the value, its square and the score to a new node (row, -1 for none) and those of its path, each
+    step up the opponent's; returns how deep the simulation came."""
+    visits, value_sum, square_sum, score_sum = trees.visits, trees.value_sum, trees.square_sum, trees.score_sum
+    reached, square, has_scores = depth, value * value, len(score_sum) > 0
     if row >= 0:
         reached += 1
         visits[row] += 1
         value_sum[row] += value
         square_sum[row] += square
-        value = -value
+        if has_scores:
+            score_sum[row] += score
+        value, score = -value, -score
     for level in range(depth, -1, -1):
         visits[path[level]] += 1
         value_sum[path[level]] += value
         square_sum[path[level]] += square
-        value = -value
+        if has_scores:
+            score_sum[path[level]] += score
+        value, score = -value, -score
     return reached
 
 
@@ -422,6 +438,8 @@ def _keep(first, last, trees, games, actions):
                 _move(trees, place, base + node, base + place[node])
         for row in range(base + ROOT + kept, base + ROOT + size):
             trees.visits[row], trees.value_sum[row], trees.square_sum[row], trees.terminal[row] = 0, 0, 0, False
+            if len(trees.score_sum) > 0:
+                trees.score_sum[row] = 0
         trees.size[games[k]] = kept
 
 
@@ -452,4 +470,6 @@ def _move(trees, place, row, target):
     trees.visits[target], trees.value_sum[target] = trees.visits[row], trees.value_sum[row]
     trees.square_sum[target], trees.value[target] = trees.square_sum[row], trees.value[row]
     trees.terminal[target] = trees.terminal[row]
+    if len(trees.score_sum) > 0:
+        trees.score_sum[target] = trees.score_sum[row]
     trees.action[target], trees.parent[target] = trees.action[row], place[trees.parent[row]]

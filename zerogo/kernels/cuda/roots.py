@@ -91,22 +91,27 @@ def entropy_kernel(policies, priors, kl, entropy, actions, TILE: tl.constexpr):
 # The next search
 
 
-def make_roots(search_state: Any, games: Tensor, words: Tensor, prior: Tensor, value: Tensor, finished: Tensor) -> None:
+def make_roots(
+    search_state: Any, games: Tensor, words: Tensor, prior: Tensor, value: Tensor, finished: Tensor,
+    score: Tensor | None = None,
+) -> None:  # fmt: skip
     """Empties the trees of some games (int64 [K], all different) and writes their roots; counts those where there was
     something to be kept. words: int32 [K, W]. prior: float32 [K, A]. value: float32 [K]. finished: bool [K]."""
     searched = search_state.tree
     given = fields_of(Trees, searched), search_state.deepest, search_state.overflowed, games
-    numbers = words, prior, value, finished, searched.num_nodes
+    numbers = words, prior, value, finished, value if score is None else score, searched.num_nodes
     launch(make_kernel, len(games), *given, *numbers, **tree.kind_of(searched))
 
 
 @triton.jit(do_not_specialize=["num_nodes"])
-def make_kernel(trees, deepest, overflowed, games, words, priors, values, finished, num_nodes, KIND: tl.constexpr):
+def make_kernel(
+    trees, deepest, overflowed, games, words, priors, values, finished, scores, num_nodes, KIND: tl.constexpr
+):
     """Writes the root of one game; `begin_kernel` closes what is illegal."""
     k, game = tl.program_id(0).to(tl.int64), tl.load(games + tl.program_id(0)).to(tl.int64)
     row, size, value = game * num_nodes + ROOT, tl.load(trees.size + game), tl.load(values + k)
     moves, word = tl.arange(0, KIND.TILE), tl.arange(0, KIND.WORD_TILE)
-    empty_nodes(trees, row - ROOT, size * 0 + ROOT + 1, size + ROOT)  # all behind the root
+    empty_nodes(trees, row - ROOT, size * 0 + ROOT + 1, size + ROOT, KIND)  # all behind the root
     tl.atomic_add(overflowed, (size > 0).to(tl.int64))
     packed = tl.load(words + k * KIND.WORDS + word, mask=word < KIND.WORDS)
     prior = tl.load(priors + k * KIND.ACTIONS + moves, mask=moves < KIND.ACTIONS)
@@ -117,6 +122,8 @@ def make_kernel(trees, deepest, overflowed, games, words, priors, values, finish
     tl.store(trees.value_sum + row, value)
     tl.store(trees.square_sum + row, value * value)
     tl.store(trees.value + row, value)
+    if KIND.SCORES:
+        tl.store(trees.score_sum + row, tl.load(scores + k))
     tl.store(trees.terminal + row, tl.load(finished + k))
     tl.store(trees.parent + row, NULL_NODE)
     tl.store(trees.size + game, size * 0 + 1)

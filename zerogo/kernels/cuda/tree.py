@@ -33,8 +33,9 @@ INVERSE_PRIOR_STDEV = tl.constexpr(shared.INVERSE_PRIOR_STDEV)
 LEVELS = tl.constexpr(64)  # nodes of a path that are backed up at once
 ROWS = tl.constexpr(8)  # nodes that are moved at once
 
-# What a kernel is compiled for: moves and words of a node, each as wide as its tile; the kind of search.
-Kind = namedtuple("Kind", "ACTIONS TILE WORDS WORD_TILE SEVERAL GUMBEL")
+# What a kernel is compiled for: moves and words of a node, each as wide as its tile; the kind of search; whether trees
+# keep scores.
+Kind = namedtuple("Kind", "ACTIONS TILE WORDS WORD_TILE SEVERAL GUMBEL SCORES")
 Settings = namedtuple("Settings", CHOICE_NUMBERS)
 # What all choices of one game read; index: its number, first: the row of its first node.
 Game = namedtuple("Game", "trees under_way searches index first settings")
@@ -47,7 +48,7 @@ def kind_of(tree: Any, several: bool = False, is_gumbel: bool = False) -> dict[s
     scores round as torch's."""
     actions, words = tree.children.shape[2], tree.words.shape[2]
     tile = triton.next_power_of_2(actions)
-    kind = Kind(actions, tile, words, triton.next_power_of_2(words), several, is_gumbel)
+    kind = Kind(actions, tile, words, triton.next_power_of_2(words), several, is_gumbel, tree.score_sum is not None)
     return {"KIND": kind, "num_warps": max(1, min(8, tile // 128)), "enable_fp_fusion": False}
 
 
@@ -293,15 +294,18 @@ def _best(node, score):
 # Expand and back up
 
 
-def expand_and_backup(search_state: Any, selection: Any, leaves: Any, prior: Tensor, value: Tensor) -> None:
+def expand_and_backup(
+    search_state: Any, selection: Any, leaves: Any, prior: Tensor, value: Tensor, score: Tensor | None = None
+) -> None:
     """Writes the new nodes, closes moves that repeat, and counts and backs up the simulations; arguments as
     `search.search.expand_and_backup`. All slots are given: K = num_slots * B."""
     tree, num_slots = search_state.tree, selection.num_slots
     num_games, num_nodes, _ = tree.children.shape
     assert len(value) == num_slots * num_games, f"{len(value)} simulations in {num_slots} slots of {num_games} games"
     fields = [getattr(selection, name) for name in SELECTED] + [getattr(leaves, name) for name in LANDED]
-    found = Leaves(*(field.contiguous() for field in (*fields, prior, value)))
-    given = fields_of(Trees, tree), found, selection.counts, torch.empty_like(value)
+    score = value if score is None else score
+    found = Leaves(*(field.contiguous() for field in (*fields, prior, value, score)))
+    given = fields_of(Trees, tree), found, selection.counts, torch.empty_like(value), torch.empty_like(score)
     counters = search_state.done, search_state.deepest, search_state.exact_leaves
     sizes = num_games, num_nodes, found.path.shape[1], num_slots
     launch(expand_kernel, num_games, *given, *counters, *sizes, **kind_of(tree))
@@ -309,11 +313,11 @@ def expand_and_backup(search_state: Any, selection: Any, leaves: Any, prior: Ten
 
 @triton.jit(do_not_specialize=["num_games", "num_nodes", "num_levels", "num_slots"])
 def expand_kernel(
-    trees, leaves, counts, backed_up, done, deepest, exact_leaves, num_games, num_nodes, num_levels, num_slots,
+    trees, leaves, counts, backed_up, scores, done, deepest, exact_leaves, num_games, num_nodes, num_levels, num_slots,
     KIND: tl.constexpr,
 ):  # fmt: skip
     """Writes what the simulations of one game came to, in the order of their slots, then backs them up: all of them see
-    the sums as they were before the step. backed_up: room for their values, float32 [K]."""
+    the sums as they were before the step. backed_up, scores: room for their values and scores, float32 [K]."""
     game = tl.program_id(0).to(tl.int64)
     first = game * num_nodes
     used, lowest = tl.load(trees.size + game), tl.load(deepest + game)
@@ -326,6 +330,11 @@ def expand_kernel(
             is_terminal, repeats = tl.load(leaves.is_terminal + k) != 0, tl.load(leaves.repeats + k) != 0
             is_over = tl.load(leaves.finished + k) != 0
             own = tl.where(is_over, tl.load(leaves.result + k), tl.load(leaves.value + k))
+            if KIND.SCORES:
+                num_visits = tl.maximum(tl.load(trees.visits + last), 1).to(tl.float32)
+                mean = tl.div_rn(tl.load(trees.score_sum + last), num_visits)
+                score = tl.where(is_terminal | repeats, mean, tl.load(leaves.score + k))
+                tl.store(scores + k, score)
             if is_terminal:
                 own = tl.load(trees.value + last)
             elif repeats:
@@ -335,6 +344,8 @@ def expand_kernel(
                 tl.store(trees.prior + last * KIND.ACTIONS + action, 0.0)
             else:
                 _expand(trees, leaves, k, first, used + ROOT, last, action, own, KIND)
+                if KIND.SCORES:
+                    tl.store(trees.score_sum + first + used + ROOT, score)
                 used += 1
             tl.store(backed_up + k, own)
             number += 1
@@ -348,7 +359,8 @@ def expand_kernel(
             depth = tl.load(leaves.depth + k)
             stays = (tl.load(leaves.is_terminal + k) != 0) | (tl.load(leaves.repeats + k) != 0)
             reached = depth + (stays == 0).to(tl.int64)
-            _back_up(trees, leaves.path + k * num_levels, depth, reached, tl.load(backed_up + k))
+            path, score = leaves.path + k * num_levels, tl.load(scores + k) if KIND.SCORES else 0.0
+            _back_up(trees, path, depth, reached, tl.load(backed_up + k), score, KIND)
             tl.debug_barrier()  # the next simulation's path shares nodes with this one's
             lowest = tl.maximum(lowest, reached)
         k += num_games
@@ -381,15 +393,19 @@ def _expand(trees, leaves, k, first, node, last, action, own, KIND: tl.constexpr
 
 
 @triton.jit
-def _back_up(trees, path, depth, reached, own):
-    """Adds a visit, the value and its square to the nodes of a path, the last of them at `depth`; each step up from
-    `reached` is the opponent's."""
+def _back_up(trees, path, depth, reached, own, score, KIND: tl.constexpr):
+    """Adds a visit, the value, its square and the score to the nodes of a path, the last of them at `depth`; each step
+    up from `reached` is the opponent's."""
     start = depth * 0
     while start <= depth:
         level = start + tl.arange(0, LEVELS)
         is_meant = level <= depth
         row = tl.load(path + level, mask=is_meant, other=0)
-        signed = tl.where(((reached - level) & 1) == 0, own, -own)
+        is_mover = ((reached - level) & 1) == 0
+        signed = tl.where(is_mover, own, -own)
+        if KIND.SCORES:
+            points = tl.load(trees.score_sum + row, mask=is_meant, other=0.0) + tl.where(is_mover, score, -score)
+            tl.store(trees.score_sum + row, points, mask=is_meant)
         visits = tl.load(trees.visits + row, mask=is_meant, other=0)
         total = tl.load(trees.value_sum + row, mask=is_meant, other=0.0)
         squares = tl.load(trees.square_sum + row, mask=is_meant, other=0.0)
@@ -470,17 +486,19 @@ def _move_all(trees, place, first, end, KIND: tl.constexpr):
         kept += tl.sum(stays.to(tl.int64), 0)
         start += ROWS
     tl.debug_barrier()
-    empty_nodes(trees, first, kept + ROOT, end)
+    empty_nodes(trees, first, kept + ROOT, end, KIND)
 
 
 @triton.jit
-def empty_nodes(trees, first, start, end):
+def empty_nodes(trees, first, start, end, KIND: tl.constexpr):
     """Empties the nodes from start to before end of one game, whose first node is `first`."""
     while start < end:
         node = start + tl.arange(0, LEVELS)
         tl.store(trees.visits + first + node, 0, mask=node < end)
         tl.store(trees.value_sum + first + node, 0.0, mask=node < end)
         tl.store(trees.square_sum + first + node, 0.0, mask=node < end)
+        if KIND.SCORES:
+            tl.store(trees.score_sum + first + node, 0.0, mask=node < end)
         tl.store(trees.terminal + first + node, node < 0, mask=node < end)
         start += LEVELS
 
@@ -498,6 +516,7 @@ def _move(trees, place, row, target, stays, KIND: tl.constexpr):
     packed = tl.load(trees.words + row[:, None] * KIND.WORDS + word, mask=has_word, other=0)
     fields = trees.visits, trees.value_sum, trees.square_sum, trees.value, trees.terminal, trees.action
     numbers = [tl.load(field + row, mask=stays) for field in fields]
+    points = tl.load((trees.score_sum if KIND.SCORES else trees.value) + row, mask=stays)
     parent = tl.load(place + tl.load(trees.parent + row, mask=stays, other=0), mask=stays, other=0)
     tl.debug_barrier()
     child = tl.where(is_node, followed.to(tl.int32), child)
@@ -506,4 +525,6 @@ def _move(trees, place, row, target, stays, KIND: tl.constexpr):
     tl.store(trees.words + target[:, None] * KIND.WORDS + word, packed, mask=has_word)
     for k in tl.static_range(6):
         tl.store(fields[k] + target, numbers[k], mask=stays)
+    if KIND.SCORES:
+        tl.store(trees.score_sum + target, points, mask=stays)
     tl.store(trees.parent + target, parent.to(tl.int32), mask=stays)
