@@ -33,9 +33,13 @@ def process_group() -> Iterator[None]:
     """Makes this process one of torchrun's ranks for as long as the context lasts, if there are more than one. Raises
     InputError if another rank has ended; an InputError of one rank names the rank, one of all ranks is said by rank
     0."""
-    if int(os.environ.get("WORLD_SIZE", 1)) == 1 or dist.is_initialized():
+    if os.environ.get("WORLD_SIZE", "1") in ("", "1") or dist.is_initialized():
         yield
         return
+    missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
+    if missing:
+        what = f"WORLD_SIZE is {os.environ['WORLD_SIZE']}, but {missing[0]} is not set"
+        raise InputError(f"{what}; start several processes with torchrun, or unset WORLD_SIZE for one")
     try:
         store, number, size = _fresh_store()
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"

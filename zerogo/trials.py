@@ -442,6 +442,8 @@ def main() -> None:
     for task, *arguments in request["tasks"]:
         try:
             answer = TASKS[task](*arguments)
+        except (OSError, MemoryError, torch.OutOfMemoryError) as error:  # what may pass is no property of the machine
+            answer = {"untried": f"could not be tried ({type(error).__name__}: {' '.join(str(error).split())[:200]})"}
         except Exception as error:  # a compiler may raise anything
             answer = {"fault": f"fails ({type(error).__name__}: {' '.join(str(error).split())[:200]})"}
         os.write(answers, json.dumps(answer).encode() + b"\n")

@@ -6,6 +6,7 @@ operations that they stand in for run on any device, do the same, and are what t
 the compiler is missing, or does not work, they do the work alone, and that of modules that compute wrongly on a
 machine (`refuse`). Tactics and ladders have no torch version: `cpu_loops` gives the CPU's for all devices."""
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -162,13 +163,20 @@ def cache_folder() -> Path | None:
     sources, or where those can't be written in the user's cache or among temporary files, or in the one that
     NUMBA_CACHE_DIR names; None where nothing can be written. It is named after the sources; those of earlier ones are
     removed."""
-    usual = (PACKAGE / "kernels" / "cpu" / "__pycache__", Path("~/.cache/zerogo").expanduser())
     asked, digest = os.environ.get("NUMBA_CACHE_DIR"), source_digest("cpu")
-    for home in map(Path, (asked,) if asked else (*usual, Path(tempfile.gettempdir(), "zerogo"))):
+    usual = [PACKAGE / "kernels" / "cpu" / "__pycache__"]
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        usual.append(Path("~/.cache/zerogo").expanduser())
+    # Numba's files are code, so nobody else may have made the folder among temporary files.
+    usual.append(Path(tempfile.gettempdir(), f"zerogo-{os.getuid()}"))
+    for home in [Path(asked)] if asked else usual:
         folder = home / f"zerogo-kernels-{digest}"
         is_new = not folder.exists()
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if home == usual[-1] and (home.stat().st_uid != os.getuid() or home.stat().st_mode & 0o022):
+                continue
+            folder.mkdir(exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
                 pass
         except OSError:

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from zerogo import bounds
 from zerogo.config import NetworkConfig
 from zerogo.errors import InputError
 from zerogo.network.katago import (
@@ -73,7 +74,7 @@ def read(path: str | Path, size: int) -> KataGoNetwork:
 
 
 def _unpacked(path: Path) -> bytes:
-    with open(path, "rb") as file:
+    with bounds.open_regular(path, "KataGo network") as file:
         packed, most = file.read(2), max(LEAST_UNPACKED, MOST_UNPACKED * path.stat().st_size)
         file.seek(0)
         data = (gzip.GzipFile(fileobj=file) if packed == b"\x1f\x8b" else file).read(most + 1)

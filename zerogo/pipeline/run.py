@@ -59,7 +59,8 @@ class Run:
         self.seconds, self.iterations = float(counters.get("seconds", 0.0)), int(counters.get("iterations", 0))
         self.simulations = int(counters.get("simulations", 0))
         self.begun = int(counters.get("begun", 0)) if start is not None else time.time_ns()  # which run this is
-        setup = cli.set_up(config)
+        with signals.interruptible():  # what is tried at a first start takes a while
+            setup = cli.set_up(config)
         self.device, self.dtype = setup.device, setup.dtype
         self.compiled, self.epilogues = tuning.pick_compile(config.run.compile, self.device), config.run.epilogues
         self.machine = describe(self.device)["device"]

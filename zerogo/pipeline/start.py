@@ -43,7 +43,8 @@ def train(config: Config, resume: bool = False, overrides: list[str] | None = No
         start = next(snapshots.starts(directory), None)
         if overrides is not None:
             config = distributed.run_and_sync_errors(snapshots.config_of, directory, start, overrides) or config
-        limits.require_same_start(config)
+        with signals.interruptible():
+            limits.require_same_start(config)
         resume = resume or start is not None and distributed.restarts_run(start.counters.get("begun", 0))
         if not resume and distributed.broadcast_from_rank0(lambda: bool(found) or any(directory.glob("replay/*.npz"))):
             what = f"{directory} already holds a run; go on with --resume, or choose another name with --run"
@@ -141,6 +142,7 @@ def _go(config: Config, directory: Path, start: Checkpoint | None, signals: Sign
             )
         finally:
             run.close()
+            del run  # before the next one, which needs as much memory
 
 
 def _hopeless(error: Diverged, rollbacks: int, last: int, config: Config) -> str:

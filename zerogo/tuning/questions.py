@@ -25,7 +25,7 @@ from zerogo import kernels
 from zerogo.runtime import write_atomically
 
 COMMAND = (sys.executable, "-P", "-m", "zerogo.trials")
-START_SECONDS, TASK_SECONDS = 120.0, 180.0  # that the process may take to start, and for a task, compiling included
+START_SECONDS = TASK_SECONDS = 900.0  # for the process to start, and for a task; a busy machine takes a minute
 FAULTS = {
     signal.SIGILL: "ends with an illegal instruction",
     signal.SIGSEGV: "ends with a segmentation fault",
@@ -112,8 +112,8 @@ def _turn() -> Iterator[None]:
 
 
 def _try(tasks: Sequence[list], device: str) -> list[Answer]:
-    """Returns the answers to tasks. A task that ends the process, or takes too long, has that for its answer, and
-    another process goes on behind it."""
+    """Returns the answers to tasks. A task that ends the process has that for its answer, and another process goes on
+    behind it. One that takes too long is not tried, nor are those behind it: that may be the machine's load."""
     answers: list[Answer] = []
     while len(answers) < len(tasks):
         answers += _answers_of_process(tasks[len(answers) :], device)
@@ -132,7 +132,7 @@ def _answers_of_process(tasks: Sequence[list], device: str) -> list[Answer]:
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()  # the last one is empty
     reader = threading.Thread(target=lambda: [lines.put(line) for line in chain(process.stdout, [b""])], daemon=True)
     reader.start()
-    answers, end = [], None
+    answers, end, untried = [], None, ""
     try:
         with contextlib.suppress(OSError):  # it has ended already
             process.stdin.write(json.dumps({"device": device, "tasks": tasks}).encode() + b"\n")
@@ -143,7 +143,7 @@ def _answers_of_process(tasks: Sequence[list], device: str) -> list[Answer]:
                 break
             answers.append(json.loads(line))
     except queue.Empty:
-        end = f"takes longer than {TASK_SECONDS:g} s"
+        untried = f"could not be tried (it took longer than {TASK_SECONDS:g} s)"
     finally:
         process.kill()
         reader.join()
@@ -154,5 +154,5 @@ def _answers_of_process(tasks: Sequence[list], device: str) -> list[Answer]:
     is_ready, answers = bool(answers), answers[1:]
     if len(answers) < len(tasks) and is_ready and end:
         return [*answers, {"fault": end}]
-    why = f"could not be tried (its process ended with status {process.returncode})"
+    why = untried or f"could not be tried (its process ended with status {process.returncode})"
     return answers + [{"untried": why}] * (len(tasks) - len(answers))
